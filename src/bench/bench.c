@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/bench.h"
 
+#include "base/arena.h"
 #include "base/clock.h"
+#include "bench/hardware.h"
+#include "comm/comm.h"
 #include "data/keys.h"
 #include "model/keys.h"
 #include "system/validity.h"
@@ -67,6 +70,8 @@ static const tm_key options[] = {
     { .name = "seed", .kind = TM_KEY_I64, .fallback = "1", .lo = 0, .hi = 9e15, .help = "seed of random inputs" },
     { .name = "output-file", .kind = TM_KEY_TEXT,
       .help = "write the table to this file: md, csv, tsv, json, jsonl, or these with .gz" },
+    { .name = "write-hardware", .kind = TM_KEY_TEXT,
+      .help = "gemm, stream, attention, collectives, ops: put what was measured into this hardware file" },
     { .name = "compare", .kind = TM_KEY_TEXT,
       .help = "also print published figures: reference (built in), or a CSV file" },
     { .name = "store", .kind = TM_KEY_TEXT, .quiet = true,
@@ -211,18 +216,26 @@ tm_status tm_bench_run(const tm_workload *workload, const tm_config *config, str
     (void)tm_last_level_bytes(&known);
     if (!known && !tm_bench_on_gpu(&bench))
         tm_bench_note(&bench, "size of the last-level cache unknown, 64 MiB assumed");
+    const char *hardware = tm_config_text(config, "write-hardware");
+    tm_status   st = hardware ? tm_bench_check_hardware(&bench, workload->name, hardware, err) : TM_OK;
+    if (st != TM_OK) {
+        tm_device_close(bench.device);
+        return st;
+    }
     tm_text         why = { 0 };
     tm_validity    *validity = tm_validity_start("");
     tm_gpu_sensors *sensors = tm_device_sensors(bench.device, &why);
     if (sensors) tm_validity_watch(validity, sensors);
     if (why.length) tm_bench_note(&bench, "GPU: power and heat are unknown: %s", why.data);
     tm_text_fini(&why);
-    tm_status st = workload->run(&bench, err);
+    st = workload->run(&bench, err);
     if (st == TM_OK) check_rows(&bench);
     note_validity(&bench, validity);
     tm_gpu_sensors_close(sensors);
-    tm_device_close(bench.device);
     if (st == TM_OK && bench.invalid.status != TM_OK) st = tm_fail(err, TM_NUMBERS, "%s", bench.invalid.text);
+    if (st == TM_OK && hardware && (!world || tm_comm_rank(world) == 0))
+        st = tm_bench_write_hardware(&bench, workload->name, hardware, err);
+    tm_device_close(bench.device);
     return st;
 }
 
@@ -233,9 +246,25 @@ static tm_status load_model(tm_config *config, const char *name, tm_error *err)
 {
     const char *dot = strrchr(name, '.');
     bool        file = dot && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
-    if (file && !tm_config_find_preset(config, name)) TM_TRY(tm_config_load_file(config, name, err));
-    if (!file || tm_config_find_preset(config, name)) TM_TRY(tm_config_apply_preset(config, name, err));
-    return tm_config_finish(config, err);
+    if (file && !tm_config_find_preset(config, name)) return tm_config_load_file(config, name, err);
+    return tm_config_apply_preset(config, name, err);
+}
+
+/* The words of a line, overrides behind the model's name. */
+static tm_status load_line(tm_config *config, const char *line, tm_error *err)
+{
+    enum { MOST_WORDS = 64 };
+    char     *words[MOST_WORDS], *save = NULL;
+    int       n = 0;
+    tm_arena *arena = tm_arena_create();
+    for (char *word = strtok_r(tm_arena_text(arena, line), " ", &save); word && n < MOST_WORDS;
+         word = strtok_r(NULL, " ", &save))
+        words[n++] = word;
+    tm_status st = load_model(config, n ? words[0] : line, err);
+    if (st == TM_OK && n > 1) st = tm_config_apply_arguments(config, n - 1, words + 1, err);
+    if (st == TM_OK) st = tm_config_finish(config, err);
+    tm_arena_destroy(arena);
+    return st;
 }
 
 tm_status tm_bench_model_config(const char *name, tm_config **out, tm_error *err)
@@ -244,7 +273,7 @@ tm_status tm_bench_model_config(const char *name, tm_config **out, tm_error *err
     tm_train_configure(config);
     tm_data_configure(config);
     tm_model_configure(config);
-    return load_model(config, name, err);
+    return load_line(config, name, err);
 }
 
 tm_status tm_bench_model(const char *name, tm_model_shape *shape, int64_t *seq, tm_error *err)

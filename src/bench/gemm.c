@@ -343,6 +343,10 @@ static tm_dtype format_named(const char *name)
     return strcmp(name, "bfloat16") == 0 ? TM_BF16 : strcmp(name, "float16") == 0 ? TM_F16 : TM_F32;
 }
 
+/* For a hardware file: its numbers need several K. */
+static const char several[] = "1024x1024x2048,1024x1024x1024,1024x1024x256,1024x1024x64,1024x1024x32",
+                  several_on_gpu[] = "8192x8192x16384,8192x8192x8192,8192x8192x2048,8192x8192x512,8192x8192x128";
+
 static tm_status read_products(work *w, bool libraries, tm_error *err)
 {
     const tm_config *c = w->bench->options;
@@ -357,6 +361,8 @@ static tm_status read_products(work *w, bool libraries, tm_error *err)
         return tm_fail(err, TM_INVALID, "--M, --N, --K, --shapes and --model each say what to multiply; give one");
     if (!model && (tm_config_is_set(c, "batch") || tm_config_is_set(c, "seq")))
         return tm_fail(err, TM_INVALID, "--batch and --seq belong to --model, which is not given");
+    if (!shapes && !model && !sizes && tm_config_text(c, "write-hardware"))
+        shapes = tm_bench_on_gpu(w->bench) ? several_on_gpu : several;
     if (shapes) {
         TM_TRY(tm_products_parse(shapes, &like, &w->products, err));
     } else if (model) {

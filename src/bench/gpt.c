@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench/gpt.c - training steps of the sizes of a published GPT table, Small to 13B, whole where they fit, from slices
- * where not (docs/bench-gpt.md). */
+/* bench/gpt.c - training steps of the sizes of a published GPT table, whole or from slices (docs/bench-gpt.md). */
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/cpu.h"
@@ -540,9 +539,9 @@ static tm_status read_sizes(char *text, const char *names[MOST_SIZES], int *n, t
 
 static bool any_listed(const char *const *names, int n)
 {
-    for (int i = 0; i < n; i++)
-        if (listed(names[i])) return true;
-    return false;
+    int i = 0;
+    while (i < n && !listed(names[i])) i++;
+    return i < n;
 }
 
 static tm_status run_sizes(suite *s, char *list, tm_error *err)
@@ -573,15 +572,13 @@ static tm_status run_sizes(suite *s, char *list, tm_error *err)
     }
     for (int i = 0; i < n; i++) tm_config_destroy(sizes[i].config);
     free(sizes);
-    if (st == TM_OK && tm_bench_on_gpu(s->bench)) st = tm_bench_note_ceilings(s->bench, err);
-    return st;
+    return st == TM_OK && tm_bench_on_gpu(s->bench) ? tm_bench_note_ceilings(s->bench, err) : st;
 }
 
 static tm_status run(tm_bench *bench, tm_error *err)
 {
-    const double default_budget = 600;
-    suite        s = { .bench = bench };
-    if (!tm_config_is_set(bench->options, "budget")) bench->end_ns = tm_now_ns() + (int64_t)(default_budget * 1e9);
+    suite s = { .bench = bench };
+    if (!tm_config_is_set(bench->options, "budget")) bench->end_ns = tm_now_ns() + 600 * (int64_t)1e9;
     tm_table_columns(bench->table, columns, sizeof columns / sizeof columns[0]);
     tm_bench_columns(bench->table);
     tm_table_brief(bench->table, brief, sizeof brief / sizeof brief[0]);

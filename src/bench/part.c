@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct tm_live_part {
     const tm_part *part;
@@ -98,6 +99,64 @@ tm_status tm_part_step(tm_live_part *live, double *seconds, tm_error *err)
     live->last_loss = result.loss;
     if (live->steps == 1) live->first_loss = result.loss;
     return live->part->judged ? judge(live, &result, err) : TM_OK;
+}
+
+/* --- instruction by instruction -------------------------------------------------------------- */
+
+const tm_step *tm_part_step_of(const tm_live_part *live)
+{
+    return tm_trainer_step_of(live->trainer);
+}
+
+static double seconds_now(const tm_live_part *live)
+{
+    const tm_device_info *device = tm_device_describe(tm_trainer_device(live->trainer));
+    struct timespec       t;
+    if (device->kind == TM_DEVICE_GPU || device->threads != 1) return (double)tm_now_ns() * 1e-9;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static tm_status feed(const tm_live_part *live, const tm_batch *batch, tm_error *err)
+{
+    const tm_step *step = tm_part_step_of(live);
+    for (int f = 0; f < step->options.n_fields; f++) {
+        tm_tensor_id id = step->inputs[f];
+        if (id == TM_NONE) continue;
+        TM_TRY(tm_trainer_write(live->trainer, id, 0, batch->field[f], step->plan->places[id].bytes, err));
+    }
+    return TM_OK;
+}
+
+/* The waits are those of a list that is executed in its order. */
+static tm_status run_alone(const tm_live_part *live, const tm_program *program, size_t i, double *seconds,
+                           tm_error *err)
+{
+    tm_instruction one = program->instructions[i];
+    tm_program     alone = { .name = program->name, .instructions = &one, .count = 1, .streams = 1U << one.stream };
+    for (int s = 0; s < TM_STREAMS; s++) one.waits[s] = -1;
+    one.awaited = false;
+    double begin = seconds_now(live);
+    TM_TRY(tm_trainer_run(live->trainer, &alone, err));
+    TM_TRY(tm_device_wait(tm_trainer_device(live->trainer), err));
+    *seconds = seconds_now(live) - begin;
+    return TM_OK;
+}
+
+tm_status tm_part_step_apart(tm_live_part *live, double *seconds, tm_error *err)
+{
+    const tm_run_options   *run = live->part->run;
+    const tm_step_schedule *schedule = &tm_part_step_of(live)->training;
+    double                  rate = run->learning_rate * tm_schedule_factor(&run->schedule, live->steps);
+    tm_batch                batch;
+    tm_loader_next(live->loader, &batch);
+    TM_TRY(tm_trainer_begin(live->trainer, ++live->steps, rate, run->max_norm, batch.target_tokens, err));
+    TM_TRY(feed(live, &batch, err));
+    for (size_t w = 0; w < schedule->n; w++) {
+        const tm_program *program = schedule->work[w].program;
+        for (size_t i = 0; i < program->count; i++) TM_TRY(run_alone(live, program, i, seconds++, err));
+    }
+    return TM_OK;
 }
 
 void tm_part_losses(const tm_live_part *live, double *first, double *last)

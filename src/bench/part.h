@@ -31,6 +31,11 @@ void                  tm_part_close(tm_live_part *live); /* NULL is fine */
  * number, or the first loss is not that of a model that knows nothing: 0.9 to 1.5 times ln of the vocabulary. (The
  * device that computes nothing is not judged.) */
 TM_MUST_USE tm_status tm_part_step(tm_live_part *live, double *seconds, tm_error *err);
+/* Programs of the step that is trained: to be looked at. */
+const tm_step *tm_part_step_of(const tm_live_part *live);
+/* One optimizer step, instruction by instruction: seconds of each, in the order of the schedule's programs. A host's
+ * device of one thread is timed by the processor time of the calling thread, others by the clock. */
+TM_MUST_USE tm_status tm_part_step_apart(tm_live_part *live, double *seconds, tm_error *err);
 /* Mean loss of a token in the first step and in the last one; NaN: there was none. */
 void tm_part_losses(const tm_live_part *live, double *first, double *last);
 

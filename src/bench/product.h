@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench/product.h - matrix products to be measured: shapes, operands, and whether the result is right (private to
- * bench/; docs/bench-gemm.md).
+/* bench/product.h - matrix products to be measured: shapes, operands, and whether the result is right
+ * (docs/bench-gemm.md).
  *
  * C (M, N) = op(A) (M, K) op(B) (K, N), row-major and dense; transposed: A is stored as (K, M), B as (N, K).
  */

@@ -36,7 +36,8 @@ tm_check_status tm_check_status_find(const char *name);
     X(KERNEL, "settings")                                                                                              \
     X(CPU, "cpu")                                                                                                      \
     X(MEMORY, "mem")                                                                                                   \
-    X(OS, "system") X(PCI, "pci") X(LOG, "log") X(GPU, "gpu") X(NET, "net") X(JOB, "job") X(PERF, "perf")
+    X(OS, "system")                                                                                                    \
+    X(PCI, "pci") X(LOG, "log") X(LEFT, "left") X(GPU, "gpu") X(NET, "net") X(JOB, "job") X(PERF, "perf")
 typedef enum {
 #define X(id, name) TM_CHECK_GROUP_##id,
     TM_CHECK_GROUP_LIST(X)
@@ -95,7 +96,7 @@ typedef struct {
     const char *sysroot; /* "" for the running system */
     /* Comma-separated ids or group names; NULL = all. A name with '-' in front is left out. */
     const char          *only;
-    bool                 quick;   /* only what ends in some milliseconds and cannot hang: no pci, log, gpu, net */
+    bool                 quick;   /* only what ends in some milliseconds and cannot hang: no pci, log, left, gpu, net */
     bool                 isolate; /* each check in a process of its own, killed after `timeout_seconds` */
     double               timeout_seconds;
     bool                 skip_klog;

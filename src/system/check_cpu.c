@@ -33,6 +33,37 @@ void check_governor(check *c)
     tm_text_fini(&other);
 }
 
+/* Limits that differ between processors are a fault, one that all have may be wanted. */
+void check_frequency(check *c)
+{
+    size_t       n, read = 0, count = 0;
+    double       least = (double)INFINITY, most = 0;
+    tm_text      limited = { 0 };
+    const char **names = check_list(c, cpus, "cpu", true, &n);
+    for (size_t i = 0; i < n; i++) {
+        int64_t     may, can;
+        const char *folder = check_path(c, "%s/%s/cpufreq", cpus, names[i]);
+        if (!check_number(check_line_in(c, folder, "scaling_max_freq"), &may) ||
+            !check_number(check_line_in(c, folder, "cpuinfo_max_freq"), &can) || can <= 0)
+            continue;
+        double part = (double)may / (double)can;
+        read++;
+        least = fmin(least, part), most = fmax(most, part);
+        if (part < 0.99)
+            check_list_add(&limited, &count, 4, "%s %.2f of %.2f GHz", names[i], (double)may * 1e-6,
+                           (double)can * 1e-6);
+    }
+    check_list_end(&limited, count, 4);
+    if (read == 0)
+        check_say(c, TM_CHECK_SKIP, "the system shows no cpufreq (a virtual machine, or the firmware controls it)");
+    else if (count == 0)
+        check_say(c, TM_CHECK_PASS, "no limit on all %zu", read);
+    else
+        check_say(c, most - least > 0.01 ? TM_CHECK_FAIL : TM_CHECK_WARN, "%zu of %zu are limited: %s", count, read,
+                  limited.data);
+    tm_text_fini(&limited);
+}
+
 /* "C2", "C6", "C10" - not "POLL", "C1", "C1E". */
 static bool is_deep(const char *name)
 {

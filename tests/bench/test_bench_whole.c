@@ -137,7 +137,7 @@ static void every_outcome(void **state)
     (void)tm_workloads(&n);
     assert_null(tm_workload_find("fake"));
     assert_string_equal(tm_workload_find("STREAM")->name, "stream");
-    assert_int_equal(n, 7);
+    assert_int_equal(n, 8);
     whole_is("tests/golden/whole-bench-run.txt", &out);
 }
 

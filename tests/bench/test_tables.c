@@ -105,7 +105,7 @@ static void attention_tables(tm_text *out)
         { "null", "seq=9 heads=2 head_dim=4 cache=warm", 0 },
         { "cpu", "seq=16777216 heads=512 head_dim=256", 0 },
         { "cpu", "seq=16777216 heads=513 head_dim=256", 0 },
-        { "cpu", "seq=4 heads=1 head_dim=257", 0 },
+        { "cpu", "seq=4 heads=1 head_dim=513", 0 },
         { "cpu", "batch=1024 seq=1048576 heads=2 kv_heads=1 head_dim=1025", 0 },
         { "cpu", "seq=1024 heads=2 head_dim=64 cache=warm", 1e-12 },
         { "cpu", "causal=false window=4", 0 },

@@ -322,7 +322,7 @@ static void names_choose_checks(void **state)
     tm_error  err = { 0 };
     new_root();
     assert_int_equal(choose("cpu,thp", false, &checks, &err), TM_OK);
-    assert_int_equal(checks.n, 6);
+    assert_int_equal(checks.n, 7);
     assert_string_equal(checks.results[0].id, "thp"); /* in the order of the table */
     assert_string_equal(checks.results[1].id, "governor");
     tm_checks_fini(&checks);

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include "support/test.h"
 
-#include "support/whole.h"
+#include "support/refusal.h"
 #include "../support/folder.h"
 #include "../support/fake_run.h"
 #include "base/file.h"
@@ -174,7 +174,7 @@ static void bad_input_is_refused(void **state)
     assert_int_equal(tm_checks_aggregate(folder, NULL, &passing, &failing, &err), TM_INVALID);
     assert_int_equal(passing, 0);
     assert_int_equal(failing, 0);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     assert_non_null(strstr(err.text, "cannot read directory '"));
     assert_non_null(strstr(err.text, "`trainmark check --dump-path` makes it"));
     assert_int_equal(tm_checks_aggregate(folder, test_in_folder("none"), &passing, &failing, NULL), TM_INVALID);
@@ -182,7 +182,7 @@ static void bad_input_is_refused(void **state)
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         err = (tm_error){ 0 };
         assert_int_equal(tm_checks_aggregate(folder, expected_file(lists[i]), &passing, &failing, &err), TM_INVALID);
-        whole_refusal(&err);
+        refusal_is_sound(&err);
     }
     /* Nobody answered at all: all fail, and that is a report. */
     assert_int_equal(tm_checks_aggregate(folder, expected_file("n1\nn2\n"), &passing, &failing, NULL), TM_OK);
@@ -212,7 +212,7 @@ static void a_folder_without_reports_is_refused(void **state)
     put("smoke/notes.txt", "nobody");
     put("smoke/.json", "{}");
     assert_int_equal(tm_checks_aggregate(folder, NULL, &passing, &failing, &err), TM_INVALID);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     assert_non_null(strstr(err.text, "there is no report in '"));
     assert_non_null(strstr(err.text, "smoke'; `trainmark check --dump-path` makes them"));
 }
@@ -306,12 +306,6 @@ static void at_the_limits(void **state)
     assert_true(passing == 2 && failing == 0);
 }
 
-static void every_message_is_whole(void **state)
-{
-    (void)state;
-    whole_refusals_are("tests/system/whole-check_nodes-messages.txt");
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(nodes_are_listed, begin, end),
     cmocka_unit_test_setup_teardown(clocks_are_compared, begin, end),
@@ -321,7 +315,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(a_folder_without_reports_is_refused, begin, end),
     cmocka_unit_test_setup_teardown(the_whole_report, begin, end),
     cmocka_unit_test_setup_teardown(at_the_limits, begin, end),
-    cmocka_unit_test(every_message_is_whole),
 };
 
 TM_TESTS_IN_ORDER(tests, NULL, NULL)

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include "support/test.h"
 
-#include "support/whole.h"
+#include "support/refusal.h"
 #include "../support/folder.h"
 #include "../support/fake_run.h"
 #include "base/file.h"
@@ -154,7 +154,7 @@ static void there_and_back(void **state)
     notes.length = 0;
     /* While it lasts nobody else may tune or restore. */
     assert_int_equal(tm_tune_begin(&options, &second, &none, &err), TM_INVALID);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     assert_non_null(strstr(err.text, "another process is tuning"));
     assert_int_equal(tm_tune_restore(root, &none, NULL), TM_INVALID);
     expect(2);
@@ -310,7 +310,7 @@ static void foreign_state_files_change_nothing(void **state)
         tm_tuning      *tuning;
         put(STATE, bad[i]);
         assert_int_equal(tm_tune_restore(root, &notes, &err), TM_FORMAT);
-        whole_refusal(&err);
+        refusal_is_sound(&err);
         assert_non_null(strstr(err.text, "remove it"));
         assert_int_equal(tm_tune_begin(&options, &tuning, &notes, NULL), TM_FORMAT);
         expect(1);
@@ -332,7 +332,7 @@ static void what_cannot_be_written_is_said(void **state)
     assert_int_equal(tm_tune_begin(&options, &tuning, &notes, &err), TM_OK);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(tm_tune_end(tuning, &notes, &err), TM_IO);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     assert_non_null(strstr(err.text, "cannot restore"));
     assert_string_equal(strrchr(notes.data, '\n') - strlen("7 host settings restored, 1 could not be"),
                         "7 host settings restored, 1 could not be\n");
@@ -348,7 +348,7 @@ static void what_cannot_be_written_is_said(void **state)
     assert_int_equal(rename(run, away), 0);
     err = (tm_error){ 0 };
     assert_int_equal(tm_tune_begin(&options, &tuning, &notes, &err), TM_INVALID);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     assert_non_null(strstr(err.text, "nothing was changed"));
     expect(1);
     tm_text_fini(&notes);
@@ -376,12 +376,6 @@ static void what_refuses_is_named(void **state)
     tm_text_fini(&notes);
 }
 
-static void every_message_is_whole(void **state)
-{
-    (void)state;
-    whole_refusals_are("tests/system/whole-check_tune-messages.txt");
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(there_and_back, make_host, remove_host),
     cmocka_unit_test_setup_teardown(a_poor_host, make_host, remove_host),
@@ -389,8 +383,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(a_restart_of_the_system_forgets, make_host, remove_host),
     cmocka_unit_test_setup_teardown(foreign_state_files_change_nothing, make_host, remove_host),
     cmocka_unit_test_setup_teardown(what_cannot_be_written_is_said, make_host, remove_host),
-    cmocka_unit_test_setup_teardown(what_refuses_is_named, make_host, remove_host),
-    cmocka_unit_test(every_message_is_whole)
+    cmocka_unit_test_setup_teardown(what_refuses_is_named, make_host, remove_host)
 };
 
 TM_TESTS_IN_ORDER(tests, NULL, NULL)

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include "support/test.h"
 
-#include "support/whole.h"
+#include "support/refusal.h"
 #include "../support/folder.h"
 #include "../support/fake_run.h"
 #include "base/file.h"
@@ -101,7 +101,7 @@ static void unknown_is_an_error(void **state)
         tm_thresholds *t;
         tm_error       err = { 0 };
         tm_status      st = tm_thresholds_parse(rows[i][0], strlen(rows[i][0]), "limits.json", &t, &err);
-        whole_refusal(&err);
+        refusal_is_sound(&err);
         if (tm_status_exit_code(st) != 4 || t || !strstr(err.text, rows[i][1]) || !strstr(err.text, "limits.json"))
             fail_msg("row %zu: %s", i, err.text);
     }
@@ -116,7 +116,7 @@ static void what_was_not_measured_does_not_pass(void **state)
     size_t          n;
     tm_error        err = { 0 }, other = { 0 };
     assert_int_equal(tm_thresholds_judge(t, CELL, &one, 1, &gates, &n, &err), TM_INVALID);
-    whole_refusal(&err);
+    refusal_is_sound(&err);
     assert_non_null(strstr(err.text, "'training.tokens_per_sec_per_gpu' was not measured"));
     assert_int_equal(tm_thresholds_judge(t, "MBS=1,GBS=1,PRECISION=fp32", &one, 1, &gates, &n, &other), TM_INVALID);
     assert_non_null(strstr(other.text, "has no cell 'MBS=1,GBS=1,PRECISION=fp32'; it has '" CELL "' and others"));
@@ -160,18 +160,11 @@ static void written_limits_pass_what_they_were_made_from(void **state)
     test_folder_remove();
 }
 
-static void every_message_is_whole(void **state)
-{
-    (void)state;
-    whole_refusals_are("tests/system/whole-thresholds-messages.txt");
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(kinds_judge),
     cmocka_unit_test(unknown_is_an_error),
     cmocka_unit_test(what_was_not_measured_does_not_pass),
     cmocka_unit_test(written_limits_pass_what_they_were_made_from),
-    cmocka_unit_test(every_message_is_whole),
 };
 
 TM_TESTS_IN_ORDER(tests, NULL, NULL)
