@@ -118,6 +118,11 @@ static tm_status check_data(tm_config *config, const tm_mlperf_benchmark *b, tm_
     if (b->protocol && tm_config_is_set(config, key) && strcmp(tm_config_text(config, key), b->protocol) != 0)
         WRONG("mlperf.benchmark %s is evaluated by %s %s, found %s (%s)", b->name, key, b->protocol,
               tm_config_text(config, key), tm_config_place(config, key));
+    static const char *const times[] = { "data.flow_times", "data.flow_shift" };
+    for (size_t i = 0; b->protocol && i < sizeof times / sizeof times[0]; i++)
+        if (tm_config_text(config, times[i]))
+            WRONG("mlperf.benchmark %s is trained at the times of %s %s; leave out %s (%s)", b->name, key, b->protocol,
+                  times[i], tm_config_place(config, times[i]));
     return TM_OK;
 }
 

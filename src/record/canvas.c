@@ -76,7 +76,7 @@ int canvas_spark(canvas *picture, int x, int y, const double *values, int n, can
 {
     static const char *const blocks[] = { "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█" };
     static const char *const plain[] = { "_", ".", ",", "-", "=", "+", "*", "#" };
-    double                   low = INFINITY, high = -INFINITY;
+    double                   low = (double)INFINITY, high = -(double)INFINITY;
     for (int i = 0; i < n; i++) {
         if (!isfinite(values[i])) continue;
         low = fmin(low, values[i]);

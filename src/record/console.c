@@ -10,6 +10,7 @@
 #include "record/sink.h"
 #include "record/sink_kind.h"
 #include "stats/sampling.h"
+#include "stats/stragglers.h"
 #include "record/step_line.h"
 
 #include <errno.h>
@@ -132,6 +133,17 @@ static void on_evaluation(console_sink *self, const tm_evaluation *evaluation)
     print_text(self);
 }
 
+/* A rank whose processor does other work is no fault of the machine. */
+static void on_straggler(const tm_straggler *straggler)
+{
+    char text[TM_STRAGGLER_TEXT];
+    tm_straggler_text(straggler, text);
+    if (straggler->disturbed)
+        tm_note("%s", text);
+    else
+        tm_warn("%s", text);
+}
+
 /* The report follows, and is all that stays. */
 static void end_panel(console_sink *self)
 {
@@ -173,9 +185,14 @@ static void handle(tm_sink *sink, const tm_event *event)
     case TM_EVENT_EVALUATION_STARTED:
         if (self->panel) tm_panel_draw(self->panel, true); /* what comes takes long */
         break;
+    case TM_EVENT_PICTURE:
     case TM_EVENT_CHECKPOINT:
     case TM_EVENT_LOOK:
     case TM_EVENT_QUANTIZED:
+    case TM_EVENT_REPLAYED: /* a difference is a warning at once, and in the verdict */
+        break;
+    case TM_EVENT_STRAGGLER:
+        on_straggler(&event->straggler);
         break;
     case TM_EVENT_RUN_ENDED:
         on_end(self, &event->run_ended);

@@ -36,6 +36,9 @@ static const tm_key keys[] = {
     { .name = "log.folder", .kind = TM_KEY_TEXT, .quiet = true,
       .help = "directory for messages, relative to the run directory: DIR/rank-N/debug, info, warning, error of each rank; null: "
               "logs/MODULE of an experiment, else none" },
+    { .name = "prediction.hardware", .kind = TM_KEY_TEXT, .quiet = true,
+      .help = "hardware file of this machine, or a built-in name: the speed is predicted before the run and told beside what "
+              "is measured (docs/plan.md)" },
     { .name = "store.path", .kind = TM_KEY_TEXT, .quiet = true,
       .help = "database file for the result; none: not stored; null: TRAINMARK_STORE, else "
               "trainmark/results.db in XDG_DATA_HOME or ~/.local/share (docs/results.md)" },

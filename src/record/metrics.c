@@ -105,6 +105,18 @@ static void print_evaluation(tm_json *json, const tm_evaluation *evaluation)
     tm_json_f64(json, "seconds", evaluation->seconds);
 }
 
+static void print_picture(tm_json *json, const tm_picture_drawn *picture)
+{
+    tm_text name = record_picture_name(picture);
+    tm_json_string(json, "event", "picture");
+    tm_json_i64(json, "step", picture->step);
+    tm_json_i64(json, "number", picture->number);
+    tm_json_string(json, "file", name.data);
+    tm_json_string(json, "caption", picture->caption);
+    tm_json_f64(json, "seconds", picture->seconds);
+    tm_text_fini(&name);
+}
+
 static void print_checkpoint(tm_json *json, const tm_checkpoint_saved *checkpoint)
 {
     tm_json_string(json, "event", "checkpoint");
@@ -140,6 +152,23 @@ static void print_quantized(tm_json *json, const tm_quantized_step *quantized)
     tm_json_close(json, ']');
 }
 
+static void print_replayed(tm_json *json, const tm_replayed *replayed)
+{
+    tm_json_string(json, "event", "replay");
+    tm_json_i64(json, "step", replayed->step);
+    tm_json_bool(json, "equal", !replayed->reason);
+    tm_json_string(json, "reason", replayed->reason);
+    tm_json_i64(json, "bytes", replayed->bytes);
+    tm_json_f64(json, "seconds", replayed->seconds);
+}
+
+static void print_straggler(tm_json *json, const tm_straggler *straggler)
+{
+    tm_json_string(json, "event", "straggler");
+    tm_json_i64(json, "step", straggler->step);
+    record_print_straggler(json, straggler);
+}
+
 /* The line of an event; false: it has none. */
 static bool print_event(tm_json *json, const tm_event *event)
 {
@@ -151,6 +180,9 @@ static bool print_event(tm_json *json, const tm_event *event)
     case TM_EVENT_EVALUATION:
         print_evaluation(json, &event->evaluation);
         break;
+    case TM_EVENT_PICTURE:
+        print_picture(json, &event->picture);
+        break;
     case TM_EVENT_CHECKPOINT:
         print_checkpoint(json, &event->checkpoint);
         break;
@@ -159,6 +191,12 @@ static bool print_event(tm_json *json, const tm_event *event)
         break;
     case TM_EVENT_QUANTIZED:
         print_quantized(json, &event->quantized);
+        break;
+    case TM_EVENT_REPLAYED:
+        print_replayed(json, &event->replayed);
+        break;
+    case TM_EVENT_STRAGGLER:
+        print_straggler(json, &event->straggler);
         break;
     default:
         return false;

@@ -277,10 +277,13 @@ static void handle(tm_sink *sink, const tm_event *event)
         on_end(self, &event->run_ended);
         break;
     case TM_EVENT_STEP_DONE:
+    case TM_EVENT_PICTURE:
     case TM_EVENT_CHECKPOINT:
     case TM_EVENT_LOOK:
     case TM_EVENT_BETWEEN_STEPS:
     case TM_EVENT_QUANTIZED:
+    case TM_EVENT_REPLAYED:
+    case TM_EVENT_STRAGGLER:
         break;
     }
 }

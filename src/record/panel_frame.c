@@ -141,7 +141,7 @@ static void widen(panel_axes *axes, double value)
 panel_axes panel_curve_axes(const panel_data *data, int columns, int rows)
 {
     layout     l = lay_out(data, columns, rows);
-    panel_axes axes = { .left = LABEL, .top = 1, .rows = l.curve, .low = INFINITY, .high = -INFINITY };
+    panel_axes axes = { .left = LABEL, .top = 1, .rows = l.curve, .low = (double)INFINITY, .high = -(double)INFINITY };
     axes.columns = columns - 1 - LABEL - (l.wide ? SIDE : 0);
     axes.first = (double)data->first_step;
     axes.last = fmax((double)data->step, axes.first + 1);

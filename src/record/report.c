@@ -2,6 +2,7 @@
 #include "record/report.h"
 
 #include "record/look.h"
+#include "stats/stragglers.h"
 #include "stats/sampling.h"
 #include "train/run/verdict.h"
 
@@ -182,6 +183,29 @@ static void print_data(tm_text *out, const tm_data_certificate *c, bool all)
     checked(out, "data", passed ? "passed" : c->done ? "failed" : "none", line);
 }
 
+/* Steps that were computed twice, and what that excludes. */
+static void print_replay(tm_text *out, const tm_replay_told *told, bool all)
+{
+    char          line[400];
+    const int64_t wrong = told->n_mismatches + told->wrong_products;
+    if (told->steps == 0 || (wrong == 0 && !all)) return;
+    int n =
+        snprintf(line, sizeof line,
+                 "gradients of %lld step%s computed twice, %.3g MB compared to the bit, %lld products by their sums; "
+                 "%.3g s, %.2g %% of the steps; ",
+                 (long long)told->steps, told->steps == 1 ? "" : "s", (double)told->bytes * 1e-6,
+                 (long long)told->products, told->seconds, told->cost_percent);
+    if (wrong > 0)
+        snprintf(line + n, sizeof line - (size_t)n, "%lld step%s and %lld product%s wrong",
+                 (long long)told->n_mismatches, told->n_mismatches == 1 ? "" : "s", (long long)told->wrong_products,
+                 told->wrong_products == 1 ? "" : "s");
+    else
+        snprintf(line + n, sizeof line - (size_t)n,
+                 "more than %.2g errors per device and hour excluded at %.0f %%, by %.3g device-seconds",
+                 told->excluded_per_hour, 100 * TM_REPLAY_CONFIDENCE, told->device_seconds);
+    checked(out, "replay", wrong > 0 ? "failed" : "passed", line);
+}
+
 /* What was checked, and the machine; without `all`: what a reader must know. */
 static void print_checks(tm_text *out, const tm_run_ended *end, bool all, bool colour)
 {
@@ -189,6 +213,7 @@ static void print_checks(tm_text *out, const tm_run_ended *end, bool all, bool c
     print_update(out, &end->update, all);
     print_certificate(out, "and after", &end->certificate_after, all);
     print_data(out, &end->data, all);
+    print_replay(out, &end->replay, all);
     if (end->curve.steps > 0 && all)
         tm_text_printf(out, "  %-12s%-12s%s for %lld step%s of the built-in job\n", "losses", "passed",
                        end->curve.equal ? "equal to the stored reference" : "within the band of the stored reference",
@@ -231,7 +256,11 @@ static void head_speed(tm_text *line, const run_record *run, const tm_run_ended 
         tm_text_add(line, "not measured");
         return;
     }
-    if (image > 0) tm_text_printf(line, "%s images/s, ", rate_text(a, median / image));
+    if (image > 0)
+        tm_text_printf(line, "%s images/s%s, ", rate_text(a, median / image),
+                       !run->start.encoders                         ? ""
+                       : strcmp(run->start.encoders, "inside") == 0 ? " with their encoding"
+                                                                    : ", encoded before");
     tm_text_printf(line, "%s tokens/s%s", rate_text(a, median), run->start.devices > 1 ? " per device" : "");
     if (isfinite(rate->median_rate_lo))
         tm_text_printf(line, ", 95 %% interval %s .. %s", rate_text(a, rate->median_rate_lo),
@@ -245,6 +274,16 @@ static void head_speed(tm_text *line, const run_record *run, const tm_run_ended 
     tm_text_printf(line, "; %s (%s)", flops_text(a, flops, "FLOP/s"), run->start.flops_per_token[0].name);
     if (run->start.peak_flops > 0 && isfinite(flops))
         tm_text_printf(line, ", MFU %.2f %%", 100 * flops / run->start.peak_flops);
+}
+
+static void head_prediction(tm_text *line, const run_record *run, const tm_run_ended *end)
+{
+    char   a[40], b[40];
+    double measured = end->speed->median_rate, predicted = run->start.predicted;
+    tm_text_printf(line, "%s tokens/s%s by %s", rate_text(a, predicted), run->start.devices > 1 ? " per device" : "",
+                   run->start.predicted_by);
+    if (isfinite(measured))
+        tm_text_printf(line, "; measured %s (%+.1f %%)", rate_text(b, measured), 100 * (measured / predicted - 1));
 }
 
 static void head_loss(tm_text *line, const tm_run_ended *end)
@@ -301,6 +340,11 @@ static void print_head(tm_text *out, const run_record *run, const tm_run_ended *
     head_speed(&line, run, end);
     headline(out, "speed", &line);
     line.length = 0;
+    if (run->start.predicted > 0) {
+        head_prediction(&line, run, end);
+        headline(out, "predicted", &line);
+        line.length = 0;
+    }
     head_step(&line, end->speed);
     headline(out, "step time", &line);
     line.length = 0;
@@ -406,12 +450,11 @@ static void print_speed(tm_text *out, const run_record *run, const tm_run_ended 
     row(out, "total time", seconds_text(a, end->seconds), "", "");
 }
 
-static void print_slow_ranks(tm_text *out, const tm_run_ended *end)
+static void print_stragglers(tm_text *out, const tm_run_ended *end)
 {
-    for (size_t i = 0; i < end->n_ranks && end->n_ranks > 1; i++)
-        if (end->ranks[i].slow)
-            tm_text_printf(out, "    rank %d on %s delays the others: its own work takes %.1f %% longer than theirs\n",
-                           end->ranks[i].rank, end->ranks[i].host, 100 * end->ranks[i].behind);
+    char text[TM_STRAGGLER_TEXT];
+    for (size_t i = 0; i < end->n_stragglers; i++)
+        tm_text_printf(out, "    %s\n", tm_straggler_text(&end->stragglers[i], text));
 }
 
 /* Of several ranks: the one that works longest, and who holds up the others. */
@@ -433,7 +476,6 @@ static void print_ranks(tm_text *out, const tm_run_ended *end, int devices)
     if (isfinite(end->speed->median_rate))
         row(out, "tokens/s of all ranks", tm_format_grouped(a, (int64_t)llround(end->speed->median_rate * devices)), "",
             "");
-    print_slow_ranks(out, end);
 }
 
 static void print_flops(tm_text *out, const run_record *run, const tm_run_ended *end)
@@ -544,9 +586,10 @@ void report_print(tm_text *out, const run_record *run, const tm_run_ended *end, 
         print_loss(out, end);
         print_speed(out, run, end);
         print_ranks(out, end, run->start.devices);
+        print_stragglers(out, end);
         print_flops(out, run, end);
     } else {
-        print_slow_ranks(out, end);
+        print_stragglers(out, end);
     }
     print_ledger(out, &run->ledger, run->steps, all);
     if (all) print_memory(out, run, end);

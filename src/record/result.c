@@ -9,8 +9,10 @@
 #include "record/record.h"
 #include "record/sink.h"
 #include "record/sink_kind.h"
+#include "stats/stragglers.h"
 #include "stats/sampling.h"
 #include "train/run/verdict.h"
+#include "train/trainer/locate.h"
 
 #include <errno.h>
 #include <math.h>
@@ -40,6 +42,7 @@ static void print_start(tm_json *json, const tm_run_started *start)
     tm_json_i64(json, "devices", start->devices);
     tm_json_i64(json, "threads", start->threads);
     tm_json_string(json, "data_source", start->data_source);
+    if (start->encoders) tm_json_string(json, "encoders", start->encoders);
     if (start->seed <= INT64_MAX) {
         tm_json_i64(json, "seed", (int64_t)start->seed);
     } else { /* beyond what readers of JSON keep exactly */
@@ -50,6 +53,11 @@ static void print_start(tm_json *json, const tm_run_started *start)
     }
     tm_json_i64(json, "parameters", start->parameters);
     tm_json_i64(json, "batch_tokens", start->batch_tokens);
+    if (start->predicted <= 0) return;
+    tm_json_open(json, "predicted", '{');
+    tm_json_f64(json, "tokens_per_second", start->predicted);
+    tm_json_string(json, "hardware", start->predicted_by);
+    tm_json_close(json, '}');
 }
 
 static void print_update(tm_json *json, const tm_update_certificate *u)
@@ -238,6 +246,7 @@ static void print_judged(tm_json *json, const tm_evidence *e)
     tm_json_close(json, '}');
     tm_json_string(json, "impossible", e->impossible);
     tm_json_string(json, "unreal", e->unreal);
+    tm_json_string(json, "unrepeatable", e->unrepeatable);
     tm_json_bool(json, "unproven", e->unproven);
     tm_json_close(json, '}');
 }
@@ -259,6 +268,49 @@ static void print_looks(tm_json *json, const run_looks *looks)
     tm_look_print_json(&looks->last, false, json);
     json->indent = true;
     tm_json_close(json, '}');
+    tm_json_close(json, '}');
+}
+
+static void print_mismatch(tm_json *json, const tm_replay_mismatch *m)
+{
+    tm_json_open(json, NULL, '{');
+    tm_json_i64(json, "step", m->step);
+    tm_json_i64(json, "rank", m->rank);
+    tm_json_i64(json, "ranks", m->ranks);
+    tm_json_string(json, "host", m->host);
+    tm_json_string(json, "device", m->device);
+    tm_json_string(json, "tensor", m->tensor);
+    tm_json_string(json, "op", m->op);
+    tm_json_f64(json, "layer", m->layer >= 0 ? m->layer : (double)NAN);
+    tm_json_i64(json, "first", m->first);
+    tm_json_i64(json, "end", m->end);
+    tm_json_i64(json, "bits", m->bits);
+    tm_json_i64(json, "tensors", m->tensors);
+    tm_json_i64(json, "parts", m->parts);
+    tm_json_bool(json, "sure", m->sure);
+    tm_json_string(json, "wrong", m->wrong);
+    tm_json_close(json, '}');
+}
+
+/* Steps that were computed twice. */
+static void print_replay(tm_json *json, const tm_replay_told *told)
+{
+    int64_t n = told->n_mismatches < TM_REPLAY_MISMATCHES ? told->n_mismatches : TM_REPLAY_MISMATCHES;
+    tm_json_open(json, "replay", '{');
+    tm_json_i64(json, "every", told->every);
+    tm_json_i64(json, "steps", told->steps);
+    tm_json_i64(json, "bytes", told->bytes);
+    tm_json_i64(json, "products", told->products);
+    tm_json_i64(json, "wrong_products", told->wrong_products);
+    tm_json_f64(json, "seconds", told->seconds);
+    tm_json_f64(json, "cost_percent", told->cost_percent);
+    tm_json_f64(json, "device_seconds", told->device_seconds);
+    tm_json_f64(json, "confidence", TM_REPLAY_CONFIDENCE);
+    tm_json_f64(json, "excluded_per_hour", told->excluded_per_hour);
+    tm_json_i64(json, "differences", told->n_mismatches);
+    tm_json_open(json, "mismatches", '[');
+    for (int64_t i = 0; i < n; i++) print_mismatch(json, &told->mismatches[i]);
+    tm_json_close(json, ']');
     tm_json_close(json, '}');
 }
 
@@ -337,12 +389,27 @@ static void print_ranks(tm_json *json, const tm_run_ended *end)
         tm_json_f64(json, "busy_seconds", rank->busy_seconds);
         tm_json_f64(json, "wait_seconds", rank->wait_seconds);
         tm_json_f64(json, "behind_percent", 100 * rank->behind);
-        tm_json_bool(json, "slow", rank->slow);
         tm_json_i64(json, "target_tokens", rank->target_tokens);
         tm_json_i64(json, "used_bytes", rank->used_bytes);
         tm_json_close(json, '}');
     }
     tm_json_close(json, ']');
+}
+
+/* The same members as a record of metrics.jsonl has, and the first of them in words. */
+static void print_stragglers(tm_json *json, const tm_run_ended *end)
+{
+    char text[TM_STRAGGLER_TEXT];
+    if (end->n_ranks == 0) return;
+    tm_json_open(json, "stragglers", '[');
+    for (size_t i = 0; i < end->n_stragglers; i++) {
+        tm_json_open(json, NULL, '{');
+        tm_json_i64(json, "step", end->stragglers[i].step);
+        record_print_straggler(json, &end->stragglers[i]);
+        tm_json_close(json, '}');
+    }
+    tm_json_close(json, ']');
+    tm_json_string(json, "waited_for", end->n_stragglers ? tm_straggler_text(end->stragglers, text) : NULL);
 }
 
 static void print_steps(tm_json *json, const run_record *run, const tm_run_ended *end)
@@ -418,6 +485,9 @@ static void print_result(tm_text *out, const result_sink *self, const tm_run_end
     tm_json_i64(&json, "steps", end->curve.steps);
     tm_json_bool(&json, "equal", end->curve.equal);
     tm_json_close(&json, '}');
+    tm_nonfinite_json(end->nonfinite, "nonfinite", &json);
+
+    print_replay(&json, &end->replay);
     print_looks(&json, &self->run.looks);
     print_hash(&json, "weights_hash", end->weights_hash);
     print_flops(&json, &self->run, end);
@@ -425,6 +495,7 @@ static void print_result(tm_text *out, const result_sink *self, const tm_run_end
     print_outline(&json, start);
     print_ledger(&json, &self->run.ledger);
     print_ranks(&json, end);
+    print_stragglers(&json, end);
     tm_json_f64(&json, "first_step_seconds", end->first_step_seconds);
     tm_json_f64(&json, "seconds", end->seconds);
     tm_json_open(&json, "step_seconds", '[');

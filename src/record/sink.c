@@ -97,6 +97,7 @@ static void keep_start(run_record *run, const tm_run_started *start)
     run->start.kernels = start->kernels ? keep(run, start->kernels) : NULL;
     run->start.sums = start->sums ? keep(run, start->sums) : NULL;
     run->start.data_source = keep(run, start->data_source);
+    run->start.encoders = start->encoders ? keep(run, start->encoders) : NULL;
     tm_named_f64 *flops = tm_arena_take(run->arena, start->n_flops_per_token * sizeof *flops);
     for (size_t i = 0; i < start->n_flops_per_token; i++)
         flops[i] = (tm_named_f64){ keep(run, start->flops_per_token[i].name), start->flops_per_token[i].value };
@@ -189,4 +190,17 @@ void run_record_add(run_record *run, const tm_event *event)
     run->stepped = true;
     run->steps++;
     run->targets += event->step_done.target_tokens;
+}
+
+void record_print_straggler(tm_json *json, const tm_straggler *straggler)
+{
+    tm_json_i64(json, "rank", straggler->rank);
+    tm_json_string(json, "host", straggler->host);
+    tm_json_string(json, "cause", straggler->disturbed ? "other programs" : "slow");
+    tm_json_i64(json, "since", straggler->since);
+    tm_json_f64(json, "behind_percent", 100 * straggler->behind);
+    tm_json_f64(json, "low_percent", 100 * straggler->low);
+    tm_json_f64(json, "high_percent", 100 * straggler->high);
+    tm_json_string(json, "phase", straggler->phase);
+    tm_json_f64(json, "waited_seconds", straggler->waited_seconds);
 }

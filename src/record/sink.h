@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/event.h"
+#include "base/json.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -59,5 +60,11 @@ void run_record_fini(run_record *run);
 void run_record_add(run_record *run, const tm_event *event);
 /* Mean seconds per step that no phase claims; never below 0. */
 double run_ledger_unaccounted(const run_ledger *ledger);
+
+/* "pictures/step-00000100-0.png": where a picture lies in the run's directory. The caller frees it. */
+tm_text record_picture_name(const tm_picture_drawn *picture);
+
+/* Members of an object: the rank and what was found, but for the step. */
+void record_print_straggler(tm_json *json, const tm_straggler *straggler);
 
 #endif

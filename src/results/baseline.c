@@ -41,7 +41,7 @@ static tm_status check_alike(const tm_baseline_side *side, const tm_result *run,
     static const char *const members[] = { "model",   "precision",  "device",      "devices",
                                            "threads", "parameters", "batch_tokens" };
     if (tm_result_kind_of(run) != TM_RESULT_RUN)
-        return tm_fail(err, TM_INVALID, "'%s' is a benchmark; --baseline judges runs", tm_result_name(run));
+        return tm_fail(err, TM_INVALID, "'%s' is %s; --baseline judges runs", tm_result_name(run), tm_result_what(run));
     for (size_t i = 0; i < sizeof members / sizeof members[0]; i++) {
         json_t *a = results_member(results_tree(side->runs[0]), members[i]);
         json_t *b = results_member(results_tree(run), members[i]);

@@ -254,7 +254,8 @@ tm_status tm_results_fleet(const tm_result *const *runs, size_t n, const tm_flee
     tm_table_columns(table, columns, sizeof columns / sizeof columns[0]);
     for (size_t i = 0; i < n && st == TM_OK; i++)
         if (tm_result_kind_of(runs[i]) != TM_RESULT_RUN)
-            st = tm_fail(err, TM_INVALID, "'%s' is a benchmark; a fleet report takes runs", tm_result_name(runs[i]));
+            st = tm_fail(err, TM_INVALID, "'%s' is %s; a fleet report takes runs", tm_result_name(runs[i]),
+                         tm_result_what(runs[i]));
     double median = st == TM_OK ? median_speed(runs, n) : 0;
     for (size_t i = 0; i < n && st == TM_OK; i++) {
         judge j = { .run = runs[i], .table = table, .options = options, .median = median };

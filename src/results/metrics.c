@@ -54,7 +54,8 @@ tm_status tm_results_metrics(const tm_result *run, const tm_metric **metrics, si
                              tm_error *err)
 {
     if (tm_result_kind_of(run) != TM_RESULT_RUN)
-        return tm_fail(err, TM_INVALID, "'%s' is a benchmark; files of limits are for runs", tm_result_name(run));
+        return tm_fail(err, TM_INVALID, "'%s' is %s; files of limits are for runs", tm_result_name(run),
+                       tm_result_what(run));
     tm_arena    *arena = results_arena(run);
     double       rate = tm_result_number(run, "tokens_per_second_per_device/median");
     double       mean = mean_seconds(run), median = tm_result_number(run, "step_time/median");

@@ -37,6 +37,8 @@ TM_MUST_USE tm_status report_prepare(const tm_result *const *results, size_t n, 
 void report_page_begin(const report_runs *r, const char *title, tm_text *out);
 /* All parts of a chart. */
 void report_page_chart(const report_runs *r, const report_chart *c, tm_text *out);
+/* The pictures that the runs drew, if any. */
+void report_add_pictures(const report_runs *r, tm_text *out);
 /* What follows the pointer, and the end of the page. */
 void report_page_end(tm_text *out);
 /* The page of tm_results_report. */

@@ -38,6 +38,7 @@ const report_figure report_figures[] = {
     { "memory of the whole process", "memory/resident_bytes", FIGURE_BYTES },
     { "machine", "machine/verdict", FIGURE_PLAIN },
     { "machine, reason", "machine/reason", FIGURE_PLAIN },
+    { "the others waited", "waited_for", FIGURE_PLAIN },
     { "gradient check", "certificate/gradients", FIGURE_CHECK },
     { "time to first step", "first_step_seconds", FIGURE_SECONDS },
     { "total time", "seconds", FIGURE_SECONDS },

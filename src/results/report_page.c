@@ -28,6 +28,8 @@ static const char page_style[] =
     ".charts{display:grid;gap:16px;grid-template-columns:repeat(auto-fit,minmax(min(100%,500px),1fr))}"
     ".charts div{border:1px solid var(--line);border-radius:8px;padding:8px;break-inside:avoid;min-width:0}"
     ".charts div.wide{border:0;padding:0}p.title{font-weight:600;margin:8px}"
+    ".pictures{display:grid;gap:12px;grid-template-columns:repeat(auto-fill,minmax(150px,1fr))}figure{margin:0}"
+    "figure img{width:100%;image-rendering:auto}figcaption{font-size:12px}"
     ".wide{overflow-x:auto}.lines{font-size:12px}.lines td,.lines th{white-space:nowrap;padding:4px 5px}"
     ".lines td+td,.lines th+th{text-align:right}#headline td{min-width:110px}#headline "
     "th,#figures th{overflow-wrap:normal}#figures td{min-width:90px}#headline td+td{white-space:normal}"
@@ -297,7 +299,7 @@ void report_page_begin(const report_runs *r, const char *title, tm_text *out)
                 "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
                 "<meta name=\"viewport\" content=\"width=device-width\"><meta name=\"color-scheme\" "
                 "content=\"light dark\"><meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
-                "style-src 'unsafe-inline'; script-src 'unsafe-inline'\"><title>trainmark: ");
+                "style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\"><title>trainmark: ");
     for (size_t i = 0; i < r->n; i++) tm_text_add(out, i ? ", " : ""), chart_escape(out, r->names[i]);
     tm_text_printf(out, "</title><style>%s%s</style></head><body>\n<h1>%s</h1>\n", chart_style(), page_style, title);
 }
@@ -355,6 +357,7 @@ void report_page(const report_runs *r, tm_text *out)
     add_roofs(r, out);
     if (!beside) add_lines(r, out);
     add_samples(r, out);
+    report_add_pictures(r, out);
     tm_text_add(out, "<h2>Figures</h2>\n");
     add_figures(r, out);
     add_looks(r, out);

@@ -22,7 +22,8 @@ struct tm_result {
     bool                  has[TM_DOCUMENT_COUNT];
     tm_result_step       *steps;
     tm_result_evaluation *evaluations;
-    size_t                n_steps, n_evaluations, steps_room, evaluations_room;
+    tm_result_picture    *pictures;
+    size_t                n_steps, n_evaluations, n_pictures, steps_room, evaluations_room, pictures_room;
 };
 
 /* --- members ------------------------------------------------------------------------------------------------------ */
@@ -130,6 +131,10 @@ static tm_status parse_tree(tm_result *r, tm_error *err)
         r->kind = TM_RESULT_RUN;
         return TM_OK;
     }
+    if (format && strcmp(format, "trainmark.certificate/1") == 0) {
+        r->kind = TM_RESULT_CERTIFICATE;
+        return TM_OK;
+    }
     r->kind = TM_RESULT_BENCH;
     if (format && strcmp(format, "trainmark.bench/1") == 0) return TM_OK;
     if (!format && json_is_array(json_object_get(r->tree, "rows")) && json_object_get(r->tree, "name")) {
@@ -140,13 +145,24 @@ static tm_status parse_tree(tm_result *r, tm_error *err)
     return tm_fail(
         err, TM_FORMAT,
         "'%s' is not a result: member \"format\" is '%.60s'; wanted trainmark.result/1 (result.json of a run), "
-        "trainmark.bench/1, or a table of `trainmark bench --output-file F.json`",
+        "trainmark.bench/1, trainmark.certificate/1, or a table of `trainmark bench --output-file F.json`",
         r->name, format ? format : "");
 }
 
 static double member_number(const json_t *record, const char *name)
 {
     return value_of(json_object_get(record, name));
+}
+
+static void take_picture(tm_result *r, const json_t *record, json_int_t step)
+{
+    const char *file = json_string_value(json_object_get(record, "file"));
+    const char *caption = json_string_value(json_object_get(record, "caption"));
+    if (!file) return;
+    r->pictures = tm_grow(r->pictures, &r->pictures_room, r->n_pictures, sizeof *r->pictures);
+    r->pictures[r->n_pictures++] = (tm_result_picture){ .step = step,
+                                                        .file = tm_arena_text(r->arena, file),
+                                                        .caption = caption ? tm_arena_text(r->arena, caption) : NULL };
 }
 
 static void take_record(tm_result *r, const json_t *record)
@@ -162,6 +178,7 @@ static void take_record(tm_result *r, const json_t *record)
                                     .seconds = member_number(record, "seconds"),
                                     .bits_per_byte = member_number(record, "bits_per_byte") };
     }
+    if (event && strcmp(event, "picture") == 0) take_picture(r, record, step);
     if (event) return;
     r->steps = tm_grow(r->steps, &r->steps_room, r->n_steps, sizeof *r->steps);
     r->steps[r->n_steps++] = (tm_result_step){ .step = step,
@@ -304,6 +321,7 @@ void tm_result_destroy(tm_result *r)
     for (int i = 0; i < TM_DOCUMENT_COUNT; i++) tm_text_fini(&r->documents[i]);
     free(r->steps);
     free(r->evaluations);
+    free(r->pictures);
     tm_arena_destroy(r->arena);
     free(r);
 }
@@ -313,6 +331,12 @@ void tm_result_destroy(tm_result *r)
 tm_result_kind tm_result_kind_of(const tm_result *r)
 {
     return r->kind;
+}
+
+const char *tm_result_what(const tm_result *r)
+{
+    static const char *const names[] = { "a run", "a benchmark", "a certificate" };
+    return names[r->kind];
 }
 
 const char *tm_result_name(const tm_result *r)
@@ -337,6 +361,12 @@ const tm_result_evaluation *tm_result_evaluations(const tm_result *r, size_t *n)
     return r->evaluations;
 }
 
+const tm_result_picture *tm_result_pictures(const tm_result *r, size_t *n)
+{
+    *n = r->n_pictures;
+    return r->pictures;
+}
+
 const tm_text *tm_result_document(const tm_result *r, tm_document document)
 {
     return r->has[document] ? &r->documents[document] : NULL;
@@ -349,8 +379,9 @@ static const char *first_of(const char *a, const char *b)
 
 void tm_result_describe(const tm_result *r, tm_stored *row)
 {
-    bool run = r->kind == TM_RESULT_RUN;
-    *row = (tm_stored){ .kind = run ? "run" : "bench",
+    static const char *const kinds[] = { "run", "bench", "certificate" };
+    bool                     run = r->kind == TM_RESULT_RUN;
+    *row = (tm_stored){ .kind = kinds[r->kind],
                         .name = run ? tm_result_string(r, "model")
                                     : first_of(tm_result_string(r, "workload"), tm_result_string(r, "table/name")),
                         .finished = tm_result_string(r, "finished"),
@@ -367,6 +398,7 @@ void tm_result_describe(const tm_result *r, tm_stored *row)
                         .loss = tm_result_number(r, "loss/last"),
                         .steps = tm_result_number(r, "steps/done"),
                         .seconds = tm_result_number(r, "seconds") };
+    if (r->kind == TM_RESULT_CERTIFICATE) row->name = tm_result_string(r, "name");
     if (!row->name) row->name = "unnamed";
     if (!row->finished) row->finished = "";
 }

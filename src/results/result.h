@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* results/result.h - a result that was written earlier, read again: a run (result.json with metrics.jsonl beside it) or
- * a benchmark (the table of `trainmark bench`), from a folder, a file or the store.
+ * a benchmark (the table of `trainmark bench`) or a certificate of nodes (`trainmark certify`), from a folder, a file
+ * or the store.
  */
 #ifndef TM_RESULTS_RESULT_H
 #define TM_RESULTS_RESULT_H
@@ -14,7 +15,7 @@
 
 typedef struct tm_result tm_result;
 
-typedef enum { TM_RESULT_RUN, TM_RESULT_BENCH } tm_result_kind;
+typedef enum { TM_RESULT_RUN, TM_RESULT_BENCH, TM_RESULT_CERTIFICATE } tm_result_kind;
 
 /* What metrics.jsonl says of a step; NAN where it does not. */
 typedef struct {
@@ -27,7 +28,15 @@ typedef struct {
     double  loss, tokens, seconds, bits_per_byte;
 } tm_result_evaluation;
 
-/* reference: a run directory, a result.json, a table of `bench --output-file F.json`, or a stored result: its number,
+/* What the model drew after a step. */
+typedef struct {
+    int64_t     step;
+    const char *file;    /* in the run's directory */
+    const char *caption; /* NULL: not known */
+} tm_result_picture;
+
+/* reference: a run directory, a result.json, a table of `bench --output-file F.json`, a file of `certify --out`, or a
+ * stored result: its number,
  * "last", "last~1" (`store`: the file, NULL: none is to be used). TM_INVALID, TM_FORMAT naming file and member. The
  * caller destroys it. */
 TM_MUST_USE tm_status tm_result_load(const char *reference, const char *store, tm_result **out, tm_error *err);
@@ -38,6 +47,7 @@ TM_MUST_USE tm_status tm_result_parse(const char *name, const tm_text *result, c
 void                  tm_result_destroy(tm_result *result); /* NULL is fine */
 
 tm_result_kind tm_result_kind_of(const tm_result *result);
+const char    *tm_result_what(const tm_result *result); /* "a run", "a benchmark", "a certificate" */
 const char    *tm_result_name(const tm_result *result); /* as it was asked for */
 const char    *tm_result_path(const tm_result *result); /* of the file that it was read from; NULL: from the store */
 
@@ -61,6 +71,7 @@ const tm_result_member *tm_result_members(const tm_result *result, const char *p
 
 const tm_result_step       *tm_result_steps(const tm_result *result, size_t *n);
 const tm_result_evaluation *tm_result_evaluations(const tm_result *result, size_t *n);
+const tm_result_picture    *tm_result_pictures(const tm_result *result, size_t *n);
 /* Text of a document, or NULL. */
 const tm_text *tm_result_document(const tm_result *result, tm_document document);
 

@@ -37,9 +37,9 @@ static tm_status take_ceilings(const tm_result *bench, report_roofs *roofs, tm_e
     if (host) roofs->host = host;
     if (isfinite(roofs->flops) && isfinite(roofs->bytes)) return TM_OK;
     return tm_fail(err, TM_INVALID,
-                   "'%s' is a benchmark without the ceilings of a machine; a report takes runs, and for their roofline "
+                   "'%s' is %s without the ceilings of a machine; a report takes runs, and for their roofline "
                    "what `trainmark bench stream --output-file FILE.json` measures",
-                   tm_result_name(bench));
+                   tm_result_name(bench), tm_result_what(bench));
 }
 
 static const char *short_name(const tm_result *run)
@@ -60,7 +60,8 @@ tm_status report_prepare(const tm_result *const *results, size_t n, report_runs 
         else
             TM_TRY(take_ceilings(results[i], &roofs, err));
     if (n_runs == 0)
-        return tm_fail(err, TM_INVALID, "'%s' is a benchmark; a report takes runs", tm_result_name(results[0]));
+        return tm_fail(err, TM_INVALID, "'%s' is %s; a report takes runs", tm_result_name(results[0]),
+                       tm_result_what(results[0]));
     *r = (report_runs){ .n = n_runs, .roofs = roofs, .arena = tm_arena_create() };
     const tm_result **runs = tm_arena_take(r->arena, n_runs * sizeof *runs);
     const char      **names = tm_arena_take(r->arena, n_runs * sizeof *names);

@@ -21,7 +21,7 @@ typedef struct tm_store tm_store;
 /* The columns of a result: what is listed and filtered. Strings may be NULL, numbers NAN, where there is none. */
 typedef struct {
     int64_t     id;       /* given by the store, from 1, never used twice */
-    const char *kind;     /* "run" or "bench" */
+    const char *kind;     /* "run", "bench" or "certificate" */
     const char *name;     /* of the model or the workload */
     const char *finished; /* "2026-01-31T12:00:00Z" */
     const char *host, *device, *precision, *verdict;

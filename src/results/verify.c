@@ -4,6 +4,7 @@
 #include "results/verify.h"
 
 #include "base/hash.h"
+#include "results/certificate.h"
 #include "results/check.h"
 
 #include <math.h>
@@ -399,6 +400,10 @@ tm_status tm_results_verify(const tm_result *run, const tm_config *config, tm_ta
     static const tm_column columns[] = { { "figure", 0 }, { "written", 0 }, { "recomputed", 0 }, { "verdict", 0 } };
     size_t                 n;
     const double          *seconds = tm_result_numbers(run, "step_seconds", &n);
+    if (tm_result_kind_of(run) == TM_RESULT_CERTIFICATE) {
+        *out = tm_results_certificate_verify(run, wrong);
+        return TM_OK;
+    }
     if (tm_result_kind_of(run) != TM_RESULT_RUN)
         return tm_fail(err, TM_INVALID, "'%s' is a table of a benchmark, which keeps no raw samples; verify takes runs",
                        tm_result_name(run));

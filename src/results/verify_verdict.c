@@ -2,6 +2,7 @@
 /* results/verify_verdict.c - a run judged again: the rules are those of a run (train/run/verdict.h,
  * system/validity.h), the facts those that its files hold. */
 #include "results/check.h"
+#include "stats/silent.h"
 #include "system/validity.h"
 #include "train/run/verdict.h"
 
@@ -138,6 +139,19 @@ static bool unreal_by(const tm_certificate *first, const tm_certificate *after, 
     return tm_certificate_fails(it);
 }
 
+/* Steps that were computed twice: what they exclude follows from the time, and a difference has a reason. */
+static void check_replay(results_check *c)
+{
+    const char  *said = tm_result_string(c->run, "judged/unrepeatable");
+    const double differences = number(c, "replay/differences") + number(c, "replay/wrong_products");
+    if (isnan(differences)) return; /* by an earlier version */
+    results_check_row(c, "judged/unrepeatable", said ? said : "null", differences > 0 ? "a reason" : "null",
+                      (differences > 0) == (said != NULL));
+    results_check_number(
+        c, "replay/excluded_per_hour",
+        differences > 0 ? (double)NAN : tm_silent_excluded(number(c, "replay/device_seconds"), TM_REPLAY_CONFIDENCE));
+}
+
 /* --- machine ------------------------------------------------------------------------------------------------------ */
 
 /* By the facts; *reason NULL: nobody looked. */
@@ -225,11 +239,13 @@ static void judge_again(results_check *c, const tm_certificate *first, const tm_
     for (size_t i = 0; i < c->n; i++) losses[i] = c->own[i].loss;
     bool finite = !last || (isfinite(last->loss) && isfinite(last->grad_norm));
     check_unreal(c, first, after, finite);
+    check_replay(c);
     tm_evidence e = { .gate = source->gate,
                       .losses = losses,
                       .n_losses = (int64_t)c->n,
                       .total_steps = (int64_t)number(c, "steps/first") - 1 + (int64_t)c->n,
                       .finite = finite,
+                      .nonfinite = tm_result_string(c->run, "nonfinite/place"),
                       .validation = number(c, "loss/validation"),
                       .validation_error = number(c, "judged/validation_error"),
                       .floor = number(c, "judged/floor"),
@@ -244,6 +260,7 @@ static void judge_again(results_check *c, const tm_certificate *first, const tm_
                       .step_variation = c->summary.variation,
                       .steady = &c->summary.steady,
                       .impossible = tm_result_string(c->run, "judged/impossible"),
+                      .unrepeatable = tm_result_string(c->run, "judged/unrepeatable"),
                       .unreal = tm_result_string(c->run, "judged/unreal"),
                       .unproven = tm_result_true(c->run, "judged/unproven"),
                       .head = check_before(c),

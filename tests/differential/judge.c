@@ -274,7 +274,7 @@ static void in_double(side *s)
 {
     s->options.step.precision = &tm_precision_f64;
     s->options.step.compared = NULL;
-    s->options.microscope = 0;
+    s->options.microscope = s->options.replay = 0;
     s->options.certify = false;
     s->device = "reference";
 }

@@ -226,6 +226,7 @@ const dimension dimensions[] = {
     { "training.offload", NEUTRAL, 4, NULL, { "optimizer", "activations", "all" } },
     { "data.prefetch", NEUTRAL, 6, NULL, { "0" } },
     { "debug.microscope", NEUTRAL, 12, "training.dtype", { "2" } },
+    { "debug.replay", NEUTRAL, 2, NULL, { "1", "2" } },
     { "debug.certificate", NEUTRAL, 12, NULL, { "true" } },
     { "quantize.log_freq", NEUTRAL, 3, QUANTIZED, { "1" } },
     { "checkpoint.async_mode",

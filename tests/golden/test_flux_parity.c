@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What diffusers computes for three tiny FLUX.1 models (flux.txt, by tools/flux_parity.py): loss, the norm of every
- * gradient, losses of 20 steps of AdamW. Its sinusoids of the time are float32. */
+ * gradient, losses of 20 steps of AdamW; and
+ * what its pipeline draws in 4 steps. Its sinusoids of the time are float32. */
 #include "support/golden.h"
 #include "support/training.h"
+#include "train/generate/euler.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "support/test.h"
 
@@ -138,6 +142,84 @@ static void diffusers_computes_the_same(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(diffusers_computes_the_same) };
+/* The weights of the trainer, whose graph has the same parameters. */
+static void copy_weights(tm_trainer *trainer, tm_euler *euler)
+{
+    const tm_graph *from = tm_trainer_step_of(trainer)->graph, *to = tm_euler_forward(euler)->plan->graph;
+    tm_error        err = { 0 };
+    size_t          copied = 0;
+    for (size_t t = 0; t < to->n_tensors; t++) {
+        const tm_tensor *tensor = &to->tensors[t];
+        size_t           k = 0;
+        if (tensor->role != TM_ROLE_PARAMETER) continue;
+        while (k < from->n_tensors && strcmp(from->tensors[k].name, tensor->name) != 0) k++;
+        assert_true(k < from->n_tensors && from->tensors[k].dtype == tensor->dtype);
+        void *values = test_tensor_read(trainer, (tm_tensor_id)k);
+        assert_int_equal(tm_forward_write(tm_euler_forward(euler), (tm_tensor_id)t, 0, values,
+                                          tm_tensor_bytes(tensor->shape, tensor->dtype), &err),
+                         TM_OK);
+        free(values);
+        copied++;
+    }
+    assert_true(copied > 20);
+}
+
+static const tm_euler_times *const schedules[] = { &tm_euler_times_dev, &(const tm_euler_times){ .shift = 3 },
+                                                   &tm_euler_times_even };
+
+static void draw(int k, const char *device_name, const tm_precision *precision, double most)
+{
+    char            name[16];
+    tm_error        err = { 0 };
+    tm_step_options o = options_of(k, precision);
+    tm_flux_shape   s = o.shape.flux;
+    int64_t         n = s.rows * s.columns * s.channels, text = s.text_len * s.text_dim;
+    double          wanted[64], times[5];
+    float          *texts[] = { units("txt", text), units("untxt", text) },
+          *pooled[] = { units("pooled", s.vector_dim), units("unpooled", s.vector_dim) };
+    tm_euler_prompt prompts[] = { { texts[0], pooled[0] }, { texts[1], pooled[1] } };
+    tm_device      *device;
+    tm_euler       *euler;
+    snprintf(name, sizeof name, "flux-%d", k);
+    assert_true(n <= 64);
+    o.sample = true;
+    golden_list("tests/golden/flux.txt", name, "drawn", wanted, (int)n);
+    assert_int_equal(tm_device_open(device_name, 2, &device, &err), TM_OK);
+    tm_trainer *trainer = test_trainer_open(device, &o, 1);
+    golden_fill(trainer);
+    assert_int_equal(tm_euler_open(device, &o.shape, precision, &euler, &err), TM_OK);
+    copy_weights(trainer, euler);
+    tm_euler_times_of(schedules[k], s.rows * s.columns, 4, times);
+    tm_euler_drawing drawing = {
+        .prompt = &prompts[0], .negative = k == 1 ? &prompts[1] : NULL, .scale = 2.5, .times = times, .steps = 4
+    };
+    tm_euler_velocity by[] = { tm_euler_of(euler), tm_euler_of_trainer(trainer) };
+    for (int way = 0; way < 2; way++) {
+        float *x = units("drawn", n);
+        if (tm_euler_draw(&by[way], &drawing, x, &err) != TM_OK) fail_msg("%s", err.text);
+        for (int64_t i = 0; i < n; i++)
+            if (!(fabs((double)x[i] - wanted[i]) <= most))
+                fail_msg("%s on %s: element %lld is %g, wanted %g", name, device_name, (long long)i, (double)x[i],
+                         wanted[i]);
+        free(x);
+    }
+    tm_euler_close(euler);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+    for (int i = 0; i < 2; i++) free(texts[i]);
+    for (int i = 0; i < 2; i++) free(pooled[i]);
+}
+
+static void its_pipeline_draws_the_same(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        draw(k, "cpu", &tm_precision_f32, 2e-5);
+        draw(k, "reference", &tm_precision_f64, 2e-5);
+    }
+}
+
+static const struct CMUnitTest tests[] = { cmocka_unit_test(diffusers_computes_the_same),
+                                           cmocka_unit_test(its_pipeline_draws_the_same) };
 
 TM_TESTS(tests, NULL, NULL)

@@ -63,6 +63,7 @@ static const char *const runs[] = {
     FLUX,
     FLUX "--data.flow_protocol mlperf",
     FLUX "--data.flow_protocol torchtitan",
+    FLUX "--data.flow_shift auto",
     FLUX "--training.global_batch_size 12 --training.local_batch_size 4",
     "llama3.1_8B " ON "--mlperf.benchmark llama31_8b --data.source megatron --validation.enable true "
     "--training.global_batch_size 32 --training.local_batch_size 1 --training.seq_len 8192 --data.path FOLDER",

@@ -26,7 +26,7 @@ enum { MOST_LINES = 120, MOST_CELLS = 6, WIDE = 96, WORDS = 26 };
 /* A line in cells, which two spaces or more divide. */
 typedef struct {
     char text[240];
-    char cells[MOST_CELLS][120];
+    char cells[MOST_CELLS][200];
     int  n;
 } told_line;
 
@@ -137,6 +137,7 @@ typedef struct {
     uint64_t          state;
     tm_named_f64      flops[4], phases[PHASES], measures[2];
     tm_rank_told      ranks[RANKS];
+    tm_straggler      stragglers[RANKS];
     tm_sample_summary speed;
     double            step_seconds;
     int64_t           steps; /* all alike */
@@ -217,8 +218,17 @@ static void draw_run(run *r, uint64_t seed)
                                       .step_seconds = figure(r),
                                       .busy_seconds = figure(r),
                                       .wait_seconds = figure(r),
-                                      .behind = figure(r) / 1000,
-                                      .slow = draw(r) % 3 == 0 };
+                                      .behind = figure(r) / 1000 };
+    for (int i = 0; i < RANKS; i++)
+        r->stragglers[i] = (tm_straggler){ .rank = 7 + i,
+                                           .host = "some-host",
+                                           .disturbed = draw(r) % 2,
+                                           .since = (int64_t)figure(r),
+                                           .behind = figure(r) / 1000,
+                                           .low = figure(r) / 1000,
+                                           .high = figure(r) / 1000,
+                                           .phase = names[i],
+                                           .waited_seconds = figure(r) };
     r->measures[0] = (tm_named_f64){ "reward", figure(r) };
     r->measures[1] = (tm_named_f64){ "margin", -figure(r) };
     r->start.run_started.threads = (int)(draw(r) % 3);
@@ -254,6 +264,8 @@ static void draw_run(run *r, uint64_t seed)
                                        .sample = draw(r) % 2 ? r->sample : NULL,
                                        .ranks = r->ranks,
                                        .n_ranks = draw(r) % 4,
+                                       .stragglers = r->stragglers,
+                                       .n_stragglers = draw(r) % 4,
                                        .curve = { (int64_t)(draw(r) % 3), draw(r) % 2 } };
     tm_run_ended *end = &r->end.run_ended;
     end->used_bytes = draw(r) % 2 ? end->planned_bytes : (int64_t)figure(r);
@@ -501,7 +513,7 @@ static void speed_is_told(const told *t, const run *r)
 static void ranks_are_told(const told *t, const run *r)
 {
     size_t n = r->end.run_ended.n_ranks, most = 0, least = 0;
-    char   heading[40], line[160];
+    char   heading[40];
     snprintf(heading, sizeof heading, "%zu ranks", n);
     for (size_t i = 0; i < n; i++) {
         if (r->ranks[i].busy_seconds > r->ranks[most].busy_seconds) most = i;
@@ -513,11 +525,21 @@ static void ranks_are_told(const told *t, const run *r)
              r->ranks[least].rank);
     row_says(t, heading, "tokens/s of all ranks", n >= 2 && isfinite(r->speed.median_rate),
              round(r->speed.median_rate * r->start.run_started.devices), 0, 0);
-    for (size_t i = 0; i < n; i++) {
+}
+
+/* Whatever else is told, and of however many ranks. */
+static void stragglers_are_told(const char *report, const run *r)
+{
+    char line[400];
+    for (size_t i = 0; i < RANKS; i++) {
+        const tm_straggler *s = &r->stragglers[i];
         snprintf(line, sizeof line,
-                 "rank %d on some-host delays the others: its own work takes %.1f %% longer than theirs",
-                 r->ranks[i].rank, 100 * r->ranks[i].behind);
-        assert_true((find(t, heading, line) != NULL) == (n >= 2 && r->ranks[i].slow));
+                 "    rank %d on some-host %s: %.1f %% (%.1f .. %.1f) behind the others, most in %s; each waited %.3g "
+                 "s since "
+                 "step %lld\n",
+                 s->rank, s->disturbed ? "shares its processor with other programs" : "is slow", 100 * s->behind,
+                 100 * s->low, 100 * s->high, s->phase, s->waited_seconds, (long long)s->since);
+        assert_true((strstr(report, line) != NULL) == (i < r->end.run_ended.n_stragglers));
     }
 }
 
@@ -604,6 +626,7 @@ static void every_figure_is_told(void **state)
         losses_are_told(t, &r);
         speed_is_told(t, &r);
         ranks_are_told(t, &r);
+        stragglers_are_told(text, &r);
         arithmetic_is_told(t, &r);
         ledger_is_told(t, &r);
         memory_is_told(t, &r);

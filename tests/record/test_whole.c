@@ -97,9 +97,13 @@ static tm_event rich_end(void)
     static const tm_named_f64 measures[] = { { "reward", 0.625 }, { "margin", -0.375 } };
     static const tm_named_f64 facts[] = { { "steal_percent", 0.25 }, { "throttled_percent", (double)NAN } };
     static const tm_rank_told ranks[] = {
-        { 0, 0, "first", 1.5, 1.25, 0.25, (double)NAN, false, 100, 200 },
-        { 1, 0, "second", 1.75, 1.375, 0.375, 0.375, true, 101, 201 },
-        { 2, 1, "third", 1.625, 0.5, 1.125, 0.125, false, 102, 202 },
+        { 0, 0, "first", 1.5, 1.25, 0.25, (double)NAN, 100, 200 },
+        { 1, 0, "second", 1.75, 1.375, 0.375, 0.375, 101, 201 },
+        { 2, 1, "third", 1.625, 0.5, 1.125, 0.125, 102, 202 },
+    };
+    static const tm_straggler stragglers[] = {
+        { 1, "second", false, true, 30, 32, 0.375, 0.25, 0.5, "backward", 1.5 },
+        { 2, "third", true, false, 31, 34, 0.125, 0.0625, 0.1875, "data", 0.75 },
     };
     tm_event      event = { .kind = TM_EVENT_RUN_ENDED };
     tm_run_ended *end = &event.run_ended;
@@ -127,6 +131,8 @@ static tm_event rich_end(void)
                         .sample = "once upon a time\nthere was",
                         .ranks = ranks,
                         .n_ranks = 3,
+                        .stragglers = stragglers,
+                        .n_stragglers = 2,
                         .machine = { TM_VERDICT_INVALID, "others computed, too", 11.5, 23, 4, facts, 2 },
                         .curve = { 4, true } };
     end->certificate = (tm_certificate){ .done = true,
@@ -173,6 +179,7 @@ static void rich_run(tm_sink *sink)
             look.look.first = NULL;
             fake_emit(sink, look);
             fake_emit(sink, fake_quantized(32));
+            fake_emit(sink, fake_straggler(32));
             fake_emit(sink, (tm_event){ .kind = TM_EVENT_EVALUATION_STARTED, .evaluation_started = { 32, 64 } });
             fake_emit(sink, evaluation);
             fake_emit(sink, fake_checkpoint(32));

@@ -164,12 +164,13 @@ static void what_is_no_result_is_refused(void **state)
         { "{", "'r.json' is not JSON: line 1: string or '}' expected near end of file" },
         { "{\"format\":\"x\"}",
           "'r.json' is not a result: member \"format\" is 'x'; wanted trainmark.result/1 (result.json of a run), "
-          "trainmark.bench/1, or a table of `trainmark bench --output-file F.json`" },
+          "trainmark.bench/1, trainmark.certificate/1, or a table of `trainmark bench --output-file F.json`" },
         { "{\"name\":\"x\"}",
           "'r.json' is not a result: member \"format\" is ''; wanted trainmark.result/1 (result.json of a run), "
-          "trainmark.bench/1, or a table of `trainmark bench --output-file F.json`" },
+          "trainmark.bench/1, trainmark.certificate/1, or a table of `trainmark bench --output-file F.json`" },
         { "{\"rows\":[]}", "'r.json' is not a result: member \"format\" is ''; wanted trainmark.result/1 (result.json "
-                           "of a run), trainmark.bench/1, or a table of `trainmark bench --output-file F.json`" },
+                           "of a run), trainmark.bench/1, trainmark.certificate/1, or a table of `trainmark bench "
+                           "--output-file F.json`" },
         { "{\"a\":1,\"a\":2}", "'r.json' is not JSON: line 1: duplicate object key near '\"a\"'" },
     };
     (void)state;

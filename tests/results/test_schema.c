@@ -63,11 +63,27 @@ static json_t *written_result(bool looked, bool ranks)
     if (ranks) { /* the same run on two ranks: written once more */
         const tm_rank_told told[2] = {
             { .host = "a", .step_seconds = 2, .busy_seconds = 1, .wait_seconds = 1, .behind = -0.5, .used_bytes = 7 },
-            { .rank = 1, .data_rank = 1, .host = "b", .step_seconds = 2, .busy_seconds = 2, .behind = 1, .slow = true }
+            { .rank = 1, .data_rank = 1, .host = "b", .step_seconds = 2, .busy_seconds = 2, .behind = 1 }
         };
-        tm_event event = fake_ended(FAKE_STEPS, TM_VERDICT_VALID, "");
+        tm_event event = fake_ended(FAKE_STEPS, TM_VERDICT_VALID, ""), straggler = fake_straggler(2);
         event.run_ended.ranks = told;
         event.run_ended.n_ranks = 2;
+        event.run_ended.stragglers = &straggler.straggler;
+        event.run_ended.n_stragglers = 1;
+        event.run_ended.replay.mismatches[0] = (tm_replay_mismatch){ .step = 3,
+                                                                     .ranks = 1,
+                                                                     .host = "a",
+                                                                     .device = "cpu",
+                                                                     .tensor = "layers.0.w1.weight.grad",
+                                                                     .op = "linear_wgrad",
+                                                                     .end = 1024,
+                                                                     .bits = 1,
+                                                                     .tensors = 1,
+                                                                     .parts = 1,
+                                                                     .sure = true,
+                                                                     .wrong = "first" };
+        event.run_ended.replay.n_mismatches = 1;
+        event.run_ended.replay.excluded_per_hour = (double)NAN;
         fake_emit(sink, event);
     }
     fake_close(sink);
@@ -131,6 +147,9 @@ static void records_of_steps_follow_theirs(void **state)
     fake_emit(sink, fake_look(2));
     fake_emit(sink, fake_step(2));
     fake_emit(sink, fake_quantized(2));
+    fake_emit(sink, fake_straggler(2));
+    fake_emit(sink, fake_replayed(2, NULL));
+    fake_emit(sink, fake_replayed(2, "step 2 differs"));
     fake_close(sink);
     tm_text text = fake_read(options.path);
     for (char *line = strtok(text.data, "\n"); line; line = strtok(NULL, "\n"), lines++) {
@@ -144,7 +163,7 @@ static void records_of_steps_follow_theirs(void **state)
         expect_not(schema, record, "lacks step");
         json_decref(record);
     }
-    assert_int_equal(lines, 6);
+    assert_int_equal(lines, 9);
     json_decref(schema);
     tm_text_fini(&text);
 }
@@ -155,12 +174,21 @@ static void ranks_follow_their_schema(void **state)
     json_t *schema = schema_of("docs/schemas/result.schema.json"), *result = written_result(false, true);
     json_t *second = json_array_get(json_object_get(result, "ranks"), 1);
     expect(schema, result);
-    assert_true(json_is_true(json_object_get(second, "slow")) &&
-                json_array_size(json_object_get(result, "ranks")) == 2);
+    assert_int_equal(json_array_size(json_object_get(result, "ranks")), 2);
     assert_true(json_number_value(json_object_get(second, "behind_percent")) > 99);
     assert_string_equal(json_string_value(json_object_get(second, "host")), "b");
-    json_object_del(second, "slow");
-    expect_not(schema, result, "/ranks: lacks slow");
+    json_t *straggler = json_array_get(json_object_get(result, "stragglers"), 0);
+    assert_string_equal(json_string_value(json_object_get(straggler, "cause")), "slow");
+    assert_true(json_number_value(json_object_get(straggler, "low_percent")) == 25);
+    json_t *replay = json_object_get(result, "replay"),
+           *differs = json_array_get(json_object_get(replay, "mismatches"), 0);
+    assert_true(json_is_null(json_object_get(replay, "excluded_per_hour")));
+    assert_string_equal(json_string_value(json_object_get(differs, "wrong")), "first");
+    assert_string_equal(json_string_value(json_object_get(result, "waited_for")),
+                        "rank 1 on b is slow: 50.0 % (25.0 .. 75.0) behind the others, most in forward; each waited "
+                        "2.5 s since step 1");
+    json_object_del(second, "wait_seconds");
+    expect_not(schema, result, "/ranks: lacks wait_seconds");
     json_decref(result);
     json_decref(schema);
 }
