@@ -6,6 +6,7 @@
  *   EIO, ENOSPC, EINTR   it fails so, and nothing is done (a file is closed all the same, as Linux does)
  *   short                a write takes half of what it is given, 1 byte at least; other calls are done
  *   kill                 the process is killed before it; of a write half is done first
+ *   full                 BAD_DISK_AT bytes can be written in all, from then on there is no space left
  *
  * Each counted call is a line of BAD_DISK_LOG: its name and the path. */
 #define _GNU_SOURCE /* RTLD_NEXT */
@@ -27,6 +28,7 @@ enum { GOES_WELL, FAILS, SHORT, KILLED };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static long            count;
+static size_t          taken; /* bytes, by a disk that gets full */
 
 #define NEXT(name) ((__typeof__(&(name)))dlsym(RTLD_NEXT, #name))
 
@@ -63,7 +65,7 @@ static int turn(const char *call, const char *path)
     bool now = ++count == (at ? atol(at) : 0);
     write_log(call, path);
     pthread_mutex_unlock(&lock);
-    if (!now || !how) return GOES_WELL;
+    if (!now || !how || strcmp(how, "full") == 0) return GOES_WELL;
     for (int i = 0; i < 3; i++)
         if (strcmp(how, causes[i].name) == 0) return errno = causes[i].cause, FAILS;
     return strcmp(how, "kill") == 0 ? KILLED : SHORT;
@@ -76,6 +78,24 @@ static int turn_of(const char *call, int fd)
     path_of(fd, path);
     errno = before;
     return turn(call, path);
+}
+
+/* How much of a write there is room for; n, unless the disk gets full. */
+static size_t room_for(int fd, size_t n)
+{
+    const char *below = getenv("BAD_DISK_BELOW"), *at = getenv("BAD_DISK_AT"), *how = getenv("BAD_DISK_HOW");
+    char        path[PATH_MAX];
+    int         before = errno;
+    path_of(fd, path);
+    errno = before;
+    if (!below || !how || strcmp(how, "full") != 0 || strncmp(path, below, strlen(below)) != 0) return n;
+    pthread_mutex_lock(&lock);
+    size_t room = at && (size_t)atol(at) > taken ? (size_t)atol(at) - taken : 0;
+    if (n > room) n = room;
+    taken += n;
+    pthread_mutex_unlock(&lock);
+    if (n == 0) errno = ENOSPC;
+    return n;
 }
 
 /* A path as it is given, in a folder. */
@@ -100,6 +120,7 @@ ssize_t write(int fd, const void *data, size_t n)
     int its = turn_of("write", fd);
     if (its == FAILS) return -1;
     if ((its == SHORT || its == KILLED) && n > 1) n /= 2;
+    if (n > 0 && (n = room_for(fd, n)) == 0) return -1;
     ssize_t done = NEXT(write)(fd, data, n);
     if (its == KILLED) die();
     return done;
@@ -110,6 +131,7 @@ ssize_t pwrite64(int fd, const void *data, size_t n, off64_t offset)
     int its = turn_of("pwrite", fd);
     if (its == FAILS) return -1;
     if ((its == SHORT || its == KILLED) && n > 1) n /= 2;
+    if (n > 0 && (n = room_for(fd, n)) == 0) return -1;
     ssize_t done = NEXT(pwrite64)(fd, data, n, offset);
     if (its == KILLED) die();
     return done;

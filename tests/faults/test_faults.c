@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Each planted fault of a device and of the clock does what it says, and nothing else. */
+#include "faults.h"
+
+#include "base/clock.h"
+#include "device/prepared.h"
+#include "node/memory_words.h"
+#include "support/test.h"
+#include "support/training.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static void plant(const char *text)
+{
+    tm_error err = { 0 };
+    if (faults_plant(text, &err) != TM_OK) fail_msg("%s", err.text);
+}
+
+static void refused(const char *text, const char *why)
+{
+    tm_error err = { 0 };
+    assert_int_equal(faults_plant(text, &err), TM_INVALID);
+    if (!strstr(err.text, why)) fail_msg("%s: expected '%s', found '%s'", text, why, err.text);
+}
+
+static void wrong_descriptions_are_named(void **state)
+{
+    (void)state;
+    refused("flop,at=3",
+            "'flop' is no kind of fault; the kinds are flip, stuck, slow, link, stale, swap, tail, hang, ");
+    refused("slow;bad", "'bad'");
+    refused("full,after=9", "tests/faults/full_disk.sh");
+    refused("slow,rate=0.5", "slow has no 'rate='; it takes KEY=VALUE, of rank, core, step, op, shape, percent, after");
+    refused("slow,percent", "slow has no 'percent'");
+    refused("slow,percent=x", "percent=x: expected a number from 0 to 1e+06");
+    refused("slow,percent=", "expected a number");
+    refused("slow,step=1.5", "step=1.5: expected a whole number");
+    refused("slow,step=0", "expected a whole number from 1");
+    refused("slow,op=123456789012345678901234567890123456789012345678", "at most 45 bytes");
+    refused("flip,at=1,where=disk", "where=disk: expected  result memory message");
+    refused("flip,where=memory", "flip: needs at=K");
+    refused("flip,at=1,every=2", "found both");
+    refused("link,rate=0.5", "link: needs ranks=A-B");
+    refused("link,rank=1,ranks=0-1", "link: needs ranks=A-B");
+    refused("swap,at=1", "swap: needs ranks=A-B");
+    refused("swap,at=1,ranks=2-2", "ranks=2-2: expected two ranks");
+    refused("swap,at=1,ranks=2", "expected two ranks");
+    refused("stale,at=1", "stale: needs of=R");
+    refused("seed=x", "seed=x: expected a whole number");
+    plant("slow,rank=1,percent=2.5,op=linear,shape=4x8,after=3;;clock=made,noise=0.5;seed=77");
+    assert_int_equal(faults_planted()->n, 1);
+    assert_int_equal(faults_planted()->seed, 77);
+    assert_true(faults_planted()->made);
+    assert_string_equal(faults_planted()->all[0].shape, "4x8");
+    plant(NULL);
+    assert_int_equal(faults_planted()->n, 0);
+    assert_false(faults_planted()->made);
+}
+
+/* --- one launch after the other -------------------------------------------------------------------------------------
+ */
+
+enum { ROWS = 8, COLUMNS = 16, DEPTH = 4, Y = ROWS * COLUMNS };
+
+typedef struct {
+    tm_device   *device;
+    tm_prepared *prepared;
+    tm_address   memory, in[TM_MAX_IN], out[TM_MAX_OUT];
+    size_t       bytes;
+    uint32_t     y[Y];
+} product;
+
+static product product_open(const char *device)
+{
+    product  p = { .bytes = 4 * (ROWS * DEPTH + COLUMNS * DEPTH + Y) };
+    float    x[ROWS * DEPTH + COLUMNS * DEPTH];
+    tm_call  call = { .op = &tm_op_linear };
+    tm_error err = { 0 };
+    for (int i = 0; i < TM_MAX_IN; i++) call.in[i].shape.rank = -1;
+    for (int k = 0; k < TM_MAX_OUT; k++) call.out[k].shape.rank = -1;
+    call.in[0] = (tm_view){ .dtype = TM_F32, .shape = tm_shape_2(ROWS, DEPTH) };
+    call.in[1] = (tm_view){ .dtype = TM_F32, .shape = tm_shape_2(COLUMNS, DEPTH) };
+    call.out[0] = (tm_view){ .dtype = TM_F32, .shape = tm_shape_2(ROWS, COLUMNS) };
+    for (int i = 0; i < ROWS * DEPTH + COLUMNS * DEPTH; i++) x[i] = (float)(i % 7) / 3 - 1;
+    assert_int_equal(tm_device_open(device, 1, &p.device, &err), TM_OK);
+    assert_int_equal(tm_device_alloc(p.device, p.bytes, &p.memory, &err), TM_OK);
+    assert_int_equal(tm_device_write(p.device, p.memory, x, sizeof x, &err), TM_OK);
+    p.in[0] = p.memory;
+    p.in[1] = tm_address_add(p.memory, 4 * ROWS * DEPTH);
+    p.out[0] = tm_address_add(p.memory, sizeof x);
+    assert_int_equal(tm_prepared_open(p.device, &call, &p.prepared, &err), TM_OK);
+    return p;
+}
+
+static void product_close(product *p)
+{
+    tm_prepared_close(p->prepared);
+    tm_device_release(p->device, p->memory, p->bytes);
+    tm_device_close(p->device);
+}
+
+static void product_run(product *p, uint32_t y[Y])
+{
+    tm_error err = { 0 };
+    assert_int_equal(tm_prepared_run(p->prepared, p->in, p->out, &err), TM_OK);
+    assert_int_equal(tm_device_read(p->device, y, p->out[0], 4 * Y, &err), TM_OK);
+    assert_int_equal(tm_device_wait(p->device, &err), TM_OK);
+}
+
+/* Bits that differ; *mask: of the last element that does. */
+static int bits_between(const uint32_t *x, const uint32_t *y, int n, uint32_t *mask)
+{
+    int bits = 0;
+    for (int i = 0; i < n; i++) {
+        bits += __builtin_popcount(x[i] ^ y[i]);
+        if (x[i] != y[i]) *mask = x[i] ^ y[i];
+    }
+    return bits;
+}
+
+/* How many of so many launches have a wrong result; each wrong one has one wrong bit. */
+static int wrong_launches(const char *text, const char *device, int launches, int *first, uint32_t *mask)
+{
+    uint32_t right[Y], y[Y];
+    int      wrong = 0;
+    plant(NULL);
+    product p = product_open(device);
+    product_run(&p, right);
+    product_close(&p);
+    plant(text);
+    p = product_open(device);
+    for (int i = 1; i <= launches; i++) {
+        product_run(&p, y);
+        int bits = bits_between(right, y, Y, mask);
+        if (bits > 1) fail_msg("launch %d has %d wrong bits", i, bits);
+        wrong += bits;
+        if (bits && wrong == 1) *first = i;
+    }
+    product_close(&p);
+    plant(NULL);
+    return wrong;
+}
+
+static void one_bit_of_one_result(void **state)
+{
+    (void)state;
+    const char *devices[] = { "cpu", "late" };
+    for (int d = 0; d < 2; d++) {
+        int      first = 0;
+        uint32_t mask = 0, again = 0;
+        assert_int_equal(wrong_launches("flip,at=3,op=linear;seed=9", devices[d], 6, &first, &mask), 1);
+        assert_int_equal(first, 3);
+        assert_int_equal(wrong_launches("flip,at=3,op=linear;seed=9", devices[d], 6, &first, &again), 1);
+        assert_int_equal(mask, again);
+        assert_int_equal(wrong_launches("flip,at=2,bit=30", devices[d], 4, &first, &mask), 1);
+        assert_int_equal(first, 2);
+        assert_int_equal(mask, 1u << 30);
+        assert_int_equal(wrong_launches("flip,at=3,shape=16x4", devices[d], 4, &first, &mask), 1);
+    }
+    int      first = 0;
+    uint32_t mask = 0;
+    assert_int_equal(wrong_launches("flip,at=1,op=add", "cpu", 4, &first, &mask), 0);
+    assert_int_equal(wrong_launches("flip,at=1,rank=1", "cpu", 4, &first, &mask), 0);
+    assert_int_equal(wrong_launches("flip,at=1,step=1", "cpu", 4, &first, &mask), 0); /* no training runs */
+    assert_int_equal(wrong_launches("flip,at=1,shape=4x16", "cpu", 4, &first, &mask), 0);
+}
+
+/* Binomial, 400 of 1/8: mean 50, standard deviation 6.6; drawn once, by these seeds. */
+static void one_in_so_many(void **state)
+{
+    (void)state;
+    int      first = 0, other = 0;
+    uint32_t mask = 0;
+    int      a = wrong_launches("flip,every=8;seed=1", "cpu", 400, &first, &mask);
+    int      b = wrong_launches("flip,every=8;seed=2", "cpu", 400, &other, &mask);
+    assert_in_range(a, 25, 75);
+    assert_in_range(b, 25, 75);
+    assert_true(a != b || first != other);
+    assert_int_equal(wrong_launches("flip,every=1", "cpu", 20, &first, &mask), 20);
+}
+
+static void *run_once(void *data)
+{
+    product_run(data, ((product *)data)->y);
+    return NULL;
+}
+
+/* Launches are counted by device, whichever threads drive it. */
+static void counts_are_of_the_device(void **state)
+{
+    (void)state;
+    uint32_t right[Y], mask = 0;
+    plant("flip,at=3");
+    product p[2] = { product_open("cpu"), product_open("cpu") };
+    product_run(&p[0], right);
+    product_run(&p[1], p[1].y);
+    for (int i = 2; i <= 4; i++) {
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, run_once, &p[0]), 0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_int_equal(bits_between(right, p[0].y, Y, &mask), i == 3);
+    }
+    product_run(&p[1], p[1].y);
+    assert_int_equal(bits_between(right, p[1].y, Y, &mask), 0);
+    product_run(&p[1], p[1].y);
+    assert_int_equal(bits_between(right, p[1].y, Y, &mask), 1);
+    for (int i = 0; i < 2; i++) product_close(&p[i]);
+    plant(NULL);
+}
+
+/* A processor that this thread is bound to, and one that it is not. */
+static void only_on_its_core(void **state)
+{
+    (void)state;
+    cpu_set_t before, one;
+    char      text[64];
+    int       first = 0, core = 0;
+    uint32_t  mask = 0;
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    while (!CPU_ISSET(core, &before)) core++;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    snprintf(text, sizeof text, "flip,every=1,core=%d", core);
+    if (CPU_COUNT(&before) > 1) assert_int_equal(wrong_launches(text, "cpu", 3, &first, &mask), 0);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    assert_int_equal(wrong_launches(text, "cpu", 3, &first, &mask), 3);
+    snprintf(text, sizeof text, "flip,every=1,core=%d", core + 1);
+    assert_int_equal(wrong_launches(text, "cpu", 3, &first, &mask), 0);
+    assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+}
+
+/* --- memory ------------------------------------------------------------------------------------------------------- */
+
+/* Bits of the weights that a step of no learning has changed; *where: the number of the weight. */
+static int weight_bits_changed(const char *text, int *where)
+{
+    plant(text);
+    tm_step_options o = test_llama_options();
+    tm_device      *device = test_device_open("cpu", 1);
+    tm_trainer     *trainer = test_trainer_open(device, &o, 3);
+    test_batch      batch = test_batch_random(2, 32, 96, 1);
+    int             bits = 0;
+    const tm_graph *graph = tm_trainer_step_of(trainer)->plan->graph;
+    uint32_t      **before = calloc(graph->n_tensors, sizeof *before);
+    for (size_t id = 0; id < graph->n_tensors; id++)
+        before[id] = tm_graph_at(graph, (tm_tensor_id)id)->role == TM_ROLE_PARAMETER
+                         ? test_tensor_read(trainer, (tm_tensor_id)id)
+                         : NULL;
+    test_gradients(trainer, &batch);
+    for (size_t id = 0; id < graph->n_tensors; id++) {
+        uint32_t mask = 0, *after;
+        if (!before[id]) continue;
+        after = test_tensor_read(trainer, (tm_tensor_id)id);
+        int n =
+            bits_between(before[id], after, (int)tm_shape_elements(tm_graph_at(graph, (tm_tensor_id)id)->shape), &mask);
+        if (n) *where = (int)id;
+        bits += n;
+        free(after);
+        free(before[id]);
+    }
+    free(before);
+    test_batch_fini(&batch);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+    plant(NULL);
+    return bits;
+}
+
+static void one_bit_of_one_weight(void **state)
+{
+    (void)state;
+    int where = -1, again = -1;
+    assert_int_equal(weight_bits_changed(NULL, &where), 0);
+    assert_int_equal(weight_bits_changed("flip,where=memory,at=5;seed=4", &where), 1);
+    assert_int_equal(weight_bits_changed("flip,where=memory,at=5;seed=4", &again), 1);
+    assert_int_equal(where, again);
+    assert_int_equal(weight_bits_changed("flip,where=memory,at=5,name=no such tensor", &where), 0);
+}
+
+/* Words that read back otherwise than they were written, of all zeros and all ones. */
+static void stuck_bits_stay(void **state)
+{
+    (void)state;
+    enum { WORDS = 4096 };
+    static uint64_t words[WORDS];
+    tm_device      *device;
+    tm_address      memory;
+    tm_error        err = { 0 };
+    plant("stuck,words=3,bit=7,to=1;seed=2");
+    assert_int_equal(tm_device_open("cpu", 1, &device, &err), TM_OK);
+    assert_int_equal(tm_device_alloc(device, sizeof words, &memory, &err), TM_OK);
+    for (int turn = 0; turn < 4; turn++) {
+        int wrong = 0;
+        memset(words, turn % 2 ? 0xff : 0, sizeof words);
+        assert_int_equal(tm_device_write(device, memory, words, sizeof words, &err), TM_OK);
+        if (turn > 1) assert_int_equal(tm_device_fill(device, memory, turn % 2 ? 0xff : 0, sizeof words, &err), TM_OK);
+        assert_int_equal(tm_device_read(device, words, memory, sizeof words, &err), TM_OK);
+        for (int i = 0; i < WORDS; i++)
+            if (words[i] != (turn % 2 ? UINT64_MAX : 0)) {
+                assert_int_equal(words[i], 1u << 7);
+                wrong++;
+            }
+        assert_int_equal(wrong, turn % 2 ? 0 : 3);
+    }
+    tm_device_release(device, memory, sizeof words);
+    tm_device_close(device);
+    plant(NULL);
+}
+
+/* What a test of the host's memory writes: stuck words are the same ones each time, a flip is one. */
+static void memory_of_the_host(void **state)
+{
+    (void)state;
+    enum { WORDS = 1000 };
+    static uint64_t first[WORDS], words[WORDS];
+    int             wrong = 0, flipped = 0;
+    plant("stuck,words=2,to=0;seed=8");
+    for (int turn = 0; turn < 2; turn++) {
+        tm_memory_fill(words, WORDS, TM_MEMORY_ONES, 0);
+        if (turn == 0) memcpy(first, words, sizeof words);
+    }
+    for (int i = 0; i < WORDS; i++) wrong += __builtin_popcountll(~words[i]);
+    assert_int_equal(wrong, 2);
+    assert_memory_equal(first, words, sizeof words);
+    plant("flip,where=memory,at=2;seed=8");
+    for (int turn = 1; turn <= 3; turn++) {
+        size_t where = WORDS;
+        tm_memory_fill(words, WORDS, TM_MEMORY_HASH, 7);
+        wrong = (int)tm_memory_check(words, WORDS, TM_MEMORY_HASH, 7, &where);
+        if (wrong) assert_int_equal(__builtin_popcountll(words[where] ^ tm_memory_word(where, TM_MEMORY_HASH, 7)), 1);
+        assert_int_equal(wrong, turn == 2);
+        flipped += wrong;
+    }
+    assert_int_equal(flipped, 1);
+    plant(NULL);
+}
+
+/* --- the clock ---------------------------------------------------------------------------------------------------- */
+
+/* What each of some launches takes by the clock that the program reads. */
+static void launch_times(const char *text, int n, int64_t *ns)
+{
+    uint32_t y[Y];
+    tm_error err = { 0 };
+    plant(text);
+    product p = product_open("cpu");
+    for (int i = 0; i < n; i++) {
+        int64_t begin = tm_now_ns();
+        assert_int_equal(tm_prepared_run(p.prepared, p.in, p.out, &err), TM_OK);
+        ns[i] = tm_now_ns() - begin;
+    }
+    product_run(&p, y);
+    product_close(&p);
+    plant(NULL);
+}
+
+/* 8 x 16 x 4 products at 1 GFLOP/s: 1024 ns; latency 2 us; a reading 20 ns. */
+static void time_is_what_work_takes(void **state)
+{
+    (void)state;
+    int64_t ns[8], again[8], slow[8], sum = 0;
+    launch_times("clock=made,gflops=1,latency_us=2", 8, ns);
+    for (int i = 0; i < 8; i++) assert_int_equal(ns[i], 2 * ROWS * COLUMNS * DEPTH + 2000 + 20);
+    launch_times("clock=made,gigabytes=0.001,latency_us=0", 1, ns);
+    assert_int_equal(ns[0], 1000 * 4 * (ROWS * DEPTH + COLUMNS * DEPTH + Y) + 20);
+    launch_times("clock=made,noise=2,latency_us=100;seed=5", 8, ns);
+    launch_times("clock=made,noise=2,latency_us=100;seed=5", 8, again);
+    assert_memory_equal(ns, again, sizeof ns);
+    launch_times("clock=made,noise=2,latency_us=100;seed=6", 8, again);
+    assert_memory_not_equal(ns, again, sizeof ns);
+    for (int i = 0; i < 8; i++) {
+        assert_in_range(ns[i], 88000, 112000); /* 6 standard deviations */
+        sum += ns[i] != ns[0];
+    }
+    assert_int_equal(sum, 7);
+    launch_times("clock=made,noise=2,latency_us=100;seed=5;slow,percent=3", 8, slow);
+    for (int i = 0; i < 8; i++) assert_in_range(slow[i] - 20 - (ns[i] - 20) * 103 / 100, 0, 1);
+}
+
+static void slow_as_it_says(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int         from; /* the first launch that is slow; 8: none */
+    } rows[] = {
+        { "slow,percent=10", 0 },
+        { "slow,percent=10,op=linear", 0 },
+        { "slow,percent=4;slow,percent=6", 0 },
+        { "slow,percent=10,shape=8x16", 0 },
+        { "slow,percent=10,shape=8x8", 8 },
+        { "slow,percent=10,op=add", 8 },
+        { "slow,percent=10,rank=1", 8 },
+        { "slow,percent=10,step=1", 8 },
+        { "slow,percent=10,core=100000", 8 },
+        { "slow,percent=10,after=0.000035", 4 }, /* the fourth begins after some 30.1 us */
+        { "slow,percent=10,after=1", 8 },
+    };
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+        char    text[160];
+        int64_t ns[8];
+        snprintf(text, sizeof text, "clock=made,latency_us=10;%s", rows[r].text);
+        launch_times(text, 8, ns);
+        for (int i = 0; i < 8; i++)
+            if (llabs(ns[i] - (i >= rows[r].from ? 11000 : 10000)) > 100)
+                fail_msg("%s: launch %d takes %lld ns", rows[r].text, i, (long long)ns[i]);
+    }
+}
+
+/* By the machine's clock: never faster than it should be, however busy the machine is. */
+static void slow_on_the_machine(void **state)
+{
+    (void)state;
+    int64_t plain[10], slow[10], least = INT64_MAX, least_slow = INT64_MAX;
+    launch_times(NULL, 10, plain);
+    launch_times("slow,percent=10000", 10, slow);
+    for (int i = 0; i < 10; i++) least = plain[i] < least ? plain[i] : least;
+    for (int i = 0; i < 10; i++) least_slow = slow[i] < least_slow ? slow[i] : least_slow;
+    assert_true(least_slow > 5 * least); /* 101 times, less what is no launch */
+}
+
+/* Processor time stands still while a rank waits; time does not. */
+static void processor_time_is_made_up(void **state)
+{
+    (void)state;
+    struct timespec a, b;
+    int64_t         ns[1];
+    plant("clock=made,latency_us=500");
+    product  p = product_open("cpu");
+    uint32_t y[Y];
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &a);
+    ns[0] = tm_now_ns();
+    product_run(&p, y);
+    clock_wait(tm_now_ns() + 7000000);
+    ns[0] = tm_now_ns() - ns[0];
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &b);
+    assert_in_range((b.tv_sec - a.tv_sec) * 1000000000 + b.tv_nsec - a.tv_nsec, 500000, 501000);
+    assert_in_range(ns[0], 7500000, 7501000);
+    product_close(&p);
+    plant(NULL);
+}
+
+static void *work_and_look(void *data)
+{
+    int64_t *began = data;
+    *began = tm_now_ns();
+    if (faults_rank()->busy_ns != 20) *began = -1; /* its processor's time begins with it */
+    clock_work(1000000);
+    return NULL;
+}
+
+/* A thread begins at the time of who starts it, who joins it goes on where it has ended. Its memory takes time. */
+static void threads_share_the_time(void **state)
+{
+    (void)state;
+    static uint64_t words[100];
+    pthread_t       thread[2];
+    int64_t         began[2], at;
+    product         p;
+    plant("clock=made,latency_us=500,gigabytes=1;slow,percent=50");
+    p = product_open("cpu");
+    at = faults_rank()->now_ns;
+    for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&thread[i], NULL, work_and_look, &began[i]), 0);
+    for (int i = 0; i < 2; i++) assert_int_equal(pthread_join(thread[i], NULL), 0);
+    for (int i = 0; i < 2; i++) assert_int_equal(began[i], at + 20);
+    assert_int_equal(tm_now_ns(), at + 20 + 1000000 + 20);
+    at = tm_now_ns();
+    tm_memory_fill(words, 100, TM_MEMORY_HASH, 1);
+    (void)tm_memory_read(words, 100);
+    assert_int_equal(tm_now_ns(), at + 2 * 1200 + 20);
+    product_close(&p);
+    plant(NULL);
+}
+
+static void no_made_up_time_for_a_late_device(void **state)
+{
+    (void)state;
+    tm_device *device = NULL;
+    tm_error   err = { 0 };
+    plant("clock=made");
+    assert_int_equal(tm_device_open("late", 1, &device, &err), TM_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "devices that compute at once, found late"));
+    plant(NULL);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(wrong_descriptions_are_named),
+    cmocka_unit_test(one_bit_of_one_result),
+    cmocka_unit_test(one_in_so_many),
+    cmocka_unit_test(counts_are_of_the_device),
+    cmocka_unit_test(only_on_its_core),
+    cmocka_unit_test(one_bit_of_one_weight),
+    cmocka_unit_test(stuck_bits_stay),
+    cmocka_unit_test(memory_of_the_host),
+    cmocka_unit_test(time_is_what_work_takes),
+    cmocka_unit_test(slow_as_it_says),
+    cmocka_unit_test(slow_on_the_machine),
+    cmocka_unit_test(processor_time_is_made_up),
+    cmocka_unit_test(threads_share_the_time),
+    cmocka_unit_test(no_made_up_time_for_a_late_device),
+};
+
+TM_TESTS(tests, NULL, NULL)

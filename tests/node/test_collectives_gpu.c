@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The check `collectives` between GPUs, over libraries that stand in for CUDA's driver and NCCL: clean ones pass. */
+#include "support/test.h"
+
+#include "comm/world.h"
+#include "node/among.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { RANKS = 3 };
+
+static void certify(tm_comm *comm, void *context)
+{
+    tm_node_outcome *out = context;
+    const int        rank = tm_comm_rank(comm);
+    tm_node_options  options = { .seed = 3, .world = comm, .sysroot = "" };
+    tm_node_task     task = { .options = &options, .rank = rank, .ranks = RANKS };
+    CHECK_OK(tm_node_collectives(&task, NULL, &out[rank], err));
+}
+
+static void between_gpus(void **state)
+{
+    tm_node_outcome out[RANKS] = { { 0 } };
+    char            folder[PATH_MAX], path[PATH_MAX + 32];
+    const ssize_t   n = readlink("/proc/self/exe", folder, sizeof folder - 1);
+    (void)state;
+    assert_true(n > 0);
+    folder[n] = 0;
+    for (int i = 0; i < 2; i++) *strrchr(folder, '/') = 0;
+    snprintf(path, sizeof path, "%s/standins/nccl.so", folder);
+    setenv("TRAINMARK_NCCL", path, 1);
+    snprintf(path, sizeof path, "%s/standins/cuda.so", folder);
+    setenv("TRAINMARK_GPU_RUNTIME", path, 1);
+    run_world(RANKS, NULL, 60, false, certify, out);
+    for (int r = 0; r < RANKS; r++) {
+        for (size_t i = 0; i < out[r].n_findings; i++)
+            print_message("%s: %s\n", out[r].findings[i].place, out[r].findings[i].text);
+        for (size_t i = 0; i < out[r].n_told; i++) print_message("%s: %s\n", out[r].told[i].place, out[r].told[i].text);
+        assert_int_equal(out[r].verdict, TM_NODE_PASS);
+        assert_int_equal(out[r].n_told, 0);
+        assert_non_null(strstr(out[r].reach, "calls between GPUs"));
+        assert_int_equal(out[r].n_facts, 1);
+        assert_non_null(strstr(out[r].facts[0].text, "nccl "));
+        tm_node_outcome_fini(&out[r]);
+    }
+    /* No library: told once, and no finding. */
+    setenv("TRAINMARK_NCCL", "/nowhere/libnccl.so.2", 1);
+    memset(out, 0, sizeof out);
+    run_world(RANKS, NULL, 60, false, certify, out);
+    for (int r = 0; r < RANKS; r++) {
+        assert_int_equal(out[r].verdict, TM_NODE_PASS);
+        assert_int_equal(out[r].n_told, r == 0);
+        if (r == 0) assert_non_null(strstr(out[r].told[0].text, "/nowhere/libnccl.so.2"));
+        tm_node_outcome_fini(&out[r]);
+    }
+}
+
+static const struct CMUnitTest tests[] = { cmocka_unit_test(between_gpus) };
+
+TM_TESTS(tests, NULL, NULL)

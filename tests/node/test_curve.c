@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The check of rates under load on a made-up node: it becomes slow in the middle of the check, all of it or one core,
+ * and sensors say why, or are not there. This file takes the place of node/load.c and node/watch.c in its program. */
+#include "node/checks.h"
+#include "node/load.h"
+#include "node/watch.h"
+
+#include "base/arena.h"
+#include "base/random.h"
+
+#include <math.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "support/test.h"
+
+enum { CALLS_UNTIL = 32 }; /* samples before the fall */
+
+static double fall_of_all, fall_of_core; /* parts */
+static bool   has_sensors, clock_falls, throttles, wrong;
+static int    broken;   /* processor */
+static int    readings; /* of sensors: samples that are done */
+
+struct tm_node_load {
+    uint64_t runs, samples;
+    bool     is_broken;
+};
+
+struct tm_node_watch {
+    int none;
+};
+
+static int first_processor(void)
+{
+    cpu_set_t set;
+    assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
+    for (int p = 0; p < CPU_SETSIZE; p++)
+        if (CPU_ISSET(p, &set)) return p;
+    fail_msg("no processor");
+    return -1;
+}
+
+int tm_node_products(bool gpu, tm_node_product out[TM_NODE_PRODUCTS])
+{
+    assert_false(gpu);
+    for (int i = 0; i < TM_NODE_PRODUCTS; i++)
+        out[i] =
+            (tm_node_product){ .name = "x", .dtype = i < 4 ? TM_F32 : TM_BF16, .m = 1, .n = 1, .k = 1, .flops = 2000 };
+    return TM_NODE_PRODUCTS;
+}
+
+/* There is none of bfloat16. */
+tm_status tm_node_load_open(tm_device *device, const tm_node_product *product, uint64_t seed, tm_node_load **out,
+                            tm_error *err)
+{
+    cpu_set_t set;
+    (void)device, (void)seed;
+    if (product->dtype == TM_BF16) return tm_fail(err, TM_UNSUPPORTED, "no kernel");
+    *out = memset(tm_alloc(sizeof **out), 0, sizeof **out);
+    assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
+    (*out)->is_broken = CPU_COUNT(&set) == 1 && CPU_ISSET(broken, &set);
+    return TM_OK;
+}
+
+void tm_node_load_close(tm_node_load *load)
+{
+    free(load);
+}
+
+tm_status tm_node_load_move(tm_node_load *load, tm_error *err)
+{
+    (void)load, (void)err;
+    return TM_OK;
+}
+
+/* 1 GFLOP/s, give or take a percent. */
+tm_status tm_node_load_run(tm_node_load *load, int64_t calls, double *seconds, tm_error *err)
+{
+    (void)err;
+    const bool late = load->samples >= CALLS_UNTIL;
+    *seconds = (double)calls * 2e-6 * (1 + 0.01 * tm_random_normal(3, load->is_broken, load->runs++));
+    if (late) *seconds /= (1 - fall_of_all) * (load->is_broken ? 1 - fall_of_core : 1);
+    return TM_OK;
+}
+
+/* Once a sample. */
+tm_status tm_node_load_verify(tm_node_load *load, char text[TM_NODE_TEXT], tm_error *err)
+{
+    (void)err;
+    snprintf(text, TM_NODE_TEXT, "%s", wrong && load->is_broken && load->samples > 2 ? "a product is 3" : "");
+    load->samples++;
+    return TM_OK;
+}
+
+tm_node_watch *tm_node_watch_processors(const int *processors, size_t n, const char *sysroot)
+{
+    assert_true(n > 0 && processors[0] == first_processor());
+    assert_string_equal(sysroot, "/made/up");
+    readings = 0;
+    return tm_alloc(sizeof(tm_node_watch));
+}
+
+tm_node_watch *tm_node_watch_gpu(const tm_device *device)
+{
+    (void)device;
+    return NULL;
+}
+
+void tm_node_watch_close(tm_node_watch *watch)
+{
+    free(watch);
+}
+
+void tm_node_watch_read(tm_node_watch *watch, double seconds, tm_node_sensed *out)
+{
+    (void)watch, (void)seconds;
+    const double nan = (double)NAN;
+    const bool   late = readings++ >= CALLS_UNTIL;
+    *out = (tm_node_sensed){ nan, nan, nan, nan, nan };
+    if (!has_sensors) return;
+    out->clock_mhz = late && clock_falls ? 2500 : 3000;
+    out->throttles = late && throttles ? 4 : 1;
+    out->hottest_c = 70, out->watts = 200;
+}
+
+static tm_node_outcome check(void)
+{
+    const tm_node_options options = { .seed = 7, .devices = "cpu", .sysroot = "/made/up" };
+    const tm_node_task    task = { .options = &options, .seconds = 0.1, .ranks = 1, .first = true };
+    tm_node_outcome       out = { 0 };
+    tm_error              err = { 0 };
+    broken = first_processor();
+    if (node_check_curve(&task, &out, &err) != TM_OK) fail_msg("%s", err.text);
+    return out;
+}
+
+static void has(const char *text, const char *words)
+{
+    if (!strstr(text, words)) fail_msg("'%s' lacks '%s'", text, words);
+}
+
+static const tm_node_figure *figure(const tm_node_outcome *out, const char *name, const char *place)
+{
+    for (size_t i = 0; i < out->n_figures; i++)
+        if (strcmp(out->figures[i].name, name) == 0 && strcmp(out->figures[i].place, place) == 0)
+            return &out->figures[i];
+    return NULL;
+}
+
+static void a_steady_node_passes(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        has_sensors = i > 0;
+        tm_node_outcome out = check();
+        assert_int_equal(out.verdict, TM_NODE_PASS);
+        assert_int_equal(out.n_findings + out.n_told, 0);
+        has(out.reach, i ? "clock yes, temperature yes, power yes, throttling yes" : "clock none, temperature none");
+        const tm_node_figure *early = figure(&out, "early rate", "CPU"), *late = figure(&out, "late rate", "CPU");
+        assert_true(early && late && fabs(early->value / late->value - 1) < 0.02);
+        assert_true((figure(&out, "clock under load", "CPU") != NULL) == has_sensors);
+        assert_true((figure(&out, "power", "CPU") != NULL) == has_sensors);
+        tm_node_outcome_fini(&out);
+    }
+}
+
+static void a_fall_with_a_cause_is_a_finding(void **state)
+{
+    (void)state;
+    has_sensors = true, fall_of_all = 0.1;
+    for (int i = 0; i < 2; i++) {
+        clock_falls = i == 0, throttles = i == 1;
+        tm_node_outcome out = check();
+        assert_int_equal(out.verdict, TM_NODE_FAIL);
+        assert_int_equal(out.n_findings, 1);
+        assert_string_equal(out.findings[0].place, "CPU");
+        has(out.findings[0].text, "the rate falls by ");
+        has(out.findings[0].text, i ? "3 throttlings" : "clock 3000 to 2500 MHz");
+        const double by = strtod(out.findings[0].text + strlen("the rate falls by "), NULL);
+        if (fabs(by - 10) > 1.5) fail_msg("by %g %%", by);
+        tm_node_outcome_fini(&out);
+    }
+}
+
+static void a_fall_without_a_cause_is_no_verdict(void **state)
+{
+    (void)state;
+    fall_of_all = 0.1, clock_falls = throttles = false;
+    for (int i = 0; i < 2; i++) {
+        has_sensors = i > 0;
+        tm_node_outcome out = check();
+        assert_int_equal(out.verdict, TM_NODE_NO_VERDICT);
+        if (!strstr(out.reason, "other work took the processors")) /* on a busy machine */
+            has(out.reason, i ? "no sensor says why" : "there are no sensors of clock and temperature");
+        tm_node_outcome_fini(&out);
+    }
+}
+
+static void throttling_without_a_fall_is_told(void **state)
+{
+    (void)state;
+    fall_of_all = 0, has_sensors = throttles = true, clock_falls = false;
+    tm_node_outcome out = check();
+    assert_int_equal(out.verdict, TM_NODE_PASS);
+    assert_int_equal(out.n_told, 1);
+    has(out.told[0].text, "heat throttles it");
+    tm_node_outcome_fini(&out);
+}
+
+/* The figure says which. */
+static void a_core_that_falls_keeps_less(void **state)
+{
+    (void)state;
+    char core[32];
+    fall_of_all = 0, fall_of_core = 0.2, has_sensors = throttles = false;
+    tm_node_outcome out = check();
+    snprintf(core, sizeof core, "core %d", broken);
+    size_t n = 0;
+    for (size_t i = 0; i < out.n_figures; i++) {
+        const tm_node_figure *f = &out.figures[i];
+        if (strcmp(f->name, "rate kept under load") != 0) continue;
+        const double wanted = strcmp(f->place, core) == 0 ? 80 : 100;
+        n++;
+        if (fabs(f->value - wanted) > 3) fail_msg("%s keeps %g %%", f->place, f->value);
+        assert_true(f->sense == TM_NODE_SPEED && f->floor >= 0.01 && f->floor < 0.05 && f->low < f->value);
+    }
+    assert_true(n > 0);
+    tm_node_outcome_fini(&out);
+}
+
+static void a_wrong_product_is_a_finding(void **state)
+{
+    (void)state;
+    fall_of_core = 0, wrong = true;
+    tm_node_outcome out = check();
+    assert_int_equal(out.n_findings, 1);
+    assert_string_equal(out.findings[0].text, "under load: a product is 3");
+    tm_node_outcome_fini(&out);
+    wrong = false;
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_steady_node_passes),
+    cmocka_unit_test(a_fall_with_a_cause_is_a_finding),
+    cmocka_unit_test(a_fall_without_a_cause_is_no_verdict),
+    cmocka_unit_test(throttling_without_a_fall_is_told),
+    cmocka_unit_test(a_core_that_falls_keeps_less),
+    cmocka_unit_test(a_wrong_product_is_a_finding),
+};
+TM_TESTS_ALONE(tests, NULL, NULL)

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The small trainings of a certificate: they train, their bits depend on the seed and not on threads, and a difference
+ * is named by step, tensor and bits. */
+#include "support/training.h"
+
+#include "node/training.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "support/test.h"
+
+static tm_node_trace train(int format, int model, int threads, uint64_t seed)
+{
+    tm_node_format of;
+    tm_node_trace  trace = { 0 };
+    tm_error       err = { 0 };
+    tm_device     *device = test_device_open("cpu", threads);
+    assert_true(tm_node_format_at(format, &of));
+    if (tm_node_train(device, &of, model, seed, &trace, &err) != TM_OK) fail_msg("%s: %s", of.name, err.text);
+    tm_device_close(device);
+    return trace;
+}
+
+static const tm_node_part *part_of(const tm_node_trace *trace, const char *name, int step)
+{
+    for (size_t i = 0; i < trace->n; i++)
+        if (trace->parts[i].step == step && strcmp(trace->parts[i].name, name) == 0) return &trace->parts[i];
+    fail_msg("there is no %s in step %d", name, step);
+    return NULL;
+}
+
+/* Every training: its loss is a number, each tensor but constants moves, and threads and seed mean what they should. */
+static void look_at(int format, int model)
+{
+    tm_node_trace      one = train(format, model, 1, 1), three = train(format, model, 3, 1);
+    tm_node_trace      other = train(format, model, 1, 2);
+    tm_node_difference d;
+    double             told[2];
+    assert_int_equal(tm_node_trace_hash(&one), tm_node_trace_hash(&three));
+    assert_false(tm_node_trace_differs(&one, &three, &d));
+    assert_int_not_equal(tm_node_trace_hash(&one), tm_node_trace_hash(&other));
+    memcpy(told, one.data + part_of(&one, "loss and norm", 2)->offset, sizeof told);
+    assert_true(isfinite(told[0]) && told[0] > 0 && told[1] > 0);
+    size_t same = 0, n = 0, gradients = 0;
+    for (size_t i = 0; i < one.n; i++) {
+        if (one.parts[i].step != 1) continue;
+        n++;
+        gradients += strstr(one.parts[i].name, ".grad") != NULL;
+        same += one.parts[i].hash == part_of(&one, one.parts[i].name, 2)->hash;
+    }
+    assert_true(gradients > 5 && n > 3 * gradients); /* and a weight and two moments for most */
+    if (same > n / 10) fail_msg("format %d, model %d: %zu of %zu tensors are as they were", format, model, same, n);
+    tm_node_trace_fini(&one);
+    tm_node_trace_fini(&three);
+    tm_node_trace_fini(&other);
+}
+
+static void the_plain_formats_train(void **state)
+{
+    (void)state;
+    tm_node_format format;
+    for (int f = 0; f < 2; f++) {
+        assert_true(tm_node_format_at(f, &format));
+        for (int m = 0; m < format.models; m++) look_at(f, m);
+    }
+}
+
+static void all_recipes_train(void **state)
+{
+    (void)state;
+    tm_node_format format;
+    int            n = 2;
+    for (; tm_node_format_at(n, &format); n++)
+        for (int m = 0; m < format.models; m++) look_at(n, m);
+    assert_true(n >= 16);
+}
+
+/* A recipe changes the numbers: it is not bfloat16 by another name. */
+static void a_recipe_is_another_training(void **state)
+{
+    (void)state;
+    tm_node_trace plain = train(1, 0, 1, 1), recipe = train(2, 0, 1, 1);
+    assert_int_not_equal(tm_node_trace_hash(&plain), tm_node_trace_hash(&recipe));
+    tm_node_trace_fini(&plain);
+    tm_node_trace_fini(&recipe);
+}
+
+static tm_node_trace made_up(void)
+{
+    tm_node_trace       t = { 0 };
+    const unsigned char values[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
+    for (int step = 1; step <= 2; step++) {
+        tm_node_trace_add(&t, "a", step, values, 8);
+        tm_node_trace_add(&t, "b", step, values, 4);
+        tm_node_trace_add(&t, "c", step, values + 4, 4);
+    }
+    return t;
+}
+
+static void the_first_difference_is_named(void **state)
+{
+    (void)state;
+    tm_node_trace       good = made_up(), bad = { 0 };
+    tm_node_difference  d;
+    const unsigned char values[8] = { 1, 2, 3, 4, 5, 6, 7, 8 }, wrong[8] = { 1, 2, 3, 4, 5, 6, 7 ^ 5, 8 };
+    tm_node_trace_add(&bad, "a", 1, values, 8);
+    tm_node_trace_add(&bad, "b", 1, values, 4);
+    tm_node_trace_add(&bad, "c", 1, wrong + 4, 4);
+    tm_node_trace_add(&bad, "a", 2, wrong, 8);
+    tm_node_trace_add(&bad, "b", 2, wrong + 4, 4);
+    tm_node_trace_add(&bad, "c", 2, wrong + 4, 4);
+    assert_true(tm_node_trace_differs(&bad, &good, &d));
+    assert_string_equal(d.part->name, "c");
+    assert_int_equal(d.part->step, 1);
+    assert_int_equal(d.bits, 2);
+    assert_int_equal(d.different, 1); /* of this step alone */
+    assert_int_equal(d.of, 3);
+    assert_int_not_equal(tm_node_trace_hash(&good), tm_node_trace_hash(&bad));
+    assert_false(tm_node_trace_differs(&good, &good, &d));
+    tm_node_trace_fini(&good);
+    tm_node_trace_fini(&bad);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_plain_formats_train),
+    full_test(all_recipes_train),
+    cmocka_unit_test(a_recipe_is_another_training),
+    cmocka_unit_test(the_first_difference_is_named),
+};
+TM_TESTS(tests, NULL, NULL)
