@@ -67,9 +67,9 @@ static tm_status ids_of(talk *t, const char *line, tm_ids *out, tm_error *err)
     if (!t->template) return speak_encode(&t->speaker, line, strlen(line), out, err);
     tm_status st = tm_chat_render(t->template, t->messages, NULL, true, &text, &spans, err);
     if (st == TM_OK) {
-        tm_encoder *encoder = tm_encoder_create(t->speaker.tokenizer);
-        st = tm_encoder_encode(encoder, text.data, text.length, 0, out, err);
-        tm_encoder_destroy(encoder);
+        tm_token_encoder *encoder = tm_token_encoder_create(t->speaker.tokenizer);
+        st = tm_token_encoder_encode(encoder, text.data, text.length, 0, out, err);
+        tm_token_encoder_destroy(encoder);
     }
     tm_text_fini(&text);
     free(spans.data);
@@ -184,6 +184,8 @@ static tm_status run(tm_cli_line *line, tm_error *err)
     TM_TRY(tm_cli_find_model(line, &path, &o->speak.adapter, err));
     TM_TRY(tm_cli_find_hub(line, TM_HUB_MODEL, &o->speak.tokenizer, err));
     tm_status st = speak_open(&t.speaker, path, &o->speak, err);
+    if (st == TM_OK && tm_model_images(&t.speaker.source.shape))
+        st = tm_fail(err, TM_UNSUPPORTED, "'%.300s' is a model of images; only texts are continued", path);
     if (st == TM_OK) st = speak_open_tokenizer(&t.speaker, err);
     if (st == TM_OK) st = open_template(&t, err);
     if (st == TM_OK) {

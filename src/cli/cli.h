@@ -11,6 +11,7 @@
 #include "config/config.h"
 #include "gpu/platform.h"
 #include "hf/config.h"
+#include "plan/hardware.h"
 #include "train/run/run.h"
 
 #include <signal.h>
@@ -37,6 +38,12 @@ typedef struct {
     int64_t           ranks_per_host; /* --ranks-per-host, 0: not given */
     const char       *platform;       /* --platform */
     tm_platform       hardware;       /* what it names; gpu NULL: not given */
+    tm_machine_plan  *machine;        /* of a prediction: what --platform names; NULL: not given */
+    const char       *as, *rows, *trace, *tokens, *store; /* --as, --rows, --trace, --tokens, --store */
+    double            price, watts;                       /* --price, --watts */
+    double            failures, save_s, restart_s;        /* --failures, --save-seconds, --restart-seconds */
+    double            imbalance, loader;                  /* --expert-imbalance, --loader-rate */
+    bool              predicts, leave_out, fit, constants, accuracy, search; /* predicts: set by `plan` */
     bool              json, dry_run, print_config, evaluate, allow_unknown, schedule;
     bool              axes;    /* set by a command that runs: lists where single values belong are axes of a sweep */
     const char       *subject; /* MODEL or FILE.yaml, NULL when none */
@@ -110,6 +117,11 @@ tm_config *tm_cli_config(void);
 tm_config *tm_cli_keys(const tm_cli_command *command);
 /* The row `name` (of `length` letters); one that is not there is a bug. */
 const tm_key *tm_cli_key(const tm_config *config, const char *name, size_t length);
+
+/* "512" (both) or "512x768": width and height of a picture, multiples of 16 from 16 to 16384. TM_USAGE names `option`.
+ */
+TM_MUST_USE tm_status tm_cli_read_size(const char *text, const char *option, int64_t *width, int64_t *height,
+                                       tm_error *err);
 
 /* "192GiB", "2 TB", "1048576": a number and a unit. TM_USAGE names `option`. */
 TM_MUST_USE tm_status tm_cli_read_bytes(const char *text, const char *option, int64_t *bytes, tm_error *err);

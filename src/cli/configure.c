@@ -316,6 +316,7 @@ static tm_status fill(reader *r, const char *fallback, bool plans, tm_error *err
     tm_config_allow_axes(config, r->options->axes);
     r->options->dry_run |= r->options->print_config;
     tm_config_allow_unbuilt(config, r->options->dry_run || plans);
+    tm_config_choose_groups(config, r->n_rest, r->rest);
     if (r->options->subject) keep_of_model(config, take_subject(config, r->options, &own), &own);
     char *model[] = { "--model_name", (char *)r->options->model_word };
     if (model[1] && tm_config_apply_arguments(config, 2, model, &usage) != TM_OK) st = TM_USAGE;

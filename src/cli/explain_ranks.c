@@ -225,9 +225,20 @@ void explain_ranks_json(const tm_step *step, int64_t per_host, tm_json *json)
 /* --- the plans of all ranks --------------------------------------------------------------------------------------- */
 
 /* What a plan depends on of the rank's place among those that share: which parts of which members are its own. */
-static uint64_t own_parts(const tm_step *step, int rank)
+typedef struct {
+    uint64_t parts; /* a hash of all of them: the same plan */
+    uint64_t sums;  /* of what they add up to, however rounded up: the same bytes, but for what their update holds */
+    int64_t  pieces, largest;
+} place_kind;
+
+/* So many powers of two that parts are rounded up to: elements of an aligned address, or of a scale. */
+enum { ROUNDINGS = 9 };
+
+static place_kind kind_of(const tm_step *step, int rank)
 {
     tm_hasher *hasher = tm_hasher_create();
+    int64_t    sum[ROUNDINGS + 1] = { 0 }; /* behind them, a hash of members with an owner */
+    place_kind kind = { 0 };
     for (size_t u = 0; u < step->units.n_units; u++) {
         tm_unit unit = step->units.units[u];
         if (!tm_units_trained(&unit)) continue; /* what is gathered is a share of any place */
@@ -235,7 +246,8 @@ static uint64_t own_parts(const tm_step *step, int rank)
         for (size_t m = 0; m < unit.n_members; m++) {
             const tm_tensor *parameter = tm_graph_at(step->graph, unit.members[m].parameter);
             int64_t          begin, end;
-            if (unit.members[m].owner >= 0) { /* all of it, or nothing */
+            bool             dealt = unit.members[m].owner >= 0; /* all of it, or nothing */
+            if (dealt) {
                 begin = 0;
                 end = unit.members[m].owner == unit.group.rank ? unit.members[m].count : 0;
             } else if (!tm_units_own(&unit, &unit.members[m], &begin, &end)) {
@@ -243,11 +255,19 @@ static uint64_t own_parts(const tm_step *step, int rank)
             }
             int64_t part[] = { (int64_t)u, parameter->sums, parameter->cut ? parameter->cut->axes : 0, end - begin };
             tm_hasher_add(hasher, part, sizeof part);
+            for (int k = 0; k < ROUNDINGS; k++) sum[k] += (end - begin + (1 << k) - 1) >> k;
+            if (dealt) sum[ROUNDINGS] = (int64_t)tm_hasher_value(hasher);
+            kind.pieces++;
+            if (end - begin > kind.largest) kind.largest = end - begin;
         }
     }
-    uint64_t value = tm_hasher_value(hasher);
+    kind.parts = tm_hasher_value(hasher);
     tm_hasher_destroy(hasher);
-    return value;
+    hasher = tm_hasher_create();
+    tm_hasher_add(hasher, sum, sizeof sum);
+    kind.sums = tm_hasher_value(hasher);
+    tm_hasher_destroy(hasher);
+    return kind;
 }
 
 static int rank_at(const tm_step_options *o, int part, int place)
@@ -269,31 +289,67 @@ static void add_place(rank_plans *out, int part, int place, size_t bytes)
     if (bytes > row->bytes) row->bytes = bytes; /* of the rest */
 }
 
-/* Those of one part of the pipeline: places that are alike are planned once. */
-static tm_status add_part(tm_step_options *o, int part, const tm_chooser *chooser, rank_plans *out, tm_error *err)
+/* The places of one part of the pipeline. */
+typedef struct {
+    tm_step_options  *o;
+    const tm_step    *first; /* of rank 0 */
+    const tm_chooser *chooser;
+    place_kind       *kind;  /* (n) of each place */
+    size_t           *bytes; /* (n) 0: not known yet */
+    int               part, n;
+} part_places;
+
+/* Plans a place, and says the same of all that are quite like it. */
+static tm_status plan_place(part_places *p, int place, tm_error *err)
 {
-    int       shares = tm_layout_size(&o->layout, TM_AXES_FSDP), known = 0;
-    uint64_t *kind = tm_alloc((size_t)shares * sizeof *kind);   /* of each place */
-    int      *first = tm_alloc((size_t)shares * sizeof *first); /* of each kind, a place */
-    size_t   *bytes = tm_alloc((size_t)shares * sizeof *bytes);
-    tm_status st = TM_OK;
-    for (int place = 0; place < shares && st == TM_OK; place++) {
-        int k = 0;
-        while (k < known && kind[first[k]] != kind[place]) k++;
-        if (k == known) {
-            tm_step *step;
-            o->layout.rank = rank_at(o, part, place);
-            st = tm_step_create(o, chooser, &step, err);
-            if (st != TM_OK) break;
-            for (int p = 0; p < shares && place == 0; p++) kind[p] = own_parts(step, rank_at(o, part, p));
-            first[known] = place;
-            bytes[known++] = step->plan->arena_bytes;
-            for (k = 0; kind[first[k]] != kind[place];) k++;
-            tm_step_destroy(step);
-        }
-        add_place(out, part, place, bytes[k]);
+    tm_step       *own = NULL;
+    const tm_step *step = p->first;
+    if (p->bytes[place]) return TM_OK;
+    p->o->layout.rank = rank_at(p->o, p->part, place);
+    if (p->o->layout.rank > 0) {
+        TM_TRY(tm_step_create(p->o, p->chooser, &own, err));
+        step = own;
     }
-    free(kind), free(first), free(bytes);
+    for (int k = 0; k < p->n && place == 0; k++) p->kind[k] = kind_of(step, rank_at(p->o, p->part, k));
+    for (int k = 0; k < p->n; k++)
+        if (p->kind[k].parts == p->kind[place].parts) p->bytes[k] = step->plan->arena_bytes;
+    tm_step_destroy(own);
+    return TM_OK;
+}
+
+/* Those whose parts add up to the same differ in the update at most: when the one with the largest part and the one
+ * with the most of them need the same, all between them do. */
+static tm_status plan_alike(part_places *p, int place, tm_error *err)
+{
+    int largest = place, most = place;
+    for (int k = 0; k < p->n; k++) {
+        if (p->kind[k].sums != p->kind[place].sums) continue;
+        if (p->kind[k].largest > p->kind[largest].largest) largest = k;
+        if (p->kind[k].pieces > p->kind[most].pieces) most = k;
+    }
+    TM_TRY(plan_place(p, place, err));
+    TM_TRY(plan_place(p, largest, err));
+    TM_TRY(plan_place(p, most, err));
+    size_t bytes = p->bytes[place];
+    bool   same = p->bytes[largest] == bytes && p->bytes[most] == bytes;
+    for (int k = 0; k < p->n && same; k++)
+        if (!p->bytes[k] && p->kind[k].sums == p->kind[place].sums) p->bytes[k] = bytes;
+    return TM_OK;
+}
+
+static tm_status add_part(tm_step_options *o, int part, const tm_step *first_step, const tm_chooser *chooser,
+                          rank_plans *out, tm_error *err)
+{
+    part_places p = { .o = o, .first = first_step, .chooser = chooser, .part = part };
+    p.n = tm_layout_size(&o->layout, TM_AXES_FSDP);
+    p.kind = tm_alloc((size_t)p.n * sizeof *p.kind);
+    p.bytes = tm_alloc((size_t)p.n * sizeof *p.bytes);
+    tm_status st = plan_place(&p, 0, err);
+    for (int place = 0; place < p.n && st == TM_OK; place++) {
+        st = p.bytes[place] && place > 0 ? TM_OK : plan_alike(&p, place, err);
+        if (st == TM_OK) add_place(out, part, place, p.bytes[place]);
+    }
+    free(p.kind), free(p.bytes);
     return st;
 }
 
@@ -306,7 +362,7 @@ tm_status explain_each_rank(const tm_step_options *options, const tm_step *step,
     *out = (rank_plans){ .rows = { { .bytes = step->plan->arena_bytes } }, .n = 1 };
     if (tm_layout_size(&o.layout, TM_AXES_FSDP | 1U << TM_AXIS_PP) == 1) return TM_OK;
     *out = (rank_plans){ .n = 0 };
-    for (int part = 0; part < parts; part++) TM_TRY(add_part(&o, part, chooser, out, err));
+    for (int part = 0; part < parts; part++) TM_TRY(add_part(&o, part, step, chooser, out, err));
     return TM_OK;
 }
 

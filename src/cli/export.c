@@ -11,7 +11,7 @@ typedef struct {
     const char *out, *dtype, *gguf, *tokenizer;
     double      gigabytes;
     int64_t     step;
-    bool        json;
+    bool        json, ema;
 } export_options;
 
 /* What an export wrote, and where. */
@@ -47,6 +47,7 @@ static tm_status export(const char *path, const char *adapter, const export_job 
     tm_hf_report report;
     char         bytes[32], parameters[40];
     tm_status    st = tm_hf_source_open(path, j->given->step, tm_cli_config(), &source, err);
+    if (st == TM_OK && j->given->ema) st = tm_hf_source_average(&source, err);
     if (st == TM_OK && adapter) st = tm_hf_source_adapt(&source, adapter, err);
     if (st == TM_OK)
         st = j->given->gguf ? tm_hf_export_gguf(&source, &j->gguf, &report, err)
@@ -98,6 +99,8 @@ static const tm_option rows[] = {
       .help = "format of the weights; default: that of the model" },
     { "step", 0, TM_OPTION_I64, offsetof(export_options, step), .value = "N", .fallback = "-1", .lo = -1, .hi = 1e15,
       .help = "the checkpoint of step N; -1: the newest" },
+    { "ema", 0, TM_OPTION_FLAG, offsetof(export_options, ema),
+      .help = "of a run: the averages of its weights (training.ema_decay)" },
     { "max-shard-size", 0, TM_OPTION_F64, offsetof(export_options, gigabytes), .value = "GB", .fallback = "5",
       .lo = 1e-6, .hi = 1e6, .help = "largest size of a file, in 10^9 bytes; a larger model has several and an index" },
     TM_OPTION_JSON(export_options),
@@ -112,7 +115,7 @@ const tm_cli_command tm_command_export = {
     .about =
         "Writes config.json and safetensors that transformers loads: of the newest checkpoint of a run directory, or "
         "of a Hugging Face directory (whose tokenizer is copied). Of a run of adapters (lora.rank): the adapter as "
-        "PEFT loads it. With --gguf one file that llama.cpp loads.",
+        "PEFT loads it, of an image model as diffusers does. With --gguf one file that llama.cpp loads.",
     TM_CLI_OPTIONS(rows, export_options),
     .run = run,
 };

@@ -158,6 +158,7 @@ typedef struct {
     const char *model, *task;
     const char *entry;     /* of the catalogue: --tags; NULL: none */
     const char *precision; /* -p */
+    int         sequence;  /* -s: where its value is in made; 0: not given */
     bool        benchmark; /* words of a benchmark script were there */
     bool        bfloat16;  /* -p BF16 */
 } rewriting;
@@ -174,6 +175,7 @@ static const struct {
 } tasks[] = {
     { "pretrain", { NULL } },
     { "HF_pretrain", { NULL } },
+    { "posttrain", { NULL } },
     { "finetune_fw", { "--optimizer.lr", "2e-5", "--activation_checkpoint.mode", "full", NULL } },
     { "finetune_lora",
       { "--lora.rank", "16", "--lora.alpha", "32", "--lora.targets", "q_proj,v_proj,o_proj,gate_proj,up_proj,down_proj",
@@ -252,6 +254,7 @@ static tm_status take_flag(rewriting *r, char flag, const char *value, tm_error 
     case 'f':
         return take_strategy(r, value, err);
     case 's':
+        r->sequence = r->n_made + 1;
         make(r, "--training.seq_len", value);
         return TM_OK;
     case 'n':
@@ -363,6 +366,11 @@ static tm_status take_recipe(rewriting *r, const char *gpu, tm_habit_recipe *out
     *out = (tm_habit_recipe){ .n = 0 };
     if (!r->benchmark || !r->model) return TM_OK;
     if (by) *out = tm_habit_recipe_find(r->arena, by, task, r->model, r->precision ? r->precision : "BF16", gpu);
+    if (!out->text && r->task && strcmp(r->task, "posttrain") == 0)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "-t posttrain -m %.60s: this task is not supported; wanted one of pretrain, finetune_fw, "
+                       "finetune_lora, finetune_qlora; posttrain is of Flux only",
+                       r->model);
     if (!out->text) {
         bool usual = by && !r->precision;
         tm_config_note(r->config, "%s of %s: no recipe found; using %strainmark's defaults",
@@ -375,6 +383,15 @@ static tm_status take_recipe(rewriting *r, const char *gpu, tm_habit_recipe *out
                    out->gpu ? ", the batch of " : "", out->gpu ? out->gpu : "",
                    r->entry ? "; other tasks and formats of this entry are runs of their own (-t, -p)" : "");
     return TM_OK;
+}
+
+/* The scripts take -s for every model; a sample of images is as long as its images and texts. */
+static void drop_sequence(rewriting *r)
+{
+    if (!r->sequence || !r->model || strncmp(r->model, "flux", 4) != 0) return;
+    tm_config_note(r->config, "-s %.20s: has no effect on %s, as in the script", r->made[r->sequence], r->model);
+    r->n_made -= 2;
+    for (int i = r->sequence - 1; i < r->n_made; i++) r->made[i] = r->made[i + 2];
 }
 
 static tm_status read_word(rewriting *r, int argc, char **argv, int *i, tm_error *err)
@@ -403,6 +420,7 @@ tm_status tm_habits_translate(tm_config *config, tm_arena *arena, int *argc, cha
     for (int i = 1; i < *argc; i++) TM_TRY(read_word(&r, *argc, *argv, &i, err));
     if (r.benchmark && r.task && !r.model)
         return tm_fail(err, TM_USAGE, "-t %.60s names no model; give -m NAME", r.task);
+    drop_sequence(&r);
     tm_habit_recipe recipe;
     TM_TRY(take_recipe(&r, gpu_of(*argc, *argv), &recipe, err));
     /* what the scripts fine-tune with has all weights in bfloat16 then, those that are not trained included */

@@ -8,6 +8,7 @@
  * An option of a launcher is a row of its table; one that has none is refused. */
 #include "cli/habits.h"
 
+#include "base/file.h"
 #include "base/text.h"
 
 #include <stdlib.h>
@@ -100,6 +101,24 @@ static const launcher_option of_primus[] = {
     { "--exclude", DROPPED, NULL },
     { "-x", DROPPED, NULL },
     { "--exclusive", FLAG, NULL },
+    { NULL, DROPPED, NULL },
+};
+
+/* Of FluxBenchmark's launcher: with Hydra, and of its earlier releases. */
+static const launcher_option of_flux[] = {
+    { "--multirun", REFUSED, "give lists of values, train_args.train_batch_size=[1,10]: that is a sweep" },
+    { "-m", REFUSED, "give lists of values, train_args.train_batch_size=[1,10]: that is a sweep" },
+    { "--config-dir", REFUSED, "name the file: trainmark run FILE.yaml" },
+    { "-cd", REFUSED, "name the file: trainmark run FILE.yaml" },
+    { "--cfg", REFUSED, "use --print-config" },
+    { "-c", REFUSED, "use --print-config" },
+    { "--show_config", OPTION, "--print-config" },
+    { "--dry_run", OPTION, "--dry-run" },
+    { "--output_dir", KEY, "--out" },
+    { "--warmup_steps", REFUSED, "the summary of a sweep leaves out the first 5 steps" },
+    { "--no_resume", REFUSED, "name another directory with --out" },
+    { "--no_skip_larger_bs", REFUSED, "a sweep does not try what is larger than what did not fit" },
+    { "--accelerate_config_template", REFUSED, "give its values as accelerate_config.KEY=VALUE" },
     { NULL, DROPPED, NULL },
 };
 
@@ -274,7 +293,6 @@ static const struct {
     { "run_local_pretrain.sh", { NULL }, NULL },
     { "run_train.sh", { NULL }, "CONFIG_FILE" },
     { "run_llama_train.sh", { "-t", "pretrain", "-m", "Llama-3.1-70B", "-p", "BF16", NULL }, "CONFIG_FILE" },
-    { "launcher.py", { "-t", "pretrain", "-m", "Flux", "-p", "BF16", NULL }, NULL },
     { "pytorch_benchmark_report.sh", { NULL }, NULL },
     { "primus_pytorch_benchmark_report.sh", { NULL }, NULL },
     { "report.sh", { NULL }, NULL },
@@ -313,6 +331,138 @@ static bool take_script(line *l)
     return false;
 }
 
+/* The value of the option at word i, whose names are `names`: in the word, or the next one, which *i then is. */
+static const char *value_at(const line *l, int *i, const char *const *names)
+{
+    for (; *names; names++) {
+        size_t n = strlen(*names);
+        if (strncmp(l->argv[*i], *names, n) != 0) continue;
+        if (l->argv[*i][n] == '=') return l->argv[*i] + n + 1;
+        if (!l->argv[*i][n]) return *i + 1 < l->argc ? l->argv[++*i] : "";
+    }
+    return NULL;
+}
+
+/* The file that the launcher reads where none is named: of its releases, the newest first; NULL: none is there. */
+static const char *flux_default(const line *l, const char *folder)
+{
+    static const char *const names[] = { "single_run", "flux_mini_benchmark", "minimal_benchmark_config" };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *path = tm_arena_format(l->arena, "%s/%s.yaml", folder, names[i]);
+        if (tm_file_exists(path)) return path;
+    }
+    return NULL;
+}
+
+/* Its own files, whose values are known where it is not here (config/hydra.c). */
+static bool built_in_flux(const char *name)
+{
+    static const char *const names[] = { "single_run", "single_run.yaml", "flux_benchmark", "flux_benchmark.yaml",
+                                         NULL };
+    return is_one_of(name, names);
+}
+
+/* Does the line change a key of its files? */
+static bool has_flux_keys(const line *l)
+{
+    static const char *const groups[] = { "train_args", "accelerate_config", "launcher" };
+    for (int i = l->at; i < l->argc; i++) {
+        const char *key = l->argv[i] + strspn(l->argv[i], "+");
+        for (size_t k = 0; k < sizeof groups / sizeof groups[0]; k++) {
+            size_t n = strlen(groups[k]);
+            if (strncmp(key, groups[k], n) == 0 && (key[n] == '.' || key[n] == '=')) return true;
+        }
+    }
+    return false;
+}
+
+/* python launcher.py --config-name=NAME [+]KEY=VALUE ...: reads config/NAME.yaml beside itself. Where it is not here:
+ * its own values with random weights and images, to measure; without a change, what its entry of the catalogue trains.
+ */
+static tm_status take_flux(line *l, tm_error *err)
+{
+    static const char *const        name_of[] = { "--config-name", "-cn", NULL },
+                             *const folder_of[] = { "--config-path", "-cp", NULL },
+                             *const file_of[] = { "--config_file", "--param_config_file", NULL };
+    static const char *const        measures[] = { "--training.mock_data", "true", "train_args.model_path=null" };
+    static const char *const        own[] = { "-t", "pretrain", "-m", "Flux", "-p", "BF16" };
+    const char                     *script = l->argv[l->at++], *name = NULL, *file = NULL, *value;
+    const char                     *beside = tm_arena_format(l->arena, "%.*s", (int)(base_of(script) - script), script);
+    const char                     *folder = tm_arena_format(l->arena, "%sconfig", beside);
+    char **kept = tm_arena_take(l->arena, ((size_t)l->argc + 1) * sizeof *kept); /* argv stays as it is */
+    int    n = 0;
+    bool   elsewhere = false;
+    for (int i = l->at; i < l->argc; i++) {
+        const char *word = l->argv[i];
+        if ((value = value_at(l, &i, name_of))) {
+            name = value;
+        } else if ((value = value_at(l, &i, folder_of))) {
+            folder = value[0] == '/' ? value : tm_arena_format(l->arena, "%s%s", beside, value);
+            elsewhere = true;
+        } else if ((value = value_at(l, &i, file_of))) {
+            file = value;
+        } else if (word[0] == '-' && find(of_flux, word, strcspn(word, "="))) {
+            l->at = i;
+            TM_TRY(take_option(l, of_flux, base_of(script), err));
+            i = l->at - 1;
+        } else {
+            kept[n++] = l->argv[i];
+        }
+    }
+    l->argv = kept;
+    l->argc = n;
+    l->at = 0;
+    if (name && !*name)
+        return tm_fail(err, TM_USAGE, "option '--config-name' of launcher.py needs a value: --config-name NAME");
+    if (name) file = tm_arena_format(l->arena, "%s/%s%s", folder, name, ends(name, ".yaml") ? "" : ".yaml");
+    if (!file) file = flux_default(l, folder);
+    l->trains = file ? NULL : "launcher.py";
+    bool absent = name && !elsewhere && !tm_file_exists(file) && built_in_flux(name), changed = has_flux_keys(l);
+    if (absent || (!file && changed)) {
+        put(l, tm_arena_format(l->arena, "fluxbenchmark:%.*s.yaml", name ? (int)strcspn(name, ".") : 10,
+                               name ? name : "single_run"));
+        for (size_t i = 0; i < sizeof measures / sizeof measures[0]; i++) put(l, measures[i]);
+    } else if (file) {
+        put(l, file);
+    } else {
+        for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) put(l, own[i]);
+    }
+    return TM_OK;
+}
+
+/* Targets of FluxBenchmark's Makefile: they load what is not needed here, or keep containers. */
+static tm_status check_make(const line *l, tm_error *err)
+{
+    static const char *const targets[] = { "build_docker", "launch_docker", "build_and_launch_docker",
+                                           "exec_docker",  "stop_docker",   NULL };
+    const char              *target = l->at + 1 < l->argc ? l->argv[l->at + 1] : "";
+    if (strcmp(target, "download_assets") == 0)
+        return tm_fail(err, TM_INVALID,
+                       "make download_assets: nothing is downloaded here: weights are read from the Hugging Face cache "
+                       "or train_args.model_path=DIR, and --training.mock_data true needs no images; leave this line "
+                       "out");
+    if (is_one_of(target, targets))
+        return tm_fail(err, TM_INVALID, "make %s: there is no container to build or enter; leave this line out",
+                       target);
+    return tm_fail(err, TM_USAGE, "'make %.60s' is no training that is known here, and nothing is made", target);
+}
+
+/* Programs below those that are known, which a published line does not begin with. */
+static tm_status check_below(const char *name, tm_error *err)
+{
+    if (strcmp(name, "accelerate") == 0)
+        return tm_fail(
+            err, TM_UNSUPPORTED,
+            "accelerate launch: its scripts are not read; of FluxBenchmark name the launcher's file, and each "
+            "flag of train.py as train_args.FLAG=VALUE: trainmark run config/single_run.yaml "
+            "train_args.train_batch_size=4");
+    if (strcmp(name, "run_flux_mlperf.sh") == 0)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "run_flux_mlperf.sh: the diffusion framework of Primus is not read; the same benchmark is "
+                       "trainmark mlperf run configs/experiments/mlperf/flux1-MI355X.yaml");
+    return TM_OK;
+}
+
 /* A script of the pages that only installs and downloads. */
 static tm_status check_setup(const char *script, tm_error *err)
 {
@@ -343,9 +493,11 @@ static tm_status take_launcher(line *l, bool *taken, tm_error *err)
         (strchr(behind, '.') || strstr(behind, "primus-cli") || strcmp(behind, "madengine") == 0)) {
         l->at++;
         TM_TRY(check_setup(next(l), err));
+        TM_TRY(check_below(base_of(next(l)), err));
         TM_TRY(take_submission(l, taken, err));
         if (*taken) return TM_OK;
         *taken = true;
+        if (strcmp(base_of(next(l)), "launcher.py") == 0) return take_flux(l, err);
         if (take_script(l) || strstr(next(l), "primus-cli") || strcmp(next(l), "madengine") == 0) return TM_OK;
         return tm_fail(err, TM_USAGE, "'%.100s' is no script that is known here, and none is executed", next(l));
     }
@@ -353,6 +505,9 @@ static tm_status take_launcher(line *l, bool *taken, tm_error *err)
     if (strcmp(name, "primus-cli") == 0) return take_primus_cli(l, err);
     if (strcmp(name, "primus") == 0) return l->at++, take_primus_command(l, err);
     if (strcmp(name, "tune") == 0) return take_tune(l, err);
+    if (strcmp(name, "launcher.py") == 0) return take_flux(l, err);
+    if (strcmp(name, "make") == 0) return check_make(l, err);
+    TM_TRY(check_below(name, err));
     if (strcmp(name, "madengine") == 0 && strcmp(behind, "run") == 0) return l->at += 2, TM_OK;
     TM_TRY(check_setup(next(l), err));
     TM_TRY(take_submission(l, taken, err));

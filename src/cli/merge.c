@@ -77,7 +77,7 @@ const tm_cli_command tm_command_merge = {
         "Writes the Hugging Face directory BASE with the adapter of the directory ADAPTER (PEFT: adapter_config.json, "
         "adapter_model.safetensors) added to its matrices: W + scale B A, rounded once. Without BASE: the model that "
         "the adapter names, from a "
-        "directory or the Hugging Face cache.",
+        "directory or the Hugging Face cache. Of a FLUX model ADAPTER may be a file of LoRA (docs/flux.md).",
     TM_CLI_OPTIONS(rows, merge_options),
     .run = run,
 };

@@ -123,6 +123,18 @@ static tm_status store(const tm_option *o, const char *text, void *options, tm_a
     return TM_INTERNAL;
 }
 
+tm_status tm_cli_read_size(const char *text, const char *option, int64_t *width, int64_t *height, tm_error *err)
+{
+    enum { TOKEN = 16, MOST = 16384 };
+    char *end;
+    *width = *height = strtoll(text, &end, 10);
+    if (*end == 'x' && end != text) *height = strtoll(end + 1, &end, 10);
+    bool fits = *width >= TOKEN && *height >= TOKEN && *width <= MOST && *height <= MOST;
+    if (fits && !*end && *width % TOKEN == 0 && *height % TOKEN == 0) return TM_OK;
+    return tm_fail(err, TM_USAGE, "%s %.60s: wanted N or WIDTHxHEIGHT in pixels, multiples of 16 from 16 to 16384",
+                   option, text);
+}
+
 tm_status tm_cli_read_bytes(const char *text, const char *option, int64_t *bytes, tm_error *err)
 {
     static const struct {

@@ -29,12 +29,36 @@ static void say_other(const tm_config *config, const char *key, int value)
             (long long)tm_config_i64(config, key), tm_config_origin(config, key), value);
 }
 
+/* Of a prediction: from a hardware file, whose GPU need not have a data sheet here. GPUs train in bfloat16 unless it is
+ * said otherwise. */
+static tm_status read_machine(tm_cli_options *options, tm_config *config, tm_error *err)
+{
+    tm_platform *p = &options->hardware;
+    tm_arena    *arena = tm_config_arena(config);
+    options->machine = tm_arena_take(arena, sizeof *options->machine);
+    TM_TRY(tm_machine_plan_read(arena, options->platform, options->machine, err));
+    *p = (tm_platform){ .nodes = options->machine->nodes, .gpus = options->machine->devices };
+    for (size_t i = 0; tm_gpu_sheet_at(i); i++)
+        if (tm_names_equal(tm_gpu_sheet_at(i)->name, options->machine->device.name)) p->gpu = tm_gpu_sheet_at(i);
+    if (options->memory_bytes == 0)
+        options->memory_bytes =
+            (int64_t)((options->machine->device.number[TM_HARDWARE_MEMORY] - (options->machine->device.cpu ? 0 : 3)) *
+                      0x1p30);
+    if (!options->machine->device.cpu && !tm_config_is_set(config, "training.dtype") &&
+        !tm_config_is_set(config, "training.mixed_precision_param"))
+        tm_config_set(config, "training.dtype", "bfloat16", "--platform, a GPU");
+    return TM_OK;
+}
+
 tm_status tm_cli_take_platform(tm_cli_options *options, tm_config *config, tm_error *err)
 {
     static const char *const of_processes[] = { "launch.world_size", "launch.local_world_size" };
     tm_platform             *p = &options->hardware;
     if (!options->platform) return TM_OK;
-    TM_TRY(tm_platform_read(options->platform, p, err));
+    if (options->predicts)
+        TM_TRY(read_machine(options, config, err));
+    else
+        TM_TRY(tm_platform_read(options->platform, p, err));
     if (!tm_config_plans(config))
         return tm_fail(err, TM_USAGE,
                        "--platform plans for hardware that need not be here; add --dry-run, or leave it out");

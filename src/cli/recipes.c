@@ -20,6 +20,9 @@ typedef struct {
 #define TITAN "--training.seq_len 8192 --lr_scheduler.warmup_steps 10 --activation_checkpoint.mode "
 #define TUNE(seq) "--training.steps 20 --training.seq_len " seq
 #define MEGATRON(seq, recompute) "--training.seq_len " seq " --activation_checkpoint.mode " recompute
+#define FLUX                                                                                                           \
+    "--data.flow_protocol fluxbenchmark --training.regime pure --optimizer.beta2 0.999 --optimizer.weight_decay 0 "    \
+    "--training.max_norm 0"
 #define TUNES "finetune_fw|finetune_lora|finetune_qlora"
 
 static const recipe recipes[] = {
@@ -28,9 +31,8 @@ static const recipe recipes[] = {
     { "mad", "pretrain", "llama3.1_8B", "FP8", "4", TITAN "none --optimizer.lr 3e-4" },
     { "mad", "pretrain", "llama3.1_70B", "BF16", "4", TITAN "full --optimizer.lr 1.5e-4" },
     { "mad", "pretrain", "llama3.1_70B", "FP8", "3", TITAN "full --optimizer.lr 1.5e-4" },
-    { "mad", "pretrain", "flux.1_dev", NULL, "10",
-      "--data.flow_protocol fluxbenchmark --training.regime pure --optimizer.beta2 0.999 --optimizer.weight_decay 0 "
-      "--training.max_norm 0" },
+    { "mad", "pretrain", "flux.1_dev", NULL, "10", FLUX },
+    { "mad", "posttrain", "flux.1_dev", NULL, "MI300X=10|MI325X=10|MI350X=16|MI355X=16", FLUX }, /* of 2026 */
     { "mad", "finetune_qlora|finetune_lora|finetune_fw", "llama3.1_405B", NULL, "2", TUNE("8192") },
     { "mad", TUNES, "llama3.1_70B|llama3.3_70B|llama3_70B", NULL, "4", TUNE("8192") },
     { "mad", TUNES, "llama3.1_8B|llama3_8B", NULL, "16", TUNE("8192") },

@@ -77,8 +77,8 @@ static tm_status run_list(tm_cli_line *line, tm_error *err)
     }
 
 static const tm_option list_rows[] = {
-    { "kind", 0, TM_OPTION_CHOICE, offsetof(results_options, filter.kind), .value = "KIND", .choices = "run|bench",
-      .help = "runs or benchmarks only" },
+    { "kind", 0, TM_OPTION_CHOICE, offsetof(results_options, filter.kind), .value = "KIND",
+      .choices = "run|bench|certificate", .help = "runs, benchmarks or certificates only" },
     FILTER("name", name, "PATTERN", "of this model or workload; a pattern with * and ?"),
     FILTER("label", label, "PATTERN", "of this label (store.label, sweeps, job files)"),
     FILTER("device", device, "NAME", "of this device"),

@@ -115,26 +115,6 @@ static tm_status open_data(run_job *j, tm_error *err)
     return TM_OK;
 }
 
-/* Another program gives this one its turns (train/run/interleave.h). */
-static tm_status join_turns(run_job *j, tm_error *err)
-{
-    static const char *const endless[][2] = { { "training.steps", "1000000" },
-                                              { "training.stop_at_target", "false" },
-                                              { "validation.enable", "false" },
-                                              { "checkpoint.enable", "false" } };
-    const char              *text = getenv(TM_TURN_VARIABLE);
-    char                    *end;
-    if (!text || !*text) return TM_OK;
-    long fd = strtol(text, &end, 10);
-    if (*end || fd < 3 || fd > 1 << 20)
-        return tm_fail(err, TM_INVALID,
-                       TM_TURN_VARIABLE " must be the number of an open socket, found '%.100s'; unset it", text);
-    j->turn_fd = (int)fd;
-    for (size_t i = 0; getenv(TM_TURN_ENDLESS) && i < sizeof endless / sizeof endless[0]; i++)
-        tm_config_set(j->config, endless[i][0], endless[i][1], TM_TURN_ENDLESS);
-    return TM_OK;
-}
-
 /* This rank's place among those that train together. */
 static tm_status join_ranks(run_job *j, tm_error *err)
 {
@@ -151,10 +131,10 @@ static tm_status join_ranks(run_job *j, tm_error *err)
     return TM_OK;
 }
 
-static tm_status prepare(run_job *j, tm_error *err)
+tm_status run_prepare(run_job *j, tm_error *err)
 {
     if (j->cli->perf_csv && is_first(j)) TM_TRY(tm_file_check_writable(j->cli->perf_csv, "--perf-csv", err));
-    TM_TRY(join_turns(j, err));
+    TM_TRY(run_join_turns(j, err));
     TM_TRY(tm_run_options_read(j->config, &j->options, err));
     j->options.turn_fd = j->turn_fd;
     TM_TRY(run_open_weights(j, err));
@@ -162,7 +142,9 @@ static tm_status prepare(run_job *j, tm_error *err)
     TM_TRY(tm_cli_open_device(j->cli, &j->options, j->cli->dry_run, &j->device, err));
     TM_TRY(join_ranks(j, err));
     name_folder(j);
-    return open_data(j, err);
+    if (!j->cli->dry_run) TM_TRY(run_open_encoders(j, err));
+    if (!j->without_data) TM_TRY(open_data(j, err));
+    return j->cli->dry_run || j->cli->evaluate ? TM_OK : run_open_pictures(j, err);
 }
 
 static tm_status check_host(tm_checks *checks, tm_error *err)
@@ -172,7 +154,7 @@ static tm_status check_host(tm_checks *checks, tm_error *err)
     return tm_checks_run(&options, checks, err);
 }
 
-static void name_checkpoints(run_job *j)
+void run_name_checkpoints(run_job *j)
 {
     const char *name = tm_config_text(j->config, "checkpoint.folder");
     if (name[0] != '/') tm_text_printf(&j->checkpoints, "%s/", j->folder.data);
@@ -295,7 +277,8 @@ static void close_logs(tm_status st, const tm_error *err)
 static tm_status train_beside(run_job *j, tm_error *err)
 {
     tm_event_bus nobody = { 0 };
-    name_checkpoints(j);
+    run_name_checkpoints(j);
+    j->options.folder = j->folder.data;
     if (!j->options.step.offload.folder) j->options.step.offload.folder = j->folder.data;
     TM_TRY(agree_to_begin(j, err));
     TM_TRY(open_logs(j, err));
@@ -313,10 +296,12 @@ static tm_status train(run_job *j, tm_error *err)
     TM_TRY(open_logs(j, err));
     j->environment = tm_environment_read("");
     TM_TRY(check_host(&j->checks, err));
-    name_checkpoints(j);
+    run_name_checkpoints(j);
+    j->options.folder = j->folder.data;
     if (!j->options.step.offload.folder) j->options.step.offload.folder = j->folder.data;
     run_note_changes(j);
     run_note_threads(j);
+    TM_TRY(run_predict(j, err));
     set_timeout(j->cli->timeout_s);
     tm_status st = run(j, &began, err);
     if (st == TM_INTERRUPTED && timed_out) fprintf(stderr, "stopped by --timeout after %g s\n", j->cli->timeout_s);
@@ -398,11 +383,14 @@ static void set_log_level(const tm_config *config)
         if (strcmp(tm_config_text(config, "log.level"), levels[i]) == 0) tm_log_set_level((tm_log_level)i);
 }
 
-static void release(run_job *j)
+void run_release(run_job *j)
 {
     tm_source_close(j->source);
     tm_safetensors_close(j->weights);
     tm_hf_adapter_close(&j->adapter);
+    tm_pixels_close(j->pixels);
+    tm_encoders_close(j->encoders);
+    if (j->encoders_device) tm_device_close(j->encoders_device);
     if (j->device) tm_device_close(j->device);
     if (j->options.ranks) tm_ranks_close(&j->ranks);
     tm_environment_destroy(j->environment);
@@ -499,7 +487,7 @@ static tm_status run_or_sweep(run_job *j, const tm_cli_line *line, tm_error *err
     if (n_axes > 0) TM_TRY(sweep_or_find(j, line, &batch, err));
     if (n_axes > 0 && batch == 0) return TM_OK;
     if (batch > 0) TM_TRY(configure_with(j, line, batch, err));
-    TM_TRY(prepare(j, err));
+    TM_TRY(run_prepare(j, err));
     if (j->cli->evaluate) return evaluate(j, err);
     if (!j->cli->dry_run) return train(j, err);
     tm_sweep_options search = search_of(j, line);
@@ -579,7 +567,7 @@ static tm_status train_or_plan(tm_cli_line *line, tm_error *err)
     if (st == TM_OK && !started && !j.cli->scaling) st = run_or_sweep(&j, line, err);
     close_logs(st, err);
     if (tm_cli_ranks_failed(st)) tm_cli_close_ranks(j.world, st, err); /* before this rank waits for others */
-    release(&j);
+    run_release(&j);
     tm_cli_close_ranks(j.world, st, err);
     return st;
 }

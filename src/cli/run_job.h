@@ -6,6 +6,8 @@
 #include "base/lock.h"
 #include "cli/cli.h"
 #include "cli/sweep.h"
+#include "encoder/encoders.h"
+#include "encoder/pixels.h"
 #include "hf/adapter.h"
 #include "hf/folder.h"
 #include "system/check.h"
@@ -14,22 +16,35 @@
 
 /* Everything of one `run` that has to be given back. */
 typedef struct run_job {
-    tm_cli_options *cli;
-    tm_config      *config;
-    tm_run_options  options;
-    tm_device      *device;
-    tm_source      *source;
-    tm_environment *environment;
-    tm_checks       checks; /* of the host, some milliseconds' worth */
-    tm_text         folder, checkpoints, command, changes;
-    tm_safetensors *weights; /* of the folder that describes the model */
-    tm_hf_adapter   adapter; /* of lora.adapter_path */
-    bool            quiet, verbose;
-    int             turn_fd; /* 0: takes no turns */
-    tm_folder_lock  lock;    /* of the run directory */
-    tm_comm        *world;   /* of several ranks; NULL: alone */
-    tm_ranks        ranks;   /* that train together, with a world */
+    tm_cli_options    *cli;
+    tm_config         *config;
+    tm_run_options     options;
+    tm_device         *device;
+    tm_source         *source;
+    tm_environment    *environment;
+    tm_checks          checks; /* of the host, some milliseconds' worth */
+    tm_text            folder, checkpoints, command, changes;
+    tm_safetensors    *weights; /* of the folder that describes the model */
+    tm_hf_adapter      adapter; /* of lora.adapter_path */
+    bool               quiet, verbose;
+    bool               without_data; /* nothing is read: the source stays closed */
+    int                turn_fd;      /* 0: takes no turns */
+    tm_folder_lock     lock;         /* of the run directory */
+    tm_comm           *world;        /* of several ranks; NULL: alone */
+    tm_ranks           ranks;        /* that train together, with a world */
+    tm_run_pictures    pictures;     /* that the run draws */
+    tm_euler_times     times;        /* of them */
+    tm_pixels         *pixels;       /* their decoder; NULL: none here */
+    tm_device         *encoders_device;
+    tm_encoders       *encoders; /* of data.source pictures; NULL: none here */
+    tm_picture_encoder encoder;  /* what the source knows of them */
 } run_job;
+
+/* Options, device, ranks, folder, weights and data of a configuration. run_release gives all of a job back. */
+TM_MUST_USE tm_status run_prepare(run_job *j, tm_error *err);
+/* Behind run_prepare: where its checkpoints are. */
+void run_name_checkpoints(run_job *j);
+void run_release(run_job *j);
 
 /* What a dry run prints: memory of each rank, whether it fits, and the largest batch that does, which `search` looks
  * for; or the configuration. TM_NOMEM: it does not fit. */
@@ -39,9 +54,18 @@ TM_MUST_USE tm_status run_print_plan(run_job *j, const tm_sweep_options *search,
 TM_MUST_USE tm_status run_open_weights(run_job *j, tm_error *err);
 TM_MUST_USE tm_status run_open_adapter(run_job *j, tm_error *err);
 
+/* Before the data is opened: the encoders that data.source pictures needs. TM_INVALID: they do not fit the model. */
+TM_MUST_USE tm_status run_open_encoders(run_job *j, tm_error *err);
+/* What is needed for the pictures that data.sample_pictures asks for. TM_INVALID, TM_UNSUPPORTED: it cannot draw. */
+TM_MUST_USE tm_status run_open_pictures(run_job *j, tm_error *err);
+
 /* What the run directory's config.yaml says, before it is written again: for what is told of a run that goes on. */
 void run_note_changes(run_job *j);
+/* Whether another program gives this one its turns (train/run/interleave.h). TM_INVALID: its variable is no socket. */
+TM_MUST_USE tm_status run_join_turns(run_job *j, tm_error *err);
 /* OMP_NUM_THREADS, which says another number than compute. */
 void run_note_threads(const run_job *j);
+/* What prediction.hardware says of the run's speed. TM_FORMAT, TM_INVALID: the file. */
+TM_MUST_USE tm_status run_predict(run_job *j, tm_error *err);
 
 #endif

@@ -5,6 +5,8 @@
 #include "base/plain.h"
 #include "cli/run_job.h"
 
+#include <math.h>
+
 /* The first weights are those of a folder. */
 static tm_status load_weights(void *context, struct tm_trainer *trainer, tm_error *err)
 {
@@ -44,6 +46,15 @@ tm_status run_open_weights(run_job *j, tm_error *err)
     return TM_OK;
 }
 
+/* Have some modules other ranks or alphas than the rest? */
+static bool vary(const tm_adapters *given)
+{
+    bool any = tm_adapters_vary(given);
+    for (size_t i = 0; i < given->n_modules; i++)
+        any = any || given->modules[i].rank != given->rank || fabs(given->modules[i].alpha - given->alpha) > 0;
+    return any;
+}
+
 /* The adapters that a run begins with are those of the run: rank, factor and modules. */
 tm_status run_open_adapter(run_job *j, tm_error *err)
 {
@@ -63,7 +74,7 @@ tm_status run_open_adapter(run_job *j, tm_error *err)
         return tm_fail(err, TM_INVALID, "'%s' is %s adapter, and lora.dora is %s; set lora.dora to %s", path,
                        given->dora ? "a DoRA" : "no DoRA", own->dora ? "true" : "false",
                        given->dora ? "true" : "false");
-    if (tm_adapters_vary(own) || tm_adapters_vary(given)) return TM_OK; /* compared module by module when it is read */
+    if (tm_adapters_vary(own) || vary(given)) return TM_OK; /* compared module by module when it is read */
     if (own->rank == given->rank && !(apart < 0) && !(apart > 0)) return TM_OK;
     return tm_fail(err, TM_INVALID,
                    "'%s' has rank %lld and alpha %g, lora.rank is %lld and lora.alpha %g; give the same", path,

@@ -11,10 +11,8 @@ tm_status speak_open(speaker *s, const char *path, const speak_options *o, tm_er
     s->sampler =
         (tm_sampler){ .temperature = o->temperature, .top_k = o->top_k, .top_p = o->top_p, .seed = (uint64_t)o->seed };
     TM_TRY(tm_hf_source_open(path, o->step, tm_cli_config(), &s->source, err));
-    if (o->adapter) TM_TRY(tm_hf_source_adapt(&s->source, o->adapter, err));
-    if (tm_model_images(&s->source.shape))
-        return tm_fail(err, TM_UNSUPPORTED, "'%.300s' is a model of images; only texts are continued", path);
-    return TM_OK;
+    if (o->ema) TM_TRY(tm_hf_source_average(&s->source, err));
+    return o->adapter ? tm_hf_source_adapt(&s->source, o->adapter, err) : TM_OK;
 }
 
 /* What a model that was trained with the tokenizer learned to end with: the folder's eos_token; where nothing says
@@ -41,11 +39,11 @@ tm_status speak_open_tokenizer(speaker *s, tm_error *err)
 
 tm_status speak_encode(const speaker *s, const char *text, size_t bytes, tm_ids *out, tm_error *err)
 {
-    tm_encoder *encoder = tm_encoder_create(s->tokenizer);
+    tm_token_encoder *encoder = tm_token_encoder_create(s->tokenizer);
     *out = (tm_ids){ 0 };
-    tm_status st = tm_encoder_encode(encoder, text, bytes, TM_ENCODE_SPECIAL, out, err);
+    tm_status st = tm_token_encoder_encode(encoder, text, bytes, TM_ENCODE_SPECIAL, out, err);
     int32_t   end = tm_tokenizer_describe(s->tokenizer)->eos;
-    tm_encoder_destroy(encoder);
+    tm_token_encoder_destroy(encoder);
     if (out->count && end >= 0 && out->data[out->count - 1] == end) out->count--;
     for (size_t i = 0; st == TM_OK && i < out->count; i++)
         if (out->data[i] >= s->source.shape.vocab_size)
@@ -58,35 +56,32 @@ tm_status speak_encode(const speaker *s, const char *text, size_t bytes, tm_ids 
     return st;
 }
 
-static tm_status decoder_write(const tm_hf_memory *memory, tm_tensor_id id, size_t offset, const void *from,
-                               size_t bytes, tm_error *err)
-{
-    return tm_decoder_write(memory->context, id, offset, from, bytes, err);
-}
-
-tm_status speak_load(speaker *s, int64_t length, int64_t prompt, tm_error *err)
+tm_status speak_open_device(speaker *s, const tm_precision **precision, tm_error *err)
 {
     static const tm_precision *const formats[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_f64 };
-    const tm_precision              *precision = NULL;
-    tm_hf_report                     report;
     TM_TRY(tm_device_open(s->o->device, (int)s->o->threads, &s->device, err));
     if (s->o->isa) TM_TRY(tm_device_limit_isa(s->device, s->o->isa, err));
     bool        wide = tm_device_describe(s->device)->float64_only;
     const char *dtype = s->o->dtype ? s->o->dtype : wide ? "float64" : "float32";
+    *precision = NULL;
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
-        if (strcmp(formats[i]->name, dtype) == 0) precision = formats[i];
-    if (!precision || wide != (precision == &tm_precision_f64) || !tm_device_describe(s->device)->computes)
-        return tm_fail(err, TM_USAGE,
-                       "--dtype %.100s is not computed on --device %.100s; wanted float32 or bfloat16 on cpu, "
-                       "float64 on reference",
-                       dtype, s->o->device);
+        if (strcmp(formats[i]->name, dtype) == 0) *precision = formats[i];
+    if (*precision && wide == (*precision == &tm_precision_f64) && tm_device_describe(s->device)->computes)
+        return TM_OK;
+    return tm_fail(err, TM_USAGE,
+                   "--dtype %.100s is not computed on --device %.100s; wanted float32 or bfloat16 on cpu, "
+                   "float64 on reference",
+                   dtype, s->o->device);
+}
+
+tm_status speak_load(speaker *s, int64_t length, int64_t prompt, tm_error *err)
+{
+    const tm_precision *precision;
+    tm_hf_report        report;
+    TM_TRY(speak_open_device(s, &precision, err));
     TM_TRY(tm_decoder_open(s->device, &s->source.shape, precision, length < 2 ? 2 : length, prompt, &s->decoder, err));
     s->logits = tm_alloc((size_t)s->source.shape.vocab_size * sizeof *s->logits);
-    tm_hf_memory memory = { .graph = tm_decoder_graph(s->decoder),
-                            .shape = &s->source.shape,
-                            .form = s->source.form,
-                            .context = s->decoder,
-                            .write = decoder_write };
+    tm_hf_memory memory = tm_hf_forward_memory(tm_decoder_forward(s->decoder), &s->source.shape, s->source.form);
     return tm_hf_source_load(&s->source, &memory, tm_device_describe(s->device)->threads, &report, err);
 }
 

@@ -13,6 +13,7 @@ typedef struct {
     const char *tokenizer, *device, *isa, *dtype, *adapter;
     int64_t     threads, max_tokens, top_k, seed, step;
     double      temperature, top_p;
+    bool        ema;
 } speak_options;
 
 /* Options of both commands, whose struct begins with speak_options. */
@@ -23,6 +24,8 @@ typedef struct {
         { "adapter",      0,                                                                                           \
           TM_OPTION_TEXT, offsetof(struct_, speak.adapter),                                                            \
           .value = "DIR", .help = "add the PEFT adapter in this directory to the weights" },                           \
+        { "ema", 0, TM_OPTION_FLAG, offsetof(struct_, speak.ema),                                                      \
+          .help = "of a run: the averages of its weights (training.ema_decay)" },                                      \
         { "max-tokens",                                                                                                \
           0,                                                                                                           \
           TM_OPTION_I64,                                                                                               \
@@ -86,14 +89,15 @@ typedef struct {
     double              *logits; /* of what follows the last token that was fed */
 } speaker;
 
-/* Opens the model: a directory, a GGUF file or a run. TM_UNSUPPORTED: it is one of images. Close it, also after a
- * failure. */
+/* Opens the model: a directory, a GGUF file or a run; it may be one of images. Close it, also after a failure. */
 TM_MUST_USE tm_status speak_open(speaker *s, const char *path, const speak_options *o, tm_error *err);
 /* Its tokenizer, or the one that was given. TM_INVALID: its tokens stand for no text. */
 TM_MUST_USE tm_status speak_open_tokenizer(speaker *s, tm_error *err);
 /* Ids of a text, which the caller frees. TM_INVALID: the model has no such ids. */
 TM_MUST_USE tm_status speak_encode(const speaker *s, const char *text, size_t bytes, tm_ids *out, tm_error *err);
-/* Weights and room for `length` tokens, of which `prompt` are there from the start. */
+/* The device that the options name, and the formats to compute in there. TM_USAGE: it has no such formats. */
+TM_MUST_USE tm_status speak_open_device(speaker *s, const tm_precision **precision, tm_error *err);
+/* The same, with weights and room for `length` tokens, of which `prompt` are there from the start. */
 TM_MUST_USE tm_status speak_load(speaker *s, int64_t length, int64_t prompt, tm_error *err);
 /* Reads tokens. */
 TM_MUST_USE tm_status speak_read(speaker *s, const int32_t *ids, int64_t n, tm_error *err);

@@ -75,15 +75,15 @@ static void print_tokens(const tm_tokenizer *tokenizer, const tm_ids *ids, size_
 static tm_status encode(const arguments *a, const tm_tokenizer *tokenizer, const tm_text *input, tm_text *out,
                         tm_error *err)
 {
-    tm_ids      ids = { 0 };
-    tm_encoder *encoder = tm_encoder_create(tokenizer);
-    tm_status   st =
-        tm_encoder_encode(encoder, input->data, input->length, a->special ? TM_ENCODE_SPECIAL : 0, &ids, err);
+    tm_ids            ids = { 0 };
+    tm_token_encoder *encoder = tm_token_encoder_create(tokenizer);
+    tm_status         st =
+        tm_token_encoder_encode(encoder, input->data, input->length, a->special ? TM_ENCODE_SPECIAL : 0, &ids, err);
     if (st == TM_OK && a->json)
         print_tokens(tokenizer, &ids, input->length, out);
     else if (st == TM_OK)
         print_ids(&ids, out);
-    tm_encoder_destroy(encoder);
+    tm_token_encoder_destroy(encoder);
     free(ids.data);
     return st;
 }

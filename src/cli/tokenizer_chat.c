@@ -43,10 +43,10 @@ static tm_status encode(const char *folder, const tm_text *text, tm_ids *ids, tm
 {
     tm_tokenizer *tokenizer = NULL;
     TM_TRY(tm_tokenizer_open(folder, NULL, &tokenizer, err));
-    tm_encoder *encoder = tm_encoder_create(tokenizer);
-    tm_status   st = tm_chat_check_tokenizer(tokenizer, err);
-    if (st == TM_OK) st = tm_encoder_encode(encoder, text->data, text->length, 0, ids, err);
-    tm_encoder_destroy(encoder);
+    tm_token_encoder *encoder = tm_token_encoder_create(tokenizer);
+    tm_status         st = tm_chat_check_tokenizer(tokenizer, err);
+    if (st == TM_OK) st = tm_token_encoder_encode(encoder, text->data, text->length, 0, ids, err);
+    tm_token_encoder_destroy(encoder);
     tm_tokenizer_close(tokenizer);
     return st;
 }

@@ -26,18 +26,18 @@ typedef struct {
 
 static void *encode(void *arg)
 {
-    work       *w = arg;
-    tm_encoder *e = tm_encoder_create(w->tokenizer);
-    tm_ids      ids = { 0 };
+    work             *w = arg;
+    tm_token_encoder *e = tm_token_encoder_create(w->tokenizer);
+    tm_ids            ids = { 0 };
     for (size_t i; (i = atomic_fetch_add(&w->next, 1)) < w->count;) {
         size_t from = i > 0 ? w->ends[i - 1] : 0;
         ids.count = 0;
-        if (tm_encoder_encode(e, w->text + from, w->ends[i] - from, 0, &ids, NULL) != TM_OK)
+        if (tm_token_encoder_encode(e, w->text + from, w->ends[i] - from, 0, &ids, NULL) != TM_OK)
             atomic_store(&w->failed, 1);
         atomic_fetch_add(&w->ids, (long long)ids.count);
     }
     free(ids.data);
-    tm_encoder_destroy(e);
+    tm_token_encoder_destroy(e);
     return NULL;
 }
 

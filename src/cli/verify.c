@@ -12,6 +12,7 @@ typedef struct {
     const char *store, *sign, *signers, *identity;
     bool        all, json;
     bool        verbose; /* all columns: -v */
+    bool        runs;    /* one of them is a run */
 } verify_options;
 
 static const char *verdict_at(const tm_table *table, size_t row)
@@ -39,12 +40,16 @@ static tm_table *chosen_rows(const tm_table *all, bool every, bool left)
 }
 
 /* How many figures agree, and how many cannot be recomputed; `listed`: these are rows of the table. */
-static void add_notes(const char *reference, const tm_table *all, size_t differ, bool listed, tm_table *shown)
+static void add_notes(const tm_result *result, const tm_table *all, size_t differ, bool listed, tm_table *shown)
 {
-    size_t rows = tm_table_n_rows(all), left = 0;
+    const bool certificate = tm_result_kind_of(result) == TM_RESULT_CERTIFICATE;
+    size_t     rows = tm_table_n_rows(all), left = 0;
     for (size_t r = 0; r < rows; r++) left += is_left(all, r);
-    tm_table_note(shown, "%s: %zu of %zu figures agree with the raw samples%s", reference, rows - left - differ,
-                  rows - left, differ ? "" : ", and the digest with the file");
+    tm_table_note(shown, "%s: %zu of %zu figures agree with %s%s", tm_result_name(result), rows - left - differ,
+                  rows - left, certificate ? "the findings" : "the raw samples",
+                  differ        ? ""
+                  : certificate ? ", and the hash with the text"
+                                : ", and the digest with the file");
     if (left)
         tm_table_note(shown, "not verified: %zu value%s that cannot be recomputed%s", left, left == 1 ? "" : "s",
                       listed      ? ""
@@ -84,7 +89,7 @@ static tm_status show(const tm_result *result, const tm_table *table, size_t dif
     tm_table *shown = chosen_rows(table, o->all, o->json);
     for (size_t n = 0; n < tm_table_n_notes(table); n++) tm_table_note(shown, "%s", tm_table_note_at(table, n));
     if (why) tm_table_note(shown, "its configuration is not followed: %s", why);
-    add_notes(tm_result_name(result), table, differ, o->all || o->json, shown);
+    add_notes(result, table, differ, o->all || o->json, shown);
     tm_status st = differ ? TM_OK : see_signature(result, o, shown, err);
     if (o->json || o->all || differ)
         tm_cli_add_table(shown, o->json, o->verbose, &text);
@@ -96,18 +101,19 @@ static tm_status show(const tm_result *result, const tm_table *table, size_t dif
     return st == TM_OK ? printed : st;
 }
 
-static tm_status verify_one(const char *reference, const char *store, const verify_options *o, size_t *wrong,
-                            tm_error *err)
+static tm_status verify_one(const char *reference, const char *store, verify_options *o, size_t *wrong, tm_error *err)
 {
     tm_result *result;
     tm_table  *table;
     size_t     differ;
     tm_error   why = { 0 };
     TM_TRY(tm_result_load(reference, store, &result, err));
-    tm_config *config = configuration_of(result, &why);
-    tm_status  st = tm_results_verify(result, config, &table, &differ, err);
+    const bool run = tm_result_kind_of(result) == TM_RESULT_RUN;
+    tm_config *config = run ? configuration_of(result, &why) : NULL;
+    o->runs |= run;
+    tm_status st = tm_results_verify(result, config, &table, &differ, err);
     if (st == TM_OK) {
-        st = show(result, table, differ, config ? NULL : why.text, o, err);
+        st = show(result, table, differ, !run || config ? NULL : why.text, o, err);
         tm_table_destroy(table);
         *wrong += differ;
     }
@@ -128,7 +134,8 @@ static tm_status verify(tm_cli_line *line, tm_error *err)
         return tm_fail(err, TM_USAGE, "--identity says who of --signers must have signed; give that, too");
     for (int i = 0; i < line->n_words; i++) TM_TRY(verify_one(line->words[i], path, o, &wrong, err));
     if (wrong == 0) return TM_OK;
-    return tm_fail(err, TM_NEGATIVE, "%zu figure%s not what the raw samples say", wrong, wrong == 1 ? " is" : "s are");
+    return tm_fail(err, TM_NEGATIVE, "%zu figure%s not what the %s say", wrong, wrong == 1 ? " is" : "s are",
+                   o->runs ? "raw samples" : "text and its findings");
 }
 
 static const tm_option rows[] = {
@@ -154,8 +161,9 @@ const tm_cli_command tm_command_verify = {
     .about =
         "Recomputes every derived value; values that cannot be recomputed are listed as not verified. Rates and "
         "statistics come from step times, losses from metrics.jsonl, the verdict from the rules of a run, sizes and "
-        "learning rates from its configuration, and the digest from the file. RUN is a run directory, a "
-        "result.json, or a stored result (a number, last, last~N). Exit code 5 if anything differs.\n\n"
+        "learning rates from its configuration, and the digest from the file. Of a certificate of nodes: its hash and "
+        "its verdicts. RUN is a run directory, a result.json, a certificate, or a stored result (a number, last, "
+        "last~N). Exit code 5 if anything differs.\n\n"
         "--sign and --signers use ssh-keygen.",
     TM_CLI_OPTIONS(rows, verify_options),
     .run = verify,

@@ -34,9 +34,12 @@ static void restart_if_wanted(char **argv)
     for (int i = 2; argv[1] && argv[i]; i++)
         computes = computes && strcmp(argv[i], "--help") != 0 && strcmp(argv[i], "-h") != 0 &&
                    strcmp(argv[i], "--dry-run") != 0;
-    if (!computes || tm_comm_launched().ranks > 1 || getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
+    /* Of a node, every core is measured by itself, in processor time: nobody gains by spinning. */
+    const bool certifies = argv[1] && strcmp(argv[1], "certify") == 0;
+    if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
+    if (!certifies && (!computes || tm_comm_launched().ranks > 1)) return;
     char self[TM_PROGRAM_PATH];
-    if (!processors_are_wanted()) {
+    if (!certifies && !processors_are_wanted()) {
         if (strcmp(argv[1], "ab") == 0)
             setenv("GOMP_SPINCOUNT", "300000", 1); /* as without; the sides do not ask again */
         return;
@@ -54,7 +57,7 @@ bool tm_cli_settle_waiting(char **argv)
     bool sleeps = getenv(again) != NULL;
     unsetenv(again);
     if (!sleeps) restart_if_wanted(argv);
-    return sleeps;
+    return sleeps && strcmp(argv[1], "certify") != 0; /* there it is always so */
 }
 
 void tm_cli_tell_waiting(void)

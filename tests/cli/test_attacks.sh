@@ -228,13 +228,14 @@ check "the next ab removes what a killed one left" [ "$(find "$TMPDIR" -maxdepth
 
 # --- files that keep the program busy -------------------------------------------------------------------------------------
 
-# A chat template that goes on for 20 s before it is refused: the first signal ends the program, before anything is made.
+# A chat template that takes long for each of many rows: the first signal ends the program, before anything is made.
 mkdir busy
 cat >busy/tokenizer_config.json <<'EOF'
-{"chat_template": "{% set s = 'ab' * 500000 %}{% set t = 'ba' * 400000 ~ 'x' %}{% for i in range(90000) %}{% for j in range(90000) %}{% if t in s %}{% endif %}{% endfor %}{% endfor %}"}
+{"chat_template": "{% set s = 'ab' * 500000 %}{% set t = 'ba' * 400000 ~ 'x' %}{% for i in range(300) %}{% if t in s %}{% endif %}{% endfor %}{% for m in messages %}{{ m.content }}{% endfor %}"}
 EOF
 cp "$root/tests/token/chat/qwen3/tokenizer.json" busy/
-echo '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}' >busy/rows.jsonl
+row='{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}'
+yes "$row" | head -n 1000 >busy/rows.jsonl
 timeout -k 20 60 "$TRAINMARK" run $tiny --data.source sft --data.path busy/rows.jsonl --data.tokenizer busy --out stopped >"$out" 2>"$err" &
 started=$!
 sleep 1

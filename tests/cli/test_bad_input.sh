@@ -383,5 +383,4 @@ saved filed
 failed_with 1 "file for a checkpoint folder" "'filed/checkpoint': Not a directory"
 check_not "no failure was a bug of the program" grep -rqs "assertion\|Assertion" "$err"
 
-all_failed failed_bad_input.txt
 finish

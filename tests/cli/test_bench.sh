@@ -41,6 +41,35 @@ failed_with 4 "stream: arrays larger than the memory" "need 21\.83 TiB.*--elemen
 trainmark bench stream --elements 100000 --budget 0.01 --threads 1 --warmup-ms 20 --output-file late.csv
 check "stream: rows that the budget has no time for say so" [ "$code$(grep -c 'the budget ended' late.csv)" != 00 ]
 
+# --- ops of pictures --------------------------------------------------------------------------------------------------
+
+trainmark bench ops --case pictures --passes 1 --threads 1 --output-file pictures.csv
+check "ops of pictures run" [ "$code" -eq 0 ]
+check "ops: eight convolutions and their rate" has pictures.csv "^[^,]*,convolution,8,[0-9.]+,[0-9.e-]*,[0-9.e-]+,"
+check "ops: five group norms" has pictures.csv "^[^,]*,group_norm,5,"
+check "ops: what they are fitted to" has "$out" "fitted to calls of an autoencoder; error_pct"
+
+# --- hardware files ---------------------------------------------------------------------------------------------------
+
+# A disturbed machine has no numbers today: then there is no file either.
+measured() { trainmark bench "$@" --threads 1 --write-hardware box.yaml; [ "$code" -eq 0 ]; }
+trainmark bench mlp --threads 1 --write-hardware box.yaml
+failed_with 2 "a benchmark that finds no numbers of hardware" "--write-hardware.*gemm, stream, attention, collectives, ops"
+if measured stream --elements 100000 --rep-ms 1 --warmup-ms 0; then
+    check "the file has what was measured" has box.yaml '^memory_rate: \{ value: [0-9.]+, source: "measured by `trainmark bench stream` on '
+    trainmark plan tiny-llama --platform ./box.yaml
+    failed_with 4 "a file that is not complete" "no key '[a-z_0-9]+', which a CPU needs"
+    trainmark bench stream --elements 100000 --threads 2 --write-hardware box.yaml
+    failed_with 4 "another number of threads" "has 2 threads; add --threads 1"
+    if measured gemm --shapes 64x64x256,64x64x32 --rep-ms 1 && measured attention --seq 64 --rep-ms 1 &&
+        measured ops --case "tiny-llama --training.local_batch_size 1" --passes 1; then
+        trainmark plan tiny-llama --training.local_batch_size 1 --platform ./box.yaml
+        check "a file that is complete" [ "$code" -eq 0 ]
+    fi
+else
+    check "no file of a disturbed machine" [ "$code$(ls box.yaml 2>/dev/null)" = 3 ]
+fi
+
 # --- gemm -------------------------------------------------------------------------------------------------------------
 
 quick="--rep-ms 1 --warmup-ms 0 --precision 0 --threads 1"

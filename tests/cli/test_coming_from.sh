@@ -23,6 +23,20 @@ cp -r "$root/tests/mlperf/example" submission
 ln -s submission/results/BOX/llama2_70b_lora result
 gzip -dc result/result_0.txt.gz >result_0.txt
 
+# Files of FluxBenchmark's launcher, and a diffusion model of Primus.
+mkdir -p FluxBenchmark/config/train_args
+: >FluxBenchmark/launcher.py
+groups='defaults: [{launcher: defaults}, {accelerate_config: fsdp_config}, {train_args: flux-dev}, _self_]'
+printf '%s\nhydra: {run: {dir: "${train_args.logging_dir}"}}\n' "$groups" >FluxBenchmark/config/single_run.yaml
+printf '%s\naccelerate_config: {dynamo_config: {dynamo_backend: ["no", inductor]}}\ntrain_args: {train_batch_size: [1, 10, 17], num_iterations: 20}\n' \
+    "$groups" >FluxBenchmark/config/flux_benchmark.yaml
+printf 'defaults: [defaults, _self_]\nmodel: flux-dev\nresolution: 512\ntrain_batch_size: 10\ntrain_data_path: a/hub\n' \
+    >FluxBenchmark/config/train_args/flux-dev.yaml
+top='{work_group: us, user_name: us, exp_name: flux, workspace: ./output,'
+printf '%s modules: {pre_trainer: {framework: megatron, config: pre_trainer.yaml, model: diffusion/flux_535m.yaml, trainer_class: FluxPretrainTrainer,\n  overrides: {mock_data: true, model_type: diffusion_model, micro_batch_size: 2, global_batch_size: 16, lr: 1.0e-4, train_iters: 100, lr_warmup_iters: 2}}}}\n' "$top" \
+    >flux_535m.yaml
+printf '%s modules: {pre_trainer: {framework: diffusion, config: pre_trainer.yaml, model: flux.1_dev_t2i.yaml}}}\n' "$top" >flux_t2i.yaml
+
 # Model files of pytorch-training-benchmark.
 mkdir configs
 for model in llama-3.1-8b-4k:4096:128256 llama-3.1-8b-8k:8192:128256 mistral-7b-v0.1:8192:32000; do
@@ -171,6 +185,14 @@ while IFS=';' read -r program their ours <&3; do
     sed '/^launch:$/d; /^  gpus_per_node: /d' "$out" >their
     if [ "$code" -eq 0 ] && cmp -s ours their; then pass "$program: $their"; else fail "$program: $their" "not what '$ours' does"; fi
 done 3<rows
+
+# What the page calls refused is: not for a wrong word, and with a way out.
+sed -n '/^Refused, with what replaces it/,/^Terms that differ/s/^| \([^|]*\) | `\([^`]*\)` |.*/\1;\2/p' "$page" >refused
+check "the page has its refusals" [ "$(wc -l <refused)" -ge 9 ]
+while IFS=';' read -r program their <&3; do
+    theirs "$their" "--dry-run"
+    if [ "$code" -eq 4 ] && ! has "$err" "unknown"; then pass "refused: $their"; else fail "refused: $their" "exit code $code"; fi
+done 3<refused
 
 # --- the lines of published pages -----------------------------------------------------------------------------------------
 

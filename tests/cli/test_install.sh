@@ -85,7 +85,7 @@ completes()
 if command -v bash >/dev/null; then
     touch here.yaml
     completes "data" trainmark da
-    completes "inspect verify pack tokenize preview --help --quiet --verbose" trainmark data ""
+    completes "inspect verify pack tokenize preview encode --help --quiet --verbose" trainmark data ""
     completes "--format" trainmark data pack --f
     completes "megatron govreport" trainmark data pack --format ""
     completes "megatron govreport" trainmark data pack --format = ""

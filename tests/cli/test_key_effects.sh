@@ -45,6 +45,9 @@ run --log.level error --launch.master_port 4321
 cp "$err" quiet.err
 run --launch.master_port 4321
 effect [ "$(wc -l <quiet.err)" -lt "$(wc -l <"$err")" ]
+shows prediction.hardware
+run --prediction.hardware 2xEPYC-9654
+effect grep -q '^  predicted ' "$out"
 shows store.path
 run --store.path none
 trainmark results --store "$work/other.db"

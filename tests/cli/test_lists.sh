@@ -97,40 +97,6 @@ refused 4 "invalid configuration or input: no entry has the tag 'nothing'; \`tra
 refused 4 "invalid configuration or input: no entry has the tag 'pyt_train_'; \`trainmark discover\` lists all" \
     discover pyt_train_
 
-# --- man pages and completion ---------------------------------------------------------------------------------------------
-
-SOURCE_DATE_EPOCH=86400
-export SOURCE_DATE_EPOCH
-trainmark manual man --json
-expected lists_manual.json
-filter='s/"trainmark [0-9][^"]*"/"trainmark VERSION"/'
-for page in trainmark trainmark-data trainmark-data-pack trainmark-verify trainmark-bench trainmark-completion-zsh \
-    trainmark-mlperf-check; do cat man/$page.1; done >pages
-cp pages "$out"
-expected lists_manual.txt
-filter="/seq_len/{n;b;};/^\.TH\|^\.S[HY]\|^\.B trainmark\|^\.PP\|^\.[nf][fi]\|^Most/!d; $filter"
-cat man/trainmark-run.1 man/trainmark-bench-gemm.1 man/trainmark-convert.1 >"$out"
-expected lists_manual_run.txt
-filter=
-trainmark manual quiet
-check "without --json nothing is printed" [ ! -s "$out" ]
-check "and the pages are the same" diff -r man quiet
-SOURCE_DATE_EPOCH='' trainmark manual today
-check "the date is today's" grep -q "^\.TH TRAINMARK 1 \"$(date -u +%Y-%m-%d)\" " today/trainmark.1
-trainmark manual /dev/null/man
-failed_with 4 "pages that cannot be written" "/dev/null/man"
-# The keys, models and options of commands that have keys are left out: they are many.
-filter='/^ *"\(run\|explain\|check\|numerics\|ab\|bench[a-z ]*\)\(:\|") \)/d'
-for shell in bash zsh; do
-    trainmark completion $shell
-    expected lists_completion_$shell.txt
-done
-filter='/^    "\(compare\|data preview\|mlperf\|completion\|\)")/!d'
-for shell in bash zsh; do
-    trainmark completion $shell
-    expected lists_words_$shell.txt
-done
-
 # --- the program ----------------------------------------------------------------------------------------------------------
 
 "$TRAINMARK" >"$out" 2>"$err" </dev/null

@@ -74,5 +74,4 @@ head -c 100 ten/result_4.txt.gz >cut && mv cut ten/result_4.txt.gz
 trainmark mlperf check ten
 failed_with 4 "cut short" "result_4.txt.gz' is not a complete gzip file"
 
-all_failed failed_mlperf_check.txt
 finish

@@ -213,36 +213,56 @@ failed_with 5 "package: a name with a space" "repository check of 'pkg' found er
 trainmark mlperf package nowhere
 failed_with 4 "package: no such folder" 'nowhere'
 rm 'pkg/a file'
-# packaged NAME: what is said of it, as text and as JSON; it is as before after that.
+# packaged NAME CODE SCORE WORDS...: its exit code, the score, and what is said of it, first without writing; the JSON has the
+# same score, verdict and errors, and scaling.json is there only where a factor follows. It is as before after that.
 packaged()
 {
-    echo "== $1" >>said
-    say mlperf package pkg --no-write
-    say mlperf package pkg
-    say mlperf package pkg --json
+    packaged_name=$1 packaged_code=$2 packaged_score=$3
+    shift 3
+    trainmark mlperf package pkg --no-write
+    cp "$out" unwritten
+    trainmark mlperf package pkg
+    check "$packaged_name: exit code $packaged_code" [ "$code" -eq "$packaged_code" ]
+    sed -e 's/would be //' "$out" >written
+    check "$packaged_name: the same without writing" sh -c "sed 's/would be //' unwritten | cmp -s - written"
+    check "$packaged_name: its score" has "$out" "^BOX llama2_70b_lora: $packaged_score"
+    for packaged_words; do check "$packaged_name: $packaged_words" has "$out" "$packaged_words"; done
+    errors=$(grep -c '^ *error: ' "$out")
+    trainmark mlperf package pkg --json
+    check "$packaged_name: as JSON" [ "$code" -eq "$packaged_code" ]
+    [ "$packaged_code" -eq 0 ] && verdict=PASSED || verdict=FAILED
+    check "$packaged_name: its verdict" has "$out" "^  \"package_check\": \"$verdict\","
+    check "$packaged_name: at least $errors errors" [ "$(awk '/"errors": \[$/ { on = 1; next } /\]/ { on = 0 } on' "$out" | grep -c .)" -ge "$errors" ]
     example $results
     rm -f $results/scaling.json
 }
 echo '{"scaling_factor": 2}' >$results/scaling.json
 for run in 0 1 2 3 4 5 6 7 8 9; do lora $results/result_$run.txt $run $((3456 + 384 * (run % 3))) $((600000 + 1000 * run)); done
-packaged "slower than the reference: no factor"
+packaged "slower than the reference: no factor" 0 "10.07[0-9]*, batch 8, 3792.0 samples to converge, RCP Pass$" \
+    "RCP test PASSED: RCP found" "old scaling.json removed: factor 1.0"
 for run in 0 1 2 3 4 5 6 7 8 9; do lora $results/result_$run.txt $run 768 $((100000 + 1000 * run)); done
-packaged "too early"
+packaged "too early" 5 "1.7416[0-9]*, batch 8, 768.0 samples to converge, RCP Fail   not valid$" "RCP test FAILED: RCP found" \
+    "^  error: RCP test: RCP found$"
 lora $results/result_8.txt 103 2688 540444
-packaged "a seed twice"
+packaged "a seed twice" 5 "10.55[0-9]*, batch 8, .* RCP Pass$" "seed check FAILED" "error: seed check failed" \
+    "result_8.txt logs seed 103 .* result_3.txt already logs the same seed"
 rm $results/result_4.txt
-packaged "nine runs"
+packaged "nine runs" 5 "" "error: Incorrect number of files in dir, or wrong file names: found 9, expected 10" \
+    "warning: 1 file does not comply, accepting this under olympic scoring"
 lora $results/result_8.txt 108 2688 540444 0.93 aborted
-packaged "two that do not comply"
+packaged "two that do not comply" 5 "" "error: 2 files do not comply, directory cannot be accepted" \
+    "error: RCP test: Insufficient convergence" "notice: result_8.txt does not comply: .*eval_accuracy: no line with 0 < value <= 0.925"
 sed -i 's/"closed"/"open"/' $results/*.txt pkg/systems/BOX.json
 sed -i 's/"hw_notes": ""/"hw_notes": "hard"/; s/"sw_notes": ""/"sw_notes": "soft"/' pkg/systems/BOX.json
-packaged "open"
+packaged "open" 5 "" "error: 10 files do not comply" "result_7.txt does not comply: CHECK for 'eval_accuracy' failed"
 sed -i 's/"open"/"closed"/; s/"soft"/""/; s/"submitter": ""/"submitted": ""/; s/"number_of_nodes": "1"/"number_of_nodes": 3/' pkg/systems/BOX.json
-packaged "a system with a member of another name"
+packaged "a system with a member of another name" 5 "10.55" "systems/BOX.json: FAILED" \
+    "error: systems/BOX.json: required member 'submitter' is missing" "warning: systems/BOX.json: 'number_of_nodes' is not text"
 echo '{' >pkg/systems/OTHER.json
 mkdir -p pkg/results/NONE/llama2_70b_lora pkg/results/BOX/unknown
-packaged "folders of nobody"
-as mlperf_packages.txt
+packaged "folders of nobody" 5 "10.55" "error: systems/OTHER.json is not JSON: byte 2" \
+    "error: there is no systems/NONE.json that describes this system" "results/BOX/unknown: Skipping benchmark: unknown" \
+    "error: Incorrect number of files in dir, or wrong file names: found 0, expected 10"
 
 # Explain.
 example a
@@ -253,52 +273,67 @@ check "explain: a column each" has "$out" '^score, scaled minutes  *10\.55  *10\
 check "explain: the ratio" has "$out" '^B / A: scaled minutes x 1\.0000 = samples x 1\.0000, time per sample x 1\.0000'
 check "explain: not verified" has "$out" '^Not verified by MLCommons Association\.$'
 trainmark mlperf explain --json a b
-filter='s/\([0-9]\.[0-9]\{10\}\)[0-9]*/\1/g' # the last digits are the library's
-expected mlperf_explain.json
+check "explain --json: equal runs" [ "$(awk '/"to": 0,/ { on = 1; next } on && /: 1,?$/ { n++ } END { print n }' "$out")" -eq 6 ]
 example c
 for run in 0 1 2 3 4 5 6 7 8 9; do lora c/result_$run.txt $((50 + run)) $((2688 + 384 * (run % 3))) $((500000 + 3000 * run)); done
 trainmark mlperf explain a c
 expected mlperf_explain.txt
-trainmark mlperf explain --json a c
-expected mlperf_explain_two.json
-filter=
 trainmark mlperf explain c
 expected mlperf_explain_one.txt
 for command in rcp score seeds; do
     trainmark mlperf $command c
     expected mlperf_$command.txt
-    trainmark mlperf $command c --json
-    expected mlperf_$command.json
 done
-# What does not count, word for word.
+# What does not count.
+# judged NAME COMMAND CODE WORDS...: what a command says of the folder `bad`; its JSON ends alike, and has the numbers of the
+# text: minutes and samples of each run to four digits.
 judged()
 {
-    for command in rcp score seeds; do
-        say mlperf $command bad
-        say mlperf $command bad --json
-    done
-    rm -r bad
+    judged_name="$1: $2" judged_code=$3
+    command=$2
+    shift 3
+    trainmark mlperf $command bad
+    check "$judged_name: exit code $judged_code" [ "$code" -eq "$judged_code" ]
+    for judged_words; do check "$judged_name: $judged_words" has "$out" "$judged_words"; done
+    awk '$3 == "minutes" || $3 == "samples" { printf "%s %.4f\n", $1, $2 }' "$out" >told
+    trainmark mlperf $command bad --json
+    check "$judged_name: as JSON" [ "$code" -eq "$judged_code" ]
+    tr -d ' ",' <"$out" | awk -F: '$1 == "file" { file = $2 } $1 == "minutes" && file || $1 == "samples" && file && $2 != "null" {
+        printf "%s %.4f\n", file, $2 }' >read
+    check "$judged_name: the same numbers" cmp -s told read
 }
 example bad
 lora bad/result_8.txt 103 2688 540444 0.92 aborted
-judged
+judged "two that did not converge" rcp 5 "^Insufficient convergence, RCP test FAILED$" "^result_8.txt .*Marking as infinite"
+judged "two that did not converge" score 5 "^invalid: convergence test: Insufficient convergence$" \
+    "^convergence test     Unknown state \(Insufficient convergence\)$" " x 1.000000 "
+judged "two that did not converge" seeds 5 "^9 seeds in 10 logs: seed check FAILED$"
+rm -r bad
 example bad
 rm bad/result_5.txt
-judged
+judged "nine runs" rcp 0 "^RCP found, RCP test PASSED$"
+judged "nine runs" score 5 "^invalid: 9 runs, the rules ask for 10$" "10.5532 scaled minutes = 10.3812 minutes x 1.016569 "
+judged "nine runs" seeds 0 "^9 seeds in 9 logs: seed check PASSED$"
+rm -r bad
 example bad
 sed -i 's/"closed"/"open"/' bad/*
-judged
+judged "open" rcp 0 "^RCP found, RCP test PASSED$"
+judged "open" score 5 "^invalid: too many runs that do not count: one at most \(10 of 10 do not count\)$"
+judged "open" seeds 0 "^10 seeds in 10 logs: seed check PASSED$"
+rm -r bad
 example bad
-for run in 0 1 2 3 4 5 6 7 8 9; do lora bad/result_$run.txt $run 768 $((100000 + 1000 * run)); done # too early
-judged
+for run in 0 1 2 3 4 5 6 7 8 9; do lora bad/result_$run.txt $run 768 $((100000 + 1000 * run)); done
+judged "too early" rcp 5 "^RCP found, RCP test FAILED$"
+judged "too early" score 5 "^invalid: convergence test: RCP found$" "1.7417 scaled minutes = 1.7417 minutes x 1.000000 "
+rm -r bad
 example bad
 sed -i 's/"global_batch_size", "value": 8/"global_batch_size", "value": 16/' bad/result_2.txt
-judged
-as mlperf_invalid.txt
+judged "another batch" rcp 5 "^Batch sizes in files do not match., RCP test FAILED$"
+judged "another batch" score 5 "^invalid: convergence test: Batch sizes in files do not match.$"
+rm -r bad
 rm a/*
 lora a/result_0.txt 1 3072 600000 0.93
 trainmark mlperf explain a
 failed_with 5 "explain: no run counts" 'no run of'
 
-all_failed failed_mlperf_score.txt
 finish

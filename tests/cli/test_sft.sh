@@ -50,5 +50,4 @@ trainmark run $sft --training.steps 2 --data.packed false --data.overlong drop -
 check "not packed" has "$out" "\(not packed\)"
 trainmark run $sft --training.steps 2 --data.separate_documents true
 failed_with 4 "samples are apart anyway" "data.separate_documents is for sources that know where documents begin"
-all_failed failed_sft.txt
 finish

@@ -133,5 +133,4 @@ head -c 700 "$parquet/zstd-1.parquet" >cut.parquet
 trainmark data tokenize cut.parquet --field text -o x $with
 failed_with 4 "a parquet file that was cut" "'cut.parquet' is not a parquet file, or damaged"
 
-all_failed failed_tokenize.txt
 finish

@@ -248,7 +248,7 @@ if command -v ssh-keygen >/dev/null && ssh-keygen -q -t ed25519 -N '' -f key -C 
     failed_with 4 "no such key" "--sign: there is no file 'missing'"
     echo "no key" >wrong && chmod 600 wrong
     trainmark verify honest --sign wrong
-    some_failed_with 4 "what is no key" "cannot sign with 'wrong': "
+    failed_with 4 "what is no key" "cannot sign with 'wrong': "
     check "the signature that was there is as it was" cmp -s kept.sig honest/result.json.sig
     trainmark verify honest --signers missing
     failed_with 4 "no such list of signers" "--signers: there is no file 'missing'"
@@ -264,5 +264,5 @@ mkdir empty
 echo k >some.key
 PATH="$work/empty" /bin/sh -c 'timeout=; exec "$0" verify stopped --sign some.key' "$TRAINMARK" >"$out" 2>"$err" </dev/null
 code=$?
-some_failed_with 4 "no ssh-keygen" "signatures need ssh-keygen .OpenSSH., which cannot be run: "
+failed_with 4 "no ssh-keygen" "signatures need ssh-keygen .OpenSSH., which cannot be run: "
 finish

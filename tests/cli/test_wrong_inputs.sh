@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # The table wrong_inputs.txt: command lines that are wrong, with the exit code and the words of the message. Nothing is written,
-# nothing is on standard output, the message is one of a few lines; all of it is in expected/wrong_inputs.txt.
+# nothing is on standard output, the message is one of a few lines.
 # shellcheck disable=SC1091,SC2154
 . "$(dirname "$0")/lib.sh"
 export OMP_WAIT_POLICY=passive
@@ -124,8 +124,8 @@ wrong()
     [ "$(wc -l <"$err")" -le 6 ] || problem=${problem:-"more than 6 lines on standard error"}
     for words; do grep -qF -e "$words" "$err" || problem=${problem:-"standard error lacks: $words"}; done
     [ "$(ls)" = "$before" ] || problem=${problem:-"something was written: $(ls | tr '\n' ' ')"}
+    grep -qE '\(null\)|%[sdlz]| [,;]|;;' "$err" && problem=${problem:-"the message has leftovers of a format"}
     if [ -n "$problem" ]; then fail "$name" "$problem"; else pass "$name"; fi
-    { echo "> $line"; sed "s,$work,WORK,g; s,$root,ROOT,g" "$err"; } >>.said
 }
 
 sed '/^#/d; /^ *$/d' "$here/wrong_inputs.txt" >.table
@@ -142,10 +142,5 @@ while IFS= read -r row <&3; do
 done 3<.table
 
 check "the table has 100 wrong inputs at least" [ "$(wc -l <.table)" -ge 100 ]
-
-# Which instruction sets there are is of the machine.
-sed 's/this machine runs: base.*/this machine runs: ISA/' .said >"$out"
-code=0
-expected wrong_inputs.txt
 
 finish

@@ -1,0 +1,148 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# `trainmark certify` from the outside, on made-up machines: the certificate as a file, page and stored result; verified;
+# beside the fleet; wrong usage.
+# shellcheck disable=SC1091,SC2154
+. "$(dirname "$0")/lib.sh"
+
+# machine NAME BIOS: a folder with what software and host read.
+machine()
+{
+    mkdir -p "$1/proc/sys/kernel" "$1/sys/class/dmi/id" "$1/sys/devices/system/cpu/cpu0/topology"
+    printf 'processor\t: 0\nmodel name\t: Example CPU 9000\nmicrocode\t: 0x2b\nflags\t\t: fpu\n' >"$1/proc/cpuinfo"
+    echo "$1" >"$1/proc/sys/kernel/hostname"
+    echo 6.1.0 >"$1/proc/sys/kernel/osrelease"
+    echo 0 >"$1/sys/devices/system/cpu/cpu0/topology/physical_package_id"
+    echo 0 >"$1/sys/devices/system/cpu/cpu0/topology/core_id"
+    echo "$2" >"$1/sys/class/dmi/id/bios_version"
+}
+certify() { trainmark certify --only software,host --minutes 0.1 "$@"; }
+
+machine node7 1.4
+machine node8 1.4
+machine node9 1.4
+
+# --- one node -------------------------------------------------------------------------------------------------------------
+
+trainmark certify --list
+check "the list has the checks" has "$out" '^\| software +\| drift of software'
+check "in 120 columns" [ "$(awk 'length > 120' "$out" | wc -l)" -eq 0 ]
+certify --sysroot node7 --out c.json --page c.html
+check "a node without a fault passes" [ "$code" -eq 0 ]
+check "the table has a row for each check" [ "$(grep -c '^| host .*| pass\|^| software .*| pass' "$out")" -eq 2 ]
+check "and the verdict" has "$out" '^verdict: pass$'
+check "it is stored" has "$err" 'stored as result 1$'
+check "the format" has c.json '"format": "trainmark.certificate/1"'
+for member in finished verdict options nodes checks environment seconds name; do
+    check "a member $member" has c.json "^  \"$member\": "
+done
+check "its host" has c.json '"host": "node7"'
+check "the hash is the last member" [ "$(tail -n 2 c.json | sed 's/[0-9a-f]\{64\}/H/')" = '  "hash": "H"
+}' ]
+check "it is the SHA-256 of the text before it" [ "$(sed -n 's/^  "hash": "\(.*\)"$/\1/p' c.json)" = \
+    "$(head -n -2 c.json | head -c -2 | sha256sum | cut -d ' ' -f 1)" ]
+check "the page stands alone" [ "$(grep -c 'src=\|href=\|url(' c.html)" -eq 0 ]
+check "and has the checks" has c.html 'drift of software'
+certify --sysroot node7 --store none --json
+check "--json prints the certificate" [ "$(sed -n 2p "$out")" = '  "format": "trainmark.certificate/1",' ]
+check "that nobody keeps" has "$err" 'not kept: --out FILE.json'
+
+# --- verified -------------------------------------------------------------------------------------------------------------
+
+trainmark verify c.json
+check "a certificate is what it says" [ "$code" -eq 0 ]
+check "in words" has "$out" '([0-9]+) of \1 figures agree with the findings, and the hash with the text'
+trainmark verify 1
+check "from the store, too" [ "$code" -eq 0 ]
+sed 's/"text": "1.4"/"text": "1.5"/' c.json >changed.json
+check_not "a fact is changed" cmp -s c.json changed.json
+trainmark verify changed.json
+failed_with 5 "a changed digit is seen" '1 figure is not what the text and its findings say'
+echo '{"more": 1}' | cat c.json - >longer.json
+trainmark verify longer.json
+failed_with 4 "a longer file" 'longer.json. is not JSON'
+if command -v ssh-keygen >/dev/null && ssh-keygen -q -t ed25519 -N '' -f key; then
+    trainmark verify c.json --sign key
+    check "it can be signed" [ -s c.json.sig ]
+    printf 'me %s\n' "$(cut -d ' ' -f 1,2 key.pub)" >signers
+    trainmark verify c.json --signers signers
+    check "and the signature checked" has "$out" 'signed by me'
+else
+    skip "it can be signed" "no ssh-keygen"
+fi
+
+# --- the fleet ------------------------------------------------------------------------------------------------------------
+
+certify --sysroot node8
+certify --sysroot node9
+check "the same everywhere" [ "$code" -eq 0 ]
+echo 1.5 >node7/sys/class/dmi/id/bios_version
+certify --sysroot node7 --out drifted.json
+check "a node that is alone with its BIOS fails" [ "$code" -eq 5 ]
+check "and is named" has "$out" "^software: node7, rank 0: board.bios_version is '1.5'; expected: '1.4', which all 2 other nodes"
+check "with what it was" has "$out" "^\(told\) software: node7, rank 0: board.bios_version is '1.5'; it was '1.4' on "
+certify --sysroot node7 --store none
+check "without a fleet there is nothing to differ from" [ "$code" -eq 0 ]
+trainmark results --kind certificate --all
+check "the store lists certificates" [ "$(grep -c '^| *[1-4] |' "$out")" -eq 4 ]
+trainmark results show last
+check "and shows one" cmp -s "$out" drifted.json
+trainmark report drifted.json
+check "a certificate as a table" has "$out" '^\| software +\| fail'
+trainmark report drifted.json --out page.html
+check "and as a page" has page.html 'board.bios_version is'
+trainmark report --fleet certificates
+failed_with 5 "a node of the fleet fails" 'the latest certificate of 1 node fails'
+check "the node" has "$out" '^\| node7 +\| [^ ]+ +\| fail +\|'
+check "others do not" [ "$(grep -c '^| node[89] .*| pass ' "$out")" -eq 2 ]
+check "what has changed" has "$out" '^\| node7 +\| software +\| board.bios_version +\| 1.5 +\| 1.4 '
+trainmark report --fleet c.json drifted.json --out fleet.html
+check "certificates of files as a page" has fleet.html 'Certificates of a fleet'
+trainmark report --fleet c.json drifted.json --out fleet.csv
+check "and as a table" [ "$(grep -c '^node7,software,' fleet.csv)" -eq 1 ]
+
+# --- hosts that are expected ----------------------------------------------------------------------------------------------
+
+hostname=$(cat /proc/sys/kernel/hostname)
+printf '# all\n%s\n' "$hostname" >hosts
+trainmark certify --store none --all-ranks --hosts hosts --only software
+check "who was expected came" [ "$code" -eq 0 ]
+echo node-that-is-down >>hosts
+trainmark certify --store none --all-ranks --hosts hosts --only software
+check "who did not come is a finding" [ "$code" -eq 5 ]
+check "by name" has "$out" 'node-that-is-down: the host did not come'
+
+# --- wrong usage ----------------------------------------------------------------------------------------------------------
+
+trainmark certify --only sotfware
+failed_with 2 "an unknown check" "there is no check 'sotfware'; did you mean 'software'"
+trainmark certify --minutes 0
+failed_with 2 "no time" 'minutes'
+trainmark certify --seed -1
+failed_with 2 "a seed below 0" 'seed'
+certify --out c.json
+failed_with 4 "a certificate is not overwritten" "'c.json' already exists; name another file with --out"
+certify --out none/c.json
+failed_with 4 "a folder that is not there" 'none/c.json'
+certify --page c.txt
+failed_with 2 "a page of another kind" 'give a name that ends in .html'
+certify --hosts hosts
+failed_with 2 "hosts without ranks" '--hosts names the hosts of --all-ranks'
+certify --all-ranks --hosts nowhere
+failed_with 4 "a list of hosts that is not there" 'nowhere'
+echo '# nobody' >nobody
+certify --all-ranks --hosts nobody --store none
+failed_with 4 "a list without hosts" 'names no host'
+echo text >store.db
+certify --store store.db
+failed_with 4 "a store that is none" 'store.db'
+trainmark certify word
+failed_with 2 "a word" 'word'
+trainmark report c.json drifted.json
+failed_with 4 "two certificates on one page" 'several certificates are one page with --fleet'
+trainmark compare 1 2
+failed_with 4 "certificates are not compared as runs" 'no figure in common'
+trainmark report --fleet certificates --store empty.db
+failed_with 4 "no store" 'empty.db'
+
+finish

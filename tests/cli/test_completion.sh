@@ -1,0 +1,137 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What is made from the rows of commands, held against their help: what shells complete (bash does it, zsh has the same words)
+# and man pages (read back without their requests).
+# shellcheck disable=SC1091,SC2016,SC2154
+. "$(dirname "$0")/lib.sh"
+
+trainmark completion bash
+cp "$out" bash.sh
+trainmark completion zsh
+cp "$out" zsh.sh
+check "bash accepts its function" bash -n bash.sh
+
+# complete_all: reads lines "WORD... LAST" and prints for each the completions of LAST, sorted, on one line.
+cat >complete_all <<'END'
+source ./bash.sh
+while read -ra COMP_WORDS; do
+    [ "${COMP_WORDS[-1]}" = "''" ] && COMP_WORDS[-1]=
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMPREPLY=()
+    _trainmark
+    printf '%s\n' "${COMPREPLY[@]}" | sort -u | paste -sd ' '
+done
+END
+
+# Every command, its options and the commands below it, as the help has them.
+listed() { sed -n '/^commands:/,/^$/s/^  \([a-z][a-z-]*\) .*/\1/p' "$1"; }
+walk()
+{
+    # shellcheck disable=SC2086
+    trainmark $1 --help
+    below=$(listed "$out")
+    options=$(sed -n '/^options:/,$s/^ \{2,6\}\(-[a-z], \)\{0,1\}\(--[A-Za-z_0-9-]*\).*/\2/p' "$out" | sort -u | paste -sd ' ')
+    [ -n "$options" ] || options="--help --quiet --verbose"
+    echo "$1|$(echo "$below" | sort | paste -sd ' ')|$options" >>commands
+    for word in $below; do walk "${1:+$1 }$word"; done
+}
+walk ''
+check "there are 50 commands at least" [ "$(wc -l <commands)" -ge 50 ]
+
+trainmark keys
+grep -o '^ *--[a-z_0-9.]*' "$out" | tr -d ' ' | sort >keys
+cut -d '|' -f 1 commands | sed 's/^/trainmark /; s/ *$/ --/' | bash complete_all >options
+cut -d '|' -f 1 commands | sed "s/^/trainmark /; s/ *\$/ ''/" | (mkdir -p void && cd void && cp ../bash.sh . && bash ../complete_all) >words
+paste -d '|' commands options words >table
+while IFS='|' read -r command below wanted found words; do
+    lacks='' more=''
+    for word in $wanted; do case " $found " in *" $word "*) ;; *) lacks="$lacks $word" ;; esac; done
+    for word in $found; do case " $wanted " in *" $word "*) ;; *) grep -qxF -e "$word" keys || more="$more $word" ;; esac; done
+    for word in $below; do case " $words " in *" $word "*) ;; *) lacks="$lacks $word" ;; esac; done
+    if [ -n "$lacks$more" ]; then fail "trainmark $command" "not completed:$lacks" "in no help:$more"; else pass "trainmark $command"; fi
+    # the same words in zsh, each with a sentence of the help
+    grep -F "    \"$command\") rows=(" zsh.sh | sed "s/'\\\\''/\x01/g" | grep -o "'[^']*'" | tr '\001' "'" | sed "s/^'//; s/'\$//" >rows
+    echo "$below $wanted" | tr ' ' '\n' | sed '/^$/d' | sort -u >all
+    # shellcheck disable=SC2086
+    trainmark $command --help
+    tr -s ' \n' '  ' <"$out" >flat
+    strange=$(awk 'NR == FNR { flat = $0; next } { at = index($0, ":"); text = substr($0, at + 1); gsub(/\\/, "", text)
+        if (at == 0 || (index(flat, " " substr($0, 1, at - 1) " ") && !index(flat, text))) print }' flat rows)
+    [ -n "$command" ] || strange='' # the commands' own lines are longer there
+    check "and zsh: $command" [ -z "$(cut -d : -f 1 rows | sort -u | comm -13 - all)$strange" ]
+done <table
+
+# LINE|WHAT IT IS COMPLETED TO
+cat >cases <<'END'
+trainmark plan --training.dtype ''|bfloat16 float32
+trainmark plan --training.dtype = b|bfloat16
+trainmark run --training.offload a|activations all
+trainmark data pack docs --format ''|govreport megatron
+trainmark data pack --fo|--format
+trainmark tokeni|tokenizer
+trainmark data pac|pack
+trainmark frobnicate --j|
+trainmark completion z|zsh
+trainmark results --kind ''|bench certificate run
+END
+cut -d '|' -f 1 cases | bash complete_all >found
+cut -d '|' -f 2 cases | paste -d '|' - found >pairs
+check "values of options" [ "$(awk -F '|' '$1 != $2' pairs | tee wrong | wc -l)" -eq 0 ]
+sed 's/^/# wanted|found: /' wrong
+: >a_file
+echo "trainmark plan --trace a_" | bash complete_all >found
+check "files where an option takes one" grep -qx a_file found
+echo "trainmark data pack a_" | bash complete_all >found
+check "files as operands" grep -qx a_file found
+echo "trainmark mlperf a_" | bash complete_all >found
+check "no files where a command stands" [ -z "$(cat found)" ]
+files_of() { grep ' others=1 ;;$' "$1" | cut -d '"' -f 2 | sort; }
+check "zsh has files in the same places" [ "$(files_of bash.sh)" = "$(files_of zsh.sh)" ]
+check "zsh has the same cases of values" \
+    [ "$(grep -o '^    "[a-z ]*:-[^)]*) [cf].*;;' bash.sh | sort | cksum)" = "$(grep -o '^    "[a-z ]*:-[^)]*) [cf].*;;' zsh.sh | sort | cksum)" ]
+
+# --- man pages ------------------------------------------------------------------------------------------------------------
+
+export SOURCE_DATE_EPOCH=86400
+trainmark manual man --json
+check "the pages are listed" [ "$(tr -d '[]," ' <"$out" | sed '/^$/d' | sort | paste -sd ' ')" = "$(find man -type f | sort | paste -sd ' ')" ]
+check "there is one for each command" [ "$(find man -type f | wc -l)" -eq "$(wc -l <commands)" ]
+trainmark manual quiet
+check "without --json nothing is printed" [ ! -s "$out" ]
+check "and the pages are the same" diff -r man quiet
+SOURCE_DATE_EPOCH='' trainmark manual today
+check "the date is today's" grep -q "^\.TH TRAINMARK 1 \"$(date -u +%Y-%m-%d)\" " today/trainmark.1
+trainmark manual /dev/null/man
+failed_with 4 "pages that cannot be written" "/dev/null/man"
+
+# section FILE NAME: the text of a section of a page, on one line, without requests and escapes; without "VALUE" of keys.
+section()
+{
+    awk -v name="$2" '/^\.SH /{ on = $0 == ".SH " name; next } on && !/^\.(TP|PP|nf|fi)$/{ sub(/^\.BR? /, ""); print }' "$1" |
+        sed 's/\\f[BIR]//g; s/ VALUE$//; s/^\\&//; s/\\-/-/g; s/\\e/\\/g' | tr -s ' \n' '  ' | sed 's/^ //; s/ $//'
+}
+flat() { tr -s ' \n' '  ' | sed 's/^ //; s/ $//'; }
+while IFS='|' read -r command below _; do
+    page=man/$(echo "trainmark $command" | sed 's/ $//; s/ /-/g').1
+    # shellcheck disable=SC2086
+    trainmark $command --help
+    # What stands between the usage and the first list, and behind "options:".
+    about=$(sed '1,/^$/d' "$out" | sed '/^\(commands\|options\|.* keys\|`trainmark\).*\(:\|options\.\)$/,$d' | flat)
+    options=$(sed -n '/^options:/,$p' "$out" | sed 1d | flat)
+    usage=$(sed -n '1s/^usage: trainmark *//p' "$out")
+    wrong=
+    [ "$(grep -c '^\.' "$page")" = "$(grep -cE '^\.(TH|SH|TP|BR?|PP|nf|fi)( |$)' "$page")" ] || wrong="unknown requests;"
+    ! grep -v '^\.TH' "$page" | grep -qE '(^|[^\\])-' || wrong="$wrong a bare hyphen;"
+    [ "$(grep -o '\\f[BI]' "$page" | wc -l)" = "$(grep -o '\\fR' "$page" | wc -l)" ] || wrong="$wrong fonts that do not end;"
+    [ "$(grep -o '^\.[nf][fi]' "$page" | paste -sd ' ' | sed 's/\.nf \.fi *//g')" = '' ] || wrong="$wrong .nf without .fi;"
+    head -n 1 "$page" | grep -q "^\.TH $(basename "$page" .1 | tr '[:lower:]' '[:upper:]') 1 \"1970-01-02\" " || wrong="$wrong heading;"
+    [ "$(section "$page" SYNOPSIS | sed 's/^trainmark *//')" = "$usage" ] || wrong="$wrong synopsis;"
+    [ -z "$command" ] || [ -z "$about" ] || [ "$(section "$page" DESCRIPTION)" = "$about" ] || wrong="$wrong description;"
+    [ -z "$options" ] || [ "$(section "$page" OPTIONS)" = "$options" ] || wrong="$wrong options;"
+    for word in $below; do
+        name=$(basename "$page" .1)-$word
+        grep -qF ".BR $(echo "$name" | sed 's/-/\\-/g') (1)" "$page" || wrong="$wrong $word;"
+        grep -qF ".BR $(basename "$page" .1 | sed 's/-/\\-/g') (1)" "man/$name.1" || wrong="$wrong $word without its parent;"
+    done
+    if [ -n "$wrong" ]; then fail "the page of trainmark $command" "$wrong"; else pass "the page of trainmark $command"; fi
+done <commands
+finish

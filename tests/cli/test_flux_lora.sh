@@ -1,0 +1,69 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# LoRA of a FLUX model: trained, written for diffusers, read again, merged; what does not fit.
+# shellcheck disable=SC1091,SC2086,SC2154
+. "$(dirname "$0")/lib.sh"
+
+refused() { check "refused: $1" [ "$code" -eq 4 ]; check "it says so: $1" has "$err" "$2"; }
+
+flux="--model.dim 32 --model.n_heads 2 --model.head_dim 16 --model.ffn_dim 128 --model.rope_axes 4,6,6 --model.n_layers 1
+      --model.n_single_layers 1 --model.time_dim 256
+      --training.local_batch_size 2 --training.steps 3 --training.threads 1 --validation.enable false --checkpoint.enable true"
+trainmark run tiny-flux $flux --out base
+check "a model" [ "$code" -eq 0 ]
+trainmark export base -o flux
+check "is written for diffusers" has "$out" "FluxTransformer2DModel"
+
+train="run --model.hf_assets_path flux --model.image_size 64 --model.text_len 8 --data.source gaussians --data.flow_shift auto
+       --training.local_batch_size 2 --training.threads 1 --validation.enable false --checkpoint.enable true"
+lora="--lora.rank 4 --lora.alpha 8 --lora.targets to_q,to_k,to_v,to_out.0"
+trainmark $train $lora --training.steps 4 --out whole
+check "adapters are trained" [ "$code" -eq 0 ]
+trainmark export whole -o adapter
+check "and written for diffusers" has "$out" "adapter of FluxTransformer2DModel"
+names() { tr -c 'A-Za-z0-9._' '\n' <"$1" | grep -c "$2"; }
+file=adapter/pytorch_lora_weights.safetensors
+check "as it calls them" [ "$(names $file '^transformer\..*\.lora_[AB]\.weight$')" -eq 14 ]
+check "and nothing else" [ "$(names $file '^transformer\.')" -eq 14 ]
+trainmark merge flux adapter -o merged
+check "and merged" has "$out" "merged with 'adapter'"
+check "into other weights" [ "$(cmp -s flux/diffusion_pytorch_model.safetensors merged/diffusion_pytorch_model.safetensors; echo $?)" -eq 1 ]
+trainmark $train $lora --lora.adapter_path adapter --training.steps 2 --out no
+refused "another factor" "has rank 4 and alpha 4, lora.rank is 4 and lora.alpha 8"
+lora="--lora.rank 4 --lora.targets to_q,to_k,to_v,to_out.0"
+trainmark $train $lora --lora.adapter_path adapter --training.steps 2 --out further
+check "a run goes on with them" has "$err" "loaded 14 tensors of the adapter 'adapter'"
+trainmark $train $lora --lora.adapter_path $file --training.steps 2 --out file
+check "also by the name of the file" [ "$code" -eq 0 ]
+
+# exp(0.5 + 0.65 (16 - 256) / 3840) for 16 tokens
+losses() { sed -n 's/.* loss: *\([0-9.]*\) .*/\1/p' "$1"; }
+short="run tiny-flux --training.steps 3 --training.local_batch_size 2 --training.threads 1 --validation.enable false
+       --metrics.log_freq 1"
+trainmark $short --data.flow_shift auto --out shift
+losses "$out" >auto.txt
+trainmark $short --data.flow_shift 1.58308424807886 --out number
+losses "$out" >number.txt
+trainmark $short --out none
+losses "$out" >none.txt
+check "three losses" [ "$(wc -l <auto.txt)" -eq 3 ]
+check "the shift by the number of tokens" cmp -s auto.txt number.txt
+check "is another one than none" [ "$(cmp -s auto.txt none.txt; echo $?)" -eq 1 ]
+
+trainmark $train --lora.rank 8 --lora.targets to_q,to_k,to_v,to_out.0 --lora.adapter_path adapter --training.steps 2 --out no
+refused "another rank" "has rank 4 and alpha 4, lora.rank is 8"
+trainmark $train --lora.rank 4 --lora.targets to_q --lora.adapter_path adapter --training.steps 2 --out no
+refused "fewer modules" "or the run no adapter there"
+trainmark $train --lora.rank 4 --lora.targets x_embedder --training.steps 2 --out no
+refused "a layer outside of blocks" "no linear layer is called 'x_embedder'"
+trainmark export whole -o adapter
+refused "a directory with an adapter" "already holds an adapter"
+trainmark merge $file -o no
+refused "no model" "does not name its model"
+trainmark merge flux nowhere.safetensors -o no
+refused "no file" "there is no adapter 'nowhere.safetensors'"
+trainmark merge flux flux/diffusion_pytorch_model.safetensors -o no
+refused "a file of a model" "holds no adapter"
+trainmark run tiny-llama --lora.rank 4 --lora.targets to_q --training.steps 1 --out no
+refused "FLUX's names of another model" "no linear layer is called 'to_q'"
+finish

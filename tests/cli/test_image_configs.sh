@@ -1,0 +1,22 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The experiments of images: each plans with the parameters that its page says, names the data it wants, and starts.
+# shellcheck disable=SC1091,SC2154
+. "$(dirname "$0")/lib.sh"
+
+config=$root/configs/experiments/images/shapes.yaml
+unset CACHE
+trainmark run "$config" --dry-run
+check "shapes: a dry run" [ "$code" -eq 0 ]
+check "shapes: the data is named" has "$out" "^data: not read: cannot read directory '\./cache'"
+parameters=$(sed -n 's/^tiny-flux: \([0-9,]*\) parameters.*/\1/p' "$out")
+check "shapes: its page has ${parameters:-no} parameters" has "$root/docs/flux-shapes.md" "[^0-9,]${parameters:-none}( |\$)"
+trainmark run "$config" --out run
+failed_with 4 "shapes: there are no pictures yet" "cannot read directory '\./cache': No such file"
+
+# Other pictures of the same form: the same model trains on a distribution that needs no files.
+trainmark run "$config" --data.source gaussians --data.path null --training.steps 2 --training.local_batch_size 2 --validation.enable false \
+    --checkpoint.enable false --out made
+check "shapes: two steps" [ "$code" -eq 0 ]
+
+finish

@@ -1,0 +1,239 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# trainmark plan: what it prints, its JSON and trace, other trainers, published rows, the search beside all layouts one by
+# one, and inputs that are wrong.
+# shellcheck disable=SC1091,SC2086,SC2154
+. "$(dirname "$0")/lib.sh"
+export OMP_WAIT_POLICY=passive
+
+# field NAME: of the JSON in $out, by a path with dots.
+field() { sed -n "s/^ *\"$1\": \(.*[^,]\),\{0,1\}$/\1/p" "$out" | head -n 1; }
+
+# --- one layout -------------------------------------------------------------------------------------------------------
+trainmark plan llama3.1_8B --platform 8xMI300X
+check "a model that fits" [ "$code" -eq 0 ]
+check "it is said so" has "$out" "^FITS: [0-9.]+ GiB of 189.00 GiB on the rank with the most; "
+check "the largest batch" has "$out" "^largest training.local_batch_size that fits: [0-9]+ \(4 is set\)$"
+check "bfloat16 on a GPU" has "$out" "^llama3.1_8B: 8,030,261,248 parameters, bfloat16, dp_shard 8; "
+check "an interval" has "$out" "^predicted: [0-9,]+ tokens/s, 90 % interval [0-9,]+ to [0-9,]+; [0-9.]+ of each device$"
+check "what limits it" has "$out" "^what limits it: backward linear, [0-9]+ % of the time$"
+check "that nothing was measured" has "$out" "^nothing was measured: "
+trainmark plan llama3.1_8B --platform 8xMI300X --json --price 2 --tokens 15T
+check "JSON" [ "$code" -eq 0 ]
+check "a verdict" [ "$(field verdict)" = '"FITS"' ]
+awk -v step="$(field step_s)" -v rate="$(field tokens_per_second)" 'BEGIN { exit !(step * rate > 262143 && step * rate < 262145) }'
+check "tokens/s x step is the tokens of a step" [ $? -eq 0 ]
+awk -v days="$(field days)" -v usd="$(field usd)" 'BEGIN { x = days * 24 * 8 * 2 / usd; exit !(x > 0.999 && x < 1.001) }'
+check "days, devices and prices are the cost" [ $? -eq 0 ]
+days=$(field days)
+bytes=$(field plan_bytes)
+trainmark plan llama3.1_8B --platform 8xMI300X --json --price 2 --tokens 15T --failures 1000 --save-seconds 60
+awk -v days="$days" -v more="$(field days)" -v good="$(field goodput)" 'BEGIN { x = days / good / more; exit !(good < 0.98 && x > 0.9999 && x < 1.0001) }'
+check "failures make it longer" [ $? -eq 0 ]
+trainmark plan llama3.1_8B --platform 8xMI300X --failures 1000
+check "they are told" has "$out" "^a failure every 24 h: a checkpoint every 37[.0-9]* min leaves 9[0-9.]+ % of the time$"
+trainmark run llama3.1_8B --training.mock_data true --training.dtype bfloat16 --platform 8xMI300X --dry-run --json
+check "the memory is that of a dry run" [ "$(field plan_bytes)" = "$bytes" ]
+trainmark plan llama3.1_70B --platform 2xH100
+check "a model that does not fit" [ "$code" -eq 4 ]
+check "it is printed" has "$out" "^OUT OF MEMORY: "
+check "with a way out" has "$err" "and a rank has 77.00 GiB; --search finds a layout that fits"
+trainmark plan llama3.1_8B --platform 8xMI300X --memory 115GiB
+check "little room" has "$out" "^AT RISK: "
+trainmark plan tiny-llama --platform 2xMI300X --trace trace.json
+check "a trace" [ "$code" -eq 0 ]
+check "of Perfetto's form" has trace.json '^\{"displayTimeUnit": *"ms", *"traceEvents": *\[\{"name": *"process_name", *"ph": *"M", *"pid": *0,.*\{"name": *"first", *"cat": *"first", *"ph": *"X", *"ts": *0,'
+check "with streams" has trace.json '"tid": *"communication"'
+# The picture has the same pieces: a bar for every run of a program, a row for every stage and stream.
+two="tiny-llama --platform 2xMI300X --parallelism.pipeline_parallel_degree 2 --training.local_batch_size 4 --parallelism.pipeline_parallel_microbatch_size 1"
+trainmark plan $two --trace trace.json
+trainmark plan $two --trace trace.svg
+check "a trace as a picture" has trace.svg '<svg xmlns="http://www.w3.org/2000/svg"'
+programs=$(grep -o '"tid": *"programs"' trace.json | wc -l)
+check "with a bar for each of $programs programs" [ "$(grep -c 'class="p"' trace.svg)" -eq "$programs" ]
+check "of 4 micro-batches forward and backward of 2 stages, and 2 updates" [ "$programs" -eq 18 ]
+check "with a row for the second stage" has trace.svg '>stage 1 programs<'
+sed 's/^name: .*/name: mine/; s/product_bf16: { value: 708/product_bf16: { value: 354/' "$root/configs/hardware/MI300X.yaml" >mine.yaml
+trainmark plan llama3.1_8B --platform 8x./mine.yaml --json
+slow=$(field step_s)
+trainmark plan llama3.1_8B --platform 8xMI300X --json
+awk -v slow="$slow" -v fast="$(field step_s)" 'BEGIN { exit !(slow > 1.5 * fast && slow < 2 * fast) }'
+check "a file of one's own counts" [ $? -eq 0 ]
+trainmark plan tiny-llama --platform 2xEPYC-9654
+check "a CPU node" [ "$code" -eq 0 ]
+check "trains in float32" has "$out" " parameters, float32; "
+
+experts="tiny-llama --platform 2xH100 --model.n_experts 4 --model.n_experts_per_token 2 --parallelism.expert_parallel_degree 2"
+trainmark plan $experts --json
+even=$(field step_s)
+trainmark plan $experts
+check "what is supposed" has "$out" '^supposed: experts have equal rows \(--expert-imbalance 1\); no step waits for data \(--loader-rate\)$'
+trainmark plan $experts --json --expert-imbalance 2
+more=$(field "fullest experts")
+awk -v even="$even" -v now="$(field step_s)" -v more="$more" 'BEGIN { exit !(more > 0 && now >= even + more * 0.999) }'
+check "the fullest experts take longer ($even s, $more s more)" [ $? -eq 0 ]
+trainmark plan $experts --json --loader-rate 1000
+tokens=$(field micro_batches)
+awk -v step="$(field step_s)" -v n="$(field local_batch_size)" -v t="$(field seq_len)" -v m="$tokens" \
+    'BEGIN { x = step * 1000 / (n * t * m); exit !(x > 0.9999 && x < 1.0001) }'
+check "a slow loader is the time of a step" [ $? -eq 0 ]
+
+# --- other trainers ---------------------------------------------------------------------------------------------------
+trainmark plan llama3.1_8B --platform 8xMI300X --as ptb --training.local_batch_size 3
+check "another trainer" [ "$code" -eq 0 ]
+check "its name" has "$out" "^llama3.1_8B as ptb "
+trainmark plan llama3.1_8B --platform 8xMI300X --as ptb --training.local_batch_size 3 --json
+check "its JSON" [ "$(field as)" = '"ptb"' ]
+trainmark plan llama3.1_8B --platform 8xMI300X --as ptb --training.local_batch_size 30
+check "a batch that does not fit there" [ "$code" -eq 4 ]
+check "is named" has "$err" "ptb would need [0-9.]+ TiB, and a device has 192.00 GiB"
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+head -n 4 "$root/configs/calibration/training.csv" >rows.csv
+trainmark plan --rows rows.csv --json
+check "rows" [ "$code" -eq 0 ]
+check "as many as the file has" [ "$(grep -c '"row":' "$out")" -eq 3 ]
+trainmark plan --explain
+check "constants" has "$out" "product_bf16 .* of best "
+trainmark plan --rows "$root/configs/calibration/training.csv" --leave-out
+check "sources left out" has "$out" "^speed: 146 rows, 1 not predicted; "
+trainmark plan --rows "$root/configs/calibration/memory.csv"
+check "what fits, and what does not" has "$out" "^fits or does not: [0-9]+ of 39 are said right, "
+
+# --- runs as tests of it ------------------------------------------------------------------------------------------------
+trainmark plan --accuracy
+check "no store" [ "$code" -eq 4 ]
+cp "$root/configs/hardware/2xEPYC-9654.yaml" . # a short name: the report breaks long lines
+trainmark run $tiny --training.steps 6 --prediction.hardware ./2xEPYC-9654.yaml --out run
+check "a run that is predicted" [ "$code" -eq 0 ]
+check "both speeds in its report" has "$out" "^  predicted   [0-9,.]+ tokens/s by .*2xEPYC-9654.yaml; measured [0-9,.]+ \([-+][0-9.]+ %\)$"
+predicted=$(sed -n 's/^    "tokens_per_second": \(.*\),$/\1/p' run/result.json | head -n 1)
+trainmark plan --accuracy --json
+check "it is listed" has "$out" "\"predicted\": $predicted"
+measured=$(sed -n 's/^ *"measured": \(.*\),$/\1/p' "$out")
+awk -v p="$predicted" -v m="$measured" -v e="$(sed -n 's/^ *"error_percent": \(.*\)$/\1/p' "$out")" \
+    'BEGIN { x = 100 * (m / p - 1) - e; exit !(x < 0.01 && x > -0.01) }'
+check "with its error" [ $? -eq 0 ]
+trainmark run $tiny --training.steps 2 --prediction.hardware MI999 --out wrong
+check "hardware that there is not" [ "$code" -eq 4 ]
+check "the names that there are" has "$err" "there is no hardware 'MI999'; wanted one of "
+
+# --- search: beside all layouts, one by one -----------------------------------------------------------------------------
+model="llama3.2_1B --training.seq_len 4096 --model.n_layers 4"
+trainmark plan $model --platform 4xH100 --search --training.global_batch_size 16 --training.local_batch_size 4 --json
+check "a search" [ "$code" -eq 0 ]
+found=$(field tokens_per_second)
+check_not "nothing is moved to the host where there is room" has "$out" "training.offload=[^n]"
+best=0
+[ -n "${TM_TEST_FULL:-}" ] && degrees="1 2 4" || degrees=2 # all of them take seconds
+for tp in $degrees; do
+    for pp in $degrees; do
+        [ $((tp * pp)) -le 4 ] || continue
+        for order in 1F1B Interleaved1F1B ZBVZeroBubble; do
+            [ $pp -gt 1 ] || [ $order = 1F1B ] || continue
+            [ $pp -gt 1 ] && of="--parallelism.pipeline_parallel_schedule $order" || of=
+            for share in optim optim_grads_params; do
+                for micro in 1 2 4; do
+                    [ $((micro * 4 / tp / pp)) -le 16 ] || continue
+                    trainmark plan $model --platform 4xH100 --parallelism.tensor_parallel_degree $tp \
+                        --parallelism.pipeline_parallel_degree $pp --parallelism.data_parallel_shard_strategy $share $of \
+                        --training.local_batch_size $micro --training.global_batch_size 16 --json
+                    [ "$code" -eq 0 ] || continue
+                    best=$(awk -v a="$best" -v b="$(field tokens_per_second)" 'BEGIN { print (a > b ? a : b) }')
+                done
+            done
+        done
+    done
+done
+awk -v a="$found" -v b="$best" 'BEGIN { exit !(b > 0 && a >= 0.999 * b) }'
+check "the search finds what is best of all, or better ($found, $best)" [ $? -eq 0 ]
+trainmark plan $model --platform 4xH100 --search --training.global_batch_size 16 --training.local_batch_size 4
+check "the losers have a reason" has "$out" "[0-9] GiB  [a-z ]+ \([0-9.]+ %\)$"
+trainmark plan $model --platform 4xH100 --search --training.global_batch_size 2 --training.local_batch_size 1
+check "fewer sequences than devices" [ "$code" -eq 0 ]
+check "all layouts were looked at" has "$out" "^all others are slower by their bounds$"
+trainmark plan $model --platform 4xH100 --training.global_batch_size 2 --training.local_batch_size 1
+check "of which one layout cannot be" [ "$code" -eq 4 ]
+# What lies with the host is moved only where there is no room without.
+alone="$model --platform H100 --training.global_batch_size 4"
+trainmark plan $alone --training.local_batch_size 1 --activation_checkpoint.mode full --json
+room=$(awk -v b="$(field plan_bytes)" 'BEGIN { printf "%.0f", b * 0.85 }')
+trainmark plan $alone --search --training.local_batch_size 1 --memory "$room" --json
+check "a search with less room than a layout needs without moving anything" [ "$code" -eq 0 ]
+check "something is moved" has "$out" '"--training.offload=(optimizer|activations|all)"'
+check_not "nothing fits as it is" has "$out" '"--training.offload=none"'
+awk -v need="$(sed -n 's/^ *"plan_bytes": \(.*\),$/\1/p' "$out" | sort -n | tail -n 1)" -v room="$room" 'BEGIN { exit !(need > 0 && need <= room) }'
+check "what is moved makes room" [ $? -eq 0 ]
+trainmark plan flux.1_dev --platform 8xMI300X --search
+check "layouts of images" has "$err" "layouts of models of images are not searched"
+trainmark plan llama3.1_405B --platform 8xH100 --search --training.local_batch_size 1
+check "no layout fits" [ "$code" -eq 4 ]
+check "a way out" has "$err" "no layout of 8 devices fits: .*take more devices"
+
+# --- wrong inputs -----------------------------------------------------------------------------------------------------
+# refuse CODE WORDS ARGUMENTS...: exit code, and what the message has.
+refuse() {
+    wanted=$1 words=$2
+    shift 2
+    trainmark plan "$@"
+    check "plan $*: exit code $wanted" [ "$code" -eq "$wanted" ]
+    check "plan $*: $words" has "$err" "$words"
+}
+refuse 2 "a prediction needs hardware: add --platform" llama3.1_8B
+refuse 4 "there is no hardware 'MI999'; wanted one of .*MI300X" llama3.1_8B --platform 8xMI999
+refuse 2 "option '--platform' needs a value" llama3.1_8B --platform ""
+refuse 2 "nodes are 1 to [0-9]+, devices of a node 1 to 72" llama3.1_8B --platform 0xMI300X
+refuse 2 "nodes are 1 to" llama3.1_8B --platform 99xMI300X
+refuse 2 "nodes are 1 to" llama3.1_8B --platform 1x0xMI300X
+refuse 4 "cannot (open|read) .*nothing.yaml" llama3.1_8B --platform ./nothing.yaml
+printf 'name: x\n' >bad.yaml
+refuse 4 "bad.yaml:1: no key 'maker'" llama3.1_8B --platform 8x./bad.yaml
+printf 'name: [\n' >bad.yaml
+refuse 4 "bad.yaml" llama3.1_8B --platform 8x./bad.yaml
+sed 's/^launch:.*//' "$root/configs/hardware/H100.yaml" >bad.yaml
+refuse 4 "bad.yaml:2: no key 'launch', which a GPU needs" llama3.1_8B --platform 8x./bad.yaml
+sed 's/^product_bf16: { value: [0-9.]*/product_bf16: { value: 2000/' "$root/configs/hardware/H100.yaml" >bad.yaml
+refuse 4 "'product_bf16' is 2000; wanted at most 'peak_bf16'" llama3.1_8B --platform 8x./bad.yaml
+sed 's/^links: switch/links: wet string/' "$root/configs/hardware/H100.yaml" >bad.yaml
+refuse 4 "wanted none, mesh or switch" llama3.1_8B --platform 8x./bad.yaml
+sed 's/^product_f32:.*//' "$root/configs/hardware/H100.yaml" >bad.yaml
+refuse 4 "has no 'product_f32', which" llama3.1_8B --platform ./bad.yaml --training.dtype float32 --model.n_layers 1
+refuse 4 "'--as|--as 'keras': wanted one of ptb, " llama3.1_8B --platform 8xMI300X --as keras
+refuse 4 "images are not described" flux.1_dev --platform 8xMI300X --as megatron
+refuse 4 "no rate of products in that format" llama3.1_8B --platform A100-80GB --as megatron --quantize.recipe fp8_tensorwise
+refuse 2 "--as describes another program's step; --search" llama3.1_8B --platform 8xMI300X --as ptb --search
+refuse 2 "--as describes another program's step; --trace" llama3.1_8B --platform 8xMI300X --as ptb --trace t.json
+refuse 2 "--fit is of published rows; add --rows" llama3.1_8B --platform 8xMI300X --fit
+refuse 2 "--leave-out is of published rows" llama3.1_8B --platform 8xMI300X --leave-out
+refuse 2 "--rows predicts the rows of a file; leave out --search" --rows rows.csv --search
+refuse 2 "leave out --as" --rows rows.csv --as ptb
+refuse 2 "leave out --trace" --rows rows.csv --trace t.json
+refuse 4 "nothing.csv" --rows nothing.csv
+printf '' >bad.csv
+refuse 4 "bad.csv: no line with the names of columns" --rows bad.csv
+printf 'a,b\n1,2\n' >bad.csv
+refuse 4 "bad.csv:1: no column 'id'" --rows bad.csv
+sed '2s/,8,bf16/,eight,bf16/' rows.csv >bad.csv
+refuse 4 "bad.csv:2: gpus is 'eight'" --rows bad.csv
+refuse 2 "tokens '15 furlongs' is not a number of tokens" llama3.1_8B --platform 8xMI300X --tokens "15 furlongs"
+refuse 2 "price" llama3.1_8B --platform 8xMI300X --price -1
+refuse 2 "price" llama3.1_8B --platform 8xMI300X --price much
+refuse 2 "expert-imbalance" llama3.1_8B --platform 8xMI300X --expert-imbalance 0.5
+refuse 2 "loader-rate" llama3.1_8B --platform 8xMI300X --loader-rate -1
+refuse 2 "watts" llama3.1_8B --platform 8xMI300X --watts nan
+refuse 2 "failures" llama3.1_8B --platform 8xMI300X --failures many
+refuse 2 "save-seconds" llama3.1_8B --platform 8xMI300X --failures 1 --save-seconds 0
+refuse 2 "memory" llama3.1_8B --platform 8xMI300X --memory 12parsecs
+refuse 4 "llama9" llama9 --platform 8xMI300X
+refuse 2 "unknown key 'nothing_at_all'" llama3.1_8B --platform 8xMI300X --nothing_at_all 1
+refuse 4 "tp 3 multiply to 3, which does not divide the 8 ranks" llama3.1_8B --platform 8xMI300X --parallelism.tensor_parallel_degree 3
+refuse 4 "pipeline_parallel" tiny-llama --platform 8xMI300X --parallelism.pipeline_parallel_degree 8
+refuse 4 "expert_parallel" llama3.1_8B --platform 8xMI300X --parallelism.expert_parallel_degree 2
+refuse 4 "context_parallel|seq_len" llama3.1_8B --platform 8xMI300X --parallelism.context_parallel_degree 8 --training.seq_len 100
+refuse 4 "seq_len" llama3.1_8B --platform 8xMI300X --training.seq_len 0
+refuse 4 "global_batch_size" llama3.1_8B --platform 8xMI300X --training.global_batch_size 7
+refuse 4 "mode" llama3.1_8B --platform 8xMI300X --activation_checkpoint.mode sometimes
+refuse 4 "dtype" llama3.1_8B --platform 8xMI300X --training.dtype float7
+refuse 2 "cannot use argument 'llama3.1_70B'" llama3.1_8B llama3.1_70B --platform 8xMI300X
+refuse 4 "cannot create 'no/such/folder/trace.json'" tiny-llama --platform MI300X --trace no/such/folder/trace.json
+finish
