@@ -87,10 +87,10 @@ static void read_tokenizer(void)
     (void)tm_specials_ends(place, ends, &from);
     (void)tm_chat_text(place, &text);
     if (st == TM_OK) {
-        tm_encoder *e = tm_encoder_create(t);
-        st = tm_encoder_encode(e, "a ab <s>\n", 9, TM_ENCODE_SPECIAL, &ids, &err);
+        tm_token_encoder *e = tm_token_encoder_create(t);
+        st = tm_token_encoder_encode(e, "a ab <s>\n", 9, TM_ENCODE_SPECIAL, &ids, &err);
         if (st == TM_OK) tm_tokenizer_decode(t, ids.data, ids.count, true, &text);
-        tm_encoder_destroy(e);
+        tm_token_encoder_destroy(e);
         tm_tokenizer_close(t);
     }
     free(ids.data);

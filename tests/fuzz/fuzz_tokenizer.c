@@ -19,13 +19,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     TM_ASSERT((st == TM_OK) == (err.status == TM_OK));
     TM_ASSERT(st == TM_OK || strstr(err.text, "x.json"));
     if (st != TM_OK) return 0;
-    int64_t     vocab = tm_tokenizer_describe(t)->vocab;
-    tm_encoder *e = tm_encoder_create(t);
-    tm_ids      ids = { 0 };
-    tm_text     out = { 0 };
+    int64_t           vocab = tm_tokenizer_describe(t)->vocab;
+    tm_token_encoder *e = tm_token_encoder_create(t);
+    tm_ids            ids = { 0 };
+    tm_text           out = { 0 };
     for (unsigned flags = 0; flags < 4; flags++) {
         ids.count = 0;
-        st = tm_encoder_encode(e, text, strlen(text), flags, &ids, &err);
+        st = tm_token_encoder_encode(e, text, strlen(text), flags, &ids, &err);
         TM_ASSERT(st == TM_OK || st == TM_INVALID);
         for (size_t i = 0; i < ids.count; i++)
             TM_ASSERT(ids.data[i] >= 0 && (ids.data[i] < vocab || flags & TM_ENCODE_SPECIAL));
@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     TM_ASSERT(tm_tokenizer_cut(t, text, strlen(text)) <= strlen(text));
     tm_text_fini(&out);
     free(ids.data);
-    tm_encoder_destroy(e);
+    tm_token_encoder_destroy(e);
     tm_tokenizer_close(t);
     return 0;
 }

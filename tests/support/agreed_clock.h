@@ -87,6 +87,11 @@ int sched_yield(void)
     return own_look.in ? 0 : (int)syscall(SYS_sched_yield);
 }
 
+int64_t tm_thread_delayed_ns(void)
+{
+    return 0;
+}
+
 int64_t tm_wall_ms(void)
 {
     return 1769860800000;

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "record/record.h"
 #include "stats/sampling.h"
+#include "stats/silent.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -137,6 +138,26 @@ tm_event fake_quantized(int64_t step)
     return (tm_event){ .kind = TM_EVENT_QUANTIZED, .quantized = { .step = step, .factors = factors, .n_factors = 2 } };
 }
 
+tm_event fake_straggler(int64_t step)
+{
+    return (tm_event){ .kind = TM_EVENT_STRAGGLER,
+                       .straggler = { .rank = 1,
+                                      .host = "b",
+                                      .since = 1,
+                                      .step = step,
+                                      .behind = 0.5,
+                                      .low = 0.25,
+                                      .high = 0.75,
+                                      .phase = "forward",
+                                      .waited_seconds = 2.5 } };
+}
+
+tm_event fake_replayed(int64_t step, const char *reason)
+{
+    return (tm_event){ .kind = TM_EVENT_REPLAYED,
+                       .replayed = { .step = step, .bytes = 8192, .seconds = 0.25, .reason = reason } };
+}
+
 tm_event fake_ended(int64_t steps, tm_verdict verdict, const char *reason)
 {
     static double       times[FAKE_STEPS];
@@ -152,6 +173,13 @@ tm_event fake_ended(int64_t steps, tm_verdict verdict, const char *reason)
                        .run_ended = { .verdict = verdict,
                                       .reason = reason,
                                       .stopped = "all steps done",
+                                      .replay = { .every = 200,
+                                                  .steps = 2,
+                                                  .bytes = 16384,
+                                                  .seconds = 0.5,
+                                                  .cost_percent = 0.75,
+                                                  .device_seconds = 0.75,
+                                                  .excluded_per_hour = tm_silent_excluded(0.75, 0.95) },
                                       .machine = { .verdict = TM_VERDICT_VALID,
                                                    .reason = "nothing disturbed the machine",
                                                    .seconds = 11.75,

@@ -17,6 +17,9 @@ tm_event fake_checkpoint(int64_t step);
 /* Two tensors, of which the second is beyond the bound; two factors of a linear. */
 tm_event fake_look(int64_t step);
 tm_event fake_quantized(int64_t step);
+tm_event fake_straggler(int64_t step);
+/* A repeated step; reason NULL: it had the same bits. */
+tm_event fake_replayed(int64_t step, const char *reason);
 /* As the trainer fills it, after `steps` steps. */
 tm_event fake_ended(int64_t steps, tm_verdict verdict, const char *reason);
 /* All of them, in order. */

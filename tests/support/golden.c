@@ -266,10 +266,30 @@ double golden_gradient_norm(tm_trainer *trainer, const tm_tensor *parameter, con
     return sqrt(sum);
 }
 
+void golden_list(const char *path, const char *model, const char *word, double *values, int n)
+{
+    char  line[4096], name[96];
+    bool  here = false;
+    int   found = -1;
+    FILE *file = fopen(path, "r");
+    if (!file) fail_msg("cannot open %s; run from the root of the repository", path);
+    while (fgets(line, sizeof line, file)) {
+        if (sscanf(line, "model %95s", name) == 1) here = strcmp(name, model) == 0;
+        if (!here || strncmp(line, word, strlen(word)) != 0 || line[strlen(word)] != ' ') continue;
+        char *at = line + strlen(word), *end;
+        for (found = 0; found < n; found++, at = end) {
+            values[found] = strtod(at, &end);
+            if (at == end) break;
+        }
+    }
+    fclose(file);
+    if (found != n) fail_msg("%s: model '%s' has %d numbers in its line '%s', wanted %d", path, model, found, word, n);
+}
+
 golden_numbers golden_read_from(const char *path, const char *model, double *losses, int n)
 {
     golden_numbers numbers = { 0 };
-    char           line[1024], name[96];
+    char           line[4096], name[96];
     bool           here = false;
     FILE          *file = fopen(path, "r");
     if (!file) fail_msg("cannot open %s; run from the root of the repository", path);
@@ -283,16 +303,11 @@ golden_numbers golden_read_from(const char *path, const char *model, double *los
             assert_true((size_t)numbers.n < sizeof numbers.tensor / sizeof numbers.tensor[0]);
             snprintf(numbers.tensor[numbers.n].name, sizeof name, "%s", name);
             numbers.tensor[numbers.n++].norm = norm;
-        } else if (here && losses && strncmp(line, "losses ", 7) == 0) {
-            char *at = line + 7, *end;
-            for (int i = 0; i < n; i++, at = end) {
-                losses[i] = strtod(at, &end);
-                if (at == end) fail_msg("%s: model '%s' has %d losses, wanted %d", path, model, i, n);
-            }
         }
     }
     fclose(file);
     if (numbers.n == 0) fail_msg("%s has no model '%s'", path, model);
+    if (losses) golden_list(path, model, "losses", losses, n);
     return numbers;
 }
 

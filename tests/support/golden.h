@@ -34,6 +34,8 @@ typedef struct {
 golden_numbers golden_read(const char *model);
 /* The same of another file of that form; `losses` (n): the numbers of the model's line of that name, NULL: of none. */
 golden_numbers golden_read_from(const char *path, const char *model, double *losses, int n);
+/* The numbers (n) of a model's line that begins with the word. */
+void golden_list(const char *path, const char *model, const char *word, double *values, int n);
 /* Fails unless the relative error is small. */
 void golden_close(const char *what, double value, double wanted, double relative);
 /* Every tensor of the numbers is there, nothing else is, and its gradient has its norm. */

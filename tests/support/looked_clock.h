@@ -19,6 +19,11 @@ int64_t tm_now_ns(void)
     return now_ns += look_ns;
 }
 
+int64_t tm_thread_delayed_ns(void)
+{
+    return 0;
+}
+
 int64_t tm_wall_ms(void)
 {
     return 1700000000000;

@@ -54,39 +54,6 @@ void whole_is(const char *path, tm_text *text)
     tm_text_fini(text);
 }
 
-static tm_text refusals;
-
-/* Characters of the temporary folder or file that a path at the beginning of `text` is below; 0: it is not there. */
-static size_t temporary(const char *text)
-{
-    const char *const places[] = { getenv("TMPDIR"), "/tmp" };
-    for (size_t i = 0; i < 2; i++) {
-        size_t n = places[i] ? strlen(places[i]) : 0;
-        if (n > 0 && strncmp(text, places[i], n) == 0 && text[n] == '/') return n + 1 + strcspn(text + n + 1, "/' \n");
-    }
-    return 0;
-}
-
-void whole_refusal(const tm_error *err)
-{
-    if (err->status == TM_OK) return;
-    tm_text_printf(&refusals, "%s: ", tm_status_text(err->status));
-    for (const char *text = err->text; *text;) {
-        size_t n = temporary(text);
-        tm_text_add_n(&refusals, n ? "TMP" : text, n ? 3 : 1);
-        text += n ? n : 1;
-    }
-    tm_text_add(&refusals, "\n");
-}
-
-void whole_refusals_are(const char *path)
-{
-    tm_text all = refusals;
-    refusals = (tm_text){ 0 };
-    assert_true(all.length > 0);
-    whole_is(path, &all);
-}
-
 void whole_log_open(void)
 {
     tm_error err = { 0 };

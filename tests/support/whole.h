@@ -10,11 +10,6 @@
  * written instead: read the difference, line by line, before it is kept. Frees the text. */
 void whole_is(const char *path, tm_text *text);
 
-/* Keeps the message of a failure; temporary files and folders (below TMPDIR or /tmp) become TMP in it. TM_OK: nothing.
- * whole_refusals_are compares all of them, a line each, as whole_is does. */
-void whole_refusal(const tm_error *err);
-void whole_refusals_are(const char *path);
-
 /* Keeps what the program logs from now on, of every level; appends what it has logged since, a line each, without
  * times.
  */
