@@ -35,7 +35,7 @@ OPT_mutants  := -g -O2 -fPIC
 OPT      := $(OPT_$(VARIANT))
 ifeq ($(VARIANT),release)
 # Nothing of these runs inside a step: compiled sooner, not faster. comm/coll/sum.c adds up gradients: with vectors.
-$(foreach room,bench cli config hf mlperf model record results system train,$(BUILD)/src/$(room)/%.o) $(BUILD)/tests/%.o: OPT := -O1
+$(foreach room,bench cli config hf mlperf model node record results system train,$(BUILD)/src/$(room)/%.o) $(BUILD)/tests/%.o: OPT := -O1
 $(BUILD)/src/comm/coll/sum.o: OPT := -O3
 $(BUILD)/tests/device/%.o: OPT := -O2
 # Interpreters of GPU machine code: what they compute does not depend on these flags.
@@ -70,8 +70,8 @@ ISA_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c -mp
 # Products of bfloat16: with vdpbf16ps, and in tile registers.
 ISA_avx512_bf16 := $(ISA_avx512) -mavx512bf16
 ISA_amx    := $(ISA_avx512_bf16) -mamx-tile -mamx-bf16
-PRODUCT_SRC := $(addprefix src/device/cpu/simd/,attention.c attention_grad.c gemm.c grouped.c linear.c \
-    loss.c)
+PRODUCT_SRC := $(addprefix src/device/cpu/simd/,attention.c attention_grad.c convolution.c gemm.c \
+    grouped.c linear.c loss.c)
 ARCH     := $(shell uname -m)
 SETS     := base $(if $(filter x86_64,$(ARCH)),avx2 avx512 avx512_bf16 amx)
 # The flags of /proc/cpuinfo that make each of them (base/cpu.c asks the processor the same).
@@ -86,8 +86,9 @@ SIMD_OBJ := $(foreach isa,$(filter base avx2 avx512,$(ISAS)),$(SIMD_SRC:%.c=$(BU
     $(foreach isa,$(filter avx512_bf16 amx,$(ISAS)),$(PRODUCT_SRC:%.c=$(BUILD)/%.$(isa).o))
 REFERENCE := $(sort $(wildcard configs/reference/*.csv))
 PAGES    := $(sort $(wildcard configs/reference/*.yaml))
+HARDWARE := $(sort $(wildcard configs/hardware/*.yaml))
 GPU_TEXTS := $(sort $(filter-out %/seen.cu %/units.cu,$(wildcard src/device/gpu/source/*.cu)))
-OBJ      := $(SRC:%.c=$(BUILD)/%.o) $(SIMD_OBJ) $(BUILD)/published_lines.o $(BUILD)/page_lines.o \
+OBJ      := $(SRC:%.c=$(BUILD)/%.o) $(SIMD_OBJ) $(BUILD)/published_lines.o $(BUILD)/page_lines.o $(BUILD)/hardware_lines.o \
     $(BUILD)/gpu_texts.o $(BUILD)/gpu_embedded.o
 MPICC_openmpi := $(firstword $(shell command -v mpicc.openmpi) $(if $(shell mpicc --showme:version 2>/dev/null),mpicc))
 MPICC_mpich   := $(firstword $(shell command -v mpicc.mpich) $(if $(shell mpicc -v 2>/dev/null | grep -i mpich),mpicc))
@@ -200,6 +201,22 @@ $(ALONE): %: %.o
 $(ALONE) $(TEST_ROOMS:%=%all): $(SUPPORT) $(LIBRARY) $(BUILD)/isas
 	$(call say,  LD  $@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.so %.a,$^) -lcmocka $(LDLIBS)
+# Planted faults: the program itself, and tests, with tests/faults/ in front of these functions. What waits inside comm and
+# for processes keeps the machine's clock.
+FAULT_WRAPS := tm_device_open tm_device_close tm_device_load tm_device_alloc tm_device_release tm_device_write tm_device_read \
+    tm_device_copy tm_device_fill tm_comm_open tm_comm_run tm_trainer_begin tm_now_ns clock_gettime tm_comm_waited_ns \
+    tm_thread_delayed_ns tm_memory_fill tm_memory_check tm_memory_read pthread_create pthread_join \
+    tm_device_arithmetic
+FAULT_TIMED := $(filter $(BUILD)/src/comm/% $(BUILD)/src/base/process.o,$(OBJ))
+FAULT_OBJ   := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/faults/test_%,$(wildcard tests/faults/*.c)))
+$(BUILD)/tests/faults/timed/all.o: $(FAULT_TIMED)
+	@mkdir -p $(@D)
+	$(Q)ld -r -o $@.new $^ && objcopy --redefine-sym tm_now_ns=__real_tm_now_ns $@.new $@ && rm $@.new
+$(BUILD)/tests/faults/trainmark: $(FAULT_OBJ) $(BUILD)/tests/faults/timed/all.o $(filter-out $(FAULT_TIMED),$(OBJ)) $(BUILD)/isas
+	$(call say,  LD  $@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LDLIBS)
+$(BUILD)/tests/faults/all $(BUILD)/tests/faults/trainmark: LDFLAGS += $(FAULT_WRAPS:%=-Wl,--wrap=%)
+$(BUILD)/tests/faults/all: $(BUILD)/tests/faults/timed/all.o
 $(BUILD)/tests/gpu/test_judged: $(addprefix $(BUILD)/tests/gpu/,emulated.o shapes.o trials.o)
 $(TOGETHER):
 	@ln -sf all $@
@@ -255,11 +272,15 @@ $(BUILD)/published_lines.c: $(REFERENCE) FORCE
 	@{ echo 'extern const char *const tm_published_lines[];'; echo 'const char *const tm_published_lines[] = {'; \
 	   sed 's/[\\"]/\\&/g; s/.*/    "&",/' $(REFERENCE); echo '    0,'; echo '};'; } >$@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
-# The published pages (trainmark reproduce), each behind a line with its name.
-$(BUILD)/page_lines.c: $(PAGES) FORCE
+# Files of YAML, each behind a line with its name: the published pages (trainmark reproduce), and hardware.
+$(BUILD)/page_lines.c: FILES = $(PAGES)
+$(BUILD)/hardware_lines.c: FILES = $(HARDWARE)
+$(BUILD)/page_lines.c: $(PAGES)
+$(BUILD)/hardware_lines.c: $(HARDWARE)
+$(BUILD)/page_lines.c $(BUILD)/hardware_lines.c: $(BUILD)/%_lines.c: FORCE
 	@mkdir -p $(@D)
-	@{ echo 'extern const char *const tm_page_lines[];'; echo 'const char *const tm_page_lines[] = {'; \
-	   for page in $(PAGES); do echo "    \"== $$(basename $$page .yaml)\","; sed 's/[\\"]/\\&/g; s/.*/    "&",/' $$page; done; \
+	@{ echo 'extern const char *const tm_$*_lines[];'; echo 'const char *const tm_$*_lines[] = {'; \
+	   for file in $(FILES); do echo "    \"== $$(basename $$file .yaml)\","; sed 's/[\\"]/\\&/g; s/.*/    "&",/' $$file; done; \
 	   echo '    0,'; echo '};'; } >$@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 # The kernels of GPUs, as lines of C; they are few and made anew (FORCE), whatever they include.
@@ -278,7 +299,7 @@ $(BUILD)/gpu_embedded.c: $(if $(filter embedded,$(KERNELS)),$(KERNEL_SET)) FORCE
 $(BUILD)/judged/gpu_embedded.c: $(KERNEL_SET)
 	@mkdir -p $(@D)
 	@tools/embedded_set.sh $< >$@
-$(BUILD)/gpu_embedded.o $(BUILD)/judged/gpu_embedded.o $(BUILD)/gpu_texts.o $(BUILD)/published_lines.o $(BUILD)/page_lines.o: %.o: %.c
+$(BUILD)/gpu_embedded.o $(BUILD)/judged/gpu_embedded.o $(BUILD)/gpu_texts.o $(BUILD)/published_lines.o $(BUILD)/page_lines.o $(BUILD)/hardware_lines.o: %.o: %.c
 	$(Q)$(CC) $(CFLAGS) -c -o $@ $<
 
 # The kernel tables of device/cpu/simd: a file there is all that a fast kernel takes, however old it is (FORCE).
@@ -313,7 +334,7 @@ test-full: setup
 	@TRAINMARK=$(CURDIR)/$(BUILD)/trainmark TM_TEST_FULL=1 TM_TEST_SECONDS=$${TM_TEST_SECONDS:-600} \
 	    tests/run.sh $(FULL_SCRIPTS) $(QUICK) -- $(MEASURING)
 
-build-tests: $(TESTS) $(MODULES) $(STANDINS)
+build-tests: $(TESTS) $(MODULES) $(STANDINS) $(BUILD)/tests/faults/trainmark
 
 # What takes minutes: a copy of the sources gets one more of everything, is built and used.
 test-long: setup

@@ -6,7 +6,7 @@
 # its top (the rest). Headers include each other in no circle.
 set -eu
 cd "$(dirname "$0")/.."
-order="base stats gpu comm config token graph=op device model data system train hf bench mlperf results record cli"
+order="base image stats gpu comm config token graph=op device model data encoder system train plan hf bench mlperf results record node cli"
 train="optimizer pipeline settings parallel adapter step checkpoint trainer certify generate run"
 comm="engine p2p coll mesh"
 # graph and op are one floor: a graph is made of ops, an op's gradient rule emits graph nodes.
@@ -14,8 +14,11 @@ comm="engine p2p coll mesh"
 shown="
 bench/ab.h
 bench/bench.h
+bench/product.h
 bench/published.h
 comm/comm.h
+node/certificate.h
+node/node.h
 gpu/blas.h
 gpu/compile.h
 gpu/defaults.h
@@ -34,6 +37,8 @@ config/yaml.h
 data/inspect.h
 data/keys.h
 data/pack.h
+data/packing.h
+data/pictures.h
 data/preview.h
 data/safetensors.h
 data/seen.h
@@ -46,7 +51,13 @@ device/ceilings.h
 device/cpu/gemm.h
 device/backends.def
 device/device.h
+device/forward.h
 device/prepared.h
+encoder/cache.h
+encoder/encoder.h
+encoder/encoders.h
+encoder/pixels.h
+encoder/texts.h
 graph/gradient.h
 graph/blocks.h
 graph/cut.h
@@ -64,6 +75,8 @@ hf/config.h
 hf/folder.h
 hf/numerics.h
 hf/source.h
+image/image.h
+image/resize.h
 mlperf/benchmark.h
 mlperf/breakdown.h
 mlperf/check.h
@@ -98,7 +111,16 @@ op/op.h
 op/ops.def
 op/preference.h
 op/quantize.h
+op/relative.h
 op/ring.h
+plan/bound.h
+plan/fit.h
+plan/goodput.h
+plan/hardware.h
+plan/rates.h
+plan/rows.h
+plan/simulate.h
+plan/theirs.h
 record/keys.h
 record/look.h
 record/outputs.h
@@ -106,6 +128,7 @@ record/panel.h
 record/record.h
 record/table.h
 results/baseline.h
+results/certificate.h
 results/compare.h
 results/convert.h
 results/fleet.h
@@ -122,6 +145,7 @@ system/environment.h
 system/thresholds.h
 system/validity.h
 train/adapter/adapters.h
+train/checkpoint/checkpoint.h
 train/checkpoint/view.h
 token/chat.h
 token/gguf.h
@@ -132,12 +156,15 @@ token/train.h
 train/generate/decode.h
 train/optimizer/groups.h
 train/settings/keys.h
+train/trainer/locate.h
 train/trainer/microscope.h
 train/optimizer/optimizer.h
 train/run/curve.h
+train/run/replay_step.h
 train/run/run.h
 train/run/verdict.h
 train/generate/sample.h
+train/generate/scheduler.h
 train/optimizer/schedule.h
 train/step/step.h
 train/step/supported.h

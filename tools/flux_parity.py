@@ -11,7 +11,7 @@
 
 Needs torch and diffusers of the Python registry. The form is that of tests/golden/golden.txt, with a line `losses` per
 model: before each of 20 steps of AdamW (lr 1e-3, betas 0.9 and 0.95, eps 1e-8, weight decay 0.1, gradients clipped to
-norm 1). Names are those of the first release, whose fused tensors (qkv, linear1, both halves of the last modulation) are
+norm 1), and a line `drawn`: the latents that FluxPipeline has after 4 steps from unit("drawn"). Names are those of the first release, whose fused tensors (qkv, linear1, both halves of the last modulation) are
 put together from diffusers' parts; values follow from name and index as in golden.txt, and so do the image, the noise and
 the texts. The configurations are those of tests/golden/test_flux_parity.c.
 """
@@ -24,10 +24,16 @@ import tempfile
 
 import numpy as np
 import torch
-from diffusers import FluxTransformer2DModel
+from diffusers import FlowMatchEulerDiscreteScheduler, FluxPipeline, FluxTransformer2DModel
 from safetensors.torch import save_file
 
 STEPS = 20
+# Of each model: what its scheduler is, and the scale of guidance against a negative prompt (None: there is none).
+DRAWN = [
+    (dict(use_dynamic_shifting=True, base_shift=0.5, max_shift=1.15, base_image_seq_len=256, max_image_seq_len=4096), None),
+    (dict(shift=3.0), 2.5),
+    (dict(shift=1.0), None),
+]
 # layers, single layers, heads, axes, channels, text tokens, width, pooled, rows, columns, guidance or None, time
 MODELS = [
     (1, 1, 2, (2, 2, 4), 8, 3, 12, 6, 2, 3, 3.5, 0.75),
@@ -226,6 +232,18 @@ def check(program):
                     near(f"export {dtype}", run(load(other), inputs).numpy(), run(model, inputs).numpy(), 1e-5)
 
 
+def drawn(model, scheduler, scale, rows, columns, channels, nt, width, vector, guidance):
+    """What the pipeline makes of unit("drawn") in 4 steps, before the decoder."""
+    pipeline = FluxPipeline(scheduler=FlowMatchEulerDiscreteScheduler(**scheduler), vae=None, text_encoder=None, tokenizer=None,
+                            text_encoder_2=None, tokenizer_2=None, transformer=model)
+    pipeline.set_progress_bar_config(disable=True)
+    negative = {} if scale is None else dict(negative_prompt_embeds=unit("untxt", nt, width)[None], true_cfg_scale=scale,
+                                             negative_pooled_prompt_embeds=unit("unpooled", 1, vector))
+    return pipeline(prompt_embeds=unit("txt", nt, width)[None], pooled_prompt_embeds=unit("pooled", 1, vector), **negative,
+                    latents=unit("drawn", 1, rows * columns, channels), num_inference_steps=4, height=16 * rows,
+                    width=16 * columns, guidance_scale=guidance or 1.0, output_type="latent").images[0]
+
+
 def main():
     if len(sys.argv) == 3 and sys.argv[1] == "check":
         return check(os.path.abspath(sys.argv[2]))
@@ -247,6 +265,7 @@ def main():
                         img_ids=ids, txt_ids=torch.zeros(nt, 3, dtype=torch.float64)).sample[0]
             return ((out - (noise - x0)) ** 2).mean()
 
+        latents = drawn(model, *DRAWN[k], rows, columns, channels, nt, width, vector, guidance)
         loss = loss_of()
         loss.backward()
         own = dict(model.named_parameters())
@@ -263,6 +282,7 @@ def main():
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
+        print("drawn " + " ".join(f"{v:.9g}" for v in latents.flatten().tolist()))
         print("losses " + " ".join(f"{v:.9g}" for v in losses))
 
 

@@ -51,7 +51,7 @@ for module in $modules; do
     suggests="$suggests $(cd "$work" && dpkg-shlibdeps -O -dSuggests -e "${module#"$work"/}" 2>/dev/null |
         sed -n 's/^shlibs:Suggests=//p' | tr ',' '\n' | grep -e openmpi -e mpich | tr '\n' ',')"
 done
-suggests=$(echo "$suggests openmpi-bin | mpich" | sed 's/^ *//; s/,  */, /g')
+suggests=$(echo "$suggests openmpi-bin | mpich, libpng16-16, libturbojpeg0 | libturbojpeg, libwebp7" | sed 's/^ *//; s/,  */, /g')
 cat >"$root/DEBIAN/control" <<END
 Package: trainmark
 Version: $version

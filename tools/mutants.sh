@@ -33,7 +33,7 @@ awk -v count="$count" -v seed="${SEED:-1}" -f tools/mutants/random.awk $(find "$
 folders=tests
 [ "${MAP:-}" != none ] || folders=$(for folder; do echo "$folder" | sed 's,^src/*,tests/,'; done)
 # shellcheck disable=SC2086
-tests=$(find $folders -name 'test_*.c' | sort | sed "s,^,$build/,; s,\.c\$,,")
+tests=$(find $folders -name 'test_*.c' ! -path 'tests/faults/*' | sort | sed "s,^,$build/,; s,\.c\$,,")
 # shellcheck disable=SC2086
 ${MAKE:-make} --no-print-directory -j"$jobs" VARIANT=mutants "$build/trainmark" $tests >"$build/build.log" 2>&1 ||
     die "the tests do not build, see $build/build.log"
@@ -47,7 +47,7 @@ touch "$build/kills" build/coverage/red build/coverage/seconds
 for green in "$build"/green/*; do
     [ ! -f "$green" ] || echo "$(basename "$green" | tr % /) $(cat "$green") ms"
 done >"$build/green.all"
-find tests -name 'test_*.[cs]*' ! -path 'tests/house/*' ! -path 'tests/tools/*' ! -path 'tests/long/*' | sort | sed 's/\.[a-z]*$//' |
+find tests -name 'test_*.[cs]*' ! -path 'tests/house/*' ! -path 'tests/tools/*' ! -path 'tests/long/*' ! -path 'tests/faults/*' | sort | sed 's/\.[a-z]*$//' |
     awk 'FILENAME != "-" { seconds[$1] = $3 ? $2 / 1000 : $2; next } { print $1, ($1 in seconds) ? seconds[$1] : 4 }' \
         build/coverage/seconds "$build/green.all" - >"$build/seconds"
 

@@ -65,8 +65,8 @@ if [ "${1:-}" = --one ]; then
 fi
 mkdir -p "$map/lines" "$map/by-source"
 : >"$map/red"
-tests=$(find tests -name 'test_*.c' | sort | sed "s,^,$map/,; s,\.c\$,,")
-scripts=$(find tests -name 'test_*.sh' ! -path 'tests/house/*' ! -path 'tests/tools/*' ! -path 'tests/long/*' | sort)
+tests=$(find tests -name 'test_*.c' ! -path 'tests/faults/*' | sort | sed "s,^,$map/,; s,\.c\$,,")
+scripts=$(find tests -name 'test_*.sh' ! -path 'tests/house/*' ! -path 'tests/tools/*' ! -path 'tests/long/*' ! -path 'tests/faults/*' | sort)
 # shellcheck disable=SC2086
 ${MAKE:-make} --no-print-directory -j"${1:-$(nproc)}" VARIANT=coverage "$map/trainmark" $tests >"$map/build.log" 2>&1 || {
     echo "mutants: the tests do not build, see $map/build.log" >&2
