@@ -78,8 +78,8 @@ tm_status tm_node_load_move(tm_node_load *load, tm_error *err)
 tm_status tm_node_load_run(tm_node_load *load, int64_t calls, double *seconds, tm_error *err)
 {
     (void)err;
-    const double noise = (load->product == 1 ? noise_of_second : 0.01) *
-                         tm_random_normal(3, (uint64_t)first_processor(), load->calls++);
+    const double noise =
+        (load->product == 1 ? noise_of_second : 0.01) * tm_random_normal(3, (uint64_t)first_processor(), load->calls++);
     *seconds = (double)calls * 1e-6 * (load->product + 1) * (1 + noise);
     if (load->product == 1 && at_broken_core()) *seconds /= 1 - slow;
     return TM_OK;
