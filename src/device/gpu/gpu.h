@@ -17,18 +17,24 @@ extern const char *const tm_gpu_text_dialect[];
 extern const char *const tm_gpu_text_attention[];
 extern const char *const tm_gpu_text_attention_matrix[];
 extern const char *const tm_gpu_text_attention_wgmma[];
+extern const char *const tm_gpu_text_balance[];
+extern const char *const tm_gpu_text_dispatch[];
 extern const char *const tm_gpu_text_embedding[];
+extern const char *const tm_gpu_text_experts[];
+extern const char *const tm_gpu_text_grouped[];
 extern const char *const tm_gpu_text_loss[];
 extern const char *const tm_gpu_text_matrix[];
 extern const char *const tm_gpu_text_norm[];
 extern const char *const tm_gpu_text_optimizer[];
 extern const char *const tm_gpu_text_pointwise[];
 extern const char *const tm_gpu_text_product[];
+extern const char *const tm_gpu_text_route[];
 
 /* Kernels by kind; each list ends with .name == NULL. Of two lists for an op the better one stands first in
  * tm_gpu_kernels. */
 extern const tm_kernel tm_gpu_attention[], tm_gpu_attention_matrix[], tm_gpu_embedding[], tm_gpu_loss[], tm_gpu_norm[],
     tm_gpu_optimizer[], tm_gpu_pointwise[], tm_gpu_product[];
+extern const tm_kernel        tm_gpu_dispatch[], tm_gpu_experts[], tm_gpu_grouped[];
 extern const tm_kernel *const tm_gpu_kernels[]; /* all of them; NULL ends them */
 
 /* --- definitions of a text -------------------------------------------------------------------------------------------
@@ -76,6 +82,9 @@ TM_MUST_USE tm_status tm_gpu_start_each(const tm_call *call, int kernel, int64_t
 /* For each column of each row (EACH_OF_ROWS in the dialect). */
 TM_MUST_USE tm_status tm_gpu_start_rows(const tm_call *call, int kernel, int64_t rows, int64_t columns,
                                         const tm_gpu_arguments *a, tm_error *err);
+
+/* Threads of a wave (WAVE in the dialect). */
+int tm_gpu_wave(const void *device);
 
 /* A copy within the device's memory, in the queue of the call. */
 TM_MUST_USE tm_status tm_gpu_copy_of(const tm_call *call, void *to, const void *from, size_t bytes, tm_error *err);
@@ -132,6 +141,8 @@ TM_MUST_USE tm_status tm_gpu_start_sinks(const tm_call *call, tm_error *err);
 const char *tm_gpu_refuse_view(const tm_view *view);
 /* The same of one whose rows may lie apart. */
 const char *tm_gpu_refuse_strided(const tm_view *view);
+/* NULL: whole numbers of 32 bits, without gaps. */
+const char *tm_gpu_refuse_whole(const tm_view *view);
 /* NULL: absent, or of the format of the other one. */
 const char *tm_gpu_refuse_other(const tm_view *view, tm_dtype dtype);
 
