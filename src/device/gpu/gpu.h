@@ -18,6 +18,7 @@ extern const char *const tm_gpu_text_attention[];
 extern const char *const tm_gpu_text_attention_matrix[];
 extern const char *const tm_gpu_text_attention_wgmma[];
 extern const char *const tm_gpu_text_embedding[];
+extern const char *const tm_gpu_text_images[];
 extern const char *const tm_gpu_text_loss[];
 extern const char *const tm_gpu_text_matrix[];
 extern const char *const tm_gpu_text_norm[];
@@ -29,6 +30,7 @@ extern const char *const tm_gpu_text_product[];
  * tm_gpu_kernels. */
 extern const tm_kernel tm_gpu_attention[], tm_gpu_attention_matrix[], tm_gpu_embedding[], tm_gpu_loss[], tm_gpu_norm[],
     tm_gpu_optimizer[], tm_gpu_pointwise[], tm_gpu_product[];
+extern const tm_kernel        tm_gpu_images[];
 extern const tm_kernel *const tm_gpu_kernels[]; /* all of them; NULL ends them */
 
 /* --- definitions of a text -------------------------------------------------------------------------------------------
