@@ -22,6 +22,7 @@ extern const char *const tm_gpu_text_dispatch[];
 extern const char *const tm_gpu_text_embedding[];
 extern const char *const tm_gpu_text_experts[];
 extern const char *const tm_gpu_text_grouped[];
+extern const char *const tm_gpu_text_images[];
 extern const char *const tm_gpu_text_loss[];
 extern const char *const tm_gpu_text_matrix[];
 extern const char *const tm_gpu_text_norm[];
@@ -30,11 +31,10 @@ extern const char *const tm_gpu_text_pointwise[];
 extern const char *const tm_gpu_text_product[];
 extern const char *const tm_gpu_text_route[];
 
-/* Kernels by kind; each list ends with .name == NULL. Of two lists for an op the better one stands first in
- * tm_gpu_kernels. */
-extern const tm_kernel tm_gpu_attention[], tm_gpu_attention_matrix[], tm_gpu_embedding[], tm_gpu_loss[], tm_gpu_norm[],
-    tm_gpu_optimizer[], tm_gpu_pointwise[], tm_gpu_product[];
-extern const tm_kernel        tm_gpu_dispatch[], tm_gpu_experts[], tm_gpu_grouped[];
+/* Kernels by kind (kernels.def); each list ends with .name == NULL. */
+#define TM_GPU_KERNELS(list) extern const tm_kernel tm_gpu_##list[];
+#include "device/gpu/kernels.def"
+#undef TM_GPU_KERNELS
 extern const tm_kernel *const tm_gpu_kernels[]; /* all of them; NULL ends them */
 
 /* --- definitions of a text -------------------------------------------------------------------------------------------
