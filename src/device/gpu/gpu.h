@@ -18,10 +18,13 @@ extern const char *const tm_gpu_text_attention[];
 extern const char *const tm_gpu_text_attention_matrix[];
 extern const char *const tm_gpu_text_attention_wgmma[];
 extern const char *const tm_gpu_text_balance[];
+extern const char *const tm_gpu_text_blocks[];
+extern const char *const tm_gpu_text_compare[];
 extern const char *const tm_gpu_text_dispatch[];
 extern const char *const tm_gpu_text_embedding[];
 extern const char *const tm_gpu_text_experts[];
 extern const char *const tm_gpu_text_grouped[];
+extern const char *const tm_gpu_text_heads[];
 extern const char *const tm_gpu_text_images[];
 extern const char *const tm_gpu_text_loss[];
 extern const char *const tm_gpu_text_matrix[];
@@ -30,6 +33,7 @@ extern const char *const tm_gpu_text_optimizer[];
 extern const char *const tm_gpu_text_pointwise[];
 extern const char *const tm_gpu_text_product[];
 extern const char *const tm_gpu_text_route[];
+extern const char *const tm_gpu_text_row_loss[];
 
 /* Kernels by kind (kernels.def); each list ends with .name == NULL. */
 #define TM_GPU_KERNELS(list) extern const tm_kernel tm_gpu_##list[];
@@ -46,7 +50,7 @@ typedef struct {
 } tm_gpu_defines;
 
 void tm_gpu_define(tm_gpu_defines *defines, const char *name, int64_t value);
-/* name: the dialect's word for a format: "f32", "bf16". */
+/* name: the dialect's word for a format: "f32", "bf16", "f64". */
 void tm_gpu_define_format(tm_gpu_defines *defines, const char *name, tm_dtype dtype);
 
 /* For `prepare`: notes that a call needs this kernel (static text) of that text with these definitions. Kernels are
