@@ -14,21 +14,24 @@
 
 /* Of this folder's source/, lines; NULL ends them (made by make: gpu_texts.c). */
 extern const char *const tm_gpu_text_dialect[];
+extern const char *const tm_gpu_text_adafactor[];
 extern const char *const tm_gpu_text_attention[];
 extern const char *const tm_gpu_text_attention_matrix[];
 extern const char *const tm_gpu_text_attention_wgmma[];
 extern const char *const tm_gpu_text_embedding[];
 extern const char *const tm_gpu_text_loss[];
 extern const char *const tm_gpu_text_matrix[];
+extern const char *const tm_gpu_text_muon[];
 extern const char *const tm_gpu_text_norm[];
 extern const char *const tm_gpu_text_optimizer[];
+extern const char *const tm_gpu_text_optimizers[];
 extern const char *const tm_gpu_text_pointwise[];
 extern const char *const tm_gpu_text_product[];
 
 /* Kernels by kind; each list ends with .name == NULL. Of two lists for an op the better one stands first in
  * tm_gpu_kernels. */
 extern const tm_kernel tm_gpu_attention[], tm_gpu_attention_matrix[], tm_gpu_embedding[], tm_gpu_loss[], tm_gpu_norm[],
-    tm_gpu_optimizer[], tm_gpu_pointwise[], tm_gpu_product[];
+    tm_gpu_optimizer[], tm_gpu_optimizers[], tm_gpu_adafactor[], tm_gpu_muon[], tm_gpu_pointwise[], tm_gpu_product[];
 extern const tm_kernel *const tm_gpu_kernels[]; /* all of them; NULL ends them */
 
 /* --- definitions of a text -------------------------------------------------------------------------------------------
@@ -79,6 +82,15 @@ TM_MUST_USE tm_status tm_gpu_start_rows(const tm_call *call, int kernel, int64_t
 
 /* A copy within the device's memory, in the queue of the call. */
 TM_MUST_USE tm_status tm_gpu_copy_of(const tm_call *call, void *to, const void *from, size_t bytes, tm_error *err);
+
+/* --- optimizers (optimizers.c): of sums in two stages the first leaves one of each block. */
+
+enum { TM_GPU_MOST_PARTS = 1024 };
+
+/* How many blocks with such a sum a kernel over n elements has. */
+int64_t tm_gpu_parts_of(int64_t n);
+/* Why an update is not taken: weights (the first so many of them: p, g, p) have one format, scalars are float64. */
+const char *tm_gpu_refuse_update(const tm_view *const *weights, int n, const tm_view *scalars, const tm_view *clip);
 
 typedef enum { TM_GPU_BY_TILES, TM_GPU_BY_MATRIX, TM_GPU_BY_LIBRARY } tm_gpu_how;
 
