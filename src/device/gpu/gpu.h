@@ -14,6 +14,7 @@
 
 /* Of this folder's source/, lines; NULL ends them (made by make: gpu_texts.c). */
 extern const char *const tm_gpu_text_dialect[];
+extern const char *const tm_gpu_text_adafactor[];
 extern const char *const tm_gpu_text_attention[];
 extern const char *const tm_gpu_text_attention_matrix[];
 extern const char *const tm_gpu_text_attention_wgmma[];
@@ -28,8 +29,10 @@ extern const char *const tm_gpu_text_heads[];
 extern const char *const tm_gpu_text_images[];
 extern const char *const tm_gpu_text_loss[];
 extern const char *const tm_gpu_text_matrix[];
+extern const char *const tm_gpu_text_muon[];
 extern const char *const tm_gpu_text_norm[];
 extern const char *const tm_gpu_text_optimizer[];
+extern const char *const tm_gpu_text_optimizers[];
 extern const char *const tm_gpu_text_pointwise[];
 extern const char *const tm_gpu_text_product[];
 extern const char *const tm_gpu_text_route[];
@@ -92,6 +95,15 @@ int tm_gpu_wave(const void *device);
 
 /* A copy within the device's memory, in the queue of the call. */
 TM_MUST_USE tm_status tm_gpu_copy_of(const tm_call *call, void *to, const void *from, size_t bytes, tm_error *err);
+
+/* --- optimizers (optimizers.c): of sums in two stages the first leaves one of each block. */
+
+enum { TM_GPU_MOST_PARTS = 1024 };
+
+/* How many blocks with such a sum a kernel over n elements has. */
+int64_t tm_gpu_parts_of(int64_t n);
+/* Why an update is not taken: weights (the first so many of them: p, g, p) have one format, scalars are float64. */
+const char *tm_gpu_refuse_update(const tm_view *const *weights, int n, const tm_view *scalars, const tm_view *clip);
 
 typedef enum { TM_GPU_BY_TILES, TM_GPU_BY_MATRIX, TM_GPU_BY_LIBRARY } tm_gpu_how;
 
