@@ -127,6 +127,12 @@ static inline u32 bits_by_table(u32 a, u32 b, u32 c, int table)
     return d;
 }
 
+static inline u32 median(u32 a, u32 b, u32 c)
+{
+    i32 x = (i32)a, y = (i32)b, z = (i32)c, low = x < y ? x : y, high = x < y ? y : x;
+    return (u32)(z < low ? low : z > high ? high : z);
+}
+
 #define LOW24(a) ((a)&0xffffff)
 #define SIGNED24(a) ((i32)((a) << 8) >> 8)
 #define BELOW(i) (((u64)1 << (i)) - 1)

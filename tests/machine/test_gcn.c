@@ -79,6 +79,7 @@ WANT(want_max_i, (int32_t)a > (int32_t)b ? a : b)
 WANT(want_min_i, (int32_t)a < (int32_t)b ? a : b)
 WANT(want_max3_i, want_max_i(want_max_i(a, b, 0, 0), c, 0, 0))
 WANT(want_min3_i, want_min_i(want_min_i(a, b, 0, 0), c, 0, 0))
+WANT(want_med3_i, want_max_i(want_min_i(a, b, 0, 0), want_min_i(want_max_i(a, b, 0, 0), c, 0, 0), 0, 0))
 WANT(want_and, a &b)
 WANT(want_or, a | b)
 WANT(want_or_word1, a >> 16 | b)
@@ -126,6 +127,7 @@ WANT(want_gt_i, (int32_t)a > (int32_t)b)
 WANT(want_ge_i, (int32_t)a >= (int32_t)b)
 WANT(want_lt_f, x < y)
 WANT(want_eq_f, x == y)
+WANT(want_less_or_greater, !isnan(x) && !isnan(y) && x != y)
 WANT(want_number, !isnan(x))
 WANT(want_gt_f, x > y)
 WANT(want_ge_f, x >= y)
@@ -155,6 +157,7 @@ static const vector_row vector_rows[] = {
     { "v_min_i32_e32 v4, v1, v2", want_min_i },
     { "v_max3_i32 v4, v1, v2, v3", want_max3_i },
     { "v_min3_i32 v4, v1, v2, v3", want_min3_i },
+    { "v_med3_i32 v4, v1, v2, v3", want_med3_i },
     { "v_and_b32_e32 v4, v1, v2", want_and },
     { "v_or_b32_e32 v4, v1, v2", want_or },
     { "v_or_b32_sdwa v4, v1, v2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1 src1_sel:DWORD", want_or_word1 },
@@ -206,6 +209,7 @@ static const vector_row vector_rows[] = {
     { COMPARED("ge_i32_e32"), want_ge_i },
     { COMPARED("eq_f32_e32"), want_eq_f },
     { "v_cmp_eq_f32_e32 vcc, v1, v1\nv_cndmask_b32_e64 v4, 0, 1, vcc", want_number },
+    { COMPARED("lg_f32_e32"), want_less_or_greater },
     { COMPARED("lt_f32_e32"), want_lt_f },
     { COMPARED("gt_f32_e32"), want_gt_f },
     { COMPARED("ge_f32_e32"), want_ge_f },
@@ -279,6 +283,20 @@ WIDE(wide_add_f, two(as_float(a) + as_float(c), as_float(b) + as_float(a)))
 WIDE(wide_sub_f, two(as_float(a) - as_float(c), as_float(b) - as_float(a)))
 WIDE(wide_mul_f, two(as_float(a) * as_float(c), as_float(b) * as_float(a)))
 WIDE(wide_fma_f, two(fmaf(as_float(b), as_float(c), as_float(a)), fmaf(as_float(b), as_float(a), as_float(b))))
+static uint64_t as_double(double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, 8);
+    return bits;
+}
+WIDE(wide_from_i, as_double((int32_t)a))
+static double of_bits(uint64_t bits)
+{
+    double x;
+    memcpy(&x, &bits, 8);
+    return x;
+}
+WIDE(wide_gt_f, of_bits(p) > of_bits(q))
 #define COMPARED_64(name) "v_cmp_" name "_e32 vcc, v[0:1], v[2:3]\nv_cndmask_b32_e64 v4, 0, 1, vcc\nv_mov_b32_e32 v5, 0"
 
 static const wide_row wide_rows[] = {
@@ -287,8 +305,10 @@ static const wide_row wide_rows[] = {
     { "v_lshlrev_b64 v[4:5], v0, v[2:3]", wide_shl },
     { "v_mad_u64_u32 v[4:5], s[10:11], v0, v1, v[2:3]", wide_mad_u },
     { "v_mad_i64_i32 v[4:5], s[10:11], v0, v1, v[2:3]", wide_mad_i },
+    { "v_cvt_f64_i32_e32 v[4:5], v0", wide_from_i },
     { COMPARED_64("gt_i64"), wide_gt },
     { COMPARED_64("le_i64"), wide_le },
+    { COMPARED_64("gt_f64"), wide_gt_f },
     { "v_pk_add_f32 v[4:5], v[0:1], v[2:3]", wide_add_f },
     { "v_pk_add_f32 v[4:5], v[0:1], v[2:3] neg_lo:[0,1] neg_hi:[0,1]", wide_sub_f },
     { "v_pk_mul_f32 v[4:5], v[0:1], v[2:3]", wide_mul_f },

@@ -25,6 +25,13 @@ static uint64_t bits(float f)
     return u;
 }
 
+static uint64_t double_bits(double d)
+{
+    uint64_t x;
+    memcpy(&x, &d, 8);
+    return x;
+}
+
 static uint64_t bf16_bits(float f)
 {
     return (bits(f) + 0x7fff + (bits(f) >> 16 & 1)) >> 16;
@@ -128,6 +135,7 @@ static uint64_t fp8_bits(float f, int mantissa, int bias, uint32_t end)
     X("sqrt.rn.f32 %f13, %f12; mov.b32 %r13, %f13;", bits(sqrtf(v->z)))                                                \
     X("rcp.rn.f32 %f13, %f10; mov.b32 %r13, %f13;", bits(1 / v->x))                                                    \
     X("cvt.sat.f32.f32 %f13, %f10; mov.b32 %r13, %f13;", bits(v->x > 0 ? v->x < 1 ? v->x : 1 : 0))                     \
+    X("cvt.rn.f64.s32 %d13, %r10;", double_bits(v->sa))                                                                \
     X("cvt.rn.f32.s32 %f13, %r10; mov.b32 %r13, %f13;", bits((float)v->sa))                                            \
     X("cvt.rn.f32.u32 %f13, %r10; mov.b32 %r13, %f13;", bits((float)v->a))                                             \
     X("cvt.rn.f32.u16 %f13, %h10; mov.b32 %r13, %f13;", bits((float)(v->a & 0xffff)))                                  \
