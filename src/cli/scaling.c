@@ -144,7 +144,7 @@ static void fill_losses(const scaling *s, const size_run *run, const size_run *b
     if (n > 0) tm_table_f64(table, "loss", steps[n - 1].loss);
     if (!s->options->strong || run == base) return;
     double apart = loss_difference(base->result, run->result);
-    tm_table_f64(table, "loss_difference", apart);
+    tm_table_f64(table, "loss_difference", isfinite(apart) ? apart : (double)NAN);
     if (judges_losses(s)) tm_table_bool(table, "losses_equal", apart <= loss_bound);
 }
 
@@ -239,6 +239,11 @@ static tm_status judge(const scaling *s, tm_error *err)
         if (!s->runs[i].result || &s->runs[i] == base) continue;
         double apart = loss_difference(base->result, s->runs[i].result);
         if (apart <= loss_bound) continue;
+        if (!isfinite(apart))
+            return tm_fail(err, TM_NEGATIVE,
+                           "losses of %d and %d ranks cannot be compared: no step in common, or one that is 0 or not "
+                           "finite",
+                           base->ranks, s->runs[i].ranks);
         return tm_fail(err, TM_NEGATIVE,
                        "losses of %d and %d ranks differ by %.2g in the first %d steps, more than %.0e of them",
                        base->ranks, s->runs[i].ranks, apart, JUDGED, loss_bound);

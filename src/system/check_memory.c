@@ -65,7 +65,8 @@ void check_memlock(check *c)
     line += strspn(line, " ");
     double soft = strncmp(line, "unlimited", 9) == 0 ? (double)INFINITY : strtod(line, &end);
     if (!isinf(soft) && end == line) {
-        check_say(c, TM_CHECK_SKIP, "/proc/self/limits: '%.40s' is not a number", line);
+        int n = (int)strcspn(line, "\n");
+        check_say(c, TM_CHECK_SKIP, "/proc/self/limits: '%.*s' is not a number", n < 40 ? n : 40, line);
         return;
     }
     size_t gpus, cards;

@@ -6,6 +6,7 @@
 #include "support/test.h"
 #include "cli/check.h"
 #include "support/fake_clock.h"
+#include "../system/check_text_rules.h"
 #include "told.h"
 
 #include <jansson.h>
@@ -96,60 +97,9 @@ static void make_machine(void)
 
 /* --- what is printed ---------------------------------------------------------------------------------------------- */
 
-/* A line of the text that begins so; it may not be missing. */
 static void has_line(const char *words, const char *line)
 {
-    size_t n = strlen(line);
-    for (const char *at = told.data; at; at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL)
-        if (strncmp(at, line, n) == 0) return;
-    fail_msg("%s: no line '%s' in\n%s", words, line, told.data);
-}
-
-static const char *string_of(json_t *row, const char *name)
-{
-    const char *text = json_string_value(json_object_get(row, name));
-    return text ? text : "";
-}
-
-/* The text has every check below its group, with what helps where it is needed, and counts them. */
-static void text_has_rows(const char *words, json_t *rows)
-{
-    static const char *const names[] = { "PASS", "WARN", "FAIL", "INFO", "SKIP" };
-    int                      counts[5] = { 0 };
-    size_t                   i;
-    json_t                  *row;
-    const char              *group = "", *at = told.data;
-    char                     line[600], *end;
-    json_array_foreach(rows, i, row)
-    {
-        const char *status = string_of(row, "status");
-        bool        helps = strcmp(status, "FAIL") == 0 || strcmp(status, "WARN") == 0;
-        for (int k = 0; k < 5; k++) counts[k] += strcmp(names[k], status) == 0;
-        if (strcmp(group, string_of(row, "group")) != 0) {
-            group = string_of(row, "group");
-            snprintf(line, sizeof line, "%s\n", group);
-            has_line(words, line);
-        }
-        snprintf(line, sizeof line, "  %s  %-14s  %s\n", status, string_of(row, "id"), string_of(row, "observed"));
-        has_line(words, line);
-        const char *own = strstr(told.data, line);
-        assert_true(own > at); /* in the order of the rows */
-        at = own;
-        for (int k = 0; k < 3; k++) {
-            static const char *const helping[] = { "expected", "source", "remedy" };
-            snprintf(line, sizeof line, "\n                        %s:", helping[k]);
-            end = strstr(own, line);
-            const char *next = strstr(own + 1, "\n  ");
-            while (next && strncmp(next, "\n   ", 4) == 0) next = strstr(next + 1, "\n  ");
-            bool shown = end && (!next || end < next);
-            if (shown != helps) fail_msg("%s: %s of %s", words, helping[k], string_of(row, "id"));
-            if (shown && !strstr(end, string_of(row, helping[k])))
-                fail_msg("%s: %s", words, string_of(row, helping[k]));
-        }
-    }
-    snprintf(line, sizeof line, ":  %s  %d pass, %d warn, %d fail, %d info, %d skipped (", counts[2] ? "FAIL" : "PASS",
-             counts[0], counts[1], counts[2], counts[3], counts[4]);
-    if (!strstr(told.data, line)) fail_msg("%s: no '%s' in\n%s", words, line, told.data);
+    text_has_line(told.data, line, words);
 }
 
 /* A call whose checks end so: "ID STATUS what is observed", separated by "|"; of FAIL it is a negative verdict. */
@@ -172,7 +122,7 @@ static void reported(const char *words, const char *wanted)
         if (strncmp(is, one, strlen(one)) != 0) fail_msg("%s: '%s', wanted '%s'", words, is, one);
     }
     assert_int_equal(json_array_size(rows), i);
-    text_has_rows(words, rows);
+    text_has_rows(told.data, rows, words);
     bool fails = strstr(wanted, " FAIL ") != NULL;
     if (st != (fails ? TM_NEGATIVE : TM_OK)) fail_msg("%s: %s", words, tm_status_text(st));
     json_decref(rows);
@@ -443,7 +393,7 @@ static void check_json_is_the_text(void **state)
     json_t *rows = json_incref(json_object_get(report, "checks"));
     told.length = 0;
     assert_int_equal(call_check("--sysroot m --only settings,-tuned"), TM_OK);
-    text_has_rows("settings", rows);
+    text_has_rows(told.data, rows, "settings");
     json_decref(rows);
     json_decref(report);
 }

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tables of scaling follow from the runs, which are made up: what each was started with, rates, efficiencies, losses.
+ * The runs themselves: test_scaling.sh. */
+#include "support/test.h"
+#include "made_starts.h"
+
+#include <jansson.h>
+
+static const char small[] = "--training.threads 3 --training.local_batch_size 4 --training.global_batch_size 24";
+
+/* The largest relative difference of the first 50 losses; NAN: none can be compared. */
+static double losses_apart(const made_end *a, const made_end *b)
+{
+    double most = (double)NAN;
+    for (int step = 1; step <= a->steps && step <= b->steps && step <= 50; step++)
+        most = fmax(most, fabs(loss_of(b, step) - loss_of(a, step)) / fabs(loss_of(a, step)));
+    return isinf(most) ? (double)NAN : most;
+}
+
+static double number_of(json_t *row, const char *name)
+{
+    json_t *value = json_object_get(row, name);
+    return json_is_number(value) ? json_number_value(value) : (double)NAN;
+}
+
+static void number_is(json_t *row, const char *name, double wanted)
+{
+    double is = number_of(row, name);
+    if (!(isnan(is) && isnan(wanted)) && !(fabs(is - wanted) <= 1e-9 * fmax(1e-6, fabs(wanted))))
+        fail_msg("%s is %.12g, wanted %.12g", name, is, wanted);
+}
+
+/* Every row from the end of its run; the base is the first that has a result. */
+static void table_follows(const char *folder, const int *ranks, int n, bool strong, bool float32)
+{
+    char path[100];
+    snprintf(path, sizeof path, "%s/scaling.json", folder);
+    json_t         *table = json_load_file(path, 0, NULL), *rows = json_object_get(table, "rows");
+    const made_end *base = NULL;
+    int             base_ranks = 0, start = 0;
+    assert_int_equal(json_array_size(rows), n);
+    for (int i = 0; i < n; i++) {
+        json_t *row = json_array_get(rows, (size_t)i);
+        bool    divides = !strong || 24 % ranks[i] == 0;
+        if (!divides) { /* is not started */
+            assert_string_equal(json_string_value(json_object_get(row, "status")), "failed");
+            number_is(row, "exit_code", 4);
+            continue;
+        }
+        const made_end *e = &script[start < n_script ? start : n_script - 1];
+        bool            has = e->code == 0 && e->steps != 0;
+        start++;
+        if (has && !base) base = e, base_ranks = ranks[i];
+        number_is(row, "ranks", ranks[i]);
+        number_is(row, "exit_code", e->code);
+        assert_string_equal(json_string_value(json_object_get(row, "status")), has        ? "done"
+                                                                               : e->nomem ? "does not fit"
+                                                                                          : "failed");
+        const double none = has ? 0 : (double)NAN;
+        number_is(row, "tokens_per_second", e->rate * ranks[i] + none);
+        number_is(row, "tokens_per_second_per_rank", e->rate + none);
+        number_is(row, "global_batch", e->batch + none);
+        number_is(row, "loss", has && e->steps > 0 ? loss_of(e, e->steps) : (double)NAN);
+        if (!has) continue;
+        number_is(row, "speedup", e->rate * ranks[i] / (base->rate * base_ranks));
+        number_is(row, "scaling_efficiency_pct", 100 * e->rate / base->rate);
+        assert_string_equal(json_string_value(json_object_get(row, "verdict")), e->verdict ? e->verdict : "valid");
+        double  apart = strong && e != base ? losses_apart(base, e) : (double)NAN;
+        json_t *equal = json_object_get(row, "losses_equal");
+        number_is(row, "loss_difference", apart);
+        if (strong && float32 && e != base)
+            assert_int_equal(json_is_true(equal), apart <= 1e-5);
+        else
+            assert_true(json_is_null(equal));
+    }
+    json_decref(table);
+}
+
+/* The CSV has what the JSON has. */
+static void csv_is_json(const char *folder)
+{
+    char path[100], line[600], head[600];
+    snprintf(path, sizeof path, "%s/scaling.json", folder);
+    json_t *table = json_load_file(path, 0, NULL), *rows = json_object_get(table, "rows"), *row;
+    snprintf(path, sizeof path, "%s/scaling.csv", folder);
+    tm_text csv = fake_read(path);
+    size_t  i;
+    json_array_foreach(rows, i, row)
+    {
+        char *names = head, *cells = line;
+        line_at(&csv, 0, head, sizeof head);
+        line_at(&csv, (int)i + 1, line, sizeof line);
+        for (char *name; (name = strsep(&names, ","));) {
+            const char *cell = strsep(&cells, ",");
+            json_t     *value = json_object_get(row, name);
+            if (!cell || !value) fail_msg("%s: %s", folder, name);
+            if (json_is_number(value))
+                assert_true(fabs(strtod(cell, NULL) - json_number_value(value)) <=
+                            1e-15 * fabs(json_number_value(value)));
+            if (json_is_string(value)) assert_string_equal(cell, json_string_value(value));
+            if (json_is_boolean(value)) assert_string_equal(cell, json_is_true(value) ? "true" : "false");
+            if (json_is_null(value)) assert_string_equal(cell, "");
+        }
+    }
+    assert_string_equal(line_at(&csv, (int)i + 1, line, sizeof line), "");
+    if (strstr(csv.data, "inf") || strstr(csv.data, "nan")) fail_msg("%s", csv.data);
+    json_decref(table);
+    tm_text_fini(&csv);
+}
+
+/* `first` (NULL: any): the words of the first start. */
+static tm_status scale(const char *name, const char *words, const char *sizes, bool strong, bool json,
+                       const char *first)
+{
+    asked    a;
+    tm_error err = { 0 };
+    int      ranks[8], n = 0;
+    char     line[400];
+    ask(&a, words);
+    char              *argv[] = { (char *)"--its", (char *)"words" };
+    tm_scaling_options o = { .run = { .config = a.config, .argc = 2, .argv = argv, .folder = name },
+                             .sizes = sizes,
+                             .strong = strong,
+                             .json = json };
+    told_begin();
+    tm_status st = tm_cli_scaling(&o, &err);
+    told_end(st, &err);
+    for (const char *at = sizes; *at; at += strcspn(at, ","), at += *at == ',') ranks[n++] = atoi(at);
+    if (st != TM_INTERRUPTED && st != TM_IO) {
+        table_follows(name, ranks, n, strong, strcmp(tm_config_text(a.config, "training.dtype"), "float32") == 0);
+        csv_is_json(name);
+    }
+    if (strong) assert_null(strstr(told.data, "nan"));
+    if (first && strcmp(line_at(&starts, 0, line, sizeof line), first) != 0) fail_msg("%s: '%s'", name, line);
+    done(&a);
+    return st;
+}
+
+static void is_started(int number, const char *wanted)
+{
+    char line[400];
+    if (strcmp(line_at(&starts, number, line, sizeof line), wanted) != 0) fail_msg("'%s', wanted '%s'", line, wanted);
+}
+
+static const made_end good[] = { { .rate = 100, .batch = 24, .steps = 3 },
+                                 { .rate = 90, .batch = 48, .steps = 2, .verdict = "noisy" },
+                                 { .rate = 60.5, .batch = 96, .steps = 4 } };
+
+/* Weak: the batch grows with the ranks. Strong: it stays, and so does the micro-batch as far as it divides. */
+static void batches_are_divided(void **state)
+{
+    (void)state;
+    PLAY(good), assert_int_equal(scale("weak", small, "1,2,4", false, false, NULL), TM_OK);
+    is_started(
+        0,
+        "--its words  --ranks=1 --training.threads=3 --training.global_batch_size=24 | weak/ranks-1 weak/ranks-1.txt");
+    is_started(
+        1,
+        "--its words  --ranks=2 --training.threads=3 --training.global_batch_size=48 | weak/ranks-2 weak/ranks-2.txt");
+    is_started(
+        2,
+        "--its words  --ranks=4 --training.threads=3 --training.global_batch_size=96 | weak/ranks-4 weak/ranks-4.txt");
+    assert_non_null(strstr(told.data, "scaling: 4 ranks, 3 threads each\n"));
+    assert_non_null(strstr(
+        told.data, "efficiency: tokens/s of a rank, of that of a rank of 1; weak scaling: every rank has the same "
+                   "batch, so losses are not compared"));
+    PLAY(good),
+        assert_int_equal(scale("json", "--training.threads 1 --training.local_batch_size 4", "2,4,1", false, true,
+                               "--its words  --ranks=2 --training.threads=1 | json/ranks-2 json/ranks-2.txt"),
+                         TM_OK);
+    const char *begin = strstr(told.data, "{\n");
+    json_t     *printed = json_loads(begin, JSON_DISABLE_EOF_CHECK, NULL),
+           *file = json_load_file("json/scaling.json", 0, NULL);
+    assert_true(printed && json_equal(printed, file));
+    json_decref(printed), json_decref(file);
+    PLAY(good), assert_int_equal(scale("strong", small, "1,2,4", true, false, NULL), TM_OK);
+    is_started(
+        1,
+        "--its words  --ranks=2 --training.threads=3 --training.global_batch_size=24 --training.local_batch_size=4 | "
+        "strong/ranks-2 strong/ranks-2.txt");
+    is_started(
+        2,
+        "--its words  --ranks=4 --training.threads=3 --training.global_batch_size=24 --training.local_batch_size=3 | "
+        "strong/ranks-4 strong/ranks-4.txt");
+    assert_non_null(strstr(told.data, "strong scaling: every size has the same global batch"));
+    PLAY(good),
+        scale("accumulates", "--training.threads 1 --training.local_batch_size 4 --training.grad_accumulation 6",
+              "1,2,8", true, false, NULL);
+    is_started(
+        1, "--its words  --ranks=2 --training.threads=1 --training.global_batch_size=24 --training.local_batch_size=4 "
+           "--training.grad_accumulation=3 | accumulates/ranks-2 accumulates/ranks-2.txt");
+    is_started(
+        2, "--its words  --ranks=8 --training.threads=1 --training.global_batch_size=24 --training.local_batch_size=3 "
+           "--training.grad_accumulation=1 | accumulates/ranks-8 accumulates/ranks-8.txt");
+    PLAY(good), assert_int_equal(scale("uneven", small, "5,2,7", true, false, NULL), TM_INVALID);
+    assert_int_equal(started, 1);
+    assert_non_null(strstr(told.data, "5 ranks: a step of 24 sequences cannot be divided among 5 ranks"));
+}
+
+/* Losses: the bound itself, one above it, only behind the steps that count, and of other formats. */
+static void losses_are_compared(void **state)
+{
+    static const made_end at[] = { { .rate = 1, .steps = 60 },
+                                   { .rate = 1, .steps = 60, .apart = 0.99e-5, .from = 50 } };
+    static const made_end above[] = { { .rate = 1, .steps = 60 },
+                                      { .rate = 1, .steps = 60, .apart = 1.01e-5, .from = 50 } };
+    static const made_end below[] = { { .rate = 1, .steps = 60 },
+                                      { .rate = 1, .steps = 50, .apart = -3e-5, .from = 2 } };
+    static const made_end late[] = { { .rate = 1, .steps = 60 }, { .rate = 1, .steps = 60, .apart = 1, .from = 51 } };
+    static const made_end zero[] = { { .rate = 1, .steps = 3, .apart = -1, .from = 2 }, { .rate = 1, .steps = 3 } };
+    static const made_end empty[] = { { .rate = 1, .steps = 3 }, { .rate = 1, .steps = -1 } };
+    static const char     bf16[] = "--training.threads 1 --training.local_batch_size 4 --training.dtype bfloat16";
+    (void)state;
+    PLAY(at), assert_int_equal(scale("at", small, "1,2", true, false, NULL), TM_OK);
+    PLAY(above), assert_int_equal(scale("above", small, "1,2", true, false, NULL), TM_NEGATIVE);
+    assert_non_null(
+        strstr(told.data, "losses of 1 and 2 ranks differ by 1e-05 in the first 50 steps, more than 1e-05 of them"));
+    PLAY(below), assert_int_equal(scale("below", small, "1,2", true, false, NULL), TM_NEGATIVE);
+    assert_non_null(strstr(told.data, "differ by 3e-05"));
+    PLAY(late), assert_int_equal(scale("late", small, "1,2", true, false, NULL), TM_OK);
+    PLAY(zero), assert_int_equal(scale("zero", small, "1,2", true, false, NULL), TM_NEGATIVE);
+    assert_non_null(strstr(told.data, "losses of 1 and 2 ranks cannot be compared"));
+    PLAY(empty), assert_int_equal(scale("empty", small, "1,2", true, false, NULL), TM_NEGATIVE);
+    assert_non_null(strstr(told.data, "losses of 1 and 2 ranks cannot be compared"));
+    PLAY(above), assert_int_equal(scale("bfloat16", bf16, "1,2", true, false, NULL), TM_OK);
+    PLAY(above), assert_int_equal(scale("weak-losses", small, "1,2", false, false, NULL), TM_OK);
+}
+
+/* Failures of every kind; the base is the first that ran. */
+static void failures_end_it_late(void **state)
+{
+    static const made_end  bad[] = { { .code = 4, .nomem = true, .words = "out of memory" },
+                                     { .rate = 10, .batch = 8, .steps = 1 },
+                                     { .code = -1 },
+                                     { .code = 3, .words = "numbers" } };
+    static const tm_status of_codes[] = { TM_OK,      TM_INTERNAL, TM_INTERNAL, TM_NUMBERS,
+                                          TM_INVALID, TM_NEGATIVE, TM_INTERNAL };
+    static const made_end  none[] = { { .code = 0 } }, never[] = { { .code = -9 } };
+    static const made_end  stopped[] = { { .rate = 1, .steps = 1 }, { .code = 130 } };
+    (void)state;
+    PLAY(bad), assert_int_equal(scale("bad", small, "1,2,3,4", false, false, NULL), TM_NOMEM);
+    assert_non_null(strstr(told.data, "on 1 rank the run ended with exit code 4; see bad/ranks-1.txt"));
+    assert_non_null(strstr(told.data, "1 rank: out of memory\n"));
+    assert_non_null(strstr(told.data, "3 ranks: ended without a word\n"));
+    assert_non_null(strstr(told.data, "of that of a rank of 2;"));
+    for (int code = 1; code <= 6; code++) {
+        char     name[24];
+        made_end one[] = { { .code = code, .words = "why" } };
+        snprintf(name, sizeof name, "code-%d", code);
+        PLAY(one), assert_int_equal(scale(name, small, "2", false, false, NULL), of_codes[code]);
+    }
+    PLAY(none), assert_int_equal(scale("without", small, "1", false, false, NULL), TM_INTERNAL);
+    PLAY(stopped), assert_int_equal(scale("stopped", small, "1,2,4", false, false, NULL), TM_INTERRUPTED);
+    assert_int_equal(started, 2);
+    PLAY(never), assert_int_equal(scale("never", small, "1", false, false, NULL), TM_IO);
+}
+
+/* Processors are shared among the ranks of the largest size, unless the experiment says how many. */
+static void threads_of_ranks(void **state)
+{
+    static const made_end one[] = { { .rate = 1, .steps = 1 } };
+    char                  wanted[80];
+    (void)state;
+    int allowed = tm_cpu_threads_allowed();
+    for (int ranks = 1; ranks <= 256; ranks *= 16) {
+        char sizes[24];
+        snprintf(sizes, sizeof sizes, "1,%d", ranks + 1 > 256 ? 256 : ranks + 1);
+        int share = allowed / (ranks + 1 > 256 ? 256 : ranks + 1);
+        PLAY(one), scale("threads", "--training.local_batch_size 4", sizes, false, false, NULL);
+        snprintf(wanted, sizeof wanted, "--its words  --ranks=1 --training.threads=%d | threads/ranks-1 ",
+                 share > 0 ? share : 1);
+        assert_non_null(strstr(starts.data, wanted));
+    }
+}
+
+static const struct CMUnitTest tests[] = { cmocka_unit_test(batches_are_divided), cmocka_unit_test(losses_are_compared),
+                                           cmocka_unit_test(failures_end_it_late), cmocka_unit_test(threads_of_ranks) };
+
+TM_TESTS_ALONE(tests, told_enter, told_leave)
