@@ -51,7 +51,7 @@ typedef struct {
     size_t           n_arrivals, arrivals_room;
 } tm_gpu_own;
 
-enum { TM_GPU_MOST_NOTED = 6 };
+enum { TM_GPU_MOST_NOTED = 9 };
 
 /* What `prepare` of a kernel leaves (tm_gpu_note): kernels by their numbers. */
 typedef struct {
