@@ -156,22 +156,22 @@ KERNEL(magnitude_sums)(Y *dm, const f32 *RESTRICT part, const f32 *RESTRICT norm
 enum { ROWS = 4, RUNS = 4 };
 
 /* Lengths of w + scale b a, row by row: a block has ROWS of them, a thread RUNS columns at a time. w (rows, width), a (rank,
- * width), b (rows, rank), norm (rows). V: format of a and b. Squares are summed in double. */
+ * width), b (rows, rank), norm (rows); the rank is at least 1. V: format of a and b. Squares are summed in double. */
 KERNEL(adapted_norm)
 (f32 *RESTRICT norm, const W *RESTRICT w, const V *RESTRICT a, const V *RESTRICT b, int rows, int width, int rank,
  float scale)
 {
-    SHARED double room[BLOCK];
-    int           first = block_id(0) * ROWS;
+    SHARED double room[BLOCK][ROWS];
+    int           thread = thread_id(), first = block_id(0) * ROWS;
     double        squares[ROWS] = {};
-    for (int k0 = thread_id(); k0 < width; k0 += BLOCK * RUNS) {
+    for (int k0 = thread; k0 < width; k0 += BLOCK * RUNS) {
         float value[ROWS][RUNS];
         UNROLL for (int i = 0; i < ROWS; i++) UNROLL for (int j = 0; j < RUNS; j++)
         {
             int row = first + i < rows ? first + i : rows - 1, k = k0 + j * BLOCK;
             value[i][j] = k < width ? get(w, (i64)row * width + k) : 0.0f;
         }
-        ROLLED for (int r = 0; r < rank; r++) {
+        ROLLED for (int r = 0; r == 0 || r < rank; r++) {
             float x[RUNS];
             UNROLL for (int j = 0; j < RUNS; j++)
                 x[j] = k0 + j * BLOCK < width ? get(a, (i64)r * width + k0 + j * BLOCK) : 0.0f;
@@ -184,11 +184,15 @@ KERNEL(adapted_norm)
         UNROLL for (int i = 0; i < ROWS; i++) UNROLL for (int j = 0; j < RUNS; j++)
             squares[i] += (double)value[i][j] * (double)value[i][j];
     }
-    UNROLL for (int i = 0; i < ROWS; i++) {
-        double sum = block_sum(squares[i], room);
-        if (thread_id() == 0 && first + i < rows) norm[first + i] = (float)square_root(sum);
+    UNROLL for (int i = 0; i < ROWS; i++) room[thread][i] = squares[i];
+    barrier();
+    ROLLED for (int m = BLOCK / 2; m > 0; m >>= 1) {
+        if (thread < m) {
+            UNROLL for (int i = 0; i < ROWS; i++) room[thread][i] += room[thread + m][i];
+        }
         barrier();
     }
+    if (thread < ROWS && first + thread < rows) norm[first + thread] = (float)square_root(room[0][thread]);
 }
 
 /* Lengths of rows from those of `parts` pieces of each: of the first ones and, where given, of further ones. */
