@@ -9,6 +9,8 @@
 #include <stdint.h>
 
 uint64_t tm_random_u64(uint64_t seed, uint64_t stream, uint64_t index);
+/* The key that a seed becomes, for those who compute Philox themselves: kernels of GPUs. */
+uint64_t tm_random_key(uint64_t seed);
 /* Uniform in [0, 1), a multiple of 2^-53. */
 double tm_random_uniform(uint64_t seed, uint64_t stream, uint64_t index);
 /* Standard normal, by Box-Muller on the four words of one counter. */

@@ -559,8 +559,8 @@ tm_status tm_gpu_blas_multiply(tm_gpu_blas *blas, const tm_gpu_matmul *p, void *
     const tm_gpu_matmul_shape *s = &p->shape;
     int                        place = numbers[blas->hip].align < 0 || aligned(o) ? ALIGNED : ANYWHERE;
     if (s->bias) MUST(blas, s, desc_set, p->desc, numbers[blas->hip].bias, &o->bias, sizeof o->bias);
-    MUST(blas, s, multiply, blas->handle, p->desc, &one, o->b, p->layout_a, o->a, p->layout_b, o->old ? &one : &zero,
-         o->old ? o->old : o->c, p->layout_c, o->c, p->layout_c, p->algorithm[place], o->workspace, s->workspace,
-         stream);
+    MUST(blas, s, multiply, blas->handle, p->desc, o->scale ? o->scale : &one, o->b, p->layout_a, o->a, p->layout_b,
+         o->old ? &one : &zero, o->old ? o->old : o->c, p->layout_c, o->c, p->layout_c, p->algorithm[place],
+         o->workspace, s->workspace, stream);
     return TM_OK;
 }

@@ -51,6 +51,8 @@ typedef struct {
     const void *a, *b, *bias;
     const void *old; /* is added, in the format and with the rows of c; may be c; NULL: none */
     void       *workspace;
+
+    const float *scale; /* of the host: a b^T is multiplied with it; NULL: with 1 */
 } tm_gpu_matmul_operands;
 
 /* Puts the product into `stream`. Neither takes memory nor waits. */

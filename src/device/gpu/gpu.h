@@ -15,6 +15,7 @@
 /* Of this folder's source/, lines; NULL ends them (made by make: gpu_texts.c). */
 extern const char *const tm_gpu_text_dialect[];
 extern const char *const tm_gpu_text_adafactor[];
+extern const char *const tm_gpu_text_adapter[];
 extern const char *const tm_gpu_text_attention[];
 extern const char *const tm_gpu_text_attention_matrix[];
 extern const char *const tm_gpu_text_attention_wgmma[];
@@ -24,6 +25,7 @@ extern const char *const tm_gpu_text_compare[];
 extern const char *const tm_gpu_text_dispatch[];
 extern const char *const tm_gpu_text_embedding[];
 extern const char *const tm_gpu_text_experts[];
+extern const char *const tm_gpu_text_frozen[];
 extern const char *const tm_gpu_text_grouped[];
 extern const char *const tm_gpu_text_heads[];
 extern const char *const tm_gpu_text_images[];
@@ -119,6 +121,8 @@ typedef struct {
     bool        adds;
     void       *workspace; /* BY_LIBRARY: of tm_gpu_library_bytes */
     tm_gpu_how  how;
+
+    const double *scale; /* BY_LIBRARY: a b^T is multiplied with it; NULL: with 1 */
 } tm_gpu_product_of;
 
 /* NULL: matrix units compute a product of these formats; else why not. */
@@ -126,6 +130,14 @@ const char *tm_gpu_by_matrix(const void *device, tm_dtype a, tm_dtype b);
 /* NULL: the maker's library computes it; else why not (product_library.c). */
 const char *tm_gpu_by_library(const void *device, const tm_gpu_product_of *p);
 size_t      tm_gpu_library_bytes(const void *device, const tm_gpu_product_of *p);
+
+/* Of an own product with a factor that is scaled (low_rank.c): the format of the scaled copy of it. bfloat16 where that
+ * is exact, so that matrix units take it; else float32. */
+tm_dtype tm_gpu_scaled_format(tm_dtype factor, double scale);
+/* For `prepare`: the kernel that makes such a copy; and its start. */
+void                  tm_gpu_note_scaled(const void *device, tm_dtype from, tm_dtype to, void **state);
+TM_MUST_USE tm_status tm_gpu_start_scaled(const tm_call *call, int kernel, void *to, const tm_view *from, double scale,
+                                          tm_error *err);
 
 TM_MUST_USE tm_status tm_gpu_note_product(const void *device, const tm_gpu_product_of *p, void **state, tm_error *err);
 TM_MUST_USE tm_status tm_gpu_start_product(const tm_call *call, int kernel, const tm_gpu_product_of *p, tm_error *err);

@@ -49,6 +49,7 @@ tm_status tm_gpu_start_product(const tm_call *call, int kernel, const tm_gpu_pro
 {
     tm_gpu_arguments a = { .bytes = 0 };
     if (p->how == TM_GPU_BY_LIBRARY) return tm_gpu_library_start(call, p, err);
+    TM_ASSERT(!p->scale);
     tm_gpu_pass(&a, p->to);
     tm_gpu_pass(&a, p->from_a);
     tm_gpu_pass(&a, p->from_b);

@@ -128,11 +128,13 @@ tm_status tm_gpu_library_start(const tm_call *call, const tm_gpu_product_of *p, 
     tm_gpu_matmul_shape    shape = shape_of(call->device, p);
     tm_gpu_matmul         *found;
     const char            *why;
+    float                  scale = p->scale ? (float)*p->scale : 1;
     tm_gpu_matmul_operands o = { .c = p->to,
                                  .a = p->from_a,
                                  .b = p->from_b,
                                  .bias = p->bias,
                                  .old = p->adds ? p->to : p->residual,
+                                 .scale = &scale,
                                  .workspace = p->workspace };
     TM_TRY(tm_gpu_blas_find(blas, &shape, &found, &why, err));
     return tm_gpu_blas_multiply(blas, found, tm_gpu_stream_of(call->queue), &o, err);
