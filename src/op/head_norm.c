@@ -112,6 +112,7 @@ static const struct {
     { 9, 16, { .eps = 1e-6, .heads = 6, .head_dim = 8, .second = 4 }, true }, /* four of q, two of k, two of v */
     { 130, 3, { .eps = 1e-5, .heads = 3, .head_dim = 17, .first = 4, .stride = 20, .second = 1 }, true },
     { 65, 128, { .eps = 1e-6, .heads = 3, .head_dim = 64, .second = 2 }, false },
+    { 5, 3, { .eps = 1e-5, .heads = 3, .head_dim = 4, .first = 2, .stride = 7, .second = 1 }, true },
 };
 static tm_shape x_shape(int k)
 {

@@ -187,6 +187,44 @@ static const struct {
     { &tm_op_low_rank_dgrad, 3, { 70 }, { 300 } },
     { &tm_op_low_rank_wgrad, 3, { 70 }, { 300 } },
     { &tm_op_low_rank_wgrad, 4, { 65 }, { 130 } },
+    { &tm_op_relu, 10, { 200 }, { 60 } },
+    { &tm_op_relu, 10, { 200 }, { 80 } },
+    { &tm_op_relu_grad, 10, { 200 }, { 60 } },
+    { &tm_op_relu_grad, 10, { 200 }, { 80 } },
+    { &tm_op_silu, 7, { 200 }, { 60 } },
+    { &tm_op_silu, 7, { 200 }, { 80 } },
+    { &tm_op_silu_grad, 7, { 200 }, { 60 } },
+    { &tm_op_silu_grad, 7, { 200 }, { 80 } },
+    { &tm_op_quick_gelu, 7, { 77 }, { 60 } },
+    { &tm_op_quick_gelu, 7, { 77 }, { 80 } },
+    { &tm_op_geglu, 4, { 65 }, { 150 } },
+    { &tm_op_swiglu_clamped, 4, { 65 }, { 150 } },
+    { &tm_op_swiglu_clamped_grad, 4, { 65 }, { 150 } },
+    { &tm_op_latent_keys, 3, { 33 }, { 150 } },
+    { &tm_op_latent_keys_grad, 3, { 33 }, { 150 } },
+    { &tm_op_join, 5, { 0 }, { 0 } },
+    { &tm_op_join, 6, { 0 }, { 0 } },
+    { &tm_op_join, 7, { 0 }, { 0 } },
+    { &tm_op_split, 6, { 0 }, { 0 } },
+    { &tm_op_split, 7, { 0 }, { 0 } },
+    { &tm_op_put_rows, 2, { 0 }, { 0 } },
+    { &tm_op_head_norm, 1, { 7, 19 }, { 700, 1405 } }, /* and the size of a head */
+    { &tm_op_head_norm, 1, { 7, 19 }, { 300, 1800 } },
+    { &tm_op_head_norm, 2, { 9 }, { 300 } },
+    { &tm_op_head_norm, 3, { 0 }, { 0 } },
+    { &tm_op_head_norm_grad, 1, { 7, 19 }, { 700, 1405 } },
+    { &tm_op_head_norm_grad, 1, { 7, 19 }, { 300, 1800 } },
+    { &tm_op_head_norm_grad, 2, { 9 }, { 300 } },
+    { &tm_op_head_norm_grad, 3, { 0 }, { 0 } },
+    { &tm_op_cross_entropy, 4, { 33 }, { 1300 } },
+    { &tm_op_cross_entropy, 4, { 33 }, { 1900 } },
+    { &tm_op_cross_entropy, 0, { 1, 2 }, { 1300, 3 } }, /* more rows than a block that sums them has threads */
+    { &tm_op_cross_entropy_grad, 4, { 33 }, { 1300 } },
+    { &tm_op_cross_entropy_grad, 4, { 33 }, { 1900 } },
+    { &tm_op_linear_token_losses, 3, { 65 }, { 1300 } },
+    { &tm_op_linear_token_losses_grad, 2, { 7 }, { 1300 } },
+    { &tm_op_compare, 1, { 7 }, { 700 } },
+    { &tm_op_compare, 1, { 3, 7 }, { 300, 440 } }, /* more tiles than blocks */
     { &tm_op_rope, 8, { 0 }, { 0 } },
     { &tm_op_rope, 12, { 0 }, { 0 } },
     { &tm_op_rope_grad, 12, { 0 }, { 0 } },
@@ -214,6 +252,8 @@ static void make_stretched(gpu_shape *s, int row)
     for (int k = 0; k < op->n_in; k++) stretch_shape(&s->example.in[k], stretched[row].from, stretched[row].to);
     for (int k = 0; k < op->n_in; k++) stretch(&s->example.limit[k], stretched[row].from, stretched[row].to);
     for (int k = 0; k < op->n_out; k++) stretch_shape(&s->example.out[k], stretched[row].from, stretched[row].to);
+    if (op == &tm_op_head_norm || op == &tm_op_head_norm_grad)
+        stretch(&((tm_head_norm_attr *)(void *)s->example.attr)->head_dim, stretched[row].from, stretched[row].to);
     if (op == &tm_op_embedding_grad) {
         tm_embedding_attr *attr = (void *)s->example.attr;
         stretch(&attr->rows, stretched[row].from, stretched[row].to);

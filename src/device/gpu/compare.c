@@ -5,7 +5,7 @@
 
 #include "device/gpu/gpu.h"
 
-enum { THREADS = 256, MOST_BLOCKS = 1024 };
+enum { THREADS = 256, MOST_BLOCKS = 512 };
 enum { PARTS, RECORD }; /* what `prepare` notes */
 
 /* Rows of elements that follow one another. */
