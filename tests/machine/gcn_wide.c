@@ -210,6 +210,8 @@ static bool step_to_float(wave *w, const instruction *x)
     return true;
 }
 
+enum { OF_FLOAT, OF_INTEGER };
+
 static bool step_to_double(wave *w, const instruction *x)
 {
     const operand *o = &x->o[1];
@@ -218,7 +220,7 @@ static bool step_to_double(wave *w, const instruction *x)
         u32 bits = o->kind == VECTOR ? w->v[o->at][i] : (u32)scalar_value(w, o);
         if (o->absolute) bits &= 0x7fffffff;
         if (o->negate) bits ^= 0x80000000;
-        a[i] = bits_of_double((double)float_of(bits));
+        a[i] = bits_of_double(x->row->kind == OF_INTEGER ? (double)(int32_t)bits : (double)float_of(bits));
     }
     write_wide(w, x->o[0].at, a);
     return true;
@@ -296,5 +298,6 @@ const row gcn_wide_rows[] = {
     { "v_div_fixup_f64", "v2 x2 x2 x2", step_wide, .takes = FLOATS, .kind = FIXUP, .flops = 1 },
     { "v_cvt_f32_f64", "v x2", step_to_float, .takes = FLOATS },
     { "v_cvt_f64_f32", "v2 x", step_to_double, .takes = FLOATS },
+    { "v_cvt_f64_i32", "v2 x", step_to_double, .kind = OF_INTEGER },
     { 0 },
 };
