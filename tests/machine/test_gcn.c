@@ -77,6 +77,8 @@ WANT(want_mul_i24, ((int64_t)(int32_t)(a * 256) / 256) * ((int64_t)(int32_t)(b *
 WANT(want_mad24, (uint64_t)(a % 0x1000000) * (b % 0x1000000) + c)
 WANT(want_max_i, (int32_t)a > (int32_t)b ? a : b)
 WANT(want_min_i, (int32_t)a < (int32_t)b ? a : b)
+WANT(want_min_u, a < b ? a : b)
+WANT(want_max_u, a < b ? b : a)
 WANT(want_max3_i, want_max_i(want_max_i(a, b, 0, 0), c, 0, 0))
 WANT(want_min3_i, want_min_i(want_min_i(a, b, 0, 0), c, 0, 0))
 WANT(want_and, a &b)
@@ -108,6 +110,7 @@ WANT(want_max_f, as_bits(fmaxf(x, y)))
 WANT(want_max3_f, as_bits(fmaxf(fmaxf(x, y), z)))
 WANT(want_fma, as_bits(fmaf(x, y, -z)))
 WANT(want_fmamk, as_bits(fmaf(x, 0.5f, y)))
+WANT(want_fmaak, as_bits(fmaf(x, y, 0.5f)))
 WANT(want_fmac, as_bits(fmaf(x, y, as_float(c))))
 WANT(want_exp, as_bits(exp2f(x)))
 WANT(want_log, as_bits(log2f(x)))
@@ -153,6 +156,8 @@ static const vector_row vector_rows[] = {
     { "v_mad_u32_u24 v4, v1, v2, v3", want_mad24 },
     { "v_max_i32_e32 v4, v1, v2", want_max_i },
     { "v_min_i32_e32 v4, v1, v2", want_min_i },
+    { "v_min_u32_e32 v4, v1, v2", want_min_u },
+    { "v_max_u32_e32 v4, v1, v2", want_max_u },
     { "v_max3_i32 v4, v1, v2, v3", want_max3_i },
     { "v_min3_i32 v4, v1, v2, v3", want_min3_i },
     { "v_and_b32_e32 v4, v1, v2", want_and },
@@ -187,6 +192,7 @@ static const vector_row vector_rows[] = {
     { "v_max3_f32 v4, v1, v2, v3", want_max3_f },
     { "v_fma_f32 v4, v1, v2, -v3", want_fma },
     { "v_fmamk_f32 v4, v1, 0x3f000000, v2", want_fmamk },
+    { "v_fmaak_f32 v4, v1, v2, 0x3f000000", want_fmaak },
     { "v_mov_b32_e32 v4, v3\nv_fmac_f32_e32 v4, v1, v2", want_fmac },
     { "v_exp_f32_e32 v4, v1", want_exp },
     { "v_log_f32_e32 v4, v1", want_log },
