@@ -21,6 +21,7 @@ extern const char *const tm_gpu_text_blocks[];
 extern const char *const tm_gpu_text_compare[];
 extern const char *const tm_gpu_text_embedding[];
 extern const char *const tm_gpu_text_heads[];
+extern const char *const tm_gpu_text_encoders[];
 extern const char *const tm_gpu_text_images[];
 extern const char *const tm_gpu_text_loss[];
 extern const char *const tm_gpu_text_matrix[];
@@ -35,7 +36,7 @@ extern const char *const tm_gpu_text_row_loss[];
 extern const tm_kernel tm_gpu_attention[], tm_gpu_attention_matrix[], tm_gpu_embedding[], tm_gpu_loss[], tm_gpu_norm[],
     tm_gpu_optimizer[], tm_gpu_pointwise[], tm_gpu_product[];
 extern const tm_kernel        tm_gpu_blocks[], tm_gpu_heads[], tm_gpu_compare[], tm_gpu_row_loss[];
-extern const tm_kernel        tm_gpu_images[];
+extern const tm_kernel        tm_gpu_images[], tm_gpu_encoders[], tm_gpu_attention_stored[];
 extern const tm_kernel *const tm_gpu_kernels[]; /* all of them; NULL ends them */
 
 /* --- definitions of a text -------------------------------------------------------------------------------------------
