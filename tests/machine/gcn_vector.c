@@ -111,6 +111,11 @@ static inline u32 to_u32(float x)
     return !(x > 0) ? 0 : x >= 0x1p32f ? ~0u : (u32)x;
 }
 
+static inline i32 to_i32(float x)
+{
+    return x != x ? 0 : x >= 0x1p31f ? INT32_MAX : x <= -0x1p31f ? INT32_MIN : (i32)x;
+}
+
 /* Bit 4 a + 2 b + c of the table, for each bit of a, b and c. */
 static inline u32 bits_by_table(u32 a, u32 b, u32 c, int table)
 {

@@ -18,6 +18,11 @@ static float fma_down(float a, float b, float c)
     return above ? nextafterf(nearest, -INFINITY) : nearest;
 }
 
+static i32 to_s32(float v)
+{
+    return v != v ? 0 : v >= 0x1p31f ? INT32_MAX : v <= -0x1p31f ? INT32_MIN : (i32)v;
+}
+
 /* Between 0 and 1; a NaN becomes 0. */
 static float saturate(float v)
 {

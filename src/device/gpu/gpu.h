@@ -24,6 +24,7 @@ extern const char *const tm_gpu_text_blocks[];
 extern const char *const tm_gpu_text_compare[];
 extern const char *const tm_gpu_text_dispatch[];
 extern const char *const tm_gpu_text_embedding[];
+extern const char *const tm_gpu_text_encoders[];
 extern const char *const tm_gpu_text_experts[];
 extern const char *const tm_gpu_text_frozen[];
 extern const char *const tm_gpu_text_grouped[];

@@ -74,7 +74,7 @@ static tm_status launch_time(const tm_call *call, tm_error *err)
     tm_gpu_pass(&a, call->in[0].data);
     tm_gpu_pass_i64(&a, samples);
     tm_gpu_pass_int(&a, (int)half);
-    tm_gpu_pass_double(&a, log2(10000) / (double)half);
+    tm_gpu_pass_double(&a, -log2(10000) / (double)half);
     return tm_gpu_start_rows(call, 0, samples, half, &a, err);
 }
 

@@ -13,31 +13,32 @@ DEVICE i64 sample_of(i64 row, int seq)
 /* 2^x in double, x <= 0: the power of the nearest whole number, and the series of the rest. */
 DEVICE double power_of_two(double x)
 {
-    int    n = (int)(x - 0.5);
+    int    n = (int)(float)(x - 0.5);
     double g = (x - (double)n) * 0.69314718055994530942, sum = 1.0;
-    ROLLED for (int k = 13; k > 0; k--) sum = 1.0 + sum * g / (double)k;
+    ROLLED for (int k = 13; k > 0; k--) sum = 1.0 + sum * g / (double)(float)k;
     ROLLED for (; n < 0; n++) sum *= 0.5;
     return sum;
 }
 
-/* cos(1000 t w), then sin of the same, w = 2^(-k step): in double, without the nearest multiple of pi / 2, which is taken
+/* cos(1000 t w), then sin of the same, w = 2^(k step): in double, without the nearest multiple of pi / 2, which is taken
  * away in two parts. X: of y, Y: of t. */
 KERNEL(time_embedding)(X *RESTRICT y, const Y *RESTRICT t, i64 samples, int half, double step)
 {
     EACH_OF_ROWS (row, k, samples, half) {
-        double angle = 1000.0 * (double)get(t, row) * power_of_two(-(double)k * step);
-        int    n = (int)(angle * 0.63661977236758134308 + (angle < 0.0 ? -0.5 : 0.5));
+        double angle = 1000.0 * (double)get(t, row) * power_of_two((double)k * step);
+        float  turns = (float)(angle * 0.63661977236758134308);
+        int    n = (int)(turns + (turns < 0.0f ? -0.5f : 0.5f));
         double r = angle - (double)n * 1.57079632673412561417 - (double)n * 6.07710050650619224932e-11;
         double cosine = 1.0, sine = 1.0, square = r * r;
         ROLLED for (int i = 16; i > 0; i -= 2) {
-            cosine = 1.0 - square * cosine / (double)(i * (i - 1));
-            sine = 1.0 - square * sine / (double)(i * (i + 1));
+            cosine = 1.0 - square * cosine / (double)(float)(i * (i - 1));
+            sine = 1.0 - square * sine / (double)(float)(i * (i + 1));
         }
         sine *= r;
-        double first = n & 1 ? sine : cosine, second = n & 1 ? cosine : sine;
+        float  first = (float)(n & 1 ? sine : cosine), second = (float)(n & 1 ? cosine : sine);
         i64    at = row * 2 * half + k;
-        put(y, at, (float)((n + 1) & 2 ? -first : first));
-        put(y, at + half, (float)(n & 2 ? -second : second));
+        put(y, at, (n + 1) & 2 ? -first : first);
+        put(y, at + half, n & 2 ? -second : second);
     }
 }
 
