@@ -17,6 +17,7 @@ extern const char *const tm_gpu_text_dialect[];
 extern const char *const tm_gpu_text_attention[];
 extern const char *const tm_gpu_text_attention_matrix[];
 extern const char *const tm_gpu_text_attention_wgmma[];
+extern const char *const tm_gpu_text_collectives[];
 extern const char *const tm_gpu_text_embedding[];
 extern const char *const tm_gpu_text_loss[];
 extern const char *const tm_gpu_text_matrix[];
@@ -27,8 +28,8 @@ extern const char *const tm_gpu_text_product[];
 
 /* Kernels by kind; each list ends with .name == NULL. Of two lists for an op the better one stands first in
  * tm_gpu_kernels. */
-extern const tm_kernel tm_gpu_attention[], tm_gpu_attention_matrix[], tm_gpu_embedding[], tm_gpu_loss[], tm_gpu_norm[],
-    tm_gpu_optimizer[], tm_gpu_pointwise[], tm_gpu_product[];
+extern const tm_kernel tm_gpu_attention[], tm_gpu_attention_matrix[], tm_gpu_collectives[], tm_gpu_embedding[],
+    tm_gpu_loss[], tm_gpu_norm[], tm_gpu_optimizer[], tm_gpu_pointwise[], tm_gpu_product[];
 extern const tm_kernel *const tm_gpu_kernels[]; /* all of them; NULL ends them */
 
 /* --- definitions of a text -------------------------------------------------------------------------------------------
