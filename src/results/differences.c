@@ -16,6 +16,8 @@ static const struct {
     { "model", 100 },
     { "precision", 100 },
     { "device", 100 },
+    { "kernels", 97 },
+    { "sums", 97 },
     { "devices", 100 },
     { "threads", 98 },
     { "data_source", 90 },

@@ -152,8 +152,8 @@ static void look_sums(results_check *c, const double *seconds, size_t n)
     for (size_t i = 0; i < count; i++) phases += members[i].value;
     char written[32], text[32];
     bool whole = n == 0 || fabs(phases - mean) <= 1e-9 * mean || phases > mean;
-    results_check_row(c, "phases/mean_seconds (sum)", tm_format_double(written, phases), tm_format_double(text, mean),
-                      whole);
+    results_check_row(c, "phases/mean_seconds (sum)", tm_format_double(written, phases),
+                      n > 0 ? tm_format_double(text, mean) : "null", whole);
     members = tm_result_members(c->run, "memory/planned_by_class", &count);
     for (size_t i = 0; i < count; i++) classes += members[i].value;
     if (count) results_check_number(c, "memory/planned_bytes", classes);

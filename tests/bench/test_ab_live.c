@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Live sessions by a clock that moves when a process starts and when it goes on: who plays when, how long rounds are,
- * why it ends, and what is drawn meanwhile, to the letter (tests/golden/whole-ab-live.txt). The programs are this one:
+ * why it ends, and what is drawn meanwhile, by rules (ab_rules.h). The programs are this one:
  * `test_ab_live play MODE SECONDS STEPS`.
  */
 #include "bench/ab.h"
 #include "support/fake_clock.h"
-#include "support/whole.h"
+#include "ab_rules.h"
 #include "train/run/interleave.h"
 
 #include <math.h>
@@ -105,114 +105,198 @@ static int play(int argc, char **argv)
 static char *self; /* argv[0] */
 
 typedef struct {
-    const char   *what, *mode, *b_seconds, *steps;
+    const char   *what;
+    bool          vary; /* steps differ by a few hundredths */
+    double        b_seconds;
+    int64_t       steps; /* of a turn or a run */
     double        start_seconds;
     int64_t       stop_at_turn;
     tm_ab_options options;
-    bool          drawn;
+    /* What must come of it. */
+    tm_ab_end   end;
+    const char *refused;
+    int64_t     rounds;       /* at least */
+    double      next_seconds; /* what a session by the budget had no room for */
 } session_case;
 
+#define LIVE .turn_seconds = 0.07
 static const session_case cases[] = {
-    { "long rounds", "same", "0.25", "3", 0.1, 0, { .budget_seconds = 30, .turn_seconds = 0.07, .seed = 5 }, true },
+    { "long rounds",
+      false,
+      0.25,
+      3,
+      0.1,
+      0,
+      { .budget_seconds = 30, LIVE, .seed = 5 },
+      TM_AB_END_BUDGET,
+      NULL,
+      8,
+      1.14 },
     { "starts take long",
-      "vary",
-      "0.25",
-      "2",
+      true,
+      0.25,
+      2,
       0.9,
       0,
-      { .budget_seconds = 60, .turn_seconds = 0.07, .seed = 6 },
-      false },
-    { "few rounds fit", "vary", "0.6", "2", 0.5, 0, { .budget_seconds = 15, .turn_seconds = 0.2, .seed = 7 }, false },
+      { .budget_seconds = 60, LIVE, .seed = 6 },
+      TM_AB_END_BUDGET,
+      NULL,
+      8,
+      3.54 },
+    { "few rounds fit",
+      true,
+      0.6,
+      2,
+      0.5,
+      0,
+      { .budget_seconds = 15, .turn_seconds = 0.2, .seed = 7 },
+      TM_AB_END_BUDGET,
+      NULL,
+      6,
+      2.34 },
     { "one block a round",
-      "same",
-      "0.6",
-      "2",
+      false,
+      0.6,
+      2,
       0.3,
       0,
-      { .budget_seconds = 8, .turn_seconds = 0.07, .seed = 8 },
-      false },
+      { .budget_seconds = 8, LIVE, .seed = 8 },
+      TM_AB_END_BUDGET,
+      NULL,
+      4,
+      1.74 },
     { "a target",
-      "vary",
-      "0.6",
-      "2",
+      true,
+      0.6,
+      2,
       0.1,
       0,
-      { .budget_seconds = 60, .turn_seconds = 0.07, .seed = 9, .target = 0.05, .least_pairs = 3 },
-      true },
+      { .budget_seconds = 60, LIVE, .seed = 9, .target = 0.05, .least_pairs = 3 },
+      TM_AB_END_TARGET,
+      NULL,
+      6,
+      0 },
     { "a target of many pairs",
-      "same",
-      "0.505",
-      "2",
+      false,
+      0.505,
+      2,
       0.1,
       0,
-      { .budget_seconds = 60,
-        .turn_seconds = 0.07,
-        .seed = 9,
-        .target = 0.01,
-        .least_pairs = 80,
-        .least_difference = 0.02 },
-      false },
+      { .budget_seconds = 60, LIVE, .seed = 9, .target = 0.01, .least_pairs = 80, .least_difference = 0.02 },
+      TM_AB_END_TARGET,
+      NULL,
+      6,
+      0 },
     { "whole runs",
-      "vary",
-      "0.6",
-      "5",
+      true,
+      0.6,
+      5,
       0.1,
       0,
-      { .budget_seconds = 6, .turn_seconds = 0.07, .seed = 10, .whole_runs = true },
-      true },
-    { "stopped in a warm-up", "same", "0.6", "2", 0.1, 4, { .budget_seconds = 60, .turn_seconds = 0.07 }, false },
-    { "stopped in a block", "same", "0.6", "2", 0.1, 15, { .budget_seconds = 60, .turn_seconds = 0.07 }, false },
+      { .budget_seconds = 6, LIVE, .seed = 10, .whole_runs = true },
+      TM_AB_END_BUDGET,
+      NULL,
+      5,
+      1.02 },
+    { "stopped in a warm-up",
+      false,
+      0.6,
+      2,
+      0.1,
+      4,
+      { .budget_seconds = 60, LIVE },
+      TM_AB_END_INTERRUPTED,
+      "stopped after 0.5 s",
+      1,
+      0 },
+    { "stopped in a block",
+      false,
+      0.6,
+      2,
+      0.1,
+      15,
+      { .budget_seconds = 60, LIVE },
+      TM_AB_END_INTERRUPTED,
+      "stopped after 1.4 s",
+      1,
+      0 },
     { "stopped in a whole run",
-      "same",
-      "0.6",
-      "5",
+      false,
+      0.6,
+      5,
       0.1,
       8,
-      { .budget_seconds = 60, .turn_seconds = 0.07, .whole_runs = true },
-      false },
-    { "no turn in time", "silent", "0.6", "2", 0.3, 0, { .budget_seconds = 0.4, .turn_seconds = 0.07 }, false },
-    { "no run in time",
-      "silent",
-      "0.6",
-      "2",
+      { .budget_seconds = 60, LIVE, .whole_runs = true },
+      TM_AB_END_INTERRUPTED,
+      "stopped after 1.4 s",
+      2,
+      0 },
+    { "no turn in time",
+      false,
+      0.6,
+      0,
       0.3,
       0,
-      { .budget_seconds = 0.4, .turn_seconds = 0.07, .whole_runs = true },
-      false },
+      { .budget_seconds = 0.4, LIVE },
+      TM_AB_END_BUDGET,
+      "the budget of 0.4 s ended before the first block of six turns; raise --budget",
+      0,
+      0 },
+    { "no run in time",
+      false,
+      0.6,
+      0,
+      0.3,
+      0,
+      { .budget_seconds = 0.4, LIVE, .whole_runs = true },
+      TM_AB_END_BUDGET,
+      "the budget of 0.4 s ended before the first block of six turns; raise --budget, or let a run do fewer steps",
+      0,
+      0 },
 };
 
-/* A line for each block and each warm-up: "0 w A1+2 A3+2": round, sides, first step + steps. */
-static void tell_turns(const tm_ab_session *s, tm_text *out)
+/* As the program does its steps. */
+static double share_of(int64_t step)
 {
-    static const char names[] = "ABC";
-    int64_t           round = -1, block = -2;
-    for (int64_t i = 0; i < s->n_turns; i++) {
-        const tm_ab_turn *t = &s->turns[i];
-        if (t->round != round || t->block != block)
-            tm_text_printf(out, "%s  %lld %s%.0d", i ? "\n" : "", (long long)t->round, t->block < 0 ? "w" : "b",
-                           t->block < 0 ? 0 : (int)t->block + 1);
-        round = t->round;
-        block = t->block;
-        double sum = 0;
-        for (int64_t k = 0; k < t->n; k++) sum += t->seconds[k];
-        tm_text_printf(out, " %c%lld+%lld", names[t->side], (long long)t->first_step, (long long)t->n);
-        if (i < 40) tm_text_printf(out, "=%.6g/%g", sum, t->work);
-        if (t->cut) tm_text_printf(out, " cut %lld", (long long)t->cut);
-        if ((t->kind == TM_AB_WARMUP) != (t->block < 0)) tm_text_add(out, "?");
-    }
-    if (s->n_turns) tm_text_add(out, "\n");
+    return 1 + 0.01 * (double)(step * 7 % 5);
 }
 
-static void run_case(const session_case *c, tm_text *out)
+/* The lines of progress: seconds and pairs only grow, at most two lines a second, within the budget. */
+static void progress_grows(const session_case *c, const tm_ab_session *s, const char *drawn)
 {
-    char         *drawn = NULL;
+    double    last = 0, seconds, budget;
+    long long round, pairs, last_round = 1, last_pairs = 0;
+    int       lines = 0, used = 0;
+    int64_t   n;
+    free(tm_ab_pairs(s, 0, s->n_turns, NULL, 1, &n));
+    for (const char *at = drawn; (at = strstr(at, "\r\033[K"));) {
+        at += 4;
+        if (!*at) break; /* the last line is cleared */
+        if (sscanf(at, "%lf of %lf s, round %lld, %lld pairs%n", &seconds, &budget, &round, &pairs, &used) != 4)
+            fail_msg("%s: '%s'", c->what, at);
+        assert_true(budget == c->options.budget_seconds && seconds >= last && seconds <= budget);
+        assert_true(round - last_round >= 0 && round - last_round <= 1 && pairs > last_pairs && pairs <= n);
+        if (at[used] == ':') assert_non_null(strstr(at, "B / A "));
+        last = seconds, last_round = round, last_pairs = pairs, lines++;
+    }
+    assert_true(lines > 4 && lines <= 2 * s->seconds && drawn[strlen(drawn) - 1] == 'K');
+    assert_true(s->seconds - last <= 1 + c->options.budget_seconds / 8);
+    assert_int_equal(last_round, s->turns[s->n_turns - 1].round + 1);
+}
+
+static void run_case(const session_case *c)
+{
+    char          steps[8], seconds[16], *drawn = NULL;
     size_t        bytes = 0;
-    char         *a[] = { self, (char *)"play", (char *)c->mode, (char *)"0.5", (char *)c->steps, NULL };
-    char         *b[] = { self, (char *)"play", (char *)c->mode, (char *)c->b_seconds, (char *)c->steps, NULL };
-    FILE         *progress = c->drawn ? open_memstream(&drawn, &bytes) : NULL;
+    const char   *mode = c->steps == 0 ? "silent" : c->vary ? "vary" : "same";
+    char         *a[] = { self, (char *)"play", (char *)mode, (char *)"0.5", steps, NULL };
+    char         *b[] = { self, (char *)"play", (char *)mode, seconds, steps, NULL };
+    FILE         *progress = open_memstream(&drawn, &bytes);
     tm_ab_options o = c->options;
     tm_ab_session s = { 0 };
     tm_error      err = { 0 };
+    snprintf(steps, sizeof steps, "%lld", (long long)c->steps);
+    snprintf(seconds, sizeof seconds, "%g", c->b_seconds);
     o.a = (tm_ab_program){ .text = "the first", .argv = a, .turns = true };
     o.b = (tm_ab_program){ .text = "the second", .argv = b, .turns = true };
     o.folder = "/tmp/never made";
@@ -226,27 +310,45 @@ static void run_case(const session_case *c, tm_text *out)
     tm_status st = tm_ab_run(&o, &s, &err);
     double    passed = (double)fake_clock_passed() * 1e-9;
     fake_clock_stop();
-    tm_text_printf(out, "== %s: %s%s%s, end %d, %.9g of %.9g s, %lld starts, %lld turns\n", c->what, tm_status_text(st),
-                   *err.text ? ": " : "", err.text, (int)s.end, s.seconds, passed, (long long)starts, (long long)turns);
-    tell_turns(&s, out);
-    if (progress) {
-        fclose(progress);
-        for (char *at = drawn; *at; at++)
-            if (*at == '\r') *at = '\n';
-        for (char *at = drawn; (at = strstr(at, "\033[K"));) memmove(at, at + 3, strlen(at + 3) + 1);
-        tm_text_printf(out, "drawn:%s|\n", drawn);
-        free(drawn);
+    fclose(progress);
+    /* The time is that of starts and turns; it is used up to what does not fit. */
+    if (st != (!c->refused       ? TM_OK
+               : c->stop_at_turn ? TM_INTERRUPTED
+                                 : TM_INVALID) ||
+        (c->refused && strcmp(err.text, c->refused) != 0))
+        fail_msg("%s: %s: %s", c->what, tm_status_text(st), err.text);
+    if (s.end != c->end) fail_msg("%s: end %d", c->what, (int)s.end);
+    assert_true(fabs(s.seconds - passed) < 1e-9 && s.seconds <= o.budget_seconds);
+    assert_true(fabs(passed - (double)starts * c->start_seconds - 0.07 * (double)turns) < 1e-9);
+    if (st == TM_OK && s.end == TM_AB_END_BUDGET && s.seconds + c->next_seconds + 1e-9 < o.budget_seconds)
+        fail_msg("%s: ends after %g s of %g, a round takes %g", c->what, s.seconds, o.budget_seconds, c->next_seconds);
+    assert_int_equal(starts > 0, turns > 0);
+    if (c->steps) {
+        const ab_play play = { .seconds = { 0.5, c->b_seconds }, .steps = c->steps, .tokens = { 64, 64 } };
+        turns_are_regular(&s, &play, c->vary ? share_of : NULL, c->refused != NULL);
+        assert_true(s.turns[s.n_turns - 1].round + 1 >= c->rounds);
+        /* The turn in which it was stopped is not recorded. */
+        assert_int_equal(s.n_turns, o.whole_runs ? 2 * (turns - (st != TM_OK)) : turns - (st != TM_OK));
+        assert_int_equal(starts,
+                         o.whole_runs ? turns : 3 * (s.turns[s.n_turns - 1].round + 1) - (c->stop_at_turn == 4));
     }
-    if (st == TM_OK) tm_ab_print_text(&s, out);
+    if (st == TM_OK) report_is_right(&s);
+    if (st == TM_OK && c->vary) progress_grows(c, &s, drawn);
+    if (s.end == TM_AB_END_TARGET) {
+        tm_ab_figures f = tm_ab_figures_of(&s);
+        assert_true(f.paired.pairs >= o.least_pairs && f.paired.half_width <= o.target);
+        /* Without the last round there was not enough. */
+        assert_true(f.paired.rounds <= TM_PAIRED_UNITS ||
+                    f.paired.pairs < o.least_pairs + f.paired.pairs / f.paired.rounds + 1);
+    }
+    free(drawn);
     tm_ab_session_fini(&s);
 }
 
 static void live_sessions(void **state)
 {
     (void)state;
-    tm_text out = { 0 };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) run_case(&cases[i], &out);
-    whole_is("tests/golden/whole-ab-live.txt", &out);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) run_case(&cases[i]);
 }
 
 /* --- the order of turns ------------------------------------------------------------------------------------------- */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sessions of programs whose steps take made-up times: the whole record of one, what is said of many, to the letter
- * (tests/golden/whole-ab.txt), and programs that do not keep to the protocol. The programs are this one: `test_ab_whole
- * play MODE SECONDS TOKENS STEPS`. */
+/* Sessions of programs whose steps take made-up times: their turns and reports by rules, the ranges of their records,
+ * and programs that do not keep to the protocol. The programs are this one: `test_ab_whole play MODE SECONDS TOKENS
+ * STEPS`. */
 #include "bench/ab.h"
-#include "support/whole.h"
+#include "ab_rules.h"
 #include "train/run/interleave.h"
 
 #include <setjmp.h>
@@ -109,36 +109,40 @@ static tm_status session_of(tm_ab_program a, tm_ab_program b, tm_ab_options opti
     return tm_ab_run(&options, out, err);
 }
 
-/* With the seconds of the session masked. */
-static void add_record(tm_ab_session *s, tm_text *out)
+/* Six rounds of six runs each, after which the interval is narrow enough; as many as the pairs that are wanted. */
+static void whole_runs_follow_the_design(void **state)
 {
-    assert_true(s->seconds > 0 && s->seconds < 60);
-    s->seconds = 1.5;
-    tm_ab_session_print(s, out);
-    tm_ab_print_text(s, out);
-    tm_ab_print_json(s, out);
-    tm_ab_session_fini(s);
-}
-
-/* Six rounds of six runs each, after which the interval is narrow enough. */
-static void whole_runs(tm_text *out)
-{
-    static const char *const tokens[] = { "64", "0" };
-    tm_ab_session            s;
-    tm_error                 err;
-    words                    w[2];
-    for (int i = 0; i < 2; i++) {
-        tm_ab_program a = player(&w[0], "the first", "steps", "0.5", tokens[0], "4", NULL),
-                      b = player(&w[1], "the second", "steps", "0.625", tokens[i], "3", NULL);
+    (void)state;
+    for (int64_t least = 6; least < 9; least++) {
+        static const ab_play play = { .seconds = { 0.5, 0.625 }, .steps = 4, .tokens = { 64, 32 } };
+        tm_ab_session        s;
+        tm_error             err;
+        words                w[2];
+        tm_ab_program        a = player(&w[0], "the first", "steps", "0.5", "64", "4", NULL),
+                      b = player(&w[1], "the second", "steps", "0.625", least == 7 ? "0" : "32", "4", NULL);
+        tm_ab_options options = {
+            .whole_runs = true, .target = 0.01, .least_pairs = least, .least_difference = 0.005, .seed = 7
+        };
         a.build = "trainmark 1, commit x";
-        tm_text_printf(out, "== whole runs, tokens %s\n", tokens[i]);
-        tm_status st = session_of(
-            a, b,
-            (tm_ab_options){
-                .whole_runs = true, .target = 0.01, .least_pairs = 6 + i, .least_difference = 0.005, .seed = 7 },
-            &s, &err);
-        if (st != TM_OK) fail_msg("%s", err.text);
-        add_record(&s, out);
+        if (session_of(a, b, options, &s, &err) != TM_OK) fail_msg("%s", err.text);
+        ab_play silent = play;
+        silent.tokens[1] = 0;
+        turns_are_regular(&s, least == 7 ? &silent : &play, NULL, false);
+        report_is_right(&s);
+        tm_ab_figures f = tm_ab_figures_of(&s);
+        assert_int_equal(f.paired.pairs, least);
+        assert_int_equal(s.end, TM_AB_END_TARGET);
+        assert_true(s.seconds > 0 && s.seconds < 60);
+        assert_true(s.whole_runs && s.least_pairs == least && s.seed == 7);
+        assert_string_equal(s.a, "the first");
+        assert_string_equal(s.b, "the second");
+        assert_string_equal(s.a_build, "trainmark 1, commit x");
+        assert_null(s.b_build);
+        assert_true(fabs(s.target - 0.01) < 1e-15 && fabs(s.least_difference - 0.005) < 1e-15);
+        assert_true(fabs(s.turn_seconds - 0.07) < 1e-15 && fabs(s.budget_seconds - 60) < 1e-15);
+        /* By the token B takes 2.5 times as long, by the step 1.25 times. */
+        assert_true(fabs(f.paired.b.ratio - (least == 7 ? 1.25 : 2.5)) < 1e-12);
+        tm_ab_session_fini(&s);
     }
 }
 
@@ -189,7 +193,7 @@ static tm_ab_session made(int rounds, double a, double b, double noise, bool tok
     return s;
 }
 
-static void sayings(tm_text *out)
+static void reports_have_the_figures_of_the_record(void **state)
 {
     static const struct {
         int    rounds;
@@ -200,74 +204,126 @@ static void sayings(tm_text *out)
         { 6, 0.25, 2, 0.001, true }, { 6, 0.9999, 0.5, 0.01, false },  { 13, 2, 1.001, 0.01, true },
         { 13, 1, 1.3, 0.02, false }, { 20, 0.001, 0.99, 0.001, true },
     };
+    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_ab_session s = made(cases[i].rounds, cases[i].a, cases[i].b, cases[i].noise, cases[i].tokens);
         s.end = (tm_ab_end)(i % 3);
         s.whole_runs = i % 2 == 1;
         if (i == 2) s.b_build = copy_of("trainmark 2, commit y");
-        tm_text_printf(out, "== %d rounds, B / A %g, %g\n", cases[i].rounds, cases[i].b, cases[i].noise);
-        tm_ab_print_text(&s, out);
-        tm_ab_print_json(&s, out);
+        report_is_right(&s);
         tm_ab_session_fini(&s);
     }
 }
 
 /* --- damaged records ---------------------------------------------------------------------------------------------- */
 
-/* One member of a line after the other is taken away, and made another thing. */
-static void damage(tm_text *out)
+static const char *const record_lines[] = {
+    "{\"format\": \"trainmark.ab/1\", \"a\": \"a\", \"b\": \"b\", \"whole_runs\": false, \"turn_seconds\": 0.25, "
+    "\"budget_seconds\": 9, \"target\": 0, \"least_pairs\": 3, \"least_difference\": 0, \"seed\": 1}",
+    "{\"round\": 2, \"block\": 2, \"side\": \"A\", \"kind\": \"counted\", \"first_step\": 1, \"tokens\": 2, "
+    "\"cut_steps\": 0, \"step_seconds\": [1]}",
+    "{\"round\": 2, \"block\": -1, \"side\": \"B\", \"kind\": \"warmup\", \"first_step\": 1, \"tokens\": 2, "
+    "\"cut_steps\": 0, \"step_seconds\": []}",
+    "{\"round\": 2, \"block\": 2, \"side\": \"A again\", \"kind\": \"counted\", \"first_step\": 1, \"tokens\": 2, "
+    "\"cut_steps\": 0, \"step_seconds\": [1, 2]}",
+    "{\"end\": \"target\", \"seconds\": 3}",
+};
+enum { LINES = sizeof record_lines / sizeof record_lines[0] };
+
+/* What a member may be: a name of a list, a text, a truth, a number, a whole number, a list. */
+static const struct {
+    const char *name;
+    char        kind;
+    double      lo, hi;
+} members[] = {
+    { "format", 'n', 0, 0 },
+    { "a", 't', 0, 0 },
+    { "b", 't', 0, 0 },
+    { "whole_runs", 'b', 0, 0 },
+    { "turn_seconds", 'f', 0, 1e9 },
+    { "budget_seconds", 'f', 0, 1e9 },
+    { "target", 'f', 0, 1e9 },
+    { "least_pairs", 'i', 0, 1e19 },
+    { "seed", 'i', -1e19, 1e19 },
+    { "least_difference", 'f', 0, 1e9 },
+    { "side", 'n', 0, 0 },
+    { "kind", 'n', 0, 0 },
+    { "end", 'n', 0, 0 },
+    { "first_step", 'i', 0, 1e19 },
+    { "tokens", 'f', 0, 1e18 },
+    { "seconds", 'f', 0, 1e9 },
+    { "step_seconds", 'l', 0, 0 },
+    { "cut_steps", 'i', 0, 16777216 },
+    { "round", 'i', 0, 16777216 },
+    { "block", 'i', -1, 16777216 },
+};
+
+/* The line, from 1, that a record is refused with, whose line `l` has the value as its member; 0: none. */
+static int refused_line(int l, const char *name, const char *value)
+{
+    size_t m = 0;
+    char  *end;
+    double number = strtod(value, &end);
+    bool   whole = *end == '\0' && !strpbrk(value, ".e");
+    while (strcmp(members[m].name, name) != 0) m++;
+    switch (members[m].kind) {
+    case 't':
+        return *value == '"' ? 0 : l;
+    case 'b':
+        return strcmp(value, "true") == 0 ? 0 : l;
+    case 'l':
+        return *value == '[' && l == 3 ? 0 : l; /* turns that count have steps */
+    case 'n':
+        return l;
+    case 'i':
+        if (!whole) return l;
+        break;
+    default:
+        break;
+    }
+    if (*end || number < members[m].lo || number > members[m].hi) return l;
+    if (strcmp(name, "tokens") == 0 && number > 0 && number < 1) return l;
+    /* Neighbors are of round 2, and turns that count of block 2. */
+    if (strcmp(name, "round") == 0) return number < 2 && l > 2 ? l : number > 2 && l < 4 ? l + 1 : 0;
+    if (strcmp(name, "block") != 0) return 0;
+    if (number < 0) return l == 3 ? 0 : l; /* a warm-up is of no block */
+    return number < 2 && l > 2 ? l : number > 2 && l < 4 ? 4 : 0;
+}
+
+/* One member of a line after the other is made another thing. */
+static void records_are_in_range(void **state)
 {
     static const char *const values[] = { "null",  "-2",       "-1",       "0",    "0.5",    "1",     "3",    "1e9",
                                           "1.1e9", "16777216", "16777217", "1e18", "1.1e18", "\"x\"", "true", "[]" };
-    static const char *const lines[] = {
-        "{\"format\": \"trainmark.ab/1\", \"a\": \"a\", \"b\": \"b\", \"whole_runs\": false, \"turn_seconds\": 0.25, "
-        "\"budget_seconds\": 9, \"target\": 0, \"least_pairs\": 3, \"least_difference\": 0, \"seed\": 1}",
-        "{\"round\": 2, \"block\": 2, \"side\": \"A\", \"kind\": \"counted\", \"first_step\": 1, \"tokens\": 2, "
-        "\"cut_steps\": 0, \"step_seconds\": [1]}",
-        "{\"round\": 2, \"block\": -1, \"side\": \"B\", \"kind\": \"warmup\", \"first_step\": 1, \"tokens\": 2, "
-        "\"cut_steps\": 0, \"step_seconds\": []}",
-        "{\"round\": 2, \"block\": 2, \"side\": \"A again\", \"kind\": \"counted\", \"first_step\": 1, \"tokens\": 2, "
-        "\"cut_steps\": 0, \"step_seconds\": [1, 2]}",
-        "{\"end\": \"target\", \"seconds\": 3}",
-    };
-    enum { LINES = sizeof lines / sizeof lines[0] };
+    (void)state;
     for (int l = 0; l < LINES; l++)
-        for (const char *at = lines[l]; (at = strstr(at, "\": "));) {
+        for (const char *at = record_lines[l]; (at = strstr(at, "\": "));) {
             const char *begin = at;
+            char        name[32], place[32];
             while (begin[-1] != '"') begin--;
-            int name = (int)(at - begin);
+            snprintf(name, sizeof name, "%.*s", (int)(at - begin), begin);
             at += 3;
             size_t n = at[0] == '[' ? strcspn(at, "]") + 1 : strcspn(at, ",}");
-            tm_text_printf(out, "line %d, %.*s:", l + 1, name, begin);
             for (size_t v = 0; v < sizeof values / sizeof values[0]; v++) {
                 tm_text       text = { 0 };
                 tm_ab_session s = { 0 };
                 tm_error      err = { 0 };
                 for (int k = 0; k < LINES; k++)
                     if (k == l)
-                        tm_text_printf(&text, "%.*s%s%s\n", (int)(at - lines[k]), lines[k], values[v], at + n);
+                        tm_text_printf(&text, "%.*s%s%s\n", (int)(at - record_lines[k]), record_lines[k], values[v],
+                                       at + n);
                     else
-                        tm_text_printf(&text, "%s\n", lines[k]);
+                        tm_text_printf(&text, "%s\n", record_lines[k]);
                 tm_status st = tm_ab_session_parse(text.data, "f", &s, &err);
-                char     *tail = strstr(err.text, "; wanted");
-                if (tail) *tail = '\0';
-                tm_text_printf(out, " %s%s%s%s", values[v], st == TM_OK ? " passes" : " (", st == TM_OK ? "" : err.text,
-                               st == TM_OK ? "" : ")");
+                int       line = refused_line(l + 1, name, values[v]);
+                snprintf(place, sizeof place, "'f', line %d: ", line);
+                if (st != (line ? TM_FORMAT : TM_OK) || (line && strncmp(err.text, place, strlen(place)) != 0))
+                    fail_msg("line %d, %s %s: %s, wanted %s", l + 1, name, values[v], st == TM_OK ? "passes" : err.text,
+                             line ? place : "none");
                 tm_ab_session_fini(&s);
                 tm_text_fini(&text);
             }
-            tm_text_add(out, "\n");
         }
-}
-
-static void sessions_say_all(void **state)
-{
-    (void)state;
-    tm_text out = { 0 };
-    whole_runs(&out);
-    sayings(&out);
-    damage(&out);
-    whole_is("tests/golden/whole-ab.txt", &out);
 }
 
 /* --- what goes wrong ---------------------------------------------------------------------------------------------- */
@@ -359,8 +415,8 @@ static int begin(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(sessions_say_all),
-    cmocka_unit_test(what_is_no_turn_is_refused),
+    cmocka_unit_test(whole_runs_follow_the_design), cmocka_unit_test(reports_have_the_figures_of_the_record),
+    cmocka_unit_test(records_are_in_range),         cmocka_unit_test(what_is_no_turn_is_refused),
     cmocka_unit_test(lines_of_strangers),
 };
 

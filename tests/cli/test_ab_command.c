@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `trainmark ab` without its session: what of the command line becomes of it, what is refused, kept and said of a
- * record, to the letter (tests/golden/whole-ab-command.txt). Sessions: tests/bench/test_ab_*.c; from the outside:
- * test_ab.sh. */
+/* `trainmark ab` without its session: the options that its words become, what is refused, kept and printed of a record.
+ * Sessions and reports: tests/bench/test_ab_*.c; from the outside: test_ab.sh. */
 #include "support/test.h"
 #include "bench/ab.h"
 #include "cli/cli.h"
 #include "told.h"
 
+#include <math.h>
 #include <signal.h>
 
 extern const tm_cli_command tm_command_ab;
@@ -31,13 +31,20 @@ tm_status tm_ab_build_read(const char *binary, const char *flag, const volatile 
     return TM_OK;
 }
 
-static void tell_program(const char *name, const tm_ab_program *p)
+/* What the session was asked for, and its reports, for people and for programs. */
+static struct {
+    tm_text       programs[2];
+    tm_ab_options options;
+    tm_text       reports[2];
+} asked;
+
+static void tell_program(tm_text *out, const tm_ab_program *p)
 {
-    tm_text_printf(&told, "  %s '%s'%s%s%s%s%s:", name, p->text, p->turns ? ", takes turns" : "", p->build ? ", " : "",
-                   p->build ? p->build : "", p->pattern ? ", steps " : "", p->pattern ? p->pattern : "");
+    out->length = 0;
+    tm_text_printf(out, "%s|%s|%s|%s|", p->text, p->turns ? "turns" : "", p->build ? p->build : "",
+                   p->pattern ? p->pattern : "");
     for (int i = 0; p->argv[i]; i++)
-        tm_text_printf(&told, " [%s]", i == 0 && strstr(p->argv[0], "test_ab_command") ? "SELF" : p->argv[i]);
-    tm_text_add(&told, "\n");
+        tm_text_printf(out, "[%s]", i == 0 && strstr(p->argv[0], "test_ab_command") ? "SELF" : p->argv[i]);
 }
 
 static void add_turns(tm_ab_session *s)
@@ -60,13 +67,9 @@ static char *copy_of(const char *text)
 
 tm_status tm_ab_run(const tm_ab_options *o, tm_ab_session *out, tm_error *err)
 {
-    bool scratch = strstr(o->folder, "trainmark-ab") != NULL;
-    tell_program("A", &o->a);
-    tell_program("B", &o->b);
-    tm_text_printf(
-        &told, "  turns of %g s%s, budget %g s, target %g, %lld pairs, least difference %g, seed %llu, in %s\n",
-        o->turn_seconds, o->whole_runs ? ", whole runs" : "", o->budget_seconds, o->target, (long long)o->least_pairs,
-        o->least_difference, (unsigned long long)o->seed, scratch ? "a folder for a while" : o->folder);
+    tell_program(&asked.programs[0], &o->a);
+    tell_program(&asked.programs[1], &o->b);
+    asked.options = *o;
     assert_true(o->stop == &tm_cli_stop && !o->progress && tm_file_exists(o->folder));
     snprintf(folder, sizeof folder, "%s", o->folder);
     *out = (tm_ab_session){ .a = copy_of(o->a.text),
@@ -83,6 +86,9 @@ tm_status tm_ab_run(const tm_ab_options *o, tm_ab_session *out, tm_error *err)
                             .end = ends == TM_INTERRUPTED ? TM_AB_END_INTERRUPTED : TM_AB_END_BUDGET,
                             .seconds = 12.25 };
     add_turns(out);
+    for (int i = 0; i < 2; i++) asked.reports[i].length = 0;
+    tm_ab_print_text(out, &asked.reports[0]);
+    tm_ab_print_json(out, &asked.reports[1]);
     return ends == TM_OK ? TM_OK : tm_fail(err, ends, "it went wrong");
 }
 
@@ -97,7 +103,7 @@ static tm_status call_ab(const char *words)
     snprintf(copy, sizeof copy, "ab|%s", words);
     for (char *word; (word = strsep(&rest, "|"));) argv[argc++] = word;
     argv[argc] = NULL;
-    tm_text_printf(&told, "> %s\n", words);
+    told.length = 0;
     folder[0] = '\0';
     told_begin();
     tm_status st = tm_cli_call(&tm_command_ab, "ab", argc, argv, &err);
@@ -109,68 +115,123 @@ static tm_status call_ab(const char *words)
 #define MODEL "--model.dim 32 --model.n_heads 2 --model.n_kv_heads 1 --training.threads 1"
 #define SMALL MODEL "|--b|" MODEL
 
-static void what_becomes_of_words(void **state)
+/* What the last call printed ends with the report. */
+static void printed(const char *report)
 {
-    (void)state;
-    static const char *const all[] = {
-        "--a|" SMALL,
-        "--b|" MODEL " --debug.seed 2|--a|" MODEL
-        "|--turn|0.05|--budget|1|--target|0|--min-pairs|6|--least-difference|0",
-        "--a|" SMALL "|--turn|run|--seed|9|--target|2.5|--least-difference|1.25|--budget|30|--json",
-        "--a|" SMALL "|--turn|1e6|--out|given",
-        "--a|" MODEL " --job.description 'two words'|--b-binary|./other",
-        "--a-binary|./one|--b-binary|./other|--b|any\\ thing \"at all\"",
-        "--a-binary|./one|--a|x|--b-command|sh -c 'echo 1; echo 2'|--step-pattern|^[0-9]$",
-        "--a-command|one|--b-command|'an other'  \"of words\" \\'|--turn|run",
-    };
-    slower = 1.25, ends = TM_OK;
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) assert_int_equal(call_ab(all[i]), TM_OK);
-    told_file("given/result.json");
-    assert_true(tm_file_exists("given/session.jsonl"));
-    told_is("tests/golden/whole-ab-command.txt");
+    if (strncmp(told.data, report, strlen(report)) != 0) fail_msg("printed:\n%s\nwanted:\n%s", told.data, report);
 }
+
+#define RUN(text, build, binary, more)                                                                                 \
+    text "|turns|" build "||[" binary                                                                                  \
+         "][run][--model.dim][32][--model.n_heads][2][--model.n_kv_heads][1][--training.threads][1]" more
+#define OWN RUN("trainmark run " MODEL, "", "SELF", "")
+#define JOB " --job.description 'two words'"
+
+static void words_become_options(void **state)
+{
+    static const struct {
+        const char *words, *a, *b;
+        double      turn, budget, target, least;
+        long long   pairs, seed;
+        bool        whole, json;
+        const char *out;
+    } all[] = {
+        { "--a|" SMALL, OWN, OWN, 0.2, 120, 0.01, 0.005, 12, 1, false, false, NULL },
+        { "--b|" MODEL " --debug.seed 2|--a|" MODEL
+          "|--turn|0.05|--budget|1|--target|0|--min-pairs|6|--least-difference|0",
+          OWN, RUN("trainmark run " MODEL " --debug.seed 2", "", "SELF", "[--debug.seed][2]"), 0.05, 1, 0, 0, 6, 1,
+          false, false, NULL },
+        { "--a|" SMALL "|--turn|run|--seed|9|--target|2.5|--least-difference|1.25|--budget|30|--json", OWN, OWN,
+          30.0 / 160, 30, 0.025, 0.0125, 12, 9, true, true, NULL },
+        { "--a|" SMALL "|--turn|1e6|--out|given", OWN, OWN, 1e6, 120, 0.01, 0.005, 12, 1, false, false, "given" },
+        { "--a|" MODEL JOB "|--b-binary|./other",
+          RUN("trainmark run " MODEL JOB, "build of this", "SELF", "[--job.description][two words]"),
+          RUN("./other run " MODEL JOB, "build of ./other", "./other", "[--job.description][two words]"), 0.2, 120,
+          0.01, 0.005, 12, 1, false, false, NULL },
+        { "--a-binary|./one|--b-binary|./other|--b|any\\ thing \"at all\"",
+          "./one run any\\ thing \"at all\"|turns|build of ./one||[./one][run][any thing][at all]",
+          "./other run any\\ thing \"at all\"|turns|build of ./other||[./other][run][any thing][at all]", 0.2, 120,
+          0.01, 0.005, 12, 1, false, false, NULL },
+        { "--a-binary|./one|--a|x|--b-command|sh -c 'echo 1; echo 2'|--step-pattern|^[0-9]$",
+          "./one run x|turns|build of ./one||[./one][run][x]",
+          "sh -c 'echo 1; echo 2'|||^[0-9]$|[sh][-c][echo 1; echo 2]", 0.2, 120, 0.01, 0.005, 12, 1, false, false,
+          NULL },
+        { "--a-command|one|--b-command|'an other'  \"of words\" \\'|--turn|run", "one||||[one]",
+          "'an other'  \"of words\" \\'||||[an other][of words][']", 0.2, 120, 0.01, 0.005, 12, 1, true, false, NULL },
+    };
+    (void)state;
+    slower = 1.25, ends = TM_OK;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        const tm_ab_options *o = &asked.options;
+        assert_int_equal(call_ab(all[i].words), TM_OK);
+        assert_string_equal(asked.programs[0].data, all[i].a);
+        assert_string_equal(asked.programs[1].data, all[i].b);
+        double is[] = { o->turn_seconds, o->budget_seconds, o->target, o->least_difference },
+               wanted[] = { all[i].turn, all[i].budget, all[i].target, all[i].least };
+        for (int k = 0; k < 4; k++)
+            if (!(fabs(is[k] - wanted[k]) <= 1e-12 * wanted[k])) fail_msg("%s: %d is %g", all[i].words, k, is[k]);
+        assert_int_equal(o->least_pairs, all[i].pairs);
+        assert_int_equal(o->seed, all[i].seed);
+        assert_int_equal(o->whole_runs, all[i].whole);
+        assert_true(all[i].out ? strcmp(folder, all[i].out) == 0 : strstr(folder, "trainmark-ab") != NULL);
+        printed(asked.reports[all[i].json].data);
+    }
+    assert_int_equal(call_ab("--a|" SMALL "|--out|given"), TM_OK);
+    tm_text kept = fake_read("given/result.json");
+    assert_string_equal(kept.data, asked.reports[1].data);
+    assert_true(tm_file_exists("given/session.jsonl"));
+    tm_text_fini(&kept);
+}
+
+#define TURN "option '--turn' must be a number from 0.05 to 1e6, or run; found '"
+#define OPEN ": a quote is not closed, or a backslash ends the text: '"
+#define GIVE_A "give A: --a, --a-binary or --a-command (`trainmark ab --help`)"
+#define NO_ARGS "give --a or --b, the arguments of `trainmark run`"
 
 static void what_is_refused(void **state)
 {
-    (void)state;
-    static const char *const all[] = {
-        "--json",
-        "--a|" SMALL "|--turn|0.0499",
-        "--a|" SMALL "|--turn|1000001",
-        "--a|" SMALL "|--turn|runs",
-        "--a|" SMALL "|--turn|0.1s",
-        "--b-command|x",
-        "--a-command|x",
-        "--b|x",
-        "--a-command|x|--b-binary|y",
-        "--a-binary|x",
-        "--b-binary|x",
-        "--a-command|x|--a|x|--b|x",
-        "--a-command|x|--a-binary|x|--b|x",
-        "--b-command|x|--b|x|--a|" MODEL,
-        "--b-command|x|--b-binary|x|--a|" MODEL,
-        "--a-command||--b-command|x",
-        "--a-command|x|--b-command|  ",
-        "--a-command|x 'y|--b-command|x",
-        "--a-command|x|--b-command|\"",
-        "--a|x 'y",
-        "--a|" MODEL "|--b|x \\",
-        "--a|" SMALL "|--step-pattern|x",
-        "--a|" MODEL "|--b|--model.dimm 3",
-        "--a|--out x|--b|" MODEL,
-        "--a|" MODEL "|--b|--dry-run",
-        "--a|" MODEL "|--b|--training.dtype nothing",
-        "--a|" MODEL "|--a-binary|none|--b-binary|x",
-        "--a|" MODEL "|--b-binary|none",
-        "--a|" SMALL "|--out|/dev/null/x",
-        "--from|nowhere",
+    static const struct {
+        const char *words, *wanted;
+        tm_status   status;
+    } all[] = {
+        { "--json", GIVE_A, TM_USAGE },
+        { "--a|" SMALL "|--turn|0.0499", TURN "0.0499'", TM_USAGE },
+        { "--a|" SMALL "|--turn|1000001", TURN "1000001'", TM_USAGE },
+        { "--a|" SMALL "|--turn|runs", TURN "runs'", TM_USAGE },
+        { "--a|" SMALL "|--turn|0.1s", TURN "0.1s'", TM_USAGE },
+        { "--b-command|x", GIVE_A, TM_USAGE },
+        { "--a-command|x", "give B: --b, --b-binary or --b-command (`trainmark ab --help`)", TM_USAGE },
+        { "--b|x", GIVE_A, TM_USAGE },
+        { "--a-command|x|--b-binary|y", NO_ARGS, TM_USAGE },
+        { "--a-binary|x", NO_ARGS, TM_USAGE },
+        { "--b-binary|x", GIVE_A, TM_USAGE },
+        { "--a-command|x|--a|x|--b|x", "--a-command cannot be given with --a or --a-binary; give one", TM_USAGE },
+        { "--a-command|x|--a-binary|x|--b|x", "--a-command cannot be given with --a or --a-binary", TM_USAGE },
+        { "--b-command|x|--b|x|--a|" MODEL, "--b-command cannot be given with --b or --b-binary; give one", TM_USAGE },
+        { "--b-command|x|--b-binary|x|--a|" MODEL, "--b-command cannot be given with --b or --b-binary", TM_USAGE },
+        { "--a-command||--b-command|x", "--a-command is empty; give a program and its arguments", TM_USAGE },
+        { "--a-command|x|--b-command|  ", "--b-command is empty; give a program and its arguments", TM_USAGE },
+        { "--a-command|x 'y|--b-command|x", "--a-command" OPEN "'y'", TM_INVALID },
+        { "--a-command|x|--b-command|\"", "--b-command" OPEN "\"'", TM_INVALID },
+        { "--a|x 'y", "--a" OPEN "'y'", TM_INVALID },
+        { "--a|" MODEL "|--b|x \\", "--b" OPEN "\\'", TM_INVALID },
+        { "--a|" SMALL "|--step-pattern|x", "--step-pattern is for --a-command and --b-command", TM_USAGE },
+        { "--a|" MODEL "|--b|--model.dimm 3", "did you mean 'model.dim'?", TM_INVALID },
+        { "--a|--out x|--b|" MODEL, "unknown option '--out'", TM_USAGE },
+        { "--a|" MODEL "|--b|--dry-run", "unknown option '--dry-run'", TM_USAGE },
+        { "--a|" MODEL "|--b|--training.dtype nothing", "'training.dtype' (command line) must be one of", TM_INVALID },
+        { "--a|" MODEL "|--a-binary|none|--b-binary|x", "--a-binary: no answer of 'none'", TM_INVALID },
+        { "--a|" MODEL "|--b-binary|none", "--b-binary: no answer of 'none'", TM_INVALID },
+        { "--a|" SMALL "|--out|/dev/null/x", "cannot create directory '/dev/null/x'", TM_INVALID },
+        { "--from|nowhere", "cannot open 'nowhere'", TM_INVALID },
     };
+    (void)state;
     slower = 1.25, ends = TM_OK;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        if (call_ab(all[i]) == TM_OK) fail_msg("%s passes", all[i]);
+        tm_status st = call_ab(all[i].words);
+        if (st != all[i].status || !strstr(told.data, all[i].wanted)) fail_msg("%s: %s", all[i].words, told.data);
         assert_string_equal(folder, "");
     }
-    told_is("tests/golden/whole-ab-refused.txt");
 }
 
 /* Any option but two is the session's own. */
@@ -179,7 +240,6 @@ static void a_record_is_judged_as_it_was(void **state)
     (void)state;
     slower = 1.25, ends = TM_OK;
     assert_int_equal(call_ab("--a|" SMALL "|--out|record"), TM_OK);
-    told.length = 0;
     for (size_t i = 0; i < tm_command_ab.n_options; i++) {
         const tm_option *o = &tm_command_ab.options[i];
         char             words[100];
@@ -188,19 +248,25 @@ static void a_record_is_judged_as_it_was(void **state)
         snprintf(words, sizeof words, "--from|record|--%s%s%s", o->name, o->value ? "|" : "", o->value ? "50" : "");
         tm_status st = call_ab(words);
         if (st != (judges ? TM_OK : TM_USAGE)) fail_msg("%s: %s", words, tm_status_text(st));
+        if (!judges) assert_non_null(strstr(told.data, "only --json and --fail-if-slower may be given with it"));
+        if (judges) printed(asked.reports[strcmp(o->name, "json") == 0].data);
         assert_string_equal(folder, "");
     }
     assert_int_equal(call_ab("--from|record/session.jsonl"), TM_OK);
+    printed(asked.reports[0].data);
     assert_int_equal(call_ab("--from|record/result.json"), TM_FORMAT);
+    assert_non_null(strstr(told.data, "'record/result.json', line 1"));
     /* A gate of exactly what B is slower by closes; one above it does not, nor where B is as fast, or faster. */
     assert_int_equal(call_ab("--from|record|--fail-if-slower|25"), TM_NEGATIVE);
+    printed(asked.reports[0].data);
+    assert_non_null(strstr(told.data, ": B is slower by 25.00 %, the limit (--fail-if-slower) is 25 %"));
     assert_int_equal(call_ab("--from|record|--fail-if-slower|25.001"), TM_OK);
     assert_int_equal(call_ab("--from|record|--fail-if-slower|0|--json"), TM_NEGATIVE);
+    printed(asked.reports[1].data);
     slower = 1;
     assert_int_equal(call_ab("--a|" SMALL "|--fail-if-slower|0"), TM_OK);
     slower = 0.5;
     assert_int_equal(call_ab("--a|" SMALL "|--fail-if-slower|0"), TM_OK);
-    told_is("tests/golden/whole-ab-judged.txt");
 }
 
 static void what_is_kept(void **state)
@@ -226,10 +292,9 @@ static void what_is_kept(void **state)
     assert_false(tm_file_exists("full/result.json"));
     ends = TM_INTERRUPTED;
     assert_int_equal(call_ab("--a|" SMALL "|--out|full"), TM_INTERRUPTED);
-    told.length = 0;
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(what_becomes_of_words), cmocka_unit_test(what_is_refused),
+static const struct CMUnitTest tests[] = { cmocka_unit_test(words_become_options), cmocka_unit_test(what_is_refused),
                                            cmocka_unit_test(a_record_is_judged_as_it_was),
                                            cmocka_unit_test(what_is_kept) };
 

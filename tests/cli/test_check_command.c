@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `trainmark check` with a measurement that is made up, on a machine that is made up: what is refused, limits and what
- * is written of them, reports and lists of nodes, to the letter (tests/golden/whole-check-*.txt). From the outside:
- * test_check.sh. */
+/* `trainmark check` with a measurement that is made up, on a machine that is made up: what is refused, limits, the
+ * outcomes that options make, reports that agree with each other, and lists of nodes. From the outside: test_check.sh.
+ */
 #include "cli/cli.h"
 #include "support/test.h"
 #include "cli/check.h"
 #include "support/fake_clock.h"
 #include "told.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <signal.h>
+#include <strings.h>
 #include <sys/resource.h>
 
 extern const tm_cli_command tm_command_check;
@@ -58,7 +60,6 @@ static tm_status call_check(const char *words)
     snprintf(copy, sizeof copy, "check %s", words);
     for (char *word; (word = strsep(&rest, " "));) argv[argc++] = strcmp(word, "''") == 0 ? word + 2 : word;
     argv[argc] = NULL;
-    tm_text_printf(&told, "> %s\n", words);
     fake_clock_start(reading_ns, 0);
     told_begin();
     tm_status st = tm_cli_call(&tm_command_check, "check", argc, argv, &err);
@@ -93,125 +94,243 @@ static void make_machine(void)
     put("/run/keep", "");
 }
 
+/* --- what is printed ---------------------------------------------------------------------------------------------- */
+
+/* A line of the text that begins so; it may not be missing. */
+static void has_line(const char *words, const char *line)
+{
+    size_t n = strlen(line);
+    for (const char *at = told.data; at; at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL)
+        if (strncmp(at, line, n) == 0) return;
+    fail_msg("%s: no line '%s' in\n%s", words, line, told.data);
+}
+
+static const char *string_of(json_t *row, const char *name)
+{
+    const char *text = json_string_value(json_object_get(row, name));
+    return text ? text : "";
+}
+
+/* The text has every check below its group, with what helps where it is needed, and counts them. */
+static void text_has_rows(const char *words, json_t *rows)
+{
+    static const char *const names[] = { "PASS", "WARN", "FAIL", "INFO", "SKIP" };
+    int                      counts[5] = { 0 };
+    size_t                   i;
+    json_t                  *row;
+    const char              *group = "", *at = told.data;
+    char                     line[600], *end;
+    json_array_foreach(rows, i, row)
+    {
+        const char *status = string_of(row, "status");
+        bool        helps = strcmp(status, "FAIL") == 0 || strcmp(status, "WARN") == 0;
+        for (int k = 0; k < 5; k++) counts[k] += strcmp(names[k], status) == 0;
+        if (strcmp(group, string_of(row, "group")) != 0) {
+            group = string_of(row, "group");
+            snprintf(line, sizeof line, "%s\n", group);
+            has_line(words, line);
+        }
+        snprintf(line, sizeof line, "  %s  %-14s  %s\n", status, string_of(row, "id"), string_of(row, "observed"));
+        has_line(words, line);
+        const char *own = strstr(told.data, line);
+        assert_true(own > at); /* in the order of the rows */
+        at = own;
+        for (int k = 0; k < 3; k++) {
+            static const char *const helping[] = { "expected", "source", "remedy" };
+            snprintf(line, sizeof line, "\n                        %s:", helping[k]);
+            end = strstr(own, line);
+            const char *next = strstr(own + 1, "\n  ");
+            while (next && strncmp(next, "\n   ", 4) == 0) next = strstr(next + 1, "\n  ");
+            bool shown = end && (!next || end < next);
+            if (shown != helps) fail_msg("%s: %s of %s", words, helping[k], string_of(row, "id"));
+            if (shown && !strstr(end, string_of(row, helping[k])))
+                fail_msg("%s: %s", words, string_of(row, helping[k]));
+        }
+    }
+    snprintf(line, sizeof line, ":  %s  %d pass, %d warn, %d fail, %d info, %d skipped (", counts[2] ? "FAIL" : "PASS",
+             counts[0], counts[1], counts[2], counts[3], counts[4]);
+    if (!strstr(told.data, line)) fail_msg("%s: no '%s' in\n%s", words, line, told.data);
+}
+
+/* A call whose checks end so: "ID STATUS what is observed", separated by "|"; of FAIL it is a negative verdict. */
+static void reported(const char *words, const char *wanted)
+{
+    char    all[400], copy[600], *rest = copy;
+    size_t  i = 0;
+    json_t *rows = json_array();
+    snprintf(all, sizeof all, "%s --report-file-name rows.jsonl", words);
+    told.length = 0;
+    tm_status st = call_check(all);
+    tm_text   file = fake_read("rows.jsonl");
+    for (char *line = file.data, *end; (end = strchr(line, '\n')); line = end + 1)
+        json_array_append_new(rows, json_loadb(line, (size_t)(end - line), 0, NULL));
+    snprintf(copy, sizeof copy, "%s", wanted);
+    for (char *one; (one = strsep(&rest, "|")); i++) {
+        char    is[300];
+        json_t *row = json_array_get(rows, i);
+        snprintf(is, sizeof is, "%s %s %s", string_of(row, "id"), string_of(row, "status"), string_of(row, "observed"));
+        if (strncmp(is, one, strlen(one)) != 0) fail_msg("%s: '%s', wanted '%s'", words, is, one);
+    }
+    assert_int_equal(json_array_size(rows), i);
+    text_has_rows(words, rows);
+    bool fails = strstr(wanted, " FAIL ") != NULL;
+    if (st != (fails ? TM_NEGATIVE : TM_OK)) fail_msg("%s: %s", words, tm_status_text(st));
+    json_decref(rows);
+    tm_text_fini(&file);
+}
+
 /* --- tests -------------------------------------------------------------------------------------------------------- */
 
 static void what_is_refused(void **state)
 {
-    static const char *const all[] = {
-        "--all-ranks --perf",
-        "--all-ranks --aggregate x",
-        "--all-ranks --tune-host",
-        "--all-ranks --restore-host",
-        "--all-ranks --list",
-        "--list --perf",
-        "--list --aggregate x",
-        "--list --tune-host",
-        "--tune-host --list",
-        "--list --restore-host",
-        "--aggregate x --perf",
-        "--aggregate x --tune-host",
-        "--aggregate x --restore-host",
-        "--restore-host --perf",
-        "--restore-host --tune-host",
-        "--ranks 2",
-        "--mpi mpich",
-        "--deadline 3",
-        "--measure-sec 1",
-        "--disk-path x",
-        "--outside-pct 3",
-        "--clock-limit-ms 1",
-        "--thresholds x",
-        "--write-thresholds x",
-        "--gemm-tflops-min 1",
-        "--hbm-gbs-min 1",
-        "--expected-nodes x",
-        "--perf false --thresholds x",
-        "-- true",
-        "--tune-host --",
-        "--tune-host false -- true",
-        "--perf --sysroot m",
-        "--sysroot nowhere",
-        "--report-file-name x.doc",
-        "--report-file-name x.pdf --list",
-        "word",
-        "--dmesg-minutes -1",
-        "--dmesg-minutes 10000001",
-        "--ulimit-l-min-gb 1000001",
-        "--shm-min-gb -0.5",
-        "--expected-gpus 4097",
-        "--expected-rdma-nics -1",
-        "--gpu-activity-warn-pct 101",
-        "--hbm-busy-threshold-gib -1",
-        "--per-gpu-timeout-sec 0.001",
-        "--per-gpu-timeout-sec 3601",
-        "--ranks 257 --all-ranks",
-        "--outside-pct 100.5 --all-ranks",
-        "--measure-sec 601 --all-ranks",
-        "--mpi lam --all-ranks",
-        "--only cpuu --sysroot m",
-        "--aggregate nowhere",
+    static const struct {
+        const char *words, *what, *why;
+        tm_status   status;
+    } all[] = {
+        { "--all-ranks --perf", "--all-ranks", "cannot be given with --perf", TM_USAGE },
+        { "--all-ranks --aggregate x", "--all-ranks", "cannot be given with --aggregate", TM_USAGE },
+        { "--all-ranks --tune-host", "--all-ranks", "cannot be given with --tune-host", TM_USAGE },
+        { "--all-ranks --restore-host", "--all-ranks", "cannot be given with --restore-host", TM_USAGE },
+        { "--all-ranks --list", "--all-ranks", "cannot be given with --list", TM_USAGE },
+        { "--list --perf", "--list", "cannot be given with --perf", TM_USAGE },
+        { "--list --aggregate x", "--list", "cannot be given with --aggregate", TM_USAGE },
+        { "--list --tune-host", "--list", "cannot be given with --tune-host", TM_USAGE },
+        { "--tune-host --list", "--list", "cannot be given with --tune-host", TM_USAGE },
+        { "--list --restore-host", "--list", "cannot be given with --restore-host", TM_USAGE },
+        { "--aggregate x --perf", "--aggregate", "cannot be given with --perf", TM_USAGE },
+        { "--aggregate x --tune-host", "--aggregate", "cannot be given with --tune-host", TM_USAGE },
+        { "--aggregate x --restore-host", "--aggregate", "cannot be given with --restore-host", TM_USAGE },
+        { "--restore-host --perf", "--restore-host", "cannot be given with --perf", TM_USAGE },
+        { "--restore-host --tune-host", "--restore-host", "cannot be given with --tune-host", TM_USAGE },
+        { "--ranks 2", "--ranks", "needs --all-ranks", TM_USAGE },
+        { "--mpi mpich", "--mpi", "needs --all-ranks", TM_USAGE },
+        { "--deadline 3", "--deadline", "needs --all-ranks", TM_USAGE },
+        { "--measure-sec 1", "--measure-sec", "needs --all-ranks", TM_USAGE },
+        { "--disk-path x", "--disk-path", "needs --all-ranks", TM_USAGE },
+        { "--outside-pct 3", "--outside-pct", "needs --all-ranks", TM_USAGE },
+        { "--clock-limit-ms 1", "--clock-limit-ms", "needs --all-ranks", TM_USAGE },
+        { "--thresholds x", "--thresholds", "needs --perf", TM_USAGE },
+        { "--write-thresholds x", "--write-thresholds", "needs --perf", TM_USAGE },
+        { "--gemm-tflops-min 1", "--gemm-tflops-min", "needs --perf", TM_USAGE },
+        { "--hbm-gbs-min 1", "--hbm-gbs-min", "needs --perf", TM_USAGE },
+        { "--expected-nodes x", "--expected-nodes", "needs --aggregate", TM_USAGE },
+        { "--perf false --thresholds x", "--thresholds", "needs --perf", TM_USAGE },
+        { "-- true", "a command is only run with --tune-host: trainmark check --tune-host", "", TM_USAGE },
+        { "--tune-host --", "no command after '--'", "", TM_USAGE },
+        { "--tune-host false -- true", "a command is only run with --tune-host: trainmark check --tune-host", "",
+          TM_USAGE },
+        { "--perf --sysroot m", "--perf measures this machine, not the one below --sysroot", "", TM_USAGE },
+        { "--sysroot nowhere", "--sysroot 'nowhere' is not a directory that can be read", "", TM_INVALID },
+        { "--report-file-name x.doc", "x.doc: the extension decides the format", "", TM_USAGE },
+        { "--report-file-name x.pdf --list", "x.pdf: the extension decides the format", "", TM_USAGE },
+        { "word", "cannot use argument 'word'", "", TM_USAGE },
+        { "--dmesg-minutes -1", "'dmesg-minutes' (command line) is out of range", "found -1, wanted 0 to 10000000",
+          TM_INVALID },
+        { "--dmesg-minutes 10000001", "'dmesg-minutes' (command line) is out of range",
+          "found 10000001, wanted 0 to 10000000", TM_INVALID },
+        { "--ulimit-l-min-gb 1000001", "'ulimit-l-min-gb' (command line) is out of range",
+          "found 1000001, wanted 0 to 1000000", TM_INVALID },
+        { "--shm-min-gb -0.5", "'shm-min-gb' (command line) is out of range", "found -0.5, wanted 0 to 1000000",
+          TM_INVALID },
+        { "--expected-gpus 4097", "'expected-gpus' (command line) is out of range", "found 4097, wanted 0 to 4096",
+          TM_INVALID },
+        { "--expected-rdma-nics -1", "'expected-rdma-nics' (command line) is out of range",
+          "found -1, wanted 0 to 4096", TM_INVALID },
+        { "--gpu-activity-warn-pct 101", "'gpu-activity-warn-pct' (command line) is out of range",
+          "found 101, wanted 0 to 100", TM_INVALID },
+        { "--hbm-busy-threshold-gib -1", "'hbm-busy-threshold-gib' (command line) is out of range",
+          "found -1, wanted 0 to 1000000", TM_INVALID },
+        { "--per-gpu-timeout-sec 0.001", "'per-gpu-timeout-sec' (command line) is out of range",
+          "found 0.001, wanted 0.01 to 3600", TM_INVALID },
+        { "--per-gpu-timeout-sec 3601", "'per-gpu-timeout-sec' (command line) is out of range",
+          "found 3601, wanted 0.01 to 3600", TM_INVALID },
+        { "--ranks 257 --all-ranks", "'ranks' (command line) is out of range", "found 257, wanted 0 to 256",
+          TM_INVALID },
+        { "--outside-pct 100.5 --all-ranks", "'outside-pct' (command line) is out of range",
+          "found 100.5, wanted 0 to 100", TM_INVALID },
+        { "--measure-sec 601 --all-ranks", "'measure-sec' (command line) is out of range", "found 601, wanted 0 to 600",
+          TM_INVALID },
+        { "--mpi lam --all-ranks", "'mpi' (command line) must be one of openmpi, mpich", "", TM_INVALID },
+        { "--only cpuu --sysroot m", "--sysroot 'm' is not a directory that can be read", "", TM_INVALID },
+        { "--aggregate nowhere", "cannot read directory 'nowhere/smoke': No such file or directory", "", TM_INVALID },
     };
     (void)state;
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) assert_int_not_equal(call_check(all[i]), TM_OK);
-    told_is("tests/golden/whole-check-refused.txt");
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        told.length = 0;
+        tm_status st = call_check(all[i].words);
+        if (st != all[i].status || !strstr(told.data, all[i].what) || !strstr(told.data, all[i].why))
+            fail_msg("%s: %s", all[i].words, told.data);
+    }
 }
 
-static void limits_of_figures(void **state)
+#define PASSES "perf_train PASS loss_decreased 1, final_loss 3.25, step_time_mean_ms 8"
+#define STREAM "copy_gb_per_sec 12.25, dot_gb_per_sec 20"
+
+/* Limits that are written are a tenth away from the figure, on the side that is worse. */
+static void limits_are_written(void **state)
 {
+    static const struct {
+        const char *name, *kind;
+        double      value;
+    } wanted[] = { { "training.loss_decreased", "min", 0.9 }, { "training.final_loss", "info", 3.25 },
+                   { "gemm.gflops_per_sec", "min", 225 },     { "stream.copy_gb_per_sec", "min", 11.025 },
+                   { "stream.dot_gb_per_sec", "min", 18 },    { "training.step_time_mean_ms", "max", 8.8 } };
     (void)state;
-    tm_error err = { 0 };
-    call_check(
-        "--only perf --perf --report-file-name all.csv --write-thresholds limits.json --per-gpu-timeout-sec 3.5");
-    told_file("all.csv");
-    told_file("limits.json");
-    static const char *const options[] = { "--gemm-tflops-min 0.25 --hbm-gbs-min 12.25", "--gemm-tflops-min 0.2501",
-                                           "--hbm-gbs-min 12.26", "--gemm-tflops-min 0 --thresholds limits.json",
-                                           "--thresholds limits.json" };
-    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
-        char words[300];
-        snprintf(words, sizeof words, "--only perf --perf --report-file-name some.csv %s", options[i]);
-        call_check(words);
-        told_file("some.csv");
+    reported("--only perf --perf --write-thresholds limits.json --per-gpu-timeout-sec 3.5",
+             "perf_gemm INFO gflops_per_sec 250|perf_stream INFO " STREAM "|" PASSES);
+    has_line("", "measured within 3.5 s\n");
+    json_t *limits = json_load_file("limits.json", 0, NULL), *cell = json_object_get(limits, CHECK_CELL);
+    assert_int_equal(json_object_size(cell), sizeof wanted / sizeof wanted[0]);
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        json_t *one = json_object_get(cell, wanted[i].name);
+        assert_string_equal(string_of(one, "kind"), wanted[i].kind);
+        assert_true(fabs(json_number_value(json_object_get(one, "value")) - wanted[i].value) < 1e-9);
     }
+    json_decref(limits);
+    reported("--only perf --perf --thresholds limits.json",
+             "perf_gemm PASS gflops_per_sec 250|perf_stream PASS " STREAM "|" PASSES);
+    has_line("", "measured within 15 s\n");
+    reported("--only perf --perf --gemm-tflops-min 0 --thresholds limits.json",
+             "perf_gemm PASS gflops_per_sec 250|perf_stream PASS " STREAM "|" PASSES);
+}
+
+static void limits_are_judged(void **state)
+{
     static const char high[] = "{\"" CHECK_CELL "\": {\"training.final_loss\": {\"kind\": \"max\", \"value\": 3}, "
                                "\"stream.dot_gb_per_sec\": {\"kind\": \"min\", \"value\": 20.5}}}\n";
+    tm_error          err = { 0 };
+    (void)state;
+    reported("--only perf --perf --gemm-tflops-min 0.25 --hbm-gbs-min 12.25",
+             "perf_gemm PASS gflops_per_sec 250|perf_stream PASS " STREAM "|" PASSES);
+    reported("--only perf --perf --gemm-tflops-min 0.2501",
+             "perf_gemm FAIL gemm.gflops_per_sec is 250, wanted at least 250.1|perf_stream INFO " STREAM "|" PASSES);
+    has_line("", "-> negative verdict: 1 of 3 checks failed: perf_gemm\n");
+    reported("--only perf --perf --hbm-gbs-min 12.26",
+             "perf_gemm INFO gflops_per_sec 250|perf_stream FAIL "
+             "stream.copy_gb_per_sec is 12.25, wanted at least 12.26|" PASSES);
     assert_int_equal(tm_file_write("high.json", high, strlen(high), &err), TM_OK);
-    call_check("--only perf --perf --report-file-name some.csv --thresholds high.json --hbm-gbs-min 1");
-    told_file("some.csv");
-    call_check("--only perf --perf --thresholds nowhere.json");
+    reported("--only perf --perf --thresholds high.json --hbm-gbs-min 1",
+             "perf_gemm INFO gflops_per_sec 250|perf_stream FAIL stream.dot_gb_per_sec is 20, wanted at least 20.5|"
+             "perf_train FAIL training.final_loss is 3.25, wanted at most 3");
+    has_line("", "-> negative verdict: 2 of 3 checks failed: perf_stream, perf_train\n");
+    told.length = 0;
+    assert_int_equal(call_check("--only perf --perf --thresholds nowhere.json"), TM_INVALID);
+    assert_non_null(strstr(told.data, "cannot open 'nowhere.json'"));
+    assert_null(strstr(told.data, "measured"));
     /* A part is missing: its limits cannot be judged, and nothing is written. */
     partial = true;
     broken[TM_PERF_GEMM] = "no figure for gemm";
     broken[TM_PERF_STREAM] = "killed";
-    call_check("--only perf --perf --report-file-name some.csv --thresholds high.json --gemm-tflops-min 1 "
-               "--write-thresholds never.json");
-    told_file("some.csv");
-    call_check("--only governor --perf --write-thresholds never.json");
-    told_file("never.json");
+    reported("--only perf --perf --thresholds high.json --gemm-tflops-min 1 --write-thresholds never.json",
+             "perf_gemm FAIL not measured: no figure for gemm|perf_stream FAIL not measured: killed|" PASSES);
+    has_line("", "-> negative verdict: no thresholds are written to 'never.json': no figure for gemm\n");
+    assert_int_equal(call_check("--only governor --perf --write-thresholds never.json"), TM_NEGATIVE);
+    assert_false(tm_file_exists("never.json"));
     partial = false;
     broken[TM_PERF_GEMM] = broken[TM_PERF_STREAM] = NULL;
     stops = true;
-    call_check("--only governor --perf");
+    assert_int_equal(call_check("--only governor --perf"), TM_INTERRUPTED);
     stops = false;
-    /* The name of this host and its governor are not the test's. */
-    char host[256] = "";
-    gethostname(host, sizeof host - 1);
-    host[strcspn(host, ".")] = '\0';
-    tm_text masked = { 0 };
-    bool    skips = false;
-    for (const char *at = told.data; *at;) {
-        size_t n = strcspn(at, "\n");
-        bool   of_host = strncmp(at, host, strlen(host)) == 0 && at[strlen(host)] == ':';
-        if (strncmp(at, "cpu\n", 4) == 0) skips = true;
-        if (!skips)
-            tm_text_printf(&masked, "%.*s\n", (int)n - (of_host ? (int)strlen(host) : 0),
-                           at + (of_host ? strlen(host) : 0));
-        if (of_host) skips = false;
-        at += n + (at[n] == '\n');
-    }
-    tm_text_fini(&told);
-    told = masked;
-    told_is("tests/golden/whole-check-limits.txt");
 }
 
 /* Page faults of children that have ended. */
@@ -249,47 +368,106 @@ static void checks_that_take_too_long(void **state)
     told.length = 0;
 }
 
-static void reports(void **state)
+static void options_reach_their_checks(void **state)
 {
+    static const char *const cases[][2] = {
+        { "settings,-tuned",
+          "numa_balancing WARN 1|cmdline SKIP /proc/cmdline|nmi_watchdog PASS 0|aslr SKIP /proc/sys/kernel/"
+          "randomize_va_space|thp SKIP /sys/kernel/mm/|clocksource SKIP /sys/devices/system/clocksource" },
+        { "memlock,klog,governor",
+          "governor WARN 1 of 1 are not: cpu0 powersave|memlock FAIL 8.00 MiB|klog FAIL 1 of 1 "
+          "records: [xid] 'NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus'" },
+        /* A limit is reached by what is equal to it: 8 MiB, and a message of ten seconds ago. */
+        { "memlock --ulimit-l-min-gb 0.0078125", "memlock PASS 8.00 MiB" },
+        { "memlock --ulimit-l-min-gb 0.0079", "memlock FAIL 8.00 MiB" },
+        { "klog --dmesg-minutes 0.166", "klog PASS 0 recent kernel messages" },
+        { "klog --dmesg-minutes 0.167", "klog FAIL 1 of 1 records" },
+        { "klog --skip-dmesg", "klog SKIP left out (--skip-dmesg)" },
+        { "nic,gpu_count", "gpu_count SKIP no GPU of AMD or NVIDIA|nic PASS 1 cards, 0 ports" },
+        { "nic,gpu_count --expected-rdma-nics 1 --expected-gpus 0", "gpu_count PASS 0|nic PASS 1 cards, 0 ports" },
+        { "nic,gpu_count --expected-rdma-nics 2 --expected-gpus 1", "gpu_count FAIL 0|nic FAIL 1 cards, not 2" },
+        { "shm --shm-min-gb 1", "shm SKIP not below a sysroot" },
+        { "governor -q", "governor WARN 1 of 1 are not: cpu0 powersave" },
+        { "governor --dump-path nodes", "governor WARN 1 of 1 are not: cpu0 powersave" },
+        { "numa_balancing --tune-host", "numa_balancing PASS 0" }, /* while it is tuned */
+    };
     (void)state;
     make_machine();
     long before = of_children();
-    call_check("--sysroot m --only memlock");
+    reported("--sysroot m --only memlock", "memlock FAIL 8.00 MiB");
     assert_true(of_children() > before); /* a check that hangs could be killed */
-    static const char *const options[] = {
-        "--only settings,-tuned",
-        "--only settings,-tuned --json",
-        "--only memlock,klog,governor",
-        "--only memlock --ulimit-l-min-gb 0.0078125",
-        "--only memlock --ulimit-l-min-gb 0.0079",
-        "--only klog --dmesg-minutes 0.166",
-        "--only klog --dmesg-minutes 0.167",
-        "--only klog --skip-dmesg",
-        "--only nic,gpu_count",
-        "--only nic,gpu_count --expected-rdma-nics 1 --expected-gpus 0",
-        "--only nic,gpu_count --expected-rdma-nics 2 --expected-gpus 1",
-        "--only shm --shm-min-gb 1",
-        "--only governor --report-file-name r.md -q",
-        "--only governor --dump-path nodes",
-        "--only numa_balancing --tune-host",
-        "--restore-host",
-        "--aggregate nodes",
-        "--aggregate nodes --expected-nodes hosts",
-    };
-    tm_error err = { 0 };
-    assert_int_equal(tm_file_write("hosts", "node7\nnode8\n", 12, &err), TM_OK);
-    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
-        char words[300];
-        bool rooted = strncmp(options[i], "--aggregate", 11) != 0;
-        snprintf(words, sizeof words, "%s%s", rooted ? "--sysroot m " : "", options[i]);
-        call_check(words);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char words[200];
+        snprintf(words, sizeof words, "--sysroot m --only %s", cases[i][0]);
+        reported(words, cases[i][1]);
+        has_line(words,
+                 strstr(words, "--tune-host") ? "tuned  numa_balancing = 0: 1 changed, 0 so before\n" : "node7:  ");
     }
-    told_file("r.md");
-    told_file("nodes/passing_nodes.txt");
-    told_file("nodes/failing_nodes.txt");
-    told_file("m/proc/sys/kernel/numa_balancing");
-    /* Under a launcher the lists wait for the others. */
+    has_line("", "2 host settings restored\n");
+    tm_text restored = fake_read("m/proc/sys/kernel/numa_balancing");
+    assert_string_equal(restored.data, "1\n");
+    tm_text_fini(&restored);
+    told.length = 0;
+    assert_int_equal(call_check("--sysroot m --restore-host"), TM_OK);
+    has_line("", "no host settings to restore\n");
+}
+
+static void check_json_is_the_text(void **state)
+{
+    static const char *const counted[] = { "pass", "warn", "fail", "info", "skip" };
+    json_error_t             cause;
+    (void)state;
+    make_machine();
+    told.length = 0;
+    assert_int_equal(call_check("--sysroot m --only settings,-tuned --json"), TM_OK);
+    json_t *report = json_loads(told.data, JSON_DISABLE_EOF_CHECK, &cause), *row;
+    if (!report) fail_msg("%s", cause.text);
+    size_t i, counts[5] = { 0 };
+    assert_string_equal(string_of(report, "format"), "trainmark.check/1");
+    assert_string_equal(string_of(report, "host"), "node7");
+    assert_string_equal(string_of(report, "verdict"), "PASS");
+    double wall = json_number_value(json_object_get(report, "wall_ms"));
+    char   time[32];
+    time_t seconds = (time_t)(wall / 1000);
+    strftime(time, sizeof time, "%Y-%m-%dT%H:%M:%SZ", gmtime(&seconds));
+    assert_string_equal(string_of(report, "time"), time);
+    assert_true(json_number_value(json_object_get(report, "seconds")) > 0);
+    json_array_foreach(json_object_get(report, "checks"), i, row)
+    {
+        for (size_t k = 0; k < 5; k++) counts[k] += strcasecmp(string_of(row, "status"), counted[k]) == 0;
+    }
+    for (size_t k = 0; k < 5; k++)
+        assert_int_equal(json_integer_value(json_object_get(json_object_get(report, "counts"), counted[k])), counts[k]);
+    assert_int_equal(i, 6);
+    /* The rows are those of the text. */
+    json_t *rows = json_incref(json_object_get(report, "checks"));
+    told.length = 0;
+    assert_int_equal(call_check("--sysroot m --only settings,-tuned"), TM_OK);
+    text_has_rows("settings", rows);
+    json_decref(rows);
+    json_decref(report);
+}
+
+static void nodes_are_listed(void **state)
+{
     static const char *const launchers[] = { "RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "NOBODY" };
+    tm_error                 err = { 0 };
+    (void)state;
+    make_machine();
+    told.length = 0;
+    assert_int_equal(call_check("--sysroot m --only governor --dump-path nodes"), TM_OK);
+    assert_int_equal(call_check("--aggregate nodes"), TM_OK);
+    has_line("", "1 nodes pass, 0 fail: nodes/smoke_report.md\n");
+    assert_int_equal(tm_file_write("hosts", "node7\nnode8\n", 12, &err), TM_OK);
+    assert_int_equal(call_check("--aggregate nodes --expected-nodes hosts"), TM_NEGATIVE);
+    has_line("", "1 nodes pass, 1 fail: nodes/smoke_report.md\n");
+    has_line("", "-> negative verdict: 1 of 2 nodes fail; 'nodes/failing_nodes.txt' names them\n");
+    tm_text passing = fake_read("nodes/passing_nodes.txt"), failing = fake_read("nodes/failing_nodes.txt");
+    assert_string_equal(passing.data, "node7\n");
+    assert_string_equal(failing.data, "node8\n");
+    tm_text_fini(&passing);
+    tm_text_fini(&failing);
+    /* Under a launcher the lists wait for the others. */
     for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++) {
         char path[40], words[100];
         snprintf(path, sizeof path, "of-%zu/passing_nodes.txt", i);
@@ -297,19 +475,16 @@ static void reports(void **state)
         setenv(launchers[i], "0", 1);
         call_check(words);
         unsetenv(launchers[i]);
-        tm_text_printf(&told, "%s: %s\n", launchers[i], tm_file_exists(path) ? "listed" : "not yet");
+        assert_int_equal(tm_file_exists(path), strcmp(launchers[i], "NOBODY") == 0);
     }
-    /* How often the clock was read depends on how long the children took. */
-    char *seconds = strstr(told.data, "\"seconds\": ");
-    assert_non_null(seconds);
-    size_t digits = strspn(seconds + 11, "0123456789.e-");
-    assert_true(digits > 2);
-    memmove(seconds + 11, seconds + 11 + digits, strlen(seconds + 11 + digits) + 1);
-    told.length -= digits;
-    told_is("tests/golden/whole-check-reports.txt");
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(what_is_refused), cmocka_unit_test(limits_of_figures),
-                                           cmocka_unit_test(checks_that_take_too_long), cmocka_unit_test(reports) };
+static const struct CMUnitTest tests[] = { cmocka_unit_test(what_is_refused),
+                                           cmocka_unit_test(limits_are_written),
+                                           cmocka_unit_test(limits_are_judged),
+                                           cmocka_unit_test(checks_that_take_too_long),
+                                           cmocka_unit_test(options_reach_their_checks),
+                                           cmocka_unit_test(check_json_is_the_text),
+                                           cmocka_unit_test(nodes_are_listed) };
 
 TM_TESTS_ALONE(tests, told_enter, told_leave)

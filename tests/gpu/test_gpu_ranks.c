@@ -286,8 +286,12 @@ static const plan_of layouts[] = {
     { .words = "two shards of the optimizer", .ranks = 2, .sharing = TM_SHARE_OPTIMIZER },
     { .words = "two shards of gradients", .ranks = 2, .sharing = TM_SHARE_GRADIENTS },
     { .words = "two shards of weights", .ranks = 2, .sharing = TM_SHARE_ALL },
+    { .words = "parts of matrices", .ranks = 2, .tensor = 2 },
+    { .words = "parts of matrices, whole rows", .ranks = 2, .tensor = 2, .whole_rows = true },
+    { .words = "parts of sequences", .ranks = 2, .context = 2, .sharing = TM_SHARE_ALL },
     { .words = "sums in bfloat16", .ranks = 2, .sharing = TM_SHARE_ALL, .narrow = true },
     { .words = "copies of shards", .ranks = 4, .copies = 2, .sharing = TM_SHARE_ALL },
+    { .words = "shards of parts", .ranks = 4, .tensor = 2, .sharing = TM_SHARE_ALL, .keeps = true },
 };
 enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
 

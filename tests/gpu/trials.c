@@ -380,7 +380,7 @@ static const tm_precision *further_precision(const tm_op *op)
 {
     static const tm_precision moments = { "bfloat16-moments", TM_F32, TM_F32, TM_F32, TM_BF16, TM_F32 },
                               weights = { "bfloat16-weights", TM_BF16, TM_F32, TM_F32, TM_F32, TM_F32 };
-    if (op == &tm_op_adamw) return &moments;
+    if (op == &tm_op_adamw || op == &tm_op_muon) return &moments;
     return op == &tm_op_embedding || op == &tm_op_cast ? &weights : NULL;
 }
 

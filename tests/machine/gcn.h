@@ -259,4 +259,20 @@ static inline u32 bits_of(float f)
     return x;
 }
 
+/* The same of an operand of an instruction on 64 bits: a number with a point is a double. */
+static inline u64 wide_value(const wave *w, const operand *o)
+{
+    double d = o->kind == NUMBER && o->decimal && o->count == 2 ? (double)float_of((u32)o->number) : 0;
+    u64    x = scalar_value(w, o);
+    if (d != 0) memcpy(&x, &d, 8);
+    return x;
+}
+
+static inline u32 reversed_bits(u32 x)
+{
+    u32 d = 0;
+    for (int i = 0; i < 32; i++) d |= (x >> i & 1) << (31 - i);
+    return d;
+}
+
 #endif

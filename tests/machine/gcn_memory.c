@@ -59,10 +59,25 @@ static inline __attribute__((always_inline)) void move_halves(u8 *from, const u3
     }
 }
 
-/* `count` registers of lanes, or halves of one; with functions of their own for all lanes. */
+static void move_bytes(u8 *from, const u32 *place, u32 *value, u64 mask, bool store)
+{
+    EACH_ON
+    {
+        if (store)
+            from[place[i]] = (u8)value[i];
+        else
+            value[i] = from[place[i]];
+    }
+}
+
+/* `count` registers of lanes, or parts of one; with functions of their own for all lanes. */
 static void move(u8 *memory, const u32 *place, u32 (*value)[LANES], int bytes, u64 mask, bool store)
 {
     const u64 all = ~(u64)0;
+    if (bytes == 1) {
+        move_bytes(memory, place, *value, mask, store);
+        return;
+    }
     if (bytes == 2) {
         if (mask == all)
             store ? move_halves(memory, place, *value, all, true) : move_halves(memory, place, *value, all, false);

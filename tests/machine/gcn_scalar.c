@@ -42,8 +42,8 @@ static bool step_scalar(wave *w, const instruction *x)
 {
     const operand *o = x->o;
     bool           first = x->row->kind == OF_OWN || x->row->kind == COMPARE;
-    u64            a = scalar_value(w, &o[first ? 0 : 1]), b = 0;
-    if (first || x->n > 2) b = scalar_value(w, &o[first ? 1 : 2]);
+    u64            a = wide_value(w, &o[first ? 0 : 1]), b = 0;
+    if (first || x->n > 2) b = wide_value(w, &o[first ? 1 : 2]);
     if (x->row->kind == SAVE_EXEC) b = scalar_pair(w, EXEC);
     u64 q = x->row->scalar(a, b, &w->scc);
     if (x->row->kind == COMPARE) return true;

@@ -106,13 +106,6 @@ static u32 in_class(u32 a, u32 b)
     return b >> (a >> 31 ? 5 - from_0 : 6 + from_0) & 1;
 }
 
-static inline u32 reversed_bits(u32 x)
-{
-    u32 d = 0;
-    for (int i = 0; i < 32; i++) d |= (x >> i & 1) << (31 - i);
-    return d;
-}
-
 static inline u32 to_u32(float x)
 {
     return !(x > 0) ? 0 : x >= 0x1p32f ? ~0u : (u32)x;
@@ -125,6 +118,12 @@ static inline u32 bits_by_table(u32 a, u32 b, u32 c, int table)
     for (int k = 0; k < 8; k++)
         if (table >> k & 1) d |= (k & 4 ? a : ~a) & (k & 2 ? b : ~b) & (k & 1 ? c : ~c);
     return d;
+}
+
+static inline u32 median(u32 a, u32 b, u32 c)
+{
+    i32 x = (i32)a, y = (i32)b, z = (i32)c, low = x < y ? x : y, high = x < y ? y : x;
+    return (u32)(z < low ? low : z > high ? high : z);
 }
 
 #define LOW24(a) ((a)&0xffffff)
@@ -243,7 +242,7 @@ static void wide_source(const wave *w, const instruction *x, int k, u64 *to)
 {
     const operand *o = &x->o[k];
     const u32     *low = w->v[o->at], *high = w->v[o->at + 1];
-    u64            value = k < x->n && o->kind != VECTOR ? scalar_value(w, o) : 0;
+    u64            value = k < x->n && o->kind != VECTOR ? wide_value(w, o) : 0;
     if (o->kind != VECTOR)
         for (int i = 0; i < LANES; i++) to[i] = value;
     else if (o->count == 1)

@@ -80,7 +80,7 @@ static bool step_carry(wave *w, const instruction *x)
 /* --- comparisons
  * -------------------------------------------------------------------------------------------------------- */
 
-enum { EQ_U, NE_U, LT_U, LT_I, GE_I, LT_F, LE_F };
+enum { EQ_U, NE_U, LT_U, LT_I, GE_I, LT_F, LE_F, GT_F, NGT_F };
 
 static bool compared(int how, u64 a, u64 b)
 {
@@ -97,8 +97,10 @@ static bool compared(int how, u64 a, u64 b)
         return (i64)a >= (i64)b;
     case LT_F:
         return double_of(a) < double_of(b);
-    default:
+    case LE_F:
         return double_of(a) <= double_of(b);
+    default:
+        return (double_of(a) > double_of(b)) == (how == GT_F);
     }
 }
 
@@ -224,6 +226,18 @@ static bool step_to_double(wave *w, const instruction *x)
     return true;
 }
 
+static bool step_from_whole(wave *w, const instruction *x)
+{
+    const operand *o = &x->o[1];
+    u64            a[LANES];
+    for (int i = 0; i < LANES; i++) {
+        u32 bits = o->kind == VECTOR ? w->v[o->at][i] : (u32)scalar_value(w, o);
+        a[i] = bits_of_double((double)(i32)bits);
+    }
+    write_wide(w, x->o[0].at, a);
+    return true;
+}
+
 static int exponent(double x)
 {
     return (int)(bits_of_double(x) >> 52 & 2047);
@@ -282,6 +296,8 @@ const row gcn_wide_rows[] = {
     { "v_cmp_ge_i64", "s2 x2 x2", step_compare_wide, .kind = GE_I },
     { "v_cmp_lt_f64", "s2 x2 x2", step_compare_wide, .takes = FLOATS, .kind = LT_F },
     { "v_cmp_le_f64", "s2 x2 x2", step_compare_wide, .takes = FLOATS, .kind = LE_F },
+    { "v_cmp_gt_f64", "s2 x2 x2", step_compare_wide, .takes = FLOATS, .kind = GT_F },
+    { "v_cmp_ngt_f64", "s2 x2 x2", step_compare_wide, .takes = FLOATS, .kind = NGT_F },
     { "v_cmp_class_f64", "s2 x2 x", step_class, .takes = FLOATS },
     { "v_lshrrev_b64", "v2 x x2", step_wide, .kind = LSHR },
     { "v_add_f64", "v2 x2 x2", step_wide, .takes = FLOATS, .kind = ADD, .flops = 1 },
@@ -296,5 +312,6 @@ const row gcn_wide_rows[] = {
     { "v_div_fixup_f64", "v2 x2 x2 x2", step_wide, .takes = FLOATS, .kind = FIXUP, .flops = 1 },
     { "v_cvt_f32_f64", "v x2", step_to_float, .takes = FLOATS },
     { "v_cvt_f64_f32", "v2 x", step_to_double, .takes = FLOATS },
+    { "v_cvt_f64_i32", "v2 x", step_from_whole, .flops = 0 },
     { 0 },
 };

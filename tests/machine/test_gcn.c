@@ -79,9 +79,12 @@ WANT(want_max_i, (int32_t)a > (int32_t)b ? a : b)
 WANT(want_min_i, (int32_t)a < (int32_t)b ? a : b)
 WANT(want_max3_i, want_max_i(want_max_i(a, b, 0, 0), c, 0, 0))
 WANT(want_min3_i, want_min_i(want_min_i(a, b, 0, 0), c, 0, 0))
+WANT(want_med3_i, want_max_i(want_min_i(a, b, 0, 0), want_min_i(want_max_i(a, b, 0, 0), c, 0, 0), 0, 0))
 WANT(want_and, a &b)
 WANT(want_or, a | b)
 WANT(want_or_word1, a >> 16 | b)
+WANT(want_add_word1, (a >> 16) + (uint64_t)b)
+WANT(want_xor_word1, a >> 16 ^ b)
 WANT(want_or3, a | b | c)
 WANT(want_xor, a ^ b)
 WANT(want_and_or, (a & b) | c)
@@ -125,7 +128,10 @@ WANT(want_le_i, (int32_t)a <= (int32_t)b)
 WANT(want_gt_i, (int32_t)a > (int32_t)b)
 WANT(want_ge_i, (int32_t)a >= (int32_t)b)
 WANT(want_lt_f, x < y)
+WANT(want_ngt_f, !(x > y))
+WANT(want_nle_f, !(x <= y))
 WANT(want_eq_f, x == y)
+WANT(want_less_or_greater, !isnan(x) && !isnan(y) && x != y)
 WANT(want_number, !isnan(x))
 WANT(want_gt_f, x > y)
 WANT(want_ge_f, x >= y)
@@ -155,9 +161,12 @@ static const vector_row vector_rows[] = {
     { "v_min_i32_e32 v4, v1, v2", want_min_i },
     { "v_max3_i32 v4, v1, v2, v3", want_max3_i },
     { "v_min3_i32 v4, v1, v2, v3", want_min3_i },
+    { "v_med3_i32 v4, v1, v2, v3", want_med3_i },
     { "v_and_b32_e32 v4, v1, v2", want_and },
     { "v_or_b32_e32 v4, v1, v2", want_or },
     { "v_or_b32_sdwa v4, v1, v2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1 src1_sel:DWORD", want_or_word1 },
+    { "v_add_u32_sdwa v4, v1, v2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1 src1_sel:DWORD", want_add_word1 },
+    { "v_xor_b32_sdwa v4, v1, v2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1 src1_sel:DWORD", want_xor_word1 },
     { "v_or3_b32 v4, v1, v2, v3", want_or3 },
     { "v_xor_b32_e32 v4, v1, v2", want_xor },
     { "v_and_or_b32 v4, v1, v2, v3", want_and_or },
@@ -206,7 +215,10 @@ static const vector_row vector_rows[] = {
     { COMPARED("ge_i32_e32"), want_ge_i },
     { COMPARED("eq_f32_e32"), want_eq_f },
     { "v_cmp_eq_f32_e32 vcc, v1, v1\nv_cndmask_b32_e64 v4, 0, 1, vcc", want_number },
+    { COMPARED("lg_f32_e32"), want_less_or_greater },
     { COMPARED("lt_f32_e32"), want_lt_f },
+    { COMPARED("ngt_f32_e32"), want_ngt_f },
+    { COMPARED("nle_f32_e32"), want_nle_f },
     { COMPARED("gt_f32_e32"), want_gt_f },
     { COMPARED("ge_f32_e32"), want_ge_f },
     { "v_mov_b32_e32 v2, 0xf0\nv_cmp_class_f32_e32 vcc, v1, v2\nv_cndmask_b32_e64 v4, 0, 1, vcc",
@@ -269,6 +281,7 @@ static uint64_t two(float low, float high)
     return as_bits(low) | (uint64_t)as_bits(high) << 32;
 }
 WIDE(wide_mov, p)
+WIDE(wide_one, (uint64_t)0x3ff << 52)
 WIDE(wide_shl_add, p * 8 + q)
 WIDE(wide_shl, q << a % 64)
 WIDE(wide_mad_u, (uint64_t)a *b + q)
@@ -279,16 +292,34 @@ WIDE(wide_add_f, two(as_float(a) + as_float(c), as_float(b) + as_float(a)))
 WIDE(wide_sub_f, two(as_float(a) - as_float(c), as_float(b) - as_float(a)))
 WIDE(wide_mul_f, two(as_float(a) * as_float(c), as_float(b) * as_float(a)))
 WIDE(wide_fma_f, two(fmaf(as_float(b), as_float(c), as_float(a)), fmaf(as_float(b), as_float(a), as_float(b))))
+static uint64_t as_double(double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, 8);
+    return bits;
+}
+WIDE(wide_from_i, as_double((int32_t)a))
+static double of_bits(uint64_t bits)
+{
+    double x;
+    memcpy(&x, &bits, 8);
+    return x;
+}
+WIDE(wide_gt_f, of_bits(p) > of_bits(q))
 #define COMPARED_64(name) "v_cmp_" name "_e32 vcc, v[0:1], v[2:3]\nv_cndmask_b32_e64 v4, 0, 1, vcc\nv_mov_b32_e32 v5, 0"
 
 static const wide_row wide_rows[] = {
     { "v_mov_b64_e32 v[4:5], v[0:1]", wide_mov },
+    { "v_mov_b64_e32 v[4:5], 1.0", wide_one },
+    { "s_mov_b64 s[10:11], 1.0\nv_mov_b64_e32 v[4:5], s[10:11]", wide_one },
     { "v_lshl_add_u64 v[4:5], v[0:1], 3, v[2:3]", wide_shl_add },
     { "v_lshlrev_b64 v[4:5], v0, v[2:3]", wide_shl },
     { "v_mad_u64_u32 v[4:5], s[10:11], v0, v1, v[2:3]", wide_mad_u },
     { "v_mad_i64_i32 v[4:5], s[10:11], v0, v1, v[2:3]", wide_mad_i },
+    { "v_cvt_f64_i32_e32 v[4:5], v0", wide_from_i },
     { COMPARED_64("gt_i64"), wide_gt },
     { COMPARED_64("le_i64"), wide_le },
+    { COMPARED_64("gt_f64"), wide_gt_f },
     { "v_pk_add_f32 v[4:5], v[0:1], v[2:3]", wide_add_f },
     { "v_pk_add_f32 v[4:5], v[0:1], v[2:3] neg_lo:[0,1] neg_hi:[0,1]", wide_sub_f },
     { "v_pk_mul_f32 v[4:5], v[0:1], v[2:3]", wide_mul_f },
@@ -414,6 +445,13 @@ SCALAR(scalar_min, SCC(x < y ? x : y, x < y))
 SCALAR(scalar_max, SCC(x > y ? x : y, x > y))
 SCALAR(scalar_bfe_i, SCC((int32_t)(a << 23) >> 29, a / 64 % 8))
 SCALAR(scalar_byte, SCC((int8_t)a, 1))
+static uint32_t mirrored(uint32_t x)
+{
+    uint32_t y = 0;
+    for (int i = 0; i < 32; i++) y = y << 1 | (x >> i & 1);
+    return y;
+}
+SCALAR(scalar_mirrored, SCC(mirrored(a), 1))
 SCALAR(scalar_half, SCC((int16_t)a, 1))
 SCALAR(scalar_times_8, SCC((uint64_t)a * 8 + b, (uint64_t)a * 8 + b > 0xffffffffu))
 SCALAR(scalar_nor, SCC(~(a | b), ~(a | b)))
@@ -462,6 +500,7 @@ static const scalar_row scalar_rows[] = {
     { "s_bfe_i32 s8, s6, 0x30006", scalar_bfe_i },
     { "s_sext_i32_i8 s8, s6", scalar_byte },
     { "s_sext_i32_i16 s8, s6", scalar_half },
+    { "s_brev_b32 s8, s6", scalar_mirrored },
     { "s_lshl3_add_u32 s8, s6, s7", scalar_times_8 },
     { "s_mov_b32 s10, s7\ns_mov_b32 s11, -1\ns_nor_b64 s[8:9], s[6:7], s[10:11]", scalar_nor },
     { "s_bitcmp1_b32 s6, s7\ns_cselect_b32 s8, 1, 0", scalar_bit },

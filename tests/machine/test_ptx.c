@@ -25,6 +25,13 @@ static uint64_t bits(float f)
     return u;
 }
 
+static uint64_t double_bits(double d)
+{
+    uint64_t x;
+    memcpy(&x, &d, 8);
+    return x;
+}
+
 static uint64_t bf16_bits(float f)
 {
     return (bits(f) + 0x7fff + (bits(f) >> 16 & 1)) >> 16;
@@ -80,6 +87,7 @@ static uint64_t fp8_bits(float f, int mantissa, int bias, uint32_t end)
     X("shr.s32 %r13, %r10, %r12;", (uint32_t)(v->sa >> (v->c < 32 ? v->c : 31)))                                       \
     X("bfi.b32 %r13, %r10, %r11, 5, 9;", (v->b & ~0x3fe0u) | (v->a & 0x1ff) << 5)                                      \
     X("selp.b32 %r13, %r10, %r11, %p10;", v->sa < v->sb ? v->a : v->b)                                                 \
+    X("setp.ge.u32 %p11, %r10, %r11; selp.u16 %h13, 7, 5, %p11; cvt.u32.u16 %r13, %h13;", v->a >= v->b ? 7 : 5)        \
     X("setp.ge.u32 %p11, %r10, %r11; selp.u32 %r13, 1, 0, %p11;", v->a >= v->b)                                        \
     X("setp.lt.s64 %p11, %d10, %d11; selp.u32 %r13, 1, 0, %p11;", (int64_t)v->la < (int64_t)v->lb)                     \
     X("setp.gt.u64 %p11, %d10, %d11; selp.u32 %r13, 1, 0, %p11;", v->la > v->lb)                                       \
@@ -98,6 +106,7 @@ static uint64_t fp8_bits(float f, int mantissa, int bias, uint32_t end)
     X("sub.s64 %d13, %d10, %d11;", v->la - v->lb)                                                                      \
     X("mul.lo.s64 %d13, %d10, %d11;", v->la * v->lb)                                                                   \
     X("mad.lo.s64 %d13, %d10, %d11, %d12;", v->la * v->lb + v->lc)                                                     \
+    X("xor.b64 %d13, %d10, %d11;", v->la ^ v->lb)                                                                      \
     X("neg.s64 %d13, %d10;", 0 - v->la)                                                                                \
     X("div.u64 %d13, %d10, %d11;", v->lb ? v->la / v->lb : UINT64_MAX)                                                 \
     X("max.u64 %d13, %d10, %d11;", v->la > v->lb ? v->la : v->lb)                                                      \
@@ -128,6 +137,7 @@ static uint64_t fp8_bits(float f, int mantissa, int bias, uint32_t end)
     X("sqrt.rn.f32 %f13, %f12; mov.b32 %r13, %f13;", bits(sqrtf(v->z)))                                                \
     X("rcp.rn.f32 %f13, %f10; mov.b32 %r13, %f13;", bits(1 / v->x))                                                    \
     X("cvt.sat.f32.f32 %f13, %f10; mov.b32 %r13, %f13;", bits(v->x > 0 ? v->x < 1 ? v->x : 1 : 0))                     \
+    X("cvt.rn.f64.s32 %d13, %r10;", double_bits(v->sa))                                                                \
     X("cvt.rn.f32.s32 %f13, %r10; mov.b32 %r13, %f13;", bits((float)v->sa))                                            \
     X("cvt.rn.f32.u32 %f13, %r10; mov.b32 %r13, %f13;", bits((float)v->a))                                             \
     X("cvt.rn.f32.u16 %f13, %h10; mov.b32 %r13, %f13;", bits((float)(v->a & 0xffff)))                                  \

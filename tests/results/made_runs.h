@@ -9,6 +9,8 @@
 #include "results/result.h"
 #include "support/fake_run.h"
 
+#include <jansson.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -64,6 +66,23 @@ static inline void add_table(const tm_table *table, tm_text *out)
     tm_text_printf(out, " of '%s'\n", tm_table_name(table));
     tm_table_print(table, TM_TABLE_CSV, out);
     for (size_t i = 0; i < tm_table_n_notes(table); i++) tm_text_printf(out, "note: %s\n", tm_table_note_at(table, i));
+}
+
+/* A member by its path, "steps/first"; NULL: there is none. */
+static inline json_t *at_path(json_t *at, const char *path)
+{
+    char name[96];
+    for (const char *slash; at && (slash = strchr(path, '/')); path = slash + 1) {
+        snprintf(name, sizeof name, "%.*s", (int)(slash - path), path);
+        at = json_object_get(at, name);
+    }
+    return json_object_get(at, path);
+}
+
+/* To the digits that differ by the order of sums; no number is like another. */
+static inline bool close_to(double a, double b)
+{
+    return (!isfinite(a) && !isfinite(b)) || fabs(a - b) <= 1e-12 * fmax(fabs(a), fabs(b));
 }
 
 #endif

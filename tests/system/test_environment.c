@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "system/environment.h"
 #include "base/secret.h"
-#include "support/whole.h"
+#include "made_machine.h"
 
 #include <dlfcn.h>
 #include <jansson.h>
@@ -23,112 +23,6 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-static char root[256];
-
-static void put_bytes(const char *path, const void *content, size_t bytes)
-{
-    char full[768], folder[768];
-    snprintf(full, sizeof full, "%s%s", root, path);
-    strcpy(folder, full);
-    *strrchr(folder, '/') = '\0';
-    assert_int_equal(tm_folder_make(folder, NULL), TM_OK);
-    FILE *f = fopen(full, "w");
-    assert_non_null(f);
-    assert_int_equal(fwrite(content, 1, bytes, f), bytes);
-    fclose(f);
-}
-
-static void put(const char *path, const char *content)
-{
-    put_bytes(path, content, strlen(content));
-}
-
-static void put_processors(int n)
-{
-    char path[256], text[256], info[4096] = "";
-    for (int i = 0; i < n; i++) { /* two sockets, two threads per core, two nodes */
-        int socket = i / (n / 2), core = i % (n / 2) / 2;
-        snprintf(
-            info + strlen(info), sizeof info - strlen(info),
-            "processor\t: %d\nmodel name\t: Example CPU 9000\nphysical id\t: %d\ncore id\t\t: %d\nmicrocode\t: 0x2b\n"
-            "flags\t\t: fpu avx2 hypervisor\n\n",
-            i, socket, core);
-        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/physical_package_id", i);
-        snprintf(text, sizeof text, "%d\n", socket);
-        put(path, text);
-        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/core_id", i);
-        snprintf(text, sizeof text, "%d\n", core);
-        put(path, text);
-        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings", i);
-        snprintf(text, sizeof text, "%x\n", 3u << (i / 2 * 2));
-        put(path, text);
-        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/core_siblings", i);
-        snprintf(text, sizeof text, "%x\n", socket ? 0xF0u : 0x0Fu);
-        put(path, text);
-        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/cpufreq/scaling_governor", i);
-        put(path, i == 5 ? "powersave\n" : "performance\n");
-    }
-    put("/proc/cpuinfo", info);
-    put("/sys/devices/system/cpu/online", "0-7\n");
-    put("/sys/devices/system/cpu/possible", "0-7\n");
-    put("/sys/devices/system/node/online", "0-1\n");
-    put("/sys/devices/system/node/node0/cpumap", "0f\n");
-    put("/sys/devices/system/node/node1/cpumap", "f0\n");
-    put("/sys/devices/system/node/node0/meminfo", "Node 0 MemTotal:  8000000 kB\n");
-    put("/sys/devices/system/node/node1/meminfo", "Node 1 MemTotal:  8000000 kB\n");
-}
-
-static void put_module(void)
-{
-    unsigned char raw[256] = { 17, 0x28 };
-    raw[0x0C] = 0xFF; /* 0x7FFF: the size is in the extended field */
-    raw[0x0D] = 0x7F;
-    raw[0x10] = 1; /* DIMM_A1 */
-    raw[0x12] = 0x22;
-    raw[0x15] = 0xC0; /* 4800 */
-    raw[0x16] = 0x12;
-    raw[0x17] = 2;
-    raw[0x1A] = 3;
-    raw[0x1E] = 1;    /* 65536 MiB */
-    raw[0x20] = 0x30; /* 4400 */
-    raw[0x21] = 0x11;
-    memcpy(raw + 0x28, "DIMM_A1\0Maker\0PART-1\0", 22);
-    put_bytes("/sys/firmware/dmi/entries/17-0/raw", raw, 0x28 + 22);
-    unsigned char empty[64] = { 17, 0x28 }; /* an empty socket */
-    put_bytes("/sys/firmware/dmi/entries/17-1/raw", empty, sizeof empty);
-}
-
-static void put_machine(void)
-{
-    strcpy(root, test_in_folder("root"));
-    put_processors(8);
-    put_module();
-    put("/proc/meminfo",
-        "MemTotal:       16000000 kB\nMemAvailable:   15000000 kB\nSwapTotal: 0 kB\nHugePages_Total:  7\n"
-        "Hugepagesize:  2048 kB\n");
-    put("/sys/class/dmi/id/board_name", "X1\n");
-    put("/sys/class/dmi/id/bios_version", "1.2, \"b\"\n");
-    put("/sys/block/nvme0n1/device/model", "Fast Disk\n");
-    put("/sys/block/nvme0n1/size", "2000409264\n");
-    put("/sys/block/nvme0n1/queue/rotational", "0\n");
-    put("/sys/block/loop0/size", "8\n");
-    put("/etc/os-release", "NAME=\"Debian\"\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n");
-    put("/proc/sys/kernel/osrelease", "6.1.0-18-amd64\n");
-    put("/proc/sys/kernel/hostname", "node7\n");
-    put("/proc/sys/kernel/numa_balancing", "1\n");
-    put("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
-    put("/sys/module/amdgpu/version", "6.7.0\n");
-    put("/proc/self/cgroup", "0::/job\n");
-    put("/sys/fs/cgroup/job/cpu.max", "250000 100000\n");
-}
-
-static int clean(void **state)
-{
-    (void)state;
-    test_folder_remove();
-    return 0;
-}
 
 static void expect(const tm_environment *e, const char *section, const char *item, const char *name, const char *wanted)
 {
@@ -220,125 +114,6 @@ static void printed_forms(void **state)
     tm_text_fini(&csv);
     tm_text_fini(&storage);
     tm_environment_destroy(e);
-}
-
-/* --- whole ----------------------------------------------------------------------------------------------------- */
-
-/* Lines of the JSON from `from` to before `to` (NULL: to the end), the folder's name and what is of this machine left
- * out. */
-static void add_part(const char *json, const char *from, const char *to, tm_text *out)
-{
-    static const char *const of_this_machine[] = { "avx2_fma",        "\"avx512",     "\"amx\"",
-                                                   "threads_allowed", "architecture", "\"build",
-                                                   "\"libraries",     "\"variables",  "\"process" };
-    const char              *at = strstr(json, from), *end = to ? strstr(at, to) : at + strlen(at);
-    assert_true(at && end);
-    for (size_t n; at < end; at += n + 1) {
-        bool own = false;
-        n = strcspn(at, "\n");
-        for (size_t i = 0; i < sizeof of_this_machine / sizeof of_this_machine[0]; i++) {
-            const char *found = strstr(at, of_this_machine[i]);
-            own = own || (found && found < at + n);
-        }
-        const char *name = strstr(at, root);
-        if (own) continue;
-        if (name && name < at + n)
-            tm_text_printf(out, "%.*sROOT%.*s\n", (int)(name - at), at, (int)(at + n - name - (int)strlen(root)),
-                           name + strlen(root));
-        else
-            tm_text_printf(out, "%.*s\n", (int)n, at);
-    }
-}
-
-static void add_machine(const char *what, tm_text *out)
-{
-    tm_environment *e = tm_environment_read(root);
-    tm_text         text = { 0 };
-    tm_json         json = { .out = &text, .indent = true };
-    tm_environment_print_json(e, &json, NULL);
-    tm_text_add(&text, "\n");
-    tm_text_printf(out, "== %s\n", what);
-    add_part(text.data, "{", "  \"build\"", out);
-    add_part(text.data, "  \"unknown\"", NULL, out);
-    tm_text_fini(&text);
-    tm_environment_destroy(e);
-}
-
-/* A module: its bytes from the size on, by their places. */
-static void put_kind(int number, unsigned length, unsigned size, unsigned type, const char *strings, size_t bytes)
-{
-    unsigned char raw[256] = { 17 };
-    char          path[64];
-    raw[1] = (unsigned char)length;
-    raw[0x0C] = (unsigned char)size;
-    raw[0x0D] = (unsigned char)(size >> 8);
-    raw[0x10] = 2;
-    raw[0x12] = (unsigned char)type;
-    raw[0x15] = 0x80, raw[0x16] = 0x0C; /* 3200 */
-    raw[0x17] = 1, raw[0x1A] = 3;
-    raw[0x1C] = 5, raw[0x1E] = 2, raw[0x1F] = 0x80;
-    raw[0x20] = 0x75, raw[0x21] = 0x0B; /* 2933 */
-    memcpy(raw + length, strings, bytes);
-    snprintf(path, sizeof path, "/sys/firmware/dmi/entries/17-%d/raw", number);
-    put_bytes(path, raw, length + bytes);
-}
-
-static void whole_machines(void **state)
-{
-    static const char words[] = "Maker\0Slot\0Part\0";
-    tm_text           out = { 0 };
-    (void)state;
-    put_machine();
-    add_machine("eight processors", &out);
-    put("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "3500000\n");
-    put("/proc/cpuinfo", "processor : 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\nFeatures : fp\n");
-    put("/proc/meminfo", "MemTotal: 5 kB\nSwapTotal:  3 kB\nMemAvailable 4 kB\nHugePages_Total:\n");
-    put("/sys/module/amdgpu/x", "");
-    remove(test_in_folder("root/sys/module/amdgpu/version"));
-    put("/proc/driver/nvidia/version", "NVRM version: 1.2  GCC\nmore\n");
-    put("/sys/kernel/mm/transparent_hugepage/enabled", "always madvise never\n");
-    put("/sys/kernel/mm/transparent_hugepage/defrag", "always [defer+madvise] never\n");
-    put("/proc/sys/vm/swappiness", "\n");
-    put("/sys/fs/cgroup/job/memory.max", "1048576\n");
-    put("/sys/fs/cgroup/job/cpu.max", "max 100000\n");
-    for (int i = 0; i < 8; i++) {
-        char path[128];
-        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/cpufreq/scaling_governor", i);
-        put(path, "schedutil\n");
-    }
-    static const char *const board[] = { "sys_vendor",    "product_name", "board_vendor",
-                                         "board_version", "bios_vendor",  "bios_date" };
-    for (size_t i = 0; i < sizeof board / sizeof board[0]; i++) {
-        char path[128];
-        snprintf(path, sizeof path, "/sys/class/dmi/id/%s", board[i]);
-        put(path, board[i]);
-    }
-    static const char *const disks[] = { "ram0", "zram0", "sr0", "fd0", "dm-0", "md0", "nbd0", "sdb", "sda", "vda" };
-    for (size_t i = 0; i < sizeof disks / sizeof disks[0]; i++) {
-        char path[128];
-        snprintf(path, sizeof path, "/sys/block/%s/size", disks[i]);
-        put(path, "2048\n");
-    }
-    put("/sys/block/sda/queue/rotational", "1\n");
-    put_kind(1, 0x22, 0x0004, 0x1A, words, sizeof words);
-    put_kind(2, 0x28, 0x8004, 0x18, words, sizeof words);
-    put_kind(3, 0x22, 0x7FFF, 0x24, words, sizeof words);
-    put_kind(4, 0x1F, 0x7FFF, 0x25, words, sizeof words); /* no extended size in so short a one */
-    put_kind(5, 0x21, 0x0001, 0x20, words, sizeof words);
-    put_kind(6, 0x1A, 0x0001, 0x19, words, sizeof words);
-    put_kind(7, 0x17, 0x0001, 0x14, words, sizeof words);
-    put_kind(8, 0x16, 0x0001, 0x14, "", 0);
-    put_kind(9, 0x15, 0x0001, 0x21, "A\0", 2);
-    put_kind(10, 0x15, 0x0000, 0x22, words, sizeof words);
-    put_kind(11, 0x14, 0x0001, 0x22, words, sizeof words);
-    add_machine("another one", &out);
-    put("/proc/cpuinfo", "cpu\t\t: POWER9, altivec supported\nflags : vmx hypervisors\n");
-    remove(test_in_folder("root/proc/meminfo"));
-    add_machine("a third", &out);
-    clean(NULL);
-    snprintf(root, sizeof root, "%s", test_in_folder("nothing"));
-    add_machine("none", &out);
-    whole_is("tests/golden/whole-environment.txt", &out);
 }
 
 /* Which variables are recorded, and how. */
@@ -585,7 +360,6 @@ static void secrets_stay_out(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test_teardown(facts_of_a_made_up_machine, clean),
     cmocka_unit_test_teardown(printed_forms, clean),
-    cmocka_unit_test_teardown(whole_machines, clean),
     cmocka_unit_test(whole_variables),
     cmocka_unit_test(variables_as_options),
     cmocka_unit_test_teardown(nothing_readable, clean),

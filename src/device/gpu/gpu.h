@@ -14,22 +14,36 @@
 
 /* Of this folder's source/, lines; NULL ends them (made by make: gpu_texts.c). */
 extern const char *const tm_gpu_text_dialect[];
+extern const char *const tm_gpu_text_adafactor[];
 extern const char *const tm_gpu_text_attention[];
 extern const char *const tm_gpu_text_attention_matrix[];
 extern const char *const tm_gpu_text_attention_wgmma[];
+extern const char *const tm_gpu_text_balance[];
+extern const char *const tm_gpu_text_blocks[];
 extern const char *const tm_gpu_text_collectives[];
+extern const char *const tm_gpu_text_compare[];
+extern const char *const tm_gpu_text_dispatch[];
+extern const char *const tm_gpu_text_divided[];
 extern const char *const tm_gpu_text_embedding[];
+extern const char *const tm_gpu_text_experts[];
+extern const char *const tm_gpu_text_grouped[];
+extern const char *const tm_gpu_text_heads[];
+extern const char *const tm_gpu_text_images[];
 extern const char *const tm_gpu_text_loss[];
 extern const char *const tm_gpu_text_matrix[];
+extern const char *const tm_gpu_text_muon[];
 extern const char *const tm_gpu_text_norm[];
 extern const char *const tm_gpu_text_optimizer[];
+extern const char *const tm_gpu_text_optimizers[];
 extern const char *const tm_gpu_text_pointwise[];
 extern const char *const tm_gpu_text_product[];
+extern const char *const tm_gpu_text_route[];
+extern const char *const tm_gpu_text_row_loss[];
 
-/* Kernels by kind; each list ends with .name == NULL. Of two lists for an op the better one stands first in
- * tm_gpu_kernels. */
-extern const tm_kernel tm_gpu_attention[], tm_gpu_attention_matrix[], tm_gpu_collectives[], tm_gpu_embedding[],
-    tm_gpu_loss[], tm_gpu_norm[], tm_gpu_optimizer[], tm_gpu_pointwise[], tm_gpu_product[];
+/* Kernels by kind (kernels.def); each list ends with .name == NULL. */
+#define TM_GPU_KERNELS(list) extern const tm_kernel tm_gpu_##list[];
+#include "device/gpu/kernels.def"
+#undef TM_GPU_KERNELS
 extern const tm_kernel *const tm_gpu_kernels[]; /* all of them; NULL ends them */
 
 /* --- definitions of a text -------------------------------------------------------------------------------------------
@@ -41,7 +55,7 @@ typedef struct {
 } tm_gpu_defines;
 
 void tm_gpu_define(tm_gpu_defines *defines, const char *name, int64_t value);
-/* name: the dialect's word for a format: "f32", "bf16". */
+/* name: the dialect's word for a format: "f32", "bf16", "f64". */
 void tm_gpu_define_format(tm_gpu_defines *defines, const char *name, tm_dtype dtype);
 
 /* For `prepare`: notes that a call needs this kernel (static text) of that text with these definitions. Kernels are
@@ -78,8 +92,20 @@ TM_MUST_USE tm_status tm_gpu_start_each(const tm_call *call, int kernel, int64_t
 TM_MUST_USE tm_status tm_gpu_start_rows(const tm_call *call, int kernel, int64_t rows, int64_t columns,
                                         const tm_gpu_arguments *a, tm_error *err);
 
+/* Threads of a wave (WAVE in the dialect). */
+int tm_gpu_wave(const void *device);
+
 /* A copy within the device's memory, in the queue of the call. */
 TM_MUST_USE tm_status tm_gpu_copy_of(const tm_call *call, void *to, const void *from, size_t bytes, tm_error *err);
+
+/* --- optimizers (optimizers.c): of sums in two stages the first leaves one of each block. */
+
+enum { TM_GPU_MOST_PARTS = 1024 };
+
+/* How many blocks with such a sum a kernel over n elements has. */
+int64_t tm_gpu_parts_of(int64_t n);
+/* Why an update is not taken: weights (the first so many of them: p, g, p) have one format, scalars are float64. */
+const char *tm_gpu_refuse_update(const tm_view *const *weights, int n, const tm_view *scalars, const tm_view *clip);
 
 typedef enum { TM_GPU_BY_TILES, TM_GPU_BY_MATRIX, TM_GPU_BY_LIBRARY } tm_gpu_how;
 
@@ -133,6 +159,8 @@ TM_MUST_USE tm_status tm_gpu_start_sinks(const tm_call *call, tm_error *err);
 const char *tm_gpu_refuse_view(const tm_view *view);
 /* The same of one whose rows may lie apart. */
 const char *tm_gpu_refuse_strided(const tm_view *view);
+/* NULL: whole numbers of 32 bits, without gaps. */
+const char *tm_gpu_refuse_whole(const tm_view *view);
 /* NULL: absent, or of the format of the other one. */
 const char *tm_gpu_refuse_other(const tm_view *view, tm_dtype dtype);
 

@@ -27,8 +27,8 @@ void tm_gpu_define(tm_gpu_defines *d, const char *name, int64_t value)
 
 void tm_gpu_define_format(tm_gpu_defines *d, const char *name, tm_dtype dtype)
 {
-    TM_ASSERT(dtype == TM_F32 || dtype == TM_BF16);
-    define(d, name, dtype == TM_F32 ? "f32" : "bf16");
+    TM_ASSERT(dtype == TM_F32 || dtype == TM_BF16 || dtype == TM_F64);
+    define(d, name, dtype == TM_F32 ? "f32" : dtype == TM_F64 ? "f64" : "bf16");
 }
 
 /* --- modules
@@ -263,6 +263,11 @@ tm_status tm_gpu_start_rows(const tm_call *call, int kernel, int64_t rows, int64
     return tm_gpu_start(call, kernel, across, rows < most ? rows : most, 1, THREADS, a, err);
 }
 
+int tm_gpu_wave(const void *device)
+{
+    return ((const tm_gpu_own *)((const tm_device *)device)->own)->maker == TM_GPU_HIP ? 64 : 32;
+}
+
 tm_status tm_gpu_copy_of(const tm_call *call, void *to, const void *from, size_t bytes, tm_error *err)
 {
     const tm_gpu_noted *p = call->state;
@@ -283,6 +288,11 @@ const char *tm_gpu_refuse_view(const tm_view *view)
     const char *why = tm_gpu_refuse_strided(view);
     if (why || !tm_view_present(view)) return why;
     return tm_view_dense(view) ? NULL : "takes operands without gaps between their rows";
+}
+
+const char *tm_gpu_refuse_whole(const tm_view *view)
+{
+    return view->dtype == TM_I32 && tm_view_dense(view) ? NULL : "takes whole numbers of 32 bits";
 }
 
 const char *tm_gpu_refuse_other(const tm_view *view, tm_dtype dtype)

@@ -55,7 +55,7 @@ typedef struct {
     tm_gpu_ranks    *ranks; /* NULL: it is not connected with others */
 } tm_gpu_own;
 
-enum { TM_GPU_MOST_NOTED = 6 };
+enum { TM_GPU_MOST_NOTED = 20 };
 
 /* What `prepare` of a kernel leaves (tm_gpu_note): kernels by their numbers. */
 typedef struct {

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the tests of adapter folders share: a model and its adapter, written from a fixture, and opened on a device. */
+#ifndef TM_TESTS_ADAPTER_FIXTURE_H
+#define TM_TESTS_ADAPTER_FIXTURE_H
+
+#include "hf/adapter.h"
+#include "hf/numerics.h"
+#include "hf/source.h"
+#include "support/folder.h"
+#include "support/golden.h"
+#include "support/hf_folder.h"
+#include "support/training.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "support/test.h"
+
+static const char fixtures[] = "tests/hf/adapters";
+static const int  threads = 2;
+
+typedef struct {
+    char    name[64], base[300], adapter[300];
+    json_t *root;
+    int64_t seq;
+    int32_t tokens[64];
+} fixture;
+
+static inline double number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_number(value)) fail_msg("no number '%s'", key);
+    return json_number_value(value);
+}
+
+/* adapter_model.safetensors with element i of a tensor 0.25 unit(name, i), of lengths of rows 1 + that. */
+static inline void write_adapter_weights(const char *folder, const json_t *shapes)
+{
+    tm_tensor_heading headings[128];
+    size_t            n = 0;
+    char              path[400];
+    const char       *name;
+    json_t           *shape;
+    tm_error          err = { 0 };
+    json_object_foreach((json_t *)(uintptr_t)shapes, name, shape)
+    {
+        assert_true(n < 128);
+        headings[n] = (tm_tensor_heading){ .name = name, .dtype = TM_F32, .rank = (int)json_array_size(shape) };
+        headings[n].n[1] = 1;
+        for (size_t k = 0; k < (size_t)headings[n].rank; k++)
+            headings[n].n[k] = (int64_t)json_integer_value(json_array_get(shape, k));
+        n++;
+    }
+    tm_safetensors_writer *writer;
+    snprintf(path, sizeof path, "%s/adapter_model.safetensors", folder);
+    assert_int_equal(tm_safetensors_create(path, headings, n, NULL, &writer, &err), TM_OK);
+    for (size_t i = 0; i < n; i++) {
+        int64_t count = headings[i].n[0] * headings[i].n[1];
+        float  *values = malloc((size_t)count * sizeof *values);
+        double  mean = strstr(headings[i].name, "lora_magnitude") ? 1 : 0;
+        for (int64_t k = 0; k < count; k++)
+            values[k] = (float)(mean + 0.25 * golden_unit(headings[i].name, (uint32_t)k));
+        tm_safetensors_write(writer, values, (size_t)count * sizeof *values);
+        free(values);
+    }
+    assert_int_equal(tm_safetensors_finish(writer, &err), TM_OK);
+}
+
+static inline void write_config(const fixture *f, const json_t *config)
+{
+    char path[400];
+    snprintf(path, sizeof path, "%s/adapter_config.json", f->adapter);
+    assert_int_equal(json_dump_file(config, path, 0), 0);
+}
+
+/* The model in `base`, its adapter in `adapter`, below the test's folder. */
+static inline fixture load(const char *file)
+{
+    char         path[512];
+    json_error_t problem;
+    fixture      f = { .name = "" };
+    snprintf(f.name, sizeof f.name, "%s", file);
+    snprintf(path, sizeof path, "%s/%s", fixtures, file);
+    f.root = json_load_file(path, 0, &problem);
+    if (!f.root) fail_msg("%s: %s", path, problem.text);
+    snprintf(f.base, sizeof f.base, "%s/base", test_folder());
+    snprintf(f.adapter, sizeof f.adapter, "%s/adapter", test_folder());
+    mkdir(f.base, 0700), mkdir(f.adapter, 0700);
+    char *config = json_dumps(json_object_get(f.root, "config"), 0);
+    test_hf_write(f.base, config, NULL);
+    free(config);
+    write_config(&f, json_object_get(f.root, "adapter"));
+    write_adapter_weights(f.adapter, json_object_get(f.root, "shapes"));
+    f.seq = (int64_t)number(f.root, "sequence") - 1;
+    golden_tokens(f.tokens, (int)f.seq + 1, (int)number(json_object_get(f.root, "config"), "vocab_size"));
+    return f;
+}
+
+static inline void unload(fixture *f)
+{
+    json_decref(f->root);
+    test_folder_remove();
+}
+
+static inline void close_to(const fixture *f, const char *what, double value, double wanted, double relative)
+{
+    if (!(fabs(value - wanted) <= relative * fabs(wanted)))
+        fail_msg("%s: %s is %.10g, wanted %.10g", f->name, what, value, wanted);
+}
+
+static inline void rows_close(const fixture *f, const char *what, const double *values, int64_t n, double relative)
+{
+    const json_t *row = json_object_get(f->root, what);
+    double        largest = 0, worst = 0;
+    assert_int_equal(json_array_size(row), n);
+    for (int64_t i = 0; i < n; i++) {
+        double wanted = json_number_value(json_array_get(row, (size_t)i));
+        largest = fmax(largest, fabs(wanted));
+        worst = fmax(worst, fabs(values[i] - wanted));
+    }
+    if (!(worst <= relative * largest)) fail_msg("%s: %s differ by %g of %g", f->name, what, worst, largest);
+}
+
+/* A model with its adapter on a device. */
+typedef struct {
+    test_hf_model model;
+    tm_hf_adapter adapter;
+} adapted;
+
+static inline tm_status open_adapted(const fixture *f, const char *device, const tm_precision *precision,
+                                     tm_step_options step, adapted *out, tm_error *err)
+{
+    tm_hf_report report;
+    *out = (adapted){ .model = { 0 } };
+    if (test_hf_open(f->base, device, precision, f->seq, &out->model, err) != TM_OK) fail_msg("%s", err->text);
+    TM_TRY(tm_hf_adapter_open(f->adapter, out->model.weights, out->model.description.form, &out->adapter, err));
+    step.shape = out->model.shape;
+    step.adapters = out->adapter.adapters;
+    tm_trainer_close(out->model.trainer);
+    out->model.trainer = NULL;
+    TM_TRY(tm_trainer_open(out->model.device, &step, 1, &out->model.trainer, err));
+    tm_hf_memory memory = tm_hf_trainer_memory(out->model.trainer, out->model.description.form);
+    TM_TRY(tm_hf_load(&memory, out->model.weights, threads, &report, err));
+    return tm_hf_adapter_load(&memory, &out->adapter, &out->adapter.adapters, threads, &report, err);
+}
+
+static inline void close_adapted(adapted *a)
+{
+    tm_hf_adapter_close(&a->adapter);
+    test_hf_close(&a->model);
+}
+
+#endif

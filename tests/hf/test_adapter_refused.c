@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Folders of adapters that are refused, or read with a note, by the name of what is wrong. */
+#include "adapter_fixture.h"
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "support/refusal.h"
+
+typedef struct {
+    const char *change; /* merged into adapter_config.json */
+    tm_status   status;
+    const char *words;
+} bad_config;
+
+static void bad_configurations_are_refused(void **state)
+{
+    static const bad_config cases[] = {
+        { "{\"peft_type\": \"LOHA\"}", TM_UNSUPPORTED, "'peft_type' is \"LOHA\"" },
+        { "{\"use_dora\": true}", TM_FORMAT, "lacks" },
+        { "{\"use_dora\": 1}", TM_FORMAT, "'use_dora'" },
+        { "{\"bias\": \"all\"}", TM_UNSUPPORTED, "'bias'" },
+        { "{\"rank_pattern\": {\"q_proj\": 2}}", TM_FORMAT, "[4, " },
+        { "{\"rank_pattern\": {\"q_proj\": 0}}", TM_FORMAT, "'rank_pattern' gives 'q_proj' no rank" },
+        { "{\"rank_pattern\": {\"q_proj\": 2.5}}", TM_FORMAT, "'rank_pattern' gives 'q_proj' no rank" },
+        { "{\"rank_pattern\": {\"q_proj\": \"2\"}}", TM_FORMAT, "'rank_pattern' gives 'q_proj' no rank" },
+        { "{\"rank_pattern\": {\"q(proj\": 4}}", TM_FORMAT, "'rank_pattern': 'q(proj' is no regular expression" },
+        { "{\"rank_pattern\": [\"q_proj\"]}", TM_FORMAT, "'rank_pattern' must be a map" },
+        { "{\"rank_pattern\": {\"nothing\": 2}}", TM_OK, "" },
+        { "{\"alpha_pattern\": {\"q_proj\": 2}}", TM_OK, "" },
+        { "{\"alpha_pattern\": {\"q_proj\": -2}}", TM_FORMAT, "'alpha_pattern' gives 'q_proj' no alpha" },
+        { "{\"alpha_pattern\": {\"[z-a]\": 2}}", TM_FORMAT, "'[z-a]' is no regular expression" },
+        { "{\"alpha_pattern\": 3}", TM_FORMAT, "'alpha_pattern' must be a map" },
+        { "{\"modules_to_save\": [\"lm_head\"]}", TM_UNSUPPORTED, "'modules_to_save'" },
+        { "{\"layers_to_transform\": [1]}", TM_FORMAT, "layers.0.self_attn.q_proj', which is none of the modules" },
+        { "{\"layers_to_transform\": [0, 1]}", TM_OK, "" },
+        { "{\"layers_to_transform\": []}", TM_OK, "" },
+        { "{\"layers_to_transform\": [\"1\"]}", TM_FORMAT, "'layers_to_transform' must be" },
+        { "{\"layers_to_transform\": 1.5}", TM_FORMAT, "'layers_to_transform' must be" },
+        { "{\"layers_pattern\": \"layers\"}", TM_FORMAT, "'layers_pattern' needs 'layers_to_transform'" },
+        { "{\"layers_to_transform\": [0, 1], \"layers_pattern\": [\"h\", \"layers\"]}", TM_OK, "" },
+        { "{\"layers_to_transform\": [0, 1], \"layers_pattern\": \"h\"}", TM_FORMAT, "none of the modules" },
+        { "{\"layers_to_transform\": [0, 1], \"layers_pattern\": \"(\"}", TM_FORMAT, "no regular expression" },
+        { "{\"layers_to_transform\": [0], \"target_modules\": \".*proj\"}", TM_FORMAT, "that is a text" },
+        { "{\"target_modules\": \"all-linear\"}", TM_FORMAT, "lacks the adapter of 'model.layers.0.self_attn.k_proj'" },
+        { "{\"target_modules\": \".*(q|v)_proj\"}", TM_OK, "" },
+        { "{\"target_modules\": \"(q|v)_proj\"}", TM_FORMAT, "none of the modules" },
+        { "{\"target_modules\": \".*(q|v)_\"}", TM_FORMAT, "none of the modules" },
+        { "{\"target_modules\": \".*(q|v_proj\"}", TM_FORMAT, "'target_modules': '.*(q|v_proj' is no regular" },
+        { "{\"target_modules\": [\"q_proj\", 3]}", TM_FORMAT, "'target_modules' must be" },
+        { "{\"target_modules\": 3}", TM_FORMAT, "'target_modules' must be" },
+        { "{\"target_modules\": [\"q_proj\"]}", TM_FORMAT, "v_proj', which is none of the modules" },
+        { "{\"target_modules\": [\"q_proj\", \"v_proj\", \"lm_head\"]}", TM_FORMAT, "lacks the adapter of 'lm_head'" },
+        { "{\"exclude_modules\": [\"v_proj\"]}", TM_FORMAT, "v_proj', which is none of the modules" },
+        { "{\"exclude_modules\": \".*v_proj\"}", TM_FORMAT, "v_proj', which is none of the modules" },
+        { "{\"exclude_modules\": \"v_proj\"}", TM_OK, "" },
+        { "{\"exclude_modules\": [\"k_proj\"]}", TM_OK, "" },
+        { "{\"exclude_modules\": {}}", TM_OK, "" },
+        { "{\"exclude_modules\": 7}", TM_FORMAT, "'exclude_modules' must be" },
+        { "{\"exclude_modules\": \"*\"}", TM_FORMAT, "'exclude_modules': '*' is no regular expression" },
+        { "{\"rank_pattern\": {\"q_proj\": 4}, \"target_parameters\": [\"mlp.experts.down_proj\"]}", TM_UNSUPPORTED,
+          "'rank_pattern' beside 'target_parameters'" },
+        { "{\"init_lora_weights\": \"pissa\"}", TM_UNSUPPORTED, "'init_lora_weights'" },
+        { "{\"init_lora_weights\": \"eva\"}", TM_OK, "" },
+        { "{\"init_lora_weights\": \"orthogonal\"}", TM_OK, "" },
+        { "{\"target_parameters\": [\"w\"]}", TM_UNSUPPORTED, "'target_parameters'" },
+        { "{\"something_new\": 7}", TM_UNSUPPORTED, "'something_new' is 7" },
+        { "{\"r\": 0}", TM_FORMAT, "'r'" },
+        { "{\"r\": \"4\"}", TM_FORMAT, "'r'" },
+        { "{\"r\": 4.5}", TM_FORMAT, "'r'" },
+        { "{\"r\": 65537}", TM_FORMAT, "'r' must be a whole number from 1 to 65536" },
+        { "{\"r\": 8}", TM_FORMAT, "[4, " },
+        { "{\"lora_alpha\": \"x\"}", TM_FORMAT, "'lora_alpha'" },
+        { "{\"lora_dropout\": 1.5}", TM_FORMAT, "'lora_dropout'" },
+        { "{\"use_rslora\": 1}", TM_FORMAT, "'use_rslora'" },
+    };
+    (void)state;
+    fixture f = load("llama.json");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        adapted        a;
+        tm_error       err = { 0 };
+        tm_model_shape none = { 0 };
+        json_t *config = json_copy(json_object_get(f.root, "adapter")), *change = json_loads(cases[i].change, 0, NULL);
+        json_object_update(config, change);
+        write_config(&f, config);
+        tm_status st =
+            open_adapted(&f, "cpu", &tm_precision_f32, tm_numerics_step(&none, &tm_precision_f32, f.seq), &a, &err);
+        refusal_is_sound(&err);
+        if (st != cases[i].status || !strstr(err.text, cases[i].words))
+            fail_msg("%s: status %d, %s", cases[i].change, (int)st, err.text);
+        close_adapted(&a);
+        json_decref(config), json_decref(change);
+    }
+    json_t       *list = json_array();
+    tm_hf_adapter none;
+    tm_error      err = { 0 };
+    write_config(&f, list);
+    assert_int_equal(tm_hf_adapter_open(f.adapter, NULL, NULL, &none, &err), TM_FORMAT);
+    refusal_is_sound(&err);
+    assert_non_null(strstr(err.text, "it is not an object (line 1)"));
+    tm_hf_adapter_close(&none);
+    json_decref(list);
+    unload(&f);
+}
+
+/* Each of them, in its order, and none that is the pattern of a module. */
+static void patterns_that_nothing_has_are_noted(void **state)
+{
+    static const char file[] = "adapter_config.json': ";
+    (void)state;
+    fixture       f = load("llama.json");
+    tm_hf_adapter a;
+    tm_error      err = { 0 };
+    tm_text       info = { 0 }, notes = { 0 };
+    json_t       *config = json_copy(json_object_get(f.root, "adapter"));
+    json_t       *change = json_loads("{\"rank_pattern\": {\"q_proj\": 4, \"nothing\": 2, \".*q_proj\": 4},"
+                                            " \"alpha_pattern\": {\"no\": 1, \"v_proj\": 2}}",
+                                      0, NULL);
+    json_object_update(config, change);
+    write_config(&f, config);
+    assert_int_equal(tm_log_open_folder(test_folder(), &err), TM_OK);
+    tm_status st = tm_hf_adapter_open(f.adapter, NULL, NULL, &a, &err);
+    tm_log_close_folder();
+    if (st != TM_OK) fail_msg("%s", err.text);
+    tm_hf_adapter_close(&a);
+    assert_int_equal(tm_file_read(test_in_folder("info"), 1 << 16, &info, &err), TM_OK);
+    for (const char *at = info.data ? info.data : ""; (at = strstr(at, file));) {
+        size_t n = strcspn(at += strlen(file), "\n");
+        tm_text_printf(&notes, "%.*s\n", (int)n, at);
+    }
+    assert_string_equal(notes.data ? notes.data : "",
+                        "'nothing' of 'rank_pattern' fits no module that has no earlier pattern\n"
+                        "'.*q_proj' of 'rank_pattern' fits no module that has no earlier pattern\n"
+                        "'no' of 'alpha_pattern' fits no module that has no earlier pattern\n");
+    tm_text_fini(&info);
+    tm_text_fini(&notes);
+    json_decref(config), json_decref(change);
+    unload(&f);
+}
+
+/* The file of an adapter, one tensor of the model in it, too: with its values, or others. */
+static tm_status open_with(const fixture *f, const char *added, const char *of, double apart, adapted *a, tm_error *err)
+{
+    enum { VOCABULARY = 64, DIM = 32 };
+    char                   path[400];
+    tm_safetensors        *before;
+    size_t                 n;
+    tm_safetensors_writer *writer;
+    tm_model_shape         none = { 0 };
+    float                 *own = malloc(sizeof *own * VOCABULARY * DIM);
+    for (int i = 0; i < VOCABULARY * DIM; i++) own[i] = (float)test_hf_value(of, i);
+    own[5] += (float)apart;
+    write_adapter_weights(f->adapter, json_object_get(f->root, "shapes"));
+    snprintf(path, sizeof path, "%s/adapter_model.safetensors", f->adapter);
+    assert_int_equal(tm_safetensors_open(path, &before, err), TM_OK);
+    const tm_stored_tensor *all = tm_safetensors_list(before, &n);
+    tm_tensor_heading      *headings = calloc(n + 1, sizeof *headings);
+    for (size_t i = 0; i < n; i++) {
+        headings[i] = (tm_tensor_heading){ .name = all[i].name, .dtype = TM_F32, .rank = all[i].rank };
+        memcpy(headings[i].n, all[i].n, sizeof headings[i].n[0] * (size_t)all[i].rank);
+    }
+    headings[n] = (tm_tensor_heading){ .name = added, .dtype = TM_F32, .rank = 2, .n = { VOCABULARY, DIM } };
+    assert_int_equal(tm_safetensors_create(path, headings, n + 1, NULL, &writer, err), TM_OK);
+    for (size_t i = 0; i < n; i++) tm_safetensors_write(writer, all[i].data, all[i].bytes);
+    tm_safetensors_write(writer, own, sizeof *own * VOCABULARY * DIM);
+    assert_int_equal(tm_safetensors_finish(writer, err), TM_OK);
+    tm_safetensors_close(before);
+    free(headings), free(own);
+    return open_adapted(f, "cpu", &tm_precision_f32, tm_numerics_step(&none, &tm_precision_f32, f->seq), a, err);
+}
+
+/* PEFT saves embeddings and the output layer with adapters of them. */
+static void weights_of_the_model_are_passed_over(void **state)
+{
+    static const char *const names[][2] = {
+        { "base_model.model.lm_head.base_layer.weight", "lm_head.weight" },
+        { "base_model.model.lm_head.weight", "lm_head.weight" },
+        { "base_model.model.model.embed_tokens.base_layer.weight", "model.embed_tokens.weight" },
+    };
+    fixture f = load("llama.json");
+    (void)state;
+    assert_int_equal(number(json_object_get(f.root, "config"), "vocab_size"), 64);
+    assert_int_equal(number(json_object_get(f.root, "config"), "hidden_size"), 32);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        adapted  a;
+        tm_error err = { 0 };
+        if (open_with(&f, names[i][0], names[i][1], 0, &a, &err) != TM_OK) fail_msg("%s: %s", names[i][0], err.text);
+        close_adapted(&a);
+        assert_int_equal(open_with(&f, names[i][0], names[i][1], 0.5, &a, &err), TM_UNSUPPORTED);
+        assert_non_null(strstr(err.text, "a weight of the model itself, with other values"));
+        close_adapted(&a);
+    }
+    unload(&f);
+}
+
+static void bad_files_are_refused(void **state)
+{
+    static const struct {
+        const char *remove, *add;
+        tm_status   status;
+        const char *words;
+    } cases[] = {
+        { "base_model.model.model.layers.1.self_attn.q_proj.lora_B.weight", NULL, TM_FORMAT, "lacks" },
+        { NULL, "base_model.model.model.layers.7.self_attn.q_proj.lora_A.weight", TM_FORMAT, "no such linear" },
+        { NULL, "base_model.model.model.layers.0.self_attn.q_proj.weight", TM_UNSUPPORTED, "with other values" },
+        { NULL, "base_model.model.model.layers.0.self_attn.q_proj.bias", TM_FORMAT, "not a tensor of a LoRA" },
+        { NULL, "q_proj.lora_A.weight", TM_FORMAT, "not a tensor of a LoRA" },
+        { NULL, "base_model.model.lm_head.base_layer.weight", TM_UNSUPPORTED, "save_embedding_layers=False" },
+        { NULL, "base_model.model.model.layers.0.self_attn.q_proj.lora_magnitude_vector", TM_FORMAT, "only DoRA has" },
+    };
+    (void)state;
+    fixture f = load("llama.json");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        adapted        a;
+        tm_error       err = { 0 };
+        tm_model_shape none = { 0 };
+        json_t        *shapes = json_copy(json_object_get(f.root, "shapes"));
+        if (cases[i].remove) assert_int_equal(json_object_del(shapes, cases[i].remove), 0);
+        if (cases[i].add) json_object_set_new(shapes, cases[i].add, json_pack("[i,i]", 4, 32));
+        write_adapter_weights(f.adapter, shapes);
+        tm_status st =
+            open_adapted(&f, "cpu", &tm_precision_f32, tm_numerics_step(&none, &tm_precision_f32, f.seq), &a, &err);
+        refusal_is_sound(&err);
+        if (st != cases[i].status || !strstr(err.text, cases[i].words))
+            fail_msg("%zu: status %d, %s", i, (int)st, err.text);
+        close_adapted(&a);
+        json_decref(shapes);
+    }
+    tm_hf_adapter none;
+    tm_error      err = { 0 };
+    json_t       *nothing = json_object();
+    write_adapter_weights(f.adapter, nothing);
+    json_decref(nothing);
+    assert_int_equal(tm_hf_adapter_open(f.adapter, NULL, NULL, &none, &err), TM_FORMAT);
+    refusal_is_sound(&err);
+    tm_hf_adapter_close(&none);
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_hf_adapter_open(f.base, NULL, NULL, &none, &err), TM_INVALID);
+    tm_hf_adapter_close(&none);
+    unload(&f);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(bad_configurations_are_refused),
+    cmocka_unit_test(patterns_that_nothing_has_are_noted),
+    cmocka_unit_test(weights_of_the_model_are_passed_over),
+    cmocka_unit_test(bad_files_are_refused),
+};
+
+TM_TESTS_IN_ORDER(tests, NULL, NULL)

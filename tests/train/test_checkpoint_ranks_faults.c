@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checkpoints of several ranks when something goes wrong: full disks, directories that others do not see, kills on the
+ * way, a step that is there twice; saving behind the training's back. */
+#include "checkpoint_ranks_fixture.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+
+/* --- a disk that fails on one of the ranks ------------------------------------------------------------------------ */
+
+typedef struct {
+    int calls, fail_at;
+} faults;
+
+static bool fails(void *context)
+{
+    faults *f = context;
+    errno = ENOSPC;
+    return ++f->calls == f->fail_at;
+}
+
+static int bad_create(void *context, const char *path)
+{
+    return fails(context) ? -1 : tm_checkpoint_system_io.create(NULL, path);
+}
+static ssize_t bad_write(void *context, int fd, const void *data, size_t bytes)
+{
+    return fails(context) ? -1 : tm_checkpoint_system_io.write(NULL, fd, data, bytes);
+}
+static int bad_sync(void *context, int fd)
+{
+    return fails(context) ? -1 : tm_checkpoint_system_io.sync(NULL, fd);
+}
+static int bad_sync_folder(void *context, const char *path)
+{
+    return fails(context) ? -1 : tm_checkpoint_system_io.sync_folder(NULL, path);
+}
+static int bad_rename(void *context, const char *from, const char *to)
+{
+    return fails(context) ? -1 : tm_checkpoint_system_io.rename(NULL, from, to);
+}
+static int bad_make_folder(void *context, const char *path)
+{
+    return fails(context) ? -1 : tm_checkpoint_system_io.make_folder(NULL, path);
+}
+
+static void a_full_disk_on_one_rank_fails_all(void **unused)
+{
+    (void)unused;
+    fixture f = new_fixture();
+    job     j = { .folder = f.folder, .how = BOTH, .step = 1 };
+    int64_t newest = 1;
+    expect_saved(&j, 3);
+    for (int rank = 0; rank < 3; rank += 2)
+        for (int behind = 0; behind < 2; behind++)
+            for (int k = 1, struck = 1; struck; k++) {
+                faults           at = { .fail_at = k };
+                tm_checkpoint_io io = tm_checkpoint_system_io;
+                io.context = &at;
+                io.create = bad_create;
+                io.write = bad_write;
+                io.sync = bad_sync;
+                io.sync_folder = bad_sync_folder;
+                io.rename = bad_rename;
+                io.make_folder = bad_make_folder;
+                j = (job){ .folder = f.folder, .how = BOTH, .step = newest + 1, .behind = behind };
+                j.io[rank] = &io;
+                save_in(&j, 3);
+                struck = at.calls >= k;
+                assert_true(k < 200 && (struck || k > 3));
+                for (int r = 0; r < 3 && struck; r++) {
+                    assert_int_equal(j.status[r], TM_IO);
+                    assert_says(&j.err[r], "free some space");
+                    char who[24];
+                    snprintf(who, sizeof who, "rank %d: ", rank);
+                    assert_true((strstr(j.err[r].text, who) != NULL) == (r != rank));
+                }
+                if (struck) assert_int_equal(count_entries(&f, TM_CHECKPOINT_TEMPORARY), 0);
+                job l = { .folder = f.folder, .how = FLAT, .wanted = -1 };
+                run_world(2, NULL, DEADLINE, false, load_rank, &l);
+                assert_int_equal(l.status[0], TM_OK); /* a failed flush of the folder leaves the new one */
+                assert_true(l.step == newest || l.step == newest + 1);
+                assert_true(struck || l.step == newest + 1);
+                newest = l.step;
+            }
+    clear(f.folder);
+}
+
+static int no_folder(void *context, const char *path)
+{
+    (void)context, (void)path;
+    errno = ENOENT;
+    return -1;
+}
+
+/* Rank 0 has made the directory, and others that do not see it say what is wrong; with rank 0 something else is. */
+static void a_directory_that_others_do_not_see_is_said(void **unused)
+{
+    (void)unused;
+    static const char *const cures[] = { "No such file or directory; earlier checkpoints are unchanged",
+                                         "the directory that rank 0 has made is not there; all hosts" };
+    tm_checkpoint_io         io = tm_checkpoint_system_io;
+    io.create = no_folder;
+    for (int rank = 0; rank < 2; rank++) {
+        fixture f = new_fixture();
+        job     j = { .folder = f.folder, .how = FLAT, .step = 1 };
+        char    wanted[500];
+        j.io[rank] = &io, save_in(&j, 2);
+        snprintf(wanted, sizeof wanted, "cannot create '%s/step-00000001.tmp.%ld/tensors-%05d.safetensors': %s",
+                 f.folder, (long)getpid(), rank, cures[rank]);
+        expect_failure(&j, 2, TM_IO, wanted);
+        clear(f.folder);
+    }
+}
+
+/* --- behind ------------------------------------------------------------------------------------------------------- */
+
+static void an_abandoned_one_leaves_the_one_before(void **unused)
+{
+    (void)unused;
+    fixture               f = new_fixture();
+    holding              *h = tm_alloc(sizeof *h);
+    tm_checkpoint_state   state = state_of(2);
+    tm_checkpoint_target  target = { .folder = f.folder, .keep_latest = 1, .behind = true };
+    tm_checkpoint_saving *saving;
+    tm_error              err = { 0 };
+    job                   j = { .folder = f.folder, .how = FIRST, .step = 1 };
+    expect_saved(&j, 1);
+    hold(h, FIRST, 0, 1);
+    visit(h, 2, true);
+    assert_int_equal(tm_checkpoint_begin(&target, &state, h->tensors, h->n, &saving, &err), TM_OK);
+    while (!tm_checkpoint_written(saving)) nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    expect_loaded(f.folder, SPREAD, 2, 1); /* written, but not there yet */
+    assert_int_equal(count_entries(&f, TM_CHECKPOINT_TEMPORARY), 1);
+    tm_checkpoint_abandon(saving);
+    assert_int_equal(count_entries(&f, TM_CHECKPOINT_TEMPORARY), 0);
+    expect_loaded(f.folder, SPREAD, 2, 1);
+    assert_int_equal(tm_checkpoint_begin(&target, &state, h->tensors, h->n, &saving, &err), TM_OK);
+    visit(h, 3, true);
+    assert_int_equal(tm_checkpoint_commit(saving, &err), TM_OK);
+    expect_loaded(f.folder, SPREAD, 2, 2);
+    assert_int_equal(count_entries(&f, TM_CHECKPOINT_FINAL), 1);
+    free(h);
+    clear(f.folder);
+}
+
+/* --- replacing ---------------------------------------------------------------------------------------------------- */
+
+static int rename_but_not_into_place(void *context, const char *from, const char *to)
+{
+    if (strstr(from, ".tmp") && !strstr(to, ".old")) {
+        errno = EIO;
+        return -1;
+    }
+    return tm_checkpoint_system_io.rename(context, from, to);
+}
+
+/* A crash has left a step twice, and the new one lacks the file of a rank: when it is replaced, and that fails too, the
+ * whole one is still there. */
+static void of_two_the_whole_one_is_kept(void **unused)
+{
+    (void)unused;
+    static const char *const lost[] = { "tensors-00000.safetensors", "tensors-00001.safetensors",
+                                        "tensors-00002.safetensors" };
+    tm_checkpoint_io         io = tm_checkpoint_system_io;
+    io.rename = rename_but_not_into_place;
+    for (int i = 0; i < 3; i++) {
+        fixture f = new_fixture();
+        char    final[300], old[304], path[340];
+        job     j = { .folder = f.folder, .how = FLAT, .step = 1 };
+        snprintf(final, sizeof final, "%s/step-00000001", f.folder);
+        snprintf(old, sizeof old, "%s.old", final);
+        snprintf(path, sizeof path, "%s/%s", final, lost[i]);
+        expect_saved(&j, 3);
+        assert_int_equal(rename(final, old), 0);
+        /* the program that saved it was killed before it had removed the old one */
+        char *const copy[] = { "cp", "-r", old, final, NULL };
+        pid_t       child = fork();
+        if (child == 0) {
+            execvp(copy[0], copy);
+            _exit(1);
+        }
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+        assert_int_equal(unlink(path), 0);
+        for (int r = 0; r < 3; r++) j.io[r] = &io;
+        save_in(&j, 3);
+        assert_int_equal(j.status[0], TM_IO);
+        expect_loaded(f.folder, COLUMNS, 2, 1);
+        clear(f.folder);
+    }
+}
+
+/* --- kills -------------------------------------------------------------------------------------------------------- */
+
+static void save_for_ever(tm_comm *comm, void *context)
+{
+    job *j = context; /* one for each rank would be cleaner, but only the folder and the first step are read */
+    for (int64_t step = j->step + 1;; step++) {
+        job own = { .folder = j->folder, .how = (layout)(step % LAYOUTS), .step = step, .behind = step % 3 == 0 };
+        save_rank(comm, &own);
+        if (own.status[tm_comm_rank(comm)] != TM_OK) _exit(1);
+    }
+}
+
+static void killed_at_random_moments(void **unused)
+{
+    (void)unused;
+    fixture f = new_fixture();
+    job     j = { .folder = f.folder, .how = FLAT, .step = 1 };
+    int64_t last = 1;
+    expect_saved(&j, 3);
+    for (int round = 0; round < 25; round++) {
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            j = (job){ .folder = f.folder, .step = last };
+            run_world(1 + round % 3, NULL, DEADLINE, false, save_for_ever, &j);
+            _exit(1);
+        }
+        nanosleep(&(struct timespec){ .tv_nsec = 8000000 + round * 900000 }, NULL);
+        kill(child, SIGKILL);
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFSIGNALED(status));
+        job l = { .folder = f.folder, .how = COLUMNS, .wanted = -1 };
+        run_world(2, NULL, DEADLINE, false, load_rank, &l);
+        if (l.status[0] != TM_OK) fail_msg("round %d: %s", round, l.err[0].text);
+        assert_true(l.step >= last);
+        assert_int_equal(l.report[1].passed_over, 0); /* a kill never leaves a broken one under a final name */
+        last = l.step;
+    }
+    assert_true(last > 1);
+    j = (job){ .folder = f.folder, .how = BOTH, .step = last + 1 };
+    expect_saved(&j, 4);
+    assert_int_equal(count_entries(&f, TM_CHECKPOINT_TEMPORARY), 0);
+    assert_int_equal(count_entries(&f, TM_CHECKPOINT_FINAL), 2);
+    clear(f.folder);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_full_disk_on_one_rank_fails_all),
+    cmocka_unit_test(a_directory_that_others_do_not_see_is_said),
+    cmocka_unit_test(an_abandoned_one_leaves_the_one_before),
+    cmocka_unit_test(of_two_the_whole_one_is_kept),
+    cmocka_unit_test(killed_at_random_moments),
+};
+
+TM_TESTS(tests, NULL, NULL)
