@@ -12,6 +12,7 @@
 #include "cli/run_job.h"
 #include "cli/scaling.h"
 #include "cli/sweep.h"
+#include "comm/coll/nccl.h"
 #include "hf/adapter.h"
 #include "record/outputs.h"
 #include "results/result.h"
@@ -115,12 +116,30 @@ static tm_status open_data(run_job *j, tm_error *err)
     return TM_OK;
 }
 
+/* Of several ranks each takes its own GPU, unless --device says which. */
+static tm_status open_device(run_job *j, tm_error *err)
+{
+    char           name[80];
+    tm_cli_options own = *j->cli;
+    if (j->world && tm_comm_size(j->world) > 1) {
+        tm_device_name_of_rank(name, own.device, tm_nccl_place(j->world));
+        own.device = name;
+    }
+    return tm_cli_open_device(&own, &j->options, j->cli->dry_run, &j->device, err);
+}
+
 /* This rank's place among those that train together. */
 static tm_status join_ranks(run_job *j, tm_error *err)
 {
     const char *tune = getenv("TRAINMARK_PRODUCTS_TUNE");
+    bool        gpus = tm_device_describe(j->device)->kind == TM_DEVICE_GPU;
     if (!j->world) return TM_OK;
-    if (tune && *tune && tm_device_describe(j->device)->kind == TM_DEVICE_GPU)
+    if (gpus && tm_comm_size(j->world) > 1 && tm_config_bool(j->config, "parallelism.exact"))
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "parallelism.exact (%s) asks for sums in the order of the ranks, and the library of GPUs' "
+                       "collectives has its own; leave it out, or train on --device cpu",
+                       tm_config_place(j->config, "parallelism.exact"));
+    if (gpus && tune && *tune)
         return tm_fail(err, TM_INVALID,
                        "TRAINMARK_PRODUCTS_TUNE is set, and several ranks would disturb each other's measurements and "
                        "write one file; measure with one rank of the same batch, then give the ranks that file");
@@ -128,7 +147,7 @@ static tm_status join_ranks(run_job *j, tm_error *err)
     TM_TRY(tm_ranks_open(&j->options.step.layout.mesh, j->world, &j->ranks, err));
     tm_device_join(j->device, &j->ranks.groups);
     j->options.ranks = &j->ranks;
-    return TM_OK;
+    return tm_device_connect(j->device, err);
 }
 
 tm_status run_prepare(run_job *j, tm_error *err)
@@ -139,7 +158,7 @@ tm_status run_prepare(run_job *j, tm_error *err)
     j->options.turn_fd = j->turn_fd;
     TM_TRY(run_open_weights(j, err));
     TM_TRY(run_open_adapter(j, err));
-    TM_TRY(tm_cli_open_device(j->cli, &j->options, j->cli->dry_run, &j->device, err));
+    TM_TRY(open_device(j, err));
     TM_TRY(join_ranks(j, err));
     name_folder(j);
     if (!j->cli->dry_run) TM_TRY(run_open_encoders(j, err));

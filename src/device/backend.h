@@ -68,6 +68,9 @@ typedef struct {
 
     /* --- NULL: it has none --------------------------------------------------------------------------------------- */
 
+    int (*count)(void); /* of a numbered one: how many this process sees */
+    /* The device has joined several ranks, which all call it: it opens what its collectives go through. */
+    tm_status (*connect)(tm_device *device, tm_error *err);
     /* All kernels of a plan were prepared: what they have noted is compiled at once, for all of them. */
     tm_status (*prepared)(tm_device *device, tm_error *err);
 

@@ -3,6 +3,7 @@
 
 #include "device/backend.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +28,16 @@ static bool names_backend(const tm_backend *backend, const char *name, int *ordi
     if (n == 0 || n > 4 || digits[n]) return false;
     *ordinal = atoi(digits);
     return true;
+}
+
+void tm_device_name_of_rank(char out[80], const char *name, int local)
+{
+    snprintf(out, 80, "%.79s", name);
+    for (int i = 0; i < BACKENDS; i++) {
+        if (!backends[i]->count || strcmp(name, backends[i]->name) != 0) continue;
+        int there = backends[i]->count();
+        snprintf(out, 80, "%s:%d", name, there > 0 ? local % there : local);
+    }
 }
 
 static tm_status find_backend(const char *name, const tm_backend **out, int *ordinal, tm_error *err)
@@ -182,6 +193,14 @@ void tm_device_join(tm_device *device, const tm_mesh_groups *groups)
     device->groups = groups;
 }
 
+tm_status tm_device_connect(tm_device *device, tm_error *err)
+{
+    tm_error own = { 0 };
+    TM_TRY(tm_device_ready(device, err));
+    if (!device->groups || tm_comm_size(device->groups->world) == 1 || !device->backend->connect) return TM_OK;
+    return tm_device_noted(device, device->backend->connect(device, &own), &own, err);
+}
+
 tm_comm *tm_device_group(const tm_device *device, unsigned axes)
 {
     return device->groups ? tm_mesh_find(device->groups, axes) : NULL;
@@ -288,27 +307,51 @@ static tm_status fork_streams(tm_device *device, const tm_program *program, tm_e
     return TM_OK;
 }
 
+/* The ledger's marks of a program that is timed by operation. */
+typedef struct {
+    tm_marked   what;             /* of the last mark */
+    const char *last[TM_STREAMS]; /* line of the last instruction of each stream */
+} marking;
+
+/* From here on the queue of computations works on this line, or waits for it. */
+static tm_status mark_line(tm_device *device, marking *m, const char *line, tm_error *err)
+{
+    if (!m->what.ledger || line == m->what.line) return TM_OK;
+    m->what.line = line;
+    TM_TRY(tm_marks_add(device, &m->what, err));
+    m->what.first = false;
+    return TM_OK;
+}
+
 /* What comes behind a program begins behind all of its streams. */
-static tm_status join_streams(tm_device *device, const tm_program *program, tm_error *err)
+static tm_status join_streams(tm_device *device, const tm_program *program, marking *m, tm_error *err)
 {
     for (int s = 0; s < TM_STREAMS; s++) {
         if (s == TM_ON_COMPUTE || !(program->streams >> s & 1U)) continue;
+        if (m->last[s]) TM_TRY(mark_line(device, m, m->last[s], err));
         TM_TRY(mark(device, (tm_stream)s, &device->ends[s], err));
         TM_TRY(device->backend->wait_for(device->queues[TM_ON_COMPUTE], device->ends[s], err));
     }
     return TM_OK;
 }
 
-/* Puts an instruction into its queue, behind those of other streams that it waits for. */
-static tm_status queue_one(tm_device *device, const tm_program *program, const tm_instruction *i, tm_error *err)
+/* Puts an instruction into its queue, behind those of other streams that it waits for: that time is theirs. */
+static tm_status queue_one(tm_device *device, const tm_program *program, const tm_instruction *i, marking *m,
+                           tm_error *err)
 {
     tm_queue *queue = device->queues[i->stream];
-    for (int s = 0; s < TM_STREAMS; s++)
-        if (i->waits[s] >= 0) TM_TRY(device->backend->wait_for(queue, program->instructions[i->waits[s]].done, err));
+    for (int s = 0; s < TM_STREAMS; s++) {
+        if (i->waits[s] < 0) continue;
+        const tm_instruction *other = &program->instructions[i->waits[s]];
+        if (i->stream == TM_ON_COMPUTE) TM_TRY(mark_line(device, m, other->line, err));
+        TM_TRY(device->backend->wait_for(queue, other->done, err));
+    }
+    TM_TRY(mark_line(device, m, i->line, err));
     const tm_watch *watch = device->watch && device->watch->wants(device->watch->context, i) ? device->watch : NULL;
     if (watch) TM_TRY(watch->look(watch->context, i, false, err));
     TM_TRY(device->backend->launch(queue, i->kernel, &i->call, err));
     if (watch) TM_TRY(watch->look(watch->context, i, true, err));
+    m->last[i->stream] = i->line;
     return i->done ? device->backend->record(queue, i->done, err) : TM_OK;
 }
 
@@ -319,18 +362,10 @@ static tm_status queue_part(tm_device *device, const tm_program *program, size_t
 {
     tm_played *played = program->bound;
     bool       all = from == 0 && to == program->count; /* a part's time says nothing of the whole's */
-    tm_marked  what = { .ledger = ledger, .shares = played && all ? &played->shares : NULL, .first = true };
+    marking    m = { .what = { .ledger = ledger, .shares = played && all ? &played->shares : NULL, .first = true } };
     TM_TRY(fork_streams(device, program, err));
-    for (size_t x = from; x < to; x++) {
-        const tm_instruction *instruction = &program->instructions[x];
-        if (ledger && instruction->line != what.line) {
-            what.line = instruction->line;
-            TM_TRY(tm_marks_add(device, &what, err));
-            what.first = false;
-        }
-        TM_TRY(queue_one(device, program, instruction, err));
-    }
-    TM_TRY(join_streams(device, program, err));
+    for (size_t x = from; x < to; x++) TM_TRY(queue_one(device, program, &program->instructions[x], &m, err));
+    TM_TRY(join_streams(device, program, &m, err));
     return ledger ? tm_marks_add(device, &(tm_marked){ 0 }, err) : TM_OK;
 }
 

@@ -81,10 +81,18 @@ void tm_device_one_by_one(tm_device *device, bool wanted);
  * here on. */
 void tm_device_own_kernels(tm_device *device, bool wanted);
 
+/* The name of the device of a rank that is number `local` on its host: of several GPUs "cuda" is "cuda:local", counted
+ * round where the process sees fewer; a name with a number, or of a device of which there is one, stays. */
+void tm_device_name_of_rank(char out[80], const char *name, int local);
+
 /* The groups that its collectives call: of this rank, before a plan with collectives is loaded; they outlive what is
  * loaded. A collective that fails is reported as a failure of the device (TM_DEVICE, with the text of the group), one
  * that found ranks that do not fit together as what it is (TM_INVALID). */
-void     tm_device_join(tm_device *device, const tm_mesh_groups *groups);
+void tm_device_join(tm_device *device, const tm_mesh_groups *groups);
+/* A device whose collectives go past the memory of the host opens what they take; every rank of the world that it has
+ * joined calls it, before a plan is loaded. TM_INVALID, TM_UNSUPPORTED: with what to do. Elsewhere, and alone, it does
+ * nothing. From there on the groups outlive the device. */
+TM_MUST_USE tm_status tm_device_connect(tm_device *device, tm_error *err);
 tm_comm *tm_device_group(const tm_device *device, unsigned axes); /* NULL: a group of one, or it has joined none */
 
 /* Puts what the collectives of a loaded plan read and write where the ranks of this host reach it without copies: those

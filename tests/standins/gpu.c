@@ -140,9 +140,9 @@ void standin_put(void *stream, standin_work work)
     pthread_mutex_unlock(&q->lock);
 }
 
-void standin_enqueue(void *stream, void (*run)(void *), void *with)
+void standin_enqueue(void *stream, void (*run)(void *), void (*drop)(void *), void *with)
 {
-    standin_put(stream, (standin_work){ .run = run, .with = with, .unlocked = true });
+    standin_put(stream, (standin_work){ .run = run, .drop = drop, .with = with, .unlocked = true });
 }
 
 enum { MOST_QUEUES = 256 };
@@ -357,7 +357,7 @@ API NAME(cuEventElapsedTime, hipEventElapsedTime)(float *ms, void *from, void *t
 /* --- graphs ----------------------------------------------------------------------------------------------------------
  */
 
-static queue *capturing; /* the stream that a capture began with: one at a time */
+static _Thread_local queue *capturing; /* the stream that a capture of this thread began with: one at a time */
 
 API NAME(cuStreamBeginCapture_v2, hipStreamBeginCapture)(void *stream, int mode);
 API NAME(cuStreamBeginCapture_v2, hipStreamBeginCapture)(void *stream, int mode)
@@ -412,7 +412,7 @@ static void run_stream(const graph *g, int stream, int end, int *next, bool *rec
         const node *n = &g->nodes[i];
         if (n->stream != stream) continue;
         if (n->kind == RUN) do_work(&n->work);
-        if (n->kind == RECORD) pass_event(n->event), recorded[i] = true;
+        if (n->kind == RECORD) recorded[i] = true; /* streams that are not in the graph see nothing of it */
         if (n->kind != WAIT) continue;
         int at = i - 1; /* the last recording before the wait */
         while (at >= 0 && (g->nodes[at].kind != RECORD || g->nodes[at].event != n->event)) at--;

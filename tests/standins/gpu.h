@@ -59,8 +59,8 @@ SHOWN void standin_put(void *stream, standin_work work);
 /* The stream of what goes to the GPU at once, which others do not heed; NULL: there was nothing yet. */
 void *standin_default_stream(void);
 
-/* For stand-ins of other libraries: work that drops itself when it is done; where the bytes of an address are. */
-SHOWN void  standin_enqueue(void *stream, void (*run)(void *), void *with);
+/* For stand-ins of other libraries: work, done as often as it is played; where the bytes of an address are. */
+SHOWN void  standin_enqueue(void *stream, void (*run)(void *), void (*drop)(void *), void *with);
 SHOWN void *standin_real(const void *address, size_t bytes);
 
 #endif

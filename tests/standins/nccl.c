@@ -104,7 +104,7 @@ static _Thread_local task *group;
 static _Thread_local void *group_stream;
 
 static void *(*real_address)(const void *, size_t);
-static void (*enqueue)(void *, void (*)(void *), void *);
+static void (*enqueue)(void *, void (*)(void *), void (*)(void *), void *);
 
 /* --- faults ---------------------------------------------------------------------------------- */
 
@@ -287,13 +287,13 @@ static void run_messages(task *t)
 static void run(void *of)
 {
     task *t = of;
+    for (int i = 0; i < t->messages; i++) t->message[i].at = 0; /* it may be played again */
     while (t->hangs && turn(t->comm)) nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
     if (!t->comm->aborted && t->kind == MESSAGES)
         run_messages(t);
     else if (!t->comm->aborted)
         run_slots(t);
     if (t->wrong && t->receive && t->count > 0) put(t->receive, t->type, get(t->receive, t->type) + 1);
-    free(t);
 }
 
 /* --- calls ----------------------------------------------------------------------------------- */
@@ -319,7 +319,7 @@ static int submit(communicator *c, task *t, void *stream)
         t->hangs = true;
         c->async = code;
     }
-    enqueue(stream, run, t);
+    enqueue(stream, run, free, t);
     return answer(c);
 }
 

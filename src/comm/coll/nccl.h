@@ -2,11 +2,11 @@
 /* comm/coll/nccl.h - collective calls on the memory of GPUs, by NCCL or RCCL, loaded at run time.
  *
  * A tm_nccl is the GPU of one rank and its end of all of them; it takes the calls of comm/comm.h, with addresses of the
- * GPU. A call is put into a stream of the GPU and returns at once; tm_nccl_wait waits for it. The order in which the
- * library adds is its own: unlike on processors, bits may depend on the library, the number of GPUs and the size.
+ * GPU. A call is put into a stream of the GPU and returns at once; a wait comes later. The order in which the library
+ * adds is its own: unlike on processors, bits may depend on the library, the number of GPUs and the size.
  *
  * Every wait has the deadline; a call of the library that does not return within it ends the job (tm_comm_abort), with
- * the name of the rank that it waits for. After a failure the library's communicator is given up (ncclCommAbort), and
+ * the name of the rank that it waits for. After a failure the library's communicators are given up (ncclCommAbort), and
  * every later call returns the same error. One thread calls it: the one that has opened it.
  */
 #ifndef TM_COMM_NCCL_H
@@ -15,7 +15,8 @@
 #include "comm/comm.h"
 #include "gpu/runtime.h"
 
-typedef struct tm_nccl tm_nccl;
+typedef struct tm_nccl       tm_nccl;
+typedef struct tm_nccl_group tm_nccl_group; /* a communicator of the library; closed with its tm_nccl */
 
 typedef struct {
     const char *name;    /* "nccl", "rccl" */
@@ -24,20 +25,41 @@ typedef struct {
     bool        blocking; /* its calls wait by themselves, as usual; NCCL_COMM_BLOCKING=0: they do not */
 } tm_nccl_facts;
 
+/* The number of the GPU that this rank takes of those that its process sees, counted round: its own on its host. */
+int tm_nccl_place(const tm_comm *world);
+
 /* A GPU for each rank of the world, which all call it: the library from `library` (a file), else from the environment
- * variable TRAINMARK_NCCL, else from where it is usually installed. TM_INVALID on all ranks, with what to do: no
- * library or no GPU somewhere, two versions of the library, two ranks on one GPU. */
+ * variable TRAINMARK_NCCL, else from where it is usually installed; with a stream and a communicator of the world.
+ * TM_INVALID on all ranks, with what to do: no library or no GPU somewhere, two versions of the library, two ranks on
+ * one GPU. */
 TM_MUST_USE tm_status tm_nccl_open(tm_comm *world, const char *library, double deadline_seconds, tm_nccl **out,
                                    tm_error *err);
+/* The same on a GPU that the caller has opened and closes behind it, without stream and communicator, with the deadline
+ * of the world. Its calls can be captured into graphs, so TM_UNSUPPORTED: the library is older than 2.10. */
+TM_MUST_USE tm_status tm_nccl_open_on(tm_comm *world, tm_gpu *gpu, tm_nccl **out, tm_error *err);
 /* Before the world is closed; by all ranks, unless it has failed. NULL is fine. */
 void tm_nccl_close(tm_nccl *nccl);
 
 const tm_nccl_facts *tm_nccl_facts_of(const tm_nccl *nccl);
 tm_gpu              *tm_nccl_gpu(tm_nccl *nccl);
 void                *tm_nccl_stream(tm_nccl *nccl); /* of that GPU: where its calls go */
+/* Which ranks have which GPUs: "ranks 0-3 on HOST: GPUs 0-3". As long as the tm_nccl. */
+const char *tm_nccl_places(const tm_nccl *nccl);
 
 /* Barriers are the world's. TM_UNSUPPORTED: a format that this version does not have. */
 TM_MUST_USE tm_status tm_nccl_run(tm_nccl *nccl, const tm_collective *call, tm_error *err);
 TM_MUST_USE tm_status tm_nccl_wait(tm_nccl *nccl, tm_error *err);
+
+/* --- calls in streams of others, that may be captured and played ------------------------------------------------- */
+
+/* A communicator of a group of the world, which stays open as long as it. All ranks of the group call it; who is in
+ * several groups opens them in an order that is the same on all ranks. At most 16. */
+TM_MUST_USE tm_status tm_nccl_group_open(tm_nccl *nccl, tm_comm *ranks, tm_nccl_group **out, tm_error *err);
+/* Of a call that will be queued, perhaps often: a number by which messages know it. */
+int                   tm_nccl_note(tm_nccl *nccl, const tm_collective *call);
+TM_MUST_USE tm_status tm_nccl_queue(tm_nccl_group *group, int number, const tm_collective *call, void *stream,
+                                    tm_error *err);
+/* Until all of a stream is done, and what it waits for in others. The deadline counts while the GPU is in one call. */
+TM_MUST_USE tm_status tm_nccl_wait_for(tm_nccl *nccl, void *stream, tm_error *err);
 
 #endif

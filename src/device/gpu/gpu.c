@@ -131,6 +131,7 @@ static void close_gpu(tm_device *device)
 {
     tm_gpu_own *own = device->own;
     if (own->gpu) {
+        tm_gpu_disconnect(own);
         tm_gpu_modules_close(own);
         tm_gpu_blas_close(own->blas);
         for (int i = 0; i < 2; i++) tm_gpu_event_close(own->gpu, own->writes.event[i]);
@@ -199,7 +200,10 @@ static tm_status stage_room(tm_queue *queue, size_t bytes, char **out, tm_error 
         s->recorded[s->half] = true;
         s->half = !s->half;
         s->used = 0;
-        if (s->recorded[s->half]) TM_TRY(tm_gpu_event_wait(own->gpu, s->event[s->half], err));
+        if (s->recorded[s->half] && own->ranks)
+            TM_TRY(tm_gpu_ranks_wait(own, queue->stream, err)); /* an event has no deadline */
+        else if (s->recorded[s->half])
+            TM_TRY(tm_gpu_event_wait(own->gpu, s->event[s->half], err));
     }
     *out = s->memory + (size_t)s->half * HALF + s->used;
     s->used += (bytes + 63) / 64 * 64;
@@ -228,7 +232,7 @@ static void arrive(tm_gpu_own *own)
 
 static tm_status wait(tm_queue *queue, tm_error *err)
 {
-    TM_TRY(tm_gpu_stream_wait(own_of(queue)->gpu, queue->stream, err));
+    TM_TRY(tm_gpu_ranks_wait(own_of(queue), queue->stream, err));
     arrive(own_of(queue));
     return TM_OK;
 }
@@ -339,7 +343,20 @@ static void unbind(tm_bound *b)
     .used = used, .queue_open = queue_open, .queue_close = queue_close, .write = write_to, .read = read_from,          \
     .copy = copy, .fill = fill, .launch = launch, .wait = wait, .instant_open = instant_open,                          \
     .instant_close = instant_close, .record = record, .wait_for = wait_for, .time = time_between,                      \
-    .prepared = tm_gpu_prepared, .bind = bind, .bound = bound, .play = play, .unbind = unbind
+    .connect = tm_gpu_connect, .prepared = tm_gpu_prepared, .bind = bind, .bound = bound, .play = play,                \
+    .unbind = unbind
 
-const tm_backend tm_backend_cuda = { .name = "cuda", .numbered = true, .info = info_cuda, GPU_CALLS };
-const tm_backend tm_backend_hip = { .name = "hip", .numbered = true, .info = info_hip, GPU_CALLS };
+static int count_cuda(void)
+{
+    return tm_gpu_count(TM_GPU_CUDA);
+}
+
+static int count_hip(void)
+{
+    return tm_gpu_count(TM_GPU_HIP);
+}
+
+const tm_backend tm_backend_cuda = {
+    .name = "cuda", .numbered = true, .count = count_cuda, .info = info_cuda, GPU_CALLS
+};
+const tm_backend tm_backend_hip = { .name = "hip", .numbered = true, .count = count_hip, .info = info_hip, GPU_CALLS };

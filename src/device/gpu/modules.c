@@ -174,7 +174,7 @@ tm_status tm_gpu_prepared(tm_device *device, tm_error *err)
     for (size_t i = 0; i < own->n_modules; i++)
         if (!own->modules[i].loaded) TM_TRY(load(own, &own->modules[i], err));
     tm_gpu_describe(device);
-    return TM_OK;
+    return tm_gpu_ranks_prepared(device, err);
 }
 
 void tm_gpu_modules_close(tm_gpu_own *own)

@@ -3,6 +3,7 @@
 #ifndef TM_DEVICE_GPU_OWN_H
 #define TM_DEVICE_GPU_OWN_H
 
+#include "comm/coll/nccl.h"
 #include "device/gpu/gpu.h"
 #include "gpu/blas.h"
 #include "gpu/embedded.h"
@@ -33,6 +34,8 @@ typedef struct {
     size_t      bytes;
 } tm_gpu_arrival;
 
+typedef struct tm_gpu_ranks tm_gpu_ranks; /* collectives.c */
+
 typedef struct {
     tm_gpu_maker     maker;
     tm_gpu          *gpu;           /* NULL: opened to plan */
@@ -49,6 +52,7 @@ typedef struct {
     size_t           reads_used;
     tm_gpu_arrival  *arrivals;
     size_t           n_arrivals, arrivals_room;
+    tm_gpu_ranks    *ranks; /* NULL: it is not connected with others */
 } tm_gpu_own;
 
 enum { TM_GPU_MOST_NOTED = 20 };
@@ -57,6 +61,7 @@ enum { TM_GPU_MOST_NOTED = 20 };
 typedef struct {
     tm_gpu_own *own;
     int         n;
+    int         collective; /* number of a call among ranks + 1; 0: it makes none */
     struct {
         size_t      module; /* number */
         const char *name;   /* NULL: the library does its work */
@@ -75,5 +80,13 @@ void                 *tm_gpu_stream_of(const tm_queue *queue);
 TM_MUST_USE tm_status tm_gpu_library_open(tm_device *device, tm_error *err);
 TM_MUST_USE tm_status tm_gpu_library_prepare(const void *device, const tm_gpu_product_of *p, tm_error *err);
 TM_MUST_USE tm_status tm_gpu_library_start(const tm_call *call, const tm_gpu_product_of *p, tm_error *err);
+
+/* collectives.c. The library of collectives is opened with the ranks of the device's world, which all call it. */
+TM_MUST_USE tm_status tm_gpu_connect(tm_device *device, tm_error *err);
+void                  tm_gpu_disconnect(tm_gpu_own *own);
+/* Communicators for what was prepared. */
+TM_MUST_USE tm_status tm_gpu_ranks_prepared(tm_device *device, tm_error *err);
+/* Until all of a stream is done; where other ranks take part, with their deadline and their failures. */
+TM_MUST_USE tm_status tm_gpu_ranks_wait(tm_gpu_own *own, void *stream, tm_error *err);
 
 #endif

@@ -15,7 +15,7 @@ static int64_t ranks_of(const tm_call *call)
 }
 
 /* So that the bytes of several ranks, one after the other, are those of their elements. */
-static bool whole_bytes(const tm_view *x)
+bool tm_host_whole_bytes(const tm_view *x)
 {
     int64_t n = tm_shape_elements(x->shape);
     return tm_dtype_blocked(x->dtype) ? n % TM_NF4_GROUP == 0 : n * tm_dtype_bits(x->dtype) % 8 == 0;
@@ -26,7 +26,7 @@ static const char *collective_refuse(const tm_call *call)
     tm_dtype dtype = call->in[0].dtype;
     if (dtype != call->out[0].dtype) return "a collective keeps the format";
     if (call->op == &tm_op_all_gather)
-        return whole_bytes(&call->in[0]) && !call->accumulate ? NULL : "needs whole bytes of each rank";
+        return tm_host_whole_bytes(&call->in[0]) && !call->accumulate ? NULL : "needs whole bytes of each rank";
     if (dtype != TM_F32 && dtype != TM_BF16 && dtype != TM_F64) return "sums float32, bfloat16 and float64";
     if (call->accumulate && call->op == &tm_op_all_reduce) return "does not add to what is there";
     return NULL;

@@ -27,6 +27,7 @@ static inline void *tm_host_pointer(tm_address address)
 /* Kernels of what several ranks do together, where the device's memory is the host's (collectives.c, messages.c,
  * exchange.c, ring.c); each list ends with .name == NULL. */
 extern const tm_kernel tm_host_collectives[], tm_host_messages[], tm_host_exchange[], tm_host_ring[];
+bool tm_host_whole_bytes(const tm_view *x); /* so that parts of several ranks can lie one after the other */
 /* The group of the device that a collective calls; NULL: of one. TM_INVALID: it has joined none of that size. */
 TM_MUST_USE tm_status tm_host_group(const tm_device *device, const char *op, const tm_group_attr *attr, tm_comm **out,
                                     tm_error *err);
