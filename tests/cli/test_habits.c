@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Words of report scripts and names of the catalogue, and what becomes of them, to the letter:
- * tests/golden/whole-habits.txt. */
+/* Words of report scripts and launchers: the settings that they become, names of the catalogue, refusals. */
 #include "cli/habits.h"
 #include "cli/cli.h"
 #include "model/presets.h"
-#include "support/whole.h"
 
+#include <ctype.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -19,258 +18,526 @@
 
 static const char *shown(const char *text)
 {
-    return text ? text : "-";
+    return text ? text : "none";
 }
 
-static void names(const tm_config *config, tm_arena *arena, tm_text *out)
+static void is_name(const char *asked, const char *is, const char *wanted)
 {
-    static const char *const models[] = { "Llama-3.1-8B",
-                                          "llama3.1_8B",
-                                          "LLAMA 3.1 8b",
-                                          "llama-3.1-8",
-                                          "gpt2",
-                                          "GPT-2",
-                                          "gpt2-124M",
-                                          "FLUX",
-                                          "flux.1_dev",
-                                          "flux.1",
-                                          "",
-                                          "-",
-                                          "DeepSeek-V2-Lite",
-                                          "deepseek_v2_lite_16b",
-                                          "Qwen3-30B-A3B",
-                                          "tiny_llama",
-                                          "tinyllama",
-                                          "tiny.llama" };
-    static const char *const tags[] = { "pyt_train_llama-3.1-8b",
-                                        "primus_pyt_train_llama-3.1-8b",
-                                        "pyt_megatron_lm_train_llama-3.1-8b",
-                                        "primus_pyt_megatron_lm_train_llama-3.1-8b",
-                                        "jax_maxtext_train_llama-3.1-8b",
-                                        "pyt_huggingface_gpt2",
-                                        "pyt_train_llama-3.1-8b_overlay",
-                                        "pyt_train_llama-3.1-8b_fp8",
-                                        "pyt_train_llama-3.1-8b_fp8_overlay",
-                                        "pyt_train_llama-3.1-8b_overlay_fp8",
-                                        "pyt_train_overlay",
-                                        "pyt_train__overlay",
-                                        "pyt_train_",
-                                        "train_llama-3.1-8b",
-                                        "Pyt_train_llama-3.1-8b",
-                                        "llama-3.1-8b" };
-    static const char *const selecting[] = {
-        "pyt", "jax", "primus", "training", "pretrain", "pretrai",        "llama3.1",      "LLAMA-3.1",
-        "gpt", "",    "-",      "qwen3",    "8b",       "pyt_train_gpt2", "pyt_train_none"
+    if (strcmp(shown(is), shown(wanted)) != 0) fail_msg("'%s': %s, wanted %s", asked, shown(is), shown(wanted));
+}
+
+/* Case, '-' and '_' make no difference to a name, nor does the size behind it where that is clear; tags are names
+ * behind the beginning of a catalogue, with what is measured behind them. */
+static void names_are_found(void **state)
+{
+    static const char *const models[][2] = {
+        { "Llama-3.1-8B", "llama3.1_8B" },
+        { "llama3.1_8B", "llama3.1_8B" },
+        { "LLAMA 3.1 8b", "llama3.1_8B" },
+        { "llama-3.1-8", NULL },
+        { "gpt2", "gpt2-124M" },
+        { "GPT-2", "gpt2-124M" },
+        { "gpt2-124M", "gpt2-124M" },
+        { "FLUX", "flux.1_dev" },
+        { "flux.1_dev", "flux.1_dev" },
+        { "flux.1", NULL },
+        { "", NULL },
+        { "-", NULL },
+        { "DeepSeek-V2-Lite", "deepseek_v2_lite" },
+        { "deepseek_v2_lite_16b", "deepseek_v2_lite" },
+        { "Qwen3-30B-A3B", "qwen3_30B-A3B" },
+        { "tiny_llama", "tiny-llama" },
+        { "tinyllama", "tiny-llama" },
+        { "tiny.llama", NULL },
+    };
+    static const char *const tags[][2] = {
+        { "pyt_train_llama-3.1-8b", "llama3.1_8B" },
+        { "primus_pyt_train_llama-3.1-8b", "llama3.1_8B" },
+        { "pyt_megatron_lm_train_llama-3.1-8b", "llama3.1_8B" },
+        { "primus_pyt_megatron_lm_train_llama-3.1-8b", "llama3.1_8B" },
+        { "jax_maxtext_train_llama-3.1-8b", "llama3.1_8B" },
+        { "pyt_huggingface_gpt2", "gpt2-124M" },
+        { "pyt_train_llama-3.1-8b_overlay", "llama3.1_8B" },
+        { "pyt_train_llama-3.1-8b_fp8", "llama3.1_8B" },
+        { "pyt_train_llama-3.1-8b_fp8_overlay", "llama3.1_8B" },
+        { "pyt_train_llama-3.1-8b_overlay_fp8", NULL },
+        { "pyt_train_overlay", NULL },
+        { "pyt_train__overlay", NULL },
+        { "pyt_train_", NULL },
+        { "train_llama-3.1-8b", NULL },
+        { "Pyt_train_llama-3.1-8b", NULL },
+        { "llama-3.1-8b", NULL },
+    };
+    static const char *const made[][2] = {
+        { "a1b2", "pyt_train_a-1b2" }, { "Abc_12", "pyt_train_abc-12" },
+        { "x-1", "pyt_train_x-1" },    { "1a", "pyt_train_1a" },
+        { "a.1", "pyt_train_a.1" },    { "ab12c3", "pyt_train_ab-12c3" },
+        { "a_b1", "pyt_train_a-b-1" }, { "", "pyt_train_" },
     };
     size_t           n;
     const tm_preset *presets = tm_model_presets(&n);
+    tm_arena        *arena = tm_arena_create();
+    tm_config       *config = tm_cli_config();
+    (void)state;
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
-        tm_text_printf(out, "model '%s': %s\n", models[i], shown(tm_habit_model(config, models[i])));
+        is_name(models[i][0], tm_habit_model(config, models[i][0]), models[i][1]);
     for (size_t i = 0; i < sizeof tags / sizeof tags[0]; i++)
-        tm_text_printf(out, "tag '%s': %s\n", tags[i], shown(tm_habit_preset(config, tags[i])));
-    for (size_t i = 0; i < n; i++) {
-        const char *tag = tm_habit_tag(arena, presets[i].name);
-        assert_string_equal(shown(tm_habit_preset(config, tag)), presets[i].name);
-        if (i % 3 == 0 || strlen(presets[i].name) < 12) tm_text_printf(out, "%s: %s\n", presets[i].name, tag);
-    }
-    static const char *const made[] = { "a1b2", "Abc_12", "x-1", "1a", "a.1", "ab12c3", "a_b1", "" };
+        is_name(tags[i][0], tm_habit_preset(config, tags[i][0]), tags[i][1]);
     for (size_t i = 0; i < sizeof made / sizeof made[0]; i++)
-        tm_text_printf(out, "made '%s': %s\n", made[i], tm_habit_tag(arena, made[i]));
-    for (size_t i = 0; i < sizeof selecting / sizeof selecting[0]; i++) {
-        int count = 0;
-        for (size_t k = 0; k < n; k++) count += tm_habit_selects(config, selecting[i], presets[k].name);
-        tm_text_printf(out, "'%s' selects %s", selecting[i], count == (int)n ? "all" : count ? "some:" : "none");
-        for (size_t k = 0; k < n && count < (int)n; k++)
-            if (tm_habit_selects(config, selecting[i], presets[k].name)) tm_text_printf(out, " %s", presets[k].name);
-        tm_text_add(out, "\n");
+        is_name(made[i][0], tm_habit_tag(arena, made[i][0]), made[i][1]);
+    for (size_t i = 0; i < n; i++) {
+        char        other[96];
+        const char *tag = tm_habit_tag(arena, presets[i].name);
+        is_name(tag, tm_habit_preset(config, tag), presets[i].name);
+        snprintf(other, sizeof other, "%s", presets[i].name);
+        for (char *c = other; *c; c++) *c = *c == '_' ? '-' : *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+        is_name(other, tm_habit_model(config, other), presets[i].name);
     }
+    tm_config_destroy(config);
+    tm_arena_destroy(arena);
 }
 
-static void translate(tm_config *config, tm_arena *arena, const char *words, tm_text *out)
+/* Words that all entries have, families as their presets begin, one entry. */
+static void tags_select_entries(void **state)
 {
-    char     copy[400], *list[60], **argv = list, *rest = copy;
-    int      argc = 0;
-    tm_error err = { 0 };
+    static const char *const all[] = { "pyt", "jax", "primus", "training", "pretrain" };
+    static const char *const none[] = { "pretrai", "", "-", "8b", "pyt_train_none" };
+    static const char *const families[][2] = { { "llama3.1", "llama3.1_" },
+                                               { "LLAMA-3.1", "llama3.1_" },
+                                               { "gpt", "gpt" },
+                                               { "qwen3", "qwen3_" },
+                                               { "pyt_train_gpt2", "gpt2-124M" } };
+    size_t                   n;
+    const tm_preset         *presets = tm_model_presets(&n);
+    tm_config               *config = tm_cli_config();
+    (void)state;
+    for (size_t k = 0; k < n; k++) {
+        const char *preset = presets[k].name;
+        for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) assert_true(tm_habit_selects(config, all[i], preset));
+        for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
+            assert_false(tm_habit_selects(config, none[i], preset));
+        for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
+            if (tm_habit_selects(config, families[i][0], preset) !=
+                (strncmp(preset, families[i][1], strlen(families[i][1])) == 0))
+                fail_msg("'%s' and %s", families[i][0], preset);
+    }
+    tm_config_destroy(config);
+}
+
+/* The words of a line, translated; `as_it_was`: nothing was. */
+static tm_status translate(tm_config *config, tm_arena *arena, const char *words, tm_text *out, bool *as_it_was,
+                           tm_error *err)
+{
+    char copy[400], *list[60], **argv = list, *rest = copy;
+    int  argc = 0;
     snprintf(copy, sizeof copy, "run %s", words);
     for (char *word; (word = strsep(&rest, " "));) argv[argc++] = word;
     argv[argc] = NULL;
-    tm_text_printf(out, "> %s\n", words);
-    tm_status st = tm_habits_translate(config, arena, &argc, &argv, &err);
-    if (st != TM_OK) {
-        tm_text_printf(out, "  %s: %s\n", tm_status_text(st), err.text);
-        return;
+    tm_status st = tm_habits_translate(config, arena, &argc, &argv, err);
+    *as_it_was = argv == list;
+    for (int i = 0; st == TM_OK && i < argc; i++) tm_text_printf(out, "%s%s", i ? " " : "", argv[i]);
+    return st;
+}
+
+/* What a line asks for: words that are not --key value, and of each key the last value. */
+static void effective(const char *line, tm_text *rest, tm_text *keys)
+{
+    char copy[1600], *at = copy, *words[120], *key[60], *value[60];
+    int  n = 0, n_keys = 0;
+    snprintf(copy, sizeof copy, "%s", line);
+    for (char *word; (word = strsep(&at, " ")) && n < 120;) words[n++] = word;
+    tm_text_add(rest, ""), tm_text_add(keys, "");
+    for (int i = 1; i < n; i++) {
+        bool pair = strncmp(words[i], "--", 2) == 0 && !strchr(words[i], '=') && strcmp(words[i], "--dry-run") != 0 &&
+                    i + 1 < n && strncmp(words[i + 1], "--", 2) != 0;
+        if (!pair) {
+            tm_text_printf(rest, "%s%s", rest->length ? " " : "", words[i]);
+            continue;
+        }
+        for (int k = 0; k < n_keys; k++)
+            if (strcmp(key[k], words[i] + 2) == 0) key[k] = (char *)"";
+        key[n_keys] = words[i] + 2, value[n_keys++] = words[++i];
     }
-    tm_text_printf(out, " %s", argv == list ? " as it was:" : "");
-    for (int i = 0; i < argc; i++) tm_text_printf(out, " %s", argv[i]);
-    tm_text_add(out, "\n");
+    for (int k = 0; k < n_keys; k++)
+        if (*key[k]) tm_text_printf(keys, "%s%s=%s", keys->length ? " " : "", key[k], value[k]);
+}
+
+/* Report scripts train on random tokens for 50 steps, and say every loss; a recipe may have other steps. */
+static void is_translated(const char *words, const char *rest, const char *keys, bool report)
+{
+    tm_arena  *arena = tm_arena_create();
+    tm_config *config = tm_cli_config();
+    tm_text    line = { 0 }, is_rest = { 0 }, is_keys = { 0 }, wanted = { 0 };
+    tm_error   err = { 0 };
+    bool       as_it_was;
+    if (translate(config, arena, words, &line, &as_it_was, &err) != TM_OK) fail_msg("%s: %s", words, err.text);
+    effective(line.data, &is_rest, &is_keys);
+    if (report) {
+        bool steps = strstr(keys, "training.steps=") != NULL;
+        tm_text_printf(&wanted, "%smetrics.log_freq=1 training.mock_data=true%s", steps ? "" : "training.steps=50 ",
+                       *keys ? " " : "");
+    }
+    tm_text_add(&wanted, keys);
+    if (as_it_was || strcmp(is_rest.data, rest) != 0 || strcmp(is_keys.data, wanted.data) != 0)
+        fail_msg("%s:\n%s, %s\nwanted:\n%s, %s", words, is_rest.data, is_keys.data, rest, wanted.data);
+    const char *notes = tm_config_notes(config);
+    if (report && !strstr(notes, " of ")) fail_msg("%s: no note of its recipe", words);
+    tm_text_fini(&line), tm_text_fini(&is_rest), tm_text_fini(&is_keys), tm_text_fini(&wanted);
+    tm_config_destroy(config);
+    tm_arena_destroy(arena);
 }
 
 static void words_of_others(void **state)
 {
-    (void)state;
-    tm_text    out = { 0 };
-    tm_arena  *arena = tm_arena_create();
-    tm_config *config = tm_cli_config();
-    names(config, arena, &out);
-    static const char *const lines[] = {
-        "",
-        "tiny-llama --training.steps 3",
-        "-x 3",
-        "-tm 3",
-        "- 3",
-        "--live-output",
-        "--live-output tiny-llama -o x",
-        "tiny-llama --keep-model-dirs",
-        "tiny-llama --keep-model-folders",
-        "--tags pyt_train_llama-3.1-9b",
-        "--tags primus_pyt_trian_mixtral-8x7b",
-        "-m Llama-3.1-8B",
-        "-m gpt2 -s 128 -n 2 -b 3 -l 4 --out x",
-        "-m gpt2 -p BF16",
-        "-m gpt2 -p bf16 -t pretrain",
-        "-m gpt2 -p FP32 -t finetune_fw",
-        "-m gpt2 -p fp8",
-        "-m gpt2 -p BF16 -t finetune_fw",
-        "-t finetune_lora -m Llama-2-70B -p BF16",
-        "-t finetune_qlora -m Llama-2-70B",
-        "-t HF_finetune_lora -m Llama-2-70B -p BF16",
-        "-t HF_pretrain -m gpt2 -p BF16",
-        "-t pretrain",
-        "-t other -m gpt2",
-        "-m none",
-        "-m Llama-3.1-71B",
-        "-m Llama-3.1-8BB",
-        "-p FP16 -m gpt2",
-        "-f FSDP -m gpt2",
-        "-f ddp -m gpt2",
-        "-t",
-        "-t -m gpt2",
-        "-s --x",
-        "--tags",
-        "--tags --x",
-        "--tags pyt_train_gpt2",
-        "--tags pyt_train_gpt2 pyt_train_gpt2 --x y",
-        "--tags pyt_train_gpt2,pyt_train_gpt2 tail",
-        "--tags pyt_train_gpt2,pyt_train_flux",
-        "--tags pyt_train_gpt2 pyt_train_flux",
-        "--tags pyt_train_gpt2_fp8",
-        "--tags pyt_train_gpt2_fp8_overlay",
-        "--tags pyt_train_gpt2:batch_size=3:seq_len=5",
-        "--tags pyt_train_gpt2:batch_size=3=4",
-        "--tags pyt_train_gpt2:",
-        "--tags pyt_train_gpt2:a",
-        "--tags pyt_train_gpt2:a=1:b",
-        "--tags nobody:x=1",
-        "--tags pyt_train_gpt2 --tags pyt_train_gpt2:a=2 -b 5",
-        "-m gpt2 --tags pyt_train_flux",
-        "--tags pyt_train_flux -m gpt2",
-        "-p BF16 --tags pyt_train_gpt2 -t finetune_fw",
-        /* how the catalogue trains */
-        "-t pretrain -m Llama-3.1-8B",
-        "-t pretrain -m Llama-3.1-8B -p FP8 -b 2 -n 8",
-        "-m Llama-3.1-70B -p FP32",
-        "-t pretrain -m Llama-3.3-70B",
-        "-t finetune_fw -m Llama-3.3-70B -p BF16 -s 4096",
-        "-t HF_finetune_lora -m Llama-3.1-70B -p BF16",
-        "-t HF_finetune_lora -m Llama-3.3-70B -p BF16 -s 3072",
-        "--tags pyt_train_llama-2-70b --keep-model-dir --live-output --timeout 28800",
-        "--tags pyt_train_llama-3.1-8b -t finetune_lora",
-        "--tags primus_pyt_train_deepseek-v2",
-        "--tags pyt_train_deepseek-v2",
-        "--tags primus_pyt_train_llama-3.1-8b --platform 8xMI355X",
-        "--tags primus_pyt_train_llama-3.1-8b --platform=8xMI325X",
-        "--tags primus_pyt_train_llama-3.1-8b --platform H100",
-        "--tags primus_pyt_train_llama-3.1-8b_fp8",
-        "--tags primus_pyt_train_llama-3.1-70b -p FP8 --platform 8xMI355X",
-        "--tags pyt_megatron_lm_train_llama-3.1-8b",
-        "--tags pyt_megatron_lm_train_llama-3.1-8b -p FP8 --platform 8xMI355X",
-        "--tags primus_pyt_megatron_lm_train_llama-2-7b --platform 8xMI300X",
-        "--tags primus_pyt_megatron_lm_train_llama-2-70b",
-        "--tags pyt_megatron_lm_train_llama-3.1-70b",
-        "--tags pyt_megatron_lm_train_llama-3.3-70b",
-        "--tags pyt_megatron_lm_train_llama-3.1-70b-proxy",
-        "--tags primus_pyt_megatron_lm_train_llama-3.1-70b-proxy -b 2",
-        "--tags pyt_megatron_lm_train_llama-3.1-8b-proxy",
-        "--tags pyt_megatron_lm_train_mixtral-8x7b",
-        "--tags pyt_megatron_lm_train_deepseek-v2-lite-16b",
-        "-f True -m gpt2",
-        /* what starts them */
-        "torchrun --nnodes=1 --node_rank=0 --nproc_per_node=8 --master_addr=0.0.0.0 --master_port=12234 "
-        "./train_fsdp.py "
-        "a.json llama --batch_size 3 --enable_fp8 True",
-        "torchrun --nproc-per-node 4 --standalone -m torchtitan.train --job.config_file a.toml --training.steps 2",
-        "torchrun --nproc_per_node gpu --nnodes 2 train_fsdp.py a.json",
-        "torchrun --max_restarts 3 train_fsdp.py",
-        "torchrun --nproc_per_node",
-        "torchrun --unknown 3 train_fsdp.py",
-        "torchrun --standalone other",
-        "bash run_llama_train.sh --x 1",
-        "./run_llama_train.sh",
-        "python3 launcher.py",
-        "python3 launcher.py --config-name=single_run train_args.train_batch_size=4 +train_args.learning_rate=1e-6",
-        "python FluxBenchmark/launcher.py -cn flux_benchmark --config-path conf --output_dir x --dry_run",
-        "python launcher.py --config_file config/mini.yaml --no_resume",
-        "python launcher.py --param_config_file=config/mini.yaml --accelerate_config_template x",
-        "python launcher.py --multirun train_args.train_batch_size=1,2",
-        "launcher.py --cfg job",
-        "make download_assets",
-        "make launch_docker",
-        "make",
-        "accelerate launch train.py",
-        "bash examples/diffusion/run_flux_mlperf.sh",
-        "./pytorch_benchmark_report.sh -t posttrain -m Flux -p BF16 -s 256 -n 8",
-        "-t posttrain -m Flux --platform 8xMI355X",
-        "-t posttrain -m Llama-3.1-8B",
-        "--tags pyt_train_flux",
-        "bash other.sh",
-        "python3 other.py --x",
-        "bash",
-        "./pytorch_benchmark_report.sh -t pretrain -m Llama-3.1-70B -p BF16 -s 8192 -n 8",
-        "python3 tools/run_models.py --tags pyt_train_gpt2 --keep-model-dir",
-        "madengine run --tags pyt_train_gpt2 --keep-model-dir --live-output",
-        "madengine report",
-        "bash ./examples/run_pretrain.sh --training.local_batch_size 6",
-        "bash examples/run_slurm_pretrain.sh --training.local_batch_size 6",
-        "primus-cli direct -- train pretrain --config exp.yaml --lr 1",
-        "bash runner/primus-cli direct --log_file x.log --numa -- train pretrain --config=exp.yaml",
-        "./primus-cli --debug --dry-run direct -- train posttrain --config exp.yaml",
-        "./primus-cli direct train posttrain --config exp.yaml",
-        "primus-cli direct --single -- train pretrain --config exp.yaml",
-        "primus-cli container --image a:b --volume /data:/data --memory 128G --gpus 4 -- train pretrain --config "
-        "exp.yaml",
-        "primus-cli slurm srun -N 4 -p gpu --exclusive -- train pretrain --config exp.yaml",
-        "primus-cli slurm srun -N 4 -- train pretrain --config exp.yaml --platform 8xMI355X",
-        "primus-cli slurm -N 2 --gpus-per-node=4 -- container -- train pretrain --config exp.yaml",
-        "primus-cli slurm sbatch -N 1 -t 8:00:00 -o train.log -- train pretrain --config exp.yaml",
-        "primus-cli direct --patch a.sh -- train pretrain --config exp.yaml",
-        "primus-cli direct --env BAD -- train pretrain --config exp.yaml",
-        "primus-cli direct --nothing -- train pretrain --config exp.yaml",
-        "primus-cli direct -- benchmark gemm --M 4",
-        "primus-cli direct -- preflight --host",
-        "primus-cli direct -- train pretrain --config",
-        "primus-cli direct --",
-        "primus-cli",
-        "primus train pretrain --config exp.yaml --training.steps 20",
-        "primus projection memory --config exp.yaml",
-        "primus projection performance --config exp.yaml",
-        "tune run --nproc_per_node 8 full_finetune_distributed --config a.yaml batch_size=4",
-        "tune run lora_finetune_single_device --config llama a=b --config c",
-        "tune ls",
+    static const struct {
+        const char *words, *rest, *keys;
+        bool        report;
+    } lines[] = {
+        { "--live-output", "", "", false },
+        { "--live-output tiny-llama -o x", "tiny-llama -o x", "", false },
+        { "-m Llama-3.1-8B", "llama3.1_8B",
+          "training.local_batch_size=18 training.seq_len=8192 lr_scheduler.warmup_steps=10 "
+          "activation_checkpoint.mode=full optimizer.lr=3e-4 training.dtype=bfloat16",
+          true },
+        { "-m gpt2 -s 128 -n 2 -b 3 -l 4 --out x", "gpt2-124M",
+          "training.seq_len=128 launch.gpus_per_node=2 training.local_batch_size=3 model.n_layers=4 "
+          "training.dtype=bfloat16 out=x",
+          true },
+        { "-m gpt2 -p BF16", "gpt2-124M", "training.dtype=bfloat16", true },
+        { "-m gpt2 -p bf16 -t pretrain", "gpt2-124M", "training.dtype=bfloat16", true },
+        { "-m gpt2 -p FP32 -t finetune_fw", "gpt2-124M",
+          "training.dtype=float32 optimizer.lr=2e-5 activation_checkpoint.mode=full", true },
+        { "-m gpt2 -p fp8", "gpt2-124M", "training.dtype=bfloat16 fp8=hybrid", true },
+        { "-m gpt2 -p BF16 -t finetune_fw", "gpt2-124M",
+          "training.dtype=bfloat16 optimizer.lr=2e-5 activation_checkpoint.mode=full training.regime=pure", true },
+        { "-t finetune_lora -m Llama-2-70B -p BF16", "llama2_70B",
+          "training.local_batch_size=8 training.steps=20 training.seq_len=4096 lora.rank=16 lora.alpha=32 "
+          "lora.targets=q_proj,v_proj,o_proj,gate_proj,up_proj,down_proj optimizer.lr=3e-4 "
+          "activation_checkpoint.mode=full training.dtype=bfloat16 training.regime=pure",
+          true },
+        { "-t finetune_qlora -m Llama-2-70B", "llama2_70B",
+          "training.local_batch_size=8 training.steps=20 training.seq_len=4096 lora.rank=16 lora.alpha=32 "
+          "lora.targets=q_proj,v_proj,o_proj,gate_proj,up_proj,down_proj lora.base_format=nf4 "
+          "activation_checkpoint.mode=full training.dtype=bfloat16 training.regime=pure",
+          true },
+        { "-t HF_finetune_lora -m Llama-2-70B -p BF16", "llama2_70B",
+          "training.local_batch_size=8 training.steps=5 training.seq_len=3072 training.grad_accumulation=4 "
+          "optimizer.weight_decay=1e-4 lr_scheduler.warmup_steps=0 lora.rank=8 lora.alpha=16 lora.dropout=0.1 "
+          "optimizer.lr=1e-4 activation_checkpoint.mode=full training.dtype=bfloat16 training.regime=pure",
+          true },
+        { "-t HF_pretrain -m gpt2 -p BF16", "gpt2-124M", "training.dtype=bfloat16", true },
+        { "-f FSDP -m gpt2", "gpt2-124M", "training.dtype=bfloat16", true },
+        { "--tags pyt_train_gpt2", "gpt2-124M", "training.dtype=bfloat16", true },
+        { "--tags pyt_train_gpt2 pyt_train_gpt2 --x y", "gpt2-124M", "training.dtype=bfloat16 x=y", true },
+        { "--tags pyt_train_gpt2_fp8", "gpt2-124M", "training.dtype=bfloat16 fp8=hybrid", true },
+        { "--tags pyt_train_gpt2_fp8_overlay", "gpt2-124M", "training.dtype=bfloat16 fp8=hybrid", true },
+        { "--tags pyt_train_gpt2:batch_size=3:seq_len=5", "gpt2-124M", "batch_size=3 seq_len=5 training.dtype=bfloat16",
+          true },
+        { "--tags pyt_train_gpt2:batch_size=3=4", "gpt2-124M", "batch_size=3=4 training.dtype=bfloat16", true },
+        { "--tags pyt_train_gpt2 --tags pyt_train_gpt2:a=2 -b 5", "gpt2-124M",
+          "a=2 training.local_batch_size=5 training.dtype=bfloat16", true },
+        { "--tags pyt_train_flux -m gpt2", "gpt2-124M", "training.dtype=bfloat16", true },
+        { "-p BF16 --tags pyt_train_gpt2 -t finetune_fw", "gpt2-124M",
+          "training.dtype=bfloat16 optimizer.lr=2e-5 activation_checkpoint.mode=full training.regime=pure", true },
+        { "-t pretrain -m Llama-3.1-8B", "llama3.1_8B",
+          "training.local_batch_size=18 training.seq_len=8192 lr_scheduler.warmup_steps=10 "
+          "activation_checkpoint.mode=full optimizer.lr=3e-4 training.dtype=bfloat16",
+          true },
+        { "-t pretrain -m Llama-3.1-8B -p FP8 -b 2 -n 8", "llama3.1_8B",
+          "training.seq_len=8192 lr_scheduler.warmup_steps=10 activation_checkpoint.mode=none optimizer.lr=3e-4 "
+          "training.dtype=bfloat16 fp8=hybrid training.local_batch_size=2 launch.gpus_per_node=8",
+          true },
+        { "-m Llama-3.1-70B -p FP32", "llama3.1_70B",
+          "training.local_batch_size=4 training.seq_len=8192 lr_scheduler.warmup_steps=10 "
+          "activation_checkpoint.mode=full optimizer.lr=1.5e-4 training.dtype=float32",
+          true },
+        { "-t pretrain -m Llama-3.3-70B", "llama3.3_70B", "training.dtype=bfloat16", true },
+        { "-t finetune_fw -m Llama-3.3-70B -p BF16 -s 4096", "llama3.3_70B",
+          "training.local_batch_size=4 training.steps=20 optimizer.lr=2e-5 activation_checkpoint.mode=full "
+          "training.dtype=bfloat16 training.seq_len=4096 training.regime=pure",
+          true },
+        { "-t HF_finetune_lora -m Llama-3.1-70B -p BF16", "llama3.1_70B",
+          "training.local_batch_size=8 training.steps=5 training.seq_len=3072 training.grad_accumulation=4 "
+          "optimizer.weight_decay=1e-4 lr_scheduler.warmup_steps=0 lora.rank=8 lora.alpha=16 lora.dropout=0.1 "
+          "optimizer.lr=1e-4 activation_checkpoint.mode=full training.dtype=bfloat16 training.regime=pure",
+          true },
+        { "-t HF_finetune_lora -m Llama-3.3-70B -p BF16 -s 3072", "llama3.3_70B",
+          "lora.rank=8 lora.alpha=16 lora.dropout=0.1 optimizer.lr=1e-4 activation_checkpoint.mode=full "
+          "training.dtype=bfloat16 training.seq_len=3072 training.regime=pure",
+          true },
+        { "--tags pyt_train_llama-2-70b --keep-model-dir --live-output --timeout 28800", "llama2_70B",
+          "training.local_batch_size=8 training.steps=20 training.seq_len=4096 lora.rank=16 lora.alpha=32 "
+          "lora.targets=q_proj,v_proj,o_proj,gate_proj,up_proj,down_proj optimizer.lr=3e-4 "
+          "activation_checkpoint.mode=full training.dtype=bfloat16 training.regime=pure timeout=28800",
+          true },
+        { "--tags pyt_train_llama-3.1-8b -t finetune_lora", "llama3.1_8B",
+          "training.local_batch_size=16 training.steps=20 training.seq_len=8192 lora.rank=16 lora.alpha=32 "
+          "lora.targets=q_proj,v_proj,o_proj,gate_proj,up_proj,down_proj optimizer.lr=3e-4 "
+          "activation_checkpoint.mode=full training.dtype=bfloat16 training.regime=pure",
+          true },
+        { "--tags primus_pyt_train_deepseek-v2", "deepseek_v3_16B",
+          "training.local_batch_size=8 training.seq_len=4096 optimizer.lr=2.2e-4 parallelism.expert_parallel_degree=8 "
+          "debug.moe_force_load_balance=true training.dtype=bfloat16",
+          true },
+        { "--tags pyt_train_deepseek-v2", "deepseek_v2", "training.dtype=bfloat16", true },
+        { "--tags primus_pyt_train_llama-3.1-8b --platform 8xMI355X", "llama3.1_8B",
+          "training.local_batch_size=6 training.seq_len=8192 lr_scheduler.warmup_steps=10 "
+          "activation_checkpoint.mode=none training.dtype=bfloat16 platform=8xMI355X",
+          true },
+        { "--tags primus_pyt_train_llama-3.1-8b --platform=8xMI325X", "llama3.1_8B --platform=8xMI325X",
+          "training.local_batch_size=6 training.seq_len=8192 lr_scheduler.warmup_steps=10 "
+          "activation_checkpoint.mode=none training.dtype=bfloat16",
+          true },
+        { "--tags primus_pyt_train_llama-3.1-8b --platform H100", "llama3.1_8B",
+          "training.local_batch_size=4 training.seq_len=8192 lr_scheduler.warmup_steps=10 "
+          "activation_checkpoint.mode=none training.dtype=bfloat16 platform=H100",
+          true },
+        { "--tags primus_pyt_train_llama-3.1-8b_fp8", "llama3.1_8B",
+          "training.local_batch_size=5 training.seq_len=8192 lr_scheduler.warmup_steps=10 "
+          "activation_checkpoint.mode=none training.dtype=bfloat16 fp8=hybrid",
+          true },
+        { "--tags primus_pyt_train_llama-3.1-70b -p FP8 --platform 8xMI355X", "llama3.1_70B",
+          "training.local_batch_size=6 training.seq_len=8192 lr_scheduler.warmup_steps=10 "
+          "activation_checkpoint.mode=full optimizer.lr=1.5e-4 training.dtype=bfloat16 fp8=hybrid platform=8xMI355X",
+          true },
+        { "--tags pyt_megatron_lm_train_llama-3.1-8b", "llama3.1_8B",
+          "training.local_batch_size=2 training.grad_accumulation=8 training.seq_len=8192 "
+          "activation_checkpoint.mode=none training.dtype=bfloat16",
+          true },
+        { "--tags pyt_megatron_lm_train_llama-3.1-8b -p FP8 --platform 8xMI355X", "llama3.1_8B",
+          "training.local_batch_size=4 training.grad_accumulation=16 training.seq_len=8192 "
+          "activation_checkpoint.mode=none training.dtype=bfloat16 fp8=hybrid platform=8xMI355X",
+          true },
+        { "--tags primus_pyt_megatron_lm_train_llama-2-7b --platform 8xMI300X", "llama2_7B",
+          "training.local_batch_size=4 training.grad_accumulation=8 training.seq_len=4096 "
+          "activation_checkpoint.mode=none training.dtype=bfloat16 platform=8xMI300X",
+          true },
+        { "--tags primus_pyt_megatron_lm_train_llama-2-70b", "llama2_70B",
+          "training.local_batch_size=7 training.seq_len=4096 activation_checkpoint.mode=full training.dtype=bfloat16",
+          true },
+        { "--tags pyt_megatron_lm_train_llama-3.1-70b", "llama3.1_70B",
+          "training.local_batch_size=3 training.seq_len=8192 activation_checkpoint.mode=full training.dtype=bfloat16",
+          true },
+        { "--tags pyt_megatron_lm_train_llama-3.3-70b", "llama3.3_70B",
+          "training.local_batch_size=2 training.seq_len=8192 activation_checkpoint.mode=full training.dtype=bfloat16",
+          true },
+        { "--tags pyt_megatron_lm_train_llama-3.1-70b-proxy", "llama3.1_70B",
+          "training.local_batch_size=3 training.seq_len=8192 activation_checkpoint.mode=full training.dtype=bfloat16 "
+          "fp8=hybrid model.n_layers=40",
+          true },
+        { "--tags primus_pyt_megatron_lm_train_llama-3.1-70b-proxy -b 2", "llama3.1_70B",
+          "training.seq_len=8192 activation_checkpoint.mode=full training.dtype=bfloat16 fp8=hybrid model.n_layers=40 "
+          "training.local_batch_size=2",
+          true },
+        { "--tags pyt_megatron_lm_train_mixtral-8x7b", "mixtral_8x7B",
+          "training.local_batch_size=1 training.grad_accumulation=2 training.seq_len=4096 "
+          "activation_checkpoint.mode=none training.dtype=bfloat16",
+          true },
+        { "--tags pyt_megatron_lm_train_deepseek-v2-lite-16b", "deepseek_v2_lite",
+          "training.local_batch_size=4 training.grad_accumulation=8 training.seq_len=4096 "
+          "activation_checkpoint.mode=none training.dtype=bfloat16",
+          true },
+        { "-f True -m gpt2", "gpt2-124M", "training.dtype=bfloat16", true },
+        { "torchrun --nnodes=1 --node_rank=0 --nproc_per_node=8 --master_addr=0.0.0.0 --master_port=12234 "
+          "./train_fsdp.py a.json llama --batch_size 3 --enable_fp8 True",
+          "a.json llama",
+          "launch.nnodes=1 launch.node_rank=0 launch.gpus_per_node=8 launch.master_addr=0.0.0.0 "
+          "launch.master_port=12234 batch_size=3 enable_fp8=True",
+          false },
+        { "torchrun --nproc-per-node 4 --standalone -m torchtitan.train --job.config_file a.toml --training.steps 2",
+          "a.toml", "launch.gpus_per_node=4 training.steps=2", false },
+        { "torchrun --nproc_per_node gpu --nnodes 2 train_fsdp.py a.json", "a.json", "launch.nnodes=2", false },
+        { "./run_llama_train.sh", "llama3.1_70B",
+          "training.local_batch_size=4 training.seq_len=8192 lr_scheduler.warmup_steps=10 "
+          "activation_checkpoint.mode=full optimizer.lr=1.5e-4 training.dtype=bfloat16",
+          true },
+        { "python3 launcher.py", "flux.1_dev",
+          "training.local_batch_size=10 data.flow_protocol=fluxbenchmark training.regime=pure optimizer.beta2=0.999 "
+          "optimizer.weight_decay=0 training.max_norm=0 training.dtype=bfloat16",
+          true },
+        { "python3 launcher.py --config-name=single_run train_args.train_batch_size=4 +train_args.learning_rate=1e-6",
+          "fluxbenchmark:single_run.yaml train_args.model_path=null train_args.train_batch_size=4 "
+          "+train_args.learning_rate=1e-6",
+          "training.mock_data=true", false },
+        { "python FluxBenchmark/launcher.py -cn flux_benchmark --config-path conf --output_dir x --dry_run",
+          "--dry-run FluxBenchmark/conf/flux_benchmark.yaml", "out=x", false },
+        { "./pytorch_benchmark_report.sh -t posttrain -m Flux -p BF16 -s 256 -n 8", "flux.1_dev",
+          "training.local_batch_size=10 data.flow_protocol=fluxbenchmark training.regime=pure optimizer.beta2=0.999 "
+          "optimizer.weight_decay=0 training.max_norm=0 training.dtype=bfloat16 launch.gpus_per_node=8",
+          true },
+        { "-t posttrain -m Flux --platform 8xMI355X", "flux.1_dev",
+          "training.local_batch_size=16 data.flow_protocol=fluxbenchmark training.regime=pure optimizer.beta2=0.999 "
+          "optimizer.weight_decay=0 training.max_norm=0 training.dtype=bfloat16 platform=8xMI355X",
+          true },
+        { "--tags pyt_train_flux", "flux.1_dev",
+          "training.local_batch_size=10 data.flow_protocol=fluxbenchmark training.regime=pure optimizer.beta2=0.999 "
+          "optimizer.weight_decay=0 training.max_norm=0 training.dtype=bfloat16",
+          true },
+        { "./pytorch_benchmark_report.sh -t pretrain -m Llama-3.1-70B -p BF16 -s 8192 -n 8", "llama3.1_70B",
+          "training.local_batch_size=4 lr_scheduler.warmup_steps=10 activation_checkpoint.mode=full "
+          "optimizer.lr=1.5e-4 training.dtype=bfloat16 training.seq_len=8192 launch.gpus_per_node=8",
+          true },
+        { "python3 tools/run_models.py --tags pyt_train_gpt2 --keep-model-dir", "gpt2-124M", "training.dtype=bfloat16",
+          true },
+        { "madengine run --tags pyt_train_gpt2 --keep-model-dir --live-output", "gpt2-124M", "training.dtype=bfloat16",
+          true },
+        { "bash ./examples/run_pretrain.sh --training.local_batch_size 6", "", "training.local_batch_size=6", false },
+        { "bash examples/run_slurm_pretrain.sh --training.local_batch_size 6", "", "training.local_batch_size=6",
+          false },
+        { "primus-cli direct -- train pretrain --config exp.yaml --lr 1", "exp.yaml", "lr=1", false },
+        { "bash runner/primus-cli direct --log_file x.log --numa -- train pretrain --config=exp.yaml", "exp.yaml",
+          "log.file=x.log", false },
+        { "./primus-cli --debug --dry-run direct -- train posttrain --config exp.yaml", "--dry-run exp.yaml", "",
+          false },
+        { "./primus-cli direct train posttrain --config exp.yaml", "exp.yaml", "", false },
+        { "primus-cli direct --single -- train pretrain --config exp.yaml", "exp.yaml", "launch.gpus_per_node=1",
+          false },
+        { "primus-cli container --image a:b --volume /data:/data --memory 128G --gpus 4 -- train pretrain --config "
+          "exp.yaml",
+          "exp.yaml", "launch.gpus_per_node=4", false },
+        { "primus-cli slurm srun -N 4 -p gpu --exclusive -- train pretrain --config exp.yaml", "exp.yaml",
+          "launch.nnodes=4 launch.gpus_per_node=8", false },
+        { "primus-cli slurm srun -N 4 -- train pretrain --config exp.yaml --platform 8xMI355X", "exp.yaml",
+          "launch.nnodes=4 platform=8xMI355X", false },
+        { "primus-cli slurm -N 2 --gpus-per-node=4 -- container -- train pretrain --config exp.yaml", "exp.yaml",
+          "launch.nnodes=2 launch.gpus_per_node=4", false },
+        { "primus-cli slurm sbatch -N 1 -t 8:00:00 -o train.log -- train pretrain --config exp.yaml", "exp.yaml",
+          "launch.nnodes=1", false },
+        { "primus train pretrain --config exp.yaml --training.steps 20", "exp.yaml", "training.steps=20", false },
+        { "primus projection memory --config exp.yaml", "--dry-run exp.yaml", "", false },
+        { "tune run --nproc_per_node 8 full_finetune_distributed --config a.yaml batch_size=4", "a.yaml batch_size=4",
+          "launch.gpus_per_node=8", false },
+        { "tune run lora_finetune_single_device --config llama a=b --config c", "llama a=b", "config=c", false },
     };
+    static const char *const own[] = { "",    "tiny-llama --training.steps 3",   "-x 3", "-tm 3",
+                                       "- 3", "tiny-llama --keep-model-folders", "bash", "madengine report" };
     static const char *const variables[] = { "CONFIG_FILE", "GPUS_PER_NODE", "EXP" };
+    (void)state;
     for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) unsetenv(variables[i]);
-    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) translate(config, arena, lines[i], &out);
-    translate(config, arena, "primus-cli direct --env GPUS_PER_NODE=4 -- train pretrain --config exp.yaml", &out);
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
+        is_translated(lines[i].words, lines[i].rest, lines[i].keys, lines[i].report);
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
+        tm_arena  *arena = tm_arena_create();
+        tm_config *config = tm_cli_config();
+        tm_text    line = { 0 };
+        tm_error   err = { 0 };
+        bool       as_it_was;
+        if (translate(config, arena, own[i], &line, &as_it_was, &err) != TM_OK || !as_it_was)
+            fail_msg("%s: %s", own[i], err.text);
+        assert_string_equal(line.data + strlen("run "), own[i]);
+        tm_text_fini(&line);
+        tm_config_destroy(config);
+        tm_arena_destroy(arena);
+    }
+    is_translated("primus-cli direct --env GPUS_PER_NODE=4 -- train pretrain --config exp.yaml", "exp.yaml", "", false);
     assert_string_equal(getenv("GPUS_PER_NODE"), "4");
     unsetenv("GPUS_PER_NODE");
     setenv("CONFIG_FILE", "job.toml", 1);
-    translate(config, arena, "bash run_llama_train.sh --x 1", &out);
-    translate(config, arena, "./run_train.sh", &out);
+    is_translated("bash run_llama_train.sh --x 1", "job.toml", "x=1", false);
+    is_translated("./run_train.sh", "job.toml", "", false);
     unsetenv("CONFIG_FILE");
-    tm_text_printf(&out, "notes:\n%s", tm_config_notes(config));
-    tm_config_destroy(config);
-    tm_arena_destroy(arena);
-    whole_is("tests/golden/whole-habits.txt", &out);
+}
+
+static void what_cannot_be_done_is_refused(void **state)
+{
+    static const struct {
+        const char *words;
+        tm_status   status;
+        const char *wanted;
+    } lines[] = {
+        { "tiny-llama --keep-model-dirs", TM_USAGE,
+          "unknown option '--keep-model-dirs'; did you mean '--keep-model-dir'?" },
+        { "--tags pyt_train_llama-3.1-9b", TM_UNSUPPORTED,
+          "--tags: no entry 'pyt_train_llama-3.1-9b'; the nearest name is" },
+        { "--tags primus_pyt_trian_mixtral-8x7b", TM_UNSUPPORTED,
+          "--tags: no entry 'primus_pyt_trian_mixtral-8x7b'; the nearest name is" },
+        { "-t pretrain", TM_USAGE, "-t pretrain names no model; give -m NAME" },
+        { "-t other -m gpt2", TM_UNSUPPORTED,
+          "-t other: this task is not supported; wanted one of pretrain, HF_pretrain, posttrain," },
+        { "-m none", TM_UNSUPPORTED, "-m none: this model is not supported; `trainmark models` lists those that are" },
+        { "-m Llama-3.1-71B", TM_UNSUPPORTED,
+          "-m Llama-3.1-71B: this model is not supported; the nearest name is 'llama3.1_70B';" },
+        { "-m Llama-3.1-8BB", TM_UNSUPPORTED,
+          "-m Llama-3.1-8BB: this model is not supported; the nearest name is 'llama3.1_8B';" },
+        { "-p FP16 -m gpt2", TM_UNSUPPORTED, "-p FP16: wanted BF16, FP8 or FP32" },
+        { "-f ddp -m gpt2", TM_UNSUPPORTED, "-f accepts fsdp or True, found ddp; for copies of the model give" },
+        { "-t", TM_USAGE, "option '-t' needs a value: -t VALUE" },
+        { "-t -m gpt2", TM_USAGE, "option '-t' needs a value: -t VALUE" },
+        { "-s --x", TM_USAGE, "option '-s' needs a value: -s VALUE" },
+        { "--tags", TM_USAGE, "option '--tags' needs a value: --tags NAME" },
+        { "--tags --x", TM_USAGE, "option '--tags' needs a value: --tags NAME" },
+        { "--tags pyt_train_gpt2,pyt_train_gpt2 tail", TM_UNSUPPORTED,
+          "--tags: no entry 'tail'; `trainmark discover` lists them" },
+        { "--tags pyt_train_gpt2,pyt_train_flux", TM_UNSUPPORTED,
+          "--tags: gpt2-124M and flux.1_dev are two models; a run is one: call it once for each" },
+        { "--tags pyt_train_gpt2 pyt_train_flux", TM_UNSUPPORTED,
+          "--tags: gpt2-124M and flux.1_dev are two models; a run is one: call it once for each" },
+        { "--tags pyt_train_gpt2:", TM_USAGE, "--tags: '' is not a parameter; wanted NAME:key=value" },
+        { "--tags pyt_train_gpt2:a", TM_USAGE, "--tags: 'a' is not a parameter; wanted NAME:key=value" },
+        { "--tags pyt_train_gpt2:a=1:b", TM_USAGE, "--tags: 'b' is not a parameter; wanted NAME:key=value" },
+        { "--tags nobody:x=1", TM_UNSUPPORTED, "--tags: no entry 'nobody'; `trainmark discover` lists them" },
+        { "-m gpt2 --tags pyt_train_flux", TM_UNSUPPORTED,
+          "--tags: gpt2-124M and flux.1_dev are two models; a run is one: call it once for each" },
+        { "--tags pyt_megatron_lm_train_llama-3.1-8b-proxy", TM_UNSUPPORTED,
+          "--tags: no entry 'pyt_megatron_lm_train_llama-3.1-8b-proxy'; `trainmark discover` lists" },
+        { "torchrun --max_restarts 3 train_fsdp.py", TM_UNSUPPORTED,
+          "'--max_restarts' of torchrun: use --max-restarts of `trainmark run`, which goes on from" },
+        { "torchrun --nproc_per_node", TM_USAGE,
+          "option '--nproc_per_node' of torchrun needs a value: --nproc_per_node VALUE" },
+        { "torchrun --unknown 3 train_fsdp.py", TM_USAGE,
+          "'--unknown' of torchrun is not known here; leave it out, or give what it sets as --key" },
+        { "torchrun --standalone other", TM_USAGE, "torchrun starts no script that is known here: found 'other'" },
+        { "python launcher.py --config_file config/mini.yaml --no_resume", TM_UNSUPPORTED,
+          "'--no_resume' of launcher.py: name another directory with --out" },
+        { "python launcher.py --param_config_file=config/mini.yaml --accelerate_config_template x", TM_UNSUPPORTED,
+          "'--accelerate_config_template' of launcher.py: give its values as" },
+        { "python launcher.py --multirun train_args.train_batch_size=1,2", TM_UNSUPPORTED,
+          "'--multirun' of launcher.py: give lists of values, train_args.train_batch_size=[1,10]:" },
+        { "launcher.py --cfg job", TM_UNSUPPORTED, "'--cfg' of launcher.py: use --print-config" },
+        { "make download_assets", TM_INVALID,
+          "make download_assets: nothing is downloaded here: weights are read from the Hugging" },
+        { "make launch_docker", TM_INVALID,
+          "make launch_docker: there is no container to build or enter; leave this line out" },
+        { "make", TM_USAGE, "'make ' is no training that is known here, and nothing is made" },
+        { "accelerate launch train.py", TM_UNSUPPORTED,
+          "accelerate launch: its scripts are not read; of FluxBenchmark name the launcher's file," },
+        { "bash examples/diffusion/run_flux_mlperf.sh", TM_UNSUPPORTED,
+          "run_flux_mlperf.sh: the diffusion framework of Primus is not read; the same benchmark" },
+        { "-t posttrain -m Llama-3.1-8B", TM_UNSUPPORTED,
+          "-t posttrain -m llama3.1_8B: this task is not supported; wanted one of pretrain," },
+        { "bash other.sh", TM_USAGE, "'other.sh' is no script that is known here, and none is executed" },
+        { "python3 other.py --x", TM_USAGE, "'other.py' is no script that is known here, and none is executed" },
+        { "primus-cli direct --patch a.sh -- train pretrain --config exp.yaml", TM_UNSUPPORTED,
+          "'--patch' of primus-cli: scripts are not executed here; leave it out" },
+        { "primus-cli direct --env BAD -- train pretrain --config exp.yaml", TM_USAGE,
+          "--env 'BAD': wanted NAME=VALUE; files of variables are not read" },
+        { "primus-cli direct --nothing -- train pretrain --config exp.yaml", TM_USAGE,
+          "'--nothing' of primus-cli is not known here; leave it out, or give what it sets as" },
+        { "primus-cli direct -- benchmark gemm --M 4", TM_USAGE,
+          "'benchmark' of Primus is no training; use `trainmark bench`" },
+        { "primus-cli direct -- preflight --host", TM_USAGE,
+          "'preflight' of Primus is no training; use `trainmark check`" },
+        { "primus-cli direct -- train pretrain --config", TM_USAGE, "option '--config' needs a value: --config FILE" },
+        { "primus-cli direct --", TM_USAGE, "Primus is asked for ''; wanted train pretrain or train posttrain" },
+        { "primus-cli", TM_USAGE, "Primus is asked for ''; wanted train pretrain or train posttrain" },
+        { "primus projection performance --config exp.yaml", TM_UNSUPPORTED,
+          "projection performance: only memory is planned; take `projection memory`" },
+        { "tune ls", TM_USAGE, "'tune ls' is no training; wanted tune run" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        tm_arena  *arena = tm_arena_create();
+        tm_config *config = tm_cli_config();
+        tm_text    line = { 0 };
+        tm_error   err = { 0 };
+        bool       as_it_was;
+        tm_status  st = translate(config, arena, lines[i].words, &line, &as_it_was, &err);
+        if (st != lines[i].status || strncmp(err.text, lines[i].wanted, strlen(lines[i].wanted)) != 0)
+            fail_msg("%s: %s: %s", lines[i].words, tm_status_text(st), err.text);
+        tm_text_fini(&line);
+        tm_config_destroy(config);
+        tm_arena_destroy(arena);
+    }
 }
 
 /* Whatever the script is asked for, one note says which recipe a run takes, or that there is none. */
@@ -291,7 +558,9 @@ static void each_run_says_its_recipe(void **state)
                 tm_arena  *arena = tm_arena_create();
                 tm_config *config = tm_cli_config();
                 snprintf(words, sizeof words, "-t %s -m %s -s 512%s", tasks[t], models[m], precisions[p]);
-                translate(config, arena, words, &out);
+                tm_error err = { 0 };
+                bool     as_it_was;
+                assert_int_equal(translate(config, arena, words, &out, &as_it_was, &err), TM_OK);
                 const char *notes = tm_config_notes(config);
                 snprintf(wanted, sizeof wanted, "%s of %s", tasks[t], tm_habit_model(config, models[m]));
                 bool has = strstr(notes, ". Using the published script's settings: "),
@@ -306,7 +575,9 @@ static void each_run_says_its_recipe(void **state)
     assert_true(built_in > 30 && none > 30);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(words_of_others),
+static const struct CMUnitTest tests[] = { cmocka_unit_test(names_are_found), cmocka_unit_test(tags_select_entries),
+                                           cmocka_unit_test(words_of_others),
+                                           cmocka_unit_test(what_cannot_be_done_is_refused),
                                            cmocka_unit_test(each_run_says_its_recipe) };
 
 TM_TESTS(tests, NULL, NULL)

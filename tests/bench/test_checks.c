@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far a result may be from the right one: for every kind of result, with an error planted in it, what the checks of
- * attention and of matrix products say, bounds included (tests/golden/whole-bench-checks.txt). */
+/* How far a result may be from the right one: in every kind of result an error is planted, which the checks of
+ * attention and of matrix products must find, with its place, the right value and a bound that is not too wide. */
 #include "base/random.h"
 #include "bench/attention_check.h"
 #include "bench/engine.h"
@@ -9,7 +9,6 @@
 #include "op/fused.h"
 #include "op/kernel.h"
 #include "support/training.h"
-#include "support/whole.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -88,6 +87,15 @@ static bed make(const tm_attention_attr *attr, int64_t batch, tm_dtype dtype)
         tm_value_set(i < b.qkv ? b.t.qkv : b.t.d_o, TM_F64, i < b.qkv ? i : i - b.qkv, tm_value_get(as, dtype, 0));
     }
     run_reference(&b.t, true);
+    /* The way back reads results as they are stored. */
+    for (int64_t i = 0; i < b.o + b.lse; i++) {
+        void    *of = i < b.o ? b.t.o : b.t.lse;
+        int64_t  at = i < b.o ? i : i - b.o;
+        tm_dtype as = i < b.o ? dtype : TM_F32;
+        void    *stored = as == TM_BF16 ? (void *)&rounded : (void *)&single;
+        tm_value_set(stored, as, 0, tm_value_get(of, TM_F64, at));
+        tm_value_set(of, TM_F64, at, tm_value_get(stored, as, 0));
+    }
     run_reference(&b.t, false);
     b.t.qkv = stored_as(dtype, b.t.qkv, b.qkv), b.t.dqkv = stored_as(dtype, b.t.dqkv, b.qkv);
     b.t.o = stored_as(dtype, b.t.o, b.o), b.t.d_o = stored_as(dtype, b.t.d_o, b.o);
@@ -96,19 +104,23 @@ static bed make(const tm_attention_attr *attr, int64_t batch, tm_dtype dtype)
     return b;
 }
 
-/* Returns the bound. */
-static double tell_attention(const bed *b, const char *name, tm_text *out)
+/* The check of what is there: the worst element is outside of its bound by the factor that is told, and the result is
+ * right where that is 1 at most. */
+static tm_attention_check judged(const bed *b)
 {
     tm_attention_check c;
     tm_attention_verify(&b->t, 5, &c);
-    tm_text_printf(out, "  %s: %s, worst %.6g in %s, found %.7g, wanted %.7g, bound %.6g, %lld rows\n", name,
-                   c.correct ? "right" : "wrong", c.worst, c.what, c.found, c.wanted, c.bound, (long long)c.rows);
-    return c.bound;
+    if (c.worst < 1e-300) return c; /* all are exact */
+    double factor = fabs(c.found - c.wanted) / c.bound;
+    if (!(fabs(c.worst - factor) <= 1e-9 * factor) || c.correct != (c.worst <= 1) || !(c.bound > 0) || c.rows <= 0)
+        fail_msg("%s: worst %g, found %.9g, wanted %.9g, bound %g", c.what, c.worst, c.found, c.wanted, c.bound);
+    return c;
 }
 
 #define SELF(T, H, J, D) .seq_q = T, .seq_k = T, .heads = H, .kv_heads = J, .dim_qk = D, .dim_v = D
-static void attention(tm_text *out)
+static void errors_in_attention_are_found(void **state)
 {
+    (void)state;
     static const tm_attention_attr attrs[] = {
         { SELF(1, 1, 1, 2), .scale = 1, .causal = 1 },
         { SELF(19, 4, 2, 6), .scale = 0.5, .causal = 1 },
@@ -120,8 +132,10 @@ static void attention(tm_text *out)
         tm_dtype                 dtype = i % 2 ? TM_BF16 : TM_F32;
         bed                      b = make(a, 2, dtype);
         int64_t                  rows = 2 * a->seq_q, W = b.qkv / rows, D = a->dim_qk;
-        tm_text_printf(out, "== attention %d, %s\n", i / 2, tm_dtype_name(dtype));
-        (void)tell_attention(&b, "as it is", out);
+        /* Rounded once, a result is right; of float32 it has some of the bound left. */
+        const double       u = dtype == TM_BF16 ? 0x1p-8 : 0x1p-24;
+        tm_attention_check whole = judged(&b);
+        assert_true(whole.correct && whole.worst < (dtype == TM_BF16 ? 1.001 : 0.7));
         struct {
             const char *what;
             void       *data;
@@ -129,21 +143,38 @@ static void attention(tm_text *out)
             tm_dtype    dtype;
         } plants[] = {
             { "o", b.t.o, 0, dtype },
-            { "the last o", b.t.o, b.o - 1, dtype },
+            { "o", b.t.o, b.o - 1, dtype },
             { "lse", b.t.lse, b.lse - 1, TM_F32 },
             { "dq", b.t.dqkv, (rows - 1) * W + a->heads * D - 1, dtype },
-            { "the first dq", b.t.dqkv, 0, dtype },
+            { "dq", b.t.dqkv, 0, dtype },
             { "dk", b.t.dqkv, (rows - 1) * W + (a->heads + a->kv_heads) * D - 1, dtype },
-            { "the first dk", b.t.dqkv, a->heads * D, dtype },
+            { "dk", b.t.dqkv, a->heads * D, dtype },
             { "dv", b.t.dqkv, rows * W - 1, dtype },
-            { "the first dv", b.t.dqkv, (a->heads + a->kv_heads) * D, dtype },
+            { "dv", b.t.dqkv, (a->heads + a->kv_heads) * D, dtype },
         };
         for (size_t k = 0; k < sizeof plants / sizeof plants[0]; k++) {
             double was = tm_value_get(plants[k].data, plants[k].dtype, plants[k].at);
             tm_value_set(plants[k].data, plants[k].dtype, plants[k].at, was + 16);
-            double bound = tell_attention(&b, plants[k].what, out);
-            tm_value_set(plants[k].data, plants[k].dtype, plants[k].at, was + 1.5 * bound);
-            (void)tell_attention(&b, "half as much again as is allowed", out);
+            double             planted = tm_value_get(plants[k].data, plants[k].dtype, plants[k].at);
+            tm_attention_check far = judged(&b);
+            if (far.correct || (plants[k].dtype == dtype && k != 2 && strcmp(far.what, plants[k].what) != 0))
+                fail_msg("%s + 16: %s, worst in %s", plants[k].what, far.correct ? "right" : "wrong", far.what);
+            if (k == 2) { /* the weights of a query whose lse is wrong are too */
+                tm_value_set(plants[k].data, plants[k].dtype, plants[k].at, was);
+                continue;
+            }
+            /* It is the planted one; the right value is what was there before it was rounded; a bound is some
+             * roundings. */
+            assert_true(fabs(far.found - planted) < 1e-12);
+            if (!(fabs(far.wanted - was) <= far.bound))
+                fail_msg("%s: wanted %.12g, was %.12g", far.what, far.wanted, was);
+            if (!(far.bound >= u * fabs(far.wanted) && far.bound <= 400 * u * (1 + fabs(far.wanted))))
+                fail_msg("%s: bound %g of %g", far.what, far.bound, far.wanted);
+            tm_value_set(plants[k].data, plants[k].dtype, plants[k].at, far.wanted + 2.5 * far.bound);
+            assert_false(judged(&b).correct);
+            if (dtype == TM_F32)
+                tm_value_set(plants[k].data, plants[k].dtype, plants[k].at, far.wanted + 0.5 * far.bound);
+            if (dtype == TM_F32 && k != 0 && k != 1) assert_true(judged(&b).correct);
             tm_value_set(plants[k].data, plants[k].dtype, plants[k].at, was);
         }
         free(b.t.qkv), free(b.t.dqkv), free(b.t.o), free(b.t.d_o), free(b.t.lse);
@@ -152,19 +183,47 @@ static void attention(tm_text *out)
 
 /* --- products ----------------------------------------------------------------------------------------------------- */
 
-static double tell_product(const tm_operands *o, const char *name, tm_text *out)
+/* The same by another way: the sum of one element in long double, and what rounding may do to k terms: (1 + u)^k - 1,
+ * or what is likely of independent roundings (8 sqrt(k) of them), then of the result's format. */
+static void element(const tm_operands *o, int64_t i, int64_t j, double *wanted, double *bound)
 {
-    tm_product_check c;
-    tm_product_verify(o, 0, 7, 1, &c);
-    tm_text_printf(
-        out, "  %s: %s, worst %.6g at [%lld][%lld], found %.7g, wanted %.7g, bound %.6g, %lld rows, %lld columns\n",
-        name, c.correct ? "right" : "wrong", c.worst, (long long)c.row, (long long)c.column, c.found, c.wanted, c.bound,
-        (long long)c.rows, (long long)c.columns);
-    return c.bound;
+    const tm_product *p = &o->product;
+    const void       *a = tm_operands_a(o, 0), *b = tm_operands_b(o, 0);
+    long double       sum = 0, size = 0;
+    const double      u = 0x1p-24, k = (double)p->k;
+    for (int64_t t = 0; t < p->k; t++) {
+        double x = tm_value_get(a, p->dtype, p->trans_a ? t * p->m + i : i * p->k + t);
+        double y = tm_value_get(b, p->dtype, p->trans_b ? j * p->k + t : t * p->n + j);
+        sum += (long double)x * (long double)y;
+        size += fabsl((long double)x * (long double)y);
+    }
+    double certain = k * u / (1 - k * u), likely = expm1(8 * sqrt(k) * u + k * u * u / (1 - u));
+    *wanted = (double)sum;
+    *bound = fmin(certain, likely) * (double)size;
+    if (p->c_dtype == TM_BF16) *bound += 0x1p-8 * (fabs(*wanted) + *bound);
 }
 
-static void products(tm_text *out)
+static tm_product_check product_judged(const tm_operands *o)
 {
+    tm_product_check c;
+    double           wanted, bound;
+    tm_product_verify(o, 0, 7, 1, &c);
+    assert_int_equal(c.correct, c.worst <= 1);
+    assert_true(c.rows >= 1 && c.rows <= 3 && c.columns >= 1 && c.columns <= 3);
+    if (isinf(c.worst)) return c;
+    element(o, c.row, c.column, &wanted, &bound);
+    if (!(fabs(c.wanted - wanted) <= 1e-10 * (1 + fabs(wanted))) || !(fabs(c.bound / bound - 1) <= 1e-6))
+        fail_msg("[%lld][%lld]: wanted %.12g within %.9g, by another way %.12g within %.9g", (long long)c.row,
+                 (long long)c.column, c.wanted, c.bound, wanted, bound);
+    assert_true(fabs(c.found - tm_value_get(tm_operands_c(o, 0), o->product.c_dtype, c.row * o->product.n + c.column)) <
+                1e-12);
+    assert_true(fabs(c.worst - fabs(c.found - c.wanted) / c.bound) <= 1e-9 * c.worst);
+    return c;
+}
+
+static void errors_in_products_are_found(void **state)
+{
+    (void)state;
     static const tm_product shapes[] = {
         { .m = 1, .n = 2, .k = 1, .dtype = TM_F32, .c_dtype = TM_F32 },
         { .m = 7, .n = 301, .k = 33, .dtype = TM_F32, .c_dtype = TM_F32, .trans_a = true },
@@ -179,14 +238,25 @@ static void products(tm_text *out)
         const tm_product *p = &shapes[i];
         tm_operands       o;
         tm_operands_plan(&o, p, false);
-        tm_text_printf(out, "== %lldx%lldx%lld: %zu + %zu + %zu = %zu bytes, %lld set, strides %lld %lld, %.9g s\n",
-                       (long long)p->m, (long long)p->n, (long long)p->k, o.a_bytes, o.b_bytes, o.c_bytes, o.bytes,
-                       (long long)o.sets, (long long)tm_product_lda(p), (long long)tm_product_ldb(p),
-                       tm_product_verify_seconds(p, 3));
+        const size_t bytes[] = { tm_dtype_bytes(p->dtype), tm_dtype_bytes(p->c_dtype) };
+        assert_true(o.a_bytes >= (size_t)(p->m * p->k) * bytes[0] &&
+                    o.a_bytes < (size_t)(p->m * p->k) * bytes[0] + 4096);
+        assert_true(o.b_bytes >= (size_t)(p->k * p->n) * bytes[0] &&
+                    o.b_bytes < (size_t)(p->k * p->n) * bytes[0] + 4096);
+        assert_true(o.c_bytes >= (size_t)(p->m * p->n) * bytes[1] &&
+                    o.c_bytes < (size_t)(p->m * p->n) * bytes[1] + 4096);
+        assert_true(o.bytes >= (o.a_bytes + o.b_bytes + o.c_bytes) * (size_t)o.sets && o.sets >= 1);
+        assert_int_equal(tm_product_lda(p), p->trans_a ? p->m : p->k);
+        assert_int_equal(tm_product_ldb(p), p->trans_b ? p->k : p->n);
+        /* Three rows and columns of sums by one thread; three threads take a third. */
+        double seconds = tm_product_verify_seconds(p, 1), sums = 3.0 * (double)(p->k * (p->n + p->m));
+        assert_true(seconds > sums * 1e-9 && seconds < sums * 4e-9 + 1e-8 * (double)(p->m * p->n));
+        assert_true(fabs(tm_product_verify_seconds(p, 3) * 3 / seconds - 1) < 1e-12);
         assert_int_equal(tm_operands_fill(&o, &bench, NULL), TM_OK);
-        tell_product(&o, "not computed", out);
+        assert_true(isinf(product_judged(&o).worst)); /* not computed */
         reference.run(&reference, &o, 0);
-        tell_product(&o, "as it is", out);
+        tm_product_check whole = product_judged(&o);
+        assert_true(whole.correct);
         void         *c = tm_operands_c(&o, 0);
         const int64_t places[][2] = {
             { 0, p->n / 2 }, { p->m - 1, p->n / 2 }, { p->m / 2, p->n - 1 }, { p->m / 2, 0 }
@@ -195,28 +265,23 @@ static void products(tm_text *out)
             int64_t at = places[k][0] * p->n + places[k][1];
             double  was = tm_value_get(c, p->c_dtype, at);
             tm_value_set(c, p->c_dtype, at, was + 16);
-            double bound = tell_product(&o, "sixteen more", out);
-            tm_value_set(c, p->c_dtype, at, was + 1.5 * bound);
-            tell_product(&o, "half as much again as is allowed", out);
+            tm_product_check far = product_judged(&o);
+            assert_true(!far.correct && far.row == places[k][0] && far.column == places[k][1]);
+            tm_value_set(c, p->c_dtype, at, far.wanted + 2.5 * far.bound);
+            assert_false(product_judged(&o).correct);
             tm_value_set(c, p->c_dtype, at, was);
         }
         tm_value_set(c, p->c_dtype, p->m * p->n - 1, (double)INFINITY);
-        tell_product(&o, "without bounds", out);
+        tm_product_check endless = product_judged(&o);
+        assert_true(isinf(endless.worst) && isinf(endless.found) && endless.row == p->m - 1 &&
+                    endless.column == p->n - 1);
         tm_operands_release(&o, &bench);
         assert_null(o.memory);
     }
     tm_device_close(bench.device);
 }
 
-static void checks_say_all(void **state)
-{
-    (void)state;
-    tm_text out = { 0 };
-    attention(&out);
-    products(&out);
-    whole_is("tests/golden/whole-bench-checks.txt", &out);
-}
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(checks_say_all) };
+static const struct CMUnitTest tests[] = { cmocka_unit_test(errors_in_attention_are_found),
+                                           cmocka_unit_test(errors_in_products_are_found) };
 
 TM_TESTS(tests, NULL, NULL)

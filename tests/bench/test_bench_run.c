@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every workload gets, and what is made of its table, by a workload of the test and a clock that it moves
- * (tests/golden/whole-bench-run.txt); what decides between two measurements of a ceiling. */
+/* What every workload gets, and what is made of its table, by a workload of the test and a clock that it moves;
+ * what decides between two measurements of a ceiling. */
 #include "bench/bench.h"
 
 #include "base/clock.h"
 #include "support/fake_clock.h"
 #include "support/folder.h"
-#include "support/whole.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -22,7 +21,14 @@
 
 enum { READ_NS = 1000 };
 
-static tm_text *told;
+/* What the workload is asked to find in its bench. */
+static struct {
+    const char *device;
+    int         threads;
+    uint64_t    seed;
+    double      budget, warmup_ms, rep_ms, precision, duration, later; /* later: seconds that are less after 1.5 s */
+    bool        found;
+} wanted_bench;
 
 static void add_row(tm_table *table, const char *skipped)
 {
@@ -38,15 +44,22 @@ static void tell_bench(const tm_bench *b)
     assert_string_equal(b->host, host);
     assert_true(t->end_ns == b->end_ns && t->stop == b->stop && t->threads == b->threads);
     assert_true(b->ceilings.flops == 0 && b->invalid.status == TM_OK);
-    int64_t left = b->end_ns - (int64_t)FAKE_BEGIN_S * 1000000000;
-    tm_text_printf(told, "  %s, %d threads, seed %llu, budget %.3f s; %g %g %g %g %lld %d %d\n",
-                   tm_device_describe(b->device)->name, b->threads, (unsigned long long)b->seed,
-                   floor((double)left * 1e-6) * 1e-3, t->warmup_ms, t->rep_ms, t->precision, t->duration_s,
-                   (long long)t->min_samples, t->cold, t->settle);
+    assert_string_equal(tm_device_describe(b->device)->name, wanted_bench.device);
+    assert_int_equal(b->threads, wanted_bench.threads);
+    assert_int_equal(b->seed, wanted_bench.seed);
+    assert_true(t->min_samples == 3 && !t->cold && !t->settle);
+    const double is[] = { t->warmup_ms, t->rep_ms, t->precision, t->duration_s };
+    const double options[] = { wanted_bench.warmup_ms, wanted_bench.rep_ms, wanted_bench.precision,
+                               wanted_bench.duration };
+    for (int i = 0; i < 4; i++) assert_true(fabs(is[i] - options[i]) < 1e-12);
+    /* The budget runs from the begin, which takes some readings of the clock. */
+    double left = (double)(b->end_ns - (int64_t)FAKE_BEGIN_S * 1000000000) * 1e-9;
+    assert_true(left >= wanted_bench.budget && left < wanted_bench.budget + 0.001);
     double before = tm_bench_left(b);
     fake_clock_pass(1500000000 - READ_NS);
     double after = tm_bench_left(b);
-    tm_text_printf(told, "  1.5 s later %.9g s less, %s are left\n", before - after, after > 0 ? "some" : "none");
+    assert_true(fabs(before - after - wanted_bench.later) < 1e-4 && after >= 0 && before <= wanted_bench.budget);
+    wanted_bench.found = true;
 }
 
 static tm_status run(tm_bench *b, tm_error *err)
@@ -73,72 +86,113 @@ static const tm_key      keys[] = { { .name = "what", .kind = TM_KEY_TEXT, .fall
 static const tm_workload workload = { "fake", "a workload of the test", keys, 1, false, false, NULL, run };
 static const volatile sig_atomic_t stop = 1;
 
-/* Of "a=b c=d": the options. */
-static void run_case(const char *options, bool stopped)
+/* Of "a=b c=d": the options. `words`: what the error begins with; `notes`: separated by "|", the notes but those on
+ * caches and on the machine. */
+static void outcome_is(const char *options, bool stopped, tm_status status, size_t rows, const char *words,
+                       const char *notes)
 {
     tm_error   err = { 0 };
     tm_config *config = tm_bench_configure(&workload, "help");
-    char       words[256];
-    snprintf(words, sizeof words, "%s", options);
-    for (char *rest = words, *word; (word = strsep(&rest, " "));) {
+    char       copy[256];
+    tm_text    all = { 0 };
+    bool       judged = false;
+    snprintf(copy, sizeof copy, "%s", options);
+    for (char *rest = copy, *word; (word = strsep(&rest, " "));) {
         char *value = strchr(word, '=');
         if (value) *value++ = '\0', tm_config_set(config, word, value, "the test");
     }
     assert_int_equal(tm_config_finish(config, &err), TM_OK);
     tm_table *table = tm_table_create("fake");
-    tm_text_printf(told, "== %s%s\n", options, stopped ? ", stopped" : "");
+    tm_text_add(&all, "");
     fake_clock_start(READ_NS, 0);
     tm_status st = tm_bench_run(&workload, config, NULL, stopped ? &stop : NULL, table, &err);
     fake_clock_stop();
     for (size_t i = 0; i < tm_table_n_notes(table); i++) {
         const char *note = tm_table_note_at(table, i);
-        if (strncmp(note, "size of the last-level", 22) == 0) continue;
-        /* How far the clocks are apart, when one of them is made up, is the machine's. */
-        size_t own = strstr(note, "machine was disturbed") ? 35 : strlen(note);
-        tm_text_printf(told, "  note: %.*s\n", (int)own, note);
+        bool        machine = strncmp(note, "machine: not-judged (", 21) == 0;
+        judged = judged || machine || strstr(note, "the machine was disturbed: ");
+        if (machine) assert_non_null(strstr(note, " s are too short to judge the machine by (1 s is needed)"));
+        if (machine || strncmp(note, "size of the last-level", 22) == 0 || strstr(note, "machine was disturbed"))
+            continue;
+        tm_text_printf(&all, "%s%s", all.length ? "|" : "", note);
     }
-    bool  disturbed = strstr(err.text, "machine was disturbed") != NULL;
-    char *sets = strstr(err.text, "this machine runs: base");
-    if (sets) strcpy(sets, "this machine runs: base..."); /* and what else it has */
-    tm_text_printf(told, "  %zu rows -> %s: %.*s\n", tm_table_n_rows(table), tm_status_text(st), disturbed ? 26 : 600,
-                   err.text);
+    if (st != status || strncmp(err.text, words, strlen(words)) != 0 || (!*words && *err.text) ||
+        tm_table_n_rows(table) != rows)
+        fail_msg("%s: %zu rows, %s: %s", options, tm_table_n_rows(table), tm_status_text(st), err.text);
+    if (strcmp(all.data, notes) != 0) fail_msg("%s: notes '%s', wanted '%s'", options, all.data, notes);
+    assert_int_equal(judged, status != TM_UNSUPPORTED);
+    tm_text_fini(&all);
     tm_table_destroy(table);
     tm_config_destroy(config);
 }
 
 static void every_outcome(void **state)
 {
+    static const char only_cpu[] = "--isa base is for device cpu, found device ",
+                      none[] = "nothing was measured: the first reason";
+    static const char disturbed[] = "the machine was disturbed: "; /* one of its clocks is made up */
+    char              text[600], notes[1300];
+    size_t            n;
     (void)state;
-    static const char *const cases[] = {
-        "threads=1",
-        "threads=1 budget=2 seed=7 warmup-ms=3 rep-ms=4 precision=5 duration=6",
-        "threads=1 device=reference isa=base",
-        "threads=2 device=null isa=base",
-        "threads=1 isa=base budget=1.25",
-        "threads=1 isa=none-such",
-        "threads=1 what=none",
-        "threads=1 what=rows",
-        "threads=1 what=0",
-        "threads=1 what=1",
-        "threads=1 what=12",
-        "threads=1 what=10",
-        "threads=1 what=01",
-        "threads=1 what=1!2",
-        "threads=1 what=0!!",
-        "threads=1 what=1!F",
-        "threads=1 what=F1",
-        "threads=1 what=0L",
-    };
-    tm_text out = { 0 };
-    told = &out;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) run_case(cases[i], false);
-    run_case("threads=1", true);
-    size_t n;
+    wanted_bench.device = "cpu", wanted_bench.threads = 1, wanted_bench.seed = 1, wanted_bench.budget = 60,
+    wanted_bench.later = 1.5;
+    wanted_bench.warmup_ms = 25, wanted_bench.rep_ms = 100, wanted_bench.precision = 0.01, wanted_bench.duration = 0;
+    outcome_is("threads=1", false, TM_NUMBERS, 0, disturbed, "");
+    wanted_bench.later = 0; /* nothing is left of it */
+    outcome_is("threads=1", true, TM_NUMBERS, 0, disturbed, "");
+    wanted_bench.budget = 1.25, wanted_bench.later = 1.25;
+    outcome_is("threads=1 isa=base budget=1.25", false, TM_NUMBERS, 0, disturbed, "");
+    wanted_bench.seed = 7, wanted_bench.budget = 2, wanted_bench.later = 1.5, wanted_bench.warmup_ms = 3,
+    wanted_bench.rep_ms = 4;
+    wanted_bench.precision = 0.05, wanted_bench.duration = 6, wanted_bench.found = false;
+    outcome_is("threads=1 budget=2 seed=7 warmup-ms=3 rep-ms=4 precision=5 duration=6", false, TM_NUMBERS, 0, disturbed,
+               "");
+    assert_true(wanted_bench.found);
+    snprintf(text, sizeof text, "%sreference; leave it out", only_cpu);
+    outcome_is("threads=1 device=reference isa=base", false, TM_UNSUPPORTED, 0, text, "");
+    snprintf(text, sizeof text, "%snull; leave it out", only_cpu);
+    outcome_is("threads=2 device=null isa=base", false, TM_UNSUPPORTED, 0, text, "");
+    outcome_is("threads=1 isa=none-such", false, TM_UNSUPPORTED, 0,
+               "no 'none-such' kernels (--isa); this machine runs: base", "");
+    /* One row that is measured is enough; if none is, the first says why. What is wrong, or fails, comes before that.
+     */
+    outcome_is("threads=1 what=none", false, TM_OK, 0, "", "");
+    outcome_is("threads=1 what=rows", false, TM_OK, 0, "", "");
+    outcome_is("threads=1 what=0", false, TM_OK, 1, "", "");
+    outcome_is("threads=1 what=1", false, TM_NUMBERS, 1, none, "invalid: nothing was measured: the first reason");
+    outcome_is("threads=1 what=12", false, TM_NUMBERS, 2, none, "invalid: nothing was measured: the first reason");
+    outcome_is("threads=1 what=10", false, TM_OK, 2, "", "");
+    outcome_is("threads=1 what=01", false, TM_OK, 2, "", "");
+    outcome_is("threads=1 what=1!2", false, TM_NUMBERS, 2, "number 1 is wrong",
+               "invalid: number 1 is wrong|invalid: nothing was measured: the first reason");
+    outcome_is("threads=1 what=0!!", false, TM_NUMBERS, 1, "number 1 is wrong",
+               "invalid: number 1 is wrong|invalid: number 2 is wrong");
+    outcome_is("threads=1 what=1!F", false, TM_IO, 1, "it failed", "invalid: number 1 is wrong");
+    outcome_is("threads=1 what=F1", false, TM_IO, 0, "it failed", "");
+    /* Long words are cut, not lost. */
+    memset(text, 'x', sizeof text - 1), text[300] = '\0';
+    tm_error   err = { 0 };
+    tm_config *config = tm_bench_configure(&workload, "help");
+    tm_table  *table = tm_table_create("fake");
+    tm_config_set(config, "what", "0L", "the test"), tm_config_set(config, "threads", "1", "the test");
+    assert_int_equal(tm_config_finish(config, &err), TM_OK);
+    fake_clock_start(READ_NS, 0);
+    assert_int_equal(tm_bench_run(&workload, config, NULL, NULL, table, &err), TM_NUMBERS);
+    fake_clock_stop();
+    assert_true(strncmp(err.text, text, 300) == 0 && strspn(err.text, "x") == strlen(err.text));
+    snprintf(notes, sizeof notes, "invalid: %s", text);
+    for (size_t i = 0, told = 0; i < tm_table_n_notes(table) || told != 3; i++) {
+        assert_true(i < tm_table_n_notes(table));
+        told |= strncmp(tm_table_note_at(table, i), text, 300) == 0    ? 1
+                : strncmp(tm_table_note_at(table, i), notes, 300) == 0 ? 2
+                                                                       : 0;
+    }
+    tm_table_destroy(table);
+    tm_config_destroy(config);
     (void)tm_workloads(&n);
     assert_null(tm_workload_find("fake"));
     assert_string_equal(tm_workload_find("STREAM")->name, "stream");
     assert_int_equal(n, 8);
-    whole_is("tests/golden/whole-bench-run.txt", &out);
 }
 
 /* --- models ------------------------------------------------------------------------------------------------------- */

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How calls of given lengths are timed, to the nanosecond, by a clock that only they move: which call is made when,
- * every sample, and why it ends (tests/golden/whole-timing.txt). */
+ * every sample, and why it ends. */
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "bench/timing.h"
 #include "support/fake_clock.h"
-#include "support/whole.h"
+#include "stats/sampling.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,46 +27,25 @@ static volatile sig_atomic_t stop_now;
 /* A call that takes `ns` nanoseconds, in turn. */
 typedef struct {
     const int64_t *ns;
-    int64_t        n, calls;
+    int64_t        n, calls, next; /* next: the turn that must come */
     int            me;
     int64_t        stop_at; /* the call that sets stop_now; 0: none */
-    tm_text       *log;
-    int64_t        first, last; /* turns in a row that are not told yet; first < 0: none */
 } caller;
 
 static caller callers[MOST];
 
-/* "A0-4": calls 0 to 4. */
-static void tell_calls(caller *c)
-{
-    if (c->first < 0) return;
-    tm_text_printf(c->log, " %c%lld", 'A' + c->me, (long long)c->first);
-    if (c->last > c->first) tm_text_printf(c->log, "-%lld", (long long)c->last);
-    c->first = -1;
-}
+/* Who was called, a letter for each stretch of calls of one. */
+static char order[4096];
 
 static void call(void *context, int64_t turn)
 {
     caller *c = context;
-    for (int i = 0; i < MOST; i++)
-        if (&callers[i] != c) tell_calls(&callers[i]);
-    if (c->first >= 0 && turn != c->last + 1) tell_calls(c);
-    if (c->first < 0) c->first = turn;
-    c->last = turn;
+    size_t  n = strlen(order);
+    assert_int_equal(turn, c->next);
+    c->next++;
+    if (n + 1 < sizeof order && (n == 0 || order[n - 1] != 'A' + c->me)) order[n] = (char)('A' + c->me);
     fake_clock_pass(c->ns[c->calls++ % c->n]);
     if (c->calls == c->stop_at) stop_now = 1;
-}
-
-static void tell_samples(const tm_samples *s, tm_text *out)
-{
-    double sum = 0;
-    for (int64_t i = 0; i < s->n; i++) sum += s->seconds[i];
-    tm_text_printf(out,
-                   "  n %lld, warmup %lld, loops %lld, estimate %.9g, stop %d, %s (%.*s), sum %.12g:", (long long)s->n,
-                   (long long)s->warmup, (long long)s->loops, s->estimate, (int)s->stop, tm_verdict_name(s->verdict),
-                   s->verdict == TM_VERDICT_NOT_JUDGED ? 99 : 0, s->reason, sum);
-    for (int64_t i = 0; i < s->n && i < 24; i++) tm_text_printf(out, " %.9g", s->seconds[i] * 1e6);
-    tm_text_add(out, "\n");
 }
 
 typedef struct {
@@ -74,7 +54,7 @@ typedef struct {
     int         count;
     int64_t     stop_at; /* of A */
     int64_t     ns[MOST][8];
-    bool        brief; /* the calls are not told */
+    bool        brief; /* calls differ: figures of means only */
 } timing_case;
 
 #define MS 1000000
@@ -186,18 +166,99 @@ static const timing_case cases[] = {
     { "more than can be", { .rep_ms = 1e6, .min_samples = 3 }, 1, 0, { { SHORTEST_NS } }, true },
 };
 
-static void time_case(const timing_case *c, tm_text *out)
+static double least_of(const caller *c)
+{
+    double least = 1e300;
+    for (int64_t i = 0; i < c->n; i++) least = fmin(least, (double)c->ns[i]);
+    return least;
+}
+
+/* Seconds of calls [from, from + n). */
+static double seconds_of(const caller *c, int64_t from, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = from; i < from + n; i++) sum += (double)c->ns[i % c->n] * 1e-9;
+    return sum;
+}
+
+/* Warm-up calls fill their time, by the least of them; calls that are shorter than what the clock can tell are looped.
+ * Each sample is the time of its calls and a reading of the clock, of one call. */
+static void samples_are_right(const timing_case *c, const tm_samples *s, const caller *who, double sum)
+{
+    const double least = least_of(who) * 1e-9, read = READ_NS * 1e-9, shortest = SHORTEST_NS * 1e-9;
+    const double warm = c->timing.warmup_ms * 1e-3, w = (double)s->warmup;
+    if (s->n == 0) return;
+    assert_true(s->warmup >= 1 && (w == 1 || (w - 2) * least < warm));
+    if (!(seconds_of(who, 0, s->warmup) + 3 * w * read >= warm)) fail_msg("%s: %g warm-up calls", c->what, w);
+    assert_true(s->estimate >= least && s->estimate <= seconds_of(who, 0, s->warmup) + 2 * read);
+    if (least + read >= shortest)
+        assert_int_equal(s->loops, 1);
+    else /* a quarter more than what the clock can tell, by what a call and a reading take */
+        assert_true(s->loops > 1 && (double)s->loops * s->estimate >= shortest &&
+                    (double)(s->loops - 1) * s->estimate < 1.25 * shortest);
+    for (int64_t i = 0; i < s->n; i++) {
+        double wanted = seconds_of(who, c->timing.settle ? 0 : s->warmup + i * s->loops, s->loops) + read;
+        if (!(fabs(s->seconds[i] - wanted / (double)s->loops) < 1e-15 * (double)(1 + s->n)))
+            fail_msg("%s: sample %lld is %.12g s, wanted %.12g", c->what, (long long)i, s->seconds[i],
+                     wanted / (double)s->loops);
+        sum += s->seconds[i];
+    }
+    if (!c->timing.settle) assert_int_equal(who->calls, s->warmup + s->n * s->loops);
+    if (c->timing.settle)
+        assert_true(who->calls > s->warmup + s->n * s->loops); /* the first of each turn does not count */
+    /* Less than a second cannot be judged, and the reason has the length. */
+    bool judged = s->verdict != TM_VERDICT_NOT_JUDGED;
+    if (!judged) assert_non_null(strstr(s->reason, "too short to judge the machine by"));
+    if (judged) assert_true(sum * (double)s->loops >= 0.9);
+}
+
+/* As many rounds, of a sample of each, as the time of all gives; at least the number that is wanted, and at most what
+ * there is room for. */
+static void number_is_right(const timing_case *c, const tm_samples *s)
+{
+    const tm_timing *t = &c->timing;
+    double           of_rounds = 0, estimated = 0, n = (double)s->n, wanted;
+    for (int i = 0; i < c->count; i++) {
+        assert_int_equal(s[i].n, s->n);
+        assert_int_equal(s[i].stop, s->stop);
+        estimated += s[i].estimate * (double)s[i].loops;
+        for (int64_t k = 0; k < s->n; k++) of_rounds += s[i].seconds[k] * (double)s[i].loops;
+    }
+    if (s->stop == TM_STOP_NO) return; /* ended by the budget or the user */
+    double time = (t->duration_s > 0 ? t->duration_s : t->rep_ms * 1e-3) * c->count, round = of_rounds / n;
+    assert_true(n >= t->min_samples && n >= 1 && n <= 100000);
+    if (n >= 100000) return;
+    switch (s->stop) {
+    case TM_STOP_SAMPLES: /* of the time that they were estimated to take; whole turns where it settles */
+        wanted = fmax(fmax(1, t->min_samples), floor(time / estimated * (1 + 1e-12)));
+        if (!(n >= wanted && n <= (t->settle ? 2 * wanted : wanted)))
+            fail_msg("%s: %g samples, wanted %g", c->what, n, wanted);
+        break;
+    case TM_STOP_PRECISE:
+        for (int i = 0; i < c->count; i++)
+            assert_true(tm_stats_summarize(s[i].seconds, NULL, 1, s[i].n).half_width <= t->precision);
+        assert_true(of_rounds >= 0.9 * time);
+        break;
+    default: /* the duration, or ten times the time without being precise */
+        if (t->duration_s <= 0) time *= TM_MOST_REPS;
+        if (!(n <= t->min_samples || (of_rounds >= time * (1 - 1e-9) && of_rounds - round < time)))
+            fail_msg("%s: %g samples take %g s of %g", c->what, n, of_rounds, time);
+    }
+}
+
+static void time_case(const timing_case *c)
 {
     tm_timed   timed[MOST];
     tm_samples samples[MOST];
     tm_error   err = { 0 };
-    tm_text    log = { 0 };
     tm_timing  t = c->timing;
+    double     in_calls = 0, calls = 0;
     stop_now = 0;
+    memset(order, 0, sizeof order);
     for (int i = 0; i < MOST; i++) {
         int64_t n = 0;
         while (n < 8 && c->ns[i][n]) n++;
-        callers[i] = (caller){ .ns = c->ns[i], .n = n ? n : 1, .me = i, .log = &log, .first = -1 };
+        callers[i] = (caller){ .ns = c->ns[i], .n = n ? n : 1, .me = i };
         timed[i] = (tm_timed){ call, &callers[i] };
     }
     callers[0].stop_at = c->stop_at;
@@ -208,28 +269,35 @@ static void time_case(const timing_case *c, tm_text *out)
     t.threads = 1;
     t.stop = &stop_now;
     tm_status st = tm_time(&t, timed, c->count, samples, &err);
-    int64_t   passed = fake_clock_passed() - before;
+    double    passed = (double)(fake_clock_passed() - before) * 1e-9;
     fake_clock_stop();
-    for (int i = 0; i < MOST; i++) tell_calls(&callers[i]);
-    tm_text_printf(out, "== %s: %s%s%s, %s%lld ns, %llu naps\n", c->what, tm_status_text(st), *err.text ? ": " : "",
-                   err.text, passed > 900 * MS ? "at least " : "", (long long)(passed > 900 * MS ? 900 * MS : passed),
-                   (unsigned long long)fake_clock.naps);
-    if (!c->brief && log.data) tm_text_printf(out, " %s\n", log.data);
+    assert_int_equal(st, c->stop_at ? TM_INTERRUPTED : TM_OK);
+    for (int i = 0; i < MOST; i++)
+        in_calls += seconds_of(&callers[i], 0, callers[i].calls), calls += (double)callers[i].calls;
+    /* All of the time is that of calls and of readings of the clock, but for waiting. */
+    if (!t.settle && passed < 0.9 && !(passed >= in_calls && passed <= in_calls + (4 * calls + 140) * READ_NS * 1e-9))
+        fail_msg("%s: %.9g s, %.9g of them in calls", c->what, passed, in_calls);
+    number_is_right(c, samples);
+    bool ends = c->timing.end_ns || c->stop_at;
+    assert_int_equal(samples[0].stop == TM_STOP_NO, ends);
+    if (c->timing.end_ns) assert_true(passed >= (double)c->timing.end_ns * 1e-9);
+    if (c->stop_at) assert_non_null(strstr(err.text, "stopped while timing"));
+    /* Warmed up one after the other, then in turn, every second time from behind. */
+    static const char *const turns[MOST] = { "A", "ABABABABABABABAB", "ABCABCBABCBABCBABCBA" };
+    size_t                   n = strlen(order), known = strlen(turns[c->count - 1]);
+    if (samples[0].n > 3 && !t.settle && strncmp(order, turns[c->count - 1], n < known ? n : known) != 0)
+        fail_msg("%s: in the order %.40s", c->what, order);
     for (int i = 0; i < c->count; i++) {
-        if (c->brief) tm_text_printf(out, "  %lld calls\n", (long long)callers[i].calls);
-        tell_samples(&samples[i], out);
+        samples_are_right(c, &samples[i], &callers[i], 0);
         tm_samples_fini(&samples[i]);
         assert_null(samples[i].seconds);
     }
-    tm_text_fini(&log);
 }
 
 static void every_sample(void **state)
 {
     (void)state;
-    tm_text out = { 0 };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) time_case(&cases[i], &out);
-    whole_is("tests/golden/whole-timing.txt", &out);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) time_case(&cases[i]);
 }
 
 /* --- what lies between samples ------------------------------------------------------------------------------------ */
