@@ -289,7 +289,9 @@ static const plan_of layouts[] = {
     { .words = "parts of matrices", .ranks = 2, .tensor = 2 },
     { .words = "parts of matrices, whole rows", .ranks = 2, .tensor = 2, .whole_rows = true },
     { .words = "parts of sequences", .ranks = 2, .context = 2, .sharing = TM_SHARE_ALL },
+    { .words = "keys in a ring", .ranks = 2, .context = 2, .sharing = TM_SHARE_ALL, .ring = true },
     { .words = "sums in bfloat16", .ranks = 2, .sharing = TM_SHARE_ALL, .narrow = true },
+    { .words = "keys in a ring of four", .ranks = 4, .context = 4, .sharing = TM_SHARE_ALL, .ring = true },
     { .words = "copies of shards", .ranks = 4, .copies = 2, .sharing = TM_SHARE_ALL },
     { .words = "shards of parts", .ranks = 4, .tensor = 2, .sharing = TM_SHARE_ALL, .keeps = true },
 };
