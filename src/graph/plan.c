@@ -103,7 +103,8 @@ static tm_status no_kernel(const tm_node *node, const tm_call *call, const tm_ch
                            tm_shape_text(shape, call->in[i].shape));
     chooser->choose(chooser->context, call, &refusals);
     tm_fail(err, TM_UNSUPPORTED, "no fast kernel for op '%s' in module '%s' (%s): %s", call->op->name, node->module,
-            what.data, refusals.length ? refusals.data : "the device has none"); /* one line each */
+            what.length ? what.data : "reads nothing",
+            refusals.length ? refusals.data : "the device has none"); /* one line each */
     tm_text_fini(&what);
     tm_text_fini(&refusals);
     return TM_UNSUPPORTED;

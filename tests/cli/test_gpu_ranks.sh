@@ -204,6 +204,50 @@ start 2 run $tiny $layout --out two
 check "two of them train" ended "0 0"
 check "with the bits of one" [ "$(grep -o '"weights_hash": *"[^"]*"' two/result.json)" = "$(grep -o '"weights_hash": *"[^"]*"' alone/result.json)" ]
 
+# --- trainings on GPUs --------------------------------------------------------------------------------------------------
+
+export TRAINMARK_NVRTC="$standins/nvrtc.so" TRAINMARK_CUBLASLT="$standins/cublaslt.so"
+mkdir kernels && chmod 700 kernels
+export TRAINMARK_KERNELS="$work/kernels"
+small="$tiny --model.vocab_size 64 --training.steps 3 --training.global_batch_size 4 --training.local_batch_size 2"
+copies="--parallelism.data_parallel_replicate_degree 2"
+value_of() { sed -n "s/^ *\"$2\": \"*\([^\",]*\).*/\1/p" "$1/result.json" | head -n 1; }
+trained=0
+start 2 run tiny-llama $small --device cuda --out gpus
+if has "$err" "cannot compile|no compiler" && [ "${TM_TEST_COMPILERS:-}" != required ]; then
+    skip "trainings on GPUs" "no compiler of kernels (tools/kernel_compilers.sh)"
+else
+    trained=1
+    check "two GPUs train" ended "0 0"
+    check "which ranks have which" has "$err" "ranks 0-1 on .*: GPUs 0-1, sums by nccl 2\.28\.9 .$standins/nccl\.so"
+    check "the result names the library that adds" has gpus/result.json '"sums": ".*-nccl-2\.28\.9"'
+    check "the ledger has communication" has gpus/result.json '"communication'
+    start 2 run tiny-llama $small --device cuda --out again
+    check "the same weights again" [ "$(value_of again weights_hash)" = "$(value_of gpus weights_hash)" ]
+    STANDIN_GPUS=1 start 2 run tiny-llama $small --device cuda --out never
+    check "fewer GPUs than ranks" ended "4 4"
+    check "which" has "$err" "ranks 0 and 1 on .* would use the same GPU .*start at most as many ranks as there are GPUs"
+    start 2 run tiny-llama $small --device cuda:1 --out never
+    check "one GPU for all" ended "4 4"
+    check "what to do" has "$err" "ranks 0 and 1 on .* would use the same GPU .*without a number"
+    TRAINMARK_NCCL=/nowhere/libnccl.so.2 start 2 run tiny-llama $small --device cuda --out never
+    check "no library" ended "4 4"
+    check "what to install" has "$err" "several GPUs train with NCCL, and NCCL cannot be loaded .*TRAINMARK_NCCL=FILE"
+    TRAINMARK_NCCL="$standins/nccl-old.so" start 2 run tiny-llama $small --device cuda --out never
+    check "an old library" ended "4 4"
+    check "how old" has "$err" "is version 2\.7\.8; trainings take 2\.10 or a later one"
+    start 2 run tiny-llama $small $copies --parallelism.exact true --device cuda --out never
+    check "the bits of one rank" ended "4 4"
+    check "why not" has "$err" "parallelism\.exact .*the library of GPUs. collectives has its own"
+    start 2 run tiny-llama $small --model.n_layers 2 --parallelism.pipeline_parallel_degree 2 --device cuda --out never
+    check "a pipeline is refused" ended "4 4"
+    check "by name" has "$err" "no fast kernel for op '(send|receive)' in module '"
+    STANDIN_HANG=1@2= start 2 run tiny-llama $small $copies --device cuda --deadline 2 --out hung
+    check "a GPU that hangs" [ "$codes" = "1 1" ]
+    check "rank and call" has "$err" "rank 0 has waited 2 s for the end of all-reduce .*gradients of .* on GPU 0"
+    rm -f /dev/shm/trainmark-standin-*
+fi
+
 # --- under an MPI -------------------------------------------------------------------------------------------------------
 
 if [ -f "${standins%/tests/standins}/trainmark-openmpi.so" ] && command -v mpirun.openmpi >/dev/null; then
@@ -215,6 +259,11 @@ if [ -f "${standins%/tests/standins}/trainmark-openmpi.so" ] && command -v mpiru
     failed_with 4 "more ranks than GPUs" "ranks 0 and 1 on .* would use the same GPU"
     STANDIN_RETURN=1@7=3 trainmark $gpus --ranks 2 --calls all-gather
     failed_with 1 "a call fails under an MPI" "rank 1: ncclAllGather"
+    if [ "$trained" -eq 1 ]; then
+        trainmark run tiny-llama $small --device cuda --ranks 2 --out started
+        check "a training that starts its ranks" [ "$code" -eq 0 ]
+        check "has the same weights" [ "$(value_of started weights_hash)" = "$(value_of gpus weights_hash)" ]
+    fi
 else
     skip "ranks of an MPI on GPUs" "mpirun.openmpi or trainmark-openmpi.so is not here (openmpi-bin libopenmpi-dev)"
 fi

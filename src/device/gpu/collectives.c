@@ -19,6 +19,7 @@ typedef struct {
     int            number;
     tm_collective  what; /* without addresses */
     char           name[64];
+    size_t        *counts; /* of pass_on, bytes for each rank, then from each; NULL: of another */
 } collective;
 
 struct tm_gpu_ranks {
@@ -73,6 +74,7 @@ void tm_gpu_disconnect(tm_gpu_own *own)
 {
     if (!own->ranks) return;
     tm_nccl_close(own->ranks->nccl);
+    for (int i = 0; i < own->ranks->n; i++) free(own->ranks->all[i].counts);
     free(own->ranks->all);
     free(own->ranks);
     own->ranks = NULL;
@@ -276,11 +278,39 @@ static tm_status prepare_gather(const void *device, const tm_call *call, void **
     return alone(call) ? TM_OK : note_call(device, call, &what, state, err);
 }
 
-static tm_status launch_gather(const tm_call *call, tm_error *err)
+/* Of bytes that come from others as they are. */
+static tm_status launch_bytes(const tm_call *call, tm_error *err)
 {
     if (alone(call)) return copy_if_apart(call, err);
     if (tm_shape_elements(call->in[0].shape) == 0) return TM_OK;
     return queue_call(call, call->in[0].data, call->out[0].data, err);
+}
+
+/* One step round a ring: an exchange of all with all in which each has something for the next one only. */
+static const char *refuse_pass_on(const tm_call *call)
+{
+    tm_dtype dtype = call->in[0].dtype;
+    if (call->accumulate) return "does not add to what is there";
+    if (dtype != call->out[0].dtype) return "what is passed on keeps its format";
+    return tm_dtype_bits(dtype) % 8 == 0 ? NULL : "needs a format of whole bytes";
+}
+
+static tm_status prepare_pass_on(const void *device, const tm_call *call, void **state, tm_error *err)
+{
+    tm_collective what = { .kind = TM_COMM_ALL_TO_ALL, .format = TM_COMM_BYTES, .step = -1 };
+    tm_gpu_note_none(device, state);
+    if (alone(call)) return TM_OK;
+    TM_TRY(note_call(device, call, &what, state, err));
+    const tm_gpu_noted *p = *state;
+    collective         *c = &p->own->ranks->all[p->collective - 1];
+    size_t              ranks = (size_t)tm_comm_size(c->ranks), rank = (size_t)tm_comm_rank(c->ranks);
+    size_t              bytes = tm_tensor_bytes(call->in[0].shape, call->in[0].dtype);
+    c->counts = memset(tm_alloc(2 * ranks * sizeof *c->counts), 0, 2 * ranks * sizeof *c->counts);
+    c->counts[(rank + 1) % ranks] = bytes;
+    c->counts[ranks + (rank + ranks - 1) % ranks] = bytes;
+    c->what.send_counts = c->counts;
+    c->what.receive_counts = c->counts + ranks;
+    return TM_OK;
 }
 
 static const char *refuse_share(const tm_call *call)
@@ -306,8 +336,14 @@ const tm_kernel tm_gpu_collectives[] = { SUM(all_reduce),
                                          { .op = TM_OP_all_gather,
                                            .name = "all_gather/gpu",
                                            .refuse = refuse_gather,
-                                           .launch = launch_gather,
+                                           .launch = launch_bytes,
                                            .prepare = prepare_gather,
+                                           .release = tm_gpu_forget },
+                                         { .op = TM_OP_pass_on,
+                                           .name = "pass_on/gpu",
+                                           .refuse = refuse_pass_on,
+                                           .launch = launch_bytes,
+                                           .prepare = prepare_pass_on,
                                            .release = tm_gpu_forget },
                                          { .op = TM_OP_share,
                                            .name = "share/gpu",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device/gpu/divided.c - what ranks compute that divide matrices or sequences (source/divided.cu): the cross entropy of
- * a part of the vocabulary, rows in the order of ranks or of tokens, and sums with a bias of which one rank adds it. */
+ * a part of the vocabulary, rows in the order of ranks or of tokens, attention over keys that came one set after
+ * the other, and sums with a bias. */
 #include "device/gpu/gpu.h"
 #include "op/attrs.h"
 
@@ -192,6 +193,45 @@ static tm_status launch_add_bias(const tm_call *call, tm_error *err)
     return tm_gpu_start_rows(call, 0, rows, columns, &a, err);
 }
 
+static const char *refuse_merge(const tm_call *call)
+{
+    const char *why = tm_gpu_refuse_view(&call->out[0]);
+    for (int k = 0; k < 4 && !why; k++) {
+        why = tm_gpu_refuse_view(&call->in[k]);
+        if (!why) why = tm_gpu_refuse_other(&call->in[k], k % 2 ? TM_F32 : call->out[0].dtype);
+    }
+    if (!why && call->out[1].dtype != TM_F32) why = "keeps logarithms in float32";
+    if (!why && call->in[0].shape.n[0] > INT32_MAX) why = "takes fewer than 2^31 rows";
+    return why ? why : call->accumulate ? "does not add to what is there" : NULL;
+}
+
+static tm_status prepare_merge(const void *device, const tm_call *call, void **state, tm_error *err)
+{
+    (void)err;
+    note(device, call->in[0].dtype, call->out[0].dtype, "merge_attention", state);
+    note(device, call->in[0].dtype, call->out[0].dtype, "merge_logarithms", state);
+    return TM_OK;
+}
+
+static tm_status launch_merge(const tm_call *call, tm_error *err)
+{
+    const tm_attention_attr *attr = call->attr;
+    tm_gpu_arguments         a = { .bytes = 0 }, lse = { .bytes = 0 };
+    int64_t                  rows = call->in[0].shape.n[0], n = tm_shape_elements(call->out[1].shape);
+    tm_gpu_pass(&a, call->out[0].data);
+    for (int k = 0; k < 4; k++) tm_gpu_pass(&a, call->in[k].data);
+    tm_gpu_pass_i64(&a, rows);
+    tm_gpu_pass_int(&a, (int)attr->seq_q);
+    tm_gpu_pass_int(&a, (int)attr->heads);
+    tm_gpu_pass_int(&a, (int)attr->dim_v);
+    TM_TRY(tm_gpu_start_rows(call, 0, rows, attr->heads * attr->dim_v, &a, err));
+    tm_gpu_pass(&lse, call->out[1].data);
+    tm_gpu_pass(&lse, call->in[1].data);
+    tm_gpu_pass(&lse, call->in[3].data);
+    tm_gpu_pass_i64(&lse, n);
+    return tm_gpu_start_each(call, 1, n, &lse, err);
+}
+
 #define DIVIDED(id, which)                                                                                             \
     .op = TM_OP_##id, .name = #id "/gpu", .refuse = refuse_##which, .launch = launch_##which,                          \
     .prepare = prepare_##which, .release = tm_gpu_forget
@@ -200,4 +240,5 @@ const tm_kernel tm_gpu_divided[] = { { DIVIDED(vocabulary_parts, parts) },
                                      { DIVIDED(vocabulary_loss_grad, loss_grad) },
                                      { DIVIDED(sequence_order, order) },
                                      { DIVIDED(add_bias, add_bias) },
+                                     { DIVIDED(merge_attention, merge) },
                                      { .name = NULL } };

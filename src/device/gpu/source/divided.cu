@@ -93,3 +93,29 @@ KERNEL(add_bias)(Y *y, const Y *a, const Y *b, const X *RESTRICT bias, i64 rows,
         put(y, at, get(a, at) + get(b, at) + get(bias, c));
     }
 }
+
+/* Attention over two sets of keys from that over each: first the results, then their logarithms, which may lie where those
+ * of a set lie. o may lie where oa lies. No key of a set was seen: its logarithm is -infinity. */
+KERNEL(merge_attention)
+(Y *o, const Y *oa, const f32 *RESTRICT la, const Y *RESTRICT ob, const f32 *RESTRICT lb, i64 rows, int seq, int heads,
+ int width)
+{
+    int columns = heads * width;
+    EACH_OF_ROWS (row, c, rows, columns) {
+        i64   i = row * columns + c, at = ((i64)((u32)row / (u32)seq) * heads + c / width) * seq + (u32)row % (u32)seq;
+        float largest = larger(la[at], lb[at]);
+        bool  none = largest == MINUS_INFINITY;
+        float a = none ? 0.0f : exponential(la[at] - largest), b = none ? 0.0f : exponential(lb[at] - largest);
+        put(o, i, none ? 0.0f : (a * get(oa, i) + b * get(ob, i)) / (a + b));
+    }
+}
+
+KERNEL(merge_logarithms)(f32 *lse, const f32 *la, const f32 *lb, i64 n)
+{
+    EACH (i, n) {
+        float a = la[i], b = lb[i], largest = larger(a, b);
+        lse[i] = largest == MINUS_INFINITY
+                     ? largest
+                     : largest + logarithm(exponential(a - largest) + exponential(b - largest));
+    }
+}
