@@ -174,6 +174,8 @@ static const struct {
     { &tm_op_swiglu_grad, 5, { 65 }, { 150 } },
     { &tm_op_adapted_norm, 2, { 16 }, { 1300 } },
     { &tm_op_adapted_norm, 4, { 70 }, { 2100 } },
+    { &tm_op_rescale, 2, { 0 }, { 0 } }, /* rows of zeros: norms of 0 */
+    { &tm_op_rescale_wgrad, 2, { 0 }, { 0 } },
     { &tm_op_rescale, 1, { 5 }, { 300 } }, /* more rows than a grid has */
     { &tm_op_rescale_add, 3, { 70 }, { 200 } },
     { &tm_op_rescale_wgrad, 1, { 5 }, { 1300 } },
@@ -256,6 +258,8 @@ static void make_stretched(gpu_shape *s, int row)
     for (int k = 0; k < op->n_out; k++) stretch_shape(&s->example.out[k], stretched[row].from, stretched[row].to);
     if (op == &tm_op_head_norm || op == &tm_op_head_norm_grad)
         stretch(&((tm_head_norm_attr *)(void *)s->example.attr)->head_dim, stretched[row].from, stretched[row].to);
+    if ((op == &tm_op_rescale || op == &tm_op_rescale_wgrad) && !stretched[row].from[0])
+        s->example.offset[2] = 0, s->example.scale[2] = 1e-300; /* 0 in float32 */
     if (op == &tm_op_embedding_grad) {
         tm_embedding_attr *attr = (void *)s->example.attr;
         stretch(&attr->rows, stretched[row].from, stretched[row].to);

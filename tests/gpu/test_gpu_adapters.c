@@ -187,16 +187,15 @@ static const recipe recipes[] = {
     { "QLoRA of e4m3", false, &tm_precision_f32, 5, 7, 0, false, TM_E4M3_BLOCKS, "all-linear", NULL },
     { "output layer", false, &tm_precision_f32, 4, 6, 0.1, false, TM_DTYPE_COUNT, "wo,lm_head", "cuda own" },
     { "output layer", false, &tm_precision_bf16, 4, 8, 0, false, TM_NF4_BLOCKS, "wo,lm_head", NULL },
-    { "output layer, DoRA", false, &tm_precision_f32, 4, 6, 0, true, TM_DTYPE_COUNT, "wo,lm_head", NULL },
     { "bfloat16 weights", false, &tm_precision_f32, 4, 6, 0, false, TM_BF16, "all-linear", NULL },
 };
 
 static tm_step_options options_of(const recipe *r)
 {
     tm_step_options o = r->gpt ? test_gpt_options() : test_llama_options();
-    o.shape.n_layers = test_is_full() ? 2 : 1;
+    o.shape.n_layers = 1, o.shape.dim = 32, o.shape.head_dim = 16, o.shape.ffn_dim = 80;
     o.accumulation = 2;
-    o.seq = test_is_full() ? 32 : 16;
+    o.seq = 16;
     o.precision = r->precision;
     o.adapters = (tm_adapters){ .rank = r->rank, .alpha = r->alpha, .dropout = r->dropout, .base = r->base };
     o.adapters.dora = r->dora, o.adapters.place = "test", o.adapters.seed = 11;
@@ -255,7 +254,8 @@ static void compare(const outcome *a, const outcome *b, int steps, double bound,
         fail_msg("%s: evaluation %.9g, on the CPU %.9g", what, a->evaluation, b->evaluation);
 }
 
-static void train_on(tm_device *cpu, tm_device *gpu, const recipe *r, const char *how)
+/* ways: also whether all of them leave the same bits. */
+static void train_on(tm_device *cpu, tm_device *gpu, const recipe *r, bool ways, const char *how)
 {
     tm_step_options o = options_of(r);
     int             steps = test_is_full() ? MOST_STEPS : FEW_STEPS;
@@ -263,9 +263,9 @@ static void train_on(tm_device *cpu, tm_device *gpu, const recipe *r, const char
     snprintf(what, sizeof what, "%s, %s, on %s", r->what, r->precision->name, how);
     outcome wanted = train(cpu, &o, steps, BOUND), found = train(gpu, &o, steps, BOUND);
     compare(&found, &wanted, steps, r->precision == &tm_precision_f32 ? 1e-4 : 1e-2, what);
+    if (!ways) return;
     outcome first = test_is_full() ? train(gpu, &o, FEW_STEPS, BOUND) : found;
     for (int k = BOUND; k <= WITH_LEDGER; k++) {
-        if (!test_is_full() && k == BOUND) continue;
         outcome again = train(gpu, &o, FEW_STEPS, (way)k);
         if (memcmp(&again, &first, sizeof again) != 0) fail_msg("%s, way %d: other bits", what, k);
     }
@@ -285,7 +285,7 @@ static void adapters_train_on(const char *name)
         tm_device *gpu = opened(name);
         for (int k = 0; k < TM_COUNT_OF(recipes); k++) {
             if (!test_is_full() && !(recipes[k].quick && strcmp(recipes[k].quick, how) == 0)) continue;
-            train_on(cpu, gpu, &recipes[k], how);
+            train_on(cpu, gpu, &recipes[k], !test_is_full() || (k + own) % 2 == 0, how);
             trained++;
         }
         tm_device_close(gpu);
