@@ -412,7 +412,7 @@ static void run_stream(const graph *g, int stream, int end, int *next, bool *rec
         const node *n = &g->nodes[i];
         if (n->stream != stream) continue;
         if (n->kind == RUN) do_work(&n->work);
-        if (n->kind == RECORD) pass_event(n->event), recorded[i] = true;
+        if (n->kind == RECORD) recorded[i] = true; /* the event itself has none of it: outside it never passed */
         if (n->kind != WAIT) continue;
         int at = i - 1; /* the last recording before the wait */
         while (at >= 0 && (g->nodes[at].kind != RECORD || g->nodes[at].event != n->event)) at--;

@@ -31,7 +31,8 @@ extern const char *const tm_gpu_text_product[];
 /* Kernels by kind; each list ends with .name == NULL. Of two lists for an op the better one stands first in
  * tm_gpu_kernels. */
 extern const tm_kernel tm_gpu_attention[], tm_gpu_attention_matrix[], tm_gpu_embedding[], tm_gpu_loss[], tm_gpu_norm[],
-    tm_gpu_optimizer[], tm_gpu_optimizers[], tm_gpu_adafactor[], tm_gpu_muon[], tm_gpu_pointwise[], tm_gpu_product[];
+    tm_gpu_optimizer[], tm_gpu_optimizers[], tm_gpu_adafactor[], tm_gpu_muon[], tm_gpu_offload[], tm_gpu_pointwise[],
+    tm_gpu_product[];
 extern const tm_kernel *const tm_gpu_kernels[]; /* all of them; NULL ends them */
 
 /* --- definitions of a text -------------------------------------------------------------------------------------------
