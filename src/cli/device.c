@@ -23,6 +23,17 @@ tm_status tm_cli_open_device(const tm_cli_options *options, tm_run_options *run,
                        options->device);
     }
     if (wide) run->step.precision = &tm_precision_f64;
+    if (tm_device_describe(device)->near_memory) {
+        tm_offload *offload = &run->step.offload;
+        if ((offload->optimizer || offload->activations) && offload->folder) {
+            tm_device_close(device);
+            return tm_fail(err, TM_UNSUPPORTED,
+                           "--device %s offloads to the host's memory, and training.offload_path names a directory for "
+                           "a file; leave it out",
+                           options->device);
+        }
+        offload->space = TM_SPACE_HOST;
+    }
     *out = device;
     return TM_OK;
 }

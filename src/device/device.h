@@ -40,6 +40,7 @@ typedef struct {
     bool                computes;     /* false: its kernels do nothing, no result and no time of it means anything */
     bool                float64_only; /* its kernels take float64 whatever training.dtype says */
     bool                own_memory;   /* an arena is not in the memory of the host */
+    bool                near_memory;  /* what is offloaded goes to the memory of the host, not to a file */
     size_t              align; /* bytes: where its kernels want buffers to begin; 0: anywhere that plans put them */
     int64_t             memory_bytes; /* of its own; 0: unknown, or the host's */
     int64_t             cache_bytes;  /* of a GPU's last level; 0: unknown, or the host's */
@@ -125,6 +126,11 @@ void                  tm_device_release_host(tm_device *device, void *memory, si
 TM_MUST_USE tm_status tm_device_map_file(tm_device *device, const char *folder, size_t bytes, tm_address *out,
                                          tm_error *err);
 void                  tm_device_unmap_file(tm_device *device, tm_address memory, size_t bytes); /* {0} is fine */
+
+/* Memory of the space host, zeroed: of the host, where the device's own copies reach it (of a GPU: pinned). All calls
+ * of the queue below take it. TM_NOMEM names both sizes. */
+TM_MUST_USE tm_status tm_device_alloc_near(tm_device *device, size_t bytes, tm_address *out, tm_error *err);
+void                  tm_device_release_near(tm_device *device, tm_address memory, size_t bytes); /* {0} is fine */
 
 /* Bytes of an arena that are in memory: what was touched, as the kernel reports it. -1: unknown. */
 int64_t tm_device_used_bytes(tm_device *device, tm_address memory, size_t bytes);

@@ -65,17 +65,20 @@ API standin_held(void)
 
 /* Pinned memory of the host: what copies that do not wait read and write. */
 enum { MOST_PINNED = 256 };
-static struct {
+typedef struct {
     char  *at;
     size_t bytes;
-} pinned[MOST_PINNED];
+    bool   source; /* of a copy to the GPU */
+} block;
+static block pinned[MOST_PINNED];
 
-static bool is_pinned(const void *at, size_t bytes)
+/* NULL: it is not pinned. */
+static block *pinned_at(const void *at, size_t bytes)
 {
     const char *from = at;
     for (int i = 0; i < MOST_PINNED; i++)
-        if (pinned[i].at && from >= pinned[i].at && from + bytes <= pinned[i].at + pinned[i].bytes) return true;
-    return false;
+        if (pinned[i].at && from >= pinned[i].at && from + bytes <= pinned[i].at + pinned[i].bytes) return &pinned[i];
+    return NULL;
 }
 
 API NAME(cuMemHostAlloc, hipHostMalloc)(void **out, size_t bytes, unsigned flags);
@@ -87,6 +90,7 @@ API NAME(cuMemHostAlloc, hipHostMalloc)(void **out, size_t bytes, unsigned flags
     if (i == MOST_PINNED) return NO_MEMORY;
     pinned[i].at = malloc(bytes);
     pinned[i].bytes = bytes;
+    pinned[i].source = false;
     memset(pinned[i].at, 0xff, bytes);
     *out = pinned[i].at;
     held++;
@@ -181,7 +185,9 @@ API NAME(cuMemcpyHtoDAsync_v2, hipMemcpyHtoDAsync)(void *to, const void *from, s
 {
     int     code = standin_fault("cuMemcpyHtoDAsync_v2");
     copying c = { .to = standin_real(to, bytes), .from = from, .bytes = bytes };
-    if (code || !c.to || !is_pinned(from, bytes)) return code ? code : INVALID;
+    block  *of = pinned_at(from, bytes);
+    if (code || !c.to || !of) return code ? code : INVALID;
+    of->source = true;
     put(stream, copy, c);
     return OK;
 }
@@ -191,8 +197,9 @@ API NAME(cuMemcpyDtoHAsync_v2, hipMemcpyDtoHAsync)(void *to, const void *from, s
 {
     int     code = standin_fault("cuMemcpyDtoHAsync_v2");
     copying c = { .to = to, .from = standin_real(from, bytes), .bytes = bytes };
-    if (code || !c.from || !is_pinned(to, bytes)) return code ? code : INVALID;
-    memset(to, 0xff, bytes);
+    block  *of = pinned_at(to, bytes);
+    if (code || !c.from || !of) return code ? code : INVALID;
+    if (!of->source) memset(to, 0xff, bytes); /* until then; copies that come before may read the others */
     put(stream, copy, c);
     return OK;
 }

@@ -51,6 +51,7 @@ static void info(tm_device *device, tm_gpu_maker maker, int threads)
     device->info.kind = TM_DEVICE_GPU;
     device->info.computes = true;
     device->info.own_memory = true;
+    device->info.near_memory = true;
     device->info.align = 256;
     device->info.threads = threads > 0 ? threads : tm_cpu_threads_allowed();
     device->info.kernels = device->info.name;
@@ -142,6 +143,7 @@ static void close_gpu(tm_device *device)
     tm_gpu_embedded_close(own->embedded);
     tm_gpu_close(own->gpu);
     free(own->arrivals);
+    free(own->near);
     free(own);
 }
 
@@ -210,8 +212,16 @@ static tm_status stage_room(tm_queue *queue, size_t bytes, char **out, tm_error 
     return TM_OK;
 }
 
+static tm_status wait(tm_queue *queue, tm_error *err);
+
 static tm_status write_to(tm_queue *queue, tm_address to, const void *from, size_t bytes, tm_error *err)
 {
+    char *near = tm_gpu_near_at(own_of(queue), to);
+    if (near) {
+        TM_TRY(wait(queue, err)); /* copies that were queued before may read it */
+        memcpy(near, from, bytes);
+        return TM_OK;
+    }
     for (size_t done = 0; done < bytes;) {
         size_t part = bytes - done < HALF ? bytes - done : HALF;
         char  *room;
@@ -240,6 +250,12 @@ static tm_status wait(tm_queue *queue, tm_error *err)
 static tm_status read_from(tm_queue *queue, void *to, tm_address from, size_t bytes, tm_error *err)
 {
     tm_gpu_own *own = own_of(queue);
+    const char *near = tm_gpu_near_at(own, from);
+    if (near) {
+        TM_TRY(wait(queue, err));
+        memcpy(to, near, bytes);
+        return TM_OK;
+    }
     for (size_t done = 0; done < bytes;) {
         if (own->reads_used == READS) TM_TRY(wait(queue, err));
         size_t room = READS - own->reads_used, part = bytes - done < room ? bytes - done : room;
@@ -258,12 +274,23 @@ static tm_status read_from(tm_queue *queue, void *to, tm_address from, size_t by
 
 static tm_status copy(tm_queue *queue, tm_address to, tm_address from, size_t bytes, tm_error *err)
 {
-    return tm_gpu_queue_copy(own_of(queue)->gpu, queue->stream, at(to), at(from), bytes, err);
+    tm_gpu_own *own = own_of(queue);
+    char       *near_to = tm_gpu_near_at(own, to), *near_from = tm_gpu_near_at(own, from);
+    if (near_to && near_from) return write_to(queue, to, near_from, bytes, err);
+    if (near_to) return tm_gpu_queue_read(own->gpu, queue->stream, near_to, at(from), bytes, err);
+    if (near_from) return tm_gpu_queue_write(own->gpu, queue->stream, at(to), near_from, bytes, err);
+    return tm_gpu_queue_copy(own->gpu, queue->stream, at(to), at(from), bytes, err);
 }
 
 static tm_status fill(tm_queue *queue, tm_address to, unsigned char value, size_t bytes, tm_error *err)
 {
+    char *near = tm_gpu_near_at(own_of(queue), to);
     if (bytes == 0) return TM_OK;
+    if (near) {
+        TM_TRY(wait(queue, err));
+        memset(near, value, bytes);
+        return TM_OK;
+    }
     return tm_gpu_queue_fill(own_of(queue)->gpu, queue->stream, at(to), value, bytes, err);
 }
 
@@ -340,11 +367,11 @@ static void unbind(tm_bound *b)
 
 #define GPU_CALLS                                                                                                      \
     .choose = choose, .close = close_gpu, .probe = probe, .open = open_gpu, .alloc = alloc, .free = free_memory,       \
-    .used = used, .queue_open = queue_open, .queue_close = queue_close, .write = write_to, .read = read_from,          \
-    .copy = copy, .fill = fill, .launch = launch, .wait = wait, .instant_open = instant_open,                          \
-    .instant_close = instant_close, .record = record, .wait_for = wait_for, .time = time_between,                      \
-    .connect = tm_gpu_connect, .prepared = tm_gpu_prepared, .bind = bind, .bound = bound, .play = play,                \
-    .unbind = unbind
+    .used = used, .alloc_near = tm_gpu_alloc_near, .free_near = tm_gpu_free_near, .queue_open = queue_open,            \
+    .queue_close = queue_close, .write = write_to, .read = read_from, .copy = copy, .fill = fill, .launch = launch,    \
+    .wait = wait, .instant_open = instant_open, .instant_close = instant_close, .record = record,                      \
+    .wait_for = wait_for, .time = time_between, .connect = tm_gpu_connect, .prepared = tm_gpu_prepared, .bind = bind,  \
+    .bound = bound, .play = play, .unbind = unbind
 
 static int count_cuda(void)
 {

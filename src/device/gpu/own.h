@@ -36,6 +36,12 @@ typedef struct {
 
 typedef struct tm_gpu_ranks tm_gpu_ranks; /* collectives.c */
 
+/* Memory of the host that copies in queues reach (offload.c). */
+typedef struct {
+    char  *memory;
+    size_t bytes;
+} tm_gpu_near;
+
 typedef struct {
     tm_gpu_maker     maker;
     tm_gpu          *gpu;           /* NULL: opened to plan */
@@ -53,6 +59,8 @@ typedef struct {
     tm_gpu_arrival  *arrivals;
     size_t           n_arrivals, arrivals_room;
     tm_gpu_ranks    *ranks; /* NULL: it is not connected with others */
+    tm_gpu_near     *near;
+    size_t           n_near;
 } tm_gpu_own;
 
 enum { TM_GPU_MOST_NOTED = 20 };
@@ -75,6 +83,12 @@ TM_MUST_USE tm_status tm_gpu_compiler_needed(tm_gpu_own *own, tm_error *err);
 void                  tm_gpu_describe(tm_device *device); /* info.text, and how many modules were judged */
 void                  tm_gpu_modules_close(tm_gpu_own *own);
 void                 *tm_gpu_stream_of(const tm_queue *queue);
+
+/* offload.c. */
+TM_MUST_USE tm_status tm_gpu_alloc_near(tm_device *device, size_t bytes, tm_address *out, tm_error *err);
+void                  tm_gpu_free_near(tm_device *device, tm_address memory, size_t bytes);
+/* Where the processor finds an address of such memory; NULL: it is the GPU's. */
+char *tm_gpu_near_at(const tm_gpu_own *own, tm_address address);
 
 /* product_library.c. Of a device that was opened: the library is found and begun. TM_OK: also where there is none. */
 TM_MUST_USE tm_status tm_gpu_library_open(tm_device *device, tm_error *err);

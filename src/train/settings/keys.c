@@ -166,12 +166,11 @@ static const tm_key keys[] = {
       UNBUILT("offload to host memory"), .help = "weights and moments in host memory" },
     { .name = "training.offload", .kind = TM_KEY_CHOICE, .fallback = "none",
       .choices = "none|optimizer|activations|all",
-      .help = "tensors kept in a file while they are not used: moments, activations kept for the backward pass, or "
-              "both. "
-              "Results have the same bits" },
+      .help = "tensors kept in a file, on GPUs in the host's memory, while they are not used: moments, activations "
+              "kept for the backward pass, or both. Results have the same bits" },
     { .name = "training.offload_path", .kind = TM_KEY_TEXT, .quiet = true,
       .when = "training.offload",
-      .help = "directory for the file of training.offload; null: the run directory" },
+      .help = "directory for the file of training.offload; null: the run directory; GPUs take none" },
     { .name = "training.gc_freq", .kind = TM_KEY_I64, .fallback = "50", IGNORED,
       .help = "there is no garbage collector" },
     { .name = "training.gc_debug", .kind = TM_KEY_BOOL, .fallback = "false", IGNORED,

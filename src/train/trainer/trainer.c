@@ -132,6 +132,7 @@ static void release_memory(tm_trainer *trainer)
     const tm_space_plan *spaces = trainer->step->plan->spaces;
     tm_device_unshare(trainer->device);
     tm_device_release(trainer->device, trainer->memory.base[TM_SPACE_DEVICE], spaces[TM_SPACE_DEVICE].arena_bytes);
+    tm_device_release_near(trainer->device, trainer->memory.base[TM_SPACE_HOST], spaces[TM_SPACE_HOST].arena_bytes);
     tm_device_unmap_file(trainer->device, trainer->memory.base[TM_SPACE_DISK], spaces[TM_SPACE_DISK].arena_bytes);
 }
 
@@ -148,19 +149,19 @@ static tm_status check_weights_fit(const tm_plan *plan, const tm_device_info *de
         tm_format_bytes(need, (double)plan->persistent_bytes), tm_format_bytes(have, (double)available));
 }
 
-/* The file first: it fails at once, and is zero. */
+/* What lies away first: it fails at once, and is zero. */
 static tm_status take_memory(tm_trainer *trainer, tm_error *err)
 {
     const tm_plan    *plan = trainer->step->plan;
     const tm_offload *offload = &trainer->step->options.offload;
     tm_device        *device = trainer->device;
     tm_address       *base = trainer->memory.base;
-    size_t            disk = plan->spaces[TM_SPACE_DISK].arena_bytes;
-    TM_ASSERT(plan->spaces[TM_SPACE_HOST].arena_bytes == 0);
+    size_t            disk = plan->spaces[TM_SPACE_DISK].arena_bytes, host = plan->spaces[TM_SPACE_HOST].arena_bytes;
     if (disk > 0 && !offload->folder)
         return tm_fail(err, TM_INVALID, "training.offload needs a directory for its file; set training.offload_path");
     TM_TRY(check_weights_fit(plan, tm_device_describe(device), err));
     if (disk > 0) TM_TRY(tm_device_map_file(device, offload->folder, disk, &base[TM_SPACE_DISK], err));
+    if (host > 0) TM_TRY(tm_device_alloc_near(device, host, &base[TM_SPACE_HOST], err));
     TM_TRY(tm_device_alloc(device, plan->arena_bytes, &base[TM_SPACE_DEVICE], err));
     return tm_device_fill(device, base[TM_SPACE_DEVICE], 0, plan->persistent_bytes, err);
 }
