@@ -215,10 +215,12 @@ static const struct {
     { &tm_op_head_norm, 1, { 7, 19 }, { 700, 1405 } }, /* and the size of a head */
     { &tm_op_head_norm, 1, { 7, 19 }, { 300, 1800 } },
     { &tm_op_head_norm, 2, { 9 }, { 300 } },
+    { &tm_op_head_norm, 2, { 8, 64, 16 }, { 300, 1816, 600 } },
     { &tm_op_head_norm, 3, { 0 }, { 0 } },
     { &tm_op_head_norm_grad, 1, { 7, 19 }, { 700, 1405 } },
     { &tm_op_head_norm_grad, 1, { 7, 19 }, { 300, 1800 } },
     { &tm_op_head_norm_grad, 2, { 9 }, { 300 } },
+    { &tm_op_head_norm_grad, 2, { 8, 64, 16 }, { 300, 1816, 600 } },
     { &tm_op_head_norm_grad, 3, { 0 }, { 0 } },
     { &tm_op_cross_entropy, 4, { 33 }, { 1300 } },
     { &tm_op_cross_entropy, 4, { 33 }, { 1900 } },
@@ -228,7 +230,6 @@ static const struct {
     { &tm_op_linear_token_losses, 3, { 65 }, { 1300 } },
     { &tm_op_linear_token_losses_grad, 2, { 7 }, { 1300 } },
     { &tm_op_compare, 1, { 7 }, { 700 } },
-    { &tm_op_compare, 1, { 3, 7 }, { 300, 440 } }, /* more tiles than blocks */
     { &tm_op_rope, 8, { 0 }, { 0 } },
     { &tm_op_rope, 12, { 0 }, { 0 } },
     { &tm_op_rope_grad, 12, { 0 }, { 0 } },

@@ -204,6 +204,13 @@ check "a run that goes on has the weights of one never stopped" [ "$(value_of gp
 rm -rf cpu/checkpoint && cp -r moved cpu/checkpoint
 trainmark run tiny-llama $small --device cpu --out cpu --checkpoint.load_step 1
 check "a CPU goes on where a GPU stopped" [ "$code" -eq 0 ]
+trainmark replay again --step 2 --twice
+check "a step of a GPU is replayed" [ "$code" -eq 0 ]
+check "with the bits of the run" has "$out" "same bits as the run"
+check "also the second time" has "$out" "the same bits both times"
+trainmark run tiny-llama $small --training.dtype bfloat16 --debug.microscope 2 --debug.replay 1 --device hip --out seen
+check "a run with the microscope" has seen/metrics.jsonl '"event": "microscope", "step": 2, "format": "bfloat16"'
+check "and repeated gradients" has seen/result.json '"differences": 0'
 
 # Benches: the steps of `bench gpt` are those of `run`.
 cat >micro.yaml <<'END'

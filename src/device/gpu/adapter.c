@@ -357,5 +357,5 @@ const tm_kernel tm_gpu_adapter[] = { ADAPTER(scale, "gpu", scale, ),
                                      ADAPTER(rescale_wgrad, "gpu", rescale_wgrad, .workspace = workspace_rescale_wgrad),
                                      ADAPTER(adapted_norm, "gpu", adapted_norm, ),
                                      ADAPTER(joined_norm, "gpu", joined_norm, ),
-                                     ADAPTER(cast, "frozen", blocks, ),
+                                     ADAPTER(cast, "blocks", blocks, ),
                                      { .name = NULL } };

@@ -5,7 +5,7 @@
 
 #include "device/gpu/gpu.h"
 
-enum { THREADS = 256, MOST_BLOCKS = 512 };
+enum { THREADS = 256, FEWEST_TILES = 4 /* of a block */, MOST_BLOCKS = 512 };
 enum { PARTS, RECORD }; /* what `prepare` notes */
 
 /* Rows of elements that follow one another. */
@@ -24,7 +24,8 @@ static lengths lengths_of(const tm_call *call)
 static int64_t blocks_of(const tm_call *call)
 {
     lengths l = lengths_of(call);
-    return l.rows * l.tiles < MOST_BLOCKS ? l.rows * l.tiles : MOST_BLOCKS;
+    int64_t blocks = (l.rows * l.tiles + FEWEST_TILES - 1) / FEWEST_TILES;
+    return blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS;
 }
 
 static const char *refuse(const tm_call *call)

@@ -11,6 +11,7 @@ enum {
     OVERFLOW,
     BROKEN,
     ZEROS,
+    VALUES = ZEROS, /* in front of the counts by bins */
     BINS = 11,
     N_BINS = 64,
     COLUMNS = BINS + 2 * N_BINS
@@ -23,6 +24,12 @@ DEVICE int bin_of(u32 size)
     int e = (int)(size >> 23) - (127 + FIRST_EXPONENT);
     e = e < 0 ? 0 : e >= N_BINS ? N_BINS - 1 : e;
     return size >= 0x7f800000u ? NOT_FINITE : size < 0x00800000u ? N_BINS : e;
+}
+
+/* Of two parts, in column `column`. */
+DEVICE double joined(int column, double a, double b)
+{
+    return column != OWN_MOST && column != MOST ? a + b : a < b ? b : a;
 }
 
 /* A thread's own elements. */
@@ -60,8 +67,7 @@ KERNEL(compare_parts)
 (f64 *RESTRICT records, const X *RESTRICT a, const Y *RESTRICT b, i64 rows, i64 columns, i64 ld_a, i64 ld_b, i64 tiles)
 {
     SHARED int    bins[BLOCK][2];
-    SHARED double room[BLOCK];
-    SHARED float  sizes[BLOCK];
+    SHARED double room[BLOCK][VALUES];
     int           thread = thread_id(), half = thread / (BLOCK / 2), slot = thread % (BLOCK / 2), count = 0;
     found         f = {};
     for (i64 tile = block_id(0); tile < rows * tiles; tile += blocks(0)) {
@@ -79,20 +85,26 @@ KERNEL(compare_parts)
     f64 *record = records + (i64)block_id(0) * COLUMNS;
     if (slot < N_BINS) record[BINS + half * N_BINS + slot] = (double)count;
     if (slot == N_BINS) record[ZEROS + half] = (double)count;
-    double values[SUMS + 3] = { f.sum[0],           f.sum[1],        f.sum[2], f.sum[3], (double)f.underflow,
-                                (double)f.overflow, (double)f.broken };
-    UNROLL for (int k = 0; k < SUMS + 3; k++)
+    double values[VALUES] = { f.sum[0],
+                              f.sum[1],
+                              f.sum[2],
+                              f.sum[3],
+                              (double)f.most[0],
+                              (double)f.most[1],
+                              (double)f.underflow,
+                              (double)f.overflow,
+                              (double)f.broken };
+    UNROLL for (int k = 0; k < VALUES; k++) room[thread][k] = values[k];
+    barrier();
+    ROLLED for (int m = BLOCK / 2; m > 0; m >>= 1)
     {
-        double all = block_sum(values[k], room);
-        if (thread == 0) record[k < SUMS ? k : UNDERFLOW + k - SUMS] = all;
+        if (thread < m) {
+            UNROLL for (int k = VALUES - 1; k >= 0; k--) room[thread][k] =
+                joined(k, room[thread][k], room[thread + m][k]);
+        }
         barrier();
     }
-    UNROLL for (int k = 0; k < 2; k++)
-    {
-        float all = block_largest(f.most[k], sizes);
-        if (thread == 0) record[OWN_MOST + k] = (double)all;
-        barrier();
-    }
+    if (thread < VALUES) record[thread] = room[0][thread];
 }
 
 /* The records of all blocks, in ascending order: one block, a thread for each column. */
@@ -101,9 +113,6 @@ KERNEL(compare_record)(f64 *RESTRICT to, const f64 *RESTRICT records, int n)
     int c = thread_id();
     if (c >= COLUMNS) return;
     double all = 0.0;
-    for (int i = 0; i < n; i++) {
-        double x = records[(i64)i * COLUMNS + c];
-        all = c != OWN_MOST && c != MOST ? all + x : all < x ? x : all;
-    }
+    for (int i = 0; i < n; i++) all = joined(c, all, records[(i64)i * COLUMNS + c]);
     to[c] = all;
 }
