@@ -78,7 +78,8 @@ static void make_route(gpu_shape *s, int k, bool gradient)
         return;
     }
     tm_example_in(e, 0, TM_ROLE_STATISTIC, chosen, 0, 1);
-    if (routes[k].bias) tm_example_in(e, 1, TM_ROLE_STATISTIC, all, 0, 1);
+    /* of weights alone that are normalised the sum over the experts is 0: nothing but rounding is left elsewhere */
+    if (routes[k].bias || routes[k].attr.normalise) tm_example_in(e, 1, TM_ROLE_STATISTIC, all, 0, 1);
     tm_example_int(e, 2, chosen, routes[k].experts);
     tm_example_in(e, 3, TM_ROLE_STATISTIC, all, 0.3, 0.05);
 }

@@ -27,18 +27,19 @@ typedef struct {
     uint64_t state;
 } outcome;
 
-#define TINY                                                                                                           \
-    "--model.dim=32 --model.n_layers=2 --model.n_heads=2 --model.n_kv_heads=1 --model.head_dim=16 "                    \
-    "--model.ffn_dim=64 --model.vocab_size=96 --model.max_seq_len=64 --training.seq_len=16 "
+#define DEEP                                                                                                           \
+    "--model.dim=32 --model.n_layers=2 --model.n_heads=2 --model.ffn_dim=64 --model.vocab_size=96 "                    \
+    "--model.max_seq_len=64 --training.seq_len=16 "
+#define TINY DEEP "--model.n_kv_heads=1 --model.head_dim=16 "
 #define EVEN " --debug.moe_force_load_balance=true"
 
-/* The last two: routes do not depend on scores; and a model whose experts nobody but a few rows meets. */
+/* The last: routes do not depend on scores. */
 static const struct {
     const char *name, *preset, *more;
 } mixtures[] = {
-    { "mixtral", "tiny-llama",
-      TINY "--model.family=mixtral --model.n_experts=8 --model.n_experts_per_token=2 --model.moe_ffn_dim=40 "
-           "--model.moe_aux_loss=0.02 --model.moe_bias_rate=0.01" },
+    { "mixtral", "mixtral_8x7B",
+      TINY "--model.n_experts=8 --model.n_experts_per_token=2 --model.moe_ffn_dim=40 --model.moe_aux_loss=0.02 "
+           "--model.moe_bias_rate=0.01" },
     { "groups, sigmoid scores, shared experts, a dense layer", "tiny-llama",
       TINY "--model.n_experts=12 --model.n_experts_per_token=3 --model.moe_ffn_dim=24 --model.n_expert_groups=4 "
            "--model.n_limited_groups=2 --model.expert_group_best=2 --model.moe_score=sigmoid "
@@ -46,9 +47,14 @@ static const struct {
            "--model.moe_bias_rate=0.01 --model.moe_aux_loss=0.02 --model.moe_aux_loss_per_sequence=false" },
     { "more experts than rows", "tiny-llama",
       TINY "--model.n_experts=40 --model.n_experts_per_token=1 --model.moe_ffn_dim=16 --model.moe_aux_loss=0.05" },
-    { "mixtral, routes in turn", "tiny-llama",
-      TINY "--model.family=mixtral --model.n_experts=8 --model.n_experts_per_token=2 --model.moe_ffn_dim=40 "
-           "--model.moe_aux_loss=0.02" EVEN },
+    { "deepseek", "deepseek_v3",
+      DEEP "--model.kv_lora_rank=16 --model.q_lora_rank=16 --model.qk_nope_head_dim=8 --model.qk_rope_head_dim=8 "
+           "--model.v_head_dim=8 --model.n_experts=8 --model.n_experts_per_token=2 --model.moe_ffn_dim=16 "
+           "--model.n_dense_layers=1 --model.n_expert_groups=4 --model.n_limited_groups=2" },
+    { "gpt_oss", "gpt_oss_20B", TINY "--model.moe_ffn_dim=32 --model.n_experts=4 --model.n_experts_per_token=2" },
+    { "qwen3_moe", "qwen3_30B-A3B", TINY "--model.moe_ffn_dim=16 --model.n_experts=8 --model.n_experts_per_token=3" },
+    { "mixtral, routes in turn", "mixtral_8x7B",
+      TINY "--model.n_experts=8 --model.n_experts_per_token=2 --model.moe_ffn_dim=40 --model.moe_aux_loss=0.02" EVEN },
 };
 enum { MIXTURES = sizeof mixtures / sizeof mixtures[0], IN_TURN = MIXTURES - 1 };
 
@@ -147,8 +153,9 @@ static void mixtures_train(const char *name, const char *arch, int quick)
     static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_bf16_pure };
     if (!emulated_device(name)) skip();
     if (!gpu_is_real()) setenv("STANDIN_GPU_ARCH", arch, 1);
+    const char *only = getenv("TM_TEST_OP"); /* a mixture by its name */
     for (int kind = 0; kind < MIXTURES; kind++)
-        for (int p = 0; p < 3; p++)
+        for (int p = 0; p < 3 && (!only || strcmp(only, mixtures[kind].name) == 0); p++)
             if (test_is_full() || (kind == quick && p == quick)) trains_as_a_cpu(name, arch, precisions[p], kind);
 }
 

@@ -212,6 +212,8 @@ static bool step_to_float(wave *w, const instruction *x)
     return true;
 }
 
+enum { OF_FLOAT, OF_INTEGER };
+
 static bool step_to_double(wave *w, const instruction *x)
 {
     const operand *o = &x->o[1];
@@ -220,19 +222,7 @@ static bool step_to_double(wave *w, const instruction *x)
         u32 bits = o->kind == VECTOR ? w->v[o->at][i] : (u32)scalar_value(w, o);
         if (o->absolute) bits &= 0x7fffffff;
         if (o->negate) bits ^= 0x80000000;
-        a[i] = bits_of_double((double)float_of(bits));
-    }
-    write_wide(w, x->o[0].at, a);
-    return true;
-}
-
-static bool step_from_whole(wave *w, const instruction *x)
-{
-    const operand *o = &x->o[1];
-    u64            a[LANES];
-    for (int i = 0; i < LANES; i++) {
-        u32 bits = o->kind == VECTOR ? w->v[o->at][i] : (u32)scalar_value(w, o);
-        a[i] = bits_of_double((double)(i32)bits);
+        a[i] = bits_of_double(x->row->kind == OF_INTEGER ? (double)(int32_t)bits : (double)float_of(bits));
     }
     write_wide(w, x->o[0].at, a);
     return true;
@@ -311,6 +301,6 @@ const row gcn_wide_rows[] = {
     { "v_div_fixup_f64", "v2 x2 x2 x2", step_wide, .takes = FLOATS, .kind = FIXUP, .flops = 1 },
     { "v_cvt_f32_f64", "v x2", step_to_float, .takes = FLOATS },
     { "v_cvt_f64_f32", "v2 x", step_to_double, .takes = FLOATS },
-    { "v_cvt_f64_i32", "v2 x", step_from_whole, .flops = 0 },
+    { "v_cvt_f64_i32", "v2 x", step_to_double, .kind = OF_INTEGER },
     { 0 },
 };

@@ -68,10 +68,11 @@ static void info_hip(tm_device *device, int threads)
     info(device, TM_GPU_HIP, threads);
 }
 
-const tm_kernel *const tm_gpu_kernels[] = { tm_gpu_product, tm_gpu_attention_matrix, tm_gpu_attention,
-                                            tm_gpu_norm,    tm_gpu_pointwise,        tm_gpu_embedding,
-                                            tm_gpu_loss,    tm_gpu_optimizer,        tm_gpu_dispatch,
-                                            tm_gpu_experts, tm_gpu_grouped,          NULL };
+const tm_kernel *const tm_gpu_kernels[] = {
+    tm_gpu_product,  tm_gpu_attention_matrix, tm_gpu_attention, tm_gpu_norm,  tm_gpu_pointwise, tm_gpu_embedding,
+    tm_gpu_loss,     tm_gpu_optimizer,        tm_gpu_blocks,    tm_gpu_heads, tm_gpu_row_loss,  tm_gpu_compare,
+    tm_gpu_dispatch, tm_gpu_experts,          tm_gpu_grouped,   NULL
+};
 
 static const tm_kernel *choose(const tm_device *device, const tm_call *call, tm_text *refusals)
 {

@@ -18,10 +18,13 @@ extern const char *const tm_gpu_text_attention[];
 extern const char *const tm_gpu_text_attention_matrix[];
 extern const char *const tm_gpu_text_attention_wgmma[];
 extern const char *const tm_gpu_text_balance[];
+extern const char *const tm_gpu_text_blocks[];
+extern const char *const tm_gpu_text_compare[];
 extern const char *const tm_gpu_text_dispatch[];
 extern const char *const tm_gpu_text_embedding[];
 extern const char *const tm_gpu_text_experts[];
 extern const char *const tm_gpu_text_grouped[];
+extern const char *const tm_gpu_text_heads[];
 extern const char *const tm_gpu_text_loss[];
 extern const char *const tm_gpu_text_matrix[];
 extern const char *const tm_gpu_text_norm[];
@@ -29,12 +32,14 @@ extern const char *const tm_gpu_text_optimizer[];
 extern const char *const tm_gpu_text_pointwise[];
 extern const char *const tm_gpu_text_product[];
 extern const char *const tm_gpu_text_route[];
+extern const char *const tm_gpu_text_row_loss[];
 
 /* Kernels by kind; each list ends with .name == NULL. Of two lists for an op the better one stands first in
  * tm_gpu_kernels. */
 extern const tm_kernel tm_gpu_attention[], tm_gpu_attention_matrix[], tm_gpu_embedding[], tm_gpu_loss[], tm_gpu_norm[],
     tm_gpu_optimizer[], tm_gpu_pointwise[], tm_gpu_product[];
 extern const tm_kernel        tm_gpu_dispatch[], tm_gpu_experts[], tm_gpu_grouped[];
+extern const tm_kernel        tm_gpu_blocks[], tm_gpu_heads[], tm_gpu_compare[], tm_gpu_row_loss[];
 extern const tm_kernel *const tm_gpu_kernels[]; /* all of them; NULL ends them */
 
 /* --- definitions of a text -------------------------------------------------------------------------------------------
@@ -46,7 +51,7 @@ typedef struct {
 } tm_gpu_defines;
 
 void tm_gpu_define(tm_gpu_defines *defines, const char *name, int64_t value);
-/* name: the dialect's word for a format: "f32", "bf16". */
+/* name: the dialect's word for a format: "f32", "bf16", "f64". */
 void tm_gpu_define_format(tm_gpu_defines *defines, const char *name, tm_dtype dtype);
 
 /* For `prepare`: notes that a call needs this kernel (static text) of that text with these definitions. Kernels are

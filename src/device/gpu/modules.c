@@ -27,8 +27,8 @@ void tm_gpu_define(tm_gpu_defines *d, const char *name, int64_t value)
 
 void tm_gpu_define_format(tm_gpu_defines *d, const char *name, tm_dtype dtype)
 {
-    TM_ASSERT(dtype == TM_F32 || dtype == TM_BF16);
-    define(d, name, dtype == TM_F32 ? "f32" : "bf16");
+    TM_ASSERT(dtype == TM_F32 || dtype == TM_BF16 || dtype == TM_F64);
+    define(d, name, dtype == TM_F32 ? "f32" : dtype == TM_F64 ? "f64" : "bf16");
 }
 
 /* --- modules
