@@ -24,7 +24,10 @@ DEVICE float exchanged(float x, int mask)
 #else
 DEVICE float exchanged(float x, int mask)
 {
-    return __shfl_xor_sync(0xffffffffu, x, mask);
+#if WAVE > 1
+    x = __shfl_xor_sync(0xffffffffu, x, mask);
+#endif
+    return x;
 }
 #endif
 
