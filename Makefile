@@ -217,7 +217,7 @@ $(BUILD)/tests/faults/trainmark: $(FAULT_OBJ) $(BUILD)/tests/faults/timed/all.o 
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LDLIBS)
 $(BUILD)/tests/faults/all $(BUILD)/tests/faults/trainmark: LDFLAGS += $(FAULT_WRAPS:%=-Wl,--wrap=%)
 $(BUILD)/tests/faults/all: $(BUILD)/tests/faults/timed/all.o
-$(BUILD)/tests/gpu/test_judged: $(addprefix $(BUILD)/tests/gpu/,emulated.o shapes.o trials.o)
+$(BUILD)/tests/gpu/test_judged: $(addprefix $(BUILD)/tests/gpu/,emulated.o expert_shapes.o shapes.o trials.o)
 $(TOGETHER):
 	@ln -sf all $@
 # Order only: they are loaded, not linked.

@@ -68,6 +68,7 @@ double tm_example_value(const tm_example *example, int k, int64_t i, uint64_t se
         return TM_IGNORED_TARGET;
     int64_t n = tm_shape_elements(example->in[k]);
     if (example->whole[k] == TM_WHOLE_OFFSETS) return (double)(example->limit[k] * i * i / ((n - 1) * (n - 1)));
+    if (example->whole[k] == TM_WHOLE_ONE) return i > n / 2 ? (double)example->limit[k] : 0;
     if (example->whole[k] != TM_WHOLE_ANY) return (double)place_of(i, n, example->whole[k] == TM_WHOLE_INVERSE);
     return (double)tm_random_below(seed, (uint64_t)k, (uint64_t)i, (uint64_t)example->limit[k]);
 }

@@ -108,7 +108,8 @@ typedef enum {
     TM_WHOLE_ANY,     /* random in [0, limit) */
     TM_WHOLE_OFFSETS, /* rising from 0 to limit; with fewer rows than experts squared the first ones have none */
     TM_WHOLE_ORDER,   /* every number below the tensor's elements once */
-    TM_WHOLE_INVERSE  /* inverse[order[p]] = p, of as many elements */
+    TM_WHOLE_INVERSE, /* inverse[order[p]] = p, of as many elements */
+    TM_WHOLE_ONE      /* 0, and behind the middle the limit: offsets of which one expert has all rows */
 } tm_whole;
 
 typedef struct tm_example {

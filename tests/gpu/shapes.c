@@ -296,6 +296,7 @@ static void make_by_chance(gpu_shape *s, int row)
 bool gpu_shape_of(const tm_op *op, int k, gpu_shape *out)
 {
     bool gradients = op == &tm_op_attention_grad;
+    if (gpu_expert_shape_of(op, k, out)) return true;
     for (int row = 0; row < TM_COUNT_OF(attentions) && (gradients || op == &tm_op_attention); row++) {
         if (gradients && attentions[row].attr.scale > 1) continue; /* of random lse: probabilities beyond float32 */
         make_attention(out, &attentions[row], gradients);

@@ -16,6 +16,8 @@ typedef struct {
 
 /* Number k of an op; false: it has no more. */
 bool gpu_shape_of(const tm_op *op, int k, gpu_shape *out);
+/* Those of mixtures of experts (expert_shapes.c). */
+bool gpu_expert_shape_of(const tm_op *op, int k, gpu_shape *out);
 /* Attention, or its gradients, by heads of `size` elements; false: another op. */
 bool gpu_usual_heads(const tm_op *op, int64_t size, gpu_shape *out);
 

@@ -27,18 +27,19 @@ typedef struct {
     uint64_t state;
 } outcome;
 
-#define TINY                                                                                                           \
-    "--model.dim=32 --model.n_layers=2 --model.n_heads=2 --model.n_kv_heads=1 --model.head_dim=16 "                    \
-    "--model.ffn_dim=64 --model.vocab_size=96 --model.max_seq_len=64 --training.seq_len=16 "
+#define DEEP                                                                                                           \
+    "--model.dim=32 --model.n_layers=2 --model.n_heads=2 --model.ffn_dim=64 --model.vocab_size=96 "                    \
+    "--model.max_seq_len=64 --training.seq_len=16 "
+#define TINY DEEP "--model.n_kv_heads=1 --model.head_dim=16 "
 #define EVEN " --debug.moe_force_load_balance=true"
 
-/* The last two: routes do not depend on scores; and a model whose experts nobody but a few rows meets. */
+/* The last: routes do not depend on scores. */
 static const struct {
     const char *name, *preset, *more;
 } mixtures[] = {
-    { "mixtral", "tiny-llama",
-      TINY "--model.family=mixtral --model.n_experts=8 --model.n_experts_per_token=2 --model.moe_ffn_dim=40 "
-           "--model.moe_aux_loss=0.02 --model.moe_bias_rate=0.01" },
+    { "mixtral", "mixtral_8x7B",
+      TINY "--model.n_experts=8 --model.n_experts_per_token=2 --model.moe_ffn_dim=40 --model.moe_aux_loss=0.02 "
+           "--model.moe_bias_rate=0.01" },
     { "groups, sigmoid scores, shared experts, a dense layer", "tiny-llama",
       TINY "--model.n_experts=12 --model.n_experts_per_token=3 --model.moe_ffn_dim=24 --model.n_expert_groups=4 "
            "--model.n_limited_groups=2 --model.expert_group_best=2 --model.moe_score=sigmoid "
@@ -46,11 +47,16 @@ static const struct {
            "--model.moe_bias_rate=0.01 --model.moe_aux_loss=0.02 --model.moe_aux_loss_per_sequence=false" },
     { "more experts than rows", "tiny-llama",
       TINY "--model.n_experts=40 --model.n_experts_per_token=1 --model.moe_ffn_dim=16 --model.moe_aux_loss=0.05" },
-    { "mixtral, routes in turn", "tiny-llama",
-      TINY "--model.family=mixtral --model.n_experts=8 --model.n_experts_per_token=2 --model.moe_ffn_dim=40 "
-           "--model.moe_aux_loss=0.02" EVEN },
+    { "deepseek", "deepseek_v3",
+      DEEP "--model.kv_lora_rank=16 --model.q_lora_rank=16 --model.qk_nope_head_dim=8 --model.qk_rope_head_dim=8 "
+           "--model.v_head_dim=8 --model.n_experts=8 --model.n_experts_per_token=2 --model.moe_ffn_dim=16 "
+           "--model.n_dense_layers=1 --model.n_expert_groups=4 --model.n_limited_groups=2" },
+    { "gpt_oss", "gpt_oss_20B", TINY "--model.moe_ffn_dim=32 --model.n_experts=4 --model.n_experts_per_token=2" },
+    { "qwen3_moe", "qwen3_30B-A3B", TINY "--model.moe_ffn_dim=16 --model.n_experts=8 --model.n_experts_per_token=3" },
+    { "mixtral, routes in turn", "mixtral_8x7B",
+      TINY "--model.n_experts=8 --model.n_experts_per_token=2 --model.moe_ffn_dim=40 --model.moe_aux_loss=0.02" EVEN },
 };
-enum { MIXTURES = sizeof mixtures / sizeof mixtures[0], IN_TURN = MIXTURES - 1 };
+enum { MIXTRAL, GROUPS, MANY, DEEPSEEK, GPT_OSS, QWEN3_MOE, IN_TURN };
 
 static tm_step_options options_of(int kind, const tm_precision *precision)
 {
@@ -127,7 +133,7 @@ static void trains_as_a_cpu(const char *name, const char *arch, const tm_precisi
     tm_step_options o = options_of(kind, precision);
     tm_device      *cpu = opened("cpu"), *gpu = opened(name);
     bool            narrow = precision != &tm_precision_f32;
-    int             steps = test_is_full() ? MOST_STEPS : FEW_STEPS;
+    int             steps = test_is_full() && precision != &tm_precision_bf16_pure ? MOST_STEPS : FEW_STEPS;
     char            what[160];
     snprintf(what, sizeof what, "%s on %s, %s", mixtures[kind].name, arch, precision->name);
     outcome wanted = train(cpu, &o, steps, false), found = train(gpu, &o, steps, false);
@@ -141,30 +147,42 @@ static void trains_as_a_cpu(const char *name, const char *arch, const tm_precisi
     tm_device_close(cpu);
 }
 
-/* Quick: one mixture and one format for each maker. */
-static void mixtures_train(const char *name, const char *arch, int quick)
+/* In all formats; quick: in one. */
+static void mixture_trains(int kind, const char *name, const char *arch, int quick)
 {
     static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_bf16_pure };
     if (!emulated_device(name)) skip();
     if (!gpu_is_real()) setenv("STANDIN_GPU_ARCH", arch, 1);
-    for (int kind = 0; kind < MIXTURES; kind++)
-        for (int p = 0; p < 3; p++)
-            if (test_is_full() || (kind == quick && p == quick)) trains_as_a_cpu(name, arch, precisions[p], kind);
+    for (int p = 0; p < 3; p++)
+        if (test_is_full() || p == quick) trains_as_a_cpu(name, arch, precisions[p], kind);
 }
 
-static void mixtures_train_on_cuda(void **state)
-{
-    (void)state;
-    mixtures_train("cuda", "sm_90", 0);
-}
+#define ON_BOTH(mixture, kind)                                                                                         \
+    static void mixture##_on_cuda(void **state)                                                                        \
+    {                                                                                                                  \
+        (void)state;                                                                                                   \
+        mixture_trains(kind, "cuda", "sm_90", 1);                                                                      \
+    }                                                                                                                  \
+                                                                                                                       \
+    static void mixture##_on_hip(void **state)                                                                         \
+    {                                                                                                                  \
+        (void)state;                                                                                                   \
+        mixture_trains(kind, "hip", "gfx942", 0);                                                                      \
+    }
+ON_BOTH(mixtral, MIXTRAL)
+ON_BOTH(groups, GROUPS)
+ON_BOTH(many, MANY)
+ON_BOTH(deepseek, DEEPSEEK)
+ON_BOTH(gpt_oss, GPT_OSS)
+ON_BOTH(qwen3_moe, QWEN3_MOE)
+ON_BOTH(in_turn, IN_TURN)
 
-static void mixtures_train_on_hip(void **state)
-{
-    (void)state;
-    mixtures_train("hip", "gfx942", 1);
-}
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(mixtures_train_on_cuda),
-                                           cmocka_unit_test(mixtures_train_on_hip) };
+static const struct CMUnitTest tests[] = { cmocka_unit_test(mixtral_on_cuda), cmocka_unit_test(groups_on_hip),
+                                           full_test(mixtral_on_hip),         full_test(groups_on_cuda),
+                                           full_test(many_on_cuda),           full_test(many_on_hip),
+                                           full_test(deepseek_on_cuda),       full_test(deepseek_on_hip),
+                                           full_test(gpt_oss_on_cuda),        full_test(gpt_oss_on_hip),
+                                           full_test(qwen3_moe_on_cuda),      full_test(qwen3_moe_on_hip),
+                                           full_test(in_turn_on_cuda),        full_test(in_turn_on_hip) };
 
 TM_TESTS(tests, NULL, NULL)

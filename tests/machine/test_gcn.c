@@ -135,6 +135,7 @@ WANT(want_ngt_f, !(x > y))
 WANT(want_nle_f, !(x <= y))
 WANT(want_eq_f, x == y)
 WANT(want_less_or_greater, !isnan(x) && !isnan(y) && x != y)
+WANT(want_not_apart, isnan(x) || isnan(y) || x == y)
 WANT(want_number, !isnan(x))
 WANT(want_gt_f, x > y)
 WANT(want_ge_f, x >= y)
@@ -222,6 +223,7 @@ static const vector_row vector_rows[] = {
     { COMPARED("eq_f32_e32"), want_eq_f },
     { "v_cmp_eq_f32_e32 vcc, v1, v1\nv_cndmask_b32_e64 v4, 0, 1, vcc", want_number },
     { COMPARED("lg_f32_e32"), want_less_or_greater },
+    { COMPARED("nlg_f32_e32"), want_not_apart },
     { COMPARED("lt_f32_e32"), want_lt_f },
     { COMPARED("ngt_f32_e32"), want_ngt_f },
     { COMPARED("nle_f32_e32"), want_nle_f },

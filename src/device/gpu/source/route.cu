@@ -24,7 +24,10 @@ DEVICE float exchanged(float x, int mask)
 #else
 DEVICE float exchanged(float x, int mask)
 {
-    return __shfl_xor_sync(0xffffffffu, x, mask);
+#if WAVE > 1
+    x = __shfl_xor_sync(0xffffffffu, x, mask);
+#endif
+    return x;
 }
 #endif
 
@@ -82,7 +85,6 @@ DEVICE void limit_groups(part *choice, int experts, int groups, int top_groups, 
 {
     int  size = experts / groups;
     part left = *choice, of_group;
-    u32  kept = 0;
     UNROLL for (int i = 0; i < PER; i++) of_group.of[i] = MINUS_INFINITY;
     for (int first = 0; first < experts; first += size) {
         float sum = 0.0f;
@@ -93,15 +95,16 @@ DEVICE void limit_groups(part *choice, int experts, int groups, int top_groups, 
         }
         EACH_OWN (i, e) of_group.of[i] = e >= first && e < first + size ? sum : of_group.of[i];
     }
+    UNROLL for (int i = 0; i < PER; i++) left.of[i] = MINUS_INFINITY;
     for (int n = 0; n < top_groups; n++) {
         int first = best_of(of_group, 0, experts).expert / size * size;
         EACH_OWN (i, e) {
             bool in = e >= first && e < first + size;
-            kept |= in ? 1u << i : 0u;
+            left.of[i] = in ? choice->of[i] : left.of[i];
             of_group.of[i] = in ? MINUS_INFINITY : of_group.of[i];
         }
     }
-    UNROLL for (int i = 0; i < PER; i++) choice->of[i] = kept >> i & 1u ? choice->of[i] : MINUS_INFINITY;
+    *choice = left;
 }
 
 /* bias may be NULL. uniform: experts in turn, whatever the scores are. */
