@@ -16,9 +16,14 @@ static uint64_t mix64(uint64_t x) /* finaliser of splitmix64 */
     return x ^ x >> 31;
 }
 
+uint64_t tm_random_key(uint64_t seed)
+{
+    return mix64(seed + 0x9E3779B97F4A7C15u);
+}
+
 static void philox(uint64_t seed, uint64_t stream, uint64_t index, uint32_t out[4])
 {
-    uint64_t key = mix64(seed + 0x9E3779B97F4A7C15u);
+    uint64_t key = tm_random_key(seed);
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
     uint32_t c[4] = { (uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream, (uint32_t)(stream >> 32) };
     for (int round = 0; round < 10; round++) {

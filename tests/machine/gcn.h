@@ -259,4 +259,11 @@ static inline u32 bits_of(float f)
     return x;
 }
 
+static inline u32 reversed_bits(u32 x)
+{
+    u32 d = 0;
+    for (int i = 0; i < 32; i++) d |= (x >> i & 1) << (31 - i);
+    return d;
+}
+
 #endif

@@ -106,13 +106,6 @@ static u32 in_class(u32 a, u32 b)
     return b >> (a >> 31 ? 5 - from_0 : 6 + from_0) & 1;
 }
 
-static inline u32 reversed_bits(u32 x)
-{
-    u32 d = 0;
-    for (int i = 0; i < 32; i++) d |= (x >> i & 1) << (31 - i);
-    return d;
-}
-
 static inline u32 to_u32(float x)
 {
     return !(x > 0) ? 0 : x >= 0x1p32f ? ~0u : (u32)x;

@@ -80,7 +80,7 @@ static bool step_carry(wave *w, const instruction *x)
 /* --- comparisons
  * -------------------------------------------------------------------------------------------------------- */
 
-enum { EQ_U, NE_U, LT_U, LT_I, GE_I, LT_F, GT_F, LE_F };
+enum { EQ_U, NE_U, LT_U, LT_I, GE_I, LT_F, GT_F, LE_F, NGT_F };
 
 static bool compared(int how, u64 a, u64 b)
 {
@@ -99,6 +99,8 @@ static bool compared(int how, u64 a, u64 b)
         return double_of(a) < double_of(b);
     case GT_F:
         return double_of(a) > double_of(b);
+    case NGT_F:
+        return !(double_of(a) > double_of(b));
     default:
         return double_of(a) <= double_of(b);
     }
@@ -296,6 +298,7 @@ const row gcn_wide_rows[] = {
     { "v_cmp_ge_i64", "s2 x2 x2", step_compare_wide, .kind = GE_I },
     { "v_cmp_lt_f64", "s2 x2 x2", step_compare_wide, .takes = FLOATS, .kind = LT_F },
     { "v_cmp_gt_f64", "s2 x2 x2", step_compare_wide, .takes = FLOATS, .kind = GT_F },
+    { "v_cmp_ngt_f64", "s2 x2 x2", step_compare_wide, .takes = FLOATS, .kind = NGT_F },
     { "v_cmp_le_f64", "s2 x2 x2", step_compare_wide, .takes = FLOATS, .kind = LE_F },
     { "v_cmp_class_f64", "s2 x2 x", step_class, .takes = FLOATS },
     { "v_lshrrev_b64", "v2 x x2", step_wide, .kind = LSHR },

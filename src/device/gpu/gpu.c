@@ -68,9 +68,10 @@ static void info_hip(tm_device *device, int threads)
     info(device, TM_GPU_HIP, threads);
 }
 
-const tm_kernel *const tm_gpu_kernels[] = { tm_gpu_product, tm_gpu_attention_matrix, tm_gpu_attention,
-                                            tm_gpu_norm,    tm_gpu_pointwise,        tm_gpu_embedding,
-                                            tm_gpu_loss,    tm_gpu_optimizer,        NULL };
+const tm_kernel *const tm_gpu_kernels[] = {
+    tm_gpu_product, tm_gpu_attention_matrix, tm_gpu_attention, tm_gpu_norm, tm_gpu_pointwise, tm_gpu_embedding,
+    tm_gpu_loss,    tm_gpu_optimizer,        tm_gpu_quantize,  NULL
+};
 
 static const tm_kernel *choose(const tm_device *device, const tm_call *call, tm_text *refusals)
 {

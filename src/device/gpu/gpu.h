@@ -24,11 +24,12 @@ extern const char *const tm_gpu_text_norm[];
 extern const char *const tm_gpu_text_optimizer[];
 extern const char *const tm_gpu_text_pointwise[];
 extern const char *const tm_gpu_text_product[];
+extern const char *const tm_gpu_text_quantize[];
 
 /* Kernels by kind; each list ends with .name == NULL. Of two lists for an op the better one stands first in
  * tm_gpu_kernels. */
 extern const tm_kernel tm_gpu_attention[], tm_gpu_attention_matrix[], tm_gpu_embedding[], tm_gpu_loss[], tm_gpu_norm[],
-    tm_gpu_optimizer[], tm_gpu_pointwise[], tm_gpu_product[];
+    tm_gpu_optimizer[], tm_gpu_pointwise[], tm_gpu_product[], tm_gpu_quantize[];
 extern const tm_kernel *const tm_gpu_kernels[]; /* all of them; NULL ends them */
 
 /* --- definitions of a text -------------------------------------------------------------------------------------------
@@ -55,7 +56,7 @@ void tm_gpu_forget(void *state);
  * --------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
-    unsigned char data[256];
+    unsigned char data[512];
     size_t        bytes;
     unsigned      shared; /* bytes of a block's shared memory beyond those that the kernel declares */
 } tm_gpu_arguments;
