@@ -239,6 +239,7 @@ typedef struct {
 static tm_step_options options_with(const char *recipe, bool bf16)
 {
     tm_step_options o = test_llama_options();
+    o.shape.n_layers = 1;
     o.shape.ffn_dim = 96; /* whole blocks */
     o.accumulation = 2;
     if (bf16) o.precision = &tm_precision_bf16;
@@ -268,7 +269,7 @@ static outcome train(tm_device *device, const tm_step_options *o, int steps, boo
 }
 
 /* In the first step both have the same weights: largest magnitude, scale, shares of their codes are the same bits. What
- * products went into before differs in rounding. */
+ * products went into before differs in rounding: gradients of queries that see one key are 0 on one of them. */
 static void compare_records(const tm_step *step, const outcome *a, const outcome *b, const char *what)
 {
     const tm_quantized *made = &step->quantized;
@@ -279,7 +280,7 @@ static void compare_records(const tm_step *step, const outcome *a, const outcome
         if (made->rows[r].factor == TM_FACTOR_W || made->rows[r].factor == TM_FACTOR_W_DX) {
             if (memcmp(x, y, 4 * sizeof *x) != 0) fail_msg("%s: other codes of %s", what, made->rows[r].name);
             same++;
-        } else if (!(fabsf(x[0] - y[0]) <= 0.3f * fabsf(y[0]) && fabsf(x[3] - y[3]) <= 0.03f))
+        } else if (!(fabsf(x[0] - y[0]) <= 0.3f * fabsf(y[0]) && fabsf(x[3] - y[3]) <= 0.05f))
             fail_msg("%s: %s %s has %g, %g; on the CPU %g, %g", what, made->rows[r].name,
                      tm_factor_name(made->rows[r].factor), (double)x[0], (double)x[3], (double)y[0], (double)y[3]);
     }
@@ -294,14 +295,18 @@ static void trains_by(const char *name, const char *recipe, bool bf16)
     tm_step_options o = options_with(recipe, bf16);
     int             steps = test_is_full() ? MOST_STEPS : FEW_STEPS;
     outcome         wanted = train(cpu, &o, steps, false), found = train(gpu, &o, steps, false),
-            again = train(gpu, &o, steps, true);
+            again = train(gpu, &o, FEW_STEPS, true);
     for (int t = 0; t < steps; t++)
         if (!(fabs(found.loss[t] - wanted.loss[t]) <= 1e-2))
             fail_msg("%s, step %d: loss %.9g, on the CPU %.9g", what, t + 1, found.loss[t], wanted.loss[t]);
-    if (again.state != found.state || memcmp(again.loss, found.loss, sizeof found.loss) != 0)
+    if ((steps == FEW_STEPS && again.state != found.state) ||
+        memcmp(again.loss, found.loss, FEW_STEPS * sizeof found.loss[0]) != 0)
         fail_msg("%s: other bits, launched one by one", what);
     tm_trainer *trainer = test_trainer_open(cpu, &o, 7);
     compare_records(tm_trainer_step_of(trainer), &found, &wanted, what);
+    bool exact = bf16 && strstr(recipe, "mx"); /* powers of two alone */
+    if (exact || !bf16 || !strcmp(recipe, "fp8_delayed"))
+        assert_string_equal(tm_step_products(tm_trainer_step_of(trainer)), exact ? "bfloat16" : "float32");
     tm_trainer_close(trainer);
     free(wanted.record), free(found.record), free(again.record);
     tm_device_close(gpu);
