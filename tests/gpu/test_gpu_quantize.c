@@ -91,6 +91,14 @@ static void compare_bits(const operands *o, char *const a[TM_MAX_OUT], char *con
     }
 }
 
+/* The step of a call's switch; < 0: it has none. */
+static int64_t at_switch(const tm_op *op, const tm_example *example)
+{
+    if (op == &tm_op_scale_history) return ((const tm_scale_history_attr *)(const void *)example->attr)->switch_step;
+    if (op == &tm_op_tick) return -1;
+    return ((const tm_quantize_attr *)(const void *)example->attr)->switch_step;
+}
+
 /* Values of an example, or with `wild` of many magnitudes, with runs of zeros and what is not finite. */
 static void fill(operands *o, const tm_op *op, const tm_example *example, const tm_precision *precision, bool wild)
 {
@@ -112,6 +120,8 @@ static void fill(operands *o, const tm_op *op, const tm_example *example, const 
                 if (e == 1000) x = HUGE_VAL;
                 if (e == 2001) x = (double)NAN;
             }
+            if (wild && e == 0 && i == (op == &tm_op_scale_history ? 0 : 1) && at_switch(op, example) >= 0)
+                x = (double)at_switch(op, example);
             tm_value_set(o->image[i], view->dtype, e, x);
         }
         /* a record that something was added to, and rows of zeros */
