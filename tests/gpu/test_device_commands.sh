@@ -163,7 +163,7 @@ check_not "and has no figure" has own/result.json '"gpu_clock_mhz"'
 trainmark run tiny-llama $small --training.dtype bfloat16 --quantize.recipe fp8_blockwise --device hip --out narrow
 check "a run in low precision" [ "$code" -eq 0 ]
 check "says what its products are" has "$err" "^.*device hip: .*; quantized factors are multiplied in bfloat16$"
-check "and that it is emulated" has narrow/result.json "bfloat16+fp8_blockwise (emulated)"
+check "and that it is emulated" has narrow/result.json "bfloat16.fp8_blockwise .emulated."
 on cuda
 TRAINMARK_NVML="$standins/nvml.so" STANDIN_NVML_BUS=0000:10:00.0 STANDIN_GPU_NAME="NVIDIA H100 80GB HBM3" \
     trainmark run tiny-llama $small --training.dtype bfloat16 --device cuda --out watched
