@@ -8,6 +8,8 @@
 
 #include <stdint.h>
 
+/* What Philox has of a seed, for kernels that count themselves; the counter is the index, then the stream. */
+uint64_t tm_random_key(uint64_t seed);
 uint64_t tm_random_u64(uint64_t seed, uint64_t stream, uint64_t index);
 /* The key that a seed becomes, for those who compute Philox themselves: kernels of GPUs. */
 uint64_t tm_random_key(uint64_t seed);

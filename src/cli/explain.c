@@ -47,6 +47,9 @@ static void summary(const tm_cli_options *cli, const tm_run_options *o, const tm
         (long long)o->step.micro_batch, (long long)o->step.seq, (long long)o->step.accumulation,
         o->step.precision->name, (long long)step->options.loss_chunk);
     tm_text_printf(out, "device      %s\n", tm_device_describe(device)->text);
+    if (tm_step_products(step))
+        tm_text_printf(out, "quantized   factors hold what their codes stand for, and are multiplied in %s\n",
+                       tm_step_products(step));
     tm_cli_print_platform(cli, device, "platform    ", out);
     double own = (double)(o->step.micro_batch * o->step.seq) / tm_layout_size(&o->step.layout, 1U << TM_AXIS_CP);
     double executed = of_micro_batch(step);

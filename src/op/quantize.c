@@ -129,7 +129,8 @@ static void quantize_group(reference *r, int64_t line, int64_t lines, int64_t k,
             r->flushed += q == 0 && x != 0;
             y[row * tm_view_ld(&r->call->out[0]) + column] = (double)tm_scale_decode(q, scale);
         }
-    if (r->scale == 0 || (double)scale.encode < r->scale) r->scale = (double)scale.encode;
+    /* zeros of two levels have no scale */
+    if (scale.encode > 0 && (r->scale == 0 || (double)scale.encode < r->scale)) r->scale = (double)scale.encode;
 }
 
 static int64_t least_of(int64_t a, int64_t b)

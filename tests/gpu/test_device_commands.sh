@@ -121,6 +121,11 @@ on cuda
 TRAINMARK_CUBLASLT=/nowhere/libcublasLt.so trainmark explain tiny-llama $tiny --device cuda
 check "without one where a GPU is: own kernels" has "$out" " linear .*  tiles$"
 check "with what to install" has "$out" "refused: linear/library: no cublasLt was found"
+trainmark explain tiny-llama --device cuda --training.dtype bfloat16 --quantize.recipe mxfp8
+check "low precision is planned" has "$out" "^ *[0-9]* quantize .*  gpu$"
+check "with what its products are" has "$out" "^quantized   factors hold what their codes stand for, and are multiplied in bfloat16$"
+trainmark explain tiny-llama --device cuda --training.dtype bfloat16 --quantize.recipe nvfp4
+check "also of other scales" has "$out" "^quantized .* multiplied in float32$"
 on hip
 STANDIN_BLAS_FAIL=cublasLtMatmul@1=5 trainmark run tiny-llama $tiny --device hip --out never
 check "a product that fails: exit 1" [ "$code" -eq 1 ]
@@ -155,6 +160,10 @@ check "and has other bits" [ "$(value_of own weights_hash)" != "$(value_of gpu w
 check "the same weights" [ "$(value_of again weights_hash)" = "$(value_of gpu weights_hash)" ]
 check "what no driver shows is unknown, and said" has "$err" "clock, power and temperature of the GPU are unknown: /sys/bus/pci/devices/0000:10:00.0 has neither"
 check_not "and has no figure" has own/result.json '"gpu_clock_mhz"'
+trainmark run tiny-llama $small --training.dtype bfloat16 --quantize.recipe fp8_blockwise --device hip --out narrow
+check "a run in low precision" [ "$code" -eq 0 ]
+check "says what its products are" has "$err" "^.*device hip: .*; quantized factors are multiplied in bfloat16$"
+check "and that it is emulated" has narrow/result.json "bfloat16.fp8_blockwise .emulated."
 on cuda
 TRAINMARK_NVML="$standins/nvml.so" STANDIN_NVML_BUS=0000:10:00.0 STANDIN_GPU_NAME="NVIDIA H100 80GB HBM3" \
     trainmark run tiny-llama $small --training.dtype bfloat16 --device cuda --out watched

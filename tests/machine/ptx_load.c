@@ -176,7 +176,12 @@ static bool directive(reader *r)
     if (!r->k && !strncmp(s, ".global .align 1 .u8 ", 21) && !strchr(s, '[') && !strchr(s, '=')) return true;
     if (!strncmp(s, ".loc ", 5)) return locate(r), true;
     if (!strncmp(s, ".file", 5)) return file(r);
-    static const char *const ignored[] = { ".version", ".target", ".section", ".pragma \"nounroll\"", ".minnctapersm" };
+    static const char *const ignored[] = { ".version",
+                                           ".target",
+                                           ".section",
+                                           ".pragma \"nounroll\"",
+                                           ".pragma \"used_bytes_mask", /* what of a load is not used */
+                                           ".minnctapersm" };
     for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
         if (!strncmp(s, ignored[i], strlen(ignored[i]))) return true;
     if (!strcmp(s, ".address_size 64")) return true;

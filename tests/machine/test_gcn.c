@@ -139,6 +139,9 @@ WANT(want_not_apart, isnan(x) || isnan(y) || x == y)
 WANT(want_number, !isnan(x))
 WANT(want_gt_f, x > y)
 WANT(want_ge_f, x >= y)
+WANT(want_le_f, x <= y)
+WANT(want_not_gt_f, isnan(x) || isnan(y) || x <= y)
+WANT(want_not_le_f, isnan(x) || isnan(y) || x > y)
 WANT(want_select, lane & 1 ? b : a)
 WANT(want_subnormal_or_zero, fpclassify(x) == FP_SUBNORMAL || fpclassify(x) == FP_ZERO)
 WANT(want_quotient, as_bits(x / y))
@@ -162,9 +165,9 @@ static const vector_row vector_rows[] = {
     { "v_mul_i32_i24_e32 v4, v1, v2", want_mul_i24 },
     { "v_mad_u32_u24 v4, v1, v2, v3", want_mad24 },
     { "v_max_i32_e32 v4, v1, v2", want_max_i },
+    { "v_max_u32_e32 v4, v1, v2", want_max_u },
     { "v_min_i32_e32 v4, v1, v2", want_min_i },
     { "v_min_u32_e32 v4, v1, v2", want_min_u },
-    { "v_max_u32_e32 v4, v1, v2", want_max_u },
     { "v_max3_i32 v4, v1, v2, v3", want_max3_i },
     { "v_min3_i32 v4, v1, v2, v3", want_min3_i },
     { "v_med3_i32 v4, v1, v2, v3", want_med3_i },
@@ -228,6 +231,9 @@ static const vector_row vector_rows[] = {
     { COMPARED("ngt_f32_e32"), want_ngt_f },
     { COMPARED("nle_f32_e32"), want_nle_f },
     { COMPARED("gt_f32_e32"), want_gt_f },
+    { COMPARED("le_f32_e32"), want_le_f },
+    { COMPARED("ngt_f32_e32"), want_not_gt_f },
+    { COMPARED("nle_f32_e32"), want_not_le_f },
     { COMPARED("ge_f32_e32"), want_ge_f },
     { "v_mov_b32_e32 v2, 0xf0\nv_cmp_class_f32_e32 vcc, v1, v2\nv_cndmask_b32_e64 v4, 0, 1, vcc",
       want_subnormal_or_zero },
@@ -314,6 +320,7 @@ static double of_bits(uint64_t bits)
     return x;
 }
 WIDE(wide_gt_f, of_bits(p) > of_bits(q))
+WIDE(wide_ngt_f, !(of_bits(p) > of_bits(q)))
 #define COMPARED_64(name) "v_cmp_" name "_e32 vcc, v[0:1], v[2:3]\nv_cndmask_b32_e64 v4, 0, 1, vcc\nv_mov_b32_e32 v5, 0"
 
 static const wide_row wide_rows[] = {
@@ -328,6 +335,7 @@ static const wide_row wide_rows[] = {
     { COMPARED_64("gt_i64"), wide_gt },
     { COMPARED_64("le_i64"), wide_le },
     { COMPARED_64("gt_f64"), wide_gt_f },
+    { COMPARED_64("ngt_f64"), wide_ngt_f },
     { "v_pk_add_f32 v[4:5], v[0:1], v[2:3]", wide_add_f },
     { "v_pk_add_f32 v[4:5], v[0:1], v[2:3] neg_lo:[0,1] neg_hi:[0,1]", wide_sub_f },
     { "v_pk_mul_f32 v[4:5], v[0:1], v[2:3]", wide_mul_f },
@@ -432,6 +440,14 @@ SCALAR(scalar_movk, SCC(-77, 1))
 SCALAR(scalar_not, SCC(~a, ~a))
 SCALAR(scalar_abs, SCC(x < 0 ? -x : x, a))
 SCALAR(scalar_add_i, SCC(x + y, x + y != (int32_t)(uint32_t)(x + y)))
+static uint32_t turned(uint32_t a)
+{
+    uint32_t d = 0;
+    for (int i = 0; i < 32; i++, a /= 2) d = d * 2 + a % 2;
+    return d;
+}
+SCALAR(scalar_brev, SCC(turned(a), 1))
+SCALAR(scalar_bitset, SCC((uint64_t)a - (a >> b % 32) % 2 * ((uint64_t)1 << b % 32) + ((uint64_t)1 << b % 32), 1))
 SCALAR(scalar_addk, SCC(x - 5, x - 5 != (int32_t)(uint32_t)(x - 5)))
 SCALAR(scalar_sub_i, SCC(x - y, x - y != (int32_t)(uint32_t)(x - y)))
 SCALAR(scalar_add_u, SCC((uint64_t)a + b, (uint64_t)a + b > 0xffffffffu))
@@ -487,6 +503,8 @@ static const scalar_row scalar_rows[] = {
     { "s_mov_b64 s[8:9], s[6:7]", scalar_mov },
     { "s_movk_i32 s8, 0xffb3", scalar_movk },
     { "s_not_b32 s8, s6", scalar_not },
+    { "s_brev_b32 s8, s6", scalar_brev },
+    { "s_mov_b32 s8, s6\ns_bitset1_b32 s8, s7", scalar_bitset },
     { "s_abs_i32 s8, s6", scalar_abs },
     { "s_add_i32 s8, s6, s7", scalar_add_i },
     { "s_mov_b32 s8, s6\ns_addk_i32 s8, 0xfffb", scalar_addk },

@@ -40,6 +40,7 @@ extern const char *const tm_gpu_text_optimizer[];
 extern const char *const tm_gpu_text_optimizers[];
 extern const char *const tm_gpu_text_pointwise[];
 extern const char *const tm_gpu_text_product[];
+extern const char *const tm_gpu_text_quantize[];
 extern const char *const tm_gpu_text_route[];
 extern const char *const tm_gpu_text_row_loss[];
 
@@ -73,7 +74,7 @@ void tm_gpu_forget(void *state);
  * --------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
-    unsigned char data[256];
+    unsigned char data[512];
     size_t        bytes;
     unsigned      shared; /* bytes of a block's shared memory beyond those that the kernel declares */
 } tm_gpu_arguments;

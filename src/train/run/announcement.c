@@ -134,7 +134,10 @@ void run_announce(run *r)
         .n_points = outline.n_points,
         .recipe = recipe_of(r),
     };
-    if (info->kind == TM_DEVICE_GPU) tm_note("device %s", info->text);
+    const char *products = tm_step_products(tm_trainer_step_of(r->trainer));
+    if (info->kind == TM_DEVICE_GPU)
+        tm_note("device %s%s%s", info->text, products ? "; quantized factors are multiplied in " : "",
+                products ? products : "");
     if (info->sheet)
         tm_note("MFU by the dense peak that is published: %.4g TFLOP/s (%s)", event.run_started.peak_flops * 1e-12,
                 info->sheet->source);

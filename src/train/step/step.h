@@ -142,4 +142,8 @@ tm_work *tm_schedule_add(tm_step *step, tm_step_schedule *to);
 /* FLOPs of all programs of a schedule, as the plan counts them. */
 double tm_schedule_flops(const tm_step_schedule *schedule);
 
+/* The formats in which products of quantized factors are multiplied: "bfloat16", "float32", "bfloat16 and float32".
+ * NULL: no factor is quantized. No device multiplies codes themselves. */
+const char *tm_step_products(const tm_step *step);
+
 #endif

@@ -213,7 +213,8 @@ static void quantize_run(const tm_call *call, const tm_quantizer *z, tm_scale sc
         }
     record->saturated += saturated;
     record->flushed += flushed;
-    if (record->scale == 0 || scale.encode < record->scale) record->scale = scale.encode;
+    /* zeros of two levels have no scale */
+    if (scale.encode > 0 && (record->scale == 0 || scale.encode < record->scale)) record->scale = scale.encode;
 }
 
 /* The scale of elements that belong together: `found` is their largest where the tile holds them all. */
@@ -270,7 +271,8 @@ static void write_record(const tm_call *call, const tm_quantizer *z, int64_t cel
     float                   scale = z->scaled == TM_SCALED_NOT || empty ? 1 : 0;
     for (int64_t l = 0; l < part.lines && !empty; l++) {
         saturated += lines[l].saturated, flushed += lines[l].flushed;
-        if (z->scaled != TM_SCALED_NOT && (scale == 0 || lines[l].scale < scale)) scale = lines[l].scale;
+        if (z->scaled == TM_SCALED_NOT || !(lines[l].scale > 0)) continue;
+        if (scale == 0 || lines[l].scale < scale) scale = lines[l].scale;
     }
     float  fresh[TM_QUANTIZE_RECORD] = { largest_of_cells(call)[cell], scale, (float)(saturated / elements),
                                          (float)(flushed / elements) };

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/arena.h"
+#include "train/step/step.h"
+
+#include <stdlib.h>
+
+/* Formats that products with a quantized factor multiply in: bit 0 bfloat16, bit 1 float32. */
+static unsigned formats_of(const tm_program *program, bool *quantized)
+{
+    unsigned formats = 0;
+    for (size_t i = 0; i < program->count; i++) {
+        const tm_instruction *x = &program->instructions[i];
+        bool                  factor = false, wide = false;
+        if (x->node->op == TM_OP_quantize) quantized[x->node->out[0]] = true;
+        if (x->node->op == TM_OP_quantize || !x->kernel) continue;
+        for (int k = 0; k < 2 && x->call.op->n_in > 1; k++) {
+            if (x->node->in[k] == TM_NONE) continue;
+            factor |= quantized[x->node->in[k]];
+            wide |= x->call.in[k].dtype != TM_BF16 && !(x->call.rounded & 1U << k);
+        }
+        if (factor) formats |= wide ? 2U : 1U;
+    }
+    return formats;
+}
+
+const char *tm_step_products(const tm_step *step)
+{
+    static const char *const words[] = { NULL, "bfloat16", "float32", "bfloat16 and float32" };
+    bool                    *quantized = calloc(step->graph->n_tensors + 1, sizeof *quantized);
+    unsigned                 formats = 0;
+    TM_ASSERT(quantized);
+    for (size_t p = 0; p < step->plan->n_programs; p++) formats |= formats_of(&step->plan->programs[p], quantized);
+    free(quantized);
+    return words[formats];
+}

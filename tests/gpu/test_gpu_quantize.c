@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Low precision on the devices cuda and hip: what kernels leave has the bits of the CPU's, codes, scales and records
+ * alike, for every recipe and every example of the ops; trainings by recipes follow the CPU's. */
+#include "../support/execute.h"
+#include "base/random.h"
+#include "device/backend.h"
+#include "gpu/emulated.h"
+#include "graph/value.h"
+#include "op/describe.h"
+#include "support/training.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/test.h"
+
+static const char *const makers[] = { "cuda", "hip" };
+
+/* --- bits of kernels */
+
+/* Operands of a call, as they lie in memory. */
+typedef struct {
+    tm_call call; /* formats and shapes */
+    char   *image[TM_MAX_IN + TM_MAX_OUT];
+    size_t  bytes[TM_MAX_IN + TM_MAX_OUT];
+} operands;
+
+static tm_view *view_at(tm_call *call, int i)
+{
+    return i < TM_MAX_IN ? &call->in[i] : &call->out[i - TM_MAX_IN];
+}
+
+static void *device_bytes(tm_device *device, const void *from, size_t bytes)
+{
+    tm_address at;
+    tm_error   err = { 0 };
+    if (tm_device_alloc(device, bytes + 1, &at, &err) != TM_OK) fail_msg("%s", err.text);
+    if (from) assert_int_equal(tm_device_write(device, at, from, bytes, &err), TM_OK);
+    return (void *)at.at; // NOLINT(performance-no-int-to-ptr)
+}
+
+/* The results as `device` leaves them, in images of their own. */
+static void run_on(tm_device *device, const operands *o, char *result[TM_MAX_OUT], const char *what)
+{
+    tm_call  call = o->call;
+    tm_error err = { 0 };
+    call.device = device;
+    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++)
+        if (tm_view_present(view_at(&call, i)))
+            view_at(&call, i)->data = device_bytes(device, o->image[i], o->bytes[i]);
+    const tm_kernel *kernel = device->backend->choose(device, &call, NULL);
+    if (!kernel) fail_msg("%s: %s has no kernel", what, device->info.name);
+    call.workspace_bytes = kernel->workspace ? kernel->workspace(&call) : 0;
+    call.workspace = device_bytes(device, NULL, call.workspace_bytes);
+    call.queue = device->queues[TM_ON_COMPUTE];
+    tm_status st = kernel->prepare ? kernel->prepare(device, &call, &call.state, &err) : TM_OK;
+    if (st == TM_OK && device->backend->prepared) st = device->backend->prepared(device, &err);
+    if (st == TM_OK) st = device->backend->launch(call.queue, kernel, &call, &err);
+    for (int k = 0; k < TM_MAX_OUT; k++) {
+        result[k] = calloc(o->bytes[TM_MAX_IN + k] + 1, 1);
+        if (st == TM_OK && tm_view_present(&call.out[k]))
+            st = tm_device_read(device, result[k], (tm_address){ (uintptr_t)call.out[k].data }, o->bytes[TM_MAX_IN + k],
+                                &err);
+    }
+    if (st == TM_OK) st = tm_device_wait(device, &err);
+    if (st != TM_OK) fail_msg("%s: %s", what, err.text);
+    if (kernel->release) kernel->release(call.state);
+    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++)
+        if (tm_view_present(view_at(&call, i)))
+            tm_device_release(device, (tm_address){ (uintptr_t)view_at(&call, i)->data }, o->bytes[i] + 1);
+    tm_device_release(device, (tm_address){ (uintptr_t)call.workspace }, call.workspace_bytes + 1);
+}
+
+/* All but which NaN it is. */
+static void compare_bits(const operands *o, char *const a[TM_MAX_OUT], char *const b[TM_MAX_OUT], const char *what)
+{
+    for (int k = 0; k < TM_MAX_OUT; k++) {
+        const tm_view *view = &o->call.out[k];
+        if (!tm_view_present(view)) continue;
+        size_t each = tm_dtype_bytes(view->dtype);
+        for (int64_t i = 0; i < tm_shape_elements(view->shape); i++) {
+            double x = tm_value_get(a[k], view->dtype, i), y = tm_value_get(b[k], view->dtype, i);
+            bool   same = memcmp(a[k] + (size_t)i * each, b[k] + (size_t)i * each, each) == 0 || (isnan(x) && isnan(y));
+            if (!same) fail_msg("%s: output %d, element %lld: %.9g, on the CPU %.9g", what, k, (long long)i, x, y);
+        }
+    }
+}
+
+/* The step of a call's switch; < 0: it has none. */
+static int64_t at_switch(const tm_op *op, const tm_example *example)
+{
+    if (op == &tm_op_scale_history) return ((const tm_scale_history_attr *)(const void *)example->attr)->switch_step;
+    if (op == &tm_op_tick) return -1;
+    return ((const tm_quantize_attr *)(const void *)example->attr)->switch_step;
+}
+
+/* Values of an example, or with `wild` of many magnitudes, with runs of zeros and what is not finite. */
+static void fill(operands *o, const tm_op *op, const tm_example *example, const tm_precision *precision, bool wild)
+{
+    tm_call values;
+    tm_call_make(&values, op, example, 7);
+    o->call = tm_example_call(op, example, precision);
+    o->call.attr = example->attr;
+    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) {
+        tm_view *view = view_at(&o->call, i), *from = view_at(&values, i);
+        o->image[i] = NULL;
+        o->bytes[i] = tm_view_present(view) ? tm_tensor_bytes(view->shape, view->dtype) : 0;
+        if (!tm_view_present(view)) continue;
+        o->image[i] = calloc(o->bytes[i] + 1, 1);
+        for (int64_t e = 0; e < tm_shape_elements(view->shape) && i < TM_MAX_IN; e++) {
+            double x = tm_value_get(from->data, from->dtype, e);
+            if (wild && i == 0) {
+                x = ldexp(x, (int)tm_random_below(3, 1, (uint64_t)(e / 7), 24) - 16);
+                if (e / 48 % 5 == 2) x = 0;
+                if (e == 1000) x = HUGE_VAL;
+                if (e == 2001) x = (double)NAN;
+            }
+            if (wild && e == 0 && i == (op == &tm_op_scale_history ? 0 : 1) && at_switch(op, example) >= 0)
+                x = (double)at_switch(op, example);
+            tm_value_set(o->image[i], view->dtype, e, x);
+        }
+        /* a record that something was added to, and rows of zeros */
+        for (int64_t e = 0; i > TM_MAX_IN && e < tm_shape_elements(view->shape); e++)
+            if (e / TM_QUANTIZE_RECORD % 2) tm_value_set(o->image[i], view->dtype, e, e % 4 == 1 ? 0.25 : 0.01);
+    }
+    tm_call_free(&values);
+}
+
+static void both(tm_device *cpu, tm_device *gpu, operands *o, const char *what)
+{
+    char *wanted[TM_MAX_OUT], *found[TM_MAX_OUT];
+    for (int adds = 0; adds < (tm_view_present(&o->call.out[1]) && o->call.op == &tm_op_quantize ? 2 : 1); adds++) {
+        o->call.accumulate = adds ? 1U << 1 : 0;
+        run_on(cpu, o, wanted, what);
+        run_on(gpu, o, found, what);
+        compare_bits(o, found, wanted, what);
+        for (int k = 0; k < TM_MAX_OUT; k++) free(wanted[k]), free(found[k]);
+    }
+    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) free(o->image[i]);
+}
+
+static tm_device *opened(const char *name)
+{
+    tm_device *device;
+    tm_error   err = { 0 };
+    if (tm_device_open(name, 2, &device, &err) != TM_OK) fail_msg("%s: %s", name, err.text);
+    return device;
+}
+
+static void examples_have_the_bits_of_cpus(const char *name)
+{
+    static const tm_op *const ops[] = { &tm_op_quantize, &tm_op_quantize_largest, &tm_op_scale_history, &tm_op_tick };
+    static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16 };
+    if (!emulated_device(name)) skip();
+    tm_device *cpu = opened("cpu"), *gpu = opened(name);
+    for (int op = 0; op < 4; op++) {
+        tm_example example;
+        for (int k = 0; ops[op]->example(k, &example); k++)
+            for (int p = 0; p < 2; p++) {
+                char     what[120];
+                operands o;
+                snprintf(what, sizeof what, "%s on %s, example %d, %s", ops[op]->name, name, k, precisions[p]->name);
+                fill(&o, ops[op], &example, precisions[p], k % 2);
+                both(cpu, gpu, &o, what);
+            }
+    }
+    tm_device_close(gpu);
+    tm_device_close(cpu);
+}
+
+/* A factor (rows, columns) of a product of a recipe, of both formats that it may be held in. */
+static void try_factor(tm_device *cpu, tm_device *gpu, const tm_quantizer *z, bool down, int64_t rows, int64_t columns,
+                       const char *what)
+{
+    tm_quantize_attr attr = { .recipe = { *z }, .switch_step = -1, .seed = 9, .down = down, .n_parts = 1 };
+    bool             exact = z->rule != TM_RULE_RATIO && z->rule != TM_RULE_TWO_LEVEL;
+    attr.end[0] = (int32_t)rows;
+    for (int format = 0; format < (exact ? 3 : 2); format++) {
+        static const char *const names[] = { "float32", "bfloat16 to float32", "bfloat16" };
+        char                     text[200];
+        tm_example               example;
+        operands                 o;
+        snprintf(text, sizeof text, "%s, %s", what, names[format]);
+        tm_example_begin(&example, &attr, sizeof attr);
+        tm_example_in(&example, 0, TM_ROLE_ACTIVATION, tm_shape_2(rows, columns), 0, 1);
+        tm_example_in(&example, 1, TM_ROLE_STATE, tm_shape_1(TM_QUANTIZE_TICKS), 200, 1);
+        tm_example_in(&example, 2, TM_ROLE_STATE, tm_shape_1(1), 8, 1);
+        example.out[1] = tm_shape_2(1, TM_QUANTIZE_RECORD);
+        fill(&o, &tm_op_quantize, &example, format ? &tm_precision_bf16 : &tm_precision_f32, rows % 32 != 0);
+        if (format == 1) {
+            free(o.image[TM_MAX_IN]);
+            o.call.out[0].dtype = TM_F32;
+            o.bytes[TM_MAX_IN] = tm_tensor_bytes(o.call.out[0].shape, TM_F32);
+            o.image[TM_MAX_IN] = calloc(o.bytes[TM_MAX_IN], 1);
+        }
+        both(cpu, gpu, &o, text);
+    }
+}
+
+static void recipes_have_the_bits_of_cpus(const char *name)
+{
+    if (!emulated_device(name)) skip();
+    tm_device *cpu = opened("cpu"), *gpu = opened(name);
+    for (int i = 0; tm_quantize_recipe_at(i); i++)
+        for (int f = 0; f < TM_FACTORS; f++) {
+            const tm_quantize_recipe *recipe = tm_quantize_recipe_at(i);
+            bool                      down = f == TM_FACTOR_W_DX || f == TM_FACTOR_DY_DW || f == TM_FACTOR_X_DW;
+            char                      what[120];
+            if (!test_is_full() && (f == TM_FACTOR_DY || f == TM_FACTOR_X_DW)) continue; /* much as the others */
+            snprintf(what, sizeof what, "%s on %s, %s", recipe->name, name, tm_factor_name((tm_factor)f));
+            int64_t rows = down ? 96 : 70, columns = down ? 70 : 96;
+            try_factor(cpu, gpu, &recipe->factor[f], down, rows, columns, what);
+            if (test_is_full()) try_factor(cpu, gpu, &recipe->factor[f], down, 288, 416, what);
+        }
+    tm_device_close(gpu);
+    tm_device_close(cpu);
+}
+
+static void cuda_has_the_bits_of_cpus(void **state)
+{
+    (void)state;
+    examples_have_the_bits_of_cpus("cuda");
+    recipes_have_the_bits_of_cpus("cuda");
+}
+
+static void hip_has_the_bits_of_cpus(void **state)
+{
+    (void)state;
+    examples_have_the_bits_of_cpus("hip");
+    recipes_have_the_bits_of_cpus("hip");
+}
+
+/* --- trainings */
+
+enum { MOST_STEPS = 20, FEW_STEPS = 3 };
+
+typedef struct {
+    double   loss[MOST_STEPS];
+    float   *record; /* after the first step */
+    size_t   rows;
+    uint64_t state;
+} outcome;
+
+static tm_step_options options_with(const char *recipe, bool bf16)
+{
+    tm_step_options o = test_llama_options();
+    o.shape.n_layers = 1;
+    o.shape.ffn_dim = 96; /* whole blocks */
+    o.accumulation = 2;
+    if (bf16) o.precision = &tm_precision_bf16;
+    o.quantize = (tm_quantize){ .on = true, .switch_step = -1, .history = 4, .seed = 1 };
+    o.quantize.recipe[0] = *tm_quantize_recipe_find(recipe);
+    return o;
+}
+
+static outcome train(tm_device *device, const tm_step_options *o, int steps, bool one_by_one)
+{
+    tm_trainer *trainer = test_trainer_open(device, o, 7);
+    outcome     out = { .record = NULL };
+    tm_device_one_by_one(device, one_by_one);
+    for (int t = 1; t <= steps; t++) {
+        test_batch batch =
+            test_batch_random(o->micro_batch * o->accumulation, o->seq, o->shape.vocab_size, (uint64_t)t);
+        out.loss[t - 1] = test_step(trainer, t, 1e-3, 1, &batch).loss;
+        test_batch_fini(&batch);
+        if (t > 1) continue;
+        const tm_quantized *made = &tm_trainer_step_of(trainer)->quantized;
+        out.record = test_tensor_read(trainer, made->record);
+        out.rows = made->n_rows;
+    }
+    out.state = test_state_hash(trainer);
+    tm_trainer_close(trainer);
+    return out;
+}
+
+/* In the first step both have the same weights: largest magnitude, scale, shares of their codes are the same bits. What
+ * products went into before differs in rounding: gradients of queries that see one key are 0 on one of them. */
+static void compare_records(const tm_step *step, const outcome *a, const outcome *b, const char *what)
+{
+    const tm_quantized *made = &step->quantized;
+    int                 same = 0;
+    assert_int_equal(a->rows, b->rows);
+    for (size_t r = 0; r < a->rows; r++) {
+        const float *x = a->record + 4 * r, *y = b->record + 4 * r;
+        if (made->rows[r].factor == TM_FACTOR_W || made->rows[r].factor == TM_FACTOR_W_DX) {
+            if (memcmp(x, y, 4 * sizeof *x) != 0) fail_msg("%s: other codes of %s", what, made->rows[r].name);
+            same++;
+        } else if (!(fabsf(x[0] - y[0]) <= 0.3f * fabsf(y[0]) && fabsf(x[3] - y[3]) <= 0.05f))
+            fail_msg("%s: %s %s has %g, %g; on the CPU %g, %g", what, made->rows[r].name,
+                     tm_factor_name(made->rows[r].factor), (double)x[0], (double)x[3], (double)y[0], (double)y[3]);
+    }
+    assert_true(same > 0);
+}
+
+static void trains_by(const char *name, const char *recipe, bool bf16)
+{
+    char what[120];
+    snprintf(what, sizeof what, "%s on %s, %s", recipe, name, bf16 ? "bfloat16" : "float32");
+    tm_device      *cpu = opened("cpu"), *gpu = opened(name);
+    tm_step_options o = options_with(recipe, bf16);
+    int             steps = test_is_full() ? MOST_STEPS : FEW_STEPS;
+    outcome         wanted = train(cpu, &o, steps, false), found = train(gpu, &o, steps, false),
+            again = train(gpu, &o, FEW_STEPS, true);
+    for (int t = 0; t < steps; t++)
+        if (!(fabs(found.loss[t] - wanted.loss[t]) <= 1e-2))
+            fail_msg("%s, step %d: loss %.9g, on the CPU %.9g", what, t + 1, found.loss[t], wanted.loss[t]);
+    if ((steps == FEW_STEPS && again.state != found.state) ||
+        memcmp(again.loss, found.loss, FEW_STEPS * sizeof found.loss[0]) != 0)
+        fail_msg("%s: other bits, launched one by one", what);
+    tm_trainer *trainer = test_trainer_open(cpu, &o, 7);
+    compare_records(tm_trainer_step_of(trainer), &found, &wanted, what);
+    bool exact = bf16 && strstr(recipe, "mx"); /* powers of two alone */
+    if (exact || !bf16 || !strcmp(recipe, "fp8_delayed"))
+        assert_string_equal(tm_step_products(tm_trainer_step_of(trainer)), exact ? "bfloat16" : "float32");
+    tm_trainer_close(trainer);
+    free(wanted.record), free(found.record), free(again.record);
+    tm_device_close(gpu);
+    tm_device_close(cpu);
+}
+
+/* Scales of steps before; of two levels, rotated, at random. */
+static void recipes_train_as_on_cpus(void **state)
+{
+    (void)state;
+    for (int m = 0; m < 2; m++) {
+        if (!emulated_device(makers[m])) continue;
+        trains_by(makers[m], m ? "nvfp4" : "fp8_delayed", true);
+    }
+}
+
+static void all_recipes_train_as_on_cpus(void **state)
+{
+    (void)state;
+    for (int m = 0; m < 2; m++)
+        for (int i = 0; emulated_device(makers[m]) && tm_quantize_recipe_at(i); i++)
+            trains_by(makers[m], tm_quantize_recipe_at(i)->name, (i + m) % 3 != 0);
+}
+
+static const struct CMUnitTest tests[] = { cmocka_unit_test(cuda_has_the_bits_of_cpus),
+                                           cmocka_unit_test(hip_has_the_bits_of_cpus),
+                                           cmocka_unit_test(recipes_train_as_on_cpus),
+                                           full_test(all_recipes_train_as_on_cpus) };
+
+TM_TESTS(tests, NULL, NULL)
