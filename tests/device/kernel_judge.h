@@ -57,7 +57,9 @@ static double rounded(double value, bool to_bf16)
 /* Saturated, tiny and exactly representable arguments among the random ones. */
 static double special(int64_t i)
 {
-    static const double specials[] = { 0., -0., 100., -100., 30., -30., 9.9375, -9.9375, 0x1p-20, -0x1p-20, 1., -1. };
+    /* e^88.78125 and e^88.9375 are beyond float32, but by less than a rounding of the argument */
+    static const double specials[] = { 0.,      -0.,      100., -100., 30.,  -30.,      9.9375,  -9.9375,
+                                       0x1p-20, -0x1p-20, 1.,   -1.,   -88., -88.78125, -88.9375 };
     return specials[i % (int64_t)(sizeof specials / sizeof specials[0])];
 }
 

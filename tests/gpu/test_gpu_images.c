@@ -2,11 +2,16 @@
 /* FLUX.1 on the devices cuda and hip, whose kernels run as machine code: losses and norms of training are those of the
  * CPU within rounding, and the same bits however a program is launched; frozen encoders compute what diffusers and
  * transformers do (tests/encoder/data). */
+#include "base/file.h"
 #include "base/random.h"
+#include "cli/cli.h"
+#include "cli/command.h"
 #include "data/safetensors.h"
 #include "device/backend.h"
 #include "encoder/encoder.h"
 #include "gpu/emulated.h"
+#include "image/image.h"
+#include "support/folder.h"
 #include "support/golden.h"
 #include "support/training.h"
 
@@ -34,7 +39,7 @@ static tm_device *opened(const char *name)
 {
     tm_device *device;
     tm_error   err = { 0 };
-    if (tm_device_open(name, 2, &device, &err) != TM_OK) fail_msg("%s: %s", name, err.text);
+    if (tm_device_open(name, 1, &device, &err) != TM_OK) fail_msg("%s: %s", name, err.text);
     return device;
 }
 
@@ -279,6 +284,53 @@ static void encoders_on_hip(void **state)
     encoders_on("hip");
 }
 
+/* --- drawing ------------------------------------------------------------------------------------------------------ */
+
+#define PIPELINE "tests/encoder/pipeline/"
+
+/* `trainmark generate` draws what diffusers does (tools/flux_pipeline.py), each pixel within 1 of 255. */
+static void draws_on(const char *name)
+{
+    const char *out = test_in_folder("drawn.png");
+    const char *words[] = {
+        "trainmark", "generate", PIPELINE "model", "--prompt", "a photo of a cat", "-o", out,
+        "--seed",    "7",        "--size",         "32",       "--steps",          "4",  "--guidance",
+        "3.5",       "-q",       "--text-tokens",  "12",       "--device",         name
+    };
+    tm_text  bytes = { 0 };
+    tm_image picture;
+    tm_error err = { 0 };
+    if (!emulated_device(name)) skip();
+    if (tm_cli_dispatch((int)(sizeof words / sizeof words[0]), (char **)(uintptr_t)words, &err) != TM_OK ||
+        tm_file_read(out, 1 << 20, &bytes, &err) != TM_OK ||
+        tm_image_decode(out, bytes.data, bytes.length, &picture, &err) != TM_OK)
+        fail_msg("%s", err.text);
+    tm_safetensors *file;
+    if (tm_safetensors_open(PIPELINE "drawn.safetensors", &file, &err) != TM_OK) fail_msg("%s", err.text);
+    numbers wanted = numbers_of(file, "plain");
+    assert_int_equal(wanted.n, (int64_t)picture.height * picture.width * 3);
+    for (int64_t i = 0; i < wanted.n; i++)
+        if (!(fabs(255 * (double)wanted.value[i] - picture.pixels[i]) <= 1))
+            fail_msg("%s: pixel %d is %d, diffusers has %g", name, (int)i, picture.pixels[i],
+                     255 * (double)wanted.value[i]);
+    free(wanted.value);
+    tm_safetensors_close(file);
+    tm_image_fini(&picture);
+    tm_text_fini(&bytes);
+}
+
+static void a_picture_is_drawn_on_cuda(void **state)
+{
+    (void)state;
+    draws_on("cuda");
+}
+
+static void a_picture_is_drawn_on_hip(void **state)
+{
+    (void)state;
+    draws_on("hip");
+}
+
 static const struct CMUnitTest tests[] = { cmocka_unit_test(flux_trains_on_cuda_in_bf16_by_library),
                                            cmocka_unit_test(flux_trains_on_hip_in_f32_by_own),
                                            full_test(flux_trains_on_cuda_in_f32_by_library),
@@ -288,6 +340,8 @@ static const struct CMUnitTest tests[] = { cmocka_unit_test(flux_trains_on_cuda_
                                            full_test(flux_trains_on_hip_in_bf16_by_library),
                                            full_test(flux_trains_on_hip_in_bf16_by_own),
                                            cmocka_unit_test(encoders_on_cuda),
-                                           cmocka_unit_test(encoders_on_hip) };
+                                           cmocka_unit_test(encoders_on_hip),
+                                           full_test(a_picture_is_drawn_on_cuda),
+                                           full_test(a_picture_is_drawn_on_hip) };
 
-TM_TESTS(tests, NULL, NULL)
+TM_TESTS(tests, NULL, test_folder_teardown)

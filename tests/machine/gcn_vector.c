@@ -67,7 +67,7 @@ static u32 division_scaled(u32 a, u32 divisor, u32 dividend)
     if (d == 0 || n == 0) return 0x7fc00000;
     if (exponent(dividend) - exponent(divisor) >= 96) return a == divisor ? up : a;
     if (denormal(d)) return up;
-    if (denormal(1 / d)) return denormal(n / d) ? (a == divisor ? up : a) : down;
+    if (denormal(1 / d)) return denormal(n / d) ? (a == divisor ? down : a) : down;
     if (denormal(n / d)) return a == dividend ? up : a;
     return exponent(dividend) <= 23 ? up : a;
 }

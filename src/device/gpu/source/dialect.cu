@@ -145,7 +145,7 @@ DEVICE float exponential(float x)
 {
     float high = x * 1.44269502f, low = multiply_add(x, 1.44269502f, -high) + x * 1.92596299e-8f;
     float y = __builtin_amdgcn_exp2f(high);
-    return x < -104.0f || x > 89.0f ? y : multiply_add(y, low * 0.69314718f, y);
+    return x < -104.0f || x > 88.7f ? y : multiply_add(y, low * 0.69314718f, y);
 }
 DEVICE float logarithm(float x)
 {
