@@ -24,12 +24,12 @@
 
 enum { SEED = 5, MOST_VALUES = 20000, QUICK_VALUES = 2000 };
 
-static tm_device *opened(const char *name) {
-  tm_device *device;
-  tm_error err = {0};
-  if (tm_device_open(name, 2, &device, &err) != TM_OK)
-    fail_msg("%s: %s", name, err.text);
-  return device;
+static tm_device *opened(const char *name)
+{
+    tm_device *device;
+    tm_error   err = { 0 };
+    if (tm_device_open(name, 2, &device, &err) != TM_OK) fail_msg("%s: %s", name, err.text);
+    return device;
 }
 
 /* --- one update
@@ -39,210 +39,173 @@ static tm_device *opened(const char *name) {
 /* What an update is told of rounding and of the place in its tensor; SIZE_MAX:
  * it has none. */
 static const struct {
-  const tm_op *op;
-  size_t rounding, first;
+    const tm_op *op;
+    size_t       rounding, first;
 } updates[] = {
-    {&tm_op_adamw, offsetof(tm_adamw_attr, rounding),
-     offsetof(tm_adamw_attr, first)},
-    {&tm_op_sgd, offsetof(tm_sgd_attr, rounding), offsetof(tm_sgd_attr, first)},
-    {&tm_op_adamw8, offsetof(tm_adamw8_attr, rounding), SIZE_MAX},
-    {&tm_op_ema, SIZE_MAX, SIZE_MAX},
+    { &tm_op_adamw, offsetof(tm_adamw_attr, rounding), offsetof(tm_adamw_attr, first) },
+    { &tm_op_sgd, offsetof(tm_sgd_attr, rounding), offsetof(tm_sgd_attr, first) },
+    { &tm_op_adamw8, offsetof(tm_adamw8_attr, rounding), SIZE_MAX },
+    { &tm_op_ema, SIZE_MAX, SIZE_MAX },
 };
 
-static void *bytes_at(tm_device *device, const void *from, size_t bytes) {
-  tm_address at;
-  tm_error err = {0};
-  if (tm_device_alloc(device, bytes, &at, &err) != TM_OK)
-    fail_msg("%s", err.text);
-  if (from && tm_device_write(device, at, from, bytes, &err) != TM_OK)
-    fail_msg("%s", err.text);
-  return (void *)at.at; // NOLINT(performance-no-int-to-ptr): the device's
+static void *bytes_at(tm_device *device, const void *from, size_t bytes)
+{
+    tm_address at;
+    tm_error   err = { 0 };
+    if (tm_device_alloc(device, bytes, &at, &err) != TM_OK) fail_msg("%s", err.text);
+    if (from && tm_device_write(device, at, from, bytes, &err) != TM_OK) fail_msg("%s", err.text);
+    return (void *)at.at; // NOLINT(performance-no-int-to-ptr): the device's
 }
 
 /* The inputs' values in the formats of the call. */
-static void *image_of(const tm_view *view, const tm_view *from) {
-  void *image = calloc(1, tm_tensor_bytes(view->shape, view->dtype) + 8);
-  for (int64_t e = 0, n = tm_shape_elements(view->shape); e < n; e++)
-    tm_value_set(image, view->dtype, e,
-                 tm_value_get(from->data, from->dtype, e));
-  return image;
+static void *image_of(const tm_view *view, const tm_view *from)
+{
+    void *image = calloc(1, tm_tensor_bytes(view->shape, view->dtype) + 8);
+    for (int64_t e = 0, n = tm_shape_elements(view->shape); e < n; e++)
+        tm_value_set(image, view->dtype, e, tm_value_get(from->data, from->dtype, e));
+    return image;
 }
 
 /* Runs the call on a device, in place or not; out: the results' bytes, the
  * caller's. */
-static void run_on(tm_device *device, const tm_call *values, tm_call call,
-                   char **out) {
-  tm_error err = {0};
-  call.device = device;
-  call.threads = 2;
-  const tm_kernel *kernel = device->backend->choose(device, &call, NULL);
-  if (!kernel)
-    fail_msg("%s has no kernel for %s", device->info.name, call.op->name);
-  for (int k = 0; k < TM_MAX_IN; k++) {
-    tm_view *view = &call.in[k];
-    if (!tm_view_present(view))
-      continue;
-    void *image = image_of(view, &values->in[k]);
-    view->data =
-        bytes_at(device, image, tm_tensor_bytes(view->shape, view->dtype));
-    if (tm_device_wait(device, &err) != TM_OK)
-      fail_msg("%s", err.text);
-    free(image);
-  }
-  for (int k = 0; k < TM_MAX_OUT; k++)
-    if (tm_view_present(&call.out[k]))
-      call.out[k].data = bytes_at(
-          device, NULL, tm_tensor_bytes(call.out[k].shape, call.out[k].dtype));
-  call.workspace_bytes = kernel->workspace ? kernel->workspace(&call) : 0;
-  call.workspace = call.workspace_bytes
-                       ? bytes_at(device, NULL, call.workspace_bytes)
-                       : NULL;
-  call.queue = device->queues[TM_ON_COMPUTE];
-  tm_status st = kernel->prepare
-                     ? kernel->prepare(device, &call, &call.state, &err)
-                     : TM_OK;
-  if (st == TM_OK && device->backend->prepared)
-    st = device->backend->prepared(device, &err);
-  if (st == TM_OK)
-    st = device->backend->launch(device->queues[TM_ON_COMPUTE], kernel, &call,
-                                 &err);
-  for (int k = 0; k < TM_MAX_OUT && st == TM_OK; k++) {
-    if (!tm_view_present(&call.out[k]))
-      continue;
-    size_t bytes = tm_tensor_bytes(call.out[k].shape, call.out[k].dtype);
-    out[k] = malloc(bytes + 1);
-    st = tm_device_read(device, out[k],
-                        (tm_address){(uintptr_t)call.out[k].data}, bytes, &err);
-  }
-  if (st == TM_OK)
-    st = tm_device_wait(device, &err);
-  if (st != TM_OK)
-    fail_msg("%s on %s: %s", kernel->name, device->info.name, err.text);
-  if (kernel->release)
-    kernel->release(call.state);
-  for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) {
-    const tm_view *view =
-        i < TM_MAX_IN ? &call.in[i] : &call.out[i - TM_MAX_IN];
-    if (tm_view_present(view))
-      tm_device_release(device, (tm_address){(uintptr_t)view->data},
-                        tm_tensor_bytes(view->shape, view->dtype));
-  }
-  tm_device_release(device, (tm_address){(uintptr_t)call.workspace},
-                    call.workspace_bytes);
+static void run_on(tm_device *device, const tm_call *values, tm_call call, char **out)
+{
+    tm_error err = { 0 };
+    call.device = device;
+    call.threads = 2;
+    const tm_kernel *kernel = device->backend->choose(device, &call, NULL);
+    if (!kernel) fail_msg("%s has no kernel for %s", device->info.name, call.op->name);
+    for (int k = 0; k < TM_MAX_IN; k++) {
+        tm_view *view = &call.in[k];
+        if (!tm_view_present(view)) continue;
+        void *image = image_of(view, &values->in[k]);
+        view->data = bytes_at(device, image, tm_tensor_bytes(view->shape, view->dtype));
+        if (tm_device_wait(device, &err) != TM_OK) fail_msg("%s", err.text);
+        free(image);
+    }
+    for (int k = 0; k < TM_MAX_OUT; k++)
+        if (tm_view_present(&call.out[k]))
+            call.out[k].data = bytes_at(device, NULL, tm_tensor_bytes(call.out[k].shape, call.out[k].dtype));
+    call.workspace_bytes = kernel->workspace ? kernel->workspace(&call) : 0;
+    call.workspace = call.workspace_bytes ? bytes_at(device, NULL, call.workspace_bytes) : NULL;
+    call.queue = device->queues[TM_ON_COMPUTE];
+    tm_status st = kernel->prepare ? kernel->prepare(device, &call, &call.state, &err) : TM_OK;
+    if (st == TM_OK && device->backend->prepared) st = device->backend->prepared(device, &err);
+    if (st == TM_OK) st = device->backend->launch(device->queues[TM_ON_COMPUTE], kernel, &call, &err);
+    for (int k = 0; k < TM_MAX_OUT && st == TM_OK; k++) {
+        if (!tm_view_present(&call.out[k])) continue;
+        size_t bytes = tm_tensor_bytes(call.out[k].shape, call.out[k].dtype);
+        out[k] = malloc(bytes + 1);
+        st = tm_device_read(device, out[k], (tm_address){ (uintptr_t)call.out[k].data }, bytes, &err);
+    }
+    if (st == TM_OK) st = tm_device_wait(device, &err);
+    if (st != TM_OK) fail_msg("%s on %s: %s", kernel->name, device->info.name, err.text);
+    if (kernel->release) kernel->release(call.state);
+    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) {
+        const tm_view *view = i < TM_MAX_IN ? &call.in[i] : &call.out[i - TM_MAX_IN];
+        if (tm_view_present(view))
+            tm_device_release(device, (tm_address){ (uintptr_t)view->data }, tm_tensor_bytes(view->shape, view->dtype));
+    }
+    tm_device_release(device, (tm_address){ (uintptr_t)call.workspace }, call.workspace_bytes);
 }
 
 /* A call of the example in this precision on both; values: what it works on, in
  * float64. */
-static void same_bits(tm_device *cpu, tm_device *gpu, const tm_call *values,
-                      const tm_example *example, const tm_precision *precision,
-                      const char *what) {
-  char *wanted[TM_MAX_OUT] = {NULL}, *found[TM_MAX_OUT] = {NULL};
-  tm_call call = tm_example_call(values->op, example, precision);
-  call.attr = example->attr;
-  run_on(cpu, values, call, wanted);
-  run_on(gpu, values, call, found);
-  for (int k = 0; k < TM_MAX_OUT; k++) {
-    if (!wanted[k])
-      continue;
-    size_t bytes = tm_tensor_bytes(call.out[k].shape, call.out[k].dtype);
-    for (size_t b = 0; b < bytes; b++)
-      if (wanted[k][b] != found[k][b])
-        fail_msg(
-            "%s on %s, %s, %s: byte %zu of output %d is %02x, a CPU's %02x",
-            values->op->name, gpu->info.name, precision->name, what, b, k,
-            found[k][b] & 255, wanted[k][b] & 255);
-    free(wanted[k]), free(found[k]);
-  }
+static void same_bits(tm_device *cpu, tm_device *gpu, const tm_call *values, const tm_example *example,
+                      const tm_precision *precision, const char *what)
+{
+    char   *wanted[TM_MAX_OUT] = { NULL }, *found[TM_MAX_OUT] = { NULL };
+    tm_call call = tm_example_call(values->op, example, precision);
+    call.attr = example->attr;
+    run_on(cpu, values, call, wanted);
+    run_on(gpu, values, call, found);
+    for (int k = 0; k < TM_MAX_OUT; k++) {
+        if (!wanted[k]) continue;
+        size_t bytes = tm_tensor_bytes(call.out[k].shape, call.out[k].dtype);
+        for (size_t b = 0; b < bytes; b++)
+            if (wanted[k][b] != found[k][b])
+                fail_msg("%s on %s, %s, %s: byte %zu of output %d is %02x, a CPU's %02x", values->op->name,
+                         gpu->info.name, precision->name, what, b, k, found[k][b] & 255, wanted[k][b] & 255);
+        free(wanted[k]), free(found[k]);
+    }
 }
 
 /* Moments that lie where one code ends and the next begins: of the first by
  * beta1 0 and a gradient that is the bound. */
-static void codes_are_right_at_their_bounds(tm_device *cpu, tm_device *gpu) {
-  for (int definition = 0; definition < 2; definition++) {
-    tm_example example;
-    tm_call values;
-    tm_adamw8_attr *attr = (void *)example.attr;
-    float map[TM_DYNAMIC_CODES], least[TM_DYNAMIC_CODES - 1];
-    assert_true(tm_op_adamw8.example(1, &example) &&
-                tm_shape_elements(example.in[0]) == TM_DYNAMIC_CODES);
-    attr->definition = definition;
-    attr->beta1 = 0;
-    tm_call_make(&values, &tm_op_adamw8, &example, SEED);
-    tm_dynamic_map(true, map);
-    tm_dynamic_bounds(map, definition == TM_ADAMW8_TORCHAO, least);
-    for (int i = 0; i < TM_DYNAMIC_CODES; i++) {
-      ((double *)values.in[1].data)[i] =
-          i + 1 < TM_DYNAMIC_CODES ? (double)least[i] : 1;
-      tm_value_set(values.in[2].data, values.in[2].dtype, i,
-                   TM_DYNAMIC_CODES / 2 - 1); /* 0 */
+static void codes_are_right_at_their_bounds(tm_device *cpu, tm_device *gpu)
+{
+    for (int definition = 0; definition < 2; definition++) {
+        tm_example      example;
+        tm_call         values;
+        tm_adamw8_attr *attr = (void *)example.attr;
+        float           map[TM_DYNAMIC_CODES], least[TM_DYNAMIC_CODES - 1];
+        assert_true(tm_op_adamw8.example(1, &example) && tm_shape_elements(example.in[0]) == TM_DYNAMIC_CODES);
+        attr->definition = definition;
+        attr->beta1 = 0;
+        tm_call_make(&values, &tm_op_adamw8, &example, SEED);
+        tm_dynamic_map(true, map);
+        tm_dynamic_bounds(map, definition == TM_ADAMW8_TORCHAO, least);
+        for (int i = 0; i < TM_DYNAMIC_CODES; i++) {
+            ((double *)values.in[1].data)[i] = i + 1 < TM_DYNAMIC_CODES ? (double)least[i] : 1;
+            tm_value_set(values.in[2].data, values.in[2].dtype, i, TM_DYNAMIC_CODES / 2 - 1); /* 0 */
+        }
+        ((double *)values.in[7].data)[1] = 1;
+        same_bits(cpu, gpu, &values, &example, &tm_precision_f32, "at the bounds of codes");
+        tm_call_free(&values);
     }
-    ((double *)values.in[7].data)[1] = 1;
-    same_bits(cpu, gpu, &values, &example, &tm_precision_f32,
-              "at the bounds of codes");
-    tm_call_free(&values);
-  }
 }
 
 /* how: 0 to the nearest, 1 by chance, 2 by chance in a part that begins just
  * below 2^32. */
-static void try_update(tm_device *cpu, tm_device *gpu, int u, int number,
-                       int how) {
-  static const tm_precision moments = {
-      "bfloat16-moments", TM_F32, TM_F32, TM_F32, TM_BF16, TM_F32};
-  static const tm_precision *const precisions[] = {
-      &tm_precision_f32, &tm_precision_bf16_pure, &moments};
-  const tm_op *op = updates[u].op;
-  tm_example example;
-  const int64_t stream = 0x7edcba9876543210, first = ((int64_t)1 << 32) - 5;
-  if (!op->example(number, &example))
-    return;
-  if (tm_shape_elements(example.in[0]) >
-      (test_is_full() ? MOST_VALUES : QUICK_VALUES))
-    return;
-  if (how > 0)
-    memcpy(example.attr + updates[u].rounding, &stream, sizeof stream);
-  if (how > 1)
-    memcpy(example.attr + updates[u].first, &first, sizeof first);
-  tm_call values;
-  tm_call_make(&values, op, &example, SEED);
-  /* a key beyond 32 bits; other scalars are near 0.5 */
-  for (int k = 0; k < op->n_in; k++)
-    if (example.role[k] == TM_ROLE_SCALAR &&
-        tm_shape_elements(example.in[k]) == TM_SCALAR_COUNT)
-      ((double *)values.in[k].data)[TM_SCALAR_ROUNDING] = 4503599627370497.0;
-  for (int p = 0; p < (op == &tm_op_adamw ? 3 : 2); p++) {
-    char what[60];
-    snprintf(what, sizeof what, "example %d, rounding %d", number, how);
-    same_bits(cpu, gpu, &values, &example, precisions[p], what);
-  }
-  tm_call_free(&values);
-}
-
-static void updates_have_the_bits_of_a_cpu(const char *name) {
-  if (!emulated_device(name))
-    skip();
-  tm_device *cpu = opened("cpu"), *gpu = opened(name);
-  codes_are_right_at_their_bounds(cpu, gpu);
-  for (int u = 0; u < (int)(sizeof updates / sizeof updates[0]); u++)
-    for (int how = 0; how < 3; how++) {
-      if ((how > 0 && updates[u].rounding == SIZE_MAX) ||
-          (how > 1 && updates[u].first == SIZE_MAX))
-        continue;
-      for (int number = 0; number < (test_is_full() ? 12 : 5); number++)
-        try_update(cpu, gpu, u, number, how);
+static void try_update(tm_device *cpu, tm_device *gpu, int u, int number, int how)
+{
+    static const tm_precision        moments = { "bfloat16-moments", TM_F32, TM_F32, TM_F32, TM_BF16, TM_F32 };
+    static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16_pure, &moments };
+    const tm_op                     *op = updates[u].op;
+    tm_example                       example;
+    const int64_t                    stream = 0x7edcba9876543210, first = ((int64_t)1 << 32) - 5;
+    if (!op->example(number, &example)) return;
+    if (tm_shape_elements(example.in[0]) > (test_is_full() ? MOST_VALUES : QUICK_VALUES)) return;
+    if (how > 0) memcpy(example.attr + updates[u].rounding, &stream, sizeof stream);
+    if (how > 1) memcpy(example.attr + updates[u].first, &first, sizeof first);
+    tm_call values;
+    tm_call_make(&values, op, &example, SEED);
+    /* a key beyond 32 bits; other scalars are near 0.5 */
+    for (int k = 0; k < op->n_in; k++)
+        if (example.role[k] == TM_ROLE_SCALAR && tm_shape_elements(example.in[k]) == TM_SCALAR_COUNT)
+            ((double *)values.in[k].data)[TM_SCALAR_ROUNDING] = 4503599627370497.0;
+    for (int p = 0; p < (op == &tm_op_adamw ? 3 : 2); p++) {
+        char what[60];
+        snprintf(what, sizeof what, "example %d, rounding %d", number, how);
+        same_bits(cpu, gpu, &values, &example, precisions[p], what);
     }
-  tm_device_close(gpu);
-  tm_device_close(cpu);
+    tm_call_free(&values);
 }
 
-static void updates_have_the_bits_of_a_cpu_on_cuda(void **state) {
-  (void)state;
-  updates_have_the_bits_of_a_cpu("cuda");
+static void updates_have_the_bits_of_a_cpu(const char *name)
+{
+    if (!emulated_device(name)) skip();
+    tm_device *cpu = opened("cpu"), *gpu = opened(name);
+    codes_are_right_at_their_bounds(cpu, gpu);
+    for (int u = 0; u < (int)(sizeof updates / sizeof updates[0]); u++)
+        for (int how = 0; how < 3; how++) {
+            if ((how > 0 && updates[u].rounding == SIZE_MAX) || (how > 1 && updates[u].first == SIZE_MAX)) continue;
+            for (int number = 0; number < (test_is_full() ? 12 : 5); number++) try_update(cpu, gpu, u, number, how);
+        }
+    tm_device_close(gpu);
+    tm_device_close(cpu);
 }
 
-static void updates_have_the_bits_of_a_cpu_on_hip(void **state) {
-  (void)state;
-  updates_have_the_bits_of_a_cpu("hip");
+static void updates_have_the_bits_of_a_cpu_on_cuda(void **state)
+{
+    (void)state;
+    updates_have_the_bits_of_a_cpu("cuda");
+}
+
+static void updates_have_the_bits_of_a_cpu_on_hip(void **state)
+{
+    (void)state;
+    updates_have_the_bits_of_a_cpu("hip");
 }
 
 /* --- trainings
@@ -250,170 +213,141 @@ static void updates_have_the_bits_of_a_cpu_on_hip(void **state) {
  */
 
 typedef struct {
-  const char *what;
-  const tm_precision *precisions[2];
-  const tm_optimizer *optimizer;
-  tm_hyper hyper;
-  double rate;
-  const char *quick; /* the maker that the quick suite takes, in the first
-                        precision; NULL: none */
+    const char         *what;
+    const tm_precision *precisions[2];
+    const tm_optimizer *optimizer;
+    tm_hyper            hyper;
+    double              rate;
+    const char         *quick; /* the maker that the quick suite takes, in the first
+                                  precision; NULL: none */
 } training;
 
 #define ADAM .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1
-#define BOTH                                                                   \
-  { &tm_precision_f32, &tm_precision_bf16 }
-#define PURE                                                                   \
-  { &tm_precision_bf16_pure, NULL }
+#define BOTH                                                                                                           \
+    {                                                                                                                  \
+        &tm_precision_f32, &tm_precision_bf16                                                                          \
+    }
+#define PURE                                                                                                           \
+    {                                                                                                                  \
+        &tm_precision_bf16_pure, NULL                                                                                  \
+    }
 static const training trainings[] = {
-    {"SGD",
-     BOTH,
-     &tm_optimizer_sgd,
-     {.momentum = 0.9, .nesterov = true},
-     1e-2,
-     "cuda"},
-    {"Adafactor",
-     BOTH,
-     &tm_optimizer_adafactor,
-     {.beta2_decay = -0.8, .eps1 = NAN, .eps2 = 1e-3, .clip_threshold = 1},
-     1e-2,
-     "hip"},
-    {"AdamW8bit",
-     BOTH,
-     &tm_optimizer_adamw8bit,
-     {ADAM, .definition = TM_DEFINED_TORCHAO},
-     1e-3,
-     "hip"},
-    {"Muon",
-     BOTH,
-     &tm_optimizer_muon,
-     {ADAM, .momentum = 0.95, .nesterov = true, .definition = TM_DEFINED_TORCH,
-      .scale = TM_MUON_ORIGINAL},
-     1e-3,
-     "cuda"},
-    {"averages",
-     {&tm_precision_f32, NULL},
-     &tm_optimizer_adamw,
-     {ADAM, .ema_decay = 0.9},
-     1e-3,
-     NULL},
-    {"AdamW by chance",
-     PURE,
-     &tm_optimizer_adamw,
-     {ADAM, .stochastic = true},
-     1e-3,
-     "cuda"},
-    {"AdamW8bit by chance",
-     PURE,
-     &tm_optimizer_adamw8bit,
-     {ADAM, .definition = TM_DEFINED_BITSANDBYTES, .stochastic = true},
-     1e-3,
-     NULL},
-    {"Muon by chance",
-     PURE,
-     &tm_optimizer_muon,
-     {ADAM, .momentum = 0.95, .definition = TM_DEFINED_MEGATRON,
-      .scale = TM_MUON_SPECTRAL, .stochastic = true},
-     1e-3,
-     NULL},
-    {"Kahan", PURE, &tm_optimizer_adamw, {ADAM, .kahan = true}, 1e-3, NULL},
-    {"moments in bfloat16",
-     {&tm_precision_bf16, NULL},
-     &tm_optimizer_adamw,
-     {ADAM, .bf16_moments = true},
-     1e-3,
-     NULL},
+    { "SGD", BOTH, &tm_optimizer_sgd, { .momentum = 0.9, .nesterov = true }, 1e-2, "cuda" },
+    { "Adafactor",
+      BOTH,
+      &tm_optimizer_adafactor,
+      { .beta2_decay = -0.8, .eps1 = NAN, .eps2 = 1e-3, .clip_threshold = 1 },
+      1e-2,
+      "hip" },
+    { "AdamW8bit", BOTH, &tm_optimizer_adamw8bit, { ADAM, .definition = TM_DEFINED_TORCHAO }, 1e-3, "hip" },
+    { "Muon",
+      BOTH,
+      &tm_optimizer_muon,
+      { ADAM, .momentum = 0.95, .nesterov = true, .definition = TM_DEFINED_TORCH, .scale = TM_MUON_ORIGINAL },
+      1e-3,
+      "cuda" },
+    { "averages", { &tm_precision_f32, NULL }, &tm_optimizer_adamw, { ADAM, .ema_decay = 0.9 }, 1e-3, NULL },
+    { "AdamW by chance", PURE, &tm_optimizer_adamw, { ADAM, .stochastic = true }, 1e-3, "cuda" },
+    { "AdamW8bit by chance",
+      PURE,
+      &tm_optimizer_adamw8bit,
+      { ADAM, .definition = TM_DEFINED_BITSANDBYTES, .stochastic = true },
+      1e-3,
+      NULL },
+    { "Muon by chance",
+      PURE,
+      &tm_optimizer_muon,
+      { ADAM, .momentum = 0.95, .definition = TM_DEFINED_MEGATRON, .scale = TM_MUON_SPECTRAL, .stochastic = true },
+      1e-3,
+      NULL },
+    { "Kahan", PURE, &tm_optimizer_adamw, { ADAM, .kahan = true }, 1e-3, NULL },
+    { "moments in bfloat16",
+      { &tm_precision_bf16, NULL },
+      &tm_optimizer_adamw,
+      { ADAM, .bf16_moments = true },
+      1e-3,
+      NULL },
 };
 
 enum { MOST_STEPS = 20, FEW_STEPS = 2 };
 
 typedef struct {
-  double loss[MOST_STEPS];
-  uint64_t state;
+    double   loss[MOST_STEPS];
+    uint64_t state;
 } outcome;
 
 /* The same batch in every step, which is learnt. */
-static outcome train(tm_device *device, const training *of,
-                     const tm_precision *precision, int steps,
-                     bool one_by_one) {
-  tm_step_options o = test_llama_options();
-  outcome out = {.state = 0};
-  o.shape.n_layers = 1;
-  o.shape.dim = 32, o.shape.head_dim = 16, o.shape.ffn_dim = 80, o.seq = 16;
-  o.precision = precision;
-  o.optimizer = of->optimizer;
-  o.hyper = of->hyper;
-  tm_device_one_by_one(device, one_by_one);
-  tm_trainer *trainer = test_trainer_open(device, &o, 7);
-  test_batch batch =
-      test_batch_random(o.micro_batch, o.seq, o.shape.vocab_size, 1);
-  for (int t = 1; t <= steps; t++)
-    out.loss[t - 1] = test_step(trainer, t, of->rate, 1, &batch).loss;
-  test_batch_fini(&batch);
-  out.state = test_state_hash(trainer);
-  tm_trainer_close(trainer);
-  return out;
+static outcome train(tm_device *device, const training *of, const tm_precision *precision, int steps, bool one_by_one)
+{
+    tm_step_options o = test_llama_options();
+    outcome         out = { .state = 0 };
+    o.shape.n_layers = 1;
+    o.shape.dim = 32, o.shape.head_dim = 16, o.shape.ffn_dim = 80, o.seq = 16;
+    o.precision = precision;
+    o.optimizer = of->optimizer;
+    o.hyper = of->hyper;
+    tm_device_one_by_one(device, one_by_one);
+    tm_trainer *trainer = test_trainer_open(device, &o, 7);
+    test_batch  batch = test_batch_random(o.micro_batch, o.seq, o.shape.vocab_size, 1);
+    for (int t = 1; t <= steps; t++) out.loss[t - 1] = test_step(trainer, t, of->rate, 1, &batch).loss;
+    test_batch_fini(&batch);
+    out.state = test_state_hash(trainer);
+    tm_trainer_close(trainer);
+    return out;
 }
 
-static void compare(tm_device *cpu, tm_device *gpu, const training *of,
-                    const tm_precision *precision) {
-  int steps = test_is_full() ? MOST_STEPS : FEW_STEPS;
-  outcome wanted = train(cpu, of, precision, steps, false),
-          found = train(gpu, of, precision, steps, false);
-  double bound = precision == &tm_precision_f32 ? 1e-4 : 1e-2;
-  for (int t = 0; t < steps; t++)
-    if (!(fabs(found.loss[t] - wanted.loss[t]) <= bound))
-      fail_msg("%s on %s, %s, step %d: loss %.9g, on the CPU %.9g", of->what,
-               gpu->info.name, precision->name, t + 1, found.loss[t],
-               wanted.loss[t]);
-  if (!(found.loss[steps - 1] < found.loss[0]))
-    fail_msg("%s on %s learns nothing", of->what, gpu->info.name);
-  if (steps > FEW_STEPS)
-    found = train(gpu, of, precision, FEW_STEPS, false);
-  outcome again = train(gpu, of, precision, FEW_STEPS, true);
-  if (memcmp(&again, &found, sizeof found) != 0)
-    fail_msg("%s on %s, %s: one by one, other bits", of->what, gpu->info.name,
-             precision->name);
+static void compare(tm_device *cpu, tm_device *gpu, const training *of, const tm_precision *precision)
+{
+    int     steps = test_is_full() ? MOST_STEPS : FEW_STEPS;
+    outcome wanted = train(cpu, of, precision, steps, false), found = train(gpu, of, precision, steps, false);
+    double  bound = precision == &tm_precision_f32 ? 1e-4 : 1e-2;
+    for (int t = 0; t < steps; t++)
+        if (!(fabs(found.loss[t] - wanted.loss[t]) <= bound))
+            fail_msg("%s on %s, %s, step %d: loss %.9g, on the CPU %.9g", of->what, gpu->info.name, precision->name,
+                     t + 1, found.loss[t], wanted.loss[t]);
+    if (!(found.loss[steps - 1] < found.loss[0])) fail_msg("%s on %s learns nothing", of->what, gpu->info.name);
+    if (steps > FEW_STEPS) found = train(gpu, of, precision, FEW_STEPS, false);
+    outcome again = train(gpu, of, precision, FEW_STEPS, true);
+    if (memcmp(&again, &found, sizeof found) != 0)
+        fail_msg("%s on %s, %s: one by one, other bits", of->what, gpu->info.name, precision->name);
 }
 
 /* Products by the maker's library; those of Muon, in the full suite, by own
  * kernels, too. */
-static void trains_as_a_cpu(const char *name) {
-  if (!emulated_device(name))
-    skip();
-  tm_device *cpu = opened("cpu"), *gpu = opened(name);
-  for (size_t i = 0; i < sizeof trainings / sizeof trainings[0]; i++)
-    for (int p = 0; p < 2; p++) {
-      const training *of = &trainings[i];
-      if (!of->precisions[p])
-        continue;
-      if (!test_is_full() &&
-          (p > 0 || !of->quick || strcmp(of->quick, name) != 0))
-        continue;
-      compare(cpu, gpu, of, of->precisions[p]);
-      if (!test_is_full() || of->optimizer != &tm_optimizer_muon)
-        continue;
-      tm_device_own_kernels(gpu, true);
-      compare(cpu, gpu, of, of->precisions[p]);
-      tm_device_own_kernels(gpu, false);
-    }
-  tm_device_close(gpu);
-  tm_device_close(cpu);
+static void trains_as_a_cpu(const char *name)
+{
+    if (!emulated_device(name)) skip();
+    tm_device *cpu = opened("cpu"), *gpu = opened(name);
+    for (size_t i = 0; i < sizeof trainings / sizeof trainings[0]; i++)
+        for (int p = 0; p < 2; p++) {
+            const training *of = &trainings[i];
+            if (!of->precisions[p]) continue;
+            if (!test_is_full() && (p > 0 || !of->quick || strcmp(of->quick, name) != 0)) continue;
+            compare(cpu, gpu, of, of->precisions[p]);
+            if (!test_is_full() || of->optimizer != &tm_optimizer_muon) continue;
+            tm_device_own_kernels(gpu, true);
+            compare(cpu, gpu, of, of->precisions[p]);
+            tm_device_own_kernels(gpu, false);
+        }
+    tm_device_close(gpu);
+    tm_device_close(cpu);
 }
 
-static void optimizers_train_as_on_a_cpu_on_cuda(void **state) {
-  (void)state;
-  trains_as_a_cpu("cuda");
+static void optimizers_train_as_on_a_cpu_on_cuda(void **state)
+{
+    (void)state;
+    trains_as_a_cpu("cuda");
 }
 
-static void optimizers_train_as_on_a_cpu_on_hip(void **state) {
-  (void)state;
-  trains_as_a_cpu("hip");
+static void optimizers_train_as_on_a_cpu_on_hip(void **state)
+{
+    (void)state;
+    trains_as_a_cpu("hip");
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(updates_have_the_bits_of_a_cpu_on_cuda),
-    cmocka_unit_test(updates_have_the_bits_of_a_cpu_on_hip),
-    cmocka_unit_test(optimizers_train_as_on_a_cpu_on_cuda),
-    cmocka_unit_test(optimizers_train_as_on_a_cpu_on_hip)};
+static const struct CMUnitTest tests[] = { cmocka_unit_test(updates_have_the_bits_of_a_cpu_on_cuda),
+                                           cmocka_unit_test(updates_have_the_bits_of_a_cpu_on_hip),
+                                           cmocka_unit_test(optimizers_train_as_on_a_cpu_on_cuda),
+                                           cmocka_unit_test(optimizers_train_as_on_a_cpu_on_hip) };
 
 TM_TESTS(tests, NULL, NULL)

@@ -68,7 +68,7 @@ KERNEL(ema)(f32 *e_new, const P *p, const f32 *e, i64 n, double decay)
     }
 }
 
-/* --- moments of 8 bits: op/adamw8.c -------------------------------------------------------------------------------- */
+/* --- moments of 8 bits: op/adamw8.c --- */
 
 enum { CODES = 256, DECADES = 7, PARTS = 16 };
 
