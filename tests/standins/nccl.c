@@ -323,6 +323,14 @@ static int submit(communicator *c, task *t, void *stream)
     return answer(c);
 }
 
+/* NCCL User Guide, In-place Operations: where sends and results overlap, rank r's part lies at its place in the whole.
+ */
+static bool overlaps_wrongly(const char *whole, size_t whole_bytes, const char *part, size_t part_bytes, int rank)
+{
+    bool apart = !whole || part + part_bytes <= whole || whole + whole_bytes <= part;
+    return !apart && part != whole + (size_t)rank * part_bytes;
+}
+
 static int collective(communicator *c, int kind, const void *send, size_t send_count, void *receive,
                       size_t receive_count, size_t count, int type, int op, int root, void *stream)
 {
@@ -334,6 +342,11 @@ static int collective(communicator *c, int kind, const void *send, size_t send_c
     t->receive = real_address(receive, receive_count * e);
     if ((sends && !t->send) || !t->receive) return ARGUMENT; /* not the GPU's */
     if (CODE < 21000 && type == 9) return ARGUMENT;
+    bool gathers = kind == ALL_GATHER, whole = send_count == receive_count;
+    if (overlaps_wrongly(gathers ? t->receive : t->send, (gathers ? receive_count : send_count) * e,
+                         gathers ? t->send : t->receive, (gathers ? send_count : receive_count) * e,
+                         whole ? 0 : c->rank))
+        return ARGUMENT;
     return submit(c, t, stream);
 }
 
