@@ -150,13 +150,13 @@ static size_t bytes_of(const char *type)
     static const struct {
         const char *name;
         size_t      bytes;
-    } all[] = { { "int", 4 }, { "float", 4 }, { "long", 8 }, { "double", 8 } };
+    } all[] = { { "int", 4 }, { "float", 4 }, { "long", 8 }, { "double", 8 }, { "classes", 128 } };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (strcmp(all[i].name, type) == 0) return all[i].bytes;
     return 0;
 }
 
-/* The arguments that dialect.cu allows. */
+/* The arguments that dialect.cu allows: numbers, addresses, and a struct of words of 32 bits (source/encoders.cu). */
 static bool describe(opencl_kernel *k, char error[MACHINE_ERROR_ROOM])
 {
     uint32_t n = 0;
@@ -243,7 +243,8 @@ static bool pass_all(const opencl_kernel *k, machine_memory *memory, const machi
     size_t at = 0;
     for (int i = 0; i < k->n; i++) {
         size_t bytes = k->bytes[i] ? k->bytes[i] : sizeof(uint64_t);
-        at = (at + bytes - 1) / bytes * bytes;
+        size_t align = bytes > sizeof(uint64_t) ? sizeof(uint32_t) : bytes;
+        at = (at + align - 1) / align * align;
         if (at + bytes > l->argument_bytes || pass(k, i, memory, (const unsigned char *)l->arguments + at) != 0) {
             snprintf(error, MACHINE_ERROR_ROOM, "%s: argument %d is not passed, or no address of the GPU", k->name, i);
             return false;

@@ -156,24 +156,6 @@ static void offload_changes_no_bit(void **state)
     test_tree_remove(folder);
 }
 
-/* No kernel of a GPU computes them. */
-static void gpus_refuse_them_by_name(void **state)
-{
-    static const char *const names[] = { "cuda", "hip" };
-    (void)state;
-    for (int k = 0; k < 2; k++) {
-        tm_step_options o = averaged();
-        tm_device      *device;
-        tm_step        *step;
-        tm_error        err = { 0 };
-        if (tm_device_open_planning(names[k], 1, &device, &err) != TM_OK) fail_msg("%s", err.text);
-        tm_chooser chooser = tm_device_chooser(device);
-        assert_int_equal(tm_step_create(&o, &chooser, &step, &err), TM_UNSUPPORTED);
-        if (!strstr(err.text, "no fast kernel for op 'ema' in module 'optimizer'")) fail_msg("%s", err.text);
-        tm_device_close(device);
-    }
-}
-
 /* --- checkpoints and ranks ---------------------------------------------------------------------------------------- */
 
 static void begin_rank(const job *j, tm_trainer *trainer)
@@ -293,8 +275,7 @@ static void ranks_have_the_averages_of_one(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(averages_follow_the_recursion),  cmocka_unit_test(frozen_parameters_have_none),
-    cmocka_unit_test(offload_changes_no_bit),         cmocka_unit_test(gpus_refuse_them_by_name),
-    cmocka_unit_test(ranks_have_the_averages_of_one),
+    cmocka_unit_test(offload_changes_no_bit),         cmocka_unit_test(ranks_have_the_averages_of_one),
 };
 
 TM_TESTS(tests, NULL, NULL)

@@ -15,17 +15,17 @@ typedef u32 unit;
 typedef unsigned short unit;
 #endif
 
-/* Rows first, first + 1, ... of what the kernel meets at each position of the result; a column of x has `units`. Outside
+/* Rows first, first + 1, ... of what the kernel (side x side) meets at each position of the result; a column of x has `units`. Outside
  * of the picture are zeros. */
 KERNEL(gather)
 (unit *RESTRICT to, const unit *RESTRICT x, i64 first, i64 rows, int units, int lines, int columns, int height, int width,
- int kernel, int stride, int pad, int upsample)
+ int side, int stride, int pad, int upsample)
 {
-    EACH_OF_ROWS (row, u, rows, kernel * kernel * units) {
+    EACH_OF_ROWS (row, u, rows, side * side * units) {
         u32  at = (u32)(first + row), position = at / (u32)columns;
         int  place = u / units, j = (int)(at % (u32)columns), i = (int)(position % (u32)lines);
-        int  line = i * stride + place / kernel - pad, column = j * stride + place % kernel - pad;
-        i64  here = row * kernel * kernel * units + u;
+        int  line = i * stride + place / side - pad, column = j * stride + place % side - pad;
+        i64  here = row * side * side * units + u;
         i64  from = ((i64)(position / (u32)lines) * height + line / upsample) * width + column / upsample;
         bool inside = line >= 0 && line < height * upsample && column >= 0 && column < width * upsample;
         if (inside)

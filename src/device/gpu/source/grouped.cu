@@ -6,9 +6,12 @@
 #define A bf16
 #define B bf16
 #include "matrix.cu"
+typedef bf16 tile_row;
+enum { TILE_ROWS = SIDE * PITCH };
 #else
 
-enum { SIDE = 64, DEPTH = 16 };
+enum { SIDE = 64, DEPTH = 16, TILE_ROWS = DEPTH };
+typedef float tile_row[SIDE + 1];
 struct results {
     float of[4][4];
 };
@@ -36,9 +39,8 @@ struct factors {
 
 #if BY_MATRIX
 
-DEVICE void product_of(results *sum, const factors &f)
+DEVICE void product_of(results *sum, const factors &f, tile_row *as, tile_row *bs)
 {
-    alignas(16) SHARED bf16 as[SIDE * PITCH], bs[SIDE * PITCH];
     int    whole_a = ((u64)f.a % 16 == 0) & (f.ld_a % 8 == 0), whole_b = ((u64)f.b % 16 == 0) & (f.ld_b % 8 == 0);
     staged next_a = load<A_ACROSS>(f.a, f.row0, 0, f.rows, f.depth, f.ld_a, whole_a);
     staged next_b = load<B_ACROSS>(f.b, f.column0, 0, f.columns, f.depth, f.ld_b, whole_b);
@@ -57,19 +59,18 @@ DEVICE void product_of(results *sum, const factors &f)
 
 /* Neighbours in a wave read neighbours in memory. */
 template <int ACROSS, typename T>
-DEVICE void load_tile(float (*tile)[SIDE + 1], const T *x, i64 row0, i64 k0, i64 rows, i64 depth, i64 ld)
+DEVICE void load_tile(tile_row *to, const T *x, i64 row0, i64 k0, i64 rows, i64 depth, i64 ld)
 {
     UNROLL for (int n = 0, t = thread_id(); n < SIDE * DEPTH / BLOCK; n++, t += BLOCK) {
         int m = ACROSS ? t % SIDE : t / DEPTH, k = ACROSS ? t / SIDE : t % DEPTH;
         i64 row = row0 + m, at = k0 + k;
-        tile[k][m] = row < rows && at < depth ? get(x, ACROSS ? at * ld + row : row * ld + at) : 0.0f;
+        to[k][m] = row < rows && at < depth ? get(x, ACROSS ? at * ld + row : row * ld + at) : 0.0f;
     }
 }
 
-DEVICE void product_of(results *sum, const factors &f)
+DEVICE void product_of(results *sum, const factors &f, tile_row *as, tile_row *bs)
 {
-    SHARED float as[DEPTH][SIDE + 1], bs[DEPTH][SIDE + 1];
-    int          x = thread_id() & 15, y = thread_id() >> 4;
+    int x = thread_id() & 15, y = thread_id() >> 4;
     for (i64 k0 = 0; k0 < f.depth; k0 += DEPTH) {
         load_tile<A_ACROSS>(as, f.a, f.row0, k0, f.rows, f.depth, f.ld_a);
         load_tile<B_ACROSS>(bs, f.b, f.column0, k0, f.columns, f.depth, f.ld_b);
@@ -88,12 +89,13 @@ DEVICE void product_of(results *sum, const factors &f)
 KERNEL(grouped_weights)
 (C *c, const A *RESTRICT a, const B *RESTRICT b, const int *RESTRICT offsets, i64 rows, i64 columns, int adds)
 {
+    alignas(16) SHARED tile_row as[TILE_ROWS], bs[TILE_ROWS];
     i64     expert = block_id(2), begin = offsets[expert], depth = offsets[expert + 1] - begin;
     results sum;
     factors f = { a + begin * rows, b + begin * columns, rows, columns, depth, rows, columns, (i64)block_id(1) * SIDE,
                   (i64)block_id(0) * SIDE };
     clear(&sum);
-    product_of(&sum, f);
+    product_of(&sum, f, as, bs);
     EACH_RESULT (sum, row, column, value) {
         i64 m = f.row0 + row, n = f.column0 + column, at = (expert * rows + m) * columns + n;
         if (m >= rows || n >= columns) continue;
@@ -115,7 +117,10 @@ DEVICE int uniform(int x)
 #else
 DEVICE int exchanged(int x, int mask)
 {
-    return __shfl_xor_sync(0xffffffffu, x, mask);
+#if WAVE > 1
+    x = __shfl_xor_sync(0xffffffffu, x, mask);
+#endif
+    return x;
 }
 DEVICE int uniform(int x)
 {
@@ -157,14 +162,16 @@ KERNEL(grouped_rows)
 (C *c, const A *RESTRICT a, const B *RESTRICT b, const int *RESTRICT offsets, const B *RESTRICT bias, const C *residual,
  int experts, int rows, i64 columns, i64 depth, int adds)
 {
+    alignas(16) SHARED tile_row as[TILE_ROWS], bs[TILE_ROWS];
     tile_rows t = tile_of(block_id(1), offsets, experts, rows);
     i64       own = t.end - t.first, first = (i64)t.first * columns, column0 = (i64)block_id(0) * SIDE;
     results   sum;
+    factors   f = { a + (i64)t.first * depth, b + (i64)t.expert * columns * depth, own, columns, depth, depth,
+                    B_ACROSS ? columns : depth, 0, column0 };
     if (t.expert > experts || (t.expert == experts && adds)) return;
     clear(&sum);
     if (t.expert < experts)
-        product_of(&sum, { a + (i64)t.first * depth, b + (i64)t.expert * columns * depth, own, columns, depth, depth,
-                           B_ACROSS ? columns : depth, 0, column0 });
+        product_of(&sum, f, as, bs);
     else
         bias = 0, residual = 0;
     EACH_RESULT (sum, row, column, value) {
