@@ -79,12 +79,17 @@ static tm_status check_sums(const replay_job *r, tm_error *err)
     const char *was = r->result ? tm_result_string(r->result, "sums") : NULL;
     const char *kernels = r->result ? tm_result_string(r->result, "kernels") : NULL;
     const char *is = tm_device_describe(r->job.device)->sums[r->job.options.step.precision->compute == TM_BF16];
+    const char *device = r->result ? tm_result_string(r->result, "device") : NULL;
+    bool        on_cpu = !device || strcmp(device, "cpu") == 0;
     if (!was || !is || strcmp(was, is) == 0) return TM_OK;
     return tm_fail(
         err, TM_INVALID,
         "the run's products were summed in the order '%s' (%s kernels), these kernels sum in the order '%s': "
-        "no bit would be comparable; give --isa %s, on a machine that has it",
-        was, kernels ? kernels : "other", is, kernels ? kernels : "NAME");
+        "no bit would be comparable; give --%s %s, on a machine that has it",
+        was, kernels ? kernels : "other", is, on_cpu ? "isa" : "device",
+        !on_cpu   ? device
+        : kernels ? kernels
+                  : "NAME");
 }
 
 /* With the batch and the checkpoint of the step before, no data is needed. */

@@ -172,7 +172,10 @@ static bool vocabulary_loss_example(int k, tm_example *example)
     example->offset[0] = 1.5; /* exponentials and their sums are positive */
     example->scale[0] = 0.1;
     tm_example_in(example, 2, TM_ROLE_STATISTIC, tm_shape_2(3 * cases[k].ranks, cases[k].rows), 1, 0.2);
-    if (k % 2) example->out[1] = tm_shape_1(cases[k].rows);
+    if (k % 2)
+        example->out[1] = tm_shape_1(cases[k].rows);
+    else
+        example->out[0] = (tm_shape){ .rank = 0 };
     return true;
 }
 
@@ -182,6 +185,13 @@ static tm_cost vocabulary_loss_cost(const tm_call *call) /* e is there for the g
     cost.bytes -= tm_view_bytes(&call->in[0]);
     cost.vector = 2 * (double)tm_shape_elements(call->in[2].shape);
     return cost;
+}
+
+/* Devices compute the losses of rows in float32, and add them in float64. */
+static tm_rounding vocabulary_loss_rounding(const tm_call *call, int k)
+{
+    (void)k;
+    return tm_rounding_sum(((const tm_vocabulary_attr *)call->attr)->ranks);
 }
 
 const tm_op tm_op_vocabulary_loss = {
@@ -197,7 +207,7 @@ const tm_op tm_op_vocabulary_loss = {
     .gradient = vocabulary_loss_gradient,
     .cost = vocabulary_loss_cost,
     .example = vocabulary_loss_example,
-    .rounding = tm_rounding_f64,
+    .rounding = vocabulary_loss_rounding,
     .in_name = { "e (N, V)", "targets (N)", "parts (3 R, N)" },
     .out_name = { "[loss ()]", "[losses (N)]" },
     .attributes = "first, rank, ranks",
@@ -253,7 +263,7 @@ static tm_rounding vocabulary_loss_grad_rounding(const tm_call *call, int k)
 static bool vocabulary_loss_grad_example(int k, tm_example *example)
 {
     if (!vocabulary_loss_example(k, example)) return false;
-    example->out[1].rank = -1;
+    example->out[0].rank = example->out[1].rank = -1;
     if (k % 3 == 2)
         tm_example_in(example, 4, TM_ROLE_STATISTIC, tm_shape_1(cases[k].rows), 0.5, 0.1);
     else

@@ -17,7 +17,7 @@
 
 #include "support/test.h"
 
-enum { MOST_STEPS = 20, FEW_STEPS = 3, MOST_COUNTS = 64 };
+enum { MOST_STEPS = 20, FEW_STEPS = 3, MOST_COUNTS = 128 };
 
 typedef struct {
     double   loss[MOST_STEPS], norm[MOST_STEPS];
@@ -110,8 +110,10 @@ static void compare(const outcome *a, const outcome *b, int steps, double bound,
         loss = fmax(loss, fabs(a->loss[t] - b->loss[t]));
         norm = fmax(norm, fabs(a->norm[t] - b->norm[t]) / b->norm[t]);
         most = fmax(most, moved(a, b, t));
+        /* Where rows may move, those of later steps depend on those that did. */
+        bool right = (may_move > 0 && t > 0) || moved(a, b, t) <= may_move;
         if (!(fabs(a->loss[t] - b->loss[t]) <= bound && fabs(a->norm[t] - b->norm[t]) <= bound * fabs(b->norm[t]) &&
-              moved(a, b, t) <= may_move))
+              right))
             fail_msg("%s, step %d: loss %.9g, norm %.9g; on the CPU %.9g, %.9g; %.3g of the rows moved", what, t + 1,
                      a->loss[t], a->norm[t], b->loss[t], b->norm[t], moved(a, b, t));
     }
@@ -137,7 +139,7 @@ static void trains_as_a_cpu(const char *name, const char *arch, const tm_precisi
     char            what[160];
     snprintf(what, sizeof what, "%s on %s, %s", mixtures[kind].name, arch, precision->name);
     outcome wanted = train(cpu, &o, steps, false), found = train(gpu, &o, steps, false);
-    compare(&found, &wanted, steps, narrow ? 1e-2 : 1e-4, narrow && kind != IN_TURN ? 0.1 : 0, what);
+    compare(&found, &wanted, steps, narrow ? 1e-2 : 1e-4, narrow && kind != IN_TURN ? 0.05 : 0, what);
     outcome first = steps == FEW_STEPS ? found : train(gpu, &o, FEW_STEPS, false);
     for (int one_by_one = 0; one_by_one < 2; one_by_one++) {
         outcome again = train(gpu, &o, FEW_STEPS, one_by_one);

@@ -99,6 +99,9 @@ static void infer_all(const tm_op *op, const tm_example *example, tm_shape *out)
     memcpy(out, example->out, sizeof example->out);
     const char *reason = op->infer(example->in, attr_of(example), out);
     if (reason) fail_msg("%s refuses its own example: %s", op->name, reason);
+    bool any = op == &tm_op_send; /* what they send is all that they do */
+    for (int k = 0; k < op->n_out; k++) any = any || out[k].rank >= 0;
+    if (!any) fail_msg("%s has an example without an output, which nothing judges", op->name);
 }
 
 /* The only lengths that are free: tables may have more rows than are used, any rows can be added up, any tensor has a

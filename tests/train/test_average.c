@@ -274,8 +274,10 @@ static void ranks_have_the_averages_of_one(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(averages_follow_the_recursion),  cmocka_unit_test(frozen_parameters_have_none),
-    cmocka_unit_test(offload_changes_no_bit),         cmocka_unit_test(ranks_have_the_averages_of_one),
+    cmocka_unit_test(averages_follow_the_recursion),
+    cmocka_unit_test(frozen_parameters_have_none),
+    cmocka_unit_test(offload_changes_no_bit),
+    cmocka_unit_test(ranks_have_the_averages_of_one),
 };
 
 TM_TESTS(tests, NULL, NULL)

@@ -49,9 +49,10 @@ static tm_status launch_parts(const tm_call *call, tm_error *err)
 static const char *refuse_loss(const tm_call *call)
 {
     if (call->in[1].dtype != TM_I32 || call->in[2].dtype != TM_F32) return "takes float32 parts and int32 targets";
-    for (int k = 0; k < 2; k++)
-        if (tm_view_present(&call->out[k]) && call->out[k].dtype != TM_F64) return "keeps losses in float64";
-    return NULL;
+    const tm_view *sum = &call->out[0], *rows = &call->out[1];
+    if (tm_view_present(sum) && sum->dtype != TM_F64) return "keeps the loss in float64";
+    if (tm_view_present(rows) && rows->dtype == TM_F32) return call->accumulate & 2U ? "adds in float64 only" : NULL;
+    return tm_view_present(rows) && rows->dtype != TM_F64 ? "keeps losses of rows in float32 or float64" : NULL;
 }
 
 static size_t loss_workspace(const tm_call *call)
@@ -97,7 +98,10 @@ static tm_status launch_loss(const tm_call *call, tm_error *err)
     tm_gpu_pass_int(&a, TM_IGNORED_TARGET);
     TM_TRY(tm_gpu_start_each(call, LOSSES, rows, &a, err));
     if (tm_view_present(&call->out[0])) TM_TRY(tm_gpu_start(call, SUM, 1, 1, 1, THREADS, &sum, err));
-    return tm_view_present(&call->out[1]) ? tm_gpu_start_each(call, OUT, rows, &rows_out, err) : TM_OK;
+    if (!tm_view_present(&call->out[1])) return TM_OK;
+    if (call->out[1].dtype == TM_F32)
+        return tm_gpu_copy_of(call, call->out[1].data, call->workspace, (size_t)rows * sizeof(float), err);
+    return tm_gpu_start_each(call, OUT, rows, &rows_out, err);
 }
 
 static const char *refuse_loss_grad(const tm_call *call)
