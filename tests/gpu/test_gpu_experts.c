@@ -33,7 +33,7 @@ typedef struct {
 #define TINY DEEP "--model.n_kv_heads=1 --model.head_dim=16 "
 #define EVEN " --debug.moe_force_load_balance=true"
 
-/* The last: routes do not depend on scores. */
+/* In turn: routes do not depend on scores. */
 static const struct {
     const char *name, *preset, *more;
 } mixtures[] = {
@@ -55,8 +55,10 @@ static const struct {
     { "qwen3_moe", "qwen3_30B-A3B", TINY "--model.moe_ffn_dim=16 --model.n_experts=8 --model.n_experts_per_token=3" },
     { "mixtral, routes in turn", "mixtral_8x7B",
       TINY "--model.n_experts=8 --model.n_experts_per_token=2 --model.moe_ffn_dim=40 --model.moe_aux_loss=0.02" EVEN },
+    { "mixtral, adapters of experts", "mixtral_8x7B",
+      TINY "--model.n_experts=4 --model.n_experts_per_token=2 --model.moe_ffn_dim=40 " },
 };
-enum { MIXTRAL, GROUPS, MANY, DEEPSEEK, GPT_OSS, QWEN3_MOE, IN_TURN };
+enum { MIXTRAL, GROUPS, MANY, DEEPSEEK, GPT_OSS, QWEN3_MOE, IN_TURN, ADAPTED };
 
 static tm_step_options options_of(int kind, const tm_precision *precision)
 {
@@ -65,6 +67,10 @@ static tm_step_options options_of(int kind, const tm_precision *precision)
     o.seq = 16;
     o.accumulation = 2;
     o.precision = precision;
+    if (kind == ADAPTED)
+        o.adapters = (tm_adapters){
+            .rank = 4, .alpha = 8, .base = TM_DTYPE_COUNT, .targets = "wq,experts.gate_up_proj,experts.down_proj"
+        };
     return o;
 }
 
@@ -178,6 +184,7 @@ ON_BOTH(deepseek, DEEPSEEK)
 ON_BOTH(gpt_oss, GPT_OSS)
 ON_BOTH(qwen3_moe, QWEN3_MOE)
 ON_BOTH(in_turn, IN_TURN)
+ON_BOTH(adapted, ADAPTED)
 
 static const struct CMUnitTest tests[] = { cmocka_unit_test(mixtral_on_cuda), cmocka_unit_test(groups_on_hip),
                                            full_test(mixtral_on_hip),         full_test(groups_on_cuda),
@@ -185,6 +192,7 @@ static const struct CMUnitTest tests[] = { cmocka_unit_test(mixtral_on_cuda), cm
                                            full_test(deepseek_on_cuda),       full_test(deepseek_on_hip),
                                            full_test(gpt_oss_on_cuda),        full_test(gpt_oss_on_hip),
                                            full_test(qwen3_moe_on_cuda),      full_test(qwen3_moe_on_hip),
-                                           full_test(in_turn_on_cuda),        full_test(in_turn_on_hip) };
+                                           full_test(in_turn_on_cuda),        full_test(in_turn_on_hip),
+                                           full_test(adapted_on_cuda),        full_test(adapted_on_hip) };
 
 TM_TESTS(tests, NULL, NULL)
