@@ -12,17 +12,17 @@
 
 #include "support/test.h"
 
-static void on_cuda(void **state)
-{
-    (void)state;
-    kernels_are_right("cuda", CODE_COMPILED);
-}
-
-static void on_hip(void **state)
-{
-    (void)state;
-    kernels_are_right("hip", CODE_COMPILED);
-}
+/* In parts: most of the time compilers take. */
+#define PART(name, device, part)                                                                                       \
+    static void name(void **state)                                                                                     \
+    {                                                                                                                  \
+        (void)state;                                                                                                   \
+        part_of_kernels_is_right(device, CODE_COMPILED, part, 2);                                                      \
+    }
+PART(on_cuda, "cuda", 0)
+PART(on_cuda_too, "cuda", 1)
+PART(on_hip, "hip", 0)
+PART(on_hip_too, "hip", 1)
 
 /* --- the audit of the shipped kernels (machine/audit.h) */
 
@@ -95,7 +95,10 @@ static void what_is_left_out_is_named_on_hip(void **state)
     assert_true(left_out("hip", "gfx942", "rope") > 0);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(on_cuda), cmocka_unit_test(on_hip),
+static const struct CMUnitTest tests[] = { cmocka_unit_test(on_cuda),
+                                           cmocka_unit_test(on_cuda_too),
+                                           cmocka_unit_test(on_hip),
+                                           cmocka_unit_test(on_hip_too),
                                            cmocka_unit_test(what_is_left_out_is_named_on_cuda),
                                            cmocka_unit_test(what_is_left_out_is_named_on_hip),
                                            full_test(what_is_left_out_of_wgmma_is_named) };

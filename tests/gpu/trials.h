@@ -13,5 +13,7 @@ typedef enum {
 
 /* TM_TEST_OP, TM_TEST_KERNEL: of this op; kernels with this in their names. */
 void kernels_are_right(const char *name, trials_code code);
+/* The same of every `parts`-th op, from number `part` on. */
+void part_of_kernels_is_right(const char *name, trials_code code, int part, int parts);
 
 #endif
