@@ -132,6 +132,23 @@ static void plans_ask_for_what_is_listed(void **state)
     whole_is("src/device/gpu/source/modules.txt", &text);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(plans_ask_for_what_is_listed) };
+/* A second row of one name would never be chosen. */
+static void names_of_kernels_are_given_once(void **state)
+{
+    const char *names[500];
+    int         n = 0;
+    (void)state;
+    for (const tm_kernel *const *list = tm_gpu_kernels; *list; list++)
+        for (const tm_kernel *k = *list; k->name; k++) {
+            for (int i = 0; i < n; i++)
+                if (strcmp(names[i], k->name) == 0) fail_msg("two rows are called %s", k->name);
+            assert_true(n < 500);
+            names[n++] = k->name;
+        }
+    assert_true(n > 100);
+}
+
+static const struct CMUnitTest tests[] = { cmocka_unit_test(plans_ask_for_what_is_listed),
+                                           cmocka_unit_test(names_of_kernels_are_given_once) };
 
 TM_TESTS(tests, NULL, NULL)

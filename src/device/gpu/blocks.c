@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device/gpu/blocks.c - parts of a block beside products, norms and attention (source/blocks.cu): activations, keys and
- * values of latent attention, matrices that are joined and split, rows of a table. */
+ * values of latent attention, matrices that are joined and split. */
 #include "device/gpu/gpu.h"
 
 static void note(const void *device, tm_dtype x, const char *kernel, void **state)
@@ -152,28 +152,6 @@ static tm_status launch_join(const tm_call *call, tm_error *err)
 /* --- rows of a table
  * --------------------------------------------------------------------------------------------------- */
 
-static const char *refuse_put_rows(const tm_call *call)
-{
-    tm_call floating = *call;
-    floating.in[2].shape.rank = -1; /* whole numbers */
-    return refuse_others(&floating, 1U << 1, 0);
-}
-
-static tm_status launch_put_rows(const tm_call *call, tm_error *err)
-{
-    const tm_view   *x = &call->in[1], *table = &call->in[0], *y = &call->out[0];
-    tm_gpu_arguments a = { .bytes = 0 };
-    if (y->data != table->data)
-        TM_TRY(tm_gpu_copy_of(call, y->data, table->data, tm_tensor_bytes(y->shape, y->dtype), err));
-    tm_gpu_pass(&a, y->data);
-    tm_gpu_pass(&a, x->data);
-    tm_gpu_pass(&a, call->in[2].data);
-    tm_gpu_pass_i64(&a, x->shape.n[0]);
-    tm_gpu_pass_int(&a, (int)x->shape.n[1]);
-    tm_gpu_pass_i64(&a, tm_view_ld(x));
-    return tm_gpu_start_rows(call, 0, x->shape.n[0], x->shape.n[1], &a, err);
-}
-
 #define BLOCKS(id, refusal, notes, how)                                                                                \
     {                                                                                                                  \
         .op = TM_OP_##id, .name = #id "/gpu", .refuse = refusal, .launch = how, .prepare = notes,                      \
@@ -193,5 +171,4 @@ const tm_kernel tm_gpu_blocks[] = { PLAIN(relu),
                                     BLOCKS(latent_keys_grad, refuse_latent, prepare, launch_latent),
                                     BLOCKS(join, refuse_join, prepare_join, launch_join),
                                     BLOCKS(split, refuse_join, prepare_join, launch_join),
-                                    BLOCKS(put_rows, refuse_put_rows, prepare, launch_put_rows),
                                     { .name = NULL } };

@@ -108,7 +108,7 @@ static tm_status launch_dispatch(const tm_call *call, tm_error *err)
     return tm_gpu_start(call, 2, chunks, 1, 1, THREADS, &c, err);
 }
 
-/* --- expert_counts, expert_span, expert_bias, tick ------------------------------------------------------------------
+/* --- expert_counts, expert_span, expert_bias ------------------------------------------------------------------------
  */
 
 /* in: offsets; out: counts */
@@ -167,25 +167,6 @@ static tm_status launch_bias(const tm_call *call, tm_error *err)
     tm_gpu_pass_int(&a, (int)call->in[0].shape.n[0]);
     tm_gpu_pass_double(&a, ((const tm_expert_bias_attr *)call->attr)->rate);
     return tm_gpu_start(call, 0, 1, 1, 1, THREADS, &a, err);
-}
-
-/* in: ticks, [number]; out: ticks */
-static const char *refuse_tick(const tm_call *call)
-{
-    const char *why = refuse_wide(&call->in[0]);
-    if (!why) why = refuse_wide(&call->out[0]);
-    return !why && tm_view_present(&call->in[1]) ? refuse_f64(&call->in[1]) : why;
-}
-
-static tm_status launch_tick(const tm_call *call, tm_error *err)
-{
-    const tm_tick_attr *attr = call->attr;
-    tm_gpu_arguments    a = { .bytes = 0 };
-    tm_gpu_pass(&a, call->out[0].data);
-    for (int k = 0; k < 2; k++) tm_gpu_pass(&a, call->in[k].data);
-    tm_gpu_pass_double(&a, (double)attr->steps);
-    tm_gpu_pass_double(&a, (double)attr->passes);
-    return tm_gpu_start(call, 0, 1, 1, 1, 1, &a, err);
 }
 
 /* --- balance_loss, balance_loss_grad --------------------------------------------------------------------------------
@@ -319,7 +300,6 @@ const tm_kernel tm_gpu_dispatch[] = { ROW(dispatch, dispatch, dispatch, dispatch
                                       ROW(expert_counts, counts, plain, counts, ),
                                       ROW(expert_span, span, plain, span, ),
                                       ROW(expert_bias, bias, plain, bias, ),
-                                      ROW(tick, tick, plain, tick, ),
                                       ROW(balance_loss, balance, balance, balance, .workspace = balance_workspace),
                                       ROW(balance_loss_grad, balance, balance, balance_grad,
                                           .workspace = balance_workspace),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device/gpu/divided.c - what ranks compute that divide matrices or sequences (source/divided.cu): the cross entropy of
- * a part of the vocabulary, rows in the order of ranks or of tokens, attention over keys that came one set after
- * the other, and sums with a bias. */
+ * a part of the vocabulary, rows in the order of ranks or of tokens, and attention over keys that came one set after
+ * the other. */
 #include "device/gpu/gpu.h"
 #include "op/attrs.h"
 
@@ -171,32 +171,6 @@ static tm_status launch_order(const tm_call *call, tm_error *err)
     return tm_gpu_start_rows(call, 0, rows, columns, &a, err);
 }
 
-static const char *refuse_add_bias(const tm_call *call)
-{
-    const char *why = tm_gpu_refuse_view(&call->out[0]);
-    for (int k = 0; k < 3 && !why; k++) why = tm_gpu_refuse_view(&call->in[k]);
-    for (int k = 0; k < 2 && !why; k++) why = tm_gpu_refuse_other(&call->in[k], call->out[0].dtype);
-    return why ? why : call->accumulate ? "does not add to what is there" : NULL;
-}
-
-static tm_status prepare_add_bias(const void *device, const tm_call *call, void **state, tm_error *err)
-{
-    (void)err;
-    note(device, call->in[2].dtype, call->out[0].dtype, "add_bias", state);
-    return TM_OK;
-}
-
-static tm_status launch_add_bias(const tm_call *call, tm_error *err)
-{
-    tm_gpu_arguments a = { .bytes = 0 };
-    int64_t          rows = call->out[0].shape.n[0], columns = call->out[0].shape.n[1];
-    tm_gpu_pass(&a, call->out[0].data);
-    for (int k = 0; k < 3; k++) tm_gpu_pass(&a, call->in[k].data);
-    tm_gpu_pass_i64(&a, rows);
-    tm_gpu_pass_int(&a, (int)columns);
-    return tm_gpu_start_rows(call, 0, rows, columns, &a, err);
-}
-
 static const char *refuse_merge(const tm_call *call)
 {
     const char *why = tm_gpu_refuse_view(&call->out[0]);
@@ -239,10 +213,8 @@ static tm_status launch_merge(const tm_call *call, tm_error *err)
 #define DIVIDED(id, which)                                                                                             \
     .op = TM_OP_##id, .name = #id "/gpu", .refuse = refuse_##which, .launch = launch_##which,                          \
     .prepare = prepare_##which, .release = tm_gpu_forget
-const tm_kernel tm_gpu_divided[] = { { DIVIDED(vocabulary_parts, parts) },
-                                     { DIVIDED(vocabulary_loss, loss), .workspace = loss_workspace },
-                                     { DIVIDED(vocabulary_loss_grad, loss_grad) },
-                                     { DIVIDED(sequence_order, order) },
-                                     { DIVIDED(add_bias, add_bias) },
-                                     { DIVIDED(merge_attention, merge) },
-                                     { .name = NULL } };
+const tm_kernel tm_gpu_divided[] = {
+    { DIVIDED(vocabulary_parts, parts) },         { DIVIDED(vocabulary_loss, loss), .workspace = loss_workspace },
+    { DIVIDED(vocabulary_loss_grad, loss_grad) }, { DIVIDED(sequence_order, order) },
+    { DIVIDED(merge_attention, merge) },          { .name = NULL }
+};

@@ -293,66 +293,6 @@ static tm_status launch_error_grad(const tm_call *call, tm_error *err)
     return tm_gpu_start_each(call, 0, n, &a, err);
 }
 
-/* --- lengths of adapted rows
- * ------------------------------------------------------------------------------------------------- */
-
-static const char *refuse_norm(const tm_call *call)
-{
-    const char *why = NULL;
-    for (int k = 0; k < 3 && !why; k++) why = tm_gpu_refuse_view(&call->in[k]);
-    return why ? why : call->out[0].dtype == TM_F32 ? NULL : "keeps lengths in float32";
-}
-
-static tm_status prepare_norm(const void *device, const tm_call *call, void **state, tm_error *err)
-{
-    (void)err;
-    note(device, call->in[0].dtype, call->in[1].dtype, call->in[2].dtype, call->op->name, state);
-    return TM_OK;
-}
-
-/* From row `row` of a matrix on. */
-static const void *from_row(const tm_view *view, int64_t row)
-{
-    int64_t elements = view->shape.rank > 1 ? row * view->shape.n[1] : row;
-    return (const void *)((uintptr_t)view->data + (size_t)elements * tm_dtype_bytes(view->dtype)); // NOLINT
-}
-
-/* A launch for each adapted part. */
-static tm_status launch_norm(const tm_call *call, tm_error *err)
-{
-    const tm_low_rank_attr *attr = call->attr;
-    for (int64_t p = 0, row = 0; p < attr->parts; row += attr->part[p++].rows) {
-        tm_gpu_arguments a = { .bytes = 0 };
-        tm_gpu_pass(&a, from_row(&call->out[0], row));
-        tm_gpu_pass(&a, from_row(&call->in[0], attr->part[p].column));
-        tm_gpu_pass(&a, from_row(&call->in[1], p * attr->rank));
-        tm_gpu_pass(&a, from_row(&call->in[2], row));
-        tm_gpu_pass_i64(&a, attr->part[p].rows);
-        tm_gpu_pass_i64(&a, call->in[0].shape.n[1]);
-        tm_gpu_pass_int(&a, (int)attr->rank);
-        tm_gpu_pass_float(&a, attr->scale);
-        TM_TRY(tm_gpu_start(call, 0, over(attr->part[p].rows, NORMS), 1, 1, THREADS, &a, err));
-    }
-    return TM_OK;
-}
-
-static const char *refuse_joined(const tm_call *call)
-{
-    bool plain = call->in[0].dtype == TM_F32 && call->out[0].dtype == TM_F32;
-    return plain ? tm_gpu_refuse_other(&call->in[1], TM_F32) : "takes lengths in float32";
-}
-
-static tm_status launch_joined(const tm_call *call, tm_error *err)
-{
-    int64_t          rows = call->out[0].shape.n[0];
-    tm_gpu_arguments a = { .bytes = 0 };
-    tm_gpu_pass(&a, call->out[0].data);
-    for (int k = 0; k < 2; k++) tm_gpu_pass(&a, call->in[k].data);
-    tm_gpu_pass_i64(&a, rows);
-    tm_gpu_pass_int(&a, (int)((const tm_joined_attr *)call->attr)->parts);
-    return tm_gpu_start_each(call, 0, rows, &a, err);
-}
-
 #define IMAGES(id, how, ready, ...)                                                                                    \
     {                                                                                                                  \
         .op = TM_OP_##id, .name = #id "/gpu", .refuse = refuse_##how, .launch = launch_##how,                          \
@@ -365,6 +305,4 @@ const tm_kernel tm_gpu_images[] = { IMAGES(time_embedding, time, time, ),
                                     IMAGES(gated_add_grad, gated_grad, sums, .workspace = gated_workspace),
                                     IMAGES(square_error, error, error, .workspace = error_workspace),
                                     IMAGES(square_error_grad, error_grad, error, ),
-                                    IMAGES(adapted_norm, norm, norm, ),
-                                    IMAGES(joined_norm, joined, plain, ),
                                     { .name = NULL } };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parts of a block beside products, norms and attention: activations, keys and values of latent attention, matrices
- * that are joined and split, rows of a table. X: the format of all operands. */
+ * that are joined and split. X: the format of all operands. */
 
 /* 1 / (1 + e^-x) */
 DEVICE float sigmoid(float x)
@@ -192,9 +192,4 @@ KERNEL(split)(X *RESTRICT a, X *RESTRICT b, const X *RESTRICT y, SIZES)
 KERNEL(split_wide)(wide *RESTRICT a, wide *RESTRICT b, const wide *RESTRICT y, SIZES)
 {
     split_parts(a, b, y, rows, columns, first, second, samples);
-}
-
-KERNEL(put_rows)(X *RESTRICT y, const X *RESTRICT x, const int *RESTRICT row_of, i64 n, int columns, i64 ld)
-{
-    EACH_OF_ROWS(row, c, n, columns) y[(i64)row_of[row] * columns + c] = x[row * ld + c];
 }

@@ -111,11 +111,3 @@ KERNEL(expert_bias)(f32 *result, const f64 *RESTRICT counts, const f32 *bias, in
         result[e] = (float)((double)bias[e] + rate * (sign - (double)signs / all));
     }
 }
-
-/* Counters of steps and passes. number NULL: 0. */
-KERNEL_OF(1, tick)(f32 *ticks, const f32 *before, const f64 *RESTRICT number, double steps, double passes)
-{
-    double s = (double)before[0] + steps, p = (double)before[1] + passes;
-    ticks[0] = (float)s;
-    ticks[1] = (float)(number ? p + *number : p);
-}

@@ -85,15 +85,6 @@ KERNEL(sequence_order)
     }
 }
 
-/* X: also the bias's format. */
-KERNEL(add_bias)(Y *y, const Y *a, const Y *b, const X *RESTRICT bias, i64 rows, int columns)
-{
-    EACH_OF_ROWS (row, c, rows, columns) {
-        i64 at = row * columns + c;
-        put(y, at, get(a, at) + get(b, at) + get(bias, c));
-    }
-}
-
 /* Attention over two sets of keys from that over each: first the results, then their logarithms, which may lie where those
  * of a set lie. o may lie where oa lies. No key of a set was seen: its logarithm is -infinity. */
 KERNEL(merge_attention)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a transformer of images has beside the ops of decoders: sinusoids of a time, norms and residuals with factors of
- * each sample, square errors, and the lengths of adapted rows. X, Y, Z: formats, said at each kernel. Statistics are
- * float32. Row n belongs to sample n / seq. */
+ * each sample, and square errors. X, Y, Z: formats, said at each kernel. Statistics are float32. Row n belongs to sample n / seq. */
 
 enum { ROOM = BLOCK / WAVE };
 
@@ -165,47 +164,4 @@ KERNEL(square_error_grad)(X *dy, const X *y, const Y *RESTRICT t, const f64 *RES
 {
     float twice = (float)(2.0 * scalars[0]);
     EACH (i, n) put(dy, i, twice * (get(y, i) - get(t, i)));
-}
-
-/* X: of w, Y: of a, Z: of b. A block has NORMS adapted rows of a part: w (rows, width), a (rank, width), b (rows, rank).
- * Squares are summed in double. */
-enum { NORMS = 4 };
-KERNEL(adapted_norm)
-(f32 *RESTRICT norm, const X *RESTRICT w, const Y *RESTRICT a, const Z *RESTRICT b, i64 rows, i64 width, int rank,
- float scale)
-{
-    SHARED double room[BLOCK];
-    i64           first = (i64)block_id(0) * NORMS;
-    double        squares[NORMS] = {};
-    for (i64 k = thread_id(); k < width; k += BLOCK) {
-        float sum[NORMS] = {};
-        for (int r = 0; r < rank; r++) {
-            float v = get(a, r * width + k);
-            UNROLL for (int i = 0; i < NORMS; i++)
-                if (first + i < rows) sum[i] = multiply_add(get(b, (first + i) * rank + r), v, sum[i]);
-        }
-        UNROLL for (int i = 0; i < NORMS; i++) {
-            if (first + i >= rows) continue;
-            double v = (double)multiply_add(scale, sum[i], get(w, (first + i) * width + k));
-            squares[i] += v * v;
-        }
-    }
-    UNROLL for (int i = 0; i < NORMS; i++) {
-        double all = block_sum(squares[i], room);
-        if (thread_id() == 0 && first + i < rows) norm[first + i] = (float)square_root(all);
-        barrier();
-    }
-}
-
-/* Of the same rows in `parts` parts, perhaps twice. */
-KERNEL(joined_norm)(f32 *RESTRICT norm, const f32 *RESTRICT one, const f32 *RESTRICT two, i64 rows, int parts)
-{
-    EACH (j, rows) {
-        double squares = 0.0;
-        for (int p = 0; p < parts; p++) {
-            double v = (double)one[p * rows + j], w = two ? (double)two[p * rows + j] : 0.0;
-            squares += v * v + w * w;
-        }
-        norm[j] = (float)square_root(squares);
-    }
 }
