@@ -66,12 +66,11 @@ tm_status speak_open_device(speaker *s, const tm_precision **precision, tm_error
     *precision = NULL;
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
         if (strcmp(formats[i]->name, dtype) == 0) *precision = formats[i];
-    if (*precision && wide == (*precision == &tm_precision_f64) && tm_device_describe(s->device)->computes)
-        return TM_OK;
-    return tm_fail(err, TM_USAGE,
-                   "--dtype %.100s is not computed on --device %.100s; wanted float32 or bfloat16 on cpu, "
-                   "float64 on reference",
-                   dtype, s->o->device);
+    if (!tm_device_describe(s->device)->computes)
+        return tm_fail(err, TM_USAGE, "--device %.100s computes nothing", s->o->device);
+    if (*precision && wide == (*precision == &tm_precision_f64)) return TM_OK;
+    return tm_fail(err, TM_USAGE, "--dtype %.100s is not computed on --device %.100s; wanted %s", dtype, s->o->device,
+                   wide ? "float64" : "float32 or bfloat16, or --device reference for float64");
 }
 
 tm_status speak_load(speaker *s, int64_t length, int64_t prompt, tm_error *err)
