@@ -6,7 +6,7 @@
 # shellcheck shell=sh disable=SC2034
 
 case_names="gpt-small gpt-medium llama-8b-block"
-family_names="qwen3-0.6b deepseek-v2-lite flux-535m" # slices of full width, beside the Hugging Face implementation
+family_names="qwen3-0.6b deepseek-v2-lite mixtral-8x7b qwen3-30b-a3b gpt-oss-20b flux-535m" # slices of full width, beside the Hugging Face implementation
 
 case_shape()
 {
@@ -16,9 +16,12 @@ case_shape()
     gpt-small)      set -- gpt    384  6  6  6  1536 50304 8  512 ;;
     gpt-medium)     set -- gpt    768 12 12 12  3072 50304 4  512 ;;
     llama-8b-block) set -- llama 4096  1 32  8 14336 32000 1 1024 ;;
-    qwen3-0.6b)       set -- qwen3    1024 2 16 8  3072  151936 2 512 ;;
-    deepseek-v2-lite) set -- deepseek 2048 2 16 16 10944 32000  2 512 ;; # a block with a plain FFN, one with 64 experts
-    flux-535m)        set -- flux     3072 1 24 24 12288 0      2 512 ;; # 256 pixels, 256 text tokens; a double, a single block
+    qwen3-0.6b)       set -- qwen3_0.6B 1024 2 16 8  3072  151936 2 512 ;;
+    deepseek-v2-lite) set -- deepseek_v2_lite 2048 2 16 16 10944 32000  2 512 ;; # a block with a plain FFN, one with 64 experts
+    mixtral-8x7b)     set -- mixtral_8x7B 4096 1 32 8  14336  32000  2 512 ;;
+    qwen3-30b-a3b)    set -- qwen3_30B-A3B 2048 1 32 4  6144   151936 2 512 ;;
+    gpt-oss-20b)      set -- gpt_oss_20B 2880 2 64 8  2880   201088 2 512 ;; # a layer with a window, one without
+    flux-535m)        set -- flux_535m 3072 1 24 24 12288 0      2 512 ;; # 256 pixels, 256 text tokens; a double, a single block
     *) echo "unknown case '$1'; one of: $case_names $family_names" >&2; return 2 ;;
     esac
     arch=$1
@@ -38,7 +41,8 @@ case_arguments()
 {
     PEER=peers/torch_train.py
     case $arch in
-    qwen3 | deepseek | flux) family_arguments; return ;;
+    gpt | llama) ;;
+    *) family_arguments; return ;;
     esac
     common="--model.n_layers $layers --model.dim $dim --model.n_heads $heads --model.n_kv_heads $kv_heads
         --model.ffn_dim $ffn --model.vocab_size $vocab --training.local_batch_size $batch --training.seq_len $seq
@@ -58,13 +62,14 @@ case_arguments()
 family_arguments()
 {
     PEER=peers/hf_train.py
-    PEER_MODEL="--case $preset --layers $layers --vocab $vocab --batch $batch --seq $seq --threads $threads"
-    common="--training.local_batch_size $batch --training.threads $threads --validation.enable false"
+    PEER_MODEL="--case $preset --layers $layers --vocab $vocab --batch $batch --seq $seq --threads $threads
+        --device $(echo "${DEVICE:-cpu}" | sed 's/^hip/cuda/')"
+    common="--training.local_batch_size $batch --training.threads $threads --validation.enable false --device ${DEVICE:-cpu}"
     decoder="$common --model.n_layers $layers --model.vocab_size $vocab --training.seq_len $seq --data.source mock"
     case $arch in
-    qwen3) TRAINMARK_MODEL="qwen3_0.6B $decoder" ;;
-    deepseek) TRAINMARK_MODEL="deepseek_v2_lite --model.moe_aux_loss 0 $decoder" ;;
-    flux) TRAINMARK_MODEL="flux_535m $common" ;;
+    flux_535m) TRAINMARK_MODEL="$arch $common" ;;
+    deepseek_v2_lite) TRAINMARK_MODEL="$arch --model.moe_aux_loss 0 $decoder" ;;
+    *) TRAINMARK_MODEL="$arch $decoder" ;;
     esac
 }
 

@@ -9,6 +9,7 @@
 #                                                                                       bitsandbytes (python3)
 #   DTYPE=float32|bfloat16  of lora; qlora computes in bfloat16                         TRAINMARK=./trainmark
 #   RECORDS=F  keep the raw records in F.KIND        DRY_RUN=1  print the commands only
+#   DEVICE=cpu   or cuda, hip: both on that GPU
 #   DIM LAYERS HEADS KV_HEADS FFN VOCAB BATCH SEQ    other dimensions (default: Llama 3.2 1B's blocks, four of them)
 set -eu
 # shellcheck source=bench/cases.sh
@@ -46,7 +47,7 @@ for kind in ${KINDS:-lora qlora}; do
         measure "$kind" trainmark "$round" "$trainmark" run llama3.1_8B --model.rope_scaling none --model.rope_theta 10000 \
             --model.tied false --model.n_layers "$layers" --model.dim "$dim" --model.n_heads "$heads" --model.n_kv_heads "$kv_heads" \
             --model.ffn_dim "$ffn" --model.vocab_size "$vocab" --training.local_batch_size "$batch" --training.seq_len "$seq" \
-            --training.threads "$threads" --data.source mock --validation.enable false --lora.rank "$rank" $base \
+            --training.threads "$threads" --device "${DEVICE:-cpu}" --data.source mock --validation.enable false --lora.rank "$rank" $base \
             --training.steps "$steps" --training.dtype "$dtype" --out "$work/out"
         for mode in $modes; do
             compile=
@@ -54,7 +55,8 @@ for kind in ${KINDS:-lora qlora}; do
             # shellcheck disable=SC2086
             measure "$kind" "PEFT $mode" "$round" "$python" "$here/peers/peft_train.py" --dim "$dim" --layers "$layers" \
                 --heads "$heads" --kv-heads "$kv_heads" --ffn "$ffn" --vocab "$vocab" --batch "$batch" --seq "$seq" \
-                --threads "$threads" --rank "$rank" --steps "$steps" --warmup "$warmup" --dtype "$dtype" $flag $compile
+                --threads "$threads" --rank "$rank" --steps "$steps" --warmup "$warmup" --dtype "$dtype" \
+                --device "$(echo "${DEVICE:-cpu}" | sed 's/^hip/cuda/')" $flag $compile
         done
         round=$((round + 1))
     done

@@ -7,6 +7,8 @@
 #   tools/gpu_acceptance.sh bundle [FOLDER]          build; FOLDER (build/accept) is all that has to travel
 #   FOLDER/tools/gpu_acceptance.sh correctness OUT   240 s at most: facts, every kernel, trainings, commands
 #   FOLDER/tools/gpu_acceptance.sh speed OUT         300 s at most: products by each kernel, steps beside PyTorch's, in turns
+#   FOLDER/tools/gpu_acceptance.sh fine-tuning OUT   300 s at most: low precision and adapters, beside torchao and PEFT
+#   FOLDER/tools/gpu_acceptance.sh families OUT      300 s at most: experts and images, beside transformers and diffusers
 #
 # Each stage is a process with a limit of its own, and no failure stops the next one. OUT gets results.jsonl (a line a stage, at
 # once), devices.json, runs.jsonl (a result a training), products.jsonl (a rate a product and kernel) and log.txt.gz. Exit status:
@@ -14,13 +16,15 @@
 #
 #   ACCEPT_DEVICE=cuda|hip    (the first whose GPU trainmark finds)
 #   ACCEPT_BUILT=FOLDER       bundle what lies there, and build nothing
+#   ACCEPT_PEERS="NAME ..."   packages of Python 3.12 that go along (without what they ask for), where the GPU's machine lacks them:
+#                             transformers peft diffusers torchao bitsandbytes accelerate tokenizers safetensors huggingface_hub ...
 #   ACCEPT_STANDINS=FOLDER    libraries that execute machine code instead of a GPU: tests of this script; small shapes
 set -eu
 here=$(cd "$(dirname "$0")/.." && pwd)
 
 usage()
 {
-    sed -n '7,9s/^# *//p' "$0" >&2
+    sed -n '7,11s/^# *//p' "$0" >&2
     exit 2
 }
 
@@ -42,9 +46,22 @@ bundle()
         'LD_LIBRARY_PATH=$lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} exec "$lib/trainmark" "$@"' >"$to/bin/trainmark"
     chmod +x "$to/bin/trainmark"
     cp tools/gpu_acceptance.sh "$to/tools/"
-    cp bench/cases.sh bench/compare_torch.sh bench/measure.py bench/report.py "$to/bench/"
-    cp bench/peers/torch_train.py "$to/bench/peers/"
+    cp bench/cases.sh bench/compare_torch.sh bench/compare_peft.sh bench/measure.py bench/report.py "$to/bench/"
+    cp bench/peers/torch_train.py bench/peers/hf_train.py bench/peers/peft_train.py "$to/bench/peers/"
+    [ -z "${ACCEPT_PEERS:-}" ] || peers "$to/peers"
     du -sh "$to" | sed 's/\t/  /'
+}
+
+# Unpacked wheels, without tests and without libraries for other releases of CUDA than 13.0.
+peers() # FOLDER
+{
+    mkdir -p "$1/wheels"
+    # shellcheck disable=SC2086
+    python3 -m pip download -q --no-deps --only-binary=:all: --python-version 3.12 --dest "$1/wheels" $ACCEPT_PEERS
+    for wheel in "$1"/wheels/*.whl; do python3 -m zipfile -e "$wheel" "$1"; done
+    rm -rf "$1/wheels"
+    find "$1" -name 'libbitsandbytes_*.so' ! -name '*_cuda130.so' ! -name '*_cpu.so' -delete
+    find "$1" -type d -name tests -prune -exec rm -rf {} +
 }
 
 # stage NAME SECONDS COMMAND...: its lines go to the log.
@@ -142,9 +159,8 @@ speed()
     stage gemm 60 "$trainmark" bench gemm --device "$device" --dtype bfloat16 --libraries "$@" --output-file "$out/gemm.json"
     stage products 30 env "$paths" TM_TEST_RATES="$out/products.jsonl" "$tests/test_products" "on_$device"
     if [ "$standins" ]; then
-        training step 60 tiny-llama --device "$device" --training.dtype bfloat16 --model.n_layers 1 --training.seq_len 32 \
-            --training.local_batch_size 1 --training.steps 3 --validation.enable false --model.vocab_size 64 --model.dim 64 \
-            --model.n_heads 2 --model.n_kv_heads 1 --model.ffn_dim 64
+        # shellcheck disable=SC2086
+        training step 60 tiny-llama --device "$device" --training.dtype bfloat16 $in_small --training.steps 3
         return
     fi
     training cold 25 gpt-small --device "$device" --training.dtype bfloat16 --training.steps 3 --validation.enable false
@@ -153,10 +169,56 @@ speed()
     beside llama-8b-width 160 llama-8b-block 1 STEPS=8 WARMUP=2 BATCH=4 SEQ=4096 LAYERS=4 MODES="eager compile"
 }
 
+# Those tests of a file that are for this device.
+tests_of() # NAME SECONDS FILE [WORD]
+{
+    stage "$1" "$2" env "$paths" TM_TEST_FULL=1 "$tests/$3" "${4:-_on_$device}"
+}
+
+# In small, over emulators: the same commands.
+in_small="--model.n_layers 1 --training.seq_len 32 --training.local_batch_size 1 --training.steps 2 --validation.enable false
+    --model.vocab_size 64 --model.dim 64 --model.n_heads 2 --model.n_kv_heads 1 --model.ffn_dim 64"
+
+fine_tuning()
+{
+    if [ "$standins" ]; then
+        # shellcheck disable=SC2086
+        training float8 60 tiny-llama --device "$device" --training.dtype bfloat16 --quantize.recipe fp8_tensorwise $in_small
+        # shellcheck disable=SC2086
+        training lora 60 tiny-llama --device "$device" --training.dtype bfloat16 --lora.rank 4 --lora.base_format nf4 $in_small
+        return
+    fi
+    tests_of adapters 30 test_gpu_adapters
+    tests_of recipes 30 test_gpu_quantize
+    set -- STEPS=8 WARMUP=2 BATCH=4 SEQ=4096 LAYERS=4 MODES=compile
+    beside tensorwise 80 llama-8b-block 1 FLOAT8=tensorwise "$@"
+    beside rowwise 80 llama-8b-block 1 FLOAT8=rowwise "$@"
+    # The widths of Llama 3.1 8B, of which four blocks.
+    stage adapters-beside-peft 80 env KINDS="lora qlora" ROUNDS=1 DTYPE=bfloat16 DEVICE="$device" TRAINMARK="$trainmark" \
+        DIM=4096 LAYERS=4 FFN=14336 VOCAB=128256 BATCH=2 SEQ=4096 RANK=16 RECORDS="$out/records" "$here/bench/compare_peft.sh"
+}
+
+families()
+{
+    if [ "$standins" ]; then
+        # shellcheck disable=SC2086
+        training experts 60 mixtral_8x7B --device "$device" $in_small --model.n_experts 4 --model.moe_ffn_dim 32
+        return
+    fi
+    tests_of experts 30 test_gpu_experts
+    tests_of images 20 test_gpu_images
+    set -- STEPS=8 WARMUP=2 MODES=compile
+    beside mixtral 55 mixtral-8x7b 1 BATCH=2 SEQ=4096 "$@"
+    beside qwen3-moe 50 qwen3-30b-a3b 1 BATCH=2 SEQ=4096 LAYERS=2 "$@"
+    beside gpt-oss 45 gpt-oss-20b 1 BATCH=2 SEQ=2048 "$@"
+    beside deepseek 50 deepseek-v2-lite 1 BATCH=2 SEQ=4096 "$@"
+    beside flux 45 flux-535m 1 BATCH=32 "$@"
+}
+
 [ $# -ge 1 ] || usage
 case $1 in
 bundle) bundle "${2:-}"; exit ;;
-correctness | speed) [ $# -eq 2 ] || usage ;;
+correctness | speed | fine-tuning | families) [ $# -eq 2 ] || usage ;;
 *) usage ;;
 esac
 
@@ -175,13 +237,14 @@ fi
 [ "$device" ] || device=$("$trainmark" devices | sed -n 's/^\(cuda\|hip\):0 .*/\1/p' | head -n 1)
 [ "$device" ] || { echo "no GPU: trainmark devices says what is missing" >&2; "$trainmark" devices >&2; exit 4; }
 unset TM_TEST_FULL TM_TEST_OP TM_TEST_SHAPES TM_TEST_RATES
+[ ! -d "$here/peers" ] || export PYTHONPATH="$here/peers${PYTHONPATH:+:$PYTHONPATH}"
 export TM_TEST_GPU=real TM_TEST_SECONDS=100 TM_TEST_COMPILERS=required
 tests=$out/tests
 mkdir -p "$tests"
 export TRAINMARK_STORE="$tests/results.db"
-ln -sf "$here/lib/gpu_tests" "$tests/test_gpu_kernels"
-ln -sf "$here/lib/gpu_tests" "$tests/test_gpu_training"
-ln -sf "$here/lib/gpu_tests" "$tests/test_products"
+for file in test_gpu_kernels test_gpu_training test_products test_gpu_adapters test_gpu_quantize test_gpu_experts test_gpu_images; do
+    ln -sf "$here/lib/gpu_tests" "$tests/$file"
+done
 paths="LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
 echo "device: $device"
@@ -194,7 +257,7 @@ else
     tell failed "$code" 0 "$(tail -n 1 "$out/stage.txt")"
 fi
 cat "$out/stage.txt" >>"$out/log.txt"
-"$1"
+"$(echo "$1" | tr - _)"
 rm -rf "$out/stage.txt" "$tests"
 gzip -f "$out/log.txt"
 echo "$bad of $(wc -l <"$out/results.jsonl") stages failed"

@@ -32,6 +32,9 @@ def resident_mib():
     """Peak so far. Right after the imports: what the library costs before there is a model."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
+# Keys and values of grouped heads are not repeated in memory where the build knows how.
+GROUPED = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 5)
+
 def options():
     a = argparse.ArgumentParser()
     a.add_argument("--arch", choices=["gpt", "llama"], default="gpt")
@@ -41,12 +44,16 @@ def options():
     a.add_argument("--tied", action="store_true", help="output head shares the token embedding")
     a.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32", help="bfloat16: autocast, float32 weights")
     a.add_argument("--pure-bf16", action="store_true", help="weights, gradients and optimizer state in bfloat16 as well")
+    a.add_argument("--float8", choices=["tensorwise", "rowwise", "rowwise_with_gw_hp"],
+                   help="linears of the blocks by torchao's recipe; the output head stays in bfloat16")
     a.add_argument("--compile", action="store_true")
     a.add_argument("--checkpoint", action="store_true", help="recompute every block in the backward pass")
     a.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     return a.parse_args()
 
 def attend(q, k, v, groups):
+    if groups > 1 and GROUPED:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
     if groups > 1:
         k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
     if hasattr(F, "scaled_dot_product_attention"):
@@ -135,6 +142,10 @@ def main():
     if o.pure_bf16:
         model = model.bfloat16()
     model = model.to(o.device)
+    if o.float8:
+        from torchao.float8 import Float8LinearConfig, convert_to_float8_training
+        convert_to_float8_training(model, config=Float8LinearConfig.from_recipe_name(o.float8),
+                                   module_filter_fn=lambda module, name: name != "head")
     params = sum(p.numel() for p in model.parameters())
     fused = dict(fused=True) if (o.device == "cuda" or tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 4)) else {}
     opt = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, **fused)

@@ -37,6 +37,11 @@ check "products have a rate by library" has speed/products.jsonl '"format": "bfl
 check "and by own kernels" has speed/products.jsonl '"kernel": "linear_wgrad/matrix"'
 check "and in the table of bench gemm" [ "$(grep -c '"correct": true' speed/gemm.json)" -eq 2 ]
 check "and all of the log" [ "$(zcat speed/log.txt.gz | grep -c "^== step:.*bin/trainmark run tiny-llama")" -eq 1 ]
+accept fine-tuning low
+check "low precision and adapters" [ "$code" -eq 0 -a "$(lines low ok)" -eq 3 ]
+check "are trained" [ "$(grep -c '"tokens_per_second_per_device"' low/runs.jsonl)" -eq 2 ]
+accept families many
+check "experts" [ "$code" -eq 0 -a "$(lines many ok)" -eq 2 ]
 accept correctness right
 check "correctness" [ "$code" -eq 0 ]
 check "nine stages" [ "$(lines right ok)" -eq 9 ]
