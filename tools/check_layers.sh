@@ -52,7 +52,9 @@ device/cpu/gemm.h
 device/backends.def
 device/device.h
 device/forward.h
+device/judge.h
 device/prepared.h
+device/trial.h
 encoder/cache.h
 encoder/encoder.h
 encoder/encoders.h

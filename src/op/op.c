@@ -2,11 +2,14 @@
 /* The table of ops, and the words of op/describe.h. */
 #include "op/op.h"
 
+#include "base/arena.h"
 #include "base/random.h"
 #include "base/status.h"
 #include "op/attrs.h"
 #include "op/describe.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const tm_op *const ops[TM_OP_COUNT] = {
@@ -91,6 +94,52 @@ tm_call tm_example_call(const tm_op *op, const tm_example *example, const tm_pre
         if (k >= op->n_out) call.out[k].shape.rank = -1;
     }
     return call;
+}
+
+void *tm_undefined_values(tm_dtype dtype, tm_shape shape)
+{
+    int64_t count = tm_shape_elements(shape);
+    TM_ASSERT(dtype == TM_F64 || dtype == TM_I32);
+    void *data = tm_alloc((size_t)count * tm_dtype_bytes(dtype));
+    for (int64_t i = 0; i < count; i++) {
+        if (dtype == TM_F64) ((double *)data)[i] = (double)NAN;
+        if (dtype == TM_I32) ((int32_t *)data)[i] = INT32_MIN;
+    }
+    return data;
+}
+
+void tm_call_make(tm_call *call, const tm_op *op, const tm_example *example, uint64_t seed)
+{
+    tm_shape out[TM_MAX_OUT];
+    *call = (tm_call){ .op = op, .attr = example->attr_bytes ? example->attr : NULL, .threads = 1 };
+    for (int k = 0; k < TM_MAX_OUT; k++) out[k] = example->out[k];
+    TM_ASSERT(op->infer(example->in, call->attr, out) == NULL);
+    for (int k = 0; k < TM_MAX_IN; k++) {
+        tm_view *view = &call->in[k];
+        *view = (tm_view){ .shape = { .rank = -1 } };
+        if (example->in[k].rank < 0) continue;
+        bool whole = example->role[k] == TM_ROLE_INPUT || example->role[k] == TM_ROLE_INDEX;
+        *view = (tm_view){ .dtype = whole ? TM_I32 : TM_F64, .shape = example->in[k] };
+        view->data = tm_undefined_values(view->dtype, view->shape);
+        int64_t count = tm_shape_elements(view->shape);
+        for (int64_t i = 0; i < count; i++) {
+            double value = tm_example_value(example, k, i, seed);
+            if (view->dtype == TM_I32) ((int32_t *)view->data)[i] = (int32_t)value;
+            if (view->dtype == TM_F64) ((double *)view->data)[i] = value;
+        }
+    }
+    for (int k = 0; k < TM_MAX_OUT; k++) {
+        call->out[k] = (tm_view){ .shape = { .rank = -1 } };
+        if (k >= op->n_out || out[k].rank < 0) continue;
+        tm_dtype dtype = op->out_role[k] == TM_ROLE_INDEX ? TM_I32 : TM_F64;
+        call->out[k] = (tm_view){ .dtype = dtype, .shape = out[k], .data = tm_undefined_values(dtype, out[k]) };
+    }
+}
+
+void tm_call_free(tm_call *call)
+{
+    for (int k = 0; k < TM_MAX_IN; k++) free(call->in[k].data);
+    for (int k = 0; k < TM_MAX_OUT; k++) free(call->out[k].data);
 }
 
 const char *tm_shape_fit(tm_shape *out, tm_shape wanted, const char *reason)

@@ -136,6 +136,13 @@ double tm_example_value(const tm_example *example, int k, int64_t i, uint64_t se
 /* The call of an example as a training step of this precision makes it, without data: formats by role, parameters as
  * copies in the compute format unless the op reads any. For choosers. */
 tm_call tm_example_call(const tm_op *op, const tm_example *example, const tm_precision *precision);
+/* The call of an example for the reference: float64 inputs filled by tm_example_value, outputs of the inferred shapes
+ * holding NaN (whole numbers: INT32_MIN), in memory that tm_call_free frees. Optional outputs exist when the example
+ * gives them. `example` must outlive the call. */
+void tm_call_make(tm_call *call, const tm_op *op, const tm_example *example, uint64_t seed);
+void tm_call_free(tm_call *call);
+/* Exactly the bytes of a float64 or int32 tensor, holding NaN or a number that is no token; for free(). */
+void *tm_undefined_values(tm_dtype dtype, tm_shape shape);
 
 static inline bool tm_view_present(const tm_view *view)
 {

@@ -2,18 +2,22 @@
 /* Every kernel of every device against the double reference of its op, over the op's own examples: one test for all.
  *
  * A kernel may refuse a call; what it does not refuse it must compute, in any mix of number formats:
- *   - within the bound of the op's rounding (kernel_judge.h), also where it adds to what is there;
+ *   - within the bound of the op's rounding (device/judge.h), also where it adds to what is there;
  *   - with the same bits for 1, 2 and 4 threads and in place where the op allows it (in the formats of training and
  *     mixes of them), and among instruction sets that promise to agree; a bfloat16 result is the float32 result on the
  *     same values, rounded once (attention rounds more);
  *   - reading and writing nothing but its operands: inputs lie between NaN, at odd addresses; outputs and the
  * workspace, of exactly the size asked for, start as NaN; no byte around them and no input changes. And no op falls
  * back to its reference on a fast device unless the op says so. */
-#include "kernel_judge.h"
+#include "base/arena.h"
+#include "base/random.h"
+#include "device/judge.h"
 
 #include "device/backend.h"
 #include "device/cpu/simd/kernels.h"
+#include "graph/value.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/execute.h"
 #include "support/test.h"
 
 enum { GUARD = 64, MAX_VARIANTS = 600, GAP = 3, SUITES = 6 };
@@ -133,7 +138,8 @@ static int list_variants(const tm_op *op, const tm_example *example, int number,
     for (int mix = 0; mix < 4; mix++) {
         formats f = out[0];
         for (int i = 0; i < operands; i++)
-            if (*format_at(&f, op, i) == TM_F32 && tm_random_u64(SEED, (uint64_t)number, (uint64_t)(mix * 32 + i)) & 1)
+            if (*format_at(&f, op, i) == TM_F32 &&
+                tm_random_u64(20240701, (uint64_t)number, (uint64_t)(mix * 32 + i)) & 1)
                 *format_at(&f, op, i) = TM_BF16;
         n = add_variant(out, n, &f);
     }
@@ -238,7 +244,7 @@ static tm_view operand_view(const operand *o)
 /* ---- one kernel, one example, one mix of formats ---- */
 
 typedef struct {
-    const judge     *j;
+    const tm_judge  *j;
     const suite     *suite;
     const tm_kernel *kernel;
     formats          formats;
@@ -271,7 +277,7 @@ static void trial_call(const trial *t, tm_call *call)
     if (t->alias >= 0) call->out[0].data = t->in[t->alias].data;
 }
 
-static bool trial_open(trial *t, const judge *j, const suite *s, const tm_kernel *kernel, const formats *f)
+static bool trial_open(trial *t, const tm_judge *j, const suite *s, const tm_kernel *kernel, const formats *f)
 {
     *t = (trial){ .j = j, .suite = s, .kernel = kernel, .formats = *f, .alias = -1, .threads = 4 };
     tm_call call = call_of(j->op, j->example, f);
@@ -280,7 +286,7 @@ static bool trial_open(trial *t, const judge *j, const suite *s, const tm_kernel
         const tm_view *from = &j->call.in[k];
         if (!tm_view_present(from)) continue;
         t->in[k] = operand_new(f->in[k], from->shape, gap_of(j->op, f, false, k), 1 + (j->number + k) % 3, 0xff);
-        double *values = zeros(t->in[k].count);
+        double *values = tm_alloc((size_t)(t->in[k].count + 1) * sizeof *values);
         for (int64_t i = 0; i < t->in[k].count; i++) values[i] = tm_value_get(from->data, from->dtype, i);
         operand_fill(&t->in[k], values);
         free(values);
@@ -354,18 +360,18 @@ static double narrowing(const trial *t, int k)
     double  mean = 0;
     int64_t n = t->out[k].count;
     for (int64_t i = 0; i < n; i++) mean += t->j->spread[k][i] / (double)n;
-    return 24 * mean * (0x1p-9 / (2 * unit));
+    return 24 * mean * (0x1p-9 / (2 * TM_JUDGE_UNIT));
 }
 
 static void check_values(trial *t)
 {
     for (int k = 0; k < t->j->op->n_out; k++) {
         const operand *o = &t->out[k];
-        double         narrow = judged(t->j, k) ? narrowing(t, k) : 0;
-        for (int64_t i = 0; judged(t->j, k) && i < o->count; i++) {
+        double         narrow = tm_judge_has(t->j, k) ? narrowing(t, k) : 0;
+        for (int64_t i = 0; tm_judge_has(t->j, k) && i < o->count; i++) {
             double wanted, got = value_of(o, i);
-            double bound = bound_at(t->j, k, i, t->accumulate >> k & 1u, o->dtype, &wanted) + narrow;
-            if (narrow > 0) bound += 24 * t->j->spread[k][i] * (0x1p-9 / (2 * unit));
+            double bound = tm_judge_bound(t->j, k, i, t->accumulate >> k & 1u, o->dtype, &wanted) + narrow;
+            if (narrow > 0) bound += 24 * t->j->spread[k][i] * (0x1p-9 / (2 * TM_JUDGE_UNIT));
             if (fabs(got - wanted) <= bound) continue;
             char text[160];
             snprintf(text, sizeof text, "%.9g at element %lld, wanted %.9g within %.3g, output", got, (long long)i,
@@ -390,7 +396,7 @@ static bits bits_of(trial *t)
 {
     bits b = { { NULL } };
     for (int k = 0; k < t->j->op->n_out; k++) {
-        if (!judged(t->j, k)) continue;
+        if (!tm_judge_has(t->j, k)) continue;
         const operand *o = result_of(t, k);
         size_t         row = (size_t)o->columns * tm_dtype_bytes(o->dtype);
         b.data[k] = malloc((size_t)o->count * tm_dtype_bytes(o->dtype) + 1);
@@ -420,6 +426,11 @@ static void check_bits(trial *t, const bits *wanted, const char *what)
     bits_free(&b);
 }
 
+static double rounded_to(tm_dtype dtype, double value)
+{
+    return dtype == TM_BF16 ? (double)tm_bf16_value(tm_bf16_round((float)value)) : (double)(float)value;
+}
+
 /* `wide`: the float32 results on the same values. Where a value is stored once, and not added to. */
 static void check_rounding(const trial *t, const bits *got, const bits *wide)
 {
@@ -428,8 +439,7 @@ static void check_rounding(const trial *t, const bits *got, const bits *wide)
         if (!got->data[k] || t->j->rounding[k].stores > 1 || (dtype != TM_F32 && dtype != TM_BF16)) continue;
         if (is_attention(t)) continue; /* rounds weights, too, and scales scores and not queries */
         for (int64_t i = 0; i < t->out[k].count; i++)
-            if (!(tm_value_get(got->data[k], dtype, i) ==
-                  rounded(tm_value_get(wide->data[k], TM_F32, i), dtype == TM_BF16)))
+            if (!(tm_value_get(got->data[k], dtype, i) == rounded_to(dtype, tm_value_get(wide->data[k], TM_F32, i))))
                 complain(t, "is not the float32 result rounded once: output", k);
     }
 }
@@ -483,7 +493,7 @@ static bool narrow(const formats *f)
     return any;
 }
 
-static int check_kernel(const judge *j, const suite *s, const tm_kernel *kernel, const formats *variants, int n,
+static int check_kernel(const tm_judge *j, const suite *s, const tm_kernel *kernel, const formats *variants, int n,
                         int usual, shelf *own, const shelf *others)
 {
     int checked = 0;
@@ -512,10 +522,10 @@ static void check_example(const tm_op *op, const tm_example *example, int number
     static shelf shelves[SUITES];
     suite        suites[SUITES];
     formats      variants[MAX_VARIANTS];
-    judge        j;
+    tm_judge     j;
     int          usual, n_suites = list_suites(suites), n = list_variants(op, example, number, variants, &usual);
-    judge_open(&j, op, example, number, to_bf16);
-    bool long_one = op->cost(&j.call).flops > slow;
+    tm_judge_open(&j, op, example, number, to_bf16);
+    bool long_one = op->cost(&j.call).flops > 3e7;
     for (int s = 0; s < n_suites; s++) {
         const shelf     *others = suites[s].agrees >= 0 ? &shelves[suites[s].agrees] : NULL;
         const tm_kernel *kernel;
@@ -531,7 +541,7 @@ static void check_example(const tm_op *op, const tm_example *example, int number
             bits_free(&shelves[s].kept[v][0]), bits_free(&shelves[s].kept[v][1]);
             shelves[s].have[v] = false;
         }
-    judge_close(&j);
+    tm_judge_close(&j);
 }
 
 static void kernels_compute_the_op(void **state)

@@ -1,19 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every kernel of the devices cuda and hip, as machine code, against the double reference of its op over the op's own
- * examples: within the bound of kernel_judge.h, also where it adds to what is there, and on views where the op takes
+ * examples: within the bound of device/judge.h, also where it adds to what is there, and on views where the op takes
  * them; the same bits whatever the order of waves, and in place where the op allows it. Reading or writing beside an
  * operand, a race, or a wait that is missing is an error of the interpreters. */
 #include "gpu/trials.h"
 
 #include "device/gpu/gpu.h"
-#include "device/kernel_judge.h"
+#include "device/trial.h"
 #include "gpu/emulated.h"
 #include "gpu/shapes.h"
 #include "gpu/usual.h"
 #include "op/attrs.h"
 #include "op/describe.h"
 
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "support/test.h"
 
@@ -45,150 +51,43 @@ static bool by_units(const tm_kernel *kernel)
     return strstr(kernel->name, "/matrix") || strstr(kernel->name, "/wgmma");
 }
 
-/* A call on the device, and what lies there. */
-typedef struct {
-    const judge     *j;
-    const tm_kernel *kernel;
-    tm_device       *device;
-    tm_call          call; /* formats and shapes; data: the device's */
-    char            *image[TM_MAX_IN + TM_MAX_OUT];
-    size_t           bytes[TM_MAX_IN + TM_MAX_OUT];
-    const char      *precision;
-    int64_t          gap; /* elements between the rows of operands that may be views */
-} trial;
-
-static tm_view *view_at(trial *t, int i)
+static void complain(const tm_trial *t, unsigned adds, const char *what, int k)
 {
-    return i < TM_MAX_IN ? &t->call.in[i] : &t->call.out[i - TM_MAX_IN];
+    fail_msg("%s on %s, example %d, %s, adds %#x: %s %d", t->kernel->name, name_of_device, t->judge->number,
+             t->precision, adds, what, k);
 }
 
-static int64_t gap_of(const trial *t, int i)
-{
-    unsigned may = i < TM_MAX_IN ? t->j->op->strided_in >> i : t->j->op->strided_out >> (i - TM_MAX_IN);
-    return may & 1U ? t->gap : 0;
-}
-
-static int64_t columns_of(const tm_view *view)
-{
-    return view->shape.rank > 0 ? view->shape.n[view->shape.rank - 1] : 1;
-}
-
-/* Where element e of operand i lies in its image. */
-static int64_t place_of(const trial *t, int i, const tm_view *view, int64_t e)
-{
-    int64_t columns = columns_of(view), gap = gap_of(t, i);
-    return gap ? e / columns * (columns + gap) + e % columns : e;
-}
-
-static void complain(const trial *t, unsigned adds, const char *what, int k)
-{
-    fail_msg("%s on %s, example %d, %s, adds %#x: %s %d", t->kernel->name, name_of_device, t->j->number, t->precision,
-             adds, what, k);
-}
-
-static void *device_bytes(tm_device *device, const void *from, size_t bytes)
-{
-    tm_address at;
-    tm_error   err = { 0 };
-    if (tm_device_alloc(device, bytes, &at, &err) != TM_OK) fail_msg("%s", err.text);
-    if (from) assert_int_equal(tm_device_write(device, at, from, bytes, &err), TM_OK);
-    return (void *)at.at; // NOLINT(performance-no-int-to-ptr)
-}
-
-/* Outputs that are added to hold what was there, the others NaN. */
-static void fill(trial *t, unsigned adds, int alias)
-{
-    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) {
-        tm_view *view = view_at(t, i);
-        int      k = i - TM_MAX_IN;
-        if (!tm_view_present(view)) continue;
-        memset(t->image[i], 0xff, t->bytes[i]);
-        for (int64_t e = 0, n = tm_shape_elements(view->shape); e < n; e++) {
-            if (k < 0) {
-                const tm_view *from = &t->j->call.in[i];
-                tm_value_set(t->image[i], view->dtype, place_of(t, i, view, e),
-                             tm_value_get(from->data, from->dtype, e));
-            } else if (adds >> k & 1U) {
-                tm_value_set(t->image[i], view->dtype, place_of(t, i, view, e), t->j->old[k][e]);
-            }
-        }
-        view->data = k == 0 && alias >= 0 ? t->call.in[alias].data : device_bytes(t->device, t->image[i], t->bytes[i]);
-    }
-}
-
-static void run(trial *t, unsigned adds, int alias)
+static void run(tm_trial *t, unsigned adds, int alias)
 {
     tm_error err = { 0 };
-    t->call.accumulate = adds;
-    fill(t, adds, alias);
-    t->call.workspace_bytes = t->kernel->workspace ? t->kernel->workspace(&t->call) : 0;
-    t->call.workspace = t->call.workspace_bytes ? device_bytes(t->device, NULL, t->call.workspace_bytes) : NULL;
-    t->call.queue = t->device->queues[TM_ON_COMPUTE];
-    t->call.state = NULL;
-    tm_status st = t->kernel->prepare(t->device, &t->call, &t->call.state, &err);
-    if (st == TM_OK) st = t->device->backend->prepared(t->device, &err);
-    if (st == TM_OK) st = t->kernel->launch(&t->call, &err);
-    for (int k = 0; k < TM_MAX_OUT && st == TM_OK; k++)
-        if (tm_view_present(&t->call.out[k]))
-            st = tm_device_read(t->device, t->image[TM_MAX_IN + k], (tm_address){ (uintptr_t)t->call.out[k].data },
-                                t->bytes[TM_MAX_IN + k], &err);
-    if (st == TM_OK) st = tm_device_wait(t->device, &err);
-    if (st != TM_OK) complain(t, adds, err.text, 0);
-    t->kernel->release(t->call.state);
-    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) {
-        tm_view *view = view_at(t, i);
-        if (tm_view_present(view) && !(i == TM_MAX_IN && alias >= 0))
-            tm_device_release(t->device, (tm_address){ (uintptr_t)view->data }, t->bytes[i]);
-    }
-    tm_device_release(t->device, (tm_address){ (uintptr_t)t->call.workspace }, t->call.workspace_bytes);
+    if (tm_trial_run(t, adds, alias, &err) != TM_OK) complain(t, adds, err.text, 0);
 }
 
-/* The spread of an element or, of few probes it may be near 0 by chance, the mean of the eight around it. */
-static double spread_near(const judge *j, int k, int64_t i)
+static void check(const tm_trial *t, unsigned adds)
 {
-    int64_t n = tm_shape_elements(j->call.out[k].shape), from = i / 8 * 8, end = from + 8 < n ? from + 8 : n;
-    double  sum = 0;
-    for (int64_t e = from; e < end; e++) sum += j->spread[k][e];
-    return fmax(j->spread[k][i], sum / (double)(end - from));
-}
-
-/* Factors that a kernel makes of bfloat16 may be rounded to it (tm_rounding): a relative error of 2^-9 each, where the
- * judge moves inputs by 2 units of float32. */
-static void check(const trial *t, unsigned adds)
-{
-    bool narrow = t->call.in[0].dtype == TM_BF16;
-    for (int k = 0; k < t->j->op->n_out; k++) {
-        const tm_view *view = &t->call.out[k];
-        if (!judged(t->j, k) || !tm_view_present(view)) continue;
-        for (int64_t i = 0, n = tm_shape_elements(view->shape); i < n; i++) {
-            double wanted,
-                got = tm_value_get(t->image[TM_MAX_IN + k], view->dtype, place_of(t, TM_MAX_IN + k, view, i));
-            double bound = bound_at(t->j, k, i, adds >> k & 1U, view->dtype, &wanted);
-            if (narrow && t->j->rounding[k].narrow) bound += 24 * spread_near(t->j, k, i) * (0x1p-9 / (2 * unit));
-            if (fabs(got - wanted) <= bound || (isinf(wanted) && got == wanted)) continue;
-            char text[160];
-            snprintf(text, sizeof text, "%.9g at element %lld, wanted %.9g within %.3g, output", got, (long long)i,
-                     wanted, bound);
-            complain(t, adds, text, k);
-        }
-    }
+    tm_trial_worst w = tm_trial_judge(t, adds);
+    if (w.part <= 1) return;
+    char text[160];
+    snprintf(text, sizeof text, "%.9g at element %lld, wanted %.9g within %.3g, output", w.got, (long long)w.element,
+             w.wanted, w.bound);
+    complain(t, adds, text, w.output);
 }
 
 /* Nothing was written between the rows. */
-static void check_gaps(const trial *t)
+static void check_gaps(const tm_trial *t)
 {
-    for (int k = 0; k < t->j->op->n_out; k++) {
+    for (int k = 0; k < t->judge->op->n_out; k++) {
         const tm_view *view = &t->call.out[k];
-        int64_t        columns = columns_of(view), gap = gap_of(t, TM_MAX_IN + k);
-        if (!tm_view_present(view) || gap == 0) continue;
-        size_t element = tm_dtype_bytes(view->dtype), row = (size_t)(columns + gap) * element;
+        if (!tm_view_present(view) || view->ld == 0) continue;
+        int64_t columns = view->shape.n[view->shape.rank - 1], gap = view->ld - columns;
+        size_t  element = tm_dtype_bytes(view->dtype), row = (size_t)(columns + gap) * element;
         for (size_t at = (size_t)columns * element; at < t->bytes[TM_MAX_IN + k]; at += row)
             for (size_t b = 0; b < (size_t)gap * element; b++)
                 if ((unsigned char)t->image[TM_MAX_IN + k][at + b] != 0xff) complain(t, 0, "writes beside output", k);
     }
 }
 
-static char *bits_of(const trial *t, int k)
+static char *bits_of(const tm_trial *t, int k)
 {
     char *bits = malloc(t->bytes[TM_MAX_IN + k] + 1);
     memcpy(bits, t->image[TM_MAX_IN + k], t->bytes[TM_MAX_IN + k]);
@@ -196,7 +95,7 @@ static char *bits_of(const trial *t, int k)
 }
 
 /* In other orders of waves, and in place: the same bits. */
-static void check_orders(trial *t)
+static void check_orders(tm_trial *t)
 {
     static const char *const orders[] = { "eager", "reversed", "7" };
     char                    *wanted[TM_MAX_OUT] = { NULL };
@@ -204,7 +103,7 @@ static void check_orders(trial *t)
         if (tm_view_present(&t->call.out[k])) wanted[k] = bits_of(t, k);
     for (int o = 0; o < 3 + TM_MAX_IN; o++) {
         int alias = o - 3;
-        if (alias >= 0 && !(t->j->op->inplace >> alias & 1U)) continue;
+        if (alias >= 0 && !(t->judge->op->inplace >> alias & 1U)) continue;
         if (alias >= 0 && (!tm_view_present(&t->call.in[alias]) || t->call.in[alias].dtype != t->call.out[0].dtype))
             continue;
         if (alias < 0 && (is_audited() || code_of_trials == CODE_OPENCL)) continue; /* these have their own */
@@ -212,46 +111,27 @@ static void check_orders(trial *t)
         run(t, 0, alias);
         unsetenv("STANDIN_GPU_ORDER");
         for (int k = 0; k < TM_MAX_OUT; k++)
-            if (wanted[k] && judged(t->j, k) &&
+            if (wanted[k] && tm_judge_has(t->judge, k) &&
                 memcmp(wanted[k], t->image[TM_MAX_IN + k], t->bytes[TM_MAX_IN + k]) != 0)
                 complain(t, 0, alias < 0 ? orders[o] : "in place: other bits of output", k);
     }
     for (int k = 0; k < TM_MAX_OUT; k++) free(wanted[k]);
 }
 
-static void open_images(trial *t, int64_t gap)
-{
-    t->gap = gap;
-    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) {
-        tm_view *view = view_at(t, i);
-        if (!tm_view_present(view)) continue;
-        int64_t columns = columns_of(view), rows = columns ? tm_shape_elements(view->shape) / columns : 0;
-        view->ld = gap_of(t, i) ? columns + gap : 0;
-        t->bytes[i] = gap_of(t, i) ? (size_t)(rows * view->ld) * tm_dtype_bytes(view->dtype)
-                                   : tm_tensor_bytes(view->shape, view->dtype);
-        t->image[i] = malloc(t->bytes[i] + 1);
-    }
-}
-
-static void close_images(trial *t)
-{
-    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) {
-        free(t->image[i]);
-        t->image[i] = NULL;
-    }
-}
-
 /* With operands that are columns of wider matrices. */
-static void check_views(trial *t)
+static void check_views(const tm_judge *j, tm_device *device, const tm_kernel *kernel, const tm_precision *precision,
+                        int64_t gap)
 {
     enum { MORE = 3 };
-    if ((t->j->op->strided_in | t->j->op->strided_out) == 0) return;
-    close_images(t);
-    open_images(t, t->gap + MORE);
-    if (t->kernel->refuse(&t->call)) return;
-    run(t, 0, -1);
-    check(t, 0);
-    check_gaps(t);
+    tm_trial t;
+    if ((j->op->strided_in | j->op->strided_out) == 0) return;
+    tm_trial_open(&t, j, device, kernel, precision, gap + MORE);
+    if (!kernel->refuse(&t.call)) {
+        run(&t, 0, -1);
+        check(&t, 0);
+        check_gaps(&t);
+    }
+    tm_trial_close(&t);
 }
 
 /* No longer than that, in operations and elements of its inputs? */
@@ -271,7 +151,7 @@ static bool is_tried(const tm_op *op, const tm_example *example)
 }
 
 /* Has the program the code that the call takes inside? Asked of another device, which keeps what it cannot load. */
-static bool is_embedded(const trial *t)
+static bool is_embedded(const tm_trial *t)
 {
     tm_device *device;
     tm_error   err = { 0 };
@@ -288,22 +168,19 @@ static bool is_embedded(const trial *t)
 }
 
 /* gap: elements between the rows of operands whose rows may be apart. False: refused, or left out. */
-static bool try_precision(const judge *j, tm_device *device, const tm_kernel *kernel, const tm_precision *precision,
+static bool try_precision(const tm_judge *j, tm_device *device, const tm_kernel *kernel, const tm_precision *precision,
                           int64_t gap)
 {
-    trial t = { .j = j, .kernel = kernel, .device = device, .precision = precision->name };
-    t.call = tm_example_call(j->op, j->example, precision);
-    t.call.attr = j->call.attr;
-    t.call.device = device;
-    open_images(&t, gap);
+    tm_trial t;
+    tm_trial_open(&t, j, device, kernel, precision, gap);
     const char *why = kernel->refuse(&t.call);
     if (why) {
         if (test_is_full()) print_message("%s, %s: refused: %s\n", kernel->name, precision->name, why);
-        close_images(&t);
+        tm_trial_close(&t);
         return false;
     }
     if (code_of_trials == CODE_INSIDE && !is_embedded(&t)) {
-        close_images(&t);
+        tm_trial_close(&t);
         return false;
     }
     bool short_one = within(j->op, &t.call, WAYS_FLOPS, WAYS_VALUES) || (j->number >= SHAPES && by_units(kernel));
@@ -316,8 +193,8 @@ static bool try_precision(const judge *j, tm_device *device, const tm_kernel *ke
         run(&t, j->adds, -1);
         if (!kernel->refuse(&t.call)) check(&t, j->adds);
     }
-    if (in_all_ways || j->number >= SHAPES) check_views(&t);
-    close_images(&t);
+    tm_trial_close(&t);
+    if (in_all_ways || j->number >= SHAPES) check_views(j, device, kernel, precision, gap);
     return true;
 }
 
@@ -336,13 +213,13 @@ static void try_usual_heads(const tm_op *op, const tm_kernel *kernel, tm_device 
     if (!by_units(kernel) && !strstr(kernel->name, "/tiles")) return; /* wide heads: compiled where they are wanted */
     for (int i = 0; i < USUAL_HEADS; i++) {
         gpu_shape s;
-        judge     j;
+        tm_judge  j;
         if (!gpu_usual_heads(op, usual_heads[i], &s)) return;
         if (!must_take(kernel, &s)) continue;
-        judge_open(&j, op, &s.example, SHAPES + 100 + i, precision == &tm_precision_bf16);
+        tm_judge_open(&j, op, &s.example, SHAPES + 100 + i, precision == &tm_precision_bf16);
         if (!try_precision(&j, device, kernel, precision, s.gap) && code_of_trials != CODE_OPENCL)
             fail_msg("%s: heads of %d are not inside", kernel->name, (int)usual_heads[i]);
-        judge_close(&j);
+        tm_judge_close(&j);
     }
 }
 
@@ -363,14 +240,14 @@ static int try_shapes(const tm_op *op, const tm_kernel *kernel, tm_device *devic
         bool tiles = strstr(kernel->name, "attention") && !matrix;
         if (tiles && (s.quick || !within(op, &call, MOST_IN_TILES, MOST_VALUES))) continue;
         for (int p = 0; p < (s.f32 ? 1 : 3); p++) {
-            judge j;
-            judge_open(&j, op, &s.example, SHAPES + k, p > 0);
+            tm_judge j;
+            tm_judge_open(&j, op, &s.example, SHAPES + k, p > 0);
             if (op == &tm_op_linear || op == &tm_op_linear_dgrad) j.adds |= 1U; /* as no graph asks for yet */
             bool taken = try_precision(&j, device, kernel, precisions[p], s.gap);
             tried += taken;
             if (!taken && code_of_trials == CODE_COMPILED && matrix && p == 1 && must_take(kernel, &s))
                 fail_msg("%s refuses shape %d", kernel->name, k);
-            judge_close(&j);
+            tm_judge_close(&j);
         }
     }
     return tried;
@@ -393,10 +270,10 @@ static int try_op(const tm_op *op, const tm_kernel *kernel, tm_device *device)
     int                 tried = 0;
     for (int number = 0; op->example(number, &example); number++)
         for (int p = 0; p < 4 && all[p] && is_tried(op, &example); p++) {
-            judge j;
-            judge_open(&j, op, &example, number, p > 0);
+            tm_judge j;
+            tm_judge_open(&j, op, &example, number, p > 0);
             tried += try_precision(&j, device, kernel, all[p], 0);
-            judge_close(&j);
+            tm_judge_close(&j);
         }
     return tried + try_shapes(op, kernel, device);
 }

@@ -6,54 +6,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* malloc of exactly the bytes of a tensor, holding NaN or a number that is no token. */
-static void *take(tm_dtype dtype, tm_shape shape)
-{
-    int64_t count = tm_shape_elements(shape);
-    TM_ASSERT(dtype == TM_F64 || dtype == TM_I32);
-    void *data = malloc((size_t)count * tm_dtype_bytes(dtype));
-    TM_ASSERT(data);
-    for (int64_t i = 0; i < count; i++) {
-        if (dtype == TM_F64) ((double *)data)[i] = (double)NAN;
-        if (dtype == TM_I32) ((int32_t *)data)[i] = INT32_MIN;
-    }
-    return data;
-}
-
-void tm_call_make(tm_call *call, const tm_op *op, const tm_example *example, uint64_t seed)
-{
-    tm_shape out[TM_MAX_OUT];
-    *call = (tm_call){ .op = op, .attr = example->attr_bytes ? example->attr : NULL, .threads = 1 };
-    for (int k = 0; k < TM_MAX_OUT; k++) out[k] = example->out[k];
-    TM_ASSERT(op->infer(example->in, call->attr, out) == NULL);
-    for (int k = 0; k < TM_MAX_IN; k++) {
-        tm_view *view = &call->in[k];
-        *view = tm_view_absent();
-        if (example->in[k].rank < 0) continue;
-        bool whole = example->role[k] == TM_ROLE_INPUT || example->role[k] == TM_ROLE_INDEX;
-        *view = (tm_view){ .dtype = whole ? TM_I32 : TM_F64, .shape = example->in[k] };
-        view->data = take(view->dtype, view->shape);
-        int64_t count = tm_shape_elements(view->shape);
-        for (int64_t i = 0; i < count; i++) {
-            double value = tm_example_value(example, k, i, seed);
-            if (view->dtype == TM_I32) ((int32_t *)view->data)[i] = (int32_t)value;
-            if (view->dtype == TM_F64) ((double *)view->data)[i] = value;
-        }
-    }
-    for (int k = 0; k < TM_MAX_OUT; k++) {
-        call->out[k] = tm_view_absent();
-        if (k >= op->n_out || out[k].rank < 0) continue;
-        tm_dtype dtype = op->out_role[k] == TM_ROLE_INDEX ? TM_I32 : TM_F64;
-        call->out[k] = (tm_view){ .dtype = dtype, .shape = out[k], .data = take(dtype, out[k]) };
-    }
-}
-
-void tm_call_free(tm_call *call)
-{
-    for (int k = 0; k < TM_MAX_IN; k++) free(call->in[k].data);
-    for (int k = 0; k < TM_MAX_OUT; k++) free(call->out[k].data);
-}
-
 bool tm_example_is_for_kernels(const tm_example *example)
 {
     int64_t values = 0;
@@ -90,7 +42,7 @@ void tm_memory_init(tm_memory *memory, const tm_graph *graph)
     memory->data = calloc(graph->n_tensors, sizeof *memory->data);
     TM_ASSERT(memory->data);
     for (size_t i = 0; i < graph->n_tensors; i++)
-        if (graph->tensors[i].base == TM_NONE) memory->data[i] = take(graph->tensors[i].dtype, graph->tensors[i].shape);
+        if (graph->tensors[i].base == TM_NONE) memory->data[i] = tm_undefined_values(graph->tensors[i].dtype, graph->tensors[i].shape);
     for (size_t i = 0; i < graph->n_tensors; i++) {
         const tm_tensor *view = &graph->tensors[i];
         if (view->base != TM_NONE)

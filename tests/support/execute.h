@@ -6,13 +6,10 @@
 
 #include "graph/graph.h"
 #include "op/fused.h"
+#include "op/op.h"
 
 /* ---- one op ---- */
 
-/* A call of `op` on an example: float64 inputs filled by tm_example_value, outputs of the inferred shapes holding NaN.
- * Optional outputs exist when the example gives them. `example` must outlive the call. */
-void tm_call_make(tm_call *call, const tm_op *op, const tm_example *example, uint64_t seed);
-void tm_call_free(tm_call *call);
 /* Examples of more than 30000 input values are there for the blocks and threads of kernels: what a reference or a
  * gradient rule owes does not depend on the size. */
 bool tm_example_is_for_kernels(const tm_example *example);

@@ -1,50 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tests/device/kernel_judge.h - what a kernel must compute on an example of its op, and how far off it may be.
- *
- * A value y that moves by S when every input moves by about one unit u of float32, at random, cannot be computed in
- * float32 to much better than S + u |y|. A chain of n roundings passes on at most n such errors, and a function of few
- * operations that is good to 4 units counts as 4 terms; so |error| <= 4 (n + 4) (S + u |y|), n = terms of op->rounding,
- * plus the rounding to the format of the output. S comes from the reference itself, on inputs moved PROBES times. */
-#ifndef TM_TESTS_DEVICE_KERNEL_JUDGE_H
-#define TM_TESTS_DEVICE_KERNEL_JUDGE_H
+#include "device/judge.h"
 
-#include "../support/execute.h"
+#include "base/arena.h"
 #include "base/random.h"
 #include "graph/value.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 enum { SEED = 20240701, PROBES = 6 };
-static const double unit = 0x1p-24;  /* of float32 */
+static const double unit = TM_JUDGE_UNIT;
 static const double tiny = 1e-30;    /* below: zero to training; kernels flush it and clamp exponents */
 static const double noise = 0x1p-44; /* of the reference, as a part of the largest value of an output */
 static const double slow = 3e7;      /* FLOPs of an example on which the plain build is left out, and fewer probes */
 
-typedef struct {
-    const tm_op      *op;
-    const tm_example *example;
-    int               number;
-    tm_call           call; /* float64: inputs, and what the reference makes of them */
-    double           *spread[TM_MAX_OUT], *old[TM_MAX_OUT], largest[TM_MAX_OUT];
-    tm_rounding       rounding[TM_MAX_OUT];
-    double            values; /* of all inputs */
-    unsigned          adds;   /* outputs that can be added to */
-} judge;
-
-static bool judged(const judge *j, int k)
+bool tm_judge_has(const tm_judge *j, int k)
 {
     return tm_view_present(&j->call.out[k]) && j->op->out_role[k] != TM_ROLE_LOGITS;
 }
 
 /* Whole numbers are right or wrong. */
-static bool exact(const judge *j, int k)
+static bool exact(const tm_judge *j, int k)
 {
     return j->op->out_role[k] == TM_ROLE_INDEX;
 }
@@ -65,13 +42,11 @@ static double special(int64_t i)
 
 static double *zeros(int64_t n)
 {
-    double *x = calloc((size_t)n + 1, sizeof *x);
-    assert_non_null(x);
-    return x;
+    return tm_alloc((size_t)(n + 1) * sizeof(double));
 }
 
 /* The reference on inputs that have moved by up to 2 units: results in call->out. */
-static void probe(const judge *j, int number, tm_call *call)
+static void probe(const tm_judge *j, int number, tm_call *call)
 {
     *call = j->call;
     for (int k = 0; k < j->op->n_in; k++) {
@@ -90,10 +65,10 @@ static void probe(const judge *j, int number, tm_call *call)
         if (call->in[k].data != j->call.in[k].data) free(call->in[k].data);
 }
 
-static void judge_open(judge *j, const tm_op *op, const tm_example *example, int number, bool to_bf16)
+void tm_judge_open(tm_judge *j, const tm_op *op, const tm_example *example, int number, bool to_bf16)
 {
     bool elementwise = strcmp(op->group, "elementwise") == 0 && number % 2;
-    *j = (judge){ .op = op, .example = example, .number = number };
+    *j = (tm_judge){ .op = op, .example = example, .number = number };
     tm_call_make(&j->call, op, example, SEED);
     for (int k = 0; k < op->n_in; k++) {
         double *x = j->call.in[k].data;
@@ -111,7 +86,7 @@ static void judge_open(judge *j, const tm_op *op, const tm_example *example, int
 #pragma omp parallel for schedule(dynamic, 1)
     for (int p = 0; p < probes; p++) probe(j, p, &moved[p]);
     for (int k = 0; k < op->n_out; k++) {
-        if (!judged(j, k)) continue;
+        if (!tm_judge_has(j, k)) continue;
         int64_t       n = tm_shape_elements(j->call.out[k].shape);
         const double *value = j->call.out[k].data;
         j->spread[k] = zeros(n), j->old[k] = zeros(n);
@@ -130,14 +105,14 @@ static void judge_open(judge *j, const tm_op *op, const tm_example *example, int
         for (int k = 0; k < op->n_out; k++) free(moved[p].out[k].data);
 }
 
-static void judge_close(judge *j)
+void tm_judge_close(tm_judge *j)
 {
     for (int k = 0; k < TM_MAX_OUT; k++) free(j->spread[k]), free(j->old[k]);
     tm_call_free(&j->call);
 }
 
 /* The value wanted at element i of output k, and how far from it a kernel may be. */
-static double bound_at(const judge *j, int k, int64_t i, bool adds, tm_dtype dtype, double *wanted)
+double tm_judge_bound(const tm_judge *j, int k, int64_t i, bool adds, tm_dtype dtype, double *wanted)
 {
     if (exact(j, k)) {
         *wanted = (double)((const int32_t *)j->call.out[k].data)[i];
@@ -156,5 +131,3 @@ static double bound_at(const judge *j, int k, int64_t i, bool adds, tm_dtype dty
     *wanted = value;
     return error + j->rounding[k].stores * store * size + tiny + noise * j->largest[k];
 }
-
-#endif
