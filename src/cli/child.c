@@ -17,14 +17,16 @@ static tm_status interrupted(tm_error *err)
     return tm_fail(err, TM_INTERRUPTED, "interrupted; the same command continues from here");
 }
 
-/* Takes in what the child prints until it has ended. */
-static tm_status follow(tm_process *process, int *status, tm_text *output, tm_error *err)
+/* Takes in what the child prints until it has ended, or until the `end`, when *late is set. */
+static tm_status follow(tm_process *process, int64_t end, int *status, tm_text *output, bool *late, tm_error *err)
 {
     enum { LOG_LIMIT = 64 << 20 };
     bool open = true;
     while (open || !tm_process_ended(process, status)) {
         char part[16384];
         if (tm_cli_stop) return interrupted(err);
+        *late = tm_now_ns() >= end;
+        if (*late) return TM_OK;
         if (!tm_process_wait(&process, 1, open ? tm_process_output(process) : -1, LOOK_NS, &tm_cli_stop) || !open)
             continue;
         ssize_t got = read(tm_process_output(process), part, sizeof part);
@@ -65,20 +67,29 @@ tm_status child_wait(tm_process *process, int *status, tm_error *err)
     return TM_OK;
 }
 
-tm_status child_run_with(tm_process_options options, tm_text *output, child_end *end, tm_error *err)
+tm_status child_run_within(tm_process_options options, double seconds, tm_text *output, child_end *end, bool *late,
+                           tm_error *err)
 {
     tm_process *process;
     int         status = 0;
     int64_t     begin = tm_now_ns();
     *end = (child_end){ .code = -1 };
+    *late = false;
     options.output = true;
     tm_cli_heed_stop();
     TM_TRY(tm_process_start(&options, &process, err));
-    tm_status st = follow(process, &status, output, err);
+    tm_status st =
+        follow(process, seconds > 0 ? begin + (int64_t)(seconds * 1e9) : INT64_MAX, &status, output, late, err);
     end->seconds = (double)(tm_now_ns() - begin) * 1e-9;
-    if (st == TM_OK) judge(process, status, end);
-    tm_process_close(process, 10);
+    if (st == TM_OK && !*late) judge(process, status, end);
+    tm_process_close(process, *late ? 1 : 10);
     return st;
+}
+
+tm_status child_run_with(tm_process_options options, tm_text *output, child_end *end, tm_error *err)
+{
+    bool late;
+    return child_run_within(options, 0, output, end, &late, err);
 }
 
 tm_status child_run(char *const *argv, tm_text *output, child_end *end, tm_error *err)

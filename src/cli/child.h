@@ -25,5 +25,8 @@ TM_MUST_USE tm_status child_wait(tm_process *process, int *status, tm_error *err
 TM_MUST_USE tm_status child_run(char *const *argv, tm_text *output, child_end *end, tm_error *err);
 /* The same with all options; `output` of them is set. */
 TM_MUST_USE tm_status child_run_with(tm_process_options options, tm_text *output, child_end *end, tm_error *err);
+/* And for at most so many seconds: then it is ended, and *late is set. */
+TM_MUST_USE tm_status child_run_within(tm_process_options options, double seconds, tm_text *output, child_end *end,
+                                       bool *late, tm_error *err);
 
 #endif

@@ -2,6 +2,7 @@
 /* The ops of a training step, as their rows describe them. */
 #include "base/json.h"
 #include "cli/cli.h"
+#include "cli/ops_check.h"
 #include "device/device.h"
 #include "op/kernel.h"
 
@@ -171,7 +172,8 @@ static tm_status print_json(const char *name, tm_text *out, tm_error *err)
 }
 
 typedef struct {
-    bool markdown, json;
+    bool        markdown, json, check;
+    const char *device;
 } ops_options;
 
 static tm_status ops(tm_cli_line *line, tm_error *err)
@@ -182,6 +184,10 @@ static tm_status ops(tm_cli_line *line, tm_error *err)
     if (o->markdown && line->n_words)
         return tm_fail(err, TM_USAGE, "--markdown prints the table of all operations; leave out '%.100s'",
                        line->words[0]);
+    if (o->check && o->markdown) return tm_fail(err, TM_USAGE, "--check computes, --markdown prints a table; give one");
+    if (o->device && !o->check)
+        return tm_fail(err, TM_USAGE, "--device %.100s is for --check, which computes", o->device);
+    if (o->check) return ops_check(line->n_words ? line->words[0] : NULL, o->device ? o->device : "cpu", o->json, err);
     if (o->json)
         st = print_json(line->n_words ? line->words[0] : NULL, &out, err);
     else if (o->markdown)
@@ -197,6 +203,10 @@ static tm_status ops(tm_cli_line *line, tm_error *err)
 
 static const tm_option rows[] = {
     { "markdown", 0, TM_OPTION_FLAG, offsetof(ops_options, markdown), .help = "print the table of docs/ops.md" },
+    { "check", 0, TM_OPTION_FLAG, offsetof(ops_options, check),
+      .help = "compute all examples by the device's kernels, beside the references" },
+    { "device", 0, TM_OPTION_TEXT, offsetof(ops_options, device), .value = "NAME",
+      .help = "of --check: cpu (default), cuda or hip (a GPU; cuda:1: the second)" },
     TM_OPTION_JSON(ops_options),
 };
 
@@ -207,7 +217,9 @@ const tm_cli_command tm_command_ops = {
     .most = 1,
     .about =
         "Lists the operations that training steps are made of, with their formulas. With NAME: its inputs, outputs "
-        "and shapes, and the kernels that this machine runs it with.",
+        "and shapes, and the kernels that this machine runs it with. With --check the kernels are judged: every "
+        "number beside that of a plain reference in double, within a bound of its rounding. Exit code 5: one is "
+        "beyond it.",
     TM_CLI_OPTIONS(rows, ops_options),
     .run = ops,
 };

@@ -1,0 +1,62 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# selftest: stages in processes of their own, one file. What fails or is late is told and stops nothing. And ops --check.
+# shellcheck disable=SC1091,SC2086,SC2154
+. "$(dirname "$0")/lib.sh"
+unset TRAINMARK_GPU_RUNTIME TRAINMARK_KERNELS
+# of FILE STAGE KEY: a value of a stage.
+of() { sed -n "/\"stage\": \"$2\"/,/\"stage\":/s/^ *\"$3\": \"*\([^\",]*\)\"*,*$/\1/p" "$1" | head -n 1; }
+
+trainmark selftest --list
+check "the stages" [ "$(grep -c ' s  ' "$out")" -ge 10 ]
+trainmark selftest --device cpu --only devices,experts,gemm --minutes 60 -o all.json
+check "devices and a training" [ "$code" -eq 0 ]
+check "are told at once" has "$out" "^experts +ok .* tokens/s, loss [0-9.]+ to [0-9.]+$"
+check "and stand in the file" [ "$(of all.json experts result)/$(of all.json devices exit)" = ok/0 ]
+check "with the whole result" [ "$(grep -c '"step_seconds": \[' all.json)" -ge 1 -a "$(grep -c '"tokens_per_second_per_device"' all.json)" -ge 1 ]
+check "a stage for GPUs is left out, and it is said" [ "$(of all.json gemm result) $(of all.json gemm said)" = "skipped for GPUs" ]
+trainmark selftest --device cpu --only experts,devices --minutes 0.01 -o late.json
+check "a stage that takes too long: exit 5" [ "$code" -eq 5 ]
+check "is ended, and told" has "$out" "^experts +late .*longer than 0.04 s$"
+check "and the file is there" [ "$(of late.json experts result)" = late ]
+trainmark selftest --device cpu --only devices --json -o json.json
+check "as JSON: the file" [ "$(cat "$out")" = "$(cat json.json)" ]
+trainmark selftest --only experts,nothing
+failed_with 2 "a stage that is none" "--only 'nothing' is no stage; they are: machine, devices, kernels"
+trainmark selftest --device cpu --only devices -o all.json
+failed_with 4 "a file that is there" "'all.json' is there; name another file with -o"
+trainmark selftest --device cpu --only devices -o none/all.json
+failed_with 4 "a folder that is none" "none"
+trainmark selftest --device cuda:x --only devices
+failed_with 4 "a device that is none" "cuda:x"
+check "nothing was written" [ ! -e none ]
+
+standins=$(dirname "$TRAINMARK")/tests/standins
+if [ -e "$standins/hip.so" ]; then
+    TRAINMARK_GPU_RUNTIME="$standins/hip.so" STANDIN_GPU_FAIL=cuModuleLoadData@1=719 TRAINMARK_HIPRTC="$standins/hiprtc.so" \
+        trainmark selftest --only devices,experts,llama-8b-width --minutes 60 -o gpu.json
+    check "a stage that fails: exit 5" [ "$code" -eq 5 ]
+    check "of the first GPU" has gpu.json '^ "device": "hip",$'
+    check "with its words" [ "$(of gpu.json experts result)/$(of gpu.json devices result)" = failed/ok ]
+    check "one that wants more memory is left out" has "$out" "^llama-8b-width +skipped .*the device has 4 GB, wanted 75$"
+    export TRAINMARK_GPU_RUNTIME="$standins/cuda.so" TRAINMARK_CUBLASLT="$standins/cublaslt.so" TRAINMARK_NVRTC="$standins/nvrtc.so"
+    STANDIN_BLAS_WRONG=1 trainmark ops --check linear_wgrad --device cuda
+    check "a library that multiplies wrongly: exit 5" [ "$code" -eq 5 ]
+    check "is named, with the number" has "$out" "^linear_wgrad +[0-9]+ calls  [0-9]+ WRONG: linear_wgrad/library, example [0-9]+, .*: .* at element .* wanted .* within"
+    unset TRAINMARK_GPU_RUNTIME TRAINMARK_CUBLASLT TRAINMARK_NVRTC
+fi
+
+trainmark ops --check add --json
+check "a kernel beside its reference" has "$out" '"wrong": 0'
+trainmark ops --check square_sum
+check "in words" has "$out" "^square_sum +[0-9]+ calls  at most 0\.[0-9]+ of the bound: square_sum/"
+check "and all together" has "$out" "^1 operations, of which 0 move data and are left out, 0 have no kernel here: [0-9]+ calls, 0 wrong$"
+trainmark ops --check --device null
+failed_with 2 "a device that computes nothing" "--device null computes nothing"
+trainmark ops --check nope
+failed_with 4 "an op that is none" "unknown op 'nope'"
+trainmark ops --device cpu
+failed_with 2 "a device without --check" "--device cpu is for --check"
+trainmark ops --check --markdown
+failed_with 2 "a table that computes" "--check computes, --markdown prints a table"
+finish
