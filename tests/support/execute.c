@@ -42,7 +42,8 @@ void tm_memory_init(tm_memory *memory, const tm_graph *graph)
     memory->data = calloc(graph->n_tensors, sizeof *memory->data);
     TM_ASSERT(memory->data);
     for (size_t i = 0; i < graph->n_tensors; i++)
-        if (graph->tensors[i].base == TM_NONE) memory->data[i] = tm_undefined_values(graph->tensors[i].dtype, graph->tensors[i].shape);
+        if (graph->tensors[i].base == TM_NONE)
+            memory->data[i] = tm_undefined_values(graph->tensors[i].dtype, graph->tensors[i].shape);
     for (size_t i = 0; i < graph->n_tensors; i++) {
         const tm_tensor *view = &graph->tensors[i];
         if (view->base != TM_NONE)
