@@ -306,6 +306,8 @@ WIDE(wide_add_f, two(as_float(a) + as_float(c), as_float(b) + as_float(a)))
 WIDE(wide_sub_f, two(as_float(a) - as_float(c), as_float(b) - as_float(a)))
 WIDE(wide_mul_f, two(as_float(a) * as_float(c), as_float(b) * as_float(a)))
 WIDE(wide_fma_f, two(fmaf(as_float(b), as_float(c), as_float(a)), fmaf(as_float(b), as_float(a), as_float(b))))
+WIDE(wide_high_low, b | (uint64_t)c << 32)
+WIDE(wide_low_high, a | (uint64_t)a << 32)
 static uint64_t as_double(double x)
 {
     uint64_t bits;
@@ -340,6 +342,8 @@ static const wide_row wide_rows[] = {
     { "v_pk_add_f32 v[4:5], v[0:1], v[2:3] neg_lo:[0,1] neg_hi:[0,1]", wide_sub_f },
     { "v_pk_mul_f32 v[4:5], v[0:1], v[2:3]", wide_mul_f },
     { "v_pk_fma_f32 v[4:5], v[0:1], v[2:3], v[0:1] op_sel:[1,0,0]", wide_fma_f },
+    { "v_pk_mov_b32 v[4:5], v[0:1], v[2:3] op_sel:[1,0]", wide_high_low },
+    { "v_pk_mov_b32 v[4:5], v[0:1], v[2:3] op_sel:[0,1]", wide_low_high },
 };
 
 static void wide_instructions_are_right(void **state)

@@ -96,6 +96,15 @@ TM_MUST_USE tm_status tm_gpu_start_each(const tm_call *call, int kernel, int64_t
 TM_MUST_USE tm_status tm_gpu_start_rows(const tm_call *call, int kernel, int64_t rows, int64_t columns,
                                         const tm_gpu_arguments *a, tm_error *err);
 
+/* Runs of 16 bytes (source/vectors.cu). How many elements a lane takes at once of operands of these formats. */
+int tm_gpu_run(tm_dtype a, tm_dtype b);
+/* Does the operand begin where a run may begin? An absent one does. Leading dimensions are the caller's to check. */
+bool tm_gpu_is_wide(const tm_view *view);
+/* The same of every operand. */
+bool tm_gpu_call_is_wide(const tm_call *call);
+/* Pieces of n elements: runs and, behind them, single ones; not wide: single ones. */
+int64_t tm_gpu_pieces(int64_t n, int run, bool wide);
+
 /* Threads of a wave (WAVE in the dialect). */
 int tm_gpu_wave(const void *device);
 

@@ -263,6 +263,30 @@ tm_status tm_gpu_start_rows(const tm_call *call, int kernel, int64_t rows, int64
     return tm_gpu_start(call, kernel, across, rows < most ? rows : most, 1, THREADS, a, err);
 }
 
+int tm_gpu_run(tm_dtype a, tm_dtype b)
+{
+    size_t bytes = tm_dtype_bytes(a) < tm_dtype_bytes(b) ? tm_dtype_bytes(a) : tm_dtype_bytes(b);
+    return (int)(16 / bytes);
+}
+
+bool tm_gpu_is_wide(const tm_view *view)
+{
+    return (uintptr_t)view->data % 16 == 0;
+}
+
+bool tm_gpu_call_is_wide(const tm_call *call)
+{
+    bool wide = true;
+    for (int k = 0; k < call->op->n_in; k++) wide = wide && tm_gpu_is_wide(&call->in[k]);
+    for (int k = 0; k < call->op->n_out; k++) wide = wide && tm_gpu_is_wide(&call->out[k]);
+    return wide;
+}
+
+int64_t tm_gpu_pieces(int64_t n, int run, bool wide)
+{
+    return wide ? n / run + n % run : n;
+}
+
 int tm_gpu_wave(const void *device)
 {
     return ((const tm_gpu_own *)((const tm_device *)device)->own)->maker == TM_GPU_HIP ? 64 : 32;
