@@ -105,7 +105,7 @@ static void add_update(tm_mlp *m)
         if (p == TM_NONE) continue;
         tm_tensor_id first = add_moment(g, p, "exp_avg"), second = add_moment(g, p, "exp_avg_sq");
         tm_tensor_id in[TM_MAX_IN] = { p, tm_graph_at(g, p)->gradient, first, second, m->scalars, m->clip, TM_NONE };
-        tm_tensor_id out[TM_MAX_OUT] = { p, first, second, TM_NONE };
+        tm_tensor_id out[TM_MAX_OUT] = { p, first, second, TM_NONE, TM_NONE };
         g->layer = k / 2;
         tm_graph_add(g, TM_OP_adamw, &attr, sizeof attr, in, out, 0);
     }

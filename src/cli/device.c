@@ -14,6 +14,7 @@ tm_status tm_cli_open_device(const tm_cli_options *options, tm_run_options *run,
         return st;
     }
     tm_device_allow_reference(device, run->reference_kernels);
+    if (planning && options->memory_bytes) tm_device_plan_bytes(device, options->memory_bytes);
     bool wide = tm_device_describe(device)->float64_only;
     if (wide && run->step.compared) {
         tm_device_close(device);

@@ -9,7 +9,7 @@
 
 /* What each parameter takes from step to step. */
 typedef struct {
-    double weights, gradients, optimizer;
+    double weights, copies, gradients, optimizer;
 } bytes_per_parameter;
 static bytes_per_parameter per_parameter(const tm_step *step)
 {
@@ -20,6 +20,7 @@ static bytes_per_parameter per_parameter(const tm_step *step)
         double           bytes = (double)tm_tensor_bytes(tensor->shape, tensor->dtype) / parameters;
         if (tensor->base != TM_NONE || tm_graph_elsewhere(tensor)) continue;
         if (tensor->role == TM_ROLE_PARAMETER || tensor->role == TM_ROLE_UNIT) sum.weights += bytes;
+        if (tensor->role == TM_ROLE_COPY) sum.copies += bytes;
         if (tensor->role == TM_ROLE_GRADIENT) sum.gradients += bytes;
         if (tensor->role == TM_ROLE_MOMENT) sum.optimizer += bytes;
     }
@@ -66,8 +67,10 @@ static void summary(const tm_cli_options *cli, const tm_run_options *o, const tm
                        step->plan->arena_bytes <= (size_t)cli->memory_bytes ? "fits into" : "does not fit into",
                        tm_format_bytes(bytes, (double)cli->memory_bytes), cli->hardware.gpu->name);
     bytes_per_parameter each = per_parameter(step);
-    tm_text_printf(out, "  per parameter %.4g B: weights %.4g, gradients %.4g, optimizer %.4g (%s)\n",
-                   each.weights + each.gradients + each.optimizer, each.weights, each.gradients, each.optimizer,
+    tm_text_printf(out, "  per parameter %.4g B: weights %.4g",
+                   each.weights + each.copies + each.gradients + each.optimizer, each.weights);
+    if (each.copies > 0) tm_text_printf(out, ", copies %.4g", each.copies);
+    tm_text_printf(out, ", gradients %.4g, optimizer %.4g (%s)\n", each.gradients, each.optimizer,
                    o->step.optimizer->name);
     for (size_t i = 0; i < step->plan->n_classes; i++)
         tm_text_printf(out, "  %-12s %12s %20lld B\n", step->plan->by_class[i].name,
@@ -210,6 +213,7 @@ static void as_json(const tm_cli_options *cli, const tm_run_options *o, const tm
     bytes_per_parameter each = per_parameter(step);
     tm_json_open(&json, "bytes_per_parameter", '{');
     tm_json_f64(&json, "weights", each.weights);
+    if (each.copies > 0) tm_json_f64(&json, "copies", each.copies);
     tm_json_f64(&json, "gradients", each.gradients);
     tm_json_f64(&json, "optimizer", each.optimizer);
     tm_json_close(&json, '}');

@@ -23,6 +23,7 @@ static const char *role_text(tm_role role)
     case TM_ROLE_LOGITS:
         return "scratch";
     case TM_ROLE_WEIGHT_COPY:
+    case TM_ROLE_COPY:
         return "weight copy";
     case TM_ROLE_PARAMETER:
         return "parameter";

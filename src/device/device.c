@@ -150,6 +150,11 @@ void tm_device_own_kernels(tm_device *device, bool wanted)
     device->own_kernels = wanted;
 }
 
+void tm_device_plan_bytes(tm_device *device, int64_t bytes)
+{
+    if (device->info.own_memory) device->info.plan_bytes = bytes;
+}
+
 static const tm_kernel *choose(const void *context, const tm_call *call, tm_text *refusals)
 {
     const tm_device *device = context;
@@ -158,9 +163,14 @@ static const tm_kernel *choose(const void *context, const tm_call *call, tm_text
 
 tm_chooser tm_device_chooser(const tm_device *device)
 {
-    return (tm_chooser){
-        .choose = choose, .context = device, .threads = device->info.threads, .align = device->info.align
-    };
+    const tm_device_info *info = &device->info;
+    return (tm_chooser){ .choose = choose,
+                         .context = device,
+                         .threads = info->threads,
+                         .align = info->align,
+                         .weight_copies = info->weight_copies,
+                         .loss_rows = info->loss_rows,
+                         .room = info->plan_bytes };
 }
 
 const tm_gemm_kernel *tm_device_gemm(const tm_device *device)

@@ -33,20 +33,24 @@ typedef enum { TM_DEVICE_CPU, TM_DEVICE_GPU } tm_device_kind; /* the hardware th
 
 /* What the rest of the house may ask about a device: by these facts, never by its name. */
 typedef struct {
-    const char         *name;      /* "cpu" */
-    char                text[240]; /* "cpu: avx512, 2 threads" */
-    tm_device_kind      kind;
-    int                 threads;
-    bool                computes;     /* false: its kernels do nothing, no result and no time of it means anything */
-    bool                float64_only; /* its kernels take float64 whatever training.dtype says */
-    bool                own_memory;   /* an arena is not in the memory of the host */
-    bool                near_memory;  /* what is offloaded goes to the memory of the host, not to a file */
-    size_t              align; /* bytes: where its kernels want buffers to begin; 0: anywhere that plans put them */
-    int64_t             memory_bytes; /* of its own; 0: unknown, or the host's */
-    int64_t             cache_bytes;  /* of a GPU's last level; 0: unknown, or the host's */
-    const char         *model;    /* of a GPU, as its runtime says: "AMD Instinct MI300X"; NULL: planned for, or none */
-    const tm_gpu_sheet *sheet;    /* what its maker publishes of a GPU; NULL: it is not in the table */
-    const char         *products; /* the library of a GPU's matrix products, "hipBLASLt 1.1.0"; NULL: none */
+    const char    *name;      /* "cpu" */
+    char           text[240]; /* "cpu: avx512, 2 threads" */
+    tm_device_kind kind;
+    int            threads;
+    bool           computes;      /* false: its kernels do nothing, no result and no time of it means anything */
+    bool           float64_only;  /* its kernels take float64 whatever training.dtype says */
+    bool           own_memory;    /* an arena is not in the memory of the host */
+    bool           near_memory;   /* what is offloaded goes to the memory of the host, not to a file */
+    size_t         align;         /* bytes: where its kernels want buffers to begin; 0: anywhere that plans put them */
+    int64_t        memory_bytes;  /* of its own; 0: unknown, or the host's */
+    int64_t        plan_bytes;    /* of it, that a plan may take; 0: unknown, or the host's */
+    bool           weight_copies; /* its kernels read weights in the format of the computation, cast from step to step
+                                     (graph/passes/resident.c), not for each use */
+    int64_t     loss_rows;     /* rows that products of the output layer and its gradient need to be worth it; 0: any */
+    int64_t     cache_bytes;   /* of a GPU's last level; 0: unknown, or the host's */
+    const char *model;         /* of a GPU, as its runtime says: "AMD Instinct MI300X"; NULL: planned for, or none */
+    const tm_gpu_sheet *sheet; /* what its maker publishes of a GPU; NULL: it is not in the table */
+    const char         *products;   /* the library of a GPU's matrix products, "hipBLASLt 1.1.0"; NULL: none */
     double              peak_flops; /* 0: unknown */
     const char         *bus;        /* of a GPU: its address on PCI; NULL: it has none, or is not here */
     const char         *kernels;    /* "avx512": by instruction set; NULL where there is one set only */
@@ -81,6 +85,9 @@ void tm_device_one_by_one(tm_device *device, bool wanted);
 /* Products of a GPU by our own kernels, where the maker's library would be taken, in what is planned and prepared from
  * here on. */
 void tm_device_own_kernels(tm_device *device, bool wanted);
+
+/* A device to plan for has so much memory for a plan. Those in the host's memory have what there is. */
+void tm_device_plan_bytes(tm_device *device, int64_t bytes);
 
 /* The name of the device of a rank that is number `local` on its host: of several GPUs "cuda" is "cuda:local", counted
  * round where the process sees fewer; a name with a number, or of a device of which there is one, stays. */

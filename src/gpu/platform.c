@@ -38,9 +38,14 @@ static const tm_gpu_sheet sheets[] = {
 /* clang-format on */
 enum { SHEETS = sizeof sheets / sizeof sheets[0], MOST_NODES = 1 << 14, MOST_GPUS = 64 };
 
+int64_t tm_platform_room(int64_t memory_bytes)
+{
+    return memory_bytes - ((int64_t)3 << 30);
+}
+
 int64_t tm_platform_usable(const tm_gpu_sheet *gpu)
 {
-    return gpu->memory_bytes - ((int64_t)3 << 30);
+    return tm_platform_room(gpu->memory_bytes);
 }
 
 const tm_gpu_sheet *tm_gpu_sheet_at(size_t i)

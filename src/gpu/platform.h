@@ -42,5 +42,7 @@ void tm_platform_describe(const tm_platform *platform, tm_text *out);
 /* Bytes of its memory that a plan may take: all but 3 GiB, which the driver's context (0.5 GiB), workspaces of the
  * matrix library and buffers of the communication library take. */
 int64_t tm_platform_usable(const tm_gpu_sheet *gpu);
+/* The same of so many bytes, for which a GPU that is here is known. */
+int64_t tm_platform_room(int64_t memory_bytes);
 
 #endif

@@ -135,6 +135,7 @@ tm_dtype tm_precision_of(const tm_precision *precision, tm_role role)
     case TM_ROLE_LOGITS:
         return precision->wide;
     case TM_ROLE_STAGED: /* made with the format of what it stands for */
+    case TM_ROLE_COPY:
     case TM_ROLE_WEIGHT_COPY:
     case TM_ROLE_ACTIVATION:
         return precision->compute;

@@ -105,7 +105,8 @@ enum { TM_MAX_FIELDS = 8 };
                                     * checkpoints, never made twice by a pass, not written by evaluation */            \
     X(PARTIAL, "gradients", false) /* a whole gradient for a moment, before it is reduced into its shard */            \
     X(UNIT, "weights", true)       /* parameters one after the other, or this rank's part of them: passes/units.h */   \
-    X(STAGED, "staging", false)    /* on the device for a moment: what has its place in another space */
+    X(STAGED, "staging", false)    /* on the device for a moment: what has its place in another space */               \
+    X(COPY, "copies", true)        /* of a weight, in the compute format, from step to step: passes/resident.c */
 typedef enum {
 #define X(id, memory, persistent) TM_ROLE_##id,
     TM_ROLE_LIST(X)

@@ -11,7 +11,8 @@
  *
  *   w  = p + c, updated like p above;  p = w rounded to its format, c = w - p
  *
- * p, g, m, v (one shape), scalars (8), clip (2), [c (as p)] -> p, m, v, [c]: the tensors that came in, changed in place
+ * p, g, m, v (one shape), scalars (8), clip (2), [c (as p)] -> p, m, v, [c]: the tensors that came in, changed in
+ * place; [w]: p as it is then, in another format
  */
 #include "op/attrs.h"
 #include "op/describe.h"
@@ -30,6 +31,7 @@ static const char *adamw_infer(const tm_shape *in, const void *attr, tm_shape *o
         return "the compensation must have the parameter's shape";
     for (int k = 0; k < 3; k++)
         if ((why = tm_shape_fit(&out[k], in[0], "an output must have the shape of the parameter"))) return why;
+    if ((why = tm_shape_fit_optional(&out[4], in[0], "the copy must have the shape of the parameter"))) return why;
     if (tm_shape_present(in[6])) return tm_shape_fit(&out[3], in[0], "an output must have the shape of the parameter");
     return tm_shape_present(out[3]) ? "a compensation must come in to go out" : NULL;
 }
@@ -44,7 +46,7 @@ static void adamw_reference(const tm_call *call)
     double               rate = scalars[TM_SCALAR_LEARNING_RATE], coefficient = clip[1];
     double               step = rate / scalars[TM_SCALAR_CORRECTION1], root = sqrt(scalars[TM_SCALAR_CORRECTION2]);
     const double        *rest = call->in[6].data; /* in float64 nothing is lost: no rest remains */
-    double              *new_rest = call->out[3].data;
+    double              *new_rest = call->out[3].data, *copy = call->out[4].data;
     for (int64_t i = 0; i < count; i++) {
         double gradient = g[i] * coefficient, weight = rest ? p[i] + rest[i] : p[i];
         double decayed = weight - rate * attr->weight_decay * weight;
@@ -52,6 +54,7 @@ static void adamw_reference(const tm_call *call)
         new_v[i] = attr->beta2 * v[i] + (1 - attr->beta2) * gradient * gradient;
         new_p[i] = decayed - step * new_m[i] / (sqrt(new_v[i]) / root + attr->eps);
         if (new_rest) new_rest[i] = 0;
+        if (copy) copy[i] = new_p[i];
     }
 }
 
@@ -72,6 +75,7 @@ static bool adamw_example(int k, tm_example *example)
     tm_example_in(example, 4, TM_ROLE_SCALAR, tm_shape_1(TM_SCALAR_COUNT), 0.5, 0.05);
     tm_example_in(example, 5, TM_ROLE_SCALAR, tm_shape_1(2), 0.7, 0.1);
     for (int out = 0; out < 3; out++) example->out[out] = cases[k];
+    if (k % 3 == 1) example->out[4] = cases[k];
     return true;
 }
 
@@ -81,10 +85,11 @@ const tm_op tm_op_adamw = {
                "p -= lr / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + eps)",
     .group = "optimizer",
     .n_in = 7,
-    .n_out = 4,
+    .n_out = 5,
     .optional_in = 1U << 6,
-    .optional_out = 1U << 3,
-    .out_role = { TM_ROLE_PARAMETER, TM_ROLE_MOMENT, TM_ROLE_MOMENT, TM_ROLE_MOMENT },
+    .optional_out = 1U << 3 | 1U << 4,
+    .copy = 4,
+    .out_role = { TM_ROLE_PARAMETER, TM_ROLE_MOMENT, TM_ROLE_MOMENT, TM_ROLE_MOMENT, TM_ROLE_COPY },
     .infer = adamw_infer,
     .reference = adamw_reference,
     .cost = tm_cost_moved,
@@ -93,6 +98,6 @@ const tm_op tm_op_adamw = {
     .any_dtype_in = 1U << 0 | 1U << 1 | 1U << 2 | 1U << 3 | 1U << 6,
     .example = adamw_example,
     .in_name = { "p (...)", "g (...)", "m (...)", "v (...)", "scalars (8)", "clip (2)", "[c (...)]" },
-    .out_name = { "p (...)", "m (...)", "v (...)", "[c (...)]" },
+    .out_name = { "p (...)", "m (...)", "v (...)", "[c (...)]", "[w (...)]" },
     .attributes = "beta1, beta2, eps, weight_decay, rounding, first",
 };

@@ -91,6 +91,7 @@ typedef struct tm_op {
     unsigned any_dtype_in; /* bit k: in[k] is read in its stored format: no cast is inserted for it */
     bool     cheap;        /* recomputing costs far less than a matrix product: never kept for the backward pass */
     bool     state;        /* writes STATE tensors: no pass makes it twice, evaluation leaves it out */
+    int      copy; /* > 0: optional output `copy` is out[0], rounded to nearest in another format (passes/resident.c) */
     unsigned strided_in, strided_out; /* bit k: that operand may be a view with a leading dimension of its own */
     unsigned byte_in, byte_out;       /* bit k: that operand is uint8, whatever the precision */
     /* Fills case `k` that tests and benches sweep; returns false past the last one. Ugly shapes included. */

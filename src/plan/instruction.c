@@ -77,9 +77,9 @@ static tm_status need(const plan_context *c, const tm_instruction *x, tm_hardwar
 
 /* --- products ----------------------------------------------------------------------------------------------------- */
 
-/* `count` products (m, k) x (k, n) at once, so many `times`. */
+/* `count` products (m, k) x (k, n) at once, so many `times`. bytes: that each moves; 0: its share of the op's. */
 typedef struct {
-    double m, n, k, count, times;
+    double m, n, k, count, times, bytes;
 } product;
 
 enum { MOST_PRODUCTS = 3 };
@@ -94,18 +94,20 @@ static double side(const tm_view *view, int axis)
     return (double)view->shape.n[axis];
 }
 
-/* In chunks of rows: the logits (chunk, V), and in a gradient what they give dx (chunk, C) and dw (V, C). */
+/* In chunks of rows: the logits (chunk, V), and in a gradient what they give dx (chunk, C) and dw (V, C). Each chunk
+ * reads all of the weight, and adds to all of dw. */
 static int products_of_loss(const tm_call *call, bool gradient, product out[MOST_PRODUCTS])
 {
     double rows = side(&call->in[0], 0), channels = side(&call->in[0], 1), classes = side(&call->in[1], 0);
     double chunk = fmin(rows, (double)((const tm_loss_attr *)call->attr)->chunk), times = rows / chunk;
+    double weight = bytes_of(&call->in[1]), sum = 2 * classes * channels * sizeof(float);
     int    n = 0;
-    out[n++] = (product){ chunk, classes, channels, 1, times };
+    out[n++] = (product){ chunk, classes, channels, 1, times, weight };
     if (gradient && !((const tm_loss_attr *)call->attr)->no_dx)
-        out[n++] = (product){ chunk, channels, classes, 1, times };
+        out[n++] = (product){ chunk, channels, classes, 1, times, weight };
     double own = 2 * rows * channels * classes;
     if (gradient && call->op->cost(call).flops >= (n + 1) * own)
-        out[n++] = (product){ classes, channels, chunk, 1, times };
+        out[n++] = (product){ classes, channels, chunk, 1, times, times > 1 ? sum : sum / 2 };
     return n;
 }
 
@@ -114,7 +116,8 @@ static product grouped(const tm_call *call, double outputs, double inputs, doubl
 {
     const tm_grouped_attr *attr = call->attr;
     double                 rows = (attr ? (double)attr->even : side(&call->in[0], 0)) / experts;
-    return weights ? (product){ outputs, inputs, rows, experts, 1 } : (product){ rows, outputs, inputs, experts, 1 };
+    return weights ? (product){ outputs, inputs, rows, experts, 1, 0 }
+                   : (product){ rows, outputs, inputs, experts, 1, 0 };
 }
 
 /* The products of an instruction; 0: it is none. */
@@ -124,11 +127,11 @@ static int products_of(const tm_instruction *x, product out[MOST_PRODUCTS])
     const tm_view *in = call->in;
     switch (tm_op_id_of(call->op)) {
     case TM_OP_linear:
-        return out[0] = (product){ side(in, 0), side(&in[1], 0), side(in, 1), 1, 1 }, 1;
+        return out[0] = (product){ side(in, 0), side(&in[1], 0), side(in, 1), 1, 1, 0 }, 1;
     case TM_OP_linear_dgrad:
-        return out[0] = (product){ side(in, 0), side(&in[1], 1), side(in, 1), 1, 1 }, 1;
+        return out[0] = (product){ side(in, 0), side(&in[1], 1), side(in, 1), 1, 1, 0 }, 1;
     case TM_OP_linear_wgrad:
-        return out[0] = (product){ side(in, 1), side(&in[1], 1), side(in, 0), 1, 1 }, 1;
+        return out[0] = (product){ side(in, 1), side(&in[1], 1), side(in, 0), 1, 1, 0 }, 1;
     case TM_OP_grouped_linear:
         return out[0] = grouped(call, side(&in[1], 1), side(&in[1], 2), side(&in[1], 0), false), 1;
     case TM_OP_grouped_linear_dgrad:
@@ -136,13 +139,13 @@ static int products_of(const tm_instruction *x, product out[MOST_PRODUCTS])
     case TM_OP_grouped_linear_wgrad:
         return out[0] = grouped(call, side(in, 1), side(&in[1], 1), side(&in[2], 0) - 1, true), 1;
     case TM_OP_low_rank:
-        return out[0] = (product){ side(in, 0), side(&in[2], 0), side(&in[2], 1), 1, 1 }, 1;
+        return out[0] = (product){ side(in, 0), side(&in[2], 0), side(&in[2], 1), 1, 1, 0 }, 1;
     case TM_OP_low_rank_dgrad:
-        return out[0] = (product){ side(in, 0), side(&in[1], 1), side(&in[1], 0), 1, 1 }, 1;
+        return out[0] = (product){ side(in, 0), side(&in[1], 1), side(&in[1], 0), 1, 1, 0 }, 1;
     case TM_OP_low_rank_wgrad:
-        return out[0] = (product){ side(&call->out[0], 0), side(&call->out[0], 1), side(in, 0), 1, 1 }, 1;
+        return out[0] = (product){ side(&call->out[0], 0), side(&call->out[0], 1), side(in, 0), 1, 1, 0 }, 1;
     case TM_OP_adapted_norm:
-        return out[0] = (product){ side(&in[2], 0), side(in, 1), side(&in[2], 1), 1, 1 }, 1;
+        return out[0] = (product){ side(&in[2], 0), side(in, 1), side(&in[2], 1), 1, 1, 0 }, 1;
     case TM_OP_linear_cross_entropy:
     case TM_OP_linear_token_losses:
         return products_of_loss(call, false, out);
@@ -152,7 +155,7 @@ static int products_of(const tm_instruction *x, product out[MOST_PRODUCTS])
     case TM_OP_muon: { /* of the shorter side each: sums of squares and of fifth powers */
         double rows = side(in, in->shape.rank - 2), columns = side(in, in->shape.rank - 1);
         double less = fmin(rows, columns), more = fmax(rows, columns);
-        return out[0] = (product){ less, more, less, 1, x->cost.flops / (2 * less * less * more) }, 1;
+        return out[0] = (product){ less, more, less, 1, x->cost.flops / (2 * less * less * more), 0 }, 1;
     }
     default:
         return 0;
@@ -184,7 +187,8 @@ static tm_status time_products(const plan_context *c, const tm_instruction *x, c
     for (int i = 0; i < n; i++) flops += 2 * p[i].m * p[i].n * p[i].k * p[i].count * p[i].times;
     for (int i = 0; i < n; i++) {
         double own = 2 * p[i].m * p[i].n * p[i].k * p[i].count / flops;
-        seconds += p[i].times * tm_time_product(hw, format, p[i].m, p[i].n, p[i].k, p[i].count, x->cost.bytes * own, 0);
+        double bytes = p[i].bytes > 0 ? p[i].bytes : x->cost.bytes * own;
+        seconds += p[i].times * tm_time_product(hw, format, p[i].m, p[i].n, p[i].k, p[i].count, bytes, 0);
         launches += p[i].times;
     }
     seconds *= x->cost.flops / flops; /* products of adapters beside those of the output layer */

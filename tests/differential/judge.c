@@ -5,6 +5,7 @@
 #include "judge.h"
 
 #include "base/log.h"
+#include "device/backend.h"
 #include "support/folder.h"
 #include "support/full_config.h"
 #include "train/parallel/ranks.h"
@@ -29,6 +30,7 @@ typedef struct {
     tm_run_options options;
     const char    *what, *device;
     int            threads;
+    bool           copies;     /* the device wants copies of weights from step to step */
     int64_t        stop_after; /* 0: not */
     /* found */
     tm_status             status;
@@ -81,6 +83,7 @@ static tm_status run_on(side *s, tm_comm *comm, int rank, tm_error *err)
     o.step.layout.rank = rank;
     TM_TRY(tm_source_open(&o.source, &source, err));
     TM_TRY(tm_device_open(s->device, s->threads, &device, err));
+    device->info.weight_copies = s->copies;
     if (comm) {
         TM_TRY(tm_ranks_open(&o.step.layout.mesh, comm, &own, err));
         o.ranks = &own;
@@ -485,11 +488,13 @@ static void compare_late(bench *b)
     beside(b, s, b->whole, 0, 0);
 }
 
-static void compare_resume(bench *b)
+/* Stopped behind a step, and resumed. */
+static void resume(bench *b, int64_t stop_after, bool copies)
 {
     const char *folder = new_folder(b);
     side       *before = same_side(b, "until it is stopped"), *after = same_side(b, "resumed");
-    if (before) save_to(before, folder), before->stop_after = stop_of(b, "compare.resume");
+    if (before) save_to(before, folder), before->stop_after = stop_after, before->copies = copies;
+    if (after) after->copies = copies;
     before = run_or_close(b, before);
     if (before && !ran(before->status)) fail_case(b, "%s: %s", before->what, before->err.text);
     if (before && before->last != before->stop_after)
@@ -506,14 +511,28 @@ static void compare_resume(bench *b)
     if (after) close_side(after);
 }
 
+static void compare_resume(bench *b)
+{
+    resume(b, stop_of(b, "compare.resume"), false);
+}
+
+/* Copies of weights in the computation's format, from step to step, in the place of casts. */
+static void compare_copies(bench *b)
+{
+    side *s = same_side(b, "with copies of weights, on the device late");
+    if (s) s->device = "late", s->copies = true;
+    beside(b, s, b->whole, 0, 0);
+    if (b->out->outcome != FAILED && !b->impossible) resume(b, stop_of(b, "compare.copies"), true);
+}
+
 const char *const comparisons[COMPARISONS] = { "compare.float64",   "compare.float32", "compare.exact",
                                                "compare.unclipped", "compare.moved",   "compare.neutral",
                                                "compare.reference", "compare.threads", "compare.late",
-                                               "compare.resume" };
+                                               "compare.resume",    "compare.copies" };
 static void (*const makes[COMPARISONS])(bench *) = { compare_float64,   compare_float32, compare_exact,
                                                      compare_unclipped, compare_moved,   compare_neutral,
                                                      compare_reference, compare_threads, compare_late,
-                                                     compare_resume };
+                                                     compare_resume,    compare_copies };
 
 /* --- a case ------------------------------------------------------------------------------------------------------- */
 

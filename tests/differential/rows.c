@@ -250,5 +250,8 @@ const dimension dimensions[] = {
     { "compare.threads", COMPARED, 4, NULL, { "2", "3", "5" } },
     { "compare.late", COMPARED, 4, NULL, { "bits" } },
     { "compare.resume", COMPARED, 4, NULL, { "1", "2" } },
+    { "compare.copies", COMPARED, 1, "training.dtype !training.regime", { "1", "2" } },
+
+    { "training.ema_decay", MODEL, 6, NULL, { "0.5" } },
 };
 const size_t n_dimensions = sizeof dimensions / sizeof dimensions[0];

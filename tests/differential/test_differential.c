@@ -142,6 +142,26 @@ static const struct CMUnitTest tests[] = {
     KEPT("divided head", "family=llama model.n_layers=4 model.vocab_size=96 training.grad_accumulation=2 "
                          "parallelism.pipeline_parallel_degree=2 parallelism.pipeline_parallel_divide_head=true "
                          "compare.moved=1 compare.late=bits"),
+    KEPT("copies of weights: tied, averaged, offloaded",
+         "family=gpt training.grad_accumulation=2 validation.enable=true training.dtype=bfloat16 training.offload=all "
+         "training.ema_decay=0.5 compare.copies=1"),
+    KEPT("copies of weights: of an optimizer that does not write them",
+         "family=qwen3_moe training.dtype=bfloat16 optimizer.name=Adafactor compare.copies=2"),
+    KEPT("copies of weights: adapters", "family=llama training.dtype=bfloat16 lora.rank=2 lora.dora=true "
+                                        "debug.certificate=true compare.copies=1"),
+    KEPT("copies of weights: frozen, looked at twice",
+         "family=llama training.dtype=bfloat16 optimizer.groups=frozen debug.microscope=2 debug.replay=1 "
+         "compare.copies=1"),
+    KEPT("copies of weights: stages", "family=llama model.n_layers=4 training.grad_accumulation=4 model.tied=true "
+                                      "training.dtype=bfloat16 parallelism.pipeline_parallel_degree=2 "
+                                      "parallelism.pipeline_parallel_schedule=1F1B compare.copies=2"),
+    KEPT("copies of weights: gathered", "family=llama training.dtype=bfloat16 "
+                                        "parallelism.data_parallel_shard_degree=2 compare.copies=1"),
+    KEPT("copies of weights: updated in parts",
+         "family=llama training.dtype=bfloat16 training.grad_accumulation=2 parallelism.data_parallel_shard_degree=2 "
+         "parallelism.data_parallel_shard_strategy=optim compare.copies=1"),
+    KEPT("copies of weights: images", "family=flux training.dtype=bfloat16 training.grad_accumulation=2 "
+                                      "validation.enable=true compare.copies=1"),
     QUICK(1),
     QUICK(2),
     QUICK(3),

@@ -135,6 +135,37 @@ static void hip_trains_as_a_cpu(void **state)
     trains_as_a_cpu("hip", 0);
 }
 
+/* Weights are cast once a step, by the op of the optimizer, or for each use: the same bits. */
+static void copies_leave_the_bits_of_casts(const char *name)
+{
+    if (!emulated_device(name)) skip();
+    tm_device *gpu = opened(name);
+    assert_true(gpu->info.weight_copies);
+    for (int gpt = 0; gpt < (test_is_full() ? 2 : 1); gpt++) {
+        tm_step_options o = options_of(gpt, &tm_precision_bf16);
+        outcome         found = train(gpu, &o, FEW_STEPS - 1, BOUND), wanted;
+        gpu->info.weight_copies = false;
+        wanted = train(gpu, &o, FEW_STEPS - 1, BOUND);
+        gpu->info.weight_copies = true;
+        if (memcmp(&found, &wanted, sizeof found) != 0)
+            fail_msg("%s on %s: loss %.9g, evaluation %.9g; with casts %.9g, %.9g", gpt ? "gpt" : "llama", name,
+                     found.loss[1], found.evaluation, wanted.loss[1], wanted.evaluation);
+    }
+    tm_device_close(gpu);
+}
+
+static void copies_leave_the_bits_of_casts_on_cuda(void **state)
+{
+    (void)state;
+    copies_leave_the_bits_of_casts("cuda");
+}
+
+static void copies_leave_the_bits_of_casts_on_hip(void **state)
+{
+    (void)state;
+    copies_leave_the_bits_of_casts("hip");
+}
+
 /* --- a Llama of 0.95 million parameters ----------------------------------------------------------------------------
  */
 
@@ -296,6 +327,8 @@ static void with_a_ledger_the_third_step_is_played(void **state)
 
 static const struct CMUnitTest tests[] = { cmocka_unit_test(cuda_trains_as_a_cpu),
                                            cmocka_unit_test(hip_trains_as_a_cpu),
+                                           cmocka_unit_test(copies_leave_the_bits_of_casts_on_cuda),
+                                           cmocka_unit_test(copies_leave_the_bits_of_casts_on_hip),
                                            full_test(a_llama_trains_on_gfx942),
                                            full_test(a_llama_trains_on_gfx950),
                                            full_test(a_llama_trains_on_sm_80),

@@ -10,6 +10,13 @@
 
 enum { HALF = 8 << 20, READS = 1 << 20 };
 
+/* For r rows the products of an output layer (V, C) and of its gradient do 6 r V C operations. Whatever r is, they read
+ * the weight in bfloat16 twice, read and write the sum of its gradient in float32: 12 V C bytes, so r / 2 operations a
+ * byte. GPUs do as many as 206 (H200), 247 (MI300X), 295 (H100), 314 (MI355X): with 512 rows memory is as slow as the
+ * products, with 2,048 it takes a quarter to a third of their time, beside them. Logits of 128,256 words are 1 GB then;
+ * more rows would only take more. */
+enum { LOSS_ROWS = 2048 };
+
 struct tm_queue {
     tm_device *device;
     void      *stream;
@@ -53,6 +60,8 @@ static void info(tm_device *device, tm_gpu_maker maker, int threads)
     device->info.own_memory = true;
     device->info.near_memory = true;
     device->info.align = 256;
+    device->info.weight_copies = true;
+    device->info.loss_rows = LOSS_ROWS;
     device->info.threads = threads > 0 ? threads : tm_cpu_threads_allowed();
     device->info.kernels = device->info.name;
     for (int k = 0; k < 2; k++) device->info.sums[k] = "gpu-tiles";
@@ -117,6 +126,7 @@ static tm_status open_gpu(tm_device *device, tm_error *err)
     for (int i = 0; i < 2; i++) TM_TRY(tm_gpu_event_open(own->gpu, &own->writes.event[i], err));
     TM_TRY(tm_gpu_library_open(device, err));
     device->info.memory_bytes = (int64_t)f->memory;
+    device->info.plan_bytes = tm_platform_room(device->info.memory_bytes);
     device->info.model = f->name;
     device->info.sheet = tm_gpu_sheet_of(f->name, f->arch);
     device->info.cache_bytes = (int64_t)f->cache;

@@ -2,6 +2,8 @@
 /* device/gpu/optimizer.c - AdamW, and the norm of the gradients (source/optimizer.h). */
 #include "device/gpu/gpu.h"
 
+#include <stdint.h>
+
 enum { THREADS = 256, MOST_PARTS = 1024 };
 
 static tm_gpu_defines formats(tm_dtype p, tm_dtype m)
@@ -15,7 +17,7 @@ static tm_gpu_defines formats(tm_dtype p, tm_dtype m)
 /* --- adamw
  * ------------------------------------------------------------------------------------------------------------ */
 
-/* in: p, g, m, v, scalars, clip, [c]; out: p, m, v, [c] */
+/* in: p, g, m, v, scalars, clip, [c]; out: p, m, v, [c], [w] */
 static const char *refuse_adamw(const tm_call *call)
 {
     const tm_adamw_attr *attr = call->attr;
@@ -26,6 +28,8 @@ static const char *refuse_adamw(const tm_call *call)
     for (int k = 0; k < 5 && !why; k++) why = tm_gpu_refuse_other(weights[k], weights[0]->dtype);
     for (int k = 0; k < 4 && !why; k++) why = tm_gpu_refuse_view(moments[k]);
     for (int k = 0; k < 4 && !why; k++) why = tm_gpu_refuse_other(moments[k], moments[0]->dtype);
+    if (!why) why = tm_gpu_refuse_view(&call->out[4]);
+    if (!why && tm_view_present(&call->out[4]) && call->out[4].dtype != TM_BF16) why = "writes copies in bfloat16";
     if (!why && (call->in[4].dtype != TM_F64 || call->in[5].dtype != TM_F64)) why = "takes scalars in float64";
     return !why && attr->rounding ? "rounds to nearest only" : why;
 }
@@ -46,24 +50,42 @@ static tm_status put_in_place(const tm_call *call, int in, int out, tm_error *er
     return tm_gpu_copy_of(call, y->data, x->data, tm_tensor_bytes(x->shape, x->dtype), err);
 }
 
+/* Elements of a run: 16 bytes of the wider format (RUN in the text). */
+static int run_of(const tm_call *call)
+{
+    return call->in[0].dtype == TM_BF16 && call->in[2].dtype == TM_BF16 ? 8 : 4;
+}
+
+/* Do all operands begin where runs of their format can be loaded and stored at once? */
+static bool in_runs(const tm_call *call)
+{
+    const tm_view *all[] = { &call->in[1], &call->out[0], &call->out[1], &call->out[2], &call->out[3], &call->out[4] };
+    for (size_t k = 0; k < sizeof all / sizeof all[0]; k++)
+        if (tm_view_present(all[k]) &&
+            (uintptr_t)all[k]->data % ((size_t)run_of(call) * tm_dtype_bytes(all[k]->dtype)) != 0)
+            return false;
+    return true;
+}
+
 static tm_status launch_adamw(const tm_call *call, tm_error *err)
 {
     static const int     inputs[] = { 0, 2, 3, 6 };
     const tm_adamw_attr *attr = call->attr;
-    int64_t              n = tm_shape_elements(call->in[0].shape);
+    int64_t              n = tm_shape_elements(call->in[0].shape), runs = in_runs(call) ? n / run_of(call) : 0;
     tm_gpu_arguments     a = { .bytes = 0 };
     for (int k = 0; k < 4; k++) TM_TRY(put_in_place(call, inputs[k], k, err));
     tm_gpu_pass(&a, call->out[0].data);
     tm_gpu_pass(&a, call->in[1].data);
-    for (int k = 1; k < 4; k++) tm_gpu_pass(&a, call->out[k].data);
+    for (int k = 1; k < 5; k++) tm_gpu_pass(&a, call->out[k].data);
     tm_gpu_pass(&a, call->in[4].data);
     tm_gpu_pass(&a, call->in[5].data);
     tm_gpu_pass_i64(&a, n);
+    tm_gpu_pass_i64(&a, runs);
     tm_gpu_pass_double(&a, attr->beta1);
     tm_gpu_pass_double(&a, attr->beta2);
     tm_gpu_pass_double(&a, attr->eps);
     tm_gpu_pass_double(&a, attr->weight_decay);
-    return tm_gpu_start_each(call, 0, n, &a, err);
+    return tm_gpu_start_each(call, 0, runs > 0 ? runs : n, &a, err);
 }
 
 /* --- square_sum, clip

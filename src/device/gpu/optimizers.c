@@ -40,6 +40,7 @@ static const char *refuse_adamw(const tm_call *call)
     const tm_view *moments[] = { &call->in[2], &call->in[3], &call->out[1], &call->out[2] };
     if (!((const tm_adamw_attr *)call->attr)->rounding) return "rounds by chance only";
     if (tm_view_present(&call->in[6])) return "rounds by chance without a compensation only";
+    if (tm_view_present(&call->out[4])) return "rounds by chance without a copy only";
     const char *why = tm_gpu_refuse_update(weights, 3, &call->in[4], &call->in[5]);
     return why ? why : tm_gpu_refuse_update(moments, 4, &call->in[4], &call->in[5]);
 }

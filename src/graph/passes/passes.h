@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* graph/passes/passes.h - passes rewrite the current segment of a graph. Order: (builder), adapt, gradient, lookup,
- * chunks, recompute, ring, quantize (graph/passes/quantize.h), precision, offload; then graph/plan.h places the
- * buffers. A builder knows none of them. */
+ * chunks, recompute, ring, quantize (graph/passes/quantize.h), precision, uncast, offload, of all segments resident;
+ * then graph/plan.h places the buffers. A builder knows none of them. */
 #ifndef TM_GRAPH_PASSES_H
 #define TM_GRAPH_PASSES_H
 
@@ -54,9 +54,16 @@ void tm_ring_pass(tm_graph *graph);
 void tm_precision_pass(tm_graph *graph);
 
 /* Takes casts of float32 weights out again where every kernel that would read the copy rounds to the same bits on its
- * way (tm_kernel.rounds): no memory, less traffic. Behind the precision pass; `chooser`: who will choose the kernels.
- */
+ * way (tm_kernel.rounds): no memory, less traffic. Not where these become copies from step to step. Behind the
+ * precision pass; `chooser`: who will choose the kernels. */
 void tm_uncast_pass(tm_graph *graph, const tm_chooser *chooser);
+
+/* Where the device wants it (tm_chooser.weight_copies), of all finished segments: a float32 weight that a segment casts
+ * gets a copy in the compute format from step to step (TM_ROLE_COPY), and the casts are gone. A segment that writes the
+ * weight writes the copy: by the op of the optimizer (tm_op.copy) where the device has a kernel for that, else by a
+ * cast at its end. Appends the segment "copies", which casts them all: after weights were written from outside. Weights
+ * that are gathered for their use (passes/units.h) are cast as before. Same bits. */
+void tm_resident_pass(tm_graph *graph, const tm_chooser *chooser);
 
 /* What lies in another space while it is not used. */
 typedef struct {

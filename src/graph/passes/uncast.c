@@ -49,7 +49,8 @@ void tm_uncast_pass(tm_graph *graph, const tm_chooser *chooser)
         const tm_node *node = &segment->nodes[x];
         if (node->op != TM_OP_cast || tm_graph_at(graph, node->out[0])->role != TM_ROLE_WEIGHT_COPY) continue;
         tm_dtype held = tm_graph_at(graph, node->in[0])->dtype;
-        copies[node->out[0]] = (copy){ node->in[0], held != TM_F32 && !tm_dtype_blocked(held) };
+        bool     needed = held == TM_F32 ? chooser->weight_copies : !tm_dtype_blocked(held);
+        copies[node->out[0]] = (copy){ node->in[0], needed };
     }
     ask_users(graph, chooser, copies);
     for (size_t x = 0; x < segment->n_nodes; x++) {

@@ -23,7 +23,7 @@ static void emit(tm_graph *graph, const tm_hyper *h, const tm_update *u)
                            .first = u->first };
     tm_tensor_id  in[TM_MAX_IN] = { u->parameter, u->gradient, u->states[0], u->states[1],
                                     u->scalars,   u->clip,     u->states[2] };
-    tm_tensor_id  out[TM_MAX_OUT] = { u->parameter, u->states[0], u->states[1], u->states[2] };
+    tm_tensor_id  out[TM_MAX_OUT] = { u->parameter, u->states[0], u->states[1], u->states[2], TM_NONE };
     tm_graph_add(graph, TM_OP_adamw, &attr, sizeof attr, in, out, 0);
 }
 

@@ -455,7 +455,7 @@ static tm_status add_segments(tm_step *step, const tm_chooser *chooser, tm_error
  * of it: weights and their gradients are then read half as often. */
 static int64_t default_chunk(const tm_step_options *o, int64_t rows, const tm_chooser *chooser)
 {
-    int64_t    chunk = tm_step_loss_chunk(rows, o->shape.vocab_size);
+    int64_t    chunk = tm_step_loss_chunk(rows, o->shape.vocab_size, chooser->loss_rows);
     tm_example example;
     TM_ASSERT(tm_op_linear_cross_entropy_grad.example(0, &example));
     tm_call call = tm_example_call(&tm_op_linear_cross_entropy_grad, &example, o->precision);
@@ -512,6 +512,7 @@ static tm_status build(const tm_step_options *options, const tm_chooser *chooser
     tm_status st = add_segments(step, chooser, err);
     if (st == TM_OK) st = step_check_built(step, err);
     if (st == TM_OK) share_end(step);
+    if (st == TM_OK) tm_resident_pass(graph, chooser);
     if (st == TM_OK) stages_slots(step);
     if (st == TM_OK && options->layout.narrow) tm_narrow_pass(graph);
     if (st == TM_OK) st = tm_plan_create(graph, chooser, &step->plan, err);
@@ -557,11 +558,24 @@ static void take_exact(const tm_step_options *options, const tm_chooser *chooser
     }
 }
 
+/* Copies of weights that make a plan too large are left out, for casts: same bits. */
+static bool must_cast(const tm_step *step, const tm_chooser *chooser)
+{
+    const tm_plan *plan = step->plan;
+    return chooser->room > 0 && plan->arena_bytes > (size_t)chooser->room && tm_plan_program(plan, "copies");
+}
+
 tm_status tm_step_create(const tm_step_options *options, const tm_chooser *chooser, tm_step **out, tm_error *err)
 {
     tm_step_options plain = *options;
+    tm_chooser      own = *chooser;
     plain.exact = NULL;
-    TM_TRY(build(&plain, chooser, out, err));
-    if (options->exact) take_exact(options, chooser, out);
+    TM_TRY(build(&plain, &own, out, err));
+    if (must_cast(*out, &own)) {
+        tm_step_destroy(*out);
+        own.weight_copies = false;
+        TM_TRY(build(&plain, &own, out, err));
+    }
+    if (options->exact) take_exact(options, &own, out);
     return TM_OK;
 }

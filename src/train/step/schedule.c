@@ -47,6 +47,7 @@ void step_schedule(tm_step *step)
     step->sample = tm_plan_program(plan, "sample");
     step->look = tm_plan_program(plan, "microscope");
     step->average = tm_plan_program(plan, "average");
+    step->copies = tm_plan_program(plan, "copies");
     if (stages_cut(step))
         stages_schedule(step);
     else

@@ -5,12 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-int64_t tm_step_loss_chunk(int64_t rows, int64_t vocab)
+int64_t tm_step_loss_chunk(int64_t rows, int64_t vocab, int64_t least)
 {
     const int64_t unit = 512, limit_bytes = 32 << 20;
     if (vocab < 1) return rows; /* there are no logits */
     int64_t fits = limit_bytes / (vocab * 4) / unit * unit;
     if (fits < unit) fits = unit;
+    if (fits < least) fits = least;
     return fits < rows ? fits : rows;
 }
 

@@ -14,6 +14,8 @@
  *              put the sums of a part of the micro-batches away (only of one rank that sums as several do)
  *   sample     forward of one sequence up to the head, or of one image, for generation (only when asked for)
  *   exact      "forward" in another format, for certificates (only when asked for, and if it takes no memory)
+ *   copies     makes the copies of weights in the compute format that programs read (only where the device wants them,
+ *              and they fit): after weights were written from outside
  *
  * Stages of a pipeline have other programs in the place of first and further (train/step/stages.h), and one for each
  * stage in the place of evaluate and validate.
@@ -121,13 +123,13 @@ typedef struct {
     char              inexact[TM_INEXACT_BYTES]; /* says why */
     int               first_trained; /* block in front of which nothing is trained, in no stage; -1: all may be */
     const tm_program *first, *further, *update, *evaluate, *forward; /* of stages: only update */
-    const tm_program *sample, *look,
-        *average; /* further, sample, look ("microscope"), average: NULL when absent; sample: of stages, too */
+    const tm_program *sample, *look, *average,
+        *copies; /* further, sample, look ("microscope"), average, copies: NULL when absent; sample: of stages, too */
 } tm_step;
 
 /* The default chunk: all rows when their logits stay below 32 MiB, else as many multiples of 512 rows as do (512 at
- * least). Chunks that are multiples of 512 give the same bits. */
-int64_t tm_step_loss_chunk(int64_t rows, int64_t vocab);
+ * least, and `least`). Chunks that are multiples of 512 give the same bits on CPUs. */
+int64_t tm_step_loss_chunk(int64_t rows, int64_t vocab, int64_t least);
 
 /* Builds, differentiates, rewrites and plans a step; takes no arena. The caller destroys it. TM_UNSUPPORTED: the device
  * lacks a kernel; TM_INVALID: a parameter group or a field does not fit

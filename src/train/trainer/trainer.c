@@ -6,8 +6,6 @@
 #include "base/random.h"
 #include "train/step/sequence.h"
 #include "train/trainer/init.h"
-#include "graph/value.h"
-#include "op/preference.h"
 #include "train/trainer/shards.h"
 #include "train/trainer/expert_balance.h"
 #include "train/trainer/preference.h"
@@ -30,6 +28,7 @@ struct tm_trainer {
     double *first_rows; /* of each micro-batch of the step (tm_step.first_row): they stay until the update, too */
     double *numbers;    /* of each micro-batch in the step (tm_quantized.number): 1, 2, ... */
     size_t  normed;     /* instructions of the update that tm_trainer_norm has run; 0: none */
+    bool    outdated;   /* weights were written from outside: their copies (tm_step.copies) are not theirs */
     const tm_trainer_observer *observer; /* NULL: nobody looks */
 };
 
@@ -50,13 +49,24 @@ static tm_status write_now(tm_device *device, tm_address to, const void *from, s
 static tm_status checkpoint_read(const tm_checkpoint_memory *memory, tm_address from, void *to, size_t bytes,
                                  tm_error *err)
 {
-    return read_now(memory->context, from, to, bytes, err);
+    return read_now(((const tm_trainer *)memory->context)->device, from, to, bytes, err);
 }
 
 static tm_status checkpoint_write(const tm_checkpoint_memory *memory, tm_address to, const void *from, size_t bytes,
                                   tm_error *err)
 {
-    return write_now(memory->context, to, from, bytes, err);
+    tm_trainer *trainer = memory->context;
+    trainer->outdated = true; /* what is loaded may be weights */
+    return write_now(trainer->device, to, from, bytes, err);
+}
+
+/* Queues the program that makes copies of weights, if they are not those of the weights: in front of every program. */
+static tm_status renew_copies(tm_trainer *trainer, tm_error *err)
+{
+    const tm_program *copies = trainer->step->copies;
+    if (!copies || !trainer->outdated) return TM_OK;
+    trainer->outdated = false;
+    return tm_device_run(trainer->device, copies, NULL, err);
 }
 
 static tm_address address_at(const tm_trainer *trainer, tm_tensor_id id, size_t offset, size_t bytes)
@@ -121,6 +131,8 @@ tm_status tm_trainer_read(const tm_trainer *trainer, tm_tensor_id id, size_t off
 tm_status tm_trainer_write(tm_trainer *trainer, tm_tensor_id id, size_t offset, const void *from, size_t bytes,
                            tm_error *err)
 {
+    tm_role role = tm_graph_at(trainer->step->graph, tm_graph_base(trainer->step->graph, id))->role;
+    if (role == TM_ROLE_PARAMETER || role == TM_ROLE_UNIT) trainer->outdated = true;
     if (elsewhere(trainer, id)) return write_shared(trainer, id, offset, from, bytes, err);
     return write_now(trainer->device, address_at(trainer, id, offset, bytes), from, bytes, err);
 }
@@ -187,6 +199,7 @@ static tm_status open_memory(tm_trainer *trainer, uint64_t seed, int threads, tm
     TM_TRY(take_memory(trainer, err));
     TM_TRY(tm_device_load(trainer->device, trainer->step->plan, &trainer->memory, &trainer->loaded, err));
     TM_TRY(tm_device_share(trainer->device, trainer->step->plan, err));
+    trainer->outdated = true;
     TM_TRY(tm_init_fill(trainer->step->plan, trainer->device, &trainer->memory, seed, threads, err));
     tm_adapters_memory adapted = { read_adapted, write_adapted, sum_adapted, trainer };
     return tm_adapters_measure(trainer->step->graph, &adapted, err);
@@ -205,7 +218,7 @@ tm_status tm_trainer_open(tm_device *device, const tm_step_options *options, uin
         tm_trainer_close(trainer);
         return st;
     }
-    trainer->copies = (tm_checkpoint_memory){ checkpoint_read, checkpoint_write, trainer->device };
+    trainer->copies = (tm_checkpoint_memory){ checkpoint_read, checkpoint_write, trainer };
     trainer->tensors = tm_held_list(trainer->step, &trainer->memory, &trainer->copies, &trainer->n_tensors);
     tm_tensor_id counts = trainer->step->model.expert_counts;
     if (counts != TM_NONE)
@@ -329,6 +342,7 @@ static tm_status run_part(tm_trainer *trainer, const tm_program *program, size_t
                           tm_ledger *ledger, tm_error *err)
 {
     const tm_trainer_observer *observer = trainer->observer;
+    TM_TRY(renew_copies(trainer, err));
     if (!observer && from == 0 && to == program->count) return tm_device_run(trainer->device, program, ledger, err);
     if (!observer) return tm_device_run_part(trainer->device, program, from, to, ledger, err);
     for (size_t x = from; x < to; x++) {
@@ -473,8 +487,7 @@ tm_status tm_trainer_step(tm_trainer *trainer, const tm_micro_batch *batch, tm_s
 /* Those of a schedule whose inputs are there. */
 static tm_status run_programs(tm_trainer *trainer, const tm_step_schedule *schedule, tm_error *err)
 {
-    for (size_t i = 0; i < schedule->n; i++)
-        TM_TRY(tm_device_run(trainer->device, schedule->work[i].program, NULL, err));
+    for (size_t i = 0; i < schedule->n; i++) TM_TRY(tm_trainer_run(trainer, schedule->work[i].program, err));
     return TM_OK;
 }
 
@@ -528,37 +541,6 @@ tm_status tm_trainer_validate(tm_trainer *trainer, const tm_micro_batch *batch, 
     return tm_trainer_read(trainer, step->evaluation_loss, 0, loss, sizeof *loss, err);
 }
 
-tm_status tm_trainer_token_losses(tm_trainer *trainer, const tm_micro_batch *batch, bool held_out, float *losses,
-                                  tm_error *err)
-{
-    const tm_step         *step = trainer->step;
-    const tm_step_options *o = &step->options;
-    bool                   own = held_out && step->validation.n > 0;
-    tm_tensor_id           id = own ? step->validation_losses : step->losses;
-    int64_t                n = own ? o->validation_batch * o->validation_seq : o->micro_batch * o->seq;
-    double                 sum;
-    TM_TRY(own ? tm_trainer_validate(trainer, batch, &sum, err) : tm_trainer_evaluate(trainer, batch, &sum, err));
-    const tm_division  context = step->model.parallel.context;
-    tm_preference_attr order = { .seq = own ? o->validation_seq : o->seq };
-    if (tm_divided(context)) order.ranks = context.ranks, order.chunk = tm_chunk_length(context, order.seq);
-    for (int64_t i = 0; i < n; i++) losses[i] = 0;
-    if (id == TM_NONE) return TM_OK;
-    size_t    bytes = step->plan->places[id].bytes;
-    void     *values = tm_alloc(bytes);
-    tm_status st = tm_trainer_read(trainer, id, 0, values, bytes, err);
-    for (int64_t i = 0; i < n && st == TM_OK; i++)
-        losses[i] = (float)tm_value_get(values, tm_graph_at(step->graph, id)->dtype, tm_preference_row(&order, n, i));
-    free(values);
-    return st;
-}
-
-tm_status tm_trainer_preferred(const tm_trainer *trainer, double record[TM_PREFERRED_COUNT], tm_error *err)
-{
-    TM_ASSERT(trainer->step->model.preferred != TM_NONE);
-    return tm_trainer_read(trainer, trainer->step->model.preferred, 0, record, TM_PREFERRED_COUNT * sizeof *record,
-                           err);
-}
-
 tm_status tm_trainer_look(tm_trainer *trainer, const tm_micro_batch *batch, double *record, double losses[2],
                           tm_error *err)
 {
@@ -567,7 +549,7 @@ tm_status tm_trainer_look(tm_trainer *trainer, const tm_micro_batch *batch, doub
     TM_ASSERT(step->look);
     TM_TRY(feed(trainer, batch, 0, err));
     TM_TRY(number_rows(trainer, 0, err));
-    TM_TRY(tm_device_run(trainer->device, step->look, NULL, err));
+    TM_TRY(tm_trainer_run(trainer, step->look, err));
     TM_TRY(tm_trainer_read(trainer, step->look_loss, 0, &losses[0], sizeof losses[0], err));
     TM_TRY(tm_trainer_read(trainer, step->reference_loss, 0, &losses[1], sizeof losses[1], err));
     return tm_trainer_read(trainer, microscope->record, 0, record, microscope->n_rows * TM_COMPARED * sizeof *record,
@@ -576,6 +558,7 @@ tm_status tm_trainer_look(tm_trainer *trainer, const tm_micro_batch *batch, doub
 
 tm_status tm_trainer_run(tm_trainer *trainer, const tm_program *program, tm_error *err)
 {
+    TM_TRY(renew_copies(trainer, err));
     return tm_device_run(trainer->device, program, NULL, err);
 }
 

@@ -17,7 +17,7 @@
  * Scalars of the step are formed in double and rounded once. Every operation rounds once (no fused multiply-add), so
  * that all instruction sets agree bit for bit. bfloat16 tensors are updated in float32 and rounded to nearest even,
  * or by chance (rounding.h). Moments may have another format than weights. With a compensation c the weight is p + c:
- * what rounding takes from p is kept in c.
+ * what rounding takes from p is kept in c. A copy of p in another format is p as it is stored, rounded to nearest even.
  */
 #include "device/cpu/simd/elementwise.h"
 #include "device/cpu/simd/kernels.h"
@@ -49,6 +49,12 @@ TM_INLINE adamw_scalars adamw_prepare(const tm_call *call)
     };
 }
 
+TM_INLINE void adamw_copy(const tm_call *call, tm_dtype format, int64_t i, int64_t n)
+{
+    const tm_view *copy = &call->out[4];
+    if (copy->data) v16_put(copy->data, copy->dtype, i, v16_get(call->out[0].data, format, i, n), n);
+}
+
 TM_INLINE void adamw_lanes(const tm_call *call, tm_dtype format, tm_dtype moments, const adamw_scalars *s, int64_t i,
                            int64_t n)
 {
@@ -69,9 +75,11 @@ TM_INLINE void adamw_lanes(const tm_call *call, tm_dtype format, tm_dtype moment
         tm_put_by_chance(call->out[1].data, moments, i, m, n, first, 16);
         tm_chance_lanes(&s->chance, 1, at, second);
         tm_put_by_chance(call->out[2].data, moments, i, v, n, second, 0);
+        adamw_copy(call, format, i, n);
         return;
     }
     v16_put(call->out[0].data, format, i, p, n);
+    adamw_copy(call, format, i, n);
     v16_put(call->out[1].data, moments, i, m, n);
     v16_put(call->out[2].data, moments, i, v, n);
     if (call->in[6].data) { /* the weight is p and what rounding took from it */
@@ -102,6 +110,7 @@ static TM_PLANNED const char *adamw_refuse(const tm_call *call)
     const tm_view *moments[] = { &call->in[3], &call->out[1], &call->out[2] };
     for (int k = 0; k < 4 && !why; k++) why = tm_refuse_mixed(&call->in[0], weights[k]);
     for (int k = 0; k < 3 && !why; k++) why = tm_refuse_mixed(&call->in[2], moments[k]);
+    if (!why && tm_view_present(&call->out[4])) why = tm_refuse_format(&call->out[4]);
     for (int k = 4; k < 6 && !why; k++) why = tm_refuse_scalar(&call->in[k]);
     return why;
 }

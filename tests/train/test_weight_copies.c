@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copies of weights in the compute format from step to step, on a device that is made to want them. The step with casts
+ * is their judge: who reads what, and the same bits, whoever wrote the weights. (Whole runs, of all families, in all
+ * layouts, resumed, averaged: tests/differential, compare.copies.) */
+#include "device/backend.h"
+#include "support/training.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/test.h"
+
+enum { STEPS = 3 };
+
+static tm_step_options options_of(tm_step_options o)
+{
+    o.precision = &tm_precision_bf16;
+    o.accumulation = 2;
+    return o;
+}
+
+/* A Llama, a GPT with a tied table and averages, one with an optimizer that writes no copies, and one whose blocks are
+ * computed again. */
+enum { MODELS = 4 };
+static tm_step_options model(int which)
+{
+    tm_step_options o = options_of(which == 1 ? test_gpt_options() : test_llama_options());
+    if (which == 1) o.hyper.ema_decay = 0.5;
+    if (which == 2) o.optimizer = &tm_optimizer_sgd, o.hyper.momentum = 0.5;
+    if (which == 3) o.recompute = (tm_recompute){ .cheap = true, .every_n = 1 };
+    return o;
+}
+
+static tm_device *device_with(bool copies)
+{
+    tm_device *device = test_device_open("cpu", 2);
+    device->info.weight_copies = copies;
+    return device;
+}
+
+static tm_step *plan_with(bool copies, int64_t room, const tm_step_options *o)
+{
+    tm_device *device = test_device_open("cpu", 1);
+    tm_chooser chooser = tm_device_chooser(device);
+    chooser.weight_copies = copies;
+    chooser.room = room;
+    tm_step *step = test_step_plan(o, &chooser);
+    tm_device_close(device);
+    return step;
+}
+
+/* --- plans -------------------------------------------------------------------------------------------------------- */
+
+static bool casts_weight(const tm_graph *graph, const tm_node *node)
+{
+    return node->op == TM_OP_cast && tm_graph_at(graph, node->in[0])->role == TM_ROLE_PARAMETER;
+}
+
+static const tm_node *writer_of(const tm_step *step, const char *program, tm_tensor_id id)
+{
+    const tm_program *p = tm_plan_program(step->plan, program);
+    const tm_node    *found = NULL;
+    for (size_t x = 0; x < p->count; x++)
+        for (int k = 0; k < TM_MAX_OUT; k++)
+            if (p->instructions[x].node->out[k] == id) found = p->instructions[x].node;
+    return found;
+}
+
+/* A copy: as large as its weight; written by the update if the weight is, by the op of the optimizer if that can. */
+static size_t check_copy(const tm_step *step, tm_tensor_id copy, bool by_op)
+{
+    const tm_graph  *graph = step->graph;
+    const tm_node   *made = writer_of(step, "copies", copy), *update = writer_of(step, "update", copy);
+    const tm_tensor *weight = tm_graph_at(graph, made->in[0]);
+    assert_int_equal(made->op, TM_OP_cast);
+    assert_true(weight->role == TM_ROLE_PARAMETER && weight->dtype == TM_F32);
+    assert_true(tm_graph_at(graph, copy)->dtype == TM_BF16 &&
+                tm_shape_equal(weight->shape, tm_graph_at(graph, copy)->shape));
+    assert_true(update != NULL && (update->op == TM_OP_adamw) == by_op && update->in[0] == made->in[0]);
+    if (!by_op) assert_int_equal(update->op, TM_OP_cast);
+    return tm_plan_aligned(step->plan, step->plan->places[copy].bytes);
+}
+
+static void programs_read_copies(void **state)
+{
+    (void)state;
+    for (int m = 0; m < MODELS; m++) {
+        tm_step_options o = model(m);
+        tm_step        *step = plan_with(true, 0, &o);
+        const tm_graph *graph = step->graph;
+        size_t          casts = 0, copies = 0, bytes = 0;
+        for (size_t p = 0; p < step->plan->n_programs; p++) {
+            const tm_program *program = &step->plan->programs[p];
+            bool              own = program == step->copies || (program == step->update && m == 2);
+            for (size_t x = 0; x < program->count; x++) {
+                if (!casts_weight(graph, program->instructions[x].node)) continue;
+                if (!own) fail_msg("model %d, program %s casts a weight", m, program->name);
+                casts += program == step->copies;
+            }
+        }
+        for (size_t i = 0; i < graph->n_tensors; i++) {
+            assert_true(graph->tensors[i].role != TM_ROLE_WEIGHT_COPY || step->plan->places[i].program < 0);
+            if (graph->tensors[i].role != TM_ROLE_COPY || graph->tensors[i].base != TM_NONE) continue;
+            bytes += check_copy(step, (tm_tensor_id)i, m != 2);
+            copies++;
+        }
+        assert_true(copies > 0 && copies == casts);
+        for (size_t c = 0; c < step->plan->n_classes; c++)
+            if (strcmp(step->plan->by_class[c].name, "copies") == 0) bytes -= (size_t)step->plan->by_class[c].value;
+        assert_int_equal(bytes, 0);
+        tm_step_destroy(step);
+    }
+}
+
+/* Nobody wants them, nothing is cast, or the plan would be too large: the plan with casts. */
+static void others_have_none(void **state)
+{
+    (void)state;
+    tm_step_options o = model(0), whole = model(0);
+    whole.precision = &tm_precision_f32;
+    tm_step *with = plan_with(true, 0, &o), *without = plan_with(false, 0, &o), *wide = plan_with(true, 0, &whole);
+    int64_t  room = (int64_t)with->plan->arena_bytes;
+    assert_true(with->copies && !without->copies && !wide->copies);
+    assert_true(without->plan->arena_bytes < with->plan->arena_bytes);
+    tm_step *fits = plan_with(true, room, &o), *casts = plan_with(true, room - 1, &o), *none = plan_with(true, 1, &o);
+    assert_true(fits->copies && !casts->copies && !none->copies);
+    assert_true(fits->plan->arena_bytes == with->plan->arena_bytes);
+    assert_true(none->plan->arena_bytes == casts->plan->arena_bytes);
+    assert_true((int64_t)casts->plan->arena_bytes < room);
+    tm_step *const all[] = { with, without, wide, fits, casts, none };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) tm_step_destroy(all[i]);
+}
+
+/* --- trainings ---------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    double   loss[STEPS + 1], norm[STEPS + 1], evaluation[3];
+    uint64_t state, gradients;
+} outcome;
+
+static tm_tensor_id first_matrix(const tm_graph *graph)
+{
+    size_t i = 0;
+    while (graph->tensors[i].role != TM_ROLE_PARAMETER || graph->tensors[i].shape.rank < 2 ||
+           graph->tensors[i].layer < 0)
+        i++;
+    return (tm_tensor_id)i;
+}
+
+/* Every weight is copied from another trainer as a checkpoint is loaded: by address. */
+static void load(tm_trainer *to, tm_trainer *from)
+{
+    size_t                      n;
+    const tm_checkpoint_tensor *a = tm_trainer_tensors(from, &n), *b = tm_trainer_tensors(to, &n);
+    tm_error                    err = { 0 };
+    for (size_t i = 0; i < n; i++) {
+        void *values = malloc(a[i].bytes + 1);
+        if (a[i].memory->read(a[i].memory, a[i].at, values, a[i].bytes, &err) != TM_OK ||
+            b[i].memory->write(b[i].memory, b[i].at, values, b[i].bytes, &err) != TM_OK)
+            fail_msg("%s", err.text);
+        free(values);
+    }
+}
+
+/* Steps, with weights written from outside between them, and evaluations that see each. */
+static outcome train(bool copies, const tm_step_options *o)
+{
+    tm_device  *device = device_with(copies);
+    tm_trainer *trainer = test_trainer_open(device, o, 7), *other;
+    outcome     out;
+    memset(&out, 0, sizeof out);
+    assert_true((tm_trainer_step_of(trainer)->copies != NULL) == copies);
+    tm_tensor_id id = first_matrix(tm_trainer_step_of(trainer)->graph);
+    test_batch   held = test_batch_random(o->micro_batch, o->seq, o->shape.vocab_size, 99);
+    for (int t = 1; t <= STEPS; t++) {
+        test_batch batch =
+            test_batch_random(o->micro_batch * o->accumulation, o->seq, o->shape.vocab_size, (uint64_t)t);
+        tm_step_result result = test_step(trainer, t, 1e-2, 1, &batch);
+        out.loss[t] = result.loss, out.norm[t] = result.grad_norm;
+        test_batch_fini(&batch);
+        double *values = test_values_read(trainer, id);
+        for (int i = 0; i < 64; i++) values[i] *= 1.5;
+        if (t == 2) test_values_write(trainer, id, values);
+        free(values);
+    }
+    out.gradients = test_gradients_hash(trainer);
+    out.evaluation[0] = test_evaluate(trainer, held.tokens, held.targets);
+    tm_device *second = device_with(copies); /* a device holds one plan at a time */
+    other = test_trainer_open(second, o, 8);
+    out.evaluation[1] = test_evaluate(other, held.tokens, held.targets);
+    load(other, trainer);
+    out.evaluation[2] = test_evaluate(other, held.tokens, held.targets);
+    assert_true(out.evaluation[2] == out.evaluation[0] && out.evaluation[1] != out.evaluation[0]);
+    out.state = test_state_hash(trainer);
+    assert_true(test_state_hash(other) == out.state);
+    test_batch_fini(&held);
+    tm_trainer_close(other);
+    tm_trainer_close(trainer);
+    tm_device_close(second);
+    tm_device_close(device);
+    return out;
+}
+
+static void copies_leave_the_bits_of_casts(void **state)
+{
+    (void)state;
+    for (int m = 0; m < MODELS; m++) {
+        tm_step_options o = model(m);
+        outcome         wanted = train(false, &o), found = train(true, &o);
+        if (memcmp(&wanted, &found, sizeof wanted) != 0)
+            fail_msg("model %d: other bits; losses %.9g, %.9g; evaluations %.9g, %.9g", m, found.loss[STEPS],
+                     wanted.loss[STEPS], found.evaluation[0], wanted.evaluation[0]);
+    }
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(programs_read_copies),
+    cmocka_unit_test(others_have_none),
+    cmocka_unit_test(copies_leave_the_bits_of_casts),
+};
+
+TM_TESTS(tests, NULL, NULL)
