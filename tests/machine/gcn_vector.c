@@ -303,6 +303,16 @@ static bool step_packed(wave *w, const instruction *x)
     return true;
 }
 
+/* CDNA3 ISA, V_PK_MOV_B32: the low half is of the first operand, the high one of the second; op_sel says which register
+ * of each. */
+static bool step_packed_move(wave *w, const instruction *x)
+{
+    _Alignas(64) u32 room[2][LANES], out[2][LANES];
+    for (int h = 0; h < 2; h++) memcpy(out[h], packed_source(w, x, h + 1, 0, room[h]), sizeof out[h]);
+    for (int h = 0; h < 2; h++) write_lanes(w, &x->o[0], h, out[h]);
+    return true;
+}
+
 /* --- across lanes -------------------------------------------------------------------------------- */
 
 static bool step_first_lane(wave *w, const instruction *x)

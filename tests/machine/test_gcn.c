@@ -302,6 +302,7 @@ WIDE(wide_mad_u, (uint64_t)a *b + q)
 WIDE(wide_mad_i, (uint64_t)((int64_t)(int32_t)a *(int32_t)b) + q)
 WIDE(wide_gt, (int64_t)p > (int64_t)q)
 WIDE(wide_le, (int64_t)p <= (int64_t)q)
+WIDE(wide_pair, b | (uint64_t)c << 32)
 WIDE(wide_add_f, two(as_float(a) + as_float(c), as_float(b) + as_float(a)))
 WIDE(wide_sub_f, two(as_float(a) - as_float(c), as_float(b) - as_float(a)))
 WIDE(wide_mul_f, two(as_float(a) * as_float(c), as_float(b) * as_float(a)))
@@ -338,6 +339,7 @@ static const wide_row wide_rows[] = {
     { COMPARED_64("ngt_f64"), wide_ngt_f },
     { "v_pk_add_f32 v[4:5], v[0:1], v[2:3]", wide_add_f },
     { "v_pk_add_f32 v[4:5], v[0:1], v[2:3] neg_lo:[0,1] neg_hi:[0,1]", wide_sub_f },
+    { "v_pk_mov_b32 v[4:5], v[0:1], v[2:3] op_sel:[1,0]", wide_pair },
     { "v_pk_mul_f32 v[4:5], v[0:1], v[2:3]", wide_mul_f },
     { "v_pk_fma_f32 v[4:5], v[0:1], v[2:3], v[0:1] op_sel:[1,0,0]", wide_fma_f },
 };
