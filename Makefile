@@ -230,7 +230,7 @@ $(STANDINS):
 MACHINE  := $(patsubst %.c,$(BUILD)/%.o,$(addprefix tests/machine/,audit.c clocks.c counts.c memory.c module.c races.c) $(filter-out %_texts.c,$(wildcard tests/machine/gcn*.c tests/machine/opencl*.c tests/machine/ptx*.c)))
 $(addprefix $(BUILD)/tests/standins/,cuda.so hip.so): $(wildcard tests/standins/gpu*.c) $(MACHINE) tests/standins/gpu.h
 $(addprefix $(BUILD)/tests/standins/,nvrtc.so hiprtc.so): tests/standins/compilers.c
-$(addprefix $(BUILD)/tests/standins/,cublaslt.so hipblaslt.so): tests/standins/blaslt.c tests/standins/gpu.h
+$(addprefix $(BUILD)/tests/standins/,cublaslt.so hipblaslt.so): tests/standins/blaslt.c tests/standins/blaslt_codes.h tests/standins/gpu.h
 $(filter %ccl.so %old.so %ancient.so,$(STANDINS)): tests/standins/nccl.c
 $(BUILD)/tests/standins/nvml.so: tests/standins/nvml.c
 $(BLAS): tests/standins/blas.c

@@ -5,38 +5,13 @@
 #include "gpu/blas.h"
 
 #include "base/arena.h"
+#include "gpu/blas_calls.h"
 #include "gpu/library.h"
 #include "gpu/products.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* X(member, result, arguments, cublasLt's name, hipBLASLt's): NULL: it has none. */
-#define BLAS_CALLS(X)                                                                                                  \
-    X(version, size_t, (void), "cublasLtGetVersion", NULL)                                                             \
-    X(version_of, int, (void *handle, int *version), NULL, "hipblasLtGetVersion")                                      \
-    X(create, int, (void **handle), "cublasLtCreate", "hipblasLtCreate")                                               \
-    X(destroy, int, (void *handle), "cublasLtDestroy", "hipblasLtDestroy")                                             \
-    X(desc, int, (void **desc, int compute, int scale), "cublasLtMatmulDescCreate", "hipblasLtMatmulDescCreate")       \
-    X(desc_set, int, (void *desc, int which, const void *value, size_t bytes), "cublasLtMatmulDescSetAttribute",       \
-      "hipblasLtMatmulDescSetAttribute")                                                                               \
-    X(desc_free, int, (void *desc), "cublasLtMatmulDescDestroy", "hipblasLtMatmulDescDestroy")                         \
-    X(layout, int, (void **layout, int type, uint64_t rows, uint64_t columns, int64_t ld),                             \
-      "cublasLtMatrixLayoutCreate", "hipblasLtMatrixLayoutCreate")                                                     \
-    X(layout_free, int, (void *layout), "cublasLtMatrixLayoutDestroy", "hipblasLtMatrixLayoutDestroy")                 \
-    X(wish, int, (void **wish), "cublasLtMatmulPreferenceCreate", "hipblasLtMatmulPreferenceCreate")                   \
-    X(wish_set, int, (void *wish, int which, const void *value, size_t bytes), "cublasLtMatmulPreferenceSetAttribute", \
-      "hipblasLtMatmulPreferenceSetAttribute")                                                                         \
-    X(wish_free, int, (void *wish), "cublasLtMatmulPreferenceDestroy", "hipblasLtMatmulPreferenceDestroy")             \
-    X(find, int,                                                                                                       \
-      (void *handle, void *desc, void *a, void *b, void *c, void *d, void *wish, int wanted, void *results, int *n),   \
-      "cublasLtMatmulAlgoGetHeuristic", "hipblasLtMatmulAlgoGetHeuristic")                                             \
-    X(multiply, int,                                                                                                   \
-      (void *handle, void *desc, const void *alpha, const void *a, void *layout_a, const void *b, void *layout_b,      \
-       const void *beta, const void *c, void *layout_c, void *d, void *layout_d, const void *algorithm,                \
-       void *workspace, size_t bytes, void *stream),                                                                   \
-      "cublasLtMatmul", "hipblasLtMatmul")
 
 typedef struct {
 #define X(member, result, arguments, cuda, hip) result(*member) arguments;
@@ -57,16 +32,24 @@ enum { NAMES = sizeof names / sizeof names[0] };
 /* cublasLt.h, cublas_api.h, library_types.h; hipblaslt.h, hipblas-common.h, library_types.h. `reduction`, `align`:
  * wishes that hipBLASLt does not know. */
 static const struct {
-    int    plain, transposed, compute_f32, trans_a, trans_b, epilogue, bias, bias_type;
+    int    plain, transposed, compute_f32, trans_a, trans_b, epilogue, bias, bias_type, scale_a, scale_b;
     int    reduction, align;
     size_t algorithm; /* bytes; in a result there follow: size_t workspace, int status, float waves, int [4] */
     int    oldest;    /* version */
-    int    unsupported;
-} numbers[2] = { { 0, 1, 68, 3, 4, 7, 8, 26, 3, 5, 64, 120000, 15 },
-                 { 111, 112, 2, 0, 1, 2, 3, 4, -1, -1, 24, 1000, 7 } };
+    int    unsupported, invalid;
+} numbers[2] = { { 0, 1, 68, 3, 4, 7, 8, 26, 17, 18, 3, 5, 64, 120000, 15, 7 },
+                 { 111, 112, 2, 0, 1, 2, 3, 4, 5, 6, -1, -1, 24, 1000, 7, 3 } };
 
 /* The same in both. */
-enum { TYPE_F32 = 0, TYPE_BF16 = 14, EPILOGUE_BIAS = 4, MAX_WORKSPACE = 1, MOST_RESULT = 96, MOST_ALGORITHM = 64 };
+enum {
+    TYPE_F32 = 0,
+    EPILOGUE_BIAS = 4,
+    MAX_WORKSPACE = 1,
+    MOST_RESULT = 96,
+    MOST_ALGORITHM = 64,
+    MODE_OF_SCALE_A = 31,
+    MODE_OF_ROWS = 3
+};
 
 /* Partial sums are added up in the compute type. The two other ways round them to the result's format before. */
 enum { REDUCTION_COMPUTE_TYPE = 2 };
@@ -89,6 +72,7 @@ struct tm_gpu_blas {
     tm_gpu         *gpu;
     void           *handle;
     char            name[40];
+    int             version;
     tm_gpu_matmul **products;
     size_t          n, room;
 
@@ -183,6 +167,7 @@ static tm_status find_calls(tm_gpu_blas *blas, tm_error *err)
 static tm_status name_it(tm_gpu_blas *blas, int version, tm_error *err)
 {
     int base = blas->hip ? 100000 : 10000;
+    blas->version = version;
     snprintf(blas->name, sizeof blas->name, "%s %d.%d.%d", blas->hip ? "hipBLASLt" : "cublasLt", version / base,
              version % base / 100, version % 100);
     if (version >= numbers[blas->hip].oldest) return TM_OK;
@@ -277,13 +262,38 @@ const char *tm_gpu_blas_library(const tm_gpu_blas *blas)
 {
     return blas->library.path;
 }
+int tm_gpu_blas_version(const tm_gpu_blas *blas)
+{
+    return blas->version;
+}
 
 /* --- shapes ---------------------------------------------------------------------------------------------------------
  */
 
 static int type_of(tm_gpu_format format)
 {
-    return format == TM_GPU_F32 ? TYPE_F32 : TYPE_BF16;
+    static const int types[] = { TYPE_F32, 14, 28, 29, 1000, 1001 }; /* in the order of tm_gpu_format */
+    return types[format];
+}
+
+static uint32_t bytes_of(tm_gpu_format format)
+{
+    return format == TM_GPU_F32 ? 4 : format == TM_GPU_BF16 ? 2 : 1;
+}
+
+/* Scales are looked for when an algorithm is chosen, too. One number for a matrix is what both libraries have without a
+ * mode, which older ones do not know. */
+static tm_status put_scales(const tm_gpu_blas *blas, const tm_gpu_matmul *p, const void *scale_a, const void *scale_b,
+                            tm_error *err)
+{
+    const tm_gpu_matmul_shape *s = &p->shape;
+    const int32_t              mode = MODE_OF_ROWS;
+    if (s->scales == TM_GPU_NO_SCALES) return TM_OK;
+    MUST(blas, s, desc_set, p->desc, numbers[blas->hip].scale_a, &scale_b, sizeof scale_b);
+    MUST(blas, s, desc_set, p->desc, numbers[blas->hip].scale_b, &scale_a, sizeof scale_a);
+    if (s->scales != TM_GPU_SCALES_OF_ROWS) return TM_OK;
+    for (int k = 0; k < 2; k++) MUST(blas, s, desc_set, p->desc, MODE_OF_SCALE_A + k, &mode, sizeof mode);
+    return TM_OK;
 }
 
 /* Their A is our b and their B our a. A matrix (m, n) with rows one after the other is one of n rows and m columns to
@@ -292,6 +302,8 @@ static tm_status describe(const tm_gpu_blas *blas, tm_gpu_matmul *p, tm_error *e
 {
     const tm_gpu_matmul_shape *s = &p->shape;
     int                        type = type_of(s->factors), result = type_of(s->result);
+    int                        second = s->scales == TM_GPU_NO_SCALES ? type : type_of(s->second);
+    char                       anywhere[64]; /* on the GPU, later */
     int                        trans_a = s->b_across ? numbers[blas->hip].plain : numbers[blas->hip].transposed;
     int                        trans_b = s->a_across ? numbers[blas->hip].transposed : numbers[blas->hip].plain;
     uint32_t                   epilogue = EPILOGUE_BIAS;
@@ -303,17 +315,16 @@ static tm_status describe(const tm_gpu_blas *blas, tm_gpu_matmul *p, tm_error *e
         MUST(blas, s, desc_set, p->desc, numbers[blas->hip].epilogue, &epilogue, sizeof epilogue);
         MUST(blas, s, desc_set, p->desc, numbers[blas->hip].bias_type, &result, sizeof result);
     }
-    MUST(blas, s, layout, &p->layout_a, type, s->b_across ? columns : depth, s->b_across ? depth : columns, s->ld_b);
+    MUST(blas, s, layout, &p->layout_a, second, s->b_across ? columns : depth, s->b_across ? depth : columns, s->ld_b);
     MUST(blas, s, layout, &p->layout_b, type, s->a_across ? rows : depth, s->a_across ? depth : rows, s->ld_a);
     MUST(blas, s, layout, &p->layout_c, result, columns, rows, s->ld_c);
-    return TM_OK;
+    return put_scales(blas, p, anywhere, anywhere, err);
 }
 
 static tm_status express(const tm_gpu_blas *blas, const tm_gpu_matmul_shape *s, void *wish, int place, tm_error *err)
 {
     uint64_t bytes = s->workspace;
-    uint32_t scheme = REDUCTION_COMPUTE_TYPE, factor = s->factors == TM_GPU_F32 ? 4 : 2,
-             result = s->result == TM_GPU_F32 ? 4 : 2;
+    uint32_t scheme = REDUCTION_COMPUTE_TYPE, factor = bytes_of(s->factors), result = bytes_of(s->result);
     MUST(blas, s, wish_set, wish, MAX_WORKSPACE, &bytes, sizeof bytes);
     if (numbers[blas->hip].reduction >= 0)
         MUST(blas, s, wish_set, wish, numbers[blas->hip].reduction, &scheme, sizeof scheme);
@@ -324,7 +335,8 @@ static tm_status express(const tm_gpu_blas *blas, const tm_gpu_matmul_shape *s, 
     return TM_OK;
 }
 
-/* Of a bias only the alignment is looked at here (cublasLt.h, at CUBLASLT_MATMUL_DESC_BIAS_POINTER). */
+/* Of a bias only the alignment is looked at here (cublasLt.h, at CUBLASLT_MATMUL_DESC_BIAS_POINTER). Scales that it has
+ * not for these formats are an invalid value (at CUBLASLT_MATMUL_DESC_A_SCALE_POINTER). */
 static tm_status ask(const tm_gpu_blas *blas, tm_gpu_matmul *p, void *wish, int place, tm_error *err)
 {
     const tm_gpu_matmul_shape *s = &p->shape;
@@ -342,6 +354,7 @@ static tm_status ask(const tm_gpu_blas *blas, tm_gpu_matmul *p, void *wish, int 
         memcpy(&status, result + at + sizeof needed, sizeof status);
     }
     int worst = code ? code : status;
+    if (s->scales != TM_GPU_NO_SCALES && worst == numbers[blas->hip].invalid) worst = numbers[blas->hip].unsupported;
     if (worst != 0 && worst != numbers[blas->hip].unsupported)
         return failed(blas, offsetof(calls, find), worst, s, err);
     if (worst != 0 || n == 0 || needed > s->workspace)
@@ -389,7 +402,7 @@ static tm_status fill(const tm_gpu_blas *blas, void *to, size_t bytes, tm_gpu_fo
 
 static tm_status begin_trial(const tm_gpu_blas *blas, const tm_gpu_matmul_shape *s, trial *t, tm_error *err)
 {
-    const size_t factor = s->factors == TM_GPU_F32 ? 4 : 2, result = s->result == TM_GPU_F32 ? 4 : 2;
+    const size_t factor = bytes_of(s->factors), result = bytes_of(s->result);
     const size_t bytes[5] = { (size_t)(s->a_across ? s->depth : s->rows) * (size_t)s->ld_a * factor,
                               (size_t)(s->b_across ? s->depth : s->columns) * (size_t)s->ld_b * factor,
                               (size_t)s->rows * (size_t)s->ld_c * result, (size_t)s->columns * result, s->workspace };
@@ -491,9 +504,11 @@ static tm_status tune(tm_gpu_blas *blas, tm_gpu_matmul *p, int wanted, tm_error 
 static tm_status choose(tm_gpu_blas *blas, tm_gpu_matmul *p, tm_error *err)
 {
     TM_TRY(describe(blas, p, err));
-    const void *given = tm_gpu_products_find(blas->tuned, &p->shape);
-    int         wanted = given ? 0 : tm_gpu_products_wanted(blas->tuned, &p->shape);
-    for (int place = numbers[blas->hip].align >= 0 ? ANYWHERE : ALIGNED; place < PLACES && !*p->why; place++) {
+    const bool  codes = p->shape.scales != TM_GPU_NO_SCALES; /* which nobody measures, and which begin nowhere else */
+    const void *given = codes ? NULL : tm_gpu_products_find(blas->tuned, &p->shape);
+    int         wanted = given || codes ? 0 : tm_gpu_products_wanted(blas->tuned, &p->shape);
+    for (int place = numbers[blas->hip].align >= 0 && !codes ? ANYWHERE : ALIGNED; place < PLACES && !*p->why;
+         place++) {
         void *wish = NULL;
         if (place == ALIGNED && given) {
             memcpy(p->algorithm[place], given, numbers[blas->hip].algorithm);
@@ -509,10 +524,10 @@ static tm_status choose(tm_gpu_blas *blas, tm_gpu_matmul *p, tm_error *err)
 
 static bool same(const tm_gpu_matmul_shape *a, const tm_gpu_matmul_shape *b)
 {
-    return a->factors == b->factors && a->result == b->result && a->a_across == b->a_across &&
-           a->b_across == b->b_across && a->bias == b->bias && a->rows == b->rows && a->columns == b->columns &&
-           a->depth == b->depth && a->ld_a == b->ld_a && a->ld_b == b->ld_b && a->ld_c == b->ld_c &&
-           a->workspace == b->workspace;
+    return a->factors == b->factors && a->result == b->result && a->second == b->second && a->scales == b->scales &&
+           a->a_across == b->a_across && a->b_across == b->b_across && a->bias == b->bias && a->rows == b->rows &&
+           a->columns == b->columns && a->depth == b->depth && a->ld_a == b->ld_a && a->ld_b == b->ld_b &&
+           a->ld_c == b->ld_c && a->workspace == b->workspace;
 }
 
 static tm_status known(tm_gpu_matmul *p, tm_gpu_matmul **out, const char **why, tm_error *err)
@@ -558,7 +573,10 @@ tm_status tm_gpu_blas_multiply(tm_gpu_blas *blas, const tm_gpu_matmul *p, void *
     static const float         zero = 0, one = 1;
     const tm_gpu_matmul_shape *s = &p->shape;
     int                        place = numbers[blas->hip].align < 0 || aligned(o) ? ALIGNED : ANYWHERE;
+    if (s->scales != TM_GPU_NO_SCALES && !aligned(o))
+        return tm_fail(err, TM_INVALID, "a product of codes whose matrices begin between multiples of 16 bytes");
     if (s->bias) MUST(blas, s, desc_set, p->desc, numbers[blas->hip].bias, &o->bias, sizeof o->bias);
+    TM_TRY(put_scales(blas, p, o->scale_a, o->scale_b, err));
     MUST(blas, s, multiply, blas->handle, p->desc, o->scale ? o->scale : &one, o->b, p->layout_a, o->a, p->layout_b,
          o->old ? &one : &zero, o->old ? o->old : o->c, p->layout_c, o->c, p->layout_c, p->algorithm[place],
          o->workspace, s->workspace, stream);

@@ -29,17 +29,37 @@ const char *tm_gpu_blas_library(const tm_gpu_blas *blas);
 /* Appends how many products take another algorithm than the library's first. Returns a hash of these; 0: none does. */
 uint64_t tm_gpu_blas_tuned(const tm_gpu_blas *blas, tm_text *words);
 
-typedef enum { TM_GPU_F32, TM_GPU_BF16 } tm_gpu_format;
+typedef enum {
+    TM_GPU_F32,
+    TM_GPU_BF16,
+    TM_GPU_E4M3, /* codes of 8 bits, from here on */
+    TM_GPU_E5M2,
+    TM_GPU_E4M3FNUZ,
+    TM_GPU_E5M2FNUZ
+} tm_gpu_format;
+
+/* What the codes of a and b are multiplied with: float32 on the GPU, one number for each matrix, or one for each of its
+ * rows. */
+typedef enum { TM_GPU_NO_SCALES, TM_GPU_SCALES_OF_MATRICES, TM_GPU_SCALES_OF_ROWS } tm_gpu_scales;
 
 /* c (rows, columns) = a b^T + bias, row after row: a (rows, depth), or (depth, rows) if a_across; b (columns, depth),
  * or (depth, columns) if b_across; bias (columns). */
 typedef struct {
     tm_gpu_format factors, result; /* of a and b; of c and bias */
+    tm_gpu_format second;          /* of codes: of b */
+    tm_gpu_scales scales;          /* TM_GPU_NO_SCALES: a and b are no codes */
     bool          a_across, b_across, bias;
     int64_t       rows, columns, depth; /* none is 0 */
     int64_t       ld_a, ld_b, ld_c;     /* elements from row to row */
     size_t        workspace;            /* bytes that it may have */
 } tm_gpu_matmul_shape;
+
+/* Of codes: why a library of this version, on a GPU of this architecture, does not take the shape (static text). NULL:
+ * it does, as far as documents say. arch NULL: any that this maker's products of codes run on. */
+const char *tm_gpu_blas_refuse_codes(tm_gpu_maker maker, const char *arch, int version,
+                                     const tm_gpu_matmul_shape *shape);
+/* 130100 is cublasLt 13.1.0, 100100 is hipBLASLt 1.1.0. */
+int tm_gpu_blas_version(const tm_gpu_blas *blas);
 
 /* Asks the library at the first call with a shape. TM_UNSUPPORTED: it has no algorithm for it; the error's text is
  * also in *why, and stays. */
@@ -51,11 +71,13 @@ typedef struct {
     const void *a, *b, *bias;
     const void *old; /* is added, in the format and with the rows of c; may be c; NULL: none */
     void       *workspace;
+    const void *scale_a, *scale_b; /* of codes */
 
     const float *scale; /* of the host: a b^T is multiplied with it; NULL: with 1 */
 } tm_gpu_matmul_operands;
 
-/* Puts the product into `stream`. Neither takes memory nor waits. */
+/* Puts the product into `stream`. Neither takes memory nor waits. Codes, and what is made of them, begin at multiples
+ * of 16 bytes: TM_INVALID. */
 TM_MUST_USE tm_status tm_gpu_blas_multiply(tm_gpu_blas *blas, const tm_gpu_matmul *product, void *stream,
                                            const tm_gpu_matmul_operands *operands, tm_error *err);
 

@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "base/random.h"
 #include "base/status.h"
+#include "graph/value.h"
 #include "op/attrs.h"
 #include "op/describe.h"
 
@@ -65,8 +66,12 @@ static int64_t place_of(int64_t i, int64_t n, bool inverse)
 double tm_example_value(const tm_example *example, int k, int64_t i, uint64_t seed)
 {
     double scale = example->scale[k] != 0 ? example->scale[k] : 1;
-    if (example->role[k] != TM_ROLE_INPUT && example->role[k] != TM_ROLE_INDEX)
-        return example->offset[k] + scale * tm_random_normal(seed, (uint64_t)k, (uint64_t)i);
+    if (example->role[k] != TM_ROLE_INPUT && example->role[k] != TM_ROLE_INDEX) {
+        double   value = example->offset[k] + scale * tm_random_normal(seed, (uint64_t)k, (uint64_t)i);
+        tm_dtype dtype = example->dtype[k];
+        if (dtype == TM_F64) return value;
+        return tm_value_decode(dtype, tm_value_encode(dtype, value, TM_ROUND_EVEN, true, 0));
+    }
     if (example->ignored_every > 0 && i % example->ignored_every == example->ignored_every - 1)
         return TM_IGNORED_TARGET;
     int64_t n = tm_shape_elements(example->in[k]);
@@ -87,10 +92,12 @@ tm_call tm_example_call(const tm_op *op, const tm_example *example, const tm_pre
         tm_role role = copied ? TM_ROLE_WEIGHT_COPY : example->role[k];
         call.in[k] = (tm_view){ .dtype = op->byte_in >> k & 1U ? TM_U8 : tm_precision_of(precision, role),
                                 .shape = example->in[k] };
+        if (example->dtype[k] != TM_F64) call.in[k].dtype = example->dtype[k];
     }
     for (int k = 0; k < TM_MAX_OUT; k++) {
         call.out[k] = (tm_view){ .dtype = tm_precision_of(precision, op->out_role[k]), .shape = out[k] };
         if (op->byte_out >> k & 1U) call.out[k].dtype = TM_U8;
+        if (example->out_dtype[k] != TM_F64) call.out[k].dtype = example->out_dtype[k];
         if (k >= op->n_out) call.out[k].shape.rank = -1;
     }
     return call;

@@ -121,6 +121,8 @@ typedef struct tm_example {
     double   scale[TM_MAX_IN];  /* standard deviation of random values; 0 means 1 */
     double   offset[TM_MAX_IN]; /* mean of random values */
     tm_whole whole[TM_MAX_IN];  /* INPUT, INDEX: which numbers */
+    /* Formats of 8 bits, whatever the precision; random values are rounded to them. TM_F64 (0): by role. */
+    tm_dtype dtype[TM_MAX_IN], out_dtype[TM_MAX_OUT];
     int64_t  ignored_every;     /* > 0: every such INPUT value (the last of each run) is TM_IGNORED_TARGET */
     char     attr[TM_MAX_ATTR]; /* the op's attributes */
     size_t   attr_bytes;

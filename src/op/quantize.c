@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op/quantize.c - a factor of a product as a recipe of low precision leaves it (op/quantize.h), and what the scales of
- * later steps need.
- *
- *   quantize       y = what the codes of x stand for; the record of this factor. What is largest may be given
- *                  (op/quantize_largest.c)
- *   scale_history  the largest magnitudes of the last steps, and the scales that follow from them
- *   tick           counters of steps and passes: random numbers and a switch of recipes go by them
+/* op/quantize.c - a factor of a product as a recipe of low precision leaves it (op/quantize.h): y = what the codes of x
+ * stand for, or the codes themselves and their scales; the record of this factor. What is largest may be given
+ * (op/quantize_largest.c).
  *
  * The gradient of a product is that of its factors as they are before (straight through): the nodes are put in after
  * differentiation, so there is no gradient rule.
@@ -28,9 +24,20 @@ const char *tm_quantize_misfit(const tm_quantizer *z, tm_quantize_part part)
     return NULL;
 }
 
+const char *tm_quantize_no_codes(const tm_quantize_attr *attr)
+{
+    const tm_quantizer *z = &attr->recipe[0];
+    if (attr->switch_step >= 0) return "codes have one format, and a switch of recipes may bring another one";
+    if (z->scaled == TM_SCALED_NOT) return "what is not quantized has no codes";
+    if (z->scaled == TM_SCALED_BLOCK || z->scaled == TM_SCALED_SQUARE)
+        return "codes have the scale of a tensor or of a line, not of blocks";
+    return tm_dtype_bits((tm_dtype)z->format) != 8 || z->format == TM_E3M2 || z->format == TM_E2M3 ? "codes have 8 bits"
+                                                                                                   : NULL;
+}
+
 /* A delayed scale of 0 is none yet and counts as 1. */
-/* --- quantize: x (N, C) or (E, M, K), [ticks (2)], [scale (R)], [offsets (E + 1)], [largest (L)] -> y like x,
- * [record (R, 4)] ---------------------------------------------------------------------------------------------------
+/* --- quantize: x (N, C) or (E, M, K), [ticks (2)], [scale (R)], [offsets (E + 1)], [largest (L)] -> y like x, or
+ * transposed, [record (R, 4)], [scales (S)] -------------------------------------------------------------------------
  */
 
 /* Lines that run along the rows of experts may have any length. */
@@ -52,6 +59,20 @@ static const char *groups_check(const tm_shape *in, const tm_quantize_attr *attr
     if (in[0].rank != 2) return "rows of experts must be a matrix";
     if (offsets.rank != 1 || offsets.n[0] < 2) return "there must be one offset more than experts";
     return attr->n_parts > 1 && !attr->cut_columns ? "rows of experts have no parts but columns" : NULL;
+}
+
+/* y and scales. */
+static const char *results_fit(const tm_shape *in, const tm_quantize_attr *attr, tm_shape *out)
+{
+    bool        scaled = tm_shape_present(out[TM_QUANTIZE_SCALES]);
+    const char *why = attr->codes ? tm_quantize_no_codes(attr) : scaled ? "only codes have scales beside them" : NULL;
+    if (!attr->codes && !why) return tm_shape_fit(&out[0], in[0], "y must have the shape of x");
+    if (!why && (in[0].rank != 2 || tm_shape_present(in[TM_QUANTIZE_OFFSETS])))
+        why = "codes are those of a matrix, not of experts";
+    if (!why && scaled && !tm_shape_is_vector(out[TM_QUANTIZE_SCALES], tm_quantize_scales(attr, in[0])))
+        why = "there must be a scale of each part, or of each line of the parts";
+    tm_shape y = attr->down ? tm_shape_2(in[0].n[1], in[0].n[0]) : in[0];
+    return why ? why : tm_shape_fit(&out[0], y, "codes must have a row for each line of x");
 }
 
 static const char *quantize_infer(const tm_shape *in, const void *attr_, tm_shape *out)
@@ -76,12 +97,13 @@ static const char *quantize_infer(const tm_shape *in, const void *attr_, tm_shap
         return "there must be a scale of each factor";
     if (tm_shape_present(out[1]) && (out[1].rank != 2 || out[1].n[0] < rows || out[1].n[1] != TM_QUANTIZE_RECORD))
         return "the record must have four columns and a row of each factor";
-    return tm_shape_fit(&out[0], in[0], "y must have the shape of x");
+    return results_fit(in, attr, out);
 }
 
 /* A part in float32, line by line. */
 typedef struct {
     int                     number;                  /* of the part */
+    int64_t                 first_line;              /* of it, among those of all parts */
     const double           *largest, *largest_lines; /* of the whole tensor and its lines, where they are given */
     const tm_call          *call;
     const tm_quantize_attr *attr;
@@ -111,23 +133,31 @@ static float largest_of(const reference *r, int64_t line, int64_t lines, int64_t
     return amax;
 }
 
+/* Where an element of x is in y. */
+static int64_t place_of(const reference *r, int64_t row, int64_t column)
+{
+    int64_t ld = tm_view_ld(&r->call->out[0]);
+    return r->attr->codes && r->attr->down ? column * ld + row : row * ld + column;
+}
+
 /* Elements k .. k + n - 1 of lines line .. line + lines - 1 have one scale. */
 static void quantize_group(reference *r, int64_t line, int64_t lines, int64_t k, int64_t n, tm_scale scale)
 {
     double *y = r->call->out[0].data;
+    bool    codes = r->attr->codes;
     for (int64_t l = line; l < line + lines; l++)
         for (int64_t i = k; i < k + n; i++) {
             float   x = r->x[l * r->part.length + i], scaled = x * scale.encode, q;
             int64_t row = row_of(r, l, i), column = column_of(r, l, i);
             if (r->z->stochastic) {
-                uint64_t place = tm_quantize_place(r->attr, r->call->out[0].shape, r->number, row, column);
+                uint64_t place = tm_quantize_place(r->attr, r->call->in[0].shape, r->number, row, column);
                 uint64_t random = tm_random_u64(r->attr->seed, r->pass, place);
                 q = tm_narrow_stochastic(scaled, r->format, (float)(random >> 40) * 0x1p-24f);
             } else
                 q = tm_narrow_nearest(scaled, r->format);
             r->saturated += fabsf(scaled) > r->format.largest;
             r->flushed += q == 0 && x != 0;
-            y[row * tm_view_ld(&r->call->out[0]) + column] = (double)tm_scale_decode(q, scale);
+            y[place_of(r, row, column)] = (double)(codes ? q : tm_scale_decode(q, scale));
         }
     /* zeros of two levels have no scale */
     if (scale.encode > 0 && (r->scale == 0 || (double)scale.encode < r->scale)) r->scale = (double)scale.encode;
@@ -136,6 +166,14 @@ static void quantize_group(reference *r, int64_t line, int64_t lines, int64_t k,
 static int64_t least_of(int64_t a, int64_t b)
 {
     return a < b ? a : b;
+}
+
+/* Of codes: the scale of a part, or of a line of it. */
+static void write_scale(const reference *r, int64_t line, tm_scale scale)
+{
+    double *scales = r->call->out[TM_QUANTIZE_SCALES].data;
+    bool    lines = r->z->scaled == TM_SCALED_LINE;
+    if (scales) scales[lines ? r->first_line + line : r->number] = (double)tm_scale_multiplier(scale);
 }
 
 static void quantize_part(reference *r, const double *delayed)
@@ -159,6 +197,7 @@ static void quantize_part(reference *r, const double *delayed)
             if (r->largest_lines && z->scaled == TM_SCALED_LINE) found = (float)r->largest_lines[l];
             tm_scale scale = tm_scale_of(found, whole, z, r->format);
             if (z->scaled == TM_SCALED_DELAYED) scale.encode = scale.divide = *delayed > 0 ? (float)*delayed : 1;
+            write_scale(r, l, scale);
             quantize_group(r, l, h, k, w, scale);
         }
 }
@@ -199,13 +238,17 @@ static void quantize_reference(const tm_call *call)
     int64_t                 cells = tm_quantize_groups(call) * attr->n_parts;
     const double           *lines = largest ? largest + cells : NULL;
     bool                    switched = attr->switch_step >= 0 && ticks && ticks[0] >= (double)attr->switch_step;
+    int64_t                 first_line = 0;
     for (int64_t cell = 0; cell < cells; cell++) {
-        reference r = {
-            .call = call, .attr = attr, .z = &attr->recipe[switched], .number = (int)(cell % attr->n_parts)
-        };
+        reference r = { .call = call,
+                        .attr = attr,
+                        .z = &attr->recipe[switched],
+                        .number = (int)(cell % attr->n_parts),
+                        .first_line = first_line };
         r.format = tm_narrow_of(r.z->format);
         r.part = tm_quantize_cell(call, cell);
         r.pass = ticks ? (uint64_t)ticks[1] : 0;
+        first_line += r.part.lines;
         r.x = tm_alloc((size_t)(r.part.lines * r.part.length) * sizeof *r.x + 1);
         for (int64_t l = 0; l < r.part.lines; l++) tm_quantize_line(call, r.z, r.part, l, r.x + l * r.part.length);
         if (largest && tm_quantize_takes(attr, r.z)) r.largest = largest + cell;
@@ -367,6 +410,54 @@ static const struct {
       false,
       { .recipe = { QUANTIZER(E4M3, BLOCK, UP, 16) }, .down = 1, .n_parts = 2, .end = { 16, 48 } } },
 };
+/* Of codes: parts that are lines, and parts that lines run through; of the tensor, of earlier steps and of lines.
+ * Behind those of values, whose numbers other ops' examples and records go by. */
+static const struct {
+    int64_t          rows, columns;
+    bool             largest; /* is given */
+    tm_quantize_attr attr;
+} codes[] = {
+    { 33, 48, false, { .recipe = { QUANTIZER(E4M3, TENSOR, RATIO, 0) }, .n_parts = 2, .end = { 16, 33 } } },
+    { 64, 40, false, { .recipe = { QUANTIZER(E5M2, TENSOR, RATIO, 0) }, .down = 1, .n_parts = 1, .end = { 64 } } },
+    { 96, 70, false, { .recipe = { QUANTIZER(E4M3, DELAYED, RATIO, 0) }, .down = 1, .n_parts = 2, .end = { 32, 96 } } },
+    { 34,
+      160,
+      false,
+      { .recipe = { QUANTIZER(E5M2, LINE, RATIO_POW2, 0) }, .cut_columns = 1, .n_parts = 2, .end = { 32, 160 } } },
+    { 144,
+      33,
+      false,
+      { .recipe = { QUANTIZER(E4M3, LINE, RATIO, 0) }, .down = 1, .cut_columns = 1, .n_parts = 2, .end = { 7, 33 } } },
+    { 40, 300, false, { .recipe = { QUANTIZER(E4M3FNUZ, LINE, RATIO_POW2, 0) }, .n_parts = 1, .end = { 40 } } },
+    { 48,
+      64,
+      true,
+      { .recipe = { QUANTIZER(E5M2FNUZ, TENSOR, RATIO, 0) }, .down = 1, .n_parts = 2, .end = { 16, 48 } } },
+    { 64,
+      48,
+      true,
+      { .recipe = { QUANTIZER(E4M3, LINE, RATIO_POW2, 0) }, .down = 1, .lines = 1, .n_parts = 2, .end = { 32, 64 } } },
+};
+
+static bool codes_example(int k, tm_example *example)
+{
+    if (k >= TM_COUNT_OF(codes)) return false;
+    tm_quantize_attr attr = codes[k].attr;
+    tm_shape         x = tm_shape_2(codes[k].rows, codes[k].columns);
+    attr.switch_step = -1;
+    attr.codes = 1;
+    tm_example_begin(example, &attr, sizeof attr);
+    tm_example_in(example, 0, TM_ROLE_ACTIVATION, x, 0, 1);
+    tm_example_in(example, 2, TM_ROLE_STATE, tm_shape_1(attr.n_parts), 8, 1);
+    if (codes[k].largest)
+        tm_example_in(example, TM_QUANTIZE_LARGEST, TM_ROLE_STATISTIC,
+                      tm_shape_1(attr.n_parts + (attr.lines ? tm_quantize_lines(&attr, x, 1) : 0)), 6, 0.5);
+    example->out[1] = tm_shape_2(attr.n_parts, TM_QUANTIZE_RECORD);
+    example->out[TM_QUANTIZE_SCALES] = tm_shape_1(tm_quantize_scales(&attr, x));
+    example->out_dtype[0] = (tm_dtype)attr.recipe[0].format;
+    return true;
+}
+
 /* So many in front of those of experts, and those with the largest of lines, are parts of a whole. */
 enum { OF_WHOLE = 3 };
 
@@ -378,7 +469,7 @@ static const struct {
 
 static bool quantize_example(int k, tm_example *example)
 {
-    if (k >= TM_COUNT_OF(cases)) return false;
+    if (k >= TM_COUNT_OF(cases)) return codes_example(k - TM_COUNT_OF(cases), example);
     int              g = k - TM_COUNT_OF(cases) + TM_COUNT_OF(grouped);
     int64_t          experts = g >= 0 ? grouped[g].experts : 0;
     bool             weights = g >= 0 && grouped[g].weights;
@@ -406,13 +497,14 @@ const tm_op tm_op_quantize = {
     .name = "quantize",
     .formula =
         "y = decode(round(x scale)) / scale in a narrow format, the scale of a tensor, a line, a block or a square; "
-        "record = largest magnitude, least scale, shares that saturate and that become 0",
+        "record = largest magnitude, least scale, shares that saturate and that become 0; of codes "
+        "y = round(x scale) or its transpose, which scales turn into what the codes stand for",
     .group = "elementwise",
     .n_in = 5,
-    .n_out = 2,
+    .n_out = 3,
     .optional_in = 1U << 1 | 1U << 2 | 1U << TM_QUANTIZE_OFFSETS | 1U << TM_QUANTIZE_LARGEST,
-    .optional_out = 1U << 1,
-    .out_role = { TM_ROLE_ACTIVATION, TM_ROLE_STATE },
+    .optional_out = 1U << 1 | 1U << TM_QUANTIZE_SCALES,
+    .out_role = { TM_ROLE_ACTIVATION, TM_ROLE_STATE, TM_ROLE_STATISTIC },
     .infer = quantize_infer,
     .reference = quantize_reference,
     .cost = quantize_cost,
@@ -421,147 +513,7 @@ const tm_op tm_op_quantize = {
     .strided_in = 1U << 0,
     .example = quantize_example,
     .in_name = { "x (...)", "[ticks (2)]", "[scale (R)]", "[offsets (E + 1)]", "[largest (L)]" },
-    .out_name = { "y (...)", "[record (R, 4)]" },
-    .attributes = "recipe, switch_step, seed, down, row, cut_columns, lines, n_parts, end, whole_columns, shift, "
-                  "first_row",
-};
-
-/* --- scale_history: ticks (2), record (R, 4), history (R, H), scale (R) -> history, scale: the tensors that came in --
- */
-
-static const char *history_infer(const tm_shape *in, const void *attr, tm_shape *out)
-{
-    (void)attr;
-    if (!tm_shape_is_vector(in[0], TM_QUANTIZE_TICKS)) return "there must be two counters";
-    if (in[1].rank != 2 || in[1].n[1] != TM_QUANTIZE_RECORD) return "the record must have four columns";
-    if (in[2].rank != 2 || in[2].n[0] != in[1].n[0]) return "the history must have the rows of the record";
-    if (!tm_shape_is_vector(in[3], in[1].n[0])) return "there must be one largest number per row";
-    if (!tm_shape_is_vector(in[4], in[1].n[0])) return "there must be one scale per row";
-    const char *why = tm_shape_fit(&out[0], in[2], "the new history must have the shape of the old one");
-    return why ? why : tm_shape_fit(&out[1], in[4], "the new scales must have the shape of the old ones");
-}
-
-static double number(const tm_view *view, int64_t i)
-{
-    return tm_value_get(view->data, view->dtype, i);
-}
-
-/* As TransformerEngine: nothing but zeros, or what is not finite, leaves a scale as it was. */
-static double next_scale(const tm_scale_history_attr *attr, double most, double largest, double old)
-{
-    if (!(most > 0) || most > (double)FLT_MAX) return old;
-    double ratio = largest / most;
-    if (ratio > (double)FLT_MAX) ratio = (double)FLT_MAX;
-    return ldexp((double)(float)ratio, (int)-attr->margin);
-}
-
-void tm_scale_history(const tm_call *call)
-{
-    const tm_scale_history_attr *attr = call->attr;
-    const tm_view               *history = &call->out[0], *scales = &call->out[1];
-    double                       steps = number(&call->in[0], 0);
-    bool                         waits = !attr->before && attr->switch_step >= 0 && steps < (double)attr->switch_step;
-    bool                         begins = waits || (attr->switch_step >= 0 && steps == (double)attr->switch_step);
-    int64_t                      rows = history->shape.n[0], n = history->shape.n[1];
-    for (int64_t r = 0; r < rows; r++) {
-        double amax = number(&call->in[1], r * TM_QUANTIZE_RECORD), most = amax, old = number(&call->in[4], r);
-        for (int64_t i = n - 1; i > 0; i--) {
-            double before = begins ? 0 : number(&call->in[2], r * n + i - 1);
-            if (before > most && !attr->recent) most = before;
-            tm_value_set(history->data, history->dtype, r * n + i, before);
-        }
-        tm_value_set(history->data, history->dtype, r * n, begins ? 0 : amax);
-        double next = attr->frozen && steps > 1 ? old : next_scale(attr, most, number(&call->in[3], r), old);
-        tm_value_set(scales->data, scales->dtype, r, begins ? 1 : next);
-    }
-}
-
-static bool history_example(int k, tm_example *example)
-{
-    static const struct {
-        int64_t               rows, length;
-        tm_scale_history_attr attr;
-    } of[] = { { 1, 1, { .switch_step = -1, .before = 1 } },
-               { 7, 16, { .switch_step = -1, .before = 1, .margin = 1 } },
-               { 5, 4, { .switch_step = 300, .before = 0 } },
-               { 3, 4, { .switch_step = 20, .before = 0, .recent = 1 } },
-               { 9, 3, { .switch_step = -1, .before = 1, .frozen = 1 } } };
-    if (k >= TM_COUNT_OF(of)) return false;
-    tm_example_begin(example, &of[k].attr, sizeof of[k].attr);
-    tm_example_in(example, 0, TM_ROLE_STATE, tm_shape_1(TM_QUANTIZE_TICKS), 100, 1);
-    tm_example_in(example, 1, TM_ROLE_STATE, tm_shape_2(of[k].rows, TM_QUANTIZE_RECORD), 4, 0.5);
-    tm_example_in(example, 2, TM_ROLE_STATE, tm_shape_2(of[k].rows, of[k].length), 4, 0.5);
-    tm_example_in(example, 3, TM_ROLE_CONSTANT, tm_shape_1(of[k].rows), 448, 1);
-    tm_example_in(example, 4, TM_ROLE_STATE, tm_shape_1(of[k].rows), 100, 1);
-    return true;
-}
-
-const tm_op tm_op_scale_history = {
-    .name = "scale_history",
-    .formula = "history = the largest magnitudes of the last steps, the newest first; scale = largest / max(history) / "
-               "2^margin",
-    .group = "elementwise",
-    .n_in = 5,
-    .n_out = 2,
-    .out_role = { TM_ROLE_STATE, TM_ROLE_STATE },
-    .infer = history_infer,
-    .reference = tm_scale_history,
-    .cost = tm_cost_moved,
-    .vector = 2,
-    .state = true,
-    .example = history_example,
-    .in_name = { "ticks (2)", "record (R, 4)", "history (R, H)", "largest (R)", "scale (R)" },
-    .out_name = { "history (R, H)", "scale (R)" },
-    .attributes = "switch_step, before, recent, margin, frozen",
-};
-
-/* --- tick: ticks (2), [number ()] -> ticks, the tensor that came in or another one
- * --------------------------------------------------------------
- */
-
-static const char *tick_infer(const tm_shape *in, const void *attr, tm_shape *out)
-{
-    (void)attr;
-    if (!tm_shape_is_vector(in[0], TM_QUANTIZE_TICKS)) return "there must be two counters";
-    if (tm_shape_present(in[1]) && in[1].rank != 0) return "the number must be one";
-    return tm_shape_fit(&out[0], in[0], "the new counters must be two, too");
-}
-
-static void tick_reference(const tm_call *call)
-{
-    const tm_tick_attr *attr = call->attr;
-    const double       *ticks = call->in[0].data, *number_of = call->in[1].data;
-    double             *out = call->out[0].data;
-    out[0] = ticks[0] + (double)attr->steps;
-    out[1] = ticks[1] + (double)attr->passes + (number_of ? *number_of : 0);
-}
-
-static bool tick_example(int k, tm_example *example)
-{
-    static const tm_tick_attr of[] = { { 0, 1 }, { 1, 0 }, { 2, 3 }, { 0, 4 } };
-    if (k >= TM_COUNT_OF(of)) return false;
-    tm_example_begin(example, &of[k], sizeof of[k]);
-    tm_example_in(example, 0, TM_ROLE_STATE, tm_shape_1(TM_QUANTIZE_TICKS), 100, 20);
-    if (k == 3) tm_example_in(example, 1, TM_ROLE_SCALAR, (tm_shape){ .rank = 0 }, 5, 1);
-    return true;
-}
-
-const tm_op tm_op_tick = {
-    .name = "tick",
-    .formula = "ticks += (steps, passes + number)",
-    .group = "elementwise",
-    .n_in = 2,
-    .optional_in = 1U << 1,
-    .n_out = 1,
-    .out_role = { TM_ROLE_STATE },
-    .infer = tick_infer,
-    .reference = tick_reference,
-    .cost = tm_cost_moved,
-    .vector = 1,
-    .inplace = 1U << 0,
-    .state = true,
-    .example = tick_example,
-    .in_name = { "ticks (2)", "[number ()]" },
-    .out_name = { "ticks (2)" },
-    .attributes = "steps, passes",
+    .out_name = { "y (...)", "[record (R, 4)]", "[scales (S)]" },
+    .attributes = "recipe, switch_step, seed, down, row, cut_columns, lines, codes, n_parts, end, whole_columns, "
+                  "shift, first_row",
 };

@@ -14,6 +14,10 @@
  * lines are divided, of each line; the largest of all ranks then is an input of `quantize`, so that scales are those of
  * the whole tensor. Blocks are never divided.
  *
+ * Codes: y may hold the numbers q themselves, in their format, line after line: where lines run down, y is transposed.
+ * Scales are what codes are multiplied with, of each part or of each of its lines. So they are operands of a product
+ * (op/scaled_mm.c).
+ *
  * Sources: OCP 8-bit floating point (OFP8) 1.0; OCP microscaling formats (MX) 1.0, 6.3; torchao 0.18 float8 and
  * mx_formats; TransformerEngine's recipes; the published MXFP4 and NVFP4 recipes (docs/low-precision.md).
  */
@@ -70,7 +74,8 @@ enum {
     TM_ROTATED = 16,
     TM_QUANTIZE_TICKS = 2,
     TM_QUANTIZE_OFFSETS = 3, /* places among the inputs */
-    TM_QUANTIZE_LARGEST = 4
+    TM_QUANTIZE_LARGEST = 4,
+    TM_QUANTIZE_SCALES = 2 /* among the outputs */
 };
 typedef struct {
     tm_quantizer recipe[2];   /* before and from `switch_step` on */
@@ -79,7 +84,7 @@ typedef struct {
     uint8_t      down;        /* 0: lines are rows; 1: columns */
     uint8_t      cut_columns; /* parts are runs of 0: rows, 1: columns */
     uint8_t      lines;       /* quantize_largest, and what it gives quantize: 1: the largest of each line, too */
-    uint8_t      unused;
+    uint8_t      codes;       /* y holds codes, and `scales` what they are multiplied with */
     int32_t      row; /* first row of this factor in the tables of records and of scales: one for each part, expert by
                        * expert */
     int32_t n_parts;  /* quantized by themselves: fused weights */
@@ -232,6 +237,12 @@ static inline float tm_scale_decode(float q, tm_scale s)
     return s.divide != 0 ? q / s.divide : q * s.first * s.second;
 }
 
+/* What a code is multiplied with: 1 / divide, rounded once. */
+static inline float tm_scale_multiplier(tm_scale s)
+{
+    return s.divide != 0 ? 1 / s.divide : s.first * s.second;
+}
+
 /* --- rotation ----------------------------------------------------------------------------------------------------- */
 
 /* 16 elements in place. Signed, the matrix is diag(signs) H; unsigned it is its own inverse. */
@@ -293,6 +304,12 @@ static inline int64_t tm_quantize_lines(const tm_quantize_attr *attr, tm_shape x
     return attr->down == attr->cut_columns ? lines : lines * attr->n_parts;
 }
 
+/* Numbers in `scales` of codes: of each part, or of each line, one part after the other. */
+static inline int64_t tm_quantize_scales(const tm_quantize_attr *attr, tm_shape x)
+{
+    return attr->recipe[0].scaled == TM_SCALED_LINE ? tm_quantize_lines(attr, x, 1) : attr->n_parts;
+}
+
 /* What is quantized by itself: part `cell % n_parts` of expert `cell / n_parts`. Its rows in the tables follow in this
  * order. Reads the offsets. */
 static inline tm_quantize_part tm_quantize_cell(const tm_call *call, int64_t cell)
@@ -335,6 +352,8 @@ static inline void tm_quantize_line(const tm_call *call, const tm_quantizer *z, 
 /* The op scale_history, on views of any floating-point formats: a few numbers. */
 void tm_scale_history(const tm_call *call);
 
+/* Why this factor cannot be codes with scales beside them, or NULL. */
+const char *tm_quantize_no_codes(const tm_quantize_attr *attr);
 /* Why this factor cannot be quantized so, or NULL. */
 const char *tm_quantize_misfit(const tm_quantizer *z, tm_quantize_part part);
 

@@ -22,8 +22,9 @@ static int64_t count_of(const tm_shape *in, const tm_quantize_attr *attr)
 static const char *largest_infer(const tm_shape *in, const void *attr_, tm_shape *out)
 {
     const tm_quantize_attr *attr = attr_;
-    tm_shape                y[TM_MAX_OUT] = { in[0], { .rank = -1 } }, x[TM_MAX_IN];
+    tm_shape                y[TM_MAX_OUT] = { in[0], { .rank = -1 }, { .rank = -1 } }, x[TM_MAX_IN];
     for (int i = 0; i < TM_MAX_IN; i++) x[i] = i < TM_QUANTIZE_LARGEST ? in[i] : (tm_shape){ .rank = -1 };
+    if (attr->codes) return "codes do not matter here";
     const char *why = tm_op_quantize.infer(x, attr, y);
     return why ? why : tm_shape_fit(&out[0], tm_shape_1(count_of(in, attr)), "there must be one number of each part");
 }
@@ -54,8 +55,8 @@ static void largest_reference(const tm_call *call)
 /* Those of `quantize`, without a delayed scale and what is given there. */
 static bool largest_example(int k, tm_example *example)
 {
-    if (!tm_op_quantize.example(k, example)) return false;
     tm_quantize_attr *attr = (tm_quantize_attr *)(void *)example->attr;
+    if (!tm_op_quantize.example(k, example) || attr->codes) return false;
     attr->lines = k % 2;
     example->in[2] = example->in[TM_QUANTIZE_LARGEST] = example->out[1] = (tm_shape){ .rank = -1 };
     return true;

@@ -484,12 +484,12 @@ static void check_trial(trial *t, bool usual, bits kept[2])
         }
 }
 
-/* An input too narrow for the numbers of the examples: a kernel may take it, test_pointwise_kernel.c tries every code.
+/* An input too narrow for the numbers of the example: a kernel may take it, test_pointwise_kernel.c tries every code.
  */
-static bool narrow(const formats *f)
+static bool narrow(const formats *f, const tm_example *example)
 {
     bool any = false;
-    for (int k = 0; k < TM_MAX_IN; k++) any = any || tm_dtype_small(f->in[k]);
+    for (int k = 0; k < TM_MAX_IN; k++) any = any || (tm_dtype_small(f->in[k]) && f->in[k] != example->dtype[k]);
     return any;
 }
 
@@ -500,7 +500,7 @@ static int check_kernel(const tm_judge *j, const suite *s, const tm_kernel *kern
     for (int v = 0; v < n; v++) {
         trial t;
         bits  kept[2] = { { { NULL } } };
-        if (narrow(&variants[v]) || !trial_open(&t, j, s, kernel, &variants[v])) continue;
+        if (narrow(&variants[v], j->example) || !trial_open(&t, j, s, kernel, &variants[v])) continue;
         check_trial(&t, v < usual, kept);
         for (int adds = 0; adds < 2 && others && others->have[v]; adds++)
             compare_bits(&t, &kept[adds], &others->kept[v][adds], "other bits than the instruction set before: output");

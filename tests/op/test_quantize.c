@@ -305,7 +305,49 @@ static void parts_have_the_scales_of_the_whole(void **state)
     }
 }
 
+/* Codes times their scales are what the same call without `codes` leaves, but for the rounding of 1 / s: of any parts,
+ * along rows and along columns, where y is transposed. */
+static void codes_times_scales_are_the_values(void **state)
+{
+    int        tried = 0;
+    tm_example example;
+    (void)state;
+    for (int k = 0; tm_op_quantize.example(k, &example); k++) {
+        tm_quantize_attr *attr = (tm_quantize_attr *)(void *)example.attr;
+        if (!attr->codes) continue;
+        tm_call codes, values;
+        tm_call_make(&codes, &tm_op_quantize, &example, 11);
+        codes.op->reference(&codes);
+        tm_quantize_attr plain = *attr;
+        tm_example       same = example;
+        plain.codes = 0;
+        memcpy(same.attr, &plain, sizeof plain);
+        same.out[TM_QUANTIZE_SCALES].rank = -1, same.out_dtype[0] = TM_F64;
+        tm_call_make(&values, &tm_op_quantize, &same, 11);
+        values.op->reference(&values);
+        const double *q = codes.out[0].data, *scales = codes.out[TM_QUANTIZE_SCALES].data, *y = values.out[0].data;
+        int64_t       rows = example.in[0].n[0], columns = example.in[0].n[1], lines = attr->down ? columns : rows;
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t c = 0; c < columns; c++) {
+                int64_t part = 0, line = attr->down ? c : r, at = attr->cut_columns ? c : r;
+                while (at >= attr->end[part]) part++;
+                bool    whole = attr->recipe[0].scaled != TM_SCALED_LINE, through = attr->down != attr->cut_columns;
+                double  scale = scales[whole ? part : through ? part * lines + line : line];
+                double  code = q[attr->down ? c * rows + r : r * columns + c], wanted = y[r * columns + c];
+                uint8_t byte = (uint8_t)tm_value_encode((tm_dtype)attr->recipe[0].format, code, TM_ROUND_EVEN, true, 0);
+                assert_true(tm_value_decode((tm_dtype)attr->recipe[0].format, byte) == code);
+                if (!(fabs(code * scale - wanted) <= 0x1p-22 * fabs(wanted)))
+                    fail_msg("example %d, (%d, %d): %g times %g, and not %g", k, (int)r, (int)c, code, scale, wanted);
+            }
+        tm_call_free(&codes);
+        tm_call_free(&values);
+        tried++;
+    }
+    assert_true(tried >= 8);
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(codes_times_scales_are_the_values),
     cmocka_unit_test(rounding_is_that_of_the_formats),
     cmocka_unit_test(stochastic_rounding_is_that_of_the_formats),
     cmocka_unit_test(exponents_by_rule),

@@ -10,6 +10,7 @@
  * STANDIN_BLAS_VERSION: another version. STANDIN_BLAS_REFUSES=K: there is no algorithm for products of depth K.
  */
 #define _GNU_SOURCE
+#include "blaslt_codes.h"
 #include "gpu.h"
 
 #include <dlfcn.h>
@@ -20,30 +21,13 @@
 
 #define LT(name) NAME(cublasLt##name, hipblasLt##name)
 
-/* cublas_api.h, cublasStatus_t; hipblas-common.h, hipblasStatus_t. */
-enum {
-    NOT_INITIALIZED = 1,
-    INVALID_VALUE = NAME(7, 3),
-    NOT_SUPPORTED = NAME(15, 7),
-    TYPE_F32 = 0,
-    TYPE_BF16 = 14,
-    PLAIN = NAME(0, 111),
-    TRANSPOSED = NAME(1, 112),
-    COMPUTE_F32 = NAME(68, 2),
-    EPILOGUE_DEFAULT = 1,
-    EPILOGUE_BIAS = 4
-};
-
-/* Attributes of a product, and of a wish; -1: there is none. */
-enum { TRANS_A = NAME(3, 0), TRANS_B = NAME(4, 1), EPILOGUE = NAME(7, 2), BIAS = NAME(8, 3), BIAS_TYPE = NAME(26, 4) };
-enum { MAX_WORKSPACE = 1, REDUCTION = NAME(3, -1), ALIGN_A = NAME(5, -2), ALIGN_D = NAME(8, -2) };
-
 enum { HANDLE = 0x4a11, DESC, LAYOUT, WISH, ALGORITHM, GONE };
 
 typedef struct {
     int      kind, trans_a, trans_b, bias_type;
     uint32_t epilogue;
     char    *bias;
+    scaling  by;
 } desc;
 
 typedef struct {
@@ -164,17 +148,15 @@ static int gone(void *object, int kind, const char *call)
 API hipblasLtGetVersion(void *h, int *version);
 API hipblasLtGetVersion(void *h, int *version)
 {
-    const char *text = getenv("STANDIN_BLAS_VERSION");
     if (!is(h, HANDLE)) return wrong("GetVersion", "no handle");
-    *version = text ? atoi(text) : 100100;
+    *version = own_version();
     return fault("cublasLtGetVersion");
 }
 #else
 SHOWN size_t cublasLtGetVersion(void);
 size_t       cublasLtGetVersion(void)
 {
-    const char *text = getenv("STANDIN_BLAS_VERSION");
-    return text ? (size_t)atoi(text) : 130100;
+    return (size_t)own_version();
 }
 #endif
 
@@ -244,13 +226,19 @@ API LT(MatmulDescSetAttribute)(void *of, int which, const void *value, size_t by
     int   status = fault("cublasLtMatmulDescSetAttribute");
     if (status) return status;
     if (!is(d, DESC)) return wrong("MatmulDescSetAttribute", "no description of a product");
-    void  *to = which == TRANS_A     ? (void *)&d->trans_a
-                : which == TRANS_B   ? (void *)&d->trans_b
-                : which == EPILOGUE  ? (void *)&d->epilogue
-                : which == BIAS      ? (void *)&d->bias
-                : which == BIAS_TYPE ? (void *)&d->bias_type
-                                     : NULL;
-    size_t wanted = which == BIAS ? sizeof d->bias : sizeof(int);
+    void  *to = which == TRANS_A        ? (void *)&d->trans_a
+                : which == TRANS_B      ? (void *)&d->trans_b
+                : which == EPILOGUE     ? (void *)&d->epilogue
+                : which == BIAS         ? (void *)&d->bias
+                : which == BIAS_TYPE    ? (void *)&d->bias_type
+                : which == SCALE_A      ? (void *)&d->by.a
+                : which == SCALE_B      ? (void *)&d->by.b
+                : own_version() < MODES ? NULL
+                : which == SCALE_MODE_A ? (void *)&d->by.mode_a
+                : which == SCALE_MODE_B ? (void *)&d->by.mode_b
+                                        : NULL;
+    bool   address = which == BIAS || which == SCALE_A || which == SCALE_B;
+    size_t wanted = address ? sizeof d->bias : sizeof(int);
     if (!to || !value || bytes != wanted) return wrong("MatmulDescSetAttribute", "an attribute or a size");
     memcpy(to, value, bytes);
     if ((d->trans_a != PLAIN && d->trans_a != TRANSPOSED) || (d->trans_b != PLAIN && d->trans_b != TRANSPOSED))
@@ -266,7 +254,7 @@ API LT(MatrixLayoutCreate)(void **out, int type, uint64_t rows, uint64_t columns
 {
     int status = fault("cublasLtMatrixLayoutCreate");
     if (status) return status;
-    if ((type != TYPE_F32 && type != TYPE_BF16) || rows < 1 || columns < 1)
+    if ((type != TYPE_F32 && type != TYPE_BF16 && !is_code(type)) || rows < 1 || columns < 1)
         return wrong("MatrixLayoutCreate", "a format, or an empty matrix");
     *out = made(sizeof(layout), &(layout){ LAYOUT, type, rows, columns, ld });
     return OK;
@@ -320,11 +308,6 @@ typedef struct {
     uint64_t      m, n, k;
 } problem;
 
-static size_t size_of(int type)
-{
-    return type == TYPE_F32 ? 4 : 2;
-}
-
 /* LAYOUT_LD: "must be large enough so that matrix memory locations are not overlapping (e.g. greater or equal to
  * ROWS)". */
 static bool overlaps(const layout *l)
@@ -352,7 +335,22 @@ static int describe(const char *call, problem *p)
 /* cuBLAS's documentation, cublasLtMatmul, table of formats: of these the ones that stand in. */
 static bool known_formats(const problem *p)
 {
-    if (p->a->type != p->b->type) return false;
+    const char *arch = getenv("STANDIN_GPU_ARCH") ? getenv("STANDIN_GPU_ARCH") : NAME("sm_90", "gfx942");
+    bool        biased = p->desc->epilogue == EPILOGUE_BIAS;
+    coded       c = { p->a->type,
+                      p->b->type,
+                      p->d->type,
+                biased ? p->desc->bias_type : -1,
+                      p->desc->trans_a == TRANSPOSED,
+                      p->desc->trans_b == TRANSPOSED,
+                      p->m,
+                      p->k,
+                      p->a->ld,
+                      p->b->ld,
+                      p->d->ld,
+                      p->desc->by };
+    if (is_code(p->a->type) && is_code(p->b->type) && !is_code(p->d->type)) return takes_codes(arch, own_version(), &c);
+    if (p->a->type != p->b->type || is_code(p->a->type) || is_code(p->d->type)) return false;
     if (p->desc->epilogue == EPILOGUE_BIAS && p->desc->bias_type != p->d->type) return false;
     return p->a->type == TYPE_BF16 || p->d->type == TYPE_F32;
 }
@@ -367,6 +365,9 @@ static unsigned mixed(const problem *p)
                       (uint64_t)p->c->ld,
                       (uint64_t)p->d->ld,
                       (uint64_t)p->a->type,
+                      (uint64_t)p->b->type,
+                      (uint64_t)p->desc->by.mode_a,
+                      (uint64_t)p->desc->by.mode_b,
                       (uint64_t)p->d->type,
                       (uint64_t)p->desc->trans_a,
                       (uint64_t)p->desc->trans_b,
@@ -374,12 +375,6 @@ static unsigned mixed(const problem *p)
     uint64_t mix = 14695981039346656037U; /* FNV-1a, by words */
     for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) mix = (mix ^ of[i]) * 1099511628211U;
     return (unsigned)(mix >> 32);
-}
-
-static short align_of(const void *address)
-{
-    uintptr_t low = (uintptr_t)address & -(uintptr_t)address;
-    return address && low < 256 ? (short)low : 256;
 }
 
 /* "N,T,0,1,m,n,k,...,number" (hipBLASLt's documentation, offline tuning): the number of the line of this product. */
@@ -417,6 +412,9 @@ API LT(MatmulAlgoGetHeuristic)(void *h, void *of, void *a, void *b, void *c, voi
     if (describe(call, &p) != OK) return INVALID_VALUE;
     *n = 0;
     if (!known_formats(&p)) return NOT_SUPPORTED;
+    bool narrow = w->align[0] < 16 || w->align[1] < 16 || w->align[2] < 16 || w->align[3] < 16;
+    if (NAME(1, 0) && narrow && is_code(p.a->type)) return NOT_SUPPORTED;
+    if (!is_code(p.a->type) && (p.desc->by.a || p.desc->by.b)) return INVALID_VALUE;
     if (refuses && strtoull(refuses, NULL, 10) == p.k) return NAME(NOT_SUPPORTED, OK);
 #ifndef HIP
     if (w->reduction != 2) return wrong(call, "partial sums would be rounded to the format of the result");
@@ -444,6 +442,7 @@ typedef struct {
     bool        slow;
     float       alpha, beta;
     const char *at_a, *at_b, *at_c, *at_bias;
+    scaling     by;
     char       *at_d, *workspace;
     size_t      workspace_bytes;
 } task;
@@ -453,31 +452,10 @@ static size_t bytes_of(const layout *l)
     return ((l->columns - 1) * (uint64_t)l->ld + l->rows) * size_of(l->type);
 }
 
-static float get(const char *from, int type, uint64_t i)
+/* Of row i of op(A), or of column i of op(B); without one 1. */
+static float scale_of(const char *from, bool rows, uint64_t i)
 {
-    float    value;
-    uint32_t bits = 0;
-    if (type == TYPE_F32) {
-        memcpy(&value, from + 4 * i, 4);
-        return value;
-    }
-    memcpy((char *)&bits + 2, from + 2 * i, 2); /* little endian */
-    memcpy(&value, &bits, 4);
-    return value;
-}
-
-/* To nearest even. */
-static void set(char *to, int type, uint64_t i, float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, 4);
-    if (type == TYPE_F32) {
-        memcpy(to + 4 * i, &bits, 4);
-        return;
-    }
-    bool     nan = (bits & 0x7fffffffU) > 0x7f800000U;
-    uint16_t high = (uint16_t)(nan ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-    memcpy(to + 2 * i, &high, 2);
+    return from ? get(real_address(from, 4 * (rows ? i + 1 : 1)), TYPE_F32, rows ? i : 0) : 1;
 }
 
 static void multiply(void *with)
@@ -508,6 +486,8 @@ static void multiply(void *with)
         }
         for (uint64_t i = 0; i < t->m; i++) {
             float sum = sums[i] * t->alpha;
+            if (t->by.a || t->by.b)
+                sum *= scale_of(t->by.a, has_rows(&t->by), i) * scale_of(t->by.b, has_rows(&t->by), j);
             if (c) sum += t->beta * get(c, t->c.type, j * (uint64_t)t->c.ld + i);
             if (bias) sum += get(bias, t->d.type, i);
             set(d, t->d.type, j * (uint64_t)t->d.ld + i, sum);
@@ -536,6 +516,10 @@ static const char *operands_wrong(const task *t, const algorithm *how, const flo
     if (!real_address(t->at_a, bytes_of(&t->a))) return "A is not in the memory of the GPU";
     if (!real_address(t->at_b, bytes_of(&t->b))) return "B is not in the memory of the GPU";
     if (!real_address(t->at_d, bytes_of(&t->d))) return "D is not in the memory of the GPU";
+    if (t->by.a && !real_address(t->by.a, has_rows(&t->by) ? 4 * t->m : 4))
+        return "scales of A, which are not the GPU's";
+    if (t->by.b && !real_address(t->by.b, has_rows(&t->by) ? 4 * t->n : 4))
+        return "scales of B, which are not the GPU's";
     if (*beta != 0 && !real_address(t->at_c, bytes_of(&t->c))) return "C is not in the memory of the GPU";
     if (t->at_c == t->at_d && t->c.ld != t->d.ld) return "C and D are one, with different columns";
     if (t->at_bias && !real_address(t->at_bias, t->m * size_of(t->d.type))) return "no bias in the memory of the GPU";
@@ -588,6 +572,7 @@ API LT(Matmul)(void *h, void *of, const void *alpha, const void *a, void *layout
                       .at_c = c,
                       .at_d = d,
                       .at_bias = p.desc->epilogue == EPILOGUE_BIAS ? p.desc->bias : NULL,
+                      .by = p.desc->by,
                       .workspace = workspace,
                       .workspace_bytes = bytes };
     const char *what = operands_wrong(&t, &chosen, alpha, beta);

@@ -134,6 +134,8 @@ typedef struct {
     bool        adds;
     void       *workspace; /* BY_LIBRARY: of tm_gpu_library_bytes */
     tm_gpu_how  how;
+    const void *scale_a, *scale_b; /* BY_LIBRARY, of codes: what they are multiplied with, on the GPU */
+    bool        codes, lines;      /* a and b are codes; scales are those of rows, not of matrices */
 
     const double *scale; /* BY_LIBRARY: a b^T is multiplied with it; NULL: with 1 */
 } tm_gpu_product_of;

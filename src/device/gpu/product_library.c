@@ -68,13 +68,28 @@ size_t tm_gpu_library_bytes(const void *device, const tm_gpu_product_of *p)
 
 static tm_gpu_format format_of(tm_dtype dtype)
 {
-    return dtype == TM_F32 ? TM_GPU_F32 : TM_GPU_BF16;
+    switch (dtype) {
+    case TM_E4M3:
+        return TM_GPU_E4M3;
+    case TM_E5M2:
+        return TM_GPU_E5M2;
+    case TM_E4M3FNUZ:
+        return TM_GPU_E4M3FNUZ;
+    case TM_E5M2FNUZ:
+        return TM_GPU_E5M2FNUZ;
+    default:
+        return dtype == TM_F32 ? TM_GPU_F32 : TM_GPU_BF16;
+    }
 }
 
 static tm_gpu_matmul_shape shape_of(const void *device, const tm_gpu_product_of *p)
 {
     return (tm_gpu_matmul_shape){ .factors = format_of(p->a),
                                   .result = format_of(p->c),
+                                  .second = p->codes ? format_of(p->b) : TM_GPU_F32,
+                                  .scales = !p->codes  ? TM_GPU_NO_SCALES
+                                            : p->lines ? TM_GPU_SCALES_OF_ROWS
+                                                       : TM_GPU_SCALES_OF_MATRICES,
                                   .a_across = p->a_across,
                                   .b_across = p->b_across,
                                   .bias = p->has_bias,
@@ -87,6 +102,13 @@ static tm_gpu_matmul_shape shape_of(const void *device, const tm_gpu_product_of 
                                   .workspace = tm_gpu_library_bytes(device, p) };
 }
 
+/* A GPU that is only planned for has the newest library. */
+static const char *refuse_codes(const tm_gpu_own *own, const tm_gpu_matmul_shape *shape)
+{
+    const char *arch = own->gpu ? tm_gpu_facts_of(own->gpu)->arch : NULL;
+    return tm_gpu_blas_refuse_codes(own->maker, arch, own->blas ? tm_gpu_blas_version(own->blas) : INT32_MAX, shape);
+}
+
 const char *tm_gpu_by_library(const void *device, const tm_gpu_product_of *p)
 {
     tm_gpu_own         *own = own_of(device);
@@ -96,15 +118,16 @@ const char *tm_gpu_by_library(const void *device, const tm_gpu_product_of *p)
     const char         *why = missing(own);
     if (why) return why;
     if (((const tm_device *)device)->own_kernels) return "own kernels are asked for";
-    if (p->a != p->b) return "the library multiplies matrices of one format";
+    if (p->a != p->b && !p->codes) return "the library multiplies matrices of one format";
     if (p->a == TM_F32 && p->c != TM_F32) return "the library leaves a product of float32 in float32";
-    if (p->has_bias && p->b != p->c) return "the library adds a bias in the result's format only";
+    if (p->has_bias && p->b != p->c && !p->codes) return "the library adds a bias in the result's format only";
     if (p->has_residual && p->adds) return "the library adds one matrix to a product";
     if (p->rows < 1 || p->columns < 1 || p->depth < 1) return "the library takes no empty matrix";
     if (p->rows > INT32_MAX || p->columns > INT32_MAX || p->depth > INT32_MAX)
         return "the library counts rows and columns in 32 bits";
-    if (!own->blas) return NULL; /* opened to plan */
     shape = shape_of(device, p);
+    why = p->codes ? refuse_codes(own, &shape) : NULL;
+    if (why || !own->blas) return why; /* no library: opened to plan */
     return tm_gpu_blas_find(own->blas, &shape, &found, &why, &ignored) == TM_UNSUPPORTED ? why : NULL;
 }
 
@@ -135,6 +158,8 @@ tm_status tm_gpu_library_start(const tm_call *call, const tm_gpu_product_of *p, 
                                  .bias = p->bias,
                                  .old = p->adds ? p->to : p->residual,
                                  .scale = &scale,
+                                 .scale_a = p->scale_a,
+                                 .scale_b = p->scale_b,
                                  .workspace = p->workspace };
     TM_TRY(tm_gpu_blas_find(blas, &shape, &found, &why, err));
     return tm_gpu_blas_multiply(blas, found, tm_gpu_stream_of(call->queue), &o, err);

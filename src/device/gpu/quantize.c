@@ -27,13 +27,13 @@ typedef struct {
 } gpu_recipe;
 
 typedef struct {
-    const void *y, *record, *x, *ticks, *scale, *offsets, *given;
+    const void *y, *record, *x, *ticks, *scale, *offsets, *given, *scales;
     const void *tile_record, *tile_largest, *cell_largest, *line_largest;
     uint64_t    key, first_row;
     double      switch_step;
     int64_t     rows, ld, lines;
     int32_t     groups, parts, columns, whole_columns, row;
-    int32_t     switches, down, cut_columns, vectors, adds, always, keeps_lines;
+    int32_t     switches, down, cut_columns, vectors, adds, always, keeps_lines, wide;
     int32_t     end[TM_QUANTIZE_PARTS], shift[TM_QUANTIZE_PARTS];
     gpu_recipe  of[2];
 } gpu_call;
@@ -132,10 +132,21 @@ static bool takes_vectors(const tm_call *call)
     const tm_view          *x = &call->in[0], *y = &call->out[0];
     int64_t                 columns = x->shape.n[x->shape.rank - 1];
     uintptr_t               places = (uintptr_t)x->data;
-    if (call->op == &tm_op_quantize) places |= (uintptr_t)y->data;
+    if (call->op == &tm_op_quantize && !attr->codes) places |= (uintptr_t)y->data;
     if (attr->down || places % BYTES != 0 || columns % ELEMENTS != 0 || tm_view_ld(x) % ELEMENTS != 0) return false;
     for (int p = 0; p + 1 < attr->n_parts && attr->cut_columns; p++)
         if (attr->end[p] % ELEMENTS != 0) return false;
+    return true;
+}
+
+/* Can 16 codes be written at once, wherever a line of a part begins? */
+static bool takes_wide(const tm_call *call)
+{
+    const tm_quantize_attr *attr = call->attr;
+    const tm_view          *y = &call->out[0];
+    if (!attr->codes || (uintptr_t)y->data % RUN != 0 || y->shape.n[1] % RUN != 0) return false;
+    for (int p = 0; p + 1 < attr->n_parts && attr->down != attr->cut_columns; p++)
+        if (attr->end[p] % RUN != 0) return false;
     return true;
 }
 
@@ -181,6 +192,8 @@ static gpu_call describe(const tm_call *call, const layout *l)
         c.record = call->out[1].data;
         c.scale = call->in[2].data;
         c.given = call->in[TM_QUANTIZE_LARGEST].data;
+        c.scales = call->out[TM_QUANTIZE_SCALES].data;
+        c.wide = takes_wide(call);
         c.adds = (call->accumulate >> 1 & 1U);
         c.keeps_lines =
             (c.of[0].scaled == TM_SCALED_LINE && c.of[0].finds) || (c.of[1].scaled == TM_SCALED_LINE && c.of[1].finds);
@@ -230,8 +243,13 @@ static const char *refuse_common(const tm_call *call)
 
 static const char *refuse(const tm_call *call)
 {
-    const char *why = refuse_common(call);
-    if (!why) why = tm_gpu_refuse_view(&call->out[0]);
+    const tm_quantize_attr *attr = call->attr;
+    const char             *why = refuse_common(call);
+    if (!why && attr->codes)
+        why = call->out[0].dtype != (tm_dtype)attr->recipe[0].format ? "gives codes in the format of the recipe" : NULL;
+    else if (!why)
+        why = tm_gpu_refuse_view(&call->out[0]);
+    if (!why) why = refuse_numbers(&call->out[TM_QUANTIZE_SCALES], TM_F32);
     return why ? why : refuse_numbers(&call->out[1], TM_F32);
 }
 
@@ -241,12 +259,13 @@ static const char *refuse_largest(const tm_call *call)
     return why ? why : refuse_numbers(&call->out[0], TM_F32);
 }
 
-static tm_gpu_defines defines_of(const tm_call *call, tm_dtype x, tm_dtype y, const tm_view *ticks, int rounds)
+static tm_gpu_defines defines_of(tm_dtype x, tm_dtype y, const tm_view *ticks, int rounds)
 {
     tm_gpu_defines d = { .n = 0 };
-    (void)call;
+    bool           codes = tm_dtype_small(y), fnuz = y == TM_E4M3FNUZ || y == TM_E5M2FNUZ;
     tm_gpu_define_format(&d, "X", x);
-    tm_gpu_define_format(&d, "Y", y);
+    if (!codes) tm_gpu_define_format(&d, "Y", y);
+    tm_gpu_define(&d, "CODES", fnuz ? 2 : codes);
     tm_gpu_define(&d, "WIDE_TICKS", tm_view_present(ticks) && ticks->dtype == TM_F64);
     tm_gpu_define(&d, "ROUNDS", rounds);
     return d;
@@ -261,7 +280,7 @@ static tm_status prepare(const void *device, const tm_call *call, void **state, 
 {
     bool           quantizes = call->op == &tm_op_quantize;
     tm_dtype       x = call->in[0].dtype;
-    tm_gpu_defines d = defines_of(call, x, quantizes ? call->out[0].dtype : x, &call->in[1], rounds_of(call->attr));
+    tm_gpu_defines d = defines_of(x, quantizes ? call->out[0].dtype : x, &call->in[1], rounds_of(call->attr));
     (void)err;
     note(device, &d, "largest_of_tiles", state);
     note(device, &d, "largest_of_cells", state);
@@ -322,7 +341,7 @@ static const char *refuse_history(const tm_call *call)
 
 static tm_status prepare_history(const void *device, const tm_call *call, void **state, tm_error *err)
 {
-    tm_gpu_defines d = defines_of(call, TM_F32, TM_F32, &call->in[0], 1);
+    tm_gpu_defines d = defines_of(TM_F32, TM_F32, &call->in[0], 1);
     (void)err;
     note(device, &d, call->op->name, state);
     return TM_OK;

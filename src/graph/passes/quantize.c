@@ -415,7 +415,7 @@ static tm_tensor_id quantized(const pass *p, tm_tensor_id factor_id, const produ
     bool         adds = p->accumulate || made->all || made->found != TM_NONE;
     tm_role      role = quantize_of_weight(factor) ? TM_ROLE_WEIGHT_COPY : TM_ROLE_ACTIVATION;
     tm_tensor_id out[TM_MAX_OUT] = { tm_graph_tensor_as(graph, name, role, of.shape, format_of(graph, &attr)),
-                                     p->record ? record : TM_NONE };
+                                     p->record ? record : TM_NONE, TM_NONE };
     tm_tensor_id in[TM_MAX_IN] = { factor_id, p->ticks, made->scale,
                                    quantize_of_weight(factor) ? TM_NONE : node->offsets, TM_NONE };
     in[TM_QUANTIZE_LARGEST] =

@@ -132,11 +132,28 @@ static void gather(const tm_call *call, const tile *t, const tm_quantizer *z, in
         for (int64_t i = 0; i + TM_ROTATED <= n; i += TM_ROTATED) tm_rotate_16(x[l] + i, z->rotation);
 }
 
+/* Codes lie line after line. */
+static void scatter_codes(const tm_call *call, const tile *t, int64_t k, int64_t n, float x[][PITCH])
+{
+    const tm_quantize_attr *attr = call->attr;
+    const tm_view          *out = &call->out[0];
+    int64_t                 length = tm_view_columns(out);
+    int64_t                 first = attr->down ? t->part.column : t->part.row;
+    int64_t                 begin = attr->down ? t->part.row : t->part.column;
+    for (int64_t l = 0; l < t->lines; l++)
+        for (int64_t i = 0; i < n; i++)
+            tm_value_set(out->data, out->dtype, (first + t->line + l) * length + begin + k + i, (double)x[l][i]);
+}
+
 static void scatter(const tm_call *call, const tile *t, int64_t k, int64_t n, float x[][PITCH])
 {
     const tm_quantize_attr *attr = call->attr;
     const tm_view          *out = &call->out[0];
-    int64_t                 columns = tm_view_columns(out), row = t->part.row, column = t->part.column;
+    if (attr->codes) {
+        scatter_codes(call, t, k, n, x);
+        return;
+    }
+    int64_t columns = tm_view_columns(out), row = t->part.row, column = t->part.column;
     for (int64_t a = 0; a < (attr->down ? n : t->lines); a++) {
         int64_t at =
             attr->down ? (row + k + a) * columns + column + t->line : (row + t->line + a) * columns + column + k;
@@ -229,11 +246,23 @@ TM_INLINE tm_scale scale_of(const tm_call *call, const tm_quantizer *z, const ti
     return scale;
 }
 
+/* Of codes: the scale of a line, or of the part that the tile is of. The codes stay as they are. */
+static void keep_codes(const tm_call *call, const tm_quantizer *z, const tile *t, int64_t line, tm_scale *scale)
+{
+    const line_record *records = call->workspace;
+    float             *scales = call->out[TM_QUANTIZE_SCALES].data;
+    if (scales && z->scaled == TM_SCALED_LINE)
+        scales[t->records + line - records] = tm_scale_multiplier(*scale);
+    else if (scales && t->line + line == 0)
+        scales[t->cell] = tm_scale_multiplier(*scale);
+    scale->divide = 1;
+}
+
 static void quantize_tiles(const tm_call *call, int64_t begin, int64_t end)
 {
     const tm_quantize_attr *attr = call->attr;
     const tm_quantizer     *z = recipe_of(call);
-    const tm_shape          shape = call->out[0].shape;
+    const tm_shape          shape = call->in[0].shape;
     int64_t                 chunk = chunk_of(z), apart = attr->down ? shape.n[shape.rank - 1] : 1;
     bool                    square = z->scaled == TM_SCALED_SQUARE, block = square || z->scaled == TM_SCALED_BLOCK;
     float                   x[CHUNK][PITCH];
@@ -250,9 +279,11 @@ static void quantize_tiles(const tm_call *call, int64_t begin, int64_t end)
             for (int64_t l = 0; l < t.lines && z->scaled != TM_SCALED_NOT; l++) {
                 if (!square) found = block ? largest_in(x[l], n) : t.records[l].amax;
                 if (block && !two_passes(z)) t.records[l].amax = fmaxf(t.records[l].amax, found);
-                int64_t line = t.line + l, row = t.part.row + (attr->down ? k : line);
-                int64_t column = t.part.column + (attr->down ? line : k);
-                quantize_run(call, z, scale_of(call, z, &t, found, whole), x[l], n,
+                int64_t  line = t.line + l, row = t.part.row + (attr->down ? k : line);
+                int64_t  column = t.part.column + (attr->down ? line : k);
+                tm_scale scale = scale_of(call, z, &t, found, whole);
+                if (attr->codes) keep_codes(call, z, &t, l, &scale);
+                quantize_run(call, z, scale, x[l], n,
                              tm_quantize_place(attr, shape, (int)(t.cell % attr->n_parts), row, column), apart,
                              &t.records[l]);
             }
@@ -342,9 +373,14 @@ static TM_PLANNED const char *inputs_refuse(const tm_call *call)
 
 static TM_PLANNED const char *quantize_refuse(const tm_call *call)
 {
-    const char *why = inputs_refuse(call);
-    if (!why) why = tm_refuse_format(&call->out[0]);
-    return why ? why : tm_refuse_wide(&call->out[1]);
+    const tm_quantize_attr *attr = call->attr;
+    const char             *why = inputs_refuse(call);
+    if (!why && attr->codes)
+        why = call->out[0].dtype != (tm_dtype)attr->recipe[0].format ? "gives codes in the format of the recipe" : NULL;
+    else if (!why)
+        why = tm_refuse_format(&call->out[0]);
+    if (!why) why = tm_refuse_wide(&call->out[1]);
+    return why ? why : tm_refuse_wide(&call->out[TM_QUANTIZE_SCALES]);
 }
 
 /* --- the largest alone, of a part of a tensor --------------------------------------------------------------------- */
