@@ -144,6 +144,15 @@ const dimension dimensions[] = {
         "late: --optimizer.groups=[{\"params\":\"norm*\"},{\"params\":\"*\",\"trained\":\"false\"}]",
         "held: --optimizer.groups=[{\"params\":\"layers.0.*\",\"trained\":\"false\",\"format\":\"bfloat16\"}]" } },
     { "training.max_norm", MODEL, 2, NULL, { "0", "0.05" } },
+    { "training.ema_decay", MODEL, 6, NULL, { "0.9" } },
+    { "optimizer.bf16_stochastic_round", MODEL, 3, "training.regime !optimizer.kahan_sum", { "true" } },
+    { "optimizer.implementation", MODEL, 8, "!optimizer.name", { "fused_opt_states_bf16" } },
+    { "optimizer.definition", MODEL, 3, "optimizer.name=AdamW8bit", { "bitsandbytes" } },
+    { "optimizer.adjust_lr_fn",
+      MODEL,
+      3,
+      "optimizer.name=Muon",
+      { "spectral: --optimizer.definition megatron", "match_rms_adamw" } },
 
     /* adapters */
     { "lora.rank", MODEL, 4, NULL, { "2", "4" } },
