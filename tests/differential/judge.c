@@ -15,6 +15,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "../comm/world.h"
 
@@ -39,6 +40,7 @@ typedef struct {
     numbers               step[MOST_STEPS], evaluation[MOST_STEPS]; /* behind the step */
     bool                  evaluated[MOST_STEPS];
     uint64_t              weights;
+    char                  text[64]; /* what it writes at the end; empty: nothing */
     volatile sig_atomic_t stop;
     tm_config            *config;
     tm_status             rank_status[MOST_DEGREE];
@@ -70,6 +72,7 @@ static void listen(tm_sink *sink, const tm_event *event)
         s->evaluated[e->step] = true;
     } else if (event->kind == TM_EVENT_RUN_ENDED) {
         s->weights = event->run_ended.weights_hash;
+        snprintf(s->text, sizeof s->text, "%s", event->run_ended.sample ? event->run_ended.sample : "");
     }
 }
 
@@ -176,7 +179,7 @@ static void compare_numbers(bench *b, const side *x, const side *y, const char *
                       n->measures[i], y->what, m->measures[i]);
 }
 
-/* Losses, norms and evaluations of the steps that both did; with bound 0 the weights, too. */
+/* Losses, norms and evaluations of the steps that both did, and the text; with bound 0 the weights, too. */
 static void compare(bench *b, const side *x, const side *y, double bound, double norm_bound)
 {
     if (!ran(x->status)) {
@@ -195,6 +198,8 @@ static void compare(bench *b, const side *x, const side *y, double bound, double
     }
     if (!(bound > 0) && x->weights != y->weights)
         fail_case(b, "%s: the losses agree with %s, the last weights do not", x->what, y->what);
+    if (bound < 1e-6 && strcmp(x->text, y->text) != 0)
+        fail_case(b, "%s writes '%s', %s '%s'", x->what, x->text, y->what, y->text);
 }
 
 /* --- sides -------------------------------------------------------------------------------------------------------- */

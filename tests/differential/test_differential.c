@@ -138,7 +138,12 @@ static const struct CMUnitTest tests[] = {
          "family=flux training.grad_accumulation=2 lora.rank=2 lora.dora=true parallelism.data_parallel_shard_degree=2 "
          "parallelism.tensor_parallel_degree=2 compare.float64=one compare.late=bits"),
     KEPT("text of stages", "family=llama training.grad_accumulation=2 data.source=text "
-                           "parallelism.pipeline_parallel_degree=2 compare.late=bits"),
+                           "parallelism.pipeline_parallel_degree=2 compare.float64=one compare.late=bits"),
+    KEPT("text of divided matrices", "family=gpt model.tied=false data.source=text parallelism.tensor_parallel_degree=2 lora.rank=2 "
+                                     "lora.targets=all-linear,lm_head lora.dora=true compare.float64=one"),
+    KEPT("ranks of adapters", "family=llama model.n_layers=3 training.grad_accumulation=2 lora.rank=2 "
+                              "lora.rank_pattern=k stages.cut=first parallelism.tensor_parallel_degree=2 "
+                              "parallelism.pipeline_parallel_degree=2 compare.moved=1"),
     KEPT("divided head", "family=llama model.n_layers=4 model.vocab_size=96 training.grad_accumulation=2 "
                          "parallelism.pipeline_parallel_degree=2 parallelism.pipeline_parallel_divide_head=true "
                          "compare.moved=1 compare.late=bits"),

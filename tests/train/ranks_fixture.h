@@ -68,21 +68,6 @@ static inline void *field_values(const tm_step_options *o, int f, int64_t t, int
     return values;
 }
 
-/* Documents of changing lengths: their tokens' places, and the first token that each sees. */
-static inline void make_documents(const tm_step_options *o, int64_t t, int64_t m, void *field[TM_MAX_FIELDS])
-{
-    int64_t  n = o->micro_batch * o->seq, begin = 0;
-    int32_t *places = malloc((size_t)n * sizeof *places), *first = malloc((size_t)n * sizeof *first);
-    for (int64_t i = 0; i < n; i++) {
-        int64_t at = i % o->seq;
-        if (at == 0 || tm_random_u64(5, (uint64_t)(t * 1000 + m), (uint64_t)i) % 6 == 0) begin = at;
-        places[i] = (int32_t)(at - begin);
-        first[i] = (int32_t)begin;
-    }
-    field[2] = places;
-    field[3] = first;
-}
-
 /* Of a language every fifth target of every third micro-batch is ignored, so that counts differ. */
 static inline int64_t make_batch(const tm_step_options *o, int64_t t, int64_t m, void *field[TM_MAX_FIELDS])
 {
@@ -97,7 +82,6 @@ static inline int64_t make_batch(const tm_step_options *o, int64_t t, int64_t m,
     }
     field[0] = batch.tokens;
     field[1] = batch.targets;
-    if (o->n_fields == 4) make_documents(o, t, m, field);
     return batch.target_tokens;
 }
 
@@ -300,22 +284,6 @@ static inline void run_job(job *j)
     }
 }
 
-/* Steps [begin, steps) of a layout, four micro-batches in all, from the checkpoint `load` if there is one, and then
- * saved to `save`. */
-static inline job run_part(tm_step_options o, int replicate, int shard, tm_sharing sharing, int begin, int steps,
-                           const char *load, const char *save)
-{
-    job j = { .o = o, .replicate = replicate, .shard = shard };
-    j.o.accumulation = 4 / (replicate * shard);
-    j.o.layout.sharing = sharing;
-    j.rate = 2e-3, j.max_norm = 1, j.begin = begin, j.steps = steps, j.load = load, j.save = save;
-    if (replicate * shard == 1)
-        rank_body(NULL, &j);
-    else
-        run_job(&j);
-    return j;
-}
-
 /* `replicate` x `shard` ranks. */
 static inline job run_ranks(tm_step_options o, int replicate, int shard, tm_sharing sharing, int steps)
 {
@@ -354,84 +322,7 @@ static inline void run_any(job *j)
         run_job(j);
 }
 
-/* The job has the losses of one rank to 1e-5, its norms to `norms`. */
-static inline void check_follows_one(const job *j, const job *alone, const char *what, double norms)
-{
-    double far = apart(j, alone);
-    print_message("# %s: losses %.3g apart, %.4g -> %.4g\n", what, far, alone->loss[0], alone->loss[alone->steps - 1]);
-    if (!(far <= 1e-5)) fail_msg("%s: losses are %.3g apart", what, far);
-    for (int t = 0; t < alone->steps; t++)
-        if (!(fabs(j->norm[t] - alone->norm[t]) <= norms * alone->norm[t]))
-            fail_msg("%s: step %d: norm %.9g, wanted %.9g", what, t + 1, j->norm[t], alone->norm[t]);
-    if (!(fabs(j->evaluation[0] - alone->evaluation[0]) <= 1e-5 * fabs(alone->evaluation[0])))
-        fail_msg("%s: evaluation %.9g, wanted %.9g", what, j->evaluation[0], alone->evaluation[0]);
-}
-
-/* --- weights in double precision ---------------------------------------------------------------------------------- */
-
-typedef struct {
-    double *values;
-    size_t  n;
-} weights;
-
-static inline void take_weights(job *j, const tm_trainer *trainer)
-{
-    const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
-    weights        *w = j->taken;
-    for (size_t i = 0; i < graph->n_tensors; i++) {
-        int64_t n = tm_shape_elements(graph->tensors[i].shape);
-        if (graph->tensors[i].role != TM_ROLE_PARAMETER) continue;
-        w->values = realloc(w->values, (w->n + (size_t)n) * sizeof *w->values);
-        CHECK_OK(tm_trainer_read(trainer, (tm_tensor_id)i, 0, w->values + w->n, (size_t)n * sizeof(double), err));
-        w->n += (size_t)n;
-    }
-}
-
-/* Ranks differ from one rank by the order of sums only: after a step of SGD in float64 their weights, which one rank
- * reads from what they saved, are as far apart as gradients are (of images: after some steps). `whole`: the ranks that
- * read different samples. */
-static inline void check_sgd_step(job j, int whole, const char *what)
-{
-    char   *folder = test_tree_make();
-    weights alone = { 0 }, divided = { 0 };
-    double  worst = 0, size = 0;
-    j.o.precision = &tm_precision_f64;
-    j.o.optimizer = &tm_optimizer_sgd;
-    j.device = "reference", j.rate = 1, j.max_norm = 0, j.steps = 1;
-    if (tm_model_images(&j.o.shape)) j.rate = 1e-2, j.steps = 4; /* what begins as zeros learns first */
-    if (j.o.adapters.rank > 0) j.steps = 3;
-    job one = { .o = j.o, .replicate = 1, .shard = 1, .device = j.device, .steps = j.steps, .whole = whole };
-    one.rate = j.rate, one.change = j.change;
-    job read = one;
-    one.look = take_weights, one.taken = &alone;
-    rank_body(NULL, &one);
-    j.save = folder;
-    run_job(&j);
-    read.begin = j.steps, read.load = folder, read.look = take_weights, read.taken = &divided;
-    rank_body(NULL, &read);
-    assert_true(alone.n == divided.n && alone.n > 0);
-    for (size_t i = 0; i < alone.n; i++) {
-        worst = fmax(worst, fabs(alone.values[i] - divided.values[i]));
-        size = fmax(size, fabs(alone.values[i]));
-    }
-    print_message("# %s: weights %.2g apart, of %.2g; norm %.15g, %.15g\n", what, worst, size, j.norm[0], one.norm[0]);
-    if (!(worst <= 1e-12 && size > 0.1)) fail_msg("%s: gradients are %g apart", what, worst);
-    if (!(fabs(j.norm[0] - one.norm[0]) <= 1e-12 * one.norm[0])) fail_msg("%s: norms differ", what);
-    free(alone.values);
-    free(divided.values);
-    test_tree_remove(folder);
-}
-
 /* --- models ------------------------------------------------------------------------------------------------------- */
-
-static inline tm_step_options with_documents(tm_step_options o)
-{
-    static const char *const names[] = { "tokens", "targets", "positions", "first_key" };
-    for (int f = 0; f < 4; f++)
-        o.fields[f] = (tm_field){ .name = names[f], .dtype = TM_I32, .shape = tm_shape_1(o.seq) };
-    o.n_fields = 4;
-    return o;
-}
 
 enum { MODELS = 4 };
 static inline tm_step_options model_options(int k)
@@ -496,51 +387,6 @@ static inline tm_step_options mixture_options(int kind)
     return o;
 }
 
-/* What a model writes, rank by rank: `taken` of a job whose `change` is write_text. */
-typedef struct {
-    const char *path;
-    tm_text     text[MOST_RANKS];
-} written;
-
-static inline void write_text(const job *j, tm_trainer *trainer)
-{
-    written          *all = j->taken;
-    int               rank = tm_trainer_step_of(trainer)->options.layout.rank;
-    tm_source_options o = {
-        .name = "text", .path = all->path, .vocab = 258, .seq = j->o.seq, .validation_fraction = 0.5
-    };
-    tm_source *source;
-    char      *decoded;
-    CHECK_OK(tm_source_open(&o, &source, err));
-    CHECK_OK(tm_generate(trainer, source, 5, 12, 60, &all->text[rank], &decoded, err));
-    tm_source_close(source);
-}
-
-/* Every rank of the job writes what the rank of `one` does. */
-static inline void check_same_writes(job j, job one, const char *path)
-{
-    written alone = { .path = path }, divided = { .path = path };
-    one.change = j.change = write_text;
-    one.taken = &alone, j.taken = &divided;
-    rank_body(NULL, &one);
-    run_job(&j);
-    assert_true(alone.text[0].length > 12);
-    for (int r = 0; r < ranks_of(&j); r++) {
-        assert_int_equal(divided.text[r].length, alone.text[0].length);
-        assert_memory_equal(divided.text[r].data, alone.text[0].data, alone.text[0].length);
-        tm_text_fini(&divided.text[r]);
-    }
-    tm_text_fini(&alone.text[0]);
-}
-
-/* Of ranks that divide matrices every one writes what one rank alone does. */
-static inline void check_writes(job j, const char *path)
-{
-    job one = j;
-    one.tensor = 1;
-    check_same_writes(j, one, path);
-}
-
 /* The step of one rank of so many stages. */
 static inline tm_status plan_stage(tm_step_options o, const tm_chooser *chooser, int stages, int rank, tm_step **step,
                                    tm_error *err)
@@ -549,20 +395,6 @@ static inline tm_status plan_stage(tm_step_options o, const tm_chooser *chooser,
     o.layout.mesh.degree[TM_AXIS_PP] = stages;
     o.layout.rank = rank;
     return tm_step_create(&o, chooser, step, err);
-}
-
-/* So many ranks cannot divide the matrices of this model. */
-static inline void tensor_refused(tm_step_options o, int ranks, tm_status wanted, const char *says)
-{
-    tm_error   err = { 0 };
-    tm_device *device = test_device_open("cpu", 1);
-    tm_chooser chooser = tm_device_chooser(device);
-    tm_step   *step = NULL;
-    o.layout.mesh = tm_mesh_one();
-    o.layout.mesh.degree[TM_AXIS_TP] = ranks;
-    assert_int_equal(tm_step_create(&o, &chooser, &step, &err), wanted);
-    if (!strstr(err.text, says)) fail_msg("'%s' does not say '%s'", err.text, says);
-    tm_device_close(device);
 }
 
 #endif

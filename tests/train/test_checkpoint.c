@@ -286,7 +286,7 @@ static void a_name_that_is_there_twice_is_said(void **unused)
     }
 }
 
-/* A checkpoint whose checksums are right and whose index is nonsense. */
+/* A checkpoint whose checksums are right and whose index is nonsense. (All bytes of it: test_checkpoint_format.c.) */
 static void nonsense_with_right_checksums_is_found(void **unused)
 {
     (void)unused;
@@ -296,45 +296,12 @@ static void nonsense_with_right_checksums_is_found(void **unused)
         size_t   at, bytes;
         uint64_t value;
     } edits[] = {
-        { 0, 1, 'x' }, /* magic */
-        { 8, 4, 0 },
-        { 8, 4, 1 },
-        { 8, 4, 3 },
-        { 8, 4, 4 },
-        { 8, 4, 6 },
-        { 8, 4, 7 }, /* version */
-        { 12, 4, 5 },
-        { 12, 4, 3 }, /* count */
-        { 12, 4, UINT32_MAX },
-        { 16, 8, UINT64_MAX }, /* data bytes */
-        { 24, 8, UINT64_MAX },
-        { 24, 8, 1 }, /* name bytes */
-        { 32, 8, 3 },
-        { 40, 8, UINT64_MAX },
-        { 40, 8, INT64_MAX }, /* step, samples */
-        { 72, 8, 1 },
-        { 72, 8, UINT64_MAX }, /* description */
-        { 64, 8, 3 },
-        { 64, 8, 5 },
-        { 64, 8, 33 },
-        { 64, 8, UINT64_MAX }, /* scalars */
-        { 159, 1, 'x' },       /* model not ended: see below */
-        { 160, 8, 64 },
-        { 232, 8, 64 },
+        { 0, 1, 'x' },              /* magic */
+        { 12, 4, 5 },               /* tensors */
+        { 32, 8, 3 },               /* step */
+        { 159, 1, 'x' },            /* model not ended: see below */
         { 160, 8, UINT64_MAX - 3 }, /* offset */
-        { 168, 8, UINT64_MAX - 60 },
-        { 168, 8, 65 }, /* bytes */
-        { 184, 8, UINT64_MAX },
-        { 184, 8, (uint64_t)1 << 62 }, /* shape: negative, product too large */
-        { 200, 8, 1 },                 /* an axis beyond the rank */
-        { 216, 4, 65536 },
-        { 220, 4, 5 }, /* dtype, rank */
-        { 224, 4, 1 },
-        { 228, 4, 17 }, /* name */
-        { 228, 4, UINT32_MAX },
-        { 456, 4, 1 },
-        { 460, 4, 9 },
-        { 460, 4, UINT32_MAX }, /* name of a scalar */
+        { 460, 4, UINT32_MAX },     /* name of a scalar */
     };
     for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
         save(&f, 2, 0, 0);

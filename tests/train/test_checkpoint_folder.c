@@ -404,31 +404,6 @@ static void a_lock_that_cannot_be_opened_is_said(void **state)
     clear(f.folder);
 }
 
-/* What cannot be removed of an old checkpoint is said, also where it is a rank's file. */
-static void what_cannot_be_removed_is_said(void **state)
-{
-    static const char *const in_the_way[] = { "tensors-00001.bin", "tensors.safetensors", "complete" };
-    (void)state;
-    for (int i = 0; i < 3; i++) {
-        tm_text said = { 0 };
-        fixture f = new_fixture();
-        char    path[500], wanted[600];
-        save(&f, 1, 1, 1);
-        snprintf(path, sizeof path, "%s/step-00000001/%s", f.folder, in_the_way[i]);
-        if (i > 0) assert_int_equal(unlink(path), 0);
-        assert_int_equal(mkdir(path, 0777), 0); /* unlink does not take it */
-        whole_log_open();
-        save(&f, 2, 1, 1);
-        whole_log_take(&said);
-        whole_log_close();
-        snprintf(wanted, sizeof wanted, "cannot remove '%s/step-00000001': Is a directory", f.folder);
-        if (!said.data || !strstr(said.data, wanted)) fail_msg("%s: %s", in_the_way[i], said.data ? said.data : "");
-        load_and_expect(&f, 2, 1);
-        tm_text_fini(&said);
-        clear(f.folder);
-    }
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test_teardown(names_count_in_an_order, test_folder_teardown),
     cmocka_unit_test_teardown(paths_are_as_long_as_the_system_takes_them, test_folder_teardown),
@@ -439,7 +414,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_cause_has_its_cure),
     cmocka_unit_test(later_steps_are_left_alone),
     cmocka_unit_test(a_lock_that_cannot_be_opened_is_said),
-    cmocka_unit_test_teardown(what_cannot_be_removed_is_said, test_folder_teardown),
 };
 
 TM_TESTS(tests, NULL, NULL)

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bytes of index and completeness record of a checkpoint, and what is said of every byte and number in them that is
- * another one, each with right checksums. tests/train/checkpoint-format.txt has how often each thing is said, numbers
- * left out, and a checksum of all that is said. After a change that is meant:
- *     TM_RECORD=1 build/release/tests/train/test_checkpoint_format; git diff tests/train/checkpoint-format.txt
- */
+/* The bytes of index and completeness record of a checkpoint: what is written is read; of every byte and number that is
+ * another one, with right checksums, what is taken is an index in itself, and says the same written again. */
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/text.h"
-#include "support/whole.h"
 #include "train/checkpoint/format.h"
 
 #include <setjmp.h>
@@ -105,49 +101,49 @@ static tm_checkpoint_index make_pieces(void)
     return index;
 }
 
-/* --- what is said ---------------------------------------------------------------------------------- */
+/* --- other bytes ------------------------------------------------------------------------------------------------- */
 
-enum { MOST = 80 };
-typedef struct {
-    char    *kind[MOST];
-    int      times[MOST], n;
-    uint64_t all;
-} sayings;
-
-/* Without its numbers. */
-static void note(sayings *s, const char *text)
+/* What holds for every index, whoever wrote it. */
+static void check_index(const tm_checkpoint_index *x, bool part)
 {
-    tm_text kind = { 0 };
-    int     k = 0;
-    for (const char *c = text; *c; c++)
-        if (*c < '0' || *c > '9')
-            tm_text_add_n(&kind, c, 1);
-        else if (c == text || c[-1] < '0' || c[-1] > '9')
-            tm_text_add(&kind, "N");
-    while (k < s->n && strcmp(s->kind[k], kind.data) != 0) k++;
-    assert_true(k < MOST);
-    if (k == s->n) s->kind[s->n++] = kind.data;
-    if (s->kind[k] != kind.data) tm_text_fini(&kind);
-    s->times[k]++;
-    uint64_t both[2] = { s->all, tm_hash(text, strlen(text)) };
-    s->all = tm_hash(both, sizeof both);
-}
-
-static void add_sayings(tm_text *out, sayings *s)
-{
-    tm_text_printf(out, "  all %016llx\n", (unsigned long long)s->all);
-    for (int k = 0; k < s->n; k++) {
-        tm_text_printf(out, "  %d %s\n", s->times[k], s->kind[k]);
-        free(s->kind[k]);
+    const tm_checkpoint_state *s = &x->state;
+    uint64_t                   sum = 0;
+    assert_true(s->step >= 0 && s->step <= TM_CHECKPOINT_MAX_COUNT);
+    assert_true(s->samples_consumed >= 0 && s->samples_consumed <= TM_CHECKPOINT_MAX_COUNT);
+    assert_true(s->n_scalars <= TM_CHECKPOINT_SCALARS && memchr(s->model, 0, sizeof s->model));
+    for (size_t i = 0; i < s->n_scalars; i++)
+        for (size_t k = 0; k < i; k++) assert_string_not_equal(s->scalars[i].name, s->scalars[k].name);
+    for (size_t i = 0; i < x->n_files; i++) sum += x->files[i].bytes;
+    assert_true(x->data_bytes == sum);
+    for (size_t i = 0; i < x->count; i++) {
+        const tm_checkpoint_record *r = &x->records[i];
+        uint64_t                    covered = 0;
+        assert_true(r->name[0] && r->rank >= 0 && r->rank <= TM_CHECKPOINT_MAX_RANK && r->dtype >= 0);
+        for (int k = 0; k < TM_CHECKPOINT_MAX_RANK; k++) assert_true(k < r->rank ? r->n[k] >= 0 : r->n[k] == 0);
+        assert_true(r->bytes == 0 || (r->row_bytes > 0 && r->bytes % r->row_bytes == 0));
+        assert_true(r->first_piece + r->n_pieces <= x->n_pieces);
+        for (size_t k = 0; k < r->n_pieces; k++) {
+            const tm_checkpoint_piece *p = &x->pieces[r->first_piece + k];
+            const uint64_t             bytes = p->rows * p->row_part;
+            assert_true(p->file < x->n_files && bytes <= x->files[p->file].bytes);
+            assert_true(p->offset <= x->files[p->file].bytes - bytes);
+            assert_true(p->first_byte + p->row_part <= r->row_bytes || bytes == 0);
+            assert_true((p->first_row + p->rows) * r->row_bytes <= r->bytes || bytes == 0);
+            covered += bytes;
+        }
+        assert_true(part || covered == r->bytes);
     }
-    *s = (sayings){ 0 };
 }
+
+typedef struct {
+    int taken, refused;
+} asked;
 
 /* The index as a whole, or as the part of a rank. */
-static void ask(sayings *said, const tm_text *bytes, bool part)
+static void ask(asked *said, const tm_text *bytes, bool part)
 {
     tm_arena           *arena = tm_arena_create();
-    tm_checkpoint_index index = { 0 };
+    tm_checkpoint_index index = { 0 }, again = { 0 };
     tm_error            err = { 0 };
     unsigned char      *own = malloc(bytes->length ? bytes->length : 1); /* so that a sanitizer sees its end */
     assert_non_null(own);
@@ -155,21 +151,29 @@ static void ask(sayings *said, const tm_text *bytes, bool part)
     tm_status st = part ? tm_checkpoint_part_decode(own, bytes->length, arena, &index, &err)
                         : tm_checkpoint_index_decode(own, bytes->length, arena, &index, &err);
     if (st == TM_OK) {
-        tm_text text = { 0 };
-        add_index(&text, &index);
-        uint64_t both[2] = { said->all, tm_hash(text.data, text.length) };
-        note(said, "fine");
-        said->all = tm_hash(both, sizeof both);
-        tm_text_fini(&text);
+        tm_text        text = { 0 }, same = { 0 };
+        size_t         n = tm_checkpoint_index_bytes(&index);
+        unsigned char *written = calloc(1, n);
+        said->taken++;
+        check_index(&index, part);
+        tm_checkpoint_index_encode(&index, written);
+        st = part ? tm_checkpoint_part_decode(written, n, arena, &again, &err)
+                  : tm_checkpoint_index_decode(written, n, arena, &again, &err);
+        if (st != TM_OK) fail_msg("%s", err.text);
+        add_index(&text, &index), add_index(&same, &again);
+        assert_string_equal(text.data, same.data);
+        tm_text_fini(&text), tm_text_fini(&same);
+        free(written);
     } else {
+        said->refused++;
         assert_int_equal(st, TM_FORMAT);
-        note(said, err.text);
+        assert_true(strlen(err.text) > 10);
     }
     free(own);
     tm_arena_destroy(arena);
 }
 
-static void ask_with(sayings *said, tm_text *bytes, size_t at, const void *value, size_t n)
+static void ask_with(asked *said, tm_text *bytes, size_t at, const void *value, size_t n)
 {
     unsigned char before[8];
     memcpy(before, bytes->data + at, n);
@@ -179,50 +183,52 @@ static void ask_with(sayings *said, tm_text *bytes, size_t at, const void *value
     memcpy(bytes->data + at, before, n);
 }
 
-/* Every byte one more, one less, 0, 255; every number of 4 and 8 bytes one of those that are hard on arithmetic. */
-static void ask_all(tm_text *out, const char *name, tm_text *bytes)
+/* Every byte one more, one less, 0, 255; every number of 4 and 8 bytes one of those that are hard on arithmetic; ends
+ * that are missing. */
+static void ask_all(tm_text *bytes)
 {
     static const uint64_t hard[] = { 0, UINT64_MAX, INT64_MAX, (uint64_t)1 << 62, UINT32_MAX, 1 << 20 };
-    sayings               said = { .n = 0 };
-    tm_text_printf(out, "%s: %zu bytes %016llx\n", name, bytes->length,
-                   (unsigned long long)tm_hash(bytes->data, bytes->length));
+    const size_t          length = bytes->length;
+    asked                 said = { 0 };
     ask(&said, bytes, false), ask(&said, bytes, true);
-    for (size_t at = 0; at < bytes->length; at++) {
+    assert_true(said.taken > 0);
+    for (size_t at = 0; at < length; at++) {
         const unsigned char was = (unsigned char)bytes->data[at];
         const unsigned char values[] = { (unsigned char)(was + 1), (unsigned char)(was - 1), 0, 255 };
         for (int i = 0; i < 4; i++) ask_with(&said, bytes, at, &values[i], 1);
     }
-    for (size_t at = 8; at + 8 <= bytes->length; at += 4)
+    for (size_t at = 8; at + 8 <= length; at += 4)
         for (size_t i = 0; i < sizeof hard / sizeof hard[0]; i++) {
             ask_with(&said, bytes, at, &hard[i], 4);
             if (at % 8 == 0) ask_with(&said, bytes, at, &hard[i], 8);
         }
-    const size_t length = bytes->length;
-    for (size_t n = 0; n < length; n += n < 200 ? 13 : 41) {
-        bytes->length = n;
-        ask(&said, bytes, false);
-    }
+    assert_true(said.taken > 100 && said.refused > 100);
+    said = (asked){ 0 };
+    for (size_t n = 0; n < length; n++) bytes->length = n, ask(&said, bytes, false);
     bytes->length = length;
-    add_sayings(out, &said);
+    assert_int_equal(said.taken, 0);
 }
 
-static void indexes_are_as_recorded(void **state)
+static void other_bytes_are_an_index_or_refused(void **state)
 {
     static const char *const  seeds[] = { "usual", "scalars", "version3" }; /* of the fuzzer: of earlier versions */
     const tm_checkpoint_index indexes[] = { make_plain(), make_pieces() };
-    tm_text                   out = { 0 };
     (void)state;
     for (int i = 0; i < 2; i++) {
-        tm_text        text = { 0 };
-        size_t         n = tm_checkpoint_index_bytes(&indexes[i]);
-        unsigned char *bytes = calloc(1, n);
-        assert_non_null(bytes);
+        tm_text             text = { 0 }, wanted = { 0 }, found = { 0 };
+        tm_arena           *arena = tm_arena_create();
+        tm_checkpoint_index read;
+        tm_error            err = { 0 };
+        size_t              n = tm_checkpoint_index_bytes(&indexes[i]);
+        unsigned char      *bytes = calloc(1, n);
         tm_checkpoint_index_encode(&indexes[i], bytes);
         tm_text_add_n(&text, (const char *)bytes, n);
-        add_index(&out, &indexes[i]);
-        tm_text_add(&out, "\n");
-        ask_all(&out, i ? "pieces" : "plain", &text);
-        tm_text_fini(&text);
+        if (tm_checkpoint_index_decode(bytes, n, arena, &read, &err) != TM_OK) fail_msg("%s", err.text);
+        add_index(&wanted, &indexes[i]), add_index(&found, &read);
+        assert_string_equal(found.data, wanted.data);
+        ask_all(&text);
+        tm_text_fini(&text), tm_text_fini(&wanted), tm_text_fini(&found);
+        tm_arena_destroy(arena);
         free(bytes);
     }
     for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) {
@@ -234,11 +240,10 @@ static void indexes_are_as_recorded(void **state)
         assert_int_equal(tm_file_read(path, 1 << 20, &seed, &err), TM_OK);
         memcpy(&n, seed.data + 1 + TM_CHECKPOINT_SEAL_BYTES, sizeof n);
         tm_text_add_n(&text, seed.data + 1 + TM_CHECKPOINT_SEAL_BYTES + sizeof n, n);
-        ask_all(&out, seeds[i], &text);
+        ask_all(&text);
         tm_text_fini(&seed);
         tm_text_fini(&text);
     }
-    whole_is("tests/train/checkpoint-format.txt", &out);
 }
 
 /* As many scalars, and as long words, as there may be are read as they were written. */
@@ -457,43 +462,41 @@ static void safetensors_have_no_gaps(void **state)
 
 /* --- the completeness record ---------------------------------------------------------------------- */
 
-static void ask_seal(sayings *said, const unsigned char *bytes, size_t n)
+/* What is written is read; another byte is found by the checksum, or with a right one is another number of it. */
+static void seals_are_read_as_written(void **state)
 {
-    tm_checkpoint_seal seal = { 0 };
-    tm_error           err = { 0 };
-    char               text[160];
-    tm_status          st = tm_checkpoint_seal_decode(bytes, n, &seal, &err);
-    snprintf(text, sizeof text, "fine: %lld %llu %llx %llu %d", (long long)seal.step,
-             (unsigned long long)seal.index_bytes, (unsigned long long)seal.index_hash,
-             (unsigned long long)seal.data_bytes, seal.in_pieces);
-    note(said, st == TM_OK ? text : err.text);
-}
-
-static void seals_are_as_recorded(void **state)
-{
-    tm_text out = { 0 };
     (void)state;
-    for (int pieces = 0; pieces < 2; pieces++) {
-        const tm_checkpoint_seal seal = { 7, 700, 0x1122334455667788, 520, pieces, false };
+    for (int kind = 0; kind < 4; kind++) {
+        const tm_checkpoint_seal seal = { 7, 700, 0x1122334455667788, 520, kind & 1, kind & 2 };
         unsigned char            bytes[TM_CHECKPOINT_SEAL_BYTES + 8] = { 0 };
         const size_t             end = TM_CHECKPOINT_SEAL_BYTES - 8;
-        sayings                  said = { .n = 0 };
+        tm_error                 err = { 0 };
+        tm_checkpoint_seal       read;
+        int                      others = 0;
         tm_checkpoint_seal_encode(&seal, bytes);
-        tm_text_printf(&out, "%016llx\n", (unsigned long long)tm_hash(bytes, TM_CHECKPOINT_SEAL_BYTES));
-        for (size_t n = TM_CHECKPOINT_SEAL_BYTES - 1; n < TM_CHECKPOINT_SEAL_BYTES + 2; n++) ask_seal(&said, bytes, n);
+        assert_int_equal(tm_checkpoint_seal_decode(bytes, TM_CHECKPOINT_SEAL_BYTES, &read, &err), TM_OK);
+        assert_true(read.step == 7 && read.index_bytes == 700 && read.index_hash == seal.index_hash);
+        assert_true(read.data_bytes == 520 && read.in_pieces == (kind & 1) && read.safetensors == !!(kind & 2));
+        for (size_t n = 0; n < TM_CHECKPOINT_SEAL_BYTES + 2; n++)
+            if (n != TM_CHECKPOINT_SEAL_BYTES)
+                assert_int_equal(tm_checkpoint_seal_decode(bytes, n, &read, &err), TM_FORMAT);
         for (size_t at = 0; at < TM_CHECKPOINT_SEAL_BYTES; at++)
             for (int repaired = 0; repaired < 2; repaired++)
                 for (int by = -1; by < 2; by += 2) {
-                    unsigned char own[sizeof bytes];
+                    unsigned char own[sizeof bytes], again[sizeof bytes] = { 0 };
                     memcpy(own, bytes, sizeof own);
                     own[at] = (unsigned char)(own[at] + by);
                     uint64_t hash = tm_hash(own, end);
                     if (repaired && at < end) memcpy(own + end, &hash, sizeof hash);
-                    ask_seal(&said, own, TM_CHECKPOINT_SEAL_BYTES);
+                    tm_status st = tm_checkpoint_seal_decode(own, TM_CHECKPOINT_SEAL_BYTES, &read, &err);
+                    if (!repaired || at >= end) assert_int_equal(st, TM_FORMAT);
+                    if (st != TM_OK) continue;
+                    tm_checkpoint_seal_encode(&read, again);
+                    assert_memory_equal(again + 16, own + 16, end - 16); /* behind magic and version */
+                    others++;
                 }
-        add_sayings(&out, &said);
+        assert_true(others > 4 * 7);
     }
-    whole_is("tests/train/checkpoint-seal.txt", &out);
 }
 
 /* --- coverage ------------------------------------------------------------------------------------- */
@@ -520,6 +523,8 @@ static void rectangles_cover_or_do_not(void **state)
         { false, 2, { { 1, 2, 0, 6 }, { 2, 2, 0, 6 } } },
         { false, 4, { { 0, 2, 0, 3 }, { 2, 2, 3, 3 }, { 0, 2, 0, 3 }, { 2, 2, 3, 3 } } },
         { false, 4, { { 0, 2, 0, 3 }, { 2, 2, 3, 3 }, { 0, 2, 3, 3 }, { 0, 2, 3, 3 } } },
+        { true, 4, { { 0, 3, 0, 2 }, { 0, 1, 2, 4 }, { 1, 3, 2, 4 }, { 3, 1, 0, 2 } } },
+        { false, 4, { { 1, 2, 1, 4 }, { 1, 2, 1, 4 }, { 0, 1, 0, 4 }, { 0, 1, 0, 4 } } }, /* odd corners, not its own */
         { false, 3, { { 0, 2, 0, 6 }, { 2, 2, 0, 3 }, { 1, 2, 3, 3 } } },
     };
     tm_arena *arena = tm_arena_create();
@@ -550,10 +555,14 @@ static void rectangles_cover_or_do_not(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(indexes_are_as_recorded),      cmocka_unit_test(the_most_that_fits_is_read),
-    cmocka_unit_test(ends_near_the_largest_number), cmocka_unit_test(files_have_as_many_bytes_as_there_are_numbers),
-    cmocka_unit_test(names_of_scalars_are_checked), cmocka_unit_test(names_that_nobody_has_are_found),
-    cmocka_unit_test(safetensors_have_no_gaps),     cmocka_unit_test(seals_are_as_recorded),
+    cmocka_unit_test(other_bytes_are_an_index_or_refused),
+    cmocka_unit_test(the_most_that_fits_is_read),
+    cmocka_unit_test(ends_near_the_largest_number),
+    cmocka_unit_test(files_have_as_many_bytes_as_there_are_numbers),
+    cmocka_unit_test(names_of_scalars_are_checked),
+    cmocka_unit_test(names_that_nobody_has_are_found),
+    cmocka_unit_test(safetensors_have_no_gaps),
+    cmocka_unit_test(seals_are_read_as_written),
     cmocka_unit_test(rectangles_cover_or_do_not),
 };
 

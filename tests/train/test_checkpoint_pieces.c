@@ -321,40 +321,10 @@ static void every_rectangle_comes_out(void **unused)
     tm_arena_destroy(arena);
 }
 
-/* --- coverage ----------------------------------------------------------------------------------------------------- */
-
-#define AT(row, n, byte, part)                                                                                         \
-    {                                                                                                                  \
-        .first_row = (row), .rows = (n), .first_byte = (byte), .row_part = (part)                                      \
-    }
-
-static void only_what_covers_a_tensor_once_is_whole(void **unused)
-{
-    (void)unused;
-    tm_arena                 *arena = tm_arena_create();
-    const tm_checkpoint_piece windmill[] = { AT(0, 1, 0, 2), AT(0, 2, 2, 1), AT(1, 2, 0, 1), AT(2, 1, 1, 2),
-                                             AT(1, 1, 1, 1) };
-    const tm_checkpoint_piece twice[] = { AT(0, 2, 0, 2), AT(0, 2, 0, 2) }; /* 8 of 2 x 4 bytes */
-    const tm_checkpoint_piece cross[] = { AT(0, 1, 0, 2), AT(0, 1, 0, 2), AT(1, 1, 2, 2), AT(1, 1, 2, 2) };
-    const tm_checkpoint_piece middle[] = { AT(1, 2, 1, 2), AT(1, 2, 1, 2), AT(1, 2, 1, 2), AT(0, 1, 0, 2),
-                                           AT(0, 1, 0, 2) };
-    const tm_checkpoint_piece shifted[] = { AT(0, 1, 0, 3), AT(1, 1, 1, 3), AT(0, 2, 3, 1) };
-    assert_true(tm_checkpoint_covered(9, 3, windmill, 5, arena));
-    assert_false(tm_checkpoint_covered(9, 3, windmill, 4, arena));
-    assert_false(tm_checkpoint_covered(8, 4, twice, 2, arena));
-    assert_false(tm_checkpoint_covered(8, 4, cross, 4, arena));
-    assert_false(tm_checkpoint_covered(8, 4, shifted, 3, arena));
-    assert_false(tm_checkpoint_covered(16, 4, middle, 5, arena)); /* four odd corners, but not the tensor's */
-    assert_true(tm_checkpoint_covered(0, 0, NULL, 0, arena));
-    assert_false(tm_checkpoint_covered(4, 4, NULL, 0, arena));
-    tm_arena_destroy(arena);
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(ranks_have_one_index),
     cmocka_unit_test(ranks_that_do_not_fit),
     cmocka_unit_test(every_rectangle_comes_out),
-    cmocka_unit_test(only_what_covers_a_tensor_once_is_whole),
 };
 
 TM_TESTS(tests, NULL, NULL)

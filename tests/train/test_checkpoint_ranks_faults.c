@@ -2,49 +2,13 @@
 /* Checkpoints of several ranks when something goes wrong: full disks, directories that others do not see, kills on the
  * way, a step that is there twice; saving behind the training's back. */
 #include "checkpoint_ranks_fixture.h"
+#include "disk_fixture.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
 
 /* --- a disk that fails on one of the ranks ------------------------------------------------------------------------ */
-
-typedef struct {
-    int calls, fail_at;
-} faults;
-
-static bool fails(void *context)
-{
-    faults *f = context;
-    errno = ENOSPC;
-    return ++f->calls == f->fail_at;
-}
-
-static int bad_create(void *context, const char *path)
-{
-    return fails(context) ? -1 : tm_checkpoint_system_io.create(NULL, path);
-}
-static ssize_t bad_write(void *context, int fd, const void *data, size_t bytes)
-{
-    return fails(context) ? -1 : tm_checkpoint_system_io.write(NULL, fd, data, bytes);
-}
-static int bad_sync(void *context, int fd)
-{
-    return fails(context) ? -1 : tm_checkpoint_system_io.sync(NULL, fd);
-}
-static int bad_sync_folder(void *context, const char *path)
-{
-    return fails(context) ? -1 : tm_checkpoint_system_io.sync_folder(NULL, path);
-}
-static int bad_rename(void *context, const char *from, const char *to)
-{
-    return fails(context) ? -1 : tm_checkpoint_system_io.rename(NULL, from, to);
-}
-static int bad_make_folder(void *context, const char *path)
-{
-    return fails(context) ? -1 : tm_checkpoint_system_io.make_folder(NULL, path);
-}
 
 static void a_full_disk_on_one_rank_fails_all(void **unused)
 {
@@ -56,15 +20,8 @@ static void a_full_disk_on_one_rank_fails_all(void **unused)
     for (int rank = 0; rank < 3; rank += 2)
         for (int behind = 0; behind < 2; behind++)
             for (int k = 1, struck = 1; struck; k++) {
-                faults           at = { .fail_at = k };
-                tm_checkpoint_io io = tm_checkpoint_system_io;
-                io.context = &at;
-                io.create = bad_create;
-                io.write = bad_write;
-                io.sync = bad_sync;
-                io.sync_folder = bad_sync_folder;
-                io.rename = bad_rename;
-                io.make_folder = bad_make_folder;
+                disk             at = { .fail_at = k, .error = ENOSPC, .needed = true };
+                tm_checkpoint_io io = table_of(&at);
                 j = (job){ .folder = f.folder, .how = BOTH, .step = newest + 1, .behind = behind };
                 j.io[rank] = &io;
                 save_in(&j, 3);

@@ -3,7 +3,7 @@
  * checkpoint loads then; that what is saved late is what was there; and that the signals of the thread that saves are
  * as they were. */
 #include "support/test.h"
-#include "checkpoint_fixture.h"
+#include "disk_fixture.h"
 #include "support/whole.h"
 
 #include "base/file.h"
@@ -12,109 +12,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-
-/* --- a system that fails at one call --------------------------------------------------------------- */
-
-typedef struct {
-    int         calls, fail_at, error; /* error 0: it ends early */
-    size_t      most;                  /* bytes of one read; 0: any */
-    const char *name;                  /* of the call that failed */
-} faults;
-
-static bool fails(void *context, const char *name)
-{
-    faults *f = context;
-    if (++f->calls != f->fail_at) return false;
-    f->name = name;
-    errno = f->error;
-    return true;
-}
-
-#define SYSTEM tm_checkpoint_system_io
-
-static int create_file(void *context, const char *path)
-{
-    return fails(context, "create") ? -1 : SYSTEM.create(NULL, path);
-}
-
-static ssize_t write_some(void *context, int fd, const void *data, size_t bytes)
-{
-    if (fails(context, "write")) return ((faults *)context)->error ? -1 : 0;
-    return SYSTEM.write(NULL, fd, data, bytes);
-}
-
-static int sync_file(void *context, int fd)
-{
-    return fails(context, "sync") ? -1 : SYSTEM.sync(NULL, fd);
-}
-
-static int close_file(void *context, int fd)
-{
-    bool now = fails(context, "close");
-    int  cause = errno, result = SYSTEM.close(NULL, fd);
-    errno = cause;
-    return now ? -1 : result;
-}
-
-static int make_folder(void *context, const char *path)
-{
-    return fails(context, "make_folder") ? -1 : SYSTEM.make_folder(NULL, path);
-}
-
-static int sync_folder(void *context, const char *path)
-{
-    return fails(context, "sync_folder") ? -1 : SYSTEM.sync_folder(NULL, path);
-}
-
-static int rename_it(void *context, const char *from, const char *to)
-{
-    return fails(context, "rename") ? -1 : SYSTEM.rename(NULL, from, to);
-}
-
-static int remove_file(void *context, const char *path)
-{
-    return fails(context, "remove_file") ? -1 : SYSTEM.remove_file(NULL, path);
-}
-
-static int remove_folder(void *context, const char *path)
-{
-    return fails(context, "remove_folder") ? -1 : SYSTEM.remove_folder(NULL, path);
-}
-
-static int open_file(void *context, const char *path)
-{
-    return fails(context, "open") ? -1 : SYSTEM.open(NULL, path);
-}
-
-static int64_t size_of(void *context, int fd)
-{
-    if (fails(context, "size")) return ((faults *)context)->error ? -1 : SYSTEM.size(NULL, fd) - 1;
-    return SYSTEM.size(NULL, fd);
-}
-
-static ssize_t read_at(void *context, int fd, void *data, size_t bytes, int64_t offset)
-{
-    if (fails(context, "read_at")) return ((faults *)context)->error ? -1 : 0;
-    size_t most = ((faults *)context)->most;
-    return SYSTEM.read_at(NULL, fd, data, most && most < bytes ? most : bytes, offset);
-}
-
-static tm_checkpoint_io failing(faults *f)
-{
-    return (tm_checkpoint_io){ .context = f,
-                               .create = create_file,
-                               .write = write_some,
-                               .sync = sync_file,
-                               .close = close_file,
-                               .make_folder = make_folder,
-                               .sync_folder = sync_folder,
-                               .rename = rename_it,
-                               .remove_file = remove_file,
-                               .remove_folder = remove_folder,
-                               .open = open_file,
-                               .size = size_of,
-                               .read_at = read_at };
-}
 
 /* --- what is said, and what is there then --------------------------------------------------------- */
 
@@ -142,7 +39,7 @@ static const char *cure_of(int error)
 
 /* The call number `at` of saving fails: it is said which file and why, and what was there loads; or nothing is said to
  * have failed, and what was saved loads. */
-static bool saves(const faults *f, tm_status st, const tm_error *err, const fixture *on)
+static bool saves(const disk *f, tm_status st, const tm_error *err, const fixture *on)
 {
     static const char *const needed[] = { "make_folder", "create", "write", "sync", NULL }, *const again[] = { "write",
                                                                                                                "sync",
@@ -154,6 +51,7 @@ static bool saves(const faults *f, tm_status st, const tm_error *err, const fixt
     if (st != TM_OK) {
         assert_int_equal(st, TM_IO);
         assert_false(retried);
+        assert_int_equal(count_entries(on, TM_CHECKPOINT_TEMPORARY), 0);
         assert_says(err, on->folder);
         assert_says(err, "; earlier checkpoints are unchanged");
         if (f->error) assert_says(err, strerror(f->error));
@@ -177,8 +75,8 @@ static void each_call_of_saving_fails(void **state)
     whole_log_open();
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         for (int at = 1, more = 1; more; at++) {
-            faults               f = { .fail_at = at, .error = rows[i].error };
-            tm_checkpoint_io     io = failing(&f);
+            disk                 f = { .fail_at = at, .error = rows[i].error };
+            tm_checkpoint_io     io = table_of(&f);
             tm_checkpoint_report report = { 0 };
             tm_error             err = { 0 };
             fixture              on = new_fixture();
@@ -211,8 +109,8 @@ static void each_call_of_replacing_fails(void **state)
     whole_log_open();
     for (int whole = 0; whole < 2; whole++)
         for (int at = 0, calls = 1; at <= calls; at++) {
-            faults               f = { .fail_at = at, .error = EIO, .name = "close" };
-            tm_checkpoint_io     io = failing(&f);
+            disk                 f = { .fail_at = at, .error = EIO, .name = "close" };
+            tm_checkpoint_io     io = table_of(&f);
             tm_checkpoint_report report = { 0 };
             tm_error             err = { 0 };
             fixture              on = new_fixture();
@@ -252,8 +150,8 @@ static void each_call_of_loading_fails(void **state)
     save(&on, 2, 1, 0);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         for (int at = 1;; at++) {
-            faults               f = { .fail_at = at, .error = rows[i].error };
-            tm_checkpoint_io     io = failing(&f);
+            disk                 f = { .fail_at = at, .error = rows[i].error };
+            tm_checkpoint_io     io = table_of(&f);
             tm_checkpoint_report report = { 0 };
             tm_error             err = { 0 };
             memset(on.data, 0xEE, sizeof on.data);
@@ -418,8 +316,8 @@ static void a_record_of_something_else_is_found(void **state)
 static void short_reads_and_no_tensors(void **state)
 {
     for (size_t n = 0; n <= N_TENSORS; n += N_TENSORS) {
-        faults               f = { .most = 7 };
-        tm_checkpoint_io     io = failing(&f);
+        disk                 f = { .most = 7 };
+        tm_checkpoint_io     io = table_of(&f);
         tm_checkpoint_report report = { 0 };
         tm_error             err = { 0 };
         fixture              on = new_fixture();
@@ -540,8 +438,8 @@ static void signals_are_as_they_were(void **state)
         for (int behind = 0; behind < 2; behind++)
             for (int fails_at = 0; fails_at < 2; fails_at++) {
                 sigset_t         limit, before;
-                faults           f = { .fail_at = fails_at, .error = EIO };
-                tm_checkpoint_io io = failing(&f);
+                disk             f = { .fail_at = fails_at, .error = EIO };
+                tm_checkpoint_io io = table_of(&f);
                 tm_error         err = { 0 };
                 fixture          on = new_fixture();
                 sigemptyset(&limit);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Experts that are divided among ranks: rows are sent to them and back, whoever gets how many; ranks follow one rank
- * with all samples, have the same bits every time, hold their experts and no others. */
+/* Experts that are divided among ranks: rows are sent to them and back, whoever gets how many, in as many rounds as it
+ * takes; an adapter that experts share. What else ranks with experts train: tests/differential. */
 #include "support/test.h"
 #include "ranks_fixture.h"
 
@@ -45,43 +45,6 @@ static void check_close(const job *have, const job *want, const char *name, divi
     if (!(far <= bound))
         fail_msg("%s, %d x %d ranks, experts / %d, %g: losses or norms are %.3g apart", name, d.replicate, d.shard,
                  d.experts, d.capacity, far);
-}
-
-static void ranks_follow_one_rank(void **state)
-{
-    static const divided layouts[] = { { 1, 2, 2, TM_SHARE_ALL, 2 },       { 1, 4, 4, TM_SHARE_ALL, 2 },
-                                       { 1, 4, 2, TM_SHARE_ALL, 2 },       { 2, 2, 2, TM_SHARE_ALL, 0 },
-                                       { 1, 4, 2, TM_SHARE_OPTIMIZER, 1 }, { 1, 4, 2, TM_SHARE_GRADIENTS, 1 },
-                                       { 2, 2, 2, TM_SHARE_COPIES, 1 } };
-    (void)state;
-    for (int kind = 0; kind < MIXTURES; kind++)
-        for (size_t l = 0; l < sizeof layouts / sizeof layouts[0]; l++) {
-            divided d = layouts[l];
-            int     steps = l < 2 && kind <= DEEPSEEK ? MOST_STEPS : 5;
-            if (kind > DEEPSEEK && l != 1 && l != 3) continue;
-            job alone = run_alone(options_of(kind), d.replicate * d.shard, 1, steps);
-            job together = run_divided(options_of(kind), d, steps);
-            check_close(&together, &alone, names[kind], d, 1e-5);
-        }
-}
-
-/* In float64 all that is left is rounding: no gradient is missing, none counts twice. Afterwards one rank reads what
- * four have saved: the weights are those of one rank. */
-static void gradients_are_those_of_one_rank(void **state)
-{
-    (void)state;
-    for (int kind = 0; kind < MIXTURES; kind++) {
-        tm_step_options o = options_of(kind);
-        divided         d = { 1, 4, 2, TM_SHARE_ALL, 0.75 };
-        o.precision = &tm_precision_f64;
-        job alone = { .o = o, .replicate = 1, .shard = 1, .device = "reference", .steps = 3, .whole = 4 };
-        job together = { .o = o, .replicate = 1, .shard = 4, .experts = 2, .device = "reference", .steps = 3 };
-        alone.rate = together.rate = 2e-3, alone.max_norm = together.max_norm = 1;
-        together.o.layout.expert_capacity = d.capacity;
-        rank_body(NULL, &alone);
-        run_job(&together);
-        check_close(&together, &alone, names[kind], d, 1e-12);
-    }
 }
 
 /* As many rounds as it takes, with or without recomputation, with several micro-batches. */
@@ -154,101 +117,34 @@ static void forced_balance_needs_one_round(void **state)
     assert_int_equal(tm_moe_exchange(&o.shape, &p, 16).rounds, 2);
 }
 
-static void bits_are_the_same_every_time(void **state)
+/* An adapter that all experts share: of one expert it is that expert's own, to the bit; of several it learns, and
+ * follows one rank among ranks that share all. Ranks that divide experts have one each. */
+static void experts_share_an_adapter(void **state)
 {
+    const char     *files = "experts.gate_up_proj,experts.down_proj";
+    tm_step_options own = options_of(MIXTRAL), common;
     (void)state;
-    for (int bf16 = 0; bf16 < 2; bf16++) {
-        tm_step_options o = options_of(DEEPSEEK);
-        divided         d = { 1, 4, 2, TM_SHARE_ALL, 1 };
-        if (bf16) o.precision = &tm_precision_bf16;
-        job once = run_divided(o, d, 6), twice = run_divided(o, d, 6), alone = run_alone(o, 4, 1, 6);
-        assert_true(once.weights[0] == twice.weights[0]);
-        assert_true(apart(&once, &alone) < (bf16 ? 2e-3 : 1e-5));
-    }
-}
-
-/* Of the weights, gradients and moments of experts a rank has those of its own, divided by the ranks that share them.
- */
-static void a_rank_holds_its_experts(void **state)
-{
-    (void)state;
-    job whole = run_alone(options_of(MIXTRAL), 1, 1, 1);
-    for (int experts = 1; experts <= 4; experts *= 2) {
-        job    together = run_divided(options_of(MIXTRAL), (divided){ 1, 4, experts, TM_SHARE_ALL, 2 }, 1);
-        size_t sum = 0, slack = 16 * 16 * 4 * 16; /* units are filled up */
-        for (int r = 0; r < 4; r++) sum += together.states[r];
-        if (sum < whole.states[0] || sum > whole.states[0] + slack)
-            fail_msg("experts / %d: %zu bytes of all ranks, %zu of one", experts, sum, whole.states[0]);
-    }
-}
-
-/* What one layout saved the others load, bit for bit, and go on with. */
-static void any_layout_goes_on_from_any_other(void **state)
-{
-    static const divided layouts[] = { { 1, 1, 1, TM_SHARE_ALL, 2 },
-                                       { 1, 2, 2, TM_SHARE_ALL, 2 },
-                                       { 1, 4, 4, TM_SHARE_ALL, 1 },
-                                       { 1, 4, 2, TM_SHARE_OPTIMIZER, 2 },
-                                       { 2, 2, 2, TM_SHARE_ALL, 0 } };
-    enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
-    (void)state;
-    job whole = run_alone(options_of(DEEPSEEK), 4, 1, 5);
-    for (int a = 0; a < LAYOUTS; a++) {
-        char *folder = test_tree_make();
-        for (int b = -1; b < LAYOUTS; b++) {
-            divided d = layouts[b < 0 ? a : b];
-            if (b > 0 && (a + b) % 2) continue;
-            job j = { .o = options_of(DEEPSEEK), .replicate = d.replicate, .shard = d.shard, .experts = d.experts };
-            j.o.accumulation = 4 / (d.replicate * d.shard);
-            j.o.layout.sharing = d.sharing, j.o.layout.expert_capacity = d.capacity;
-            j.rate = 2e-3, j.max_norm = 1;
-            j.begin = b < 0 ? 0 : 3, j.steps = b < 0 ? 3 : 5;
-            j.load = b < 0 ? NULL : folder, j.save = b < 0 ? folder : NULL;
-            if (d.replicate * d.shard == 1)
-                rank_body(NULL, &j);
-            else
-                run_job(&j);
-            for (int t = 3; t < j.steps; t++)
-                if (!(fabs(j.loss[t] - whole.loss[t]) <= 1e-5 * whole.loss[t]))
-                    fail_msg("layout %d goes on from %d: step %d: loss %.9g, wanted %.9g", b, a, t + 1, j.loss[t],
-                             whole.loss[t]);
-        }
-        test_tree_remove(folder);
-    }
-}
-
-static void refused(tm_step_options o, int experts, tm_status wanted, const char *says)
-{
-    tm_error   err = { 0 };
-    tm_device *device = test_device_open("cpu", 1);
-    tm_chooser chooser = tm_device_chooser(device);
-    tm_step   *step = NULL;
-    o.layout.mesh = tm_mesh_one();
-    o.layout.mesh.degree[TM_AXIS_SHARD] = o.layout.mesh.degree[TM_AXIS_EP] = experts;
-    assert_int_equal(tm_step_create(&o, &chooser, &step, &err), wanted);
-    if (!strstr(err.text, says)) fail_msg("'%s' does not say '%s'", err.text, says);
-    tm_device_close(device);
-}
-
-static void what_does_not_divide_is_refused(void **state)
-{
-    (void)state;
-    tm_step_options o = options_of(MIXTRAL);
-    refused(o, 3, TM_INVALID, "must divide model.n_experts, which is 4; 2 or 4 would do");
-    refused(o, 8, TM_INVALID, "must divide model.n_experts, which is 4; 4 would do");
-    refused(model_options(0), 2, TM_INVALID, "the model has no experts");
+    own.adapters = (tm_adapters){ .rank = 4, .alpha = 8, .base = TM_DTYPE_COUNT, .place = "test", .seed = 1 };
+    common = own;
+    snprintf(own.adapters.targets, sizeof own.adapters.targets, "%s", files);
+    snprintf(common.adapters.targets, sizeof common.adapters.targets, "w13,w2");
+    common.adapters.shared = common.adapters.by_matrix = true;
+    job all = run_alone(common, 2, 1, 5);
+    own.shape.moe.experts = own.shape.moe.top_k = common.shape.moe.experts = common.shape.moe.top_k = 1;
+    job a = run_alone(own, 1, 1, 4), b = run_alone(common, 1, 1, 4);
+    for (int t = 0; t < 4; t++) assert_memory_equal(&a.loss[t], &b.loss[t], sizeof a.loss[t]);
+    common.shape.moe = own.shape.moe = options_of(MIXTRAL).shape.moe;
+    job among = run_divided(common, (divided){ 1, 2, 1, TM_SHARE_ALL, 0 }, 5);
+    check_close(&among, &all, "shared", (divided){ 1, 2, 1, TM_SHARE_ALL, 0 }, 1e-5);
+    job apart_from = run_divided(common, (divided){ 1, 2, 2, TM_SHARE_ALL, 0.6 }, 5);
+    assert_true(apart(&apart_from, &all) > 1e-7 && apart(&apart_from, &all) < 1e-2);
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(ranks_follow_one_rank),
-    cmocka_unit_test(gradients_are_those_of_one_rank),
     cmocka_unit_test(rounds_change_nothing_but_their_number),
     cmocka_unit_test(one_expert_may_get_all_and_others_none),
     cmocka_unit_test(forced_balance_needs_one_round),
-    cmocka_unit_test(bits_are_the_same_every_time),
-    cmocka_unit_test(a_rank_holds_its_experts),
-    cmocka_unit_test(any_layout_goes_on_from_any_other),
-    cmocka_unit_test(what_does_not_divide_is_refused),
+    cmocka_unit_test(experts_share_an_adapter),
 };
 
 TM_TESTS(tests, NULL, NULL)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What all ranks hold of a run is every byte of its tensors, and one of them saves it, however they divide them; no two
  * parts of a rank lie in the same memory. */
+#include "layout_words.h"
 #include "support/full_config.h"
 #include "support/training.h"
 #include "train/trainer/shards.h"
@@ -14,19 +15,6 @@
 #include <string.h>
 
 #include "support/test.h"
-
-#define TINY                                                                                                           \
-    "tiny-llama --model.n_layers 2 --model.dim 24 --model.n_heads 4 --model.n_kv_heads 2 --model.head_dim 8 "          \
-    "--model.ffn_dim 40 --model.vocab_size 96 --training.seq_len 12 --training.local_batch_size 2 "                    \
-    "--training.threads 1 --validation.enable false "
-#define MIXTRAL TINY "--model.family mixtral --model.n_experts 4 --model.n_experts_per_token 2 --model.moe_ffn_dim 20 "
-#define R(n) "--parallelism.ranks " #n " "
-#define TP(n) "--parallelism.tensor_parallel_degree " #n " "
-#define CP(n) "--parallelism.context_parallel_degree " #n " "
-#define EP(n) "--parallelism.expert_parallel_degree " #n " "
-#define PP(n) "--parallelism.pipeline_parallel_degree " #n " --training.grad_accumulation 2 "
-#define COPIES(n) "--parallelism.data_parallel_replicate_degree " #n " "
-#define STRATEGY "--parallelism.data_parallel_shard_strategy "
 
 static const char *const layouts[] = {
     TINY,
@@ -63,16 +51,16 @@ static const char *const layouts[] = {
     TINY    R(2) "--lora.rank 2 --lora.dora true --lora.base_format nf4",
     TINY    R(3) "--optimizer.groups=[{\"params\":\"layers.0.*\",\"trained\":\"false\"}]",
     TINY    R(3) "--training.offload optimizer",
-    MIXTRAL R(2),
-    MIXTRAL R(2) EP(2),
-    MIXTRAL R(6) EP(2),
-    MIXTRAL R(4) EP(2) COPIES(2) STRATEGY "optim",
-    MIXTRAL R(4) EP(4) TP(2),
-    MIXTRAL R(4) EP(2) PP(2),
-    MIXTRAL R(2) TP(2),
-    MIXTRAL R(2) EP(2) "--lora.rank 2 --lora.targets experts.gate_up_proj,experts.down_proj",
-    MIXTRAL R(2) TP(2) "--lora.rank 2 --lora.targets experts.gate_up_proj,experts.down_proj",
-    MIXTRAL R(4) EP(4) TP(2) "--lora.rank 2 --lora.targets experts.gate_up_proj,experts.down_proj",
+    MIXTURE R(2),
+    MIXTURE R(2) EP(2),
+    MIXTURE R(6) EP(2),
+    MIXTURE R(4) EP(2) COPIES(2) STRATEGY "optim",
+    MIXTURE R(4) EP(4) TP(2),
+    MIXTURE R(4) EP(2) PP(2),
+    MIXTURE R(2) TP(2),
+    MIXTURE R(2) EP(2) "--lora.rank 2 --lora.targets experts.gate_up_proj,experts.down_proj",
+    MIXTURE R(2) TP(2) "--lora.rank 2 --lora.targets experts.gate_up_proj,experts.down_proj",
+    MIXTURE R(4) EP(4) TP(2) "--lora.rank 2 --lora.targets experts.gate_up_proj,experts.down_proj",
     TINY    R(6) TP(2) "--lora.rank 2 --lora.targets wqkv,w13",
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What must hold for any training step on the fast kernels, whatever the numbers: the same bits for any number of
- * threads and any recomputation, micro-batches that add up, causality, no influence of ignored targets. */
+/* What must hold for any training step on the fast kernels, whatever the numbers: the same bits by every instruction
+ * set, micro-batches that add up, causality, no influence of ignored targets. (Threads: tests/differential.) */
 #include "support/training.h"
 
 #include "op/attrs.h"
@@ -64,36 +64,6 @@ static void make_ugly(tm_step_options *o, int k)
     if (k == 2)
         o->micro_batch = 1, o->seq = 150, o->accumulation = 2, o->shape.dim = 128, o->shape.head_dim = 64,
         o->shape.ffn_dim = 200;
-}
-
-static void threads_change_no_bit(void **state)
-{
-    static const struct {
-        tm_model_family     family;
-        const tm_precision *precision;
-        int                 shape;
-    } cases[] = { { TM_FAMILY_LLAMA, &tm_precision_f32, 0 },   { TM_FAMILY_GPT, &tm_precision_f32, 2 },
-                  { TM_FAMILY_LLAMA, &tm_precision_bf16, 1 },  { TM_FAMILY_GPT, &tm_precision_bf16_pure, 0 },
-                  { TM_FAMILY_MISTRAL, &tm_precision_f32, 1 }, { TM_FAMILY_QWEN2, &tm_precision_bf16, 0 },
-                  { TM_FAMILY_QWEN3, &tm_precision_f32, 1 } };
-    (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        tm_step_options options = options_of(cases[i].family);
-        curve           one = { 0 };
-        options.precision = cases[i].precision;
-        options.recompute.cheap = true;
-        make_ugly(&options, cases[i].shape);
-        for (int threads = 1; threads <= 4; threads++) {
-            tm_device *device = test_device_open("cpu", threads);
-            curve      c = train(device, &options, STEPS);
-            char       what[64];
-            snprintf(what, sizeof what, "case %zu, %d threads", i, threads);
-            if (threads == 1) one = c;
-            same_curve(what, &one, &c);
-            tm_device_close(device);
-        }
-        assert_true(isfinite(one.losses[STEPS - 1]) && one.losses[STEPS - 1] < one.losses[0]);
-    }
 }
 
 static void instruction_sets_change_no_bit(void **state)
@@ -307,7 +277,6 @@ static void a_batch_without_targets_gives_zero(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(threads_change_no_bit),
     full_test(instruction_sets_change_no_bit),
     cmocka_unit_test(splits_at_512_tokens_change_no_bit),
     cmocka_unit_test(any_split_gives_the_same_gradients),

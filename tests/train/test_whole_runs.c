@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What small runs tell: every event agrees with those before it, with the options and with the times by a clock that
- * goes on by a millisecond whenever the run looks at it. What happens in which order, and why a run ended, is recorded.
- * After a change that is meant: TM_RECORD=1 build/release/tests/train/test_whole_runs; git diff
- * tests/train/whole-runs.txt
- */
+ * goes on by a millisecond whenever the run looks at it. What happens in which order, why a run ends and what is said
+ * of it is in the row of the run. */
 #include "support/full_config.h"
 #include "support/source_files.h"
 #include "support/folder.h"
@@ -45,6 +43,8 @@ typedef struct {
     size_t       n_measures;
     bool         evaluating;
     double       floor;
+    bool         sample;
+    char         said[TM_REASON_BYTES + 100];
 } listener;
 
 static void assert_close(double is, double wanted)
@@ -78,7 +78,6 @@ static void hear_start(listener *l, const tm_run_started *s)
     l->batch = s->recipe.global_batch;
     l->tokens = s->batch_tokens;
     l->floor = s->loss_floor;
-    tm_text_add(l->out, " ");
 }
 
 /* Phases are all of a step's time; what every step does is in its ledger. */
@@ -139,6 +138,7 @@ static void hear_end(listener *l, const tm_run_ended *e)
     const tm_sample_summary *s = e->speed;
     double                   sorted[MOST_STEPS], sum = 0;
     assert_int_equal(e->steps, l->steps);
+    assert_int_equal(e->samples, (l->first - 1 + l->steps) * l->batch);
     assert_int_equal(e->planned_bytes, l->planned);
     assert_true(e->used_bytes <= e->planned_bytes);
     for (int64_t i = 0; i < l->steps; i++) assert_close(e->step_seconds[i], l->seconds[i]);
@@ -155,11 +155,9 @@ static void hear_end(listener *l, const tm_run_ended *e)
         assert_close(s->median, (sorted[(s->n - 1) / 2] + sorted[s->n / 2]) / 2);
         assert_close(s->rate, (double)(s->n * l->tokens) / sum);
     }
-    const char *about = strstr(e->reason, "; but the figures");
-    bool        machine = e->verdict == TM_VERDICT_NOISY || about;
-    tm_text_printf(l->out, "\n  %s, '%.*s', stopped '%s'%s%s\n", machine ? "valid" : tm_verdict_name(e->verdict),
-                   (int)strcspn(e->reason, ";"), e->reason, e->stopped, e->interrupted ? ", interrupted" : "",
-                   e->sample && *e->sample ? ", a sample" : "");
+    l->sample = e->sample && *e->sample;
+    snprintf(l->said, sizeof l->said, "%s; stopped: %s%s", e->reason, e->stopped,
+             e->interrupted ? "; interrupted" : "");
 }
 
 /* Of a tensor in another format: how far it is decides whether it diverges, the first that does is the one told. */
@@ -174,7 +172,9 @@ static void hear_look(listener *l, const tm_look *look)
         assert_true(look->worst != NULL && look->worst->error >= t->error);
     }
     assert_true(look->first == first);
-    tm_text_printf(l->out, " looked at %zu in %s beside %s", look->n_tensors, look->format, look->reference);
+    assert_string_equal(look->format, "bfloat16");
+    assert_string_equal(look->reference, "float32");
+    tm_text_add(l->out, " looked");
 }
 
 static void hear_factors(listener *l, const tm_quantized_step *q)
@@ -210,7 +210,7 @@ static void listen(tm_sink *sink, const tm_event *event)
         break;
     case TM_EVENT_CHECKPOINT:
         assert_int_equal(event->checkpoint.step, l->first + l->steps - 1);
-        tm_text_printf(l->out, " saved in %s", event->checkpoint.path);
+        tm_text_add(l->out, " saved");
         break;
     case TM_EVENT_LOOK:
         hear_look(l, &event->look);
@@ -233,191 +233,139 @@ static void listen(tm_sink *sink, const tm_event *event)
     "tiny-llama --model.n_layers 2 --model.dim 32 --model.n_heads 2 --model.n_kv_heads 1 --model.ffn_dim 64 "          \
     "--training.seq_len 16 --training.local_batch_size 2 --training.threads 1 --training.stop_at_target false "        \
     "--optimizer.lr 0.01 --lr_scheduler.warmup_steps 2 "
+#define NONE "--validation.enable false "
+#define TEXT "--data.source text --data.path text.txt --model.vocab_size 257 --data.sample_tokens 30 "
+#define PAIRS                                                                                                          \
+    "--training.steps 3 --data.source preference --data.path pairs.jsonl --data.validation_fraction 0.3 "              \
+    "--model.vocab_size 257 --training.seq_len 32 --validation.steps 2 "
+#define BLOCKS NONE "--model.dim 64 --training.seq_len 32 "
 #define SAVES "--checkpoint.enable --checkpoint.folder saved "
 
-/* Keys; words in the file's folder. stop_at: a signal comes in this step. */
+/* `events`: steps and what lies between them. `says`: is in the reason, or in the error. `log`: is in what is written
+ * beside it. stop_at: a signal comes in this step. */
 static const struct {
-    const char *what, *words;
+    const char *words, *events, *says, *log;
+    int         exit;
     int64_t     stop_at;
-    const char *isa;
     const char *folder;        /* of checkpoints, whether they are enabled or not; "": none; NULL: as the words say */
     int64_t     quantize_freq; /* 0: as the words say */
+    bool        concluded;     /* the result is written */
 } runs[] = {
-    { .what = "plain", .words = TINY "--training.steps 3 --validation.enable false" },
-    { .what = "micro-batches, evaluations",
-      .words = TINY "--training.steps 5 --training.global_batch_size 6 --validation.freq 2 --validation.steps 3 "
-                    "--debug.seed 9 --optimizer.weight_decay 0.3 --training.max_norm 0.1" },
-    { .what = "evaluated from a step on, by sequences",
-      .words = TINY "--training.steps 4 --validation.freq 1 --validation.first 3 --validation.steps 2 "
-                    "--validation.local_batch_size 1 --validation.average sequences" },
-    { .what = "longer held-out sequences",
-      .words = TINY "--training.steps 2 --validation.steps 2 --validation.local_batch_size 3 --validation.seq_len 24" },
-    { .what = "ended by the target",
-      .words = TINY "--training.steps 9 --training.target_loss 9 --validation.freq 2 --validation.steps 1" },
-    { .what = "ended by the gap",
-      .words =
-          TINY "--training.steps 9 --training.stop_at_target true --training.target_loss_gap 7 --validation.freq 3 "
-               "--validation.steps 1" },
-    { .what = "interrupted",
-      .words = TINY "--training.steps 9 --validation.freq 2 --validation.steps 1",
-      .stop_at = 3 },
-    { .what = "not finite",
-      .words = TINY
-      "--training.steps 9 --optimizer.lr 100 --optimizer.eps 1e-30 --training.max_norm 0 --validation.steps 1" },
-    { .what = "judged",
-      .words = TINY "--training.steps 60 --training.local_batch_size 4 --validation.steps 2 --debug.certificate true "
-                    "--debug.certificate_after true" },
-    { .what = "nothing learned", .words = TINY "--training.steps 60 --optimizer.lr 1e-9 --validation.steps 2" },
-    { .what = "nothing moves",
-      .words = TINY "--training.steps 60 --optimizer.lr 0 --optimizer.weight_decay 0 --validation.steps 2" },
-    { .what = "random tokens", .words = TINY "--training.steps 60 --data.source mock --validation.steps 2" },
-    { .what = "precise enough",
-      .words = TINY "--training.steps 200 --metrics.target_half_width 0.2 --validation.enable false" },
-    { .what = "slowed down", .words = TINY "--training.steps 4 --debug.slowdown_pct 50 --validation.enable false" },
-    { .what = "saved", .words = TINY SAVES "--training.steps 4 --checkpoint.interval 2 --validation.enable false" },
-    { .what = "gone on",
-      .words = TINY SAVES "--training.steps 7 --checkpoint.interval 3 --validation.steps 1 --validation.freq 6" },
-    { .what = "nothing left to do", .words = TINY SAVES "--training.steps 7 --validation.steps 1" },
-    { .what = "gone on with another seed", .words = TINY SAVES "--training.steps 9 --debug.seed 5" },
-    { .what = "gone on with another model", .words = TINY SAVES "--training.steps 9 --model.rope_theta 77" },
-    { .what = "gone on with other data", .words = TINY SAVES "--training.steps 9 --data.source mock" },
-    { .what = "gone on with other data, all the same",
-      .words = TINY SAVES "--training.steps 8 --data.source mock --checkpoint.allow_changed_data "
-                          "--validation.steps 1" },
-    { .what = "from an earlier step",
-      .words = TINY SAVES "--training.steps 8 --checkpoint.load_step 6 --validation.steps 1" },
-    { .what = "from a step that is not there", .words = TINY SAVES "--training.steps 9 --checkpoint.load_step 5" },
-    { .what = "bfloat16 and stochastic",
-      .words = TINY "--training.steps 3 --training.dtype bfloat16 --training.regime pure "
-                    "--optimizer.bf16_stochastic_round true --validation.steps 1" },
-    { .what = "groups",
-      .words = TINY "--training.steps 3 "
-                    "--optimizer.groups=[{\"params\":\"*norm*\",\"weight_decay\":\"0\",\"lr_scale\":\"2\"},{\"params\":"
-                    "\"layers.0.*\",\"trained\":\"false\"}] "
-                    "--validation.enable false" },
-    { .what = "adapters",
-      .words = TINY
-      "--training.steps 3 --lora.rank 2 --lora.alpha 6 --lora.dropout 0.25 --lora.targets wq,wv --validation.steps 1" },
-    { .what = "adapters with lengths",
-      .words = TINY "--training.steps 2 --lora.rank 2 --lora.dora true --lora.init gaussian --lora.targets wq,wv "
-                    "--validation.steps 1" },
-    { .what = "adapters beside narrow weights",
-      .words = TINY "--training.steps 2 --lora.rank 2 --lora.base_format nf4 --lora.rslora true --validation.steps 1" },
-    { .what = "under the microscope",
-      .words = TINY "--training.steps 3 --training.dtype bfloat16 --training.mixed_precision_param bfloat16 "
-                    "--debug.microscope 2 --validation.enable false" },
-    { .what = "quantized",
-      .words =
-          TINY "--training.steps 3 --quantize.recipe fp8_tensorwise --quantize.log_freq 2 --validation.enable false" },
-    { .what = "in four bits",
-      .words = TINY "--training.steps 1 --quantize.recipe mxfp4 --model.dim 64 --training.seq_len 32 "
-                    "--quantize.log_freq 1 --validation.enable false" },
-    { .what = "in four bits, then eight",
-      .words =
-          TINY "--training.steps 3 --quantize.recipe nvfp4 --quantize.switch_recipe mxfp8 --quantize.switch_step 2 "
-               "--quantize.log_freq 1 --model.dim 64 --training.seq_len 32 --validation.enable false" },
-    { .what = "in six bits",
-      .words = TINY "--training.steps 1 --quantize.recipe mxfp6_e3m2 --quantize.output_recipe mxfp8 --model.dim 64 "
-                    "--training.seq_len 32 --training.dtype bfloat16 --validation.enable false" },
-    { .what = "in eight bits, with a history",
-      .words = TINY "--training.steps 3 --quantize.recipe fp8_delayed --fp8_amax_history_len 2 --quantize.log_freq 1 "
-                    "--training.dtype bfloat16 --training.regime pure --validation.enable false" },
-    { .what = "experts",
-      .words = TINY "--training.steps 3 --model.family mixtral --model.n_experts 4 --model.n_experts_per_token 2 "
-                    "--model.moe_ffn_dim 32 --model.moe_aux_loss 0.01 --validation.steps 1 "
-                    "--debug.certificate_after true" },
-    { .what = "text, nothing held out",
-      .words = TINY "--training.steps 1 --data.source text --data.path text.txt --data.validation_fraction 0 "
-                    "--model.vocab_size 257 --validation.steps 1" },
-    { .what = "text",
-      .words = TINY "--training.steps 3 --data.source text --data.path text.txt --data.validation_fraction 0.2 "
-                    "--model.vocab_size 257 "
-                    "--data.sample_tokens 30 --validation.steps 2" },
-    { .what = "rows",
-      .words = TINY "--training.steps 3 --data.source sft --data.path rows.jsonl --data.validation_fraction 0.3 "
-                    "--model.vocab_size 257 --validation.steps 2" },
-    { .what = "pairs",
-      .words = TINY
-      "--training.steps 3 --data.source preference --data.path pairs.jsonl --data.validation_fraction 0.3 "
-      "--model.vocab_size 257 --training.seq_len 32 --dpo.beta 0.3 --dpo.label_smoothing 0.1 --validation.steps 2 "
-      "--debug.certificate_after true" },
-    { .what = "packed rows",
-      .words = TINY "--training.steps 3 --data.source govreport --data.path train.npy --training.seq_len 24 "
-                    "--model.vocab_size 64 --data.pad_token 3" },
-    { .what = "indexed",
-      .words = TINY
-      "--training.steps 3 --data.source megatron --data.path set --model.vocab_size 64 --data.validation_path set "
-      "--validation.steps 2 --data.separate_documents true" },
-    { .what = "images",
-      .words = "tiny-flux --training.steps 2 --training.local_batch_size 2 --training.threads 1 --validation.steps 1 "
-               "--model.dim 64 --model.n_heads 2 --optimizer.lr 0.001 --training.stop_at_target false "
-               "--debug.certificate_after true" },
-    { .what = "recomputed in chunks",
-      .words =
-          TINY "--training.steps 2 --activation_checkpoint.mode full --loss.chunk_tokens 7 --validation.enable false" },
-    { .what = "cosine",
-      .words = TINY "--training.steps 6 --lr_scheduler.decay_type cosine --lr_scheduler.decay_ratio 0.5 "
-                    "--lr_scheduler.min_lr_factor 0.1 --validation.enable false" },
-    { .what = "parts",
-      .words = TINY
-      "--training.steps 2 --training.grad_accumulation 4 --training.separate_sums 2 --validation.enable false" },
-    { .what = "adapters with lengths, of narrow weights in bfloat16",
-      .words =
-          TINY "--training.steps 2 --lora.rank 2 --lora.dora true --lora.base_format nf4 --training.dtype bfloat16 "
-               "--training.mixed_precision_param bfloat16 --validation.enable false" },
-    { .what = "pairs, held out in other lengths and batches",
-      .words =
-          TINY "--training.steps 2 --data.source preference --data.path pairs.jsonl --data.validation_fraction 0.3 "
-               "--model.vocab_size 257 --training.seq_len 32 --validation.seq_len 48 --validation.local_batch_size 3 "
-               "--validation.steps 2" },
-    { .what = "not finite in the end",
-      .words = TINY "--training.steps 9 --optimizer.name SGD --optimizer.lr 100 --training.max_norm 0 "
-                    "--validation.enable false" },
-    { .what = "stopped, and saved though nothing else is",
-      .words = TINY "--training.steps 9 --validation.enable false",
-      .stop_at = 3,
+    { TINY "--training.steps 3 " NONE, .events = "1 2 3",
+      "3 steps are too few to judge (50 are needed); stopped: all steps done" },
+    { TINY "--training.steps 5 --training.global_batch_size 6 --validation.freq 2 --validation.steps 3 "
+           "--debug.seed 9 --optimizer.weight_decay 0.3 --training.max_norm 0.1",
+      .events = "1 2 evaluated 3 4 evaluated 5 evaluated at last" },
+    { TINY "--training.steps 4 --validation.freq 1 --validation.first 3 --validation.steps 2 "
+           "--validation.local_batch_size 1 --validation.average sequences",
+      .events = "1 2 3 evaluated 4 evaluated at last" },
+    { TINY "--training.steps 2 --validation.steps 2 --validation.local_batch_size 3 --validation.seq_len 24",
+      .events = "1 2 evaluated at last" },
+    { TINY "--training.steps 9 --training.target_loss 9 --validation.freq 2 --validation.steps 1",
+      .events = "1 2 evaluated at last", "stopped: target loss reached" },
+    { TINY "--training.steps 9 --training.stop_at_target true --training.target_loss_gap 7 --validation.freq 3 "
+           "--validation.steps 1",
+      .events = "1 2 3 evaluated at last", "is within 7 nat of the floor, but not below what single tokens give",
+      .exit = 3 },
+    { TINY "--training.steps 3 --validation.steps 1", .events = "1 2 3", "interrupted", .exit = 130, .stop_at = 3 },
+    { TINY "--training.steps 9 --validation.freq 2 --validation.steps 1", .events = "1 2 evaluated 3",
+      "stopped: interrupted; interrupted", .exit = 130, .stop_at = 3 },
+    { TINY "--training.steps 9 --optimizer.name SGD --optimizer.lr 100 --training.max_norm 0 " NONE, .events = NULL,
+      "a loss or gradient norm is not finite: step ", "is not finite: step ", .exit = 3 },
+    { TINY "--training.steps 60 --training.local_batch_size 4 --validation.steps 2 --debug.certificate true "
+           "--debug.certificate_after true",
+      .events = "1 2 3 4 5 6 7 20 evaluated 40 evaluated 60 evaluated at last", "loss fell from " },
+    { TINY "--training.steps 60 --optimizer.lr 1e-9 --validation.steps 2",
+      .events = "1 2 3 4 5 6 7 20 evaluated 40 evaluated 60 evaluated at last",
+      "norm.weight is trained, but has not moved", .exit = 3 },
+    { TINY "--training.steps 60 --optimizer.lr 0 --optimizer.weight_decay 0 --validation.steps 2",
+      .events = "1 2 3 4 5 6 7 20 evaluated 40 evaluated 60 evaluated at last",
+      "no weight has moved in the 60 steps of this run", .exit = 3 },
+    { TINY "--training.steps 60 --data.source mock --validation.steps 2",
+      .events = "1 2 3 4 5 6 7 20 evaluated 40 evaluated 60 evaluated at last", "random tokens: loss " },
+    { TINY "--training.steps 200 --metrics.target_half_width 0.2 " NONE, .events = "1 2 3 4 5 6 7 20 40",
+      "stopped: precise enough" },
+    { TINY "--training.steps 4 --debug.slowdown_pct 50 " NONE, .events = "1 2 3 4", "slowed down by 50 % on purpose",
+      "every step is slowed down by 50 % on purpose" },
+    /* saved, and gone on with */
+    { TINY SAVES "--training.steps 4 --checkpoint.interval 2 " NONE, .events = "1 2 saved 3 4 saved" },
+    { TINY SAVES "--training.steps 7 --checkpoint.interval 3 --validation.steps 1 --validation.freq 6",
+      .events = "5 6 evaluated saved 7 evaluated at last saved", NULL, "resumed from step 4 in 'saved'" },
+    { TINY SAVES "--training.steps 7 --validation.steps 1", .events = "evaluated at last",
+      "all 7 steps were done before this process", "only the result is missing" },
+    { TINY SAVES "--training.steps 7 --validation.steps 1 --validation.freq 5", .events = "", .concluded = true },
+    { TINY SAVES "--training.steps 9 --debug.seed 5", .events = "", "was made with debug.seed 1, this run has 5",
+      .exit = 4 },
+    { TINY SAVES "--training.steps 9 --model.rope_theta 77", .events = "", "has rope_theta 10000, this run's has 77",
+      .exit = 4 },
+    { TINY SAVES "--training.steps 9 --data.source mock", .events = "",
+      "is not what the checkpoint in 'saved' was trained on", .exit = 4 },
+    { TINY SAVES "--training.steps 8 --data.source mock --checkpoint.allow_changed_data --validation.steps 1",
+      .events = "evaluated at last saved", NULL, "the data is not what the checkpoint was trained on" },
+    { TINY SAVES "--training.steps 8 --checkpoint.load_step 6 --validation.steps 1",
+      .events = "7 evaluated at last saved", NULL, "resumed from step 6 in 'saved'" },
+    { TINY SAVES "--training.steps 9 --checkpoint.load_step 5", .events = "",
+      "there is no checkpoint of step 5 in 'saved'", .exit = 4 },
+    { TINY "--training.steps 9 " NONE, .events = "1 2 3 saved", "interrupted", .exit = 130, .stop_at = 3,
       .folder = "other" },
-    { .what = "not gone on with, nor saved",
-      .words = TINY "--training.steps 4 --validation.enable false",
-      .folder = "other" },
-    { .what = "nowhere to save",
-      .words = TINY "--training.steps 4 --checkpoint.enable --checkpoint.interval 2 --validation.enable false",
-      .folder = "" },
-    { .what = "stopped, nowhere to save",
-      .words = TINY "--training.steps 4 --checkpoint.enable --checkpoint.interval 2 --validation.enable false",
-      .stop_at = 3,
-      .folder = "" },
-    { .what = "gone on with, but the end is not saved",
-      .words = TINY "--training.steps 5 --checkpoint.enable --checkpoint.interval 4 --disable_last_saving true "
-                    "--validation.enable false",
-      .folder = "other" },
-    { .what = "stopped, no sample",
-      .words = TINY "--training.steps 3 --data.source text --data.path text.txt --data.validation_fraction 0.2 "
-                    "--model.vocab_size 257 --data.sample_tokens 30 --validation.enable false",
+    { TINY "--training.steps 4 " NONE, .events = "1 2 3 4", .folder = "other" }, /* nor gone on with, nor saved */
+    { TINY "--training.steps 5 --checkpoint.enable --checkpoint.interval 4 --disable_last_saving true " NONE,
+      .events = "4 saved 5", NULL, "resumed from step 3 in 'other'", .folder = "other" },
+    { TINY "--training.steps 4 --checkpoint.enable --checkpoint.interval 2 " NONE, .events = "1 2 3 4", .folder = "" },
+    { TINY "--training.steps 4 --checkpoint.enable --checkpoint.interval 2 " NONE, .events = "1 2 3", "interrupted",
+      .exit = 130, .stop_at = 3, .folder = "" },
+    /* texts; rows; pairs; images */
+    { TINY TEXT "--training.steps 1 --data.validation_fraction 0 --validation.steps 1", .events = "1 a sample", NULL,
+      "the warm-up is cut to 1 steps" },
+    { TINY TEXT "--training.steps 3 --data.validation_fraction 0.2 --data.sample_tokens 30 --validation.steps 2",
+      .events = "1 2 3 evaluated at last a sample" },
+    { TINY TEXT "--training.steps 3 --data.validation_fraction 0.2 " NONE, .events = "1 2", "interrupted", .exit = 130,
       .stop_at = 2 },
-    { .what = "not finite, no sample",
-      .words = TINY "--training.steps 9 --data.source text --data.path text.txt --data.validation_fraction 0.2 "
-                    "--model.vocab_size 257 --data.sample_tokens 30 --optimizer.name SGD --optimizer.lr 100 "
-                    "--training.max_norm 0 --validation.enable false" },
-    { .what = "stopped by the last step, a sample",
-      .words = TINY "--training.steps 2 --data.source text --data.path text.txt --data.validation_fraction 0.2 "
-                    "--model.vocab_size 257 --data.sample_tokens 30 --validation.enable false",
-      .stop_at = 2 },
-    { .what = "nothing is quantized",
-      .words = TINY "--training.steps 2 --validation.enable false",
-      .quantize_freq = 1 },
-    { .what = "quantized, nothing told",
-      .words = TINY "--training.steps 2 --quantize.recipe fp8_tensorwise --quantize.log_freq 0 "
-                    "--validation.enable false" },
+    { TINY TEXT "--training.steps 2 --data.validation_fraction 0.2 " NONE, .events = "1 2 a sample", .stop_at = 2 },
+    { TINY TEXT "--training.steps 9 --data.validation_fraction 0.2 --optimizer.name SGD --optimizer.lr 100 "
+                "--training.max_norm 0 " NONE,
+      .events = NULL, "is not finite", "is not finite", .exit = 3 },
+    { TINY "--training.steps 3 --data.source sft --data.path rows.jsonl --data.validation_fraction 0.3 "
+           "--model.vocab_size 257 --validation.steps 2",
+      .events = "1 2 3 evaluated at last", NULL, "'rows.jsonl': 23 rows of completion; training 17 samples" },
+    { TINY PAIRS "--dpo.beta 0.3 --dpo.label_smoothing 0.1 --debug.certificate_after true",
+      .events = "1 2 3 evaluated at last", NULL, "has read 7 rows of training and 3 of validation in" },
+    { TINY PAIRS "--training.steps 2 --validation.seq_len 48 --validation.local_batch_size 3",
+      .events = "1 2 evaluated at last", NULL, "has read 6 rows of training and 2 of validation in" },
+    { TINY "--training.steps 3 --data.source govreport --data.path train.npy --training.seq_len 24 "
+           "--model.vocab_size 64 --data.pad_token 3",
+      .events = "1 2 3" },
+    { TINY "--training.steps 3 --data.source megatron --data.path set --model.vocab_size 64 --data.validation_path set "
+           "--validation.steps 2 --data.separate_documents true",
+      .events = "1 2 3 evaluated at last", NULL, "'set': 6 samples take 1 epochs of 9 documents" },
+    { "tiny-flux --training.steps 2 --training.local_batch_size 2 --training.threads 1 --validation.steps 1 "
+      "--model.dim 64 --model.n_heads 2 --optimizer.lr 0.001 --training.stop_at_target false "
+      "--debug.certificate_after true",
+      .events = "1 2 evaluated at last" },
+    { TINY "--training.steps 3 --model.family mixtral --model.n_experts 4 --model.n_experts_per_token 2 "
+           "--model.moe_ffn_dim 32 --model.moe_aux_loss 0.01 --validation.steps 1 --debug.certificate_after true",
+      .events = "1 2 3 evaluated at last" },
+    /* products in low precision: four linears of two layers, three of them of several matrices, six factors */
+    { TINY "--training.steps 3 --training.dtype bfloat16 --debug.microscope 2 " NONE, .events = "1 looked 2 3" },
+    { TINY "--training.steps 3 --quantize.recipe fp8_tensorwise --quantize.log_freq 2 " NONE,
+      .events = "1 2 told of 72 factors 3" },
+    { TINY BLOCKS "--training.steps 3 --quantize.recipe nvfp4 --quantize.switch_recipe mxfp8 --quantize.switch_step 2 "
+                  "--quantize.log_freq 1",
+      .events = "1 told of 72 factors 2 told of 72 factors 3 told of 72 factors" },
+    { TINY BLOCKS "--training.steps 1 --quantize.recipe mxfp6_e3m2 --quantize.output_recipe mxfp8 "
+                  "--training.dtype bfloat16",
+      .events = "1" },
+    { TINY "--training.steps 2 " NONE, .events = "1 2", .quantize_freq = 1 },
+    { TINY "--training.steps 2 --quantize.recipe fp8_tensorwise --quantize.log_freq 0 " NONE, .events = "1 2" },
 };
 
-static tm_status run(const tm_run_options *options, const char *isa, listener *l, tm_error *err)
+static tm_status run(const tm_run_options *options, listener *l, tm_error *err)
 {
     static volatile sig_atomic_t stop;
     tm_device                   *device;
     tm_source                   *source;
     TM_TRY(tm_device_open("cpu", options->threads, &device, err));
-    assert_int_equal(tm_device_limit_isa(device, isa, err), TM_OK);
+    assert_int_equal(tm_device_limit_isa(device, "base", err), TM_OK);
     tm_device_allow_reference(device, options->reference_kernels);
     stop = 0;
     l->stop = &stop;
@@ -431,62 +379,85 @@ static tm_status run(const tm_run_options *options, const char *isa, listener *l
     return st;
 }
 
-static void evaluate(const tm_run_options *options, tm_text *out)
+/* Its weights, which are those of the end of the run where that has saved them or left them, are evaluated alone. */
+static double evaluate(const tm_run_options *options, const char *words)
 {
     static volatile sig_atomic_t stop;
     tm_device                   *device;
     tm_source                   *source;
-    tm_run_evaluation            found;
+    tm_run_evaluation            found = { .loss = (double)NAN };
     tm_error                     err = { 0 };
     assert_int_equal(tm_device_open("cpu", 1, &device, &err), TM_OK);
     assert_int_equal(tm_device_limit_isa(device, "base", &err), TM_OK);
     if (tm_source_open(&options->source, &source, &err) != TM_OK) fail_msg("%s", err.text);
     tm_status st = tm_run_evaluate(options, device, source, &stop, &found, &err);
-    tm_text_printf(out, "  evaluated alone: %d, loss %.7g, error %.6g, bits %.6g, %lld tokens %s\n",
-                   st == TM_OK ? 0 : tm_status_exit_code(st), found.loss, found.error, found.bits_per_byte,
-                   (long long)found.targets, err.text);
+    if (strstr(words, "validation_fraction 0 ")) {
+        assert_int_equal(tm_status_exit_code(st), 4);
+        assert_non_null(strstr(err.text, "holds out nothing that could be evaluated"));
+    } else if (st != TM_OK || !(found.loss > 0) || found.targets <= 0) {
+        fail_msg("%s: loss %g: %s", words, found.loss, err.text);
+    }
     tm_source_close(source);
     tm_device_close(device);
+    return found.loss;
 }
 
-static void runs_tell_what_is_recorded(void **state)
+static void run_row(size_t i, tm_text *log)
 {
-    tm_text out = { 0 };
-    char   *back = getcwd(NULL, 0), path[4096];
+    const char    *words = runs[i].words;
+    tm_config     *config = test_full_config();
+    tm_run_options options;
+    tm_error       err = { 0 };
+    tm_text        out = { 0 };
+    listener       l = { .sink = { .handle = listen }, .out = &out, .stop_at = runs[i].stop_at };
+    l.options = &options;
+    l.validation = (double)NAN;
+    if (test_read_run(config, words, &options, &err) != TM_OK) fail_msg("%s: %s", words, err.text);
+    const char *folder = runs[i].folder ? runs[i].folder : options.checkpoint ? "saved" : "";
+    options.checkpoint_folder = *folder ? folder : NULL;
+    if (*folder && !options.checkpoint) options.checkpoint_interval = 2; /* which is not meant */
+    if (runs[i].quantize_freq) options.quantize_freq = runs[i].quantize_freq;
+    options.concluded = runs[i].concluded;
+    tm_status st = run(&options, &l, &err);
+    if (l.sample) tm_text_add(&out, " a sample");
+    if ((st == TM_OK ? 0 : tm_status_exit_code(st)) != runs[i].exit) fail_msg("%s: exit %d: %s", words, st, err.text);
+    const char *events = out.data ? out.data + 1 : "";
+    if (runs[i].events && strcmp(events, runs[i].events) != 0) fail_msg("%s: '%s'", words, events);
+    if (runs[i].says && !strstr(l.said, runs[i].says) && !strstr(err.text, runs[i].says))
+        fail_msg("%s: '%s', '%s'", words, l.said, err.text);
+    whole_log_take(log);
+    if (runs[i].log ? !log->data || !strstr(log->data, runs[i].log) : log->length > 0 && strstr(log->data, "warning"))
+        fail_msg("%s: '%s'", words, log->data ? log->data : "");
+    if (strstr(words, "validation.steps")) {
+        double alone = evaluate(&options, words);
+        bool   same = !runs[i].concluded &&
+                    ((strstr(words, SAVES) && !strstr(words, "load_step")) || strstr(words, "--optimizer.lr 0 "));
+        if (same && memcmp(&alone, &l.validation, sizeof alone) != 0)
+            fail_msg("%s: evaluated alone %.17g, in the run %.17g", words, alone, l.validation);
+        whole_log_take(log);
+    }
+    log->length = 0;
+    tm_text_fini(&out);
+    tm_config_destroy(config);
+}
+
+static void runs_tell_what_happens(void **state)
+{
+    tm_text log = { 0 };
+    char   *back = getcwd(NULL, 0);
     (void)state;
     look_ns = 1000000;
     tm_log_set_level(TM_LOG_ERROR);
     test_source_files_write();
     assert_int_equal(chdir(test_folder()), 0);
     whole_log_open();
-    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
-        tm_config     *config = test_full_config();
-        tm_run_options options;
-        tm_error       err = { 0 };
-        listener       l = { .sink = { .handle = listen }, .out = &out, .stop_at = runs[i].stop_at };
-        l.options = &options;
-        l.validation = (double)NAN;
-        tm_text_printf(&out, "\n%s\n", runs[i].what);
-        if (test_read_run(config, runs[i].words, &options, &err) != TM_OK) fail_msg("%s: %s", runs[i].what, err.text);
-        const char *folder = runs[i].folder ? runs[i].folder : options.checkpoint ? "saved" : "";
-        options.checkpoint_folder = *folder ? folder : NULL;
-        if (*folder && !options.checkpoint) options.checkpoint_interval = 2; /* which is not meant */
-        if (runs[i].quantize_freq) options.quantize_freq = runs[i].quantize_freq;
-        tm_status st = run(&options, runs[i].isa ? runs[i].isa : "base", &l, &err);
-        tm_text_printf(&out, "  exit %d%s%.*s\n", st == TM_OK ? 0 : tm_status_exit_code(st), st == TM_OK ? "" : ": ",
-                       (int)strcspn(err.text, ";"), err.text);
-        whole_log_take(&out);
-        if (strstr(runs[i].words, "validation.steps")) evaluate(&options, &out);
-        tm_config_destroy(config);
-        whole_log_take(&out);
-    }
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) run_row(i, &log);
     whole_log_close();
+    tm_text_fini(&log);
     assert_int_equal(chdir(back), 0);
-    snprintf(path, sizeof path, "%s/tests/train/whole-runs.txt", back);
     free(back);
-    whole_is(path, &out);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(runs_tell_what_is_recorded) };
+static const struct CMUnitTest tests[] = { cmocka_unit_test(runs_tell_what_happens) };
 
 TM_TESTS_ALONE(tests, NULL, test_folder_teardown)

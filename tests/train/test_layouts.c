@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whatever ranks divide - matrices, sequences, experts, blocks, the optimizer's state - every layout begins with the
+ * weights of one rank, to the bit, and a rank holds its part of the model and no more. How they train:
+ * tests/differential. */
+#include "support/test.h"
+#include "layout_words.h"
+#include "ranks_fixture.h"
+#include "support/full_config.h"
+#include "train/run/run.h"
+
+#define GPT TINY "--model.family gpt --model.tied true --model.max_seq_len 12 "
+#define IMAGES                                                                                                         \
+    "tiny-flux --model.dim 32 --model.n_heads 2 --model.head_dim 16 --model.rope_axes 4,6,6 --model.n_layers 2 "       \
+    "--model.n_single_layers 2 --model.image_size 64 --model.text_len 8 --training.local_batch_size 2 "                \
+    "--training.threads 1 --validation.enable false "
+#define LATENT                                                                                                         \
+    TINY "--model.family deepseek --model.n_kv_heads null --model.head_dim null --model.kv_lora_rank 16 "              \
+         "--model.qk_nope_head_dim 8 "                                                                                 \
+         "--model.qk_rope_head_dim 8 --model.v_head_dim 8 --model.n_experts 4 --model.n_experts_per_token 2 "          \
+         "--model.moe_ffn_dim 20 --model.n_shared_experts 1 --model.n_dense_layers 1 "
+#define LORA(targets) "--lora.rank 2 --lora.targets " targets " "
+#define DORA LORA("all-linear") "--lora.dora true "
+#define WIDE "--model.dim 256 --model.n_kv_heads 4 --model.head_dim 32 --model.ffn_dim 256 --training.seq_len 16 "
+#define FOUR TINY "--model.n_layers 4 "
+#define HEAD "--parallelism.pipeline_parallel_divide_head true "
+#define ORDER(name) "--parallelism.pipeline_parallel_schedule " name " "
+
+/* `parts`: into how many the layout divides what outlives a step. 0: some of it lies on every rank. */
+typedef struct {
+    const char *model, *layout;
+    int         parts;
+} row;
+
+static const row rows[] = {
+    { TINY, R(2) COPIES(2), 1 },
+    { TINY, R(3), 3 },
+    { TINY, R(5), 5 },
+    { TINY, R(3) STRATEGY "optim", 0 },
+    { TINY, R(4) COPIES(2) STRATEGY "optim_grads", 0 },
+    { TINY, R(2) TP(2), 2 },
+    { TINY "--model.n_kv_heads 4 ", R(4) TP(4), 4 },
+    { TINY, R(4) TP(2), 4 },
+    { TINY, R(2) TP(2) "--parallelism.enable_sequence_parallel false", 2 },
+    { TINY "--model.bias all --model.qk_norm true --model.tied true ", R(4) TP(2), 4 },
+    { TINY, R(3) CP(3), 3 },
+    { GPT, R(2) TP(2), 2 },
+    { GPT, R(4), 4 },
+    { IMAGES, R(2) TP(2), 0 },
+    { IMAGES, R(2) CP(2), 2 },
+    { MIXTURE, R(2) EP(2), 2 },
+    { MIXTURE, R(4) EP(4) TP(2), 4 },
+    { LATENT, R(2) TP(2), 2 },
+    { LATENT, R(4) EP(2) TP(2), 0 },
+    /* stages: the first one has the embedding, the last one the output layer */
+    { TINY, PP(2) R(2), 0 },
+    { TINY, PP(2) R(4), 0 },
+    { FOUR, PP(2) R(2) ORDER("Interleaved1F1B"), 0 },
+    { FOUR, PP(2) R(2) HEAD ORDER("ZBVZeroBubble"), 2 },
+    { FOUR, PP(2) R(2) HEAD ORDER("DualPipeV") "--training.grad_accumulation 4", 2 },
+    { TINY "--model.tied true ", PP(2) R(2) HEAD, 1 },
+    { IMAGES, PP(2) R(2), 0 },
+    { MIXTURE, PP(2) EP(2) R(4), 0 },
+    /* adapters: their own values, those of a base in blocks, lengths of whole rows */
+    { TINY LORA("all-linear"), R(2), 2 },
+    { TINY LORA("all-linear") "--lora.init gaussian ", R(4) TP(2), 0 },
+    { TINY LORA("wqkv,w2,lm_head") "--lora.base_format bfloat16 ", R(2) TP(2), 0 },
+    { TINY DORA, R(3), 3 },
+    { TINY DORA, R(2) TP(2), 0 },
+    { TINY DORA, PP(2) R(2), 0 },
+    { TINY DORA "--lora.targets wq,lm_head --model.vocab_size 91 ", R(2) TP(2), 0 },
+    { TINY LORA("all-linear") WIDE "--lora.base_format nf4 ", R(2) TP(2), 0 },
+    { TINY DORA WIDE "--lora.base_format nf4 ", R(3), 0 },
+    { TINY DORA WIDE "--lora.base_format nf4 ", R(4) TP(2), 0 },
+    { TINY DORA WIDE "--lora.base_format float8_e4m3 ", R(2) TP(2), 0 },
+    { IMAGES LORA("all-linear") "--lora.dora true --lora.exclude lin ", R(2) TP(2), 0 },
+    { MIXTURE LORA("experts.gate_up_proj,experts.down_proj"), R(2) EP(2), 2 },
+    { MIXTURE LORA("experts.gate_up_proj,experts.down_proj"), R(2) TP(2), 0 },
+    { TINY "--optimizer.groups=[{\"params\":\"layers.0.*\",\"trained\":\"false\",\"format\":\"float8_e4m3\"}] ", R(3),
+      0 },
+};
+
+typedef struct {
+    tm_step_options o;
+    uint64_t        weights[MOST_RANKS], base[MOST_RANKS];
+    size_t          states[MOST_RANKS];
+} opened;
+
+static void open_rank(tm_comm *comm, void *context)
+{
+    opened         *all = context;
+    int             rank = comm ? tm_comm_rank(comm) : 0;
+    tm_step_options o = all->o;
+    tm_device      *device;
+    tm_trainer     *trainer;
+    tm_ranks        ranks = { 0 };
+    o.layout.rank = rank;
+    if (comm) CHECK_OK(tm_ranks_open(&o.layout.mesh, comm, &ranks, err));
+    CHECK_OK(tm_device_open("cpu", 1, &device, err));
+    if (comm) tm_device_join(device, &ranks.groups);
+    CHECK_OK(tm_trainer_open(device, &o, 7, &trainer, err));
+    if (comm) check_memory(trainer, device, comm);
+    all->states[rank] = state_bytes(tm_trainer_step_of(trainer));
+    CHECK_OK(tm_trainer_weights_hash(trainer, &all->weights[rank], err));
+    if (o.adapters.rank > 0) CHECK_OK(tm_trainer_base_hash(trainer, &all->base[rank], err));
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+    if (comm) tm_ranks_close(&ranks);
+}
+
+/* The ranks; 1: one, without a world. */
+static int open_words(const char *model, const char *layout, opened *out)
+{
+    char           words[2000];
+    tm_config     *config = test_full_config();
+    tm_run_options options;
+    tm_error       err = { 0 };
+    snprintf(words, sizeof words, "%s%s", model, layout);
+    if (test_read_run(config, words, &options, &err) != TM_OK) fail_msg("%s: %s", words, err.text);
+    *out = (opened){ .o = options.step };
+    int ranks = tm_mesh_ranks(&options.step.layout.mesh);
+    if (ranks == 1)
+        open_rank(NULL, out);
+    else
+        run_world(ranks, NULL, 120, false, open_rank, out);
+    tm_config_destroy(config);
+    return ranks;
+}
+
+/* What is wrong with a row is added to `out`. */
+static void look_at(const row *at, tm_text *out)
+{
+    opened one, all;
+    size_t sum = 0;
+    open_words(at->model, "", &one);
+    int    ranks = open_words(at->model, at->layout, &all);
+    size_t share = at->parts > 0 ? one.states[0] / (size_t)at->parts : one.states[0] - 1;
+    for (int r = 0; r < ranks; r++) {
+        if (all.weights[r] != one.weights[0]) tm_text_printf(out, "rank %d begins with other weights\n", r);
+        if (all.base[r] != one.base[0]) tm_text_printf(out, "rank %d has another hash of the base\n", r);
+        if (all.states[r] > (at->parts > 0 ? share + share / 5 : share))
+            tm_text_printf(out, "rank %d holds %zu bytes, of one rank's %zu\n", r, all.states[r], one.states[0]);
+        sum += all.states[r];
+    }
+    if (sum < one.states[0]) tm_text_printf(out, "all ranks hold %zu bytes, one rank %zu\n", sum, one.states[0]);
+}
+
+static void every_layout_begins_as_one_rank_and_holds_its_part(void **state)
+{
+    tm_text wrong = { 0 };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        size_t before = wrong.length;
+        look_at(&rows[i], &wrong);
+        if (wrong.length > before) tm_text_printf(&wrong, "  %s%s\n", rows[i].model, rows[i].layout);
+    }
+    if (wrong.length > 0) fail_msg("%s", wrong.data);
+}
+
+/* What adds up over many steps: losses of the same samples stay within 1e-5, norms within 1e-4. */
+static void losses_follow_one_rank_over_50_steps(void **state)
+{
+    static const struct {
+        int  model, replicate, shard, context, tensor, stages, experts;
+        bool adapters;
+    } layouts[] = {
+        { 0, 2, 2, 1, 1, 0, 1, false }, { 1, 1, 1, 1, 2, 0, 1, false }, { 3, 1, 1, 1, 2, 0, 1, false },
+        { 0, 1, 1, 2, 2, 0, 1, true },  { 2, 1, 2, 1, 1, 0, 2, true },  { 2, 1, 2, 1, 1, 2, 2, false },
+        { 1, 1, 1, 1, 1, 2, 1, false }, { 0, 1, 2, 1, 1, 2, 1, true },  { 3, 1, 1, 2, 1, 2, 1, false },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
+        tm_step_options o = shareable(layouts[i].model);
+        int             samples = layouts[i].replicate * layouts[i].shard;
+        o.layout.reshard = true, o.layout.prefetch = 1;
+        if (layouts[i].stages) o.accumulation = 2;
+        if (layouts[i].model != 3) o.shape.n_kv_heads = o.shape.n_heads;
+        if (layouts[i].adapters)
+            o.adapters =
+                (tm_adapters){ .rank = 4, .alpha = 8, .targets = "all-linear", .base = TM_DTYPE_COUNT, .seed = 1 };
+        job alone = run_alone(o, samples, 1, MOST_STEPS);
+        job j = ranks_job(o, layouts[i].replicate, layouts[i].shard, TM_SHARE_ALL, MOST_STEPS);
+        j.context = layouts[i].context, j.tensor = layouts[i].tensor;
+        j.stages = layouts[i].stages, j.experts = layouts[i].experts;
+        run_job(&j);
+        if (!(apart(&j, &alone) <= 1e-5)) fail_msg("layout %zu: losses are %.3g apart", i, apart(&j, &alone));
+        for (int t = 0; t < MOST_STEPS; t++)
+            if (!(fabs(j.norm[t] - alone.norm[t]) <= 1e-4 * alone.norm[t]))
+                fail_msg("layout %zu, step %d: norm %.9g, wanted %.9g", i, t + 1, j.norm[t], alone.norm[t]);
+    }
+}
+
+static const struct CMUnitTest tests[] = { cmocka_unit_test(every_layout_begins_as_one_rank_and_holds_its_part),
+                                           full_test(losses_follow_one_rank_over_50_steps) };
+
+TM_TESTS(tests, NULL, NULL)

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What ranks plan that share weights, gradients and the optimizer's state: how much of each a rank has, what is
+ * gathered and reduced, when, and in which format. What they compute: tests/differential. */
+#include "support/test.h"
+#include "ranks_fixture.h"
+#include "graph/blocks.h"
+#include "graph/nf4.h"
+
+static const tm_sharing sharings[] = { TM_SHARE_OPTIMIZER, TM_SHARE_GRADIENTS, TM_SHARE_ALL };
+
+static tm_step *plan_shared(tm_step_options o, const tm_chooser *chooser, tm_axis axis, int ranks, int rank)
+{
+    o.layout.mesh = tm_mesh_one();
+    o.layout.mesh.degree[axis] = ranks;
+    o.layout.rank = rank;
+    return test_step_plan(&o, chooser);
+}
+
+/* Bytes that the gathers of a micro-batch send, of rank 0 of two. */
+static double gathered_bytes(int k, const tm_precision *precision)
+{
+    tm_step_options o = model_options(k);
+    tm_device      *device = test_device_open("cpu", 1);
+    tm_chooser      chooser = tm_device_chooser(device);
+    double          bytes = 0;
+    o.precision = precision;
+    o.layout.sharing = TM_SHARE_ALL;
+    o.layout.reshard = true;
+    tm_step *step = plan_shared(o, &chooser, TM_AXIS_SHARD, 2, 0);
+    for (size_t x = 0; x < step->first->count; x++)
+        if (step->first->instructions[x].call.op == &tm_op_all_gather) bytes += step->first->instructions[x].cost.wire;
+    tm_step_destroy(step);
+    tm_device_close(device);
+    return bytes;
+}
+
+/* Shares are cast before they are gathered: half the bytes, and the very bits of weights that are whole in float32 on
+ * every rank and cast there (the layout `gradients`, whose sums are the same). What is read in float32 is gathered so:
+ * tables whose sum is rounded (GPT), routers. */
+static void weights_travel_in_the_format_of_the_computation(void **state)
+{
+    (void)state;
+    for (int k = 0; k < MODELS; k++)
+        for (int variant = 0; variant < 2; variant++) {
+            tm_step_options o = model_options(k);
+            o.precision = &tm_precision_bf16;
+            o.accumulation = 2;
+            o.layout.reshard = true;
+            o.layout.prefetch = variant;
+            if (variant == 1) o.recompute = (tm_recompute){ .cheap = true, .every_n = 1 };
+            job cast_behind = ranks_job(o, 1, 4, TM_SHARE_GRADIENTS, 5), cast_ahead = cast_behind;
+            cast_ahead.o.layout.sharing = TM_SHARE_ALL;
+            cast_ahead.max_norm = cast_behind.max_norm = 1e9; /* the norm of other units is added in another order */
+            run_job(&cast_behind);
+            run_job(&cast_ahead);
+            for (int t = 0; t < 5; t++)
+                if (!(cast_ahead.loss[t] == cast_behind.loss[t]))
+                    fail_msg("model %d, step %d: loss %.9g, wanted %.9g", k, t + 1, cast_ahead.loss[t],
+                             cast_behind.loss[t]);
+            assert_true(cast_ahead.evaluation[0] == cast_behind.evaluation[0]);
+            assert_true(cast_ahead.weights[0] == cast_behind.weights[0]);
+        }
+    double wide = gathered_bytes(0, &tm_precision_f32), narrow = gathered_bytes(0, &tm_precision_bf16);
+    assert_true(wide > 0 && narrow == wide / 2);
+    wide = gathered_bytes(1, &tm_precision_f32), narrow = gathered_bytes(1, &tm_precision_bf16);
+    assert_true(narrow > wide / 2 && narrow < wide);
+}
+
+/* The parameters' adapters, or all of them: formats of the base in blocks, whose groups are not cut. */
+static tm_step_options sharing_all(int kind)
+{
+    tm_step_options o = model_options(kind < 3 ? kind : 0);
+    o.layout.reshard = true;
+    o.layout.prefetch = 1;
+    o.layout.sharing = TM_SHARE_ALL;
+    if (kind < 3) return o;
+    o.adapters = (tm_adapters){ .rank = 2, .alpha = 4, .base = TM_DTYPE_COUNT, .place = "test", .seed = 1 };
+    snprintf(o.adapters.targets, sizeof o.adapters.targets, "all-linear");
+    o.adapters.base = kind == 3 ? TM_NF4_BLOCKS : kind == 4 ? TM_E4M3_BLOCKS : TM_DTYPE_COUNT;
+    o.shape.dim = 96, o.shape.ffn_dim = 272, o.shape.head_dim = 48;
+    return o;
+}
+
+/* Of each unit a rank has an equal share, in whole groups; of what is trained gradients, and two moments of what of it
+ * is used. All together have every element once. */
+static void a_rank_holds_its_share(void **state)
+{
+    tm_device *device = test_device_open("cpu", 1);
+    tm_chooser chooser = tm_device_chooser(device);
+    (void)state;
+    for (int kind = 0; kind < 6; kind++)
+        for (int ranks = 2; ranks <= 4; ranks++) {
+            tm_step_options o = sharing_all(kind);
+            tm_step        *one = test_step_plan(&o, &chooser);
+            size_t          trained = 0, base = 0, n = one->graph->n_tensors;
+            int64_t         used = 0;
+            for (size_t i = 0; i < n; i++) {
+                const tm_tensor *t = &one->graph->tensors[i];
+                if (t->role != TM_ROLE_PARAMETER || (t->base != TM_NONE)) continue;
+                if (t->gradient != TM_NONE)
+                    trained += (size_t)tm_shape_elements(t->shape);
+                else
+                    base += tm_tensor_bytes(t->shape, t->dtype);
+            }
+            size_t frozen = 0, units = 0;
+            for (int r = 0; r < ranks; r++) {
+                tm_step *step = plan_shared(o, &chooser, TM_AXIS_SHARD, ranks, r);
+                size_t   wanted = 0;
+                units = step->units.n_units;
+                for (size_t u = 0; u < units; u++) {
+                    const tm_unit *unit = &step->units.units[u];
+                    int64_t        from = r * unit->share, to = from + unit->share;
+                    int64_t        group = tm_dtype_blocked(unit->dtype) ? TM_NF4_GROUP : 16;
+                    assert_true(unit->share % group == 0 && unit->share * ranks < unit->used + group * ranks);
+                    wanted += tm_tensor_bytes(tm_shape_1(unit->share), unit->dtype);
+                    if (!tm_units_trained(unit)) {
+                        frozen += tm_tensor_bytes(tm_shape_1(unit->share), unit->dtype);
+                        assert_true(unit->gradients == TM_NONE);
+                        continue;
+                    }
+                    if (to > unit->used) to = unit->used;
+                    wanted += 4 * (size_t)unit->share + (to > from ? 8 * (size_t)(to - from) : 0);
+                    used += to > from ? to - from : 0;
+                }
+                assert_int_equal(state_bytes(step), wanted);
+                tm_step_destroy(step);
+            }
+            assert_int_equal(used, trained);
+            size_t slack = (2 * 4 + units * (size_t)ranks) * (kind == 3   ? TM_NF4_GROUP_BYTES
+                                                              : kind == 4 ? TM_E4M3_GROUP_BYTES
+                                                                          : 64);
+            assert_true(frozen >= base && frozen <= base + (base > 0 ? slack : 0));
+            tm_step_destroy(one);
+        }
+    tm_device_close(device);
+}
+
+/* Units of a layer, of several formats, are gathered once for its forward and once for its backward pass. */
+static void units_of_a_layer_are_gathered_together(void **state)
+{
+    tm_device *device = test_device_open("cpu", 1);
+    tm_chooser chooser = tm_device_chooser(device);
+    (void)state;
+    for (int kind = 3; kind < 6; kind++) {
+        tm_step *step = plan_shared(sharing_all(kind), &chooser, TM_AXIS_SHARD, 2, 0);
+        size_t   gathers = 0;
+        for (size_t x = 0; x < step->first->count; x++)
+            gathers += step->first->instructions[x].call.op == &tm_op_all_gather;
+        assert_true(step->units.n_units > 4 && gathers >= step->units.n_units && gathers <= 2 * step->units.n_units);
+        tm_step_destroy(step);
+    }
+    tm_device_close(device);
+}
+
+/* --- updates of whole tensors --------------------------------------------------------------------------------------
+ */
+
+static tm_step_options with_update(const tm_optimizer *optimizer)
+{
+    tm_step_options o = model_options(0);
+    o.shape.dim = 64, o.shape.ffn_dim = 96, o.shape.head_dim = 32; /* moments of 8 bits begin at 4096 elements */
+    o.layout.reshard = true;
+    o.optimizer = optimizer;
+    o.hyper = (tm_hyper){ .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .momentum = 0.95, .nesterov = true };
+    o.hyper.beta2_decay = -0.8, o.hyper.eps1 = (double)NAN, o.hyper.eps2 = 1e-3, o.hyper.clip_threshold = 1;
+    return o;
+}
+
+/* Bytes of the moments of a parameter. */
+static size_t moment_bytes(const tm_step *step, tm_tensor_id id)
+{
+    const tm_tensor   *of = tm_graph_at(step->graph, id);
+    tm_optimizer_state states[TM_MAX_STATES];
+    tm_hyper           hyper = step->options.hyper;
+    size_t             bytes = 0;
+    hyper.in_block = of->layer >= 0;
+    int n = step->options.optimizer->states(&hyper, of->shape, states);
+    for (int k = 0; k < n; k++) {
+        tm_dtype format = states[k].format == TM_STATE_BYTE        ? TM_U8
+                          : states[k].format == TM_STATE_PARAMETER ? of->dtype
+                          : states[k].format == TM_STATE_WIDE      ? step->options.precision->wide
+                                                                   : step->options.precision->moment;
+        bytes += tm_tensor_bytes(states[k].shape, format);
+    }
+    return bytes;
+}
+
+static size_t moments_here(const tm_step *step)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < step->graph->n_tensors; i++)
+        if (step->graph->tensors[i].role == TM_ROLE_MOMENT) bytes += step->plan->places[i].bytes;
+    return bytes;
+}
+
+/* Each tensor's moments are on one rank, as evenly as whole tensors can be. */
+static void moments_are_dealt_out(void **state)
+{
+    enum { RANKS = 3 };
+    static const tm_optimizer *const optimizers[] = { &tm_optimizer_muon, &tm_optimizer_adafactor,
+                                                      &tm_optimizer_adamw8bit };
+    tm_device                       *device = test_device_open("cpu", 1);
+    tm_chooser                       chooser = tm_device_chooser(device);
+    (void)state;
+    for (int kind = 0; kind < 3; kind++) {
+        tm_step_options o = with_update(optimizers[kind]);
+        tm_step        *alone = test_step_plan(&o, &chooser);
+        size_t          sum = 0;
+        int64_t         load[RANKS] = { 0 }, all = 0, largest = 0;
+        o.layout.sharing = TM_SHARE_ALL;
+        for (int r = 0; r < RANKS; r++) {
+            tm_step *step = plan_shared(o, &chooser, TM_AXIS_SHARD, RANKS, r);
+            size_t   wanted = 0;
+            for (size_t u = 0; u < step->units.n_units; u++)
+                for (size_t m = 0; m < step->units.units[u].n_members; m++) {
+                    const tm_unit_member *member = &step->units.units[u].members[m];
+                    assert_true(member->owner >= 0 && member->owner < RANKS);
+                    if (member->owner == r) wanted += moment_bytes(step, member->parameter), load[r] += member->count;
+                    if (r == 0) all += member->count;
+                    if (member->count > largest) largest = member->count;
+                }
+            assert_int_equal(moments_here(step), wanted);
+            sum += wanted;
+            tm_step_destroy(step);
+        }
+        assert_int_equal(sum, moments_here(alone));
+        for (int r = 0; r < RANKS; r++) assert_true(load[r] <= all / RANKS + largest);
+        tm_step_destroy(alone);
+    }
+    tm_device_close(device);
+}
+
+/* What a unit's gradients and weights are gathered with before its update belongs to the layer of the unit. */
+static void gathers_belong_to_the_layer_of_their_unit(void **state)
+{
+    (void)state;
+    for (size_t s = 1; s < sizeof sharings / sizeof sharings[0]; s++) {
+        tm_step_options o = with_update(&tm_optimizer_muon);
+        tm_device      *device = test_device_open("cpu", 1);
+        tm_chooser      chooser = tm_device_chooser(device);
+        size_t          found = 0;
+        o.layout.mesh = tm_mesh_one();
+        o.layout.mesh.degree[TM_AXIS_SHARD] = 2;
+        o.layout.sharing = sharings[s];
+        tm_step *step = test_step_plan(&o, &chooser);
+        for (size_t u = 0; u < step->units.n_units; u++) {
+            const tm_unit *unit = &step->units.units[u];
+            for (size_t k = 0; k < step->graph->n_segments; k++)
+                for (size_t x = 0; x < step->graph->segments[k]->n_nodes; x++) {
+                    const tm_node *node = &step->graph->segments[k]->nodes[x];
+                    if (node->op != TM_OP_all_gather || node->phase != TM_PHASE_UPDATE) continue;
+                    if (node->in[0] != unit->gradients && node->in[0] != unit->weights) continue;
+                    assert_int_equal(node->layer, unit->layer < INT32_MAX ? unit->layer : -1);
+                    found++;
+                }
+        }
+        assert_int_equal(found, step->units.n_units * s);
+        tm_step_destroy(step);
+        tm_device_close(device);
+    }
+}
+
+/* --- copies ---------------------------------------------------------------------------------------------------------
+ */
+
+/* That the bits agree is not for want of a difference: one sum of all micro-batches has others. */
+static void one_sum_has_other_bits(void **state)
+{
+    (void)state;
+    tm_step_options o = model_options(0);
+    o.accumulation = 2;
+    job one = run_alone(o, 2, 1, 5), two = run_alone(o, 2, 2, 5);
+    assert_true(one.weights[0] != two.weights[0]);
+    assert_true(apart(&one, &two) < 1e-5);
+}
+
+static int64_t reductions(const tm_step *step, const char *name)
+{
+    const tm_program *program = tm_plan_program(step->plan, name);
+    int64_t           n = 0;
+    for (size_t x = 0; program && x < program->count; x++) {
+        const tm_instruction *i = &program->instructions[x];
+        n += i->call.op == &tm_op_all_reduce && i->call.in[0].dtype == TM_F32;
+        if (i->call.op == &tm_op_all_reduce) assert_int_equal(i->stream, TM_ON_COMMUNICATION);
+    }
+    return n;
+}
+
+/* In the last program of micro-batches, each unit once, while there is still something to compute; a tied table, whose
+ * look-ups are summed apart, before the update. */
+static void reductions_run_beside_the_backward_pass(void **state)
+{
+    (void)state;
+    tm_device *device = test_device_open("cpu", 1);
+    tm_chooser chooser = tm_device_chooser(device);
+    for (int gpt = 0; gpt < 2; gpt++)
+        for (int64_t accumulation = 1; accumulation <= 3; accumulation++) {
+            tm_step_options o = model_options(gpt);
+            o.accumulation = accumulation;
+            o.layout.mesh = tm_mesh_one();
+            o.layout.mesh.degree[TM_AXIS_REPLICATE] = 2;
+            tm_step          *step = test_step_plan(&o, &chooser);
+            const tm_program *program = tm_plan_program(step->plan, accumulation > 1 ? "last" : "first");
+            int64_t           units = (int64_t)step->units.n_units, late = gpt && accumulation > 1;
+            assert_true((tm_plan_program(step->plan, "further") != NULL) == (accumulation == 3));
+            assert_int_equal(reductions(step, program->name), units - late);
+            assert_int_equal(reductions(step, "update"), late);
+            assert_int_equal(reductions(step, "further"), 0);
+            if (accumulation > 1) assert_int_equal(reductions(step, "first"), 0);
+            size_t beside = 0;
+            for (size_t x = 0; x + 1 < program->count; x++)
+                beside += program->instructions[x].call.op == &tm_op_all_reduce &&
+                          program->instructions[x + 1].stream == TM_ON_COMPUTE;
+            assert_true(beside >= (size_t)units - 2);
+            int64_t micro_batches = 0;
+            for (size_t w = 0; w < step->training.n; w++)
+                if (step->training.work[w].micro_batch >= 0) {
+                    assert_int_equal(step->training.work[w].micro_batch, micro_batches);
+                    micro_batches += step->training.work[w].count;
+                }
+            assert_int_equal(micro_batches, accumulation);
+            tm_step_destroy(step);
+        }
+    tm_device_close(device);
+}
+
+/* --- tensors of which ranks have parts ------------------------------------------------------------------------------
+ */
+
+/* Every parameter, written in pieces that end anywhere in it and read in others. */
+static void write_in_pieces(const job *j, tm_trainer *trainer)
+{
+    const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
+    (void)j;
+    for (size_t id = 0; id < graph->n_tensors; id++) {
+        const tm_tensor *t = &graph->tensors[id];
+        if (t->role != TM_ROLE_PARAMETER) continue;
+        int64_t n = tm_shape_elements(t->shape);
+        float  *values = malloc((size_t)n * sizeof *values), *found = malloc((size_t)n * sizeof *found);
+        for (int64_t i = 0; i < n; i++) values[i] = (float)((i * 37 + (int64_t)id) % 1009) / 1009, found[i] = -1;
+        for (int64_t at = 0; at < n; at += 101)
+            CHECK_OK(tm_trainer_write(trainer, (tm_tensor_id)id, (size_t)at * 4, values + at,
+                                      (size_t)(n - at < 101 ? n - at : 101) * 4, err));
+        for (int64_t at = 0; at < n; at += 67)
+            CHECK_OK(tm_trainer_read(trainer, (tm_tensor_id)id, (size_t)at * 4, found + at,
+                                     (size_t)(n - at < 67 ? n - at : 67) * 4, err));
+        CHECK(memcmp(values, found, (size_t)n * sizeof *values) == 0);
+        free(values);
+        free(found);
+    }
+}
+
+static void tensors_are_written_in_pieces(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < 3; s++) {
+        job j = { .o = model_options(0),
+                  .replicate = 1,
+                  .shard = 3,
+                  .steps = 1,
+                  .rate = 0,
+                  .max_norm = 1,
+                  .change = write_in_pieces };
+        j.o.layout.sharing = sharings[s];
+        run_job(&j);
+    }
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(weights_travel_in_the_format_of_the_computation), cmocka_unit_test(a_rank_holds_its_share),
+    cmocka_unit_test(units_of_a_layer_are_gathered_together),          cmocka_unit_test(moments_are_dealt_out),
+    cmocka_unit_test(gathers_belong_to_the_layer_of_their_unit),       cmocka_unit_test(one_sum_has_other_bits),
+    cmocka_unit_test(reductions_run_beside_the_backward_pass),         cmocka_unit_test(tensors_are_written_in_pieces),
+};
+
+TM_TESTS(tests, NULL, NULL)
