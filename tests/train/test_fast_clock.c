@@ -5,21 +5,16 @@
  *
  * This file takes the place of base/clock.c in its program: it defines all that base/clock.h declares.
  */
+#include "support/test.h"
 #include "support/folder.h"
 #include "support/training.h"
 
 #include "base/clock.h"
 #include "train/run/run.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-
-#include "support/test.h"
 
 enum { STEPS = 50 }; /* the fewest that are judged */
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The first value of a step that is not finite: planted behind every instruction of small programs, in weights, in
  * inputs and by overflows, it is named; a step that is looked at keeps its bits. */
-#include "support/test.h"
 
+#include "support/test.h"
 #include "graph/value.h"
 #include "support/golden.h"
 #include "support/training.h"

@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The microscope: a micro-batch in the training's format and in float32 beside each other. What it compares, that it
  * says what is so, and that training keeps its bits. */
+#include "support/test.h"
 #include "support/training.h"
 #include "train/trainer/microscope.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "support/test.h"
 
 /* The micro-batches of a step; its targets are those of the first one. */
 static tm_micro_batch fed(const test_batch *batch, const tm_step_options *o)

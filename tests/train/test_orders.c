@@ -6,8 +6,6 @@
 #include "device/host/host.h"
 #include "ranks_fixture.h"
 
-#include <stddef.h>
-
 /* Who goes first: AT_RANDOM anybody; LAST: that stream only when nothing else can; FIRST: that stream whenever it can.
  */
 enum { AT_RANDOM, COMPUTE_LAST, COMMUNICATION_LAST, POLICIES };

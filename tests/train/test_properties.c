@@ -1,20 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What must hold for any training step on the fast kernels, whatever the numbers: the same bits by every instruction
  * set, micro-batches that add up, causality, no influence of ignored targets. (Threads: tests/differential.) */
+#include "support/test.h"
 #include "support/training.h"
 
 #include "op/attrs.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "support/test.h"
 
 enum { FAMILIES = TM_FAMILY_MIXTRAL /* those without experts; with: tests/cli/test_experts.sh */, STEPS = 20 };
 

@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products in low precision in a training step: what the pass puts where, products as a scalar loop over what the
  * factors hold, the same bits for any number of threads, delayed scales, a switch of recipes, refusals. */
+#include "support/test.h"
 #include "graph/value.h"
 #include "support/training.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "support/test.h"
 
 static tm_step_options options_with(const char *recipe, const char *second, int64_t at)
 {

@@ -1,21 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The gradients of a step computed twice: training keeps its bits whatever it keeps besides, a bit that a kernel gets
  * wrong once is found and named, and a run with one is invalid. */
+#include "support/test.h"
 #include "device/backend.h"
 #include "device/host/host.h"
 #include "support/training.h"
 #include "train/run/run.h"
 #include "train/trainer/replay.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/test.h"
 #include "../comm/world.h"
 
 /* --- a device that gets a bit wrong ------------------------------------------------------------------------------- */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A step of a run again: it has the bits of the run, wherever it begins; values that are not finite are named by the
  * run and by the replay alike, and looking changes no bit; a device that computes otherwise once is seen. */
-#include "support/test.h"
 
+#include "support/test.h"
 #include "base/hash.h"
 #include "device/backend.h"
 #include "support/folder.h"

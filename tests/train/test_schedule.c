@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The learning-rate factors and the clipping coefficient, against values worked out by hand from their formulas. */
+#include "support/test.h"
 #include "train/optimizer/schedule.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include "support/test.h"
 
 static const tm_schedule titan = {
     .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY, .steps = 1000, .warmup_steps = 200, .decay_ratio = -1

@@ -1,19 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Accumulation is normalised by the target tokens of the whole global batch, also when some are ignored;
  * optimizer.decay says which weights decay. */
+#include "support/test.h"
 #include "base/text.h"
 #include "op/attrs.h"
 #include "support/training.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "support/test.h"
 
 enum { SEQUENCES = 6, SEQ = 24 };
 

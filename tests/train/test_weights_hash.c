@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tm_trainer_weights_hash: every byte of every weight counts, under its name, and nothing else does, whichever ranks
  * have what of them. */
+#include "support/test.h"
 #include "../comm/world.h"
 #include "support/full_config.h"
 #include "support/training.h"
@@ -9,14 +10,9 @@
 #include "train/parallel/ranks.h"
 #include "train/run/run.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "support/test.h"
 
 typedef struct {
     tm_device  *device;
