@@ -2,7 +2,7 @@
 /* The microscope: a micro-batch in the training's format and in float32 beside each other. What it compares, that it
  * says what is so, and that training keeps its bits. */
 #include "support/test.h"
-#include "support/training.h"
+#include "step_cases.h"
 #include "train/trainer/microscope.h"
 
 #include <math.h>
@@ -76,13 +76,6 @@ static void end_looking(looking *l)
     tm_device_close(l->device);
 }
 
-static tm_step_options moe_options(void)
-{
-    tm_step_options o = test_llama_options();
-    o.shape.moe = (tm_moe_shape){ .experts = 4, .top_k = 2, .ffn_dim = 64, .scale = 1, .aux_loss = 0.01 };
-    return o;
-}
-
 /* Equal formats: nothing is apart, whatever is compared. */
 static void a_format_beside_itself_is_the_same(void **state)
 {
@@ -90,7 +83,7 @@ static void a_format_beside_itself_is_the_same(void **state)
     for (int f = 0; f < 6; f++) {
         tm_step_options o = f < 4 ? test_family_options((tm_model_family[]){ TM_FAMILY_LLAMA, TM_FAMILY_GPT,
                                                                              TM_FAMILY_QWEN3, TM_FAMILY_QWEN2 }[f])
-                                  : moe_options();
+                                  : experts_options();
         if (f == 5) o.accumulation = 2, o.shape.tied = true;
         looking l = looked_at(&o, 0);
         assert_true(count(&l.seen.look, "forward") > 10 && count(&l.seen.look, "backward") > 10);
@@ -134,29 +127,18 @@ static uint64_t train(tm_step_options o, bool looks)
     return hash;
 }
 
-static tm_step_options quantized(const char *recipe)
-{
-    tm_step_options o = test_llama_options();
-    o.shape.ffn_dim = 96;
-    o.precision = &tm_precision_bf16;
-    o.quantize = (tm_quantize){ .on = true, .switch_step = -1, .history = 4, .seed = 1 };
-    o.quantize.recipe[0] = *tm_quantize_recipe_find(recipe);
-    return o;
-}
-
 static void training_keeps_its_bits(void **state)
 {
     (void)state;
-    tm_step_options cases[] = { test_gpt_options(),       moe_options(),      test_llama_options(),
-                                quantized("fp8_delayed"), quantized("nvfp4"), test_gpt_options() };
+    tm_step_options cases[] = { test_gpt_options(),         experts_options(),
+                                test_llama_options(),       quantized_options("fp8_delayed"),
+                                quantized_options("nvfp4"), test_gpt_options() };
     cases[0].precision = cases[1].precision = &tm_precision_bf16;
     cases[1].shape.moe.biased = true, cases[1].shape.moe.bias_rate = 0.01;
     cases[2].precision = &tm_precision_bf16_pure, cases[2].hyper.stochastic = true;
     cases[4].accumulation = 2;
     cases[5].precision = &tm_precision_bf16, cases[5].accumulation = 2;
-    cases[5].adapters = (tm_adapters){
-        .rank = 4, .alpha = 8, .dropout = 0.1, .targets = "all-linear", .place = "", .base = TM_DTYPE_COUNT, .seed = 7
-    };
+    cases[5].adapters = dropping_adapters();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         if (train(cases[i], false) != train(cases[i], true))
             fail_msg("case %zu has other bits when it is looked at", i);
@@ -215,7 +197,7 @@ static void errors_are_those_of_two_trainings(void **state)
 static void the_first_tensor_that_diverges_is_named(void **state)
 {
     (void)state;
-    tm_step_options o = quantized("mxfp4_turbo");
+    tm_step_options o = quantized_options("mxfp4_turbo");
     o.quantize.only[0] = "layers.1.attention.wo", o.quantize.n_only = 1;
     looking l = looked_at(&o, 0.05);
     assert_non_null(l.seen.look.first);
@@ -235,7 +217,7 @@ static void factors_are_compared_with_what_they_were(void **state)
         double      least, most;
     } cases[] = { { "fp8_tensorwise", 48, 0.01, 0.06 }, { "mxfp8", 48, 0.01, 0.04 }, { "mxfp4", 0, 0, 0 } };
     for (int c = 0; c < 3; c++) {
-        tm_step_options o = quantized(cases[c].recipe);
+        tm_step_options o = quantized_options(cases[c].recipe);
         looking         l = looked_at(&o, 0.1);
         assert_int_equal(count(&l.seen.look, "factor"), cases[c].factors);
         for (size_t i = 0; i < l.seen.look.n_tensors; i++) {
@@ -252,7 +234,7 @@ static void factors_are_compared_with_what_they_were(void **state)
 static void histograms_and_shares_add_up(void **state)
 {
     (void)state;
-    tm_step_options o = quantized("fp8_tensorwise");
+    tm_step_options o = quantized_options("fp8_tensorwise");
     looking         l = looked_at(&o, 0.1);
     double          underflow = 0;
     for (size_t i = 0; i < l.seen.look.n_tensors; i++) {
