@@ -92,7 +92,7 @@ bool gpu_usual_heads(const tm_op *op, int64_t size, gpu_shape *out)
 
 /* --- other ops: an example of theirs whose dimensions are others */
 
-enum { ALIGNED = 2 };
+enum { ALIGNED = 7 };
 
 static const struct {
     const tm_op *op;
@@ -102,6 +102,15 @@ static const struct {
     /* rows that are multiples of 16 bytes, for the quick suite: the first ALIGNED */
     { &tm_op_rope, 8, { 391 }, { 392 } },
     { &tm_op_rope, 4, { 24 }, { 8 } },
+    { &tm_op_rmsnorm, 1, { 7 }, { 1032 } },
+    { &tm_op_rmsnorm_grad, 1, { 7 }, { 1032 } },
+    { &tm_op_layernorm, 1, { 7 }, { 1032 } },
+    { &tm_op_layernorm_grad, 1, { 7 }, { 1032 } },
+    { &tm_op_bias_grad, 1, { 7, 3 }, { 24, 33 } },
+    { &tm_op_rmsnorm, 1, { 7 }, { 8400 } }, /* more than lanes keep */
+    { &tm_op_rmsnorm_grad, 1, { 7 }, { 8400 } },
+    { &tm_op_layernorm, 1, { 7 }, { 8400 } },
+    { &tm_op_layernorm_grad, 1, { 7 }, { 8400 } },
     { &tm_op_rmsnorm, 1, { 7 }, { 1300 } },
     { &tm_op_rmsnorm, 1, { 7 }, { 1900 } },
     { &tm_op_rmsnorm_grad, 1, { 7 }, { 1300 } },

@@ -3,9 +3,10 @@
 
 enum { LANES = 64, BANKS = 32 };
 
-void machine_count_access(machine_counts *counts, const uint64_t *address, uint64_t mask, uint64_t bytes,
-                          uint64_t sector, bool write)
+void machine_count_access(machine_counts *counts, machine_memory *memory, const uint64_t *address, uint64_t mask,
+                          uint64_t bytes, uint64_t sector, bool write)
 {
+    machine_use_note(memory, address, mask, bytes, write);
     uint64_t seen[LANES], n = 0;
     for (int i = 0; i < LANES; i++) {
         if (!(mask >> i & 1)) continue;

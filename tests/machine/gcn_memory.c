@@ -139,7 +139,8 @@ static bool access_global(wave *w, pending *p)
     const instruction *x = p->x;
     u32                place[LANES];
     if (w->r->counts)
-        machine_count_access(w->r->counts, p->address, p->mask, x->row->bytes, SECTOR, x->row->kind == STORE);
+        machine_count_access(w->r->counts, w->r->memory, p->address, p->mask, x->row->bytes, SECTOR,
+                             x->row->kind == STORE);
     if (!p->mask) return true;
     u8 *all = reach_all(w, p, place);
     if (all) {
@@ -170,6 +171,7 @@ static bool access_scalar(wave *w, const pending *p)
         return gcn_fail(w, p->x, "bytes %d to %d of the arguments: the kernel's metadata has no argument there",
                         (int)offset, (int)offset + bytes - 1);
     memcpy(w->s + p->x->o[0].at, at, (size_t)bytes);
+    if (r->counts && !of_arguments) machine_use_note(r->memory, &p->base, 1, (u64)bytes, false);
     return true;
 }
 

@@ -61,6 +61,17 @@ void   machine_memory_keep(const machine_memory *memory, uint8_t *to);
 void   machine_memory_put(machine_memory *memory, const uint8_t *from);
 bool   machine_memory_is(const machine_memory *memory, const uint8_t *bytes);
 
+/* What launches that are counted (machine_run) have asked for in an allocation: by lanes, and by scalar loads of AMD's
+ * waves. A lane's access has up to 16 bytes; neighbors with the same address count once. */
+typedef struct machine_use {
+    uint64_t read_bytes, reads, written_bytes, writes;
+} machine_use;
+
+machine_use machine_use_of(machine_memory *memory, uint64_t address); /* since the last machine_use_clear */
+void        machine_use_clear(machine_memory *memory);
+/* For interpreters: each lane of `mask` accesses `bytes` at its address. */
+void machine_use_note(machine_memory *memory, const uint64_t *address, uint64_t mask, uint64_t bytes, bool write);
+
 void machine_memory_launch(machine_memory *memory, int shift);
 int  machine_memory_shift(const machine_memory *memory);
 

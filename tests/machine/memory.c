@@ -28,6 +28,8 @@ typedef struct block {
     traces **pages;
     span    *pieces; /* in ascending order, none overlapping */
     int      n_pieces, room;
+
+    machine_use use;
 } block;
 
 struct machine_memory {
@@ -202,6 +204,29 @@ bool machine_memory_is(const machine_memory *memory, const uint8_t *bytes)
     for (int i = 0; i < memory->n; bytes += memory->blocks[i++]->bytes)
         if (memcmp(memory->blocks[i]->data, bytes, memory->blocks[i]->bytes) != 0) return false;
     return true;
+}
+
+machine_use machine_use_of(machine_memory *memory, uint64_t address)
+{
+    const block *b = holding(memory, address, 1);
+    return b ? b->use : (machine_use){ 0, 0, 0, 0 };
+}
+
+void machine_use_clear(machine_memory *memory)
+{
+    for (int i = 0; i < memory->n; i++) memory->blocks[i]->use = (machine_use){ 0, 0, 0, 0 };
+}
+
+void machine_use_note(machine_memory *memory, const uint64_t *address, uint64_t mask, uint64_t bytes, bool write)
+{
+    for (int before = -1, i; mask; mask &= mask - 1, before = i) {
+        i = __builtin_ctzll(mask);
+        if (before >= 0 && address[i] == address[before]) continue;
+        block *b = holding(memory, address[i], bytes);
+        if (!b) continue; /* an error of the launch */
+        *(write ? &b->use.written_bytes : &b->use.read_bytes) += bytes;
+        *(write ? &b->use.writes : &b->use.reads) += 1;
+    }
 }
 
 void machine_memory_launch(machine_memory *memory, int shift)

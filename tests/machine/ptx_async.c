@@ -350,7 +350,7 @@ PTX_HANDLER(async_copy)
         w->copies[w->n_copies++] = c;
         copied |= (u32)(c.some != 0) << i;
     }
-    if (b->counted) machine_count_access(b->counts, from, copied, bytes, 32, false);
+    if (b->counted) machine_count_access(b->counts, b->memory, from, copied, bytes, 32, false);
 }
 
 PTX_HANDLER(async_commit)

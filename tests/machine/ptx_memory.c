@@ -283,7 +283,7 @@ PTX_HANDLER(load)
     }
     if (b->failed) return;
     put_loaded(b, w, x, on, data, size);
-    if (b->counted && global) machine_count_access(b->counts, at, on, bytes, 32, false);
+    if (b->counted && global) machine_count_access(b->counts, b->memory, at, on, bytes, 32, false);
     if (b->counted && !global) ptx_count_shared(b, at, on, (int)bytes);
 }
 
@@ -335,7 +335,7 @@ PTX_HANDLER(store)
     }
     if (b->failed) return;
     b->events++;
-    if (b->counted && global) machine_count_access(b->counts, at, on, bytes, 32, true);
+    if (b->counted && global) machine_count_access(b->counts, b->memory, at, on, bytes, 32, true);
     if (b->counted && !global) ptx_count_shared(b, at, on, (int)bytes);
 }
 
@@ -357,7 +357,7 @@ PTX_HANDLER(atomic)
     }
     ptx_put32(w, x->o[0].at, on, d);
     b->events++;
-    if (b->counted) machine_count_access(b->counts, at, on, 4, 32, true);
+    if (b->counted) machine_count_access(b->counts, b->memory, at, on, 4, 32, true);
 }
 
 #define MEMORY(...) { __VA_ARGS__ },

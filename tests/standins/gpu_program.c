@@ -230,11 +230,28 @@ machine_tally       standin_audit_print(const char *proved)
     return audit ? machine_audit_print(audit, proved) : none;
 }
 
+static bool counting;
+
+/* For tests: from now on launches are counted; what an allocation was asked for since then. */
+SHOWN void standin_count(void);
+void       standin_count(void)
+{
+    counting = true;
+    machine_use_clear(standin_memory());
+}
+SHOWN machine_use standin_used(const void *address);
+machine_use       standin_used(const void *address)
+{
+    return machine_use_of(standin_memory(), (uintptr_t)address);
+}
+
 static bool run_as_asked(const launching *l, char error[MACHINE_ERROR_ROOM])
 {
-    const char   *arch = getenv("STANDIN_GPU_AUDIT");
-    machine_order order = order_of_day();
-    if (!arch) return machine_run(l->kernel->module, standin_memory(), &l->launch, &order, NULL, error);
+    const char    *arch = getenv("STANDIN_GPU_AUDIT");
+    machine_order  order = order_of_day();
+    machine_counts counts = { 0 };
+    if (!arch)
+        return machine_run(l->kernel->module, standin_memory(), &l->launch, &order, counting ? &counts : NULL, error);
     if (!audit) audit = machine_audit_new(arch);
     return machine_audit_run(audit, l->kernel->module, standin_memory(), &l->launch, error);
 }

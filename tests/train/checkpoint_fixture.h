@@ -4,22 +4,17 @@
 #ifndef TM_TESTS_CHECKPOINT_FIXTURE_H
 #define TM_TESTS_CHECKPOINT_FIXTURE_H
 
+#include "support/test.h"
 #include "base/random.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/io.h"
 
 #include <ftw.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { N_TENSORS = 4, ROOM_BYTES = 60 + 4 + 0 + 130 };
 

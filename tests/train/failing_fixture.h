@@ -3,14 +3,8 @@
 #ifndef TM_TESTS_FAILING_FIXTURE_H
 #define TM_TESTS_FAILING_FIXTURE_H
 
+#include "support/test.h"
 #include "device/backend.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 enum { NEVER = -1 };
 static int  calls, fail_at, played; /* calls: since it was set to 0; fail_at 0: none, but they are counted */

@@ -3,6 +3,7 @@
 #ifndef TM_TESTS_PAIRS_FIXTURE_H
 #define TM_TESTS_PAIRS_FIXTURE_H
 
+#include "support/test.h"
 #include "base/log.h"
 #include "support/folder.h"
 #include "support/full_config.h"
@@ -10,16 +11,10 @@
 #include "train/run/run.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-#include <cmocka.h>
 
 enum { SEQ = 96, PAIRS = 60, MOST = 64 };
 

@@ -1,19 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The gate of the synthetic language needs attention and positions: the same model, samples and steps pass it whole,
  * and fail it when attention is zeroed or positions are removed (docs/synthetic-language.md). */
+#include "support/test.h"
 #include "data/source.h"
 #include "model/blocks.h"
 #include "support/training.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "support/test.h"
 
 typedef enum { WHOLE, ATTENTION_ZEROED, POSITIONS_REMOVED, ABLATIONS } ablation;
 

@@ -2,17 +2,12 @@
 /* What fine-tuning a model as wide and deep as Llama 3.2 1B takes, planned and compared with numbers counted by hand:
  * 2 bytes for a frozen parameter (in NF4 at most 4.13 bits for those of matrices), 16 for a trained one (weight,
  * gradient, two moments in float32). The real run is tests/long/test_qlora_memory.sh. */
+#include "support/test.h"
 #include "graph/nf4.h"
 #include "support/training.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "support/test.h"
 
 /* Of a block, of a model: query and output, key and value, the three matrices of the FFN; two norms. */
 enum { LAYERS = 16, WIDTH = 2048, KEYS = 512, HIDDEN = 8192, WORDS = 128256, RANK = 8 };

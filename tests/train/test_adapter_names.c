@@ -2,18 +2,13 @@
 /* Names of modules: lists of them, what of a list a module is, ours and those in files; which tensors may have
  * adapters.
  */
+#include "support/test.h"
 #include "support/training.h"
 #include "train/adapter/names.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "support/test.h"
 
 static void a_name_ends_another_behind_a_dot(void **state)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Adapters: what they compute and train, that everything else stays as it is and costs nothing, and what is refused. */
+#include "support/test.h"
 #include "base/text.h"
 #include "graph/nf4.h"
 #include "graph/value.h"
@@ -7,15 +8,9 @@
 #include "support/training.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "support/test.h"
 
 static tm_adapters lora(int64_t rank, double alpha, const char *targets)
 {

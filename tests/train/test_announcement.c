@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a run tells of itself before its first step: the devices that compute, and where it begins. */
+#include "support/test.h"
 #include "device/backend.h"
 #include "support/training.h"
 #include "train/run/run.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "support/test.h"
 
 #include "base/log.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What certificates say of honest steps of many kinds, and of some whose gradients, masks or context are wrong. */
+#include "support/test.h"
 #include "support/training.h"
 
 #include "op/attrs.h"
@@ -7,15 +8,9 @@
 #include "train/certify/perturb.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "support/test.h"
 
 /* What is wrong: gradients of the groups with these words in their names ("": all) are multiplied; or something of the
  * step itself. */
@@ -252,6 +247,10 @@ static void kinds_of_steps_are_told(void **state)
         { EXACT_EXPERTS, { "experts in bfloat16, exact", HONEST, 2, 1, HOLDS, "" } },
         { ADAPTERS, { "adapters", HONEST, 3, 2, HOLDS, "" } },
         { EXACT, { "bfloat16, exact", HONEST, 0, 2, HOLDS, "" } },
+        { EXACT, { "bfloat16, exact, trained", { NOTHING, { "", NULL }, 1 }, 20, 2, HOLDS, "" } },
+        { PURE_EXACT, { "pure, trained", { NOTHING, { "", NULL }, 1 }, 20, 2, HOLDS, "" } },
+        { TIED, { "tied, trained", { NOTHING, { "", NULL }, 1 }, 20, 2, HOLDS, "" } },
+        { GPT, { "gpt, trained", { NOTHING, { "", NULL }, 1 }, 20, 2, HOLDS, "" } },
         { EXACT, { "bfloat16, wrong", { FACTOR, { "layers.0", NULL }, 2 }, 0, 2, SEEN, "the gradient of layers.0 " } },
         { PURE_EXACT, { "pure", HONEST, 0, 2, HOLDS, "" } },
         { PURE_EXACT, { "pure, wrong", { FACTOR, { "layers.0", NULL }, 2 }, 0, 2, SEEN, "the gradient of layers.0 " } },

@@ -2,14 +2,8 @@
 /* How often the certificate sees a gradient that is wrong by a factor, in one group of tensors, or in the part of it
  * that one of k ranks has: what the table of docs/certificate.md says. TM_LONG=1: more directions; TM_VERBOSE=1: the
  * table. */
-#include "support/training.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "support/test.h"
+#include "support/training.h"
 
 #include "train/certify/certificate.h"
 #include "train/certify/perturb.h"

@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a certificate says where several things are wrong at once, and where there is nothing to look at. */
+#include "support/test.h"
 #include "op/attrs.h"
 #include "support/training.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "support/test.h"
 
 #include "graph/value.h"
 #include "train/certify/certificate.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A folder of checkpoints: which names count, in which order; paths as long as the system takes them; what is flushed
  * when it is made. */
+#include "support/test.h"
 #include "checkpoint_fixture.h"
 #include "support/folder.h"
 #include "support/whole.h"
@@ -8,15 +9,9 @@
 #include "base/file.h"
 #include "train/checkpoint/io.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "support/test.h"
 
 #include <errno.h>
 #include <limits.h>

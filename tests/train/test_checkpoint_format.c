@@ -1,20 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bytes of index and completeness record of a checkpoint: what is written is read; of every byte and number that is
  * another one, with right checksums, what is taken is an index in itself, and says the same written again. */
+#include "support/test.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/text.h"
 #include "train/checkpoint/format.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "support/test.h"
 
 /* --- what is in an index -------------------------------------------------------------------------- */
 

@@ -7,7 +7,6 @@
 #include "../comm/world.h"
 
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <unistd.h>
 
 typedef struct {

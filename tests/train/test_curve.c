@@ -1,19 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The stored losses of the main job: whose they are, and what passes for them. */
+#include "support/test.h"
 #include "support/full_config.h"
 
 #include "base/hash.h"
 #include "train/run/curve.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "support/test.h"
 
 static const double stored[] = {
 #define LOSS(value) value,

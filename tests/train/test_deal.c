@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who updates what where tensors are dealt out: the largest first, to the rank that has the least; experts that fewer
  * ranks have in common are dealt out among those; the rest keeps its owners. */
+#include "support/test.h"
 #include "train/step/owner_update.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include "support/test.h"
 
 enum { DATA = 1, EXPERTS = 2, NONE = -1 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A sequence read token by token, with what was kept of the earlier ones, has the logits of the forward pass of
  * training over all of it. */
+#include "support/test.h"
 #include "graph/value.h"
 #include "support/folder.h"
 #include "support/golden.h"
@@ -9,15 +10,9 @@
 #include "train/generate/decode.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "support/test.h"
 
 enum { LENGTH = 70, VOCAB = 96 };
 

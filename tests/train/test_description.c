@@ -1,20 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is kept of a model beside its weights: every member of its shape, and what is said where another model goes on.
  */
+#include "support/test.h"
 #include "support/training.h"
 #include "shape_members.h"
 
 #include "train/checkpoint/description.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "support/test.h"
 
 #define EXPERTS "--model.n_experts=4 --model.n_experts_per_token=2 --model.moe_ffn_dim=32 "
 

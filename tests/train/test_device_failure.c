@@ -1,21 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A device that fails at its n-th call, for every n: the run ends with the device's message, no call follows, nothing
  * hangs, and nothing is lost (the sanitizers count). */
+#include "support/test.h"
 #include "base/log.h"
 #include "support/folder.h"
 #include "support/training.h"
 #include "train/run/run.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "support/test.h"
 
 #include "failing_fixture.h"
 

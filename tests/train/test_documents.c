@@ -1,20 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Documents that are kept apart in one sample give the loss and the gradients that each of them gives alone. */
+#include "support/test.h"
 #include "data/source_kind.h"
 #include "support/folder.h"
 #include "support/full_config.h"
 #include "support/training.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "support/test.h"
 
 enum { SEQ = 24, VOCAB = 96, DOCUMENTS = 4 };
 static const int64_t lengths[DOCUMENTS] = { 7, 1, 12, 4 };

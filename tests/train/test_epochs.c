@@ -1,19 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The length of a run in passes over its data: ceil(E N / B) steps, schedule and configuration say the same. */
+#include "support/test.h"
 #include "data/source.h"
 #include "support/folder.h"
 #include "support/full_config.h"
 #include "train/run/run.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "support/test.h"
 
 enum { ROWS = 23, MANY = 1000 };
 

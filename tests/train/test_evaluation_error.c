@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How well an evaluation knows its loss: the standard error of a mean, worked out by hand. How many batches it has, and
  * whether its loss is the one that a run is to reach. */
+#include "support/test.h"
 #include "support/folder.h"
 #include "support/source_files.h"
 #include "train/run/run_state.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "support/test.h"
 
 /* 1 2 3 4 5: mean 3, sum of squares 55, squared deviations 10; the deviation is sqrt(10 / 4), its error that / sqrt(5).
  */

@@ -5,21 +5,15 @@
  *
  * This file takes the place of base/clock.c in its program: it defines all that base/clock.h declares.
  */
+#include "support/test.h"
 #include "support/folder.h"
-#include "support/training.h"
+#include "run_fixture.h"
 
 #include "base/clock.h"
-#include "train/run/run.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-
-#include "support/test.h"
 
 enum { STEPS = 50 }; /* the fewest that are judged */
 
@@ -100,37 +94,20 @@ static void listen(tm_sink *sink, const tm_event *event)
 
 static tm_run_options options_of(void)
 {
-    tm_run_options o = { .model_name = "small",
-                         .steps = STEPS,
-                         .learning_rate = 3e-3,
-                         .max_norm = 1,
-                         .seed = 77,
-                         .prefetch = 2,
-                         .checkpoint_load_step = -1,
-                         .step = test_llama_options() };
-    o.step.shape.vocab_size = 64;
+    tm_run_options o = small_run("mock", STEPS);
+    o.learning_rate = 3e-3;
+    o.target_gap = 0;
+    o.checkpoint_interval = 0;
     o.step.recompute.cheap = true;
-    o.schedule = (tm_schedule){ .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY,
-                                .steps = STEPS,
-                                .warmup_steps = 3,
-                                .decay_ratio = -1,
-                                .decay = TM_DECAY_COSINE };
-    o.source = (tm_source_options){ .name = "mock", .vocab = 64, .seq = o.step.seq, .seed = o.seed };
+    o.schedule.decay = TM_DECAY_COSINE;
     return o;
 }
 
 static tm_status run_options(const tm_run_options *o, tm_sink *sink)
 {
-    tm_device            *device = test_device_open("cpu", 1);
-    tm_source            *source;
-    tm_error              err = { 0 };
-    volatile sig_atomic_t stop = 0;
-    if (tm_source_open(&o->source, &source, &err) != TM_OK) fail_msg("%s", err.text);
-    tm_event_bus bus = { .sinks = (tm_sink *[]){ sink }, .count = 1 };
-    tm_status    st = tm_run(o, device, source, &bus, &stop, &err);
+    tm_error  err;
+    tm_status st = run_small(o, "cpu", 1, sink, NULL, &err);
     if (st != TM_OK && err.status != TM_NUMBERS) fail_msg("%s", err.text);
-    tm_source_close(source);
-    tm_device_close(device);
     return st;
 }
 
@@ -331,7 +308,6 @@ static void a_step_is_what_is_read_in_it(void **state)
         tm_run_options o = options_of();
         o.peaks.flops = 1e15;
         o.steps = o.schedule.steps = 6;
-        if (tm_source_fields(&o.source, o.step.fields, &o.step.n_fields, &(tm_error){ 0 }) != TM_OK) fail();
         cases[i].make(&o);
         times t = run_counted(&o);
         assert_string_equal(t.told.data, cases[i].told);

@@ -1,20 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parameter groups: each parameter has its group's numbers, frozen ones cost nothing, and patterns that fit badly are
  * refused. */
+#include "support/test.h"
 #include "base/text.h"
 #include "support/full_config.h"
 #include "support/golden.h"
 #include "support/training.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "support/test.h"
 
 /* The groups that `text` gives, as on a command line; *err says why not. */
 static tm_status read_groups(tm_step_options *o, const char *text, tm_error *err)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Adapters of the output layer: logits of the token that follows; rows with lengths of their own (DoRA), whose logits
  * are rescaled. */
+#include "support/test.h"
 #include "graph/value.h"
 #include "support/folder.h"
 #include "support/full_config.h"
@@ -8,14 +9,8 @@
 #include "train/generate/generate.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include "support/test.h"
 
 enum { VOCAB = 11, RANK = 3 };
 

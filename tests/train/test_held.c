@@ -1,20 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What all ranks hold of a run is every byte of its tensors, and one of them saves it, however they divide them; no two
  * parts of a rank lie in the same memory. */
+#include "support/test.h"
 #include "layout_words.h"
 #include "support/full_config.h"
 #include "support/training.h"
 #include "train/trainer/shards.h"
 #include "train/run/run.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "support/test.h"
 
 static const char *const layouts[] = {
     TINY,

@@ -1,21 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where initial values go: every byte of what a rank has is written once, and no other; all ranks together write every
  * byte of a whole, in every format, however it is divided. What formats of blocks hold is what float32 would. */
+#include "support/test.h"
 #include "device/backend.h"
 #include "support/training.h"
 #include "graph/blocks.h"
 #include "graph/nf4.h"
 #include "train/trainer/init.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "support/test.h"
 
 /* --- a device that notes what is written --------------------------------------------------------------- */
 

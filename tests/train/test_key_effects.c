@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Nothing is accepted and ignored: every key that is marked as used, set to another value, changes what the run plans,
  * computes or tells. A key that no row of the tables names fails the test. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
 #include "support/test.h"
-
 #include "base/file.h"
 #include "base/log.h"
 #include "graph/plan.h"

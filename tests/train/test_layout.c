@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From parallelism.* to a layout: what each key says, what is left, batches of ranks, and what does not fit. */
+#include "support/test.h"
 #include "base/text.h"
 #include "support/full_config.h"
 #include "support/training.h"
 #include "train/run/run.h"
 #include "train/step/data_parallel.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "support/test.h"
 
 static tm_status read_options(const char *words, bool plans, tm_run_options *out, tm_error *err)
 {

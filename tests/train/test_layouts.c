@@ -77,6 +77,13 @@ static const row rows[] = {
     { MIXTURE LORA("experts.gate_up_proj,experts.down_proj"), R(2) TP(2), 0 },
     { TINY "--optimizer.groups=[{\"params\":\"layers.0.*\",\"trained\":\"false\",\"format\":\"float8_e4m3\"}] ", R(3),
       0 },
+    { TINY "--training.dtype bfloat16 --training.regime pure --model.vocab_size 101 ", R(3), 3 },
+    { TINY "--training.dtype bfloat16 --training.regime pure --model.vocab_size 101 ", PP(2) R(2) HEAD, 1 },
+    { TINY DORA WIDE "--lora.base_format nf4 ", PP(2) R(2), 0 },
+    { IMAGES LORA("all-linear") "--lora.base_format nf4 ", R(3), 0 },
+    /* matrices of more bytes than are made, and read, at once */
+    { TINY "--model.n_layers 1 --model.dim 64 --model.vocab_size 36000 --optimizer.name SGD ", R(2) TP(2), 2 },
+    { TINY LORA("all-linear") WIDE "--model.n_layers 1 --model.ffn_dim 16512 --lora.base_format nf4 ", R(2) TP(2), 0 },
 };
 
 typedef struct {
@@ -101,7 +108,8 @@ static void open_rank(tm_comm *comm, void *context)
     if (comm) check_memory(trainer, device, comm);
     all->states[rank] = state_bytes(tm_trainer_step_of(trainer));
     CHECK_OK(tm_trainer_weights_hash(trainer, &all->weights[rank], err));
-    if (o.adapters.rank > 0) CHECK_OK(tm_trainer_base_hash(trainer, &all->base[rank], err));
+    CHECK_OK(tm_trainer_base_hash(trainer, &all->base[rank], err));
+    CHECK(all->weights[rank] != 0 && (all->base[rank] != 0) == (o.adapters.rank > 0));
     tm_trainer_close(trainer);
     tm_device_close(device);
     if (comm) tm_ranks_close(&ranks);

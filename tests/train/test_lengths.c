@@ -1,19 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The first lengths of adapted rows (DoRA): those of the rows of the matrix; memory that fails ends the work at once.
  */
+#include "support/test.h"
 #include "graph/value.h"
 #include "support/training.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "support/test.h"
 
 typedef struct {
     const tm_graph *graph;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The first value of a step that is not finite: planted behind every instruction of small programs, in weights, in
  * inputs and by overflows, it is named; a step that is looked at keeps its bits. */
-#include "support/test.h"
 
+#include "support/test.h"
 #include "graph/value.h"
+#include "step_cases.h"
 #include "support/golden.h"
 #include "support/training.h"
 #include "train/trainer/locate.h"
@@ -88,44 +89,20 @@ static tm_step_options tiny(tm_step_options o)
     return o;
 }
 
-static tm_step_options moe_options(void)
-{
-    tm_step_options o = test_llama_options();
-    o.shape.moe = (tm_moe_shape){ .experts = 4, .top_k = 2, .ffn_dim = 64, .scale = 1, .aux_loss = 0.01 };
-    o.shape.moe.biased = true, o.shape.moe.bias_rate = 0.01;
-    return o;
-}
-
-static tm_step_options quantized(const char *recipe)
-{
-    tm_step_options o = test_llama_options();
-    o.shape.ffn_dim = 96;
-    o.precision = &tm_precision_bf16;
-    o.quantize = (tm_quantize){ .on = true, .switch_step = -1, .history = 4, .seed = 1 };
-    o.quantize.recipe[0] = *tm_quantize_recipe_find(recipe);
-    return o;
-}
-
 enum { CASES = 12 };
 static tm_step_options case_of(int k)
 {
     static const tm_model_family families[] = { TM_FAMILY_LLAMA, TM_FAMILY_GPT, TM_FAMILY_QWEN2, TM_FAMILY_QWEN3 };
     tm_step_options              o = k < 4              ? test_family_options(families[k])
-                                     : k == 4 || k == 5 ? moe_options()
+                                     : k == 4 || k == 5 ? experts_options()
                                                         : test_llama_options();
-    if (k == 6) o = quantized("fp8_delayed");
-    if (k == 7) o = quantized("nvfp4");
+    if (k == 4 || k == 5) o.shape.moe.biased = true, o.shape.moe.bias_rate = 0.01;
+    if (k == 6) o = quantized_options("fp8_delayed");
+    if (k == 7) o = quantized_options("nvfp4");
     if (k == 8 || k == 9) o = test_gpt_options(), o.accumulation = 2;
     if (k == 5 || k == 9) o.precision = &tm_precision_bf16;
     if (k == 10) o.precision = &tm_precision_bf16_pure, o.hyper.stochastic = true;
-    if (k == 11)
-        o.adapters = (tm_adapters){ .rank = 4,
-                                    .alpha = 8,
-                                    .dropout = 0.1,
-                                    .targets = "all-linear",
-                                    .place = "",
-                                    .base = TM_DTYPE_COUNT,
-                                    .seed = 7 };
+    if (k == 11) o.adapters = dropping_adapters();
     return o;
 }
 
@@ -258,27 +235,50 @@ static void spoil_weight(tm_trainer *trainer, const char *name, int64_t element,
     fail_msg("there is no weight %s", name);
 }
 
+typedef struct {
+    tm_device   *device;
+    tm_trainer  *trainer;
+    test_batch   batch;
+    tm_nonfinite found;
+} located;
+
+static located begin_located(const tm_step_options *o)
+{
+    located l = { .device = test_device_open("cpu", 1), .batch = batch_of(o, 1) };
+    l.trainer = test_trainer_open(l.device, o, 5);
+    return l;
+}
+
+/* One step, which is not finite. */
+static tm_step_result locate(located *l, double rate)
+{
+    bool           any;
+    tm_step_result result = looked_step(l->trainer, 1, rate, &l->batch, &l->found, &any);
+    assert_true(any);
+    return result;
+}
+
+static void end_located(located *l)
+{
+    test_batch_fini(&l->batch);
+    tm_trainer_close(l->trainer);
+    tm_device_close(l->device);
+}
+
 static void a_weight_that_was_so_before_is_named(void **state)
 {
     (void)state;
     const char     *names[] = { "tok_embeddings.weight", "layers.0.attention.wqkv.weight", "norm.weight" };
     tm_step_options o = tiny(test_llama_options());
-    tm_device      *device = test_device_open("cpu", 1);
     for (int k = 0; k < 3; k++) {
-        tm_trainer  *trainer = test_trainer_open(device, &o, 5);
-        test_batch   batch = batch_of(&o, 1);
-        tm_nonfinite found;
-        bool         any;
-        spoil_weight(trainer, names[k], 17, (double)NAN);
-        looked_step(trainer, 1, 1e-2, &batch, &found, &any);
-        assert_true(any);
-        assert_string_equal(found.tensor, names[k]);
-        assert_string_equal(found.cause, TM_CAUSE_WEIGHT);
-        assert_int_equal(found.count, 1);
-        test_batch_fini(&batch);
-        tm_trainer_close(trainer);
+        located l = begin_located(&o);
+        spoil_weight(l.trainer, names[k], 17, (double)NAN);
+        locate(&l, 1e-2);
+        assert_string_equal(l.found.tensor, names[k]);
+        assert_string_equal(l.found.cause, TM_CAUSE_WEIGHT);
+        assert_int_equal(l.found.count, 1);
+        end_located(&l);
     }
-    tm_device_close(device);
 }
 
 /* Weights too large for the format: the product that overflows first is named, with its largest operand. */
@@ -286,41 +286,33 @@ static void an_overflow_is_told_from_a_division_by_zero(void **state)
 {
     (void)state;
     tm_step_options o = tiny(test_llama_options());
-    tm_device      *device = test_device_open("cpu", 1);
-    tm_trainer     *trainer = test_trainer_open(device, &o, 5);
-    test_batch      batch = batch_of(&o, 1);
-    tm_nonfinite    found;
-    bool            any;
-    spoil_weight(trainer, "layers.0.feed_forward.w2.weight", 0, 3e38);
-    spoil_weight(trainer, "layers.0.feed_forward.w13.weight", 5, 1e30);
-    looked_step(trainer, 1, 1e-2, &batch, &found, &any);
-    assert_true(any);
-    assert_string_equal(found.cause, TM_CAUSE_OVERFLOW);
-    assert_true(found.largest >= 1e29 && strstr(found.tensor, "feed_forward"));
-    tm_trainer_close(trainer);
+    located         l = begin_located(&o);
+    spoil_weight(l.trainer, "layers.0.feed_forward.w2.weight", 0, 3e38);
+    spoil_weight(l.trainer, "layers.0.feed_forward.w13.weight", 5, 1e30);
+    locate(&l, 1e-2);
+    assert_string_equal(l.found.cause, TM_CAUSE_OVERFLOW);
+    assert_true(l.found.largest >= 1e29 && strstr(l.found.tensor, "feed_forward"));
+    end_located(&l);
     /* The root of a negative second moment, of ordinary size. */
-    trainer = test_trainer_open(device, &o, 5);
-    const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
+    l = begin_located(&o);
+    const tm_graph *graph = tm_trainer_step_of(l.trainer)->graph;
     int             spoilt = 0;
     for (size_t t = 0; t < graph->n_tensors && !spoilt; t++) {
         const tm_tensor *tensor = &graph->tensors[t];
         if (tensor->role != TM_ROLE_MOMENT || !strstr(tensor->name, "norm.weight")) continue;
-        double *values = test_values_read(trainer, (tm_tensor_id)t);
+        double *values = test_values_read(l.trainer, (tm_tensor_id)t);
         bool    second = strstr(tensor->name, "exp_avg_sq") != NULL;
         values[1] = -1;
-        if (second) test_values_write(trainer, (tm_tensor_id)t, values);
+        if (second) test_values_write(l.trainer, (tm_tensor_id)t, values);
         spoilt = second;
         free(values);
     }
     assert_true(spoilt);
-    looked_step(trainer, 1, 1e-2, &batch, &found, &any);
-    assert_true(any);
-    assert_string_equal(found.cause, TM_CAUSE_COMPUTED);
-    assert_string_equal(found.phase, "update");
-    assert_string_equal(found.op, "adamw");
-    test_batch_fini(&batch);
-    tm_trainer_close(trainer);
-    tm_device_close(device);
+    locate(&l, 1e-2);
+    assert_string_equal(l.found.cause, TM_CAUSE_COMPUTED);
+    assert_string_equal(l.found.phase, "update");
+    assert_string_equal(l.found.op, "adamw");
+    end_located(&l);
 }
 
 /* Rows of zeros, and no epsilon in the root: the norm that divides by 0 is named, with nothing large among its
@@ -330,22 +322,16 @@ static void a_norm_that_divides_by_zero_is_named(void **state)
 {
     (void)state;
     tm_step_options o = tiny(test_llama_options());
-    tm_device      *device = test_device_open("cpu", 1);
     o.shape.norm_eps = 0;
-    tm_trainer  *trainer = test_trainer_open(device, &o, 5);
-    test_batch   batch = batch_of(&o, 1);
-    tm_nonfinite found;
-    bool         any;
-    for (int64_t i = 0; i < o.shape.vocab_size * o.shape.dim; i++) spoil_weight(trainer, "tok_embeddings.weight", i, 0);
-    looked_step(trainer, 1, 1e-2, &batch, &found, &any);
-    assert_true(any);
-    assert_string_equal(found.op, "rmsnorm");
-    assert_string_equal(found.cause, TM_CAUSE_COMPUTED);
-    assert_true(found.layer == 0 && found.micro_batch == 0 && found.row == 0 && found.column == 0);
-    assert_int_equal(found.count, found.elements);
-    test_batch_fini(&batch);
-    tm_trainer_close(trainer);
-    tm_device_close(device);
+    located l = begin_located(&o);
+    for (int64_t i = 0; i < o.shape.vocab_size * o.shape.dim; i++)
+        spoil_weight(l.trainer, "tok_embeddings.weight", i, 0);
+    locate(&l, 1e-2);
+    assert_string_equal(l.found.op, "rmsnorm");
+    assert_string_equal(l.found.cause, TM_CAUSE_COMPUTED);
+    assert_true(l.found.layer == 0 && l.found.micro_batch == 0 && l.found.row == 0 && l.found.column == 0);
+    assert_int_equal(l.found.count, l.found.elements);
+    end_located(&l);
 }
 
 /* A learning rate that overflows: the step that does so is finite up to its update, which is named. */
@@ -353,18 +339,12 @@ static void an_update_that_overflows_is_named(void **state)
 {
     (void)state;
     tm_step_options o = tiny(test_llama_options());
-    tm_device      *device = test_device_open("cpu", 1);
-    tm_trainer     *trainer = test_trainer_open(device, &o, 5);
-    test_batch      batch = batch_of(&o, 1);
-    tm_nonfinite    found;
-    bool            any;
-    tm_step_result  result = looked_step(trainer, 1, 1e39, &batch, &found, &any);
-    assert_true(isfinite(result.loss) && isfinite(result.grad_norm) && any);
-    assert_string_equal(found.phase, "update");
-    assert_int_equal(found.micro_batch, -1);
-    test_batch_fini(&batch);
-    tm_trainer_close(trainer);
-    tm_device_close(device);
+    located         l = begin_located(&o);
+    tm_step_result  result = locate(&l, 1e39);
+    assert_true(isfinite(result.loss) && isfinite(result.grad_norm));
+    assert_string_equal(l.found.phase, "update");
+    assert_int_equal(l.found.micro_batch, -1);
+    end_located(&l);
 }
 
 /* --- beside a scan of its own ------------------------------------------------------------------------------------- */

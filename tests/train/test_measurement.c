@@ -1,21 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a run measures besides training: it stops when its speed is known, watches the machine, and refuses a speed that
  * no machine has. */
-#include "support/training.h"
+#include "support/test.h"
+#include "run_fixture.h"
 
 #include "system/validity.h"
 #include "train/trainer/expert_balance.h"
 #include "train/run/run.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "support/test.h"
 
 typedef struct {
     tm_sink          sink;
@@ -40,24 +35,10 @@ static void listen(tm_sink *sink, const tm_event *event)
 
 static tm_run_options options_of(int64_t steps)
 {
-    tm_run_options o = { .model_name = "small",
-                         .steps = steps,
-                         .learning_rate = 3e-3,
-                         .max_norm = 1,
-                         .seed = 77,
-                         .prefetch = 2,
-                         .validate = false,
-                         .target_gap = 0.05,
-                         .checkpoint_load_step = -1,
-                         .step = test_llama_options() };
-    o.step.shape.vocab_size = 64;
+    tm_run_options o = small_run("synthetic", steps);
+    o.learning_rate = 3e-3;
     o.step.recompute.cheap = true;
-    o.schedule = (tm_schedule){ .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY,
-                                .steps = steps,
-                                .warmup_steps = 3,
-                                .decay_ratio = -1,
-                                .decay = TM_DECAY_COSINE };
-    o.source = (tm_source_options){ .name = "synthetic", .vocab = 64, .seq = o.step.seq, .seed = o.seed };
+    o.schedule.decay = TM_DECAY_COSINE;
     return o;
 }
 

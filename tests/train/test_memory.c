@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of a step: what is planned is used, page for page, nothing is allocated while it runs, and little lies outside
  * the arena. */
+#include "support/test.h"
 #include "support/training.h"
 
 #include "base/arena.h"
@@ -8,16 +9,10 @@
 #include "train/trainer/init.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-
-#include "support/test.h"
 
 enum { PAGE = 4096 };
 

@@ -2,6 +2,7 @@
 /* The microscope of several ranks: what it tells is what one rank sees of the same micro-batches, one after the other,
  * also of tensors that ranks have in parts; training keeps its bits. */
 #include "support/test.h"
+#include "step_cases.h"
 #include "ranks_fixture.h"
 #include "train/trainer/microscope.h"
 
@@ -115,8 +116,7 @@ static job job_of(int model, int replicate, int shard, tm_sharing sharing, bool 
     j.o.precision = &tm_precision_bf16;
     if (model == QUANTIZED) {
         j.o.seq = 32;
-        j.o.quantize = (tm_quantize){ .on = true, .switch_step = -1, .history = 4, .seed = 1 };
-        j.o.quantize.recipe[0] = *tm_quantize_recipe_find("fp8_rowwise");
+        j.o.quantize = quantize_with("fp8_rowwise");
     }
     j.o.accumulation = 2;
     j.o.layout.reshard = true;
@@ -234,8 +234,7 @@ static job parted_job(parted p, bool mixture, bool compared, figures *to)
     j.o.layout.whole_rows = p.whole_rows;
     j.o.layout.expert_capacity = p.quantized ? 0 : 0.7; /* several rounds */
     if (p.quantized) {
-        j.o.quantize = (tm_quantize){ .on = true, .switch_step = -1, .history = 4, .seed = 1 };
-        j.o.quantize.recipe[0] = *tm_quantize_recipe_find("fp8_tensorwise");
+        j.o.quantize = quantize_with("fp8_tensorwise");
         if (mixture) j.o.quantize.experts = j.o.quantize.recipe[0];
     }
     j.taken = to;

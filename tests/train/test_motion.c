@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Weights of bfloat16, moved by less than their steps: some elements move by a whole step and most do not; those that
  * move forward move back as far on the other side, and the average is the motion that was asked for. */
-#include "support/training.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "support/test.h"
+#include "support/training.h"
 
 #include "base/random.h"
 #include "train/certify/perturb.h"

@@ -1,24 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Offloaded training: the same bits, also through a checkpoint; the file has no name, is dropped from the process's
  * memory as soon as it is copied, and is refused with a clear word where it cannot be. */
+#include "support/test.h"
 #include "support/folder.h"
 #include "support/training.h"
 
 #include "base/arena.h"
 
 #include <dirent.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
-
-#include "support/test.h"
 
 typedef struct {
     bool                gpt;

@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of optimizers: found by name, the keys that each reads, whose rules there are, what is a parameter's state,
  * and the smallest number that Adafactor adds where none is given. */
+#include "support/test.h"
 #include "support/training.h"
 #include "train/optimizer/optimizer.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "support/test.h"
 
 static void optimizers_are_found_by_name(void **state)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keys become options of a run: each goes to its member of tm_run_options and to no other, batches are what ranks and
  * micro-batches make of them, and what does not fit is refused by the name of its key. */
+#include "support/test.h"
 #include "support/folder.h"
 #include "support/full_config.h"
 
@@ -9,15 +10,9 @@
 #include "option_rows.h"
 #include "shape_members.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "support/test.h"
 
 #define I(member) tm_text_printf(t, "%s%s %lld\n", name, #member, (long long)(o->member))
 #define F(member) tm_text_printf(t, "%s%s %.12g\n", name, #member, (double)(o->member))

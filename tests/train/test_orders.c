@@ -6,8 +6,6 @@
 #include "device/host/host.h"
 #include "ranks_fixture.h"
 
-#include <stddef.h>
-
 /* Who goes first: AT_RANDOM anybody; LAST: that stream only when nothing else can; FIRST: that stream whenever it can.
  */
 enum { AT_RANDOM, COMPUTE_LAST, COMMUNICATION_LAST, POLICIES };
@@ -168,12 +166,13 @@ static const layout layouts[] = {
 };
 enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
-static job shuffled(tm_step_options options, const layout *l, const orders *o, int steps)
+/* The same with every rank's instructions in an order of its own. */
+static job in_order(const job *plain, const orders *o)
 {
     tm_backend_of_test backend = { open_device, begin, o };
-    job                j = ranks_job(options, l->replicate, l->shard, l->sharing, steps);
+    job                j = *plain;
     j.backend = &backend;
-    run_world(l->replicate * l->shard, NULL, 120, false, rank_body, &j);
+    run_world(ranks_of(&j), NULL, 120, false, rank_body, &j);
     j.backend = NULL;
     return j;
 }
@@ -194,16 +193,6 @@ static job divided_job(const divided *d, int steps)
     return j;
 }
 
-static job divided_and_shuffled(const divided *d, const orders *o, int steps)
-{
-    tm_backend_of_test backend = { open_device, begin, o };
-    job                j = divided_job(d, steps);
-    j.backend = &backend;
-    run_world(ranks_of(&j), NULL, 120, false, rank_body, &j);
-    j.backend = NULL;
-    return j;
-}
-
 static bool equal(const job *a, const job *b)
 {
     for (int t = 0; t < a->steps; t++)
@@ -213,6 +202,20 @@ static bool equal(const job *a, const job *b)
     return true;
 }
 
+static void check_orders(const char *what, int number, const job *plain)
+{
+    job listed = *plain;
+    run_job(&listed);
+    for (uint64_t seed = 0; seed < 4; seed++) {
+        orders order = { .seed = seed, .drop = -1 };
+        for (int r = 0; r < MOST_RANKS; r++) order.policy[r] = (int)((seed + (uint64_t)r * (seed > 2)) % POLICIES);
+        job other = in_order(plain, &order);
+        if (!equal(&listed, &other))
+            fail_msg("%s %d, order %d: another loss (%.17g, in order %.17g), norm or weights", what, number, (int)seed,
+                     other.loss[1], listed.loss[1]);
+    }
+}
+
 static void every_order_that_the_waits_allow_has_the_same_bits(void **state)
 {
     (void)state;
@@ -220,16 +223,8 @@ static void every_order_that_the_waits_allow_has_the_same_bits(void **state)
         for (int l = 0; l < LAYOUTS; l++) {
             tm_step_options o = model_options(k);
             o.accumulation = 1 + (k + l) % 2;
-            job listed = run_ranks(o, layouts[l].replicate, layouts[l].shard, layouts[l].sharing, 2);
-            for (uint64_t seed = 0; seed < 4; seed++) {
-                orders order = { .seed = seed, .drop = -1 };
-                for (int r = 0; r < MOST_RANKS; r++)
-                    order.policy[r] = (int)((seed + (uint64_t)r * (seed > 2)) % POLICIES);
-                job other = shuffled(o, &layouts[l], &order, 2);
-                if (!equal(&listed, &other))
-                    fail_msg("model %d, layout %d, order %d: another loss (%.17g, in order %.17g), norm or weights", k,
-                             l, (int)seed, other.loss[1], listed.loss[1]);
-            }
+            job plain = ranks_job(o, layouts[l].replicate, layouts[l].shard, layouts[l].sharing, 2);
+            check_orders("model and layout", 100 * k + l, &plain);
         }
 }
 
@@ -240,16 +235,8 @@ static void divided_models_have_the_same_bits_in_every_order(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof combined / sizeof combined[0]; i++) {
-        job listed = divided_job(&combined[i], 2);
-        run_job(&listed);
-        for (uint64_t seed = 0; seed < 4; seed++) {
-            orders order = { .seed = seed, .drop = -1 };
-            for (int r = 0; r < MOST_RANKS; r++) order.policy[r] = (int)((seed + (uint64_t)r * (seed > 2)) % POLICIES);
-            job other = divided_and_shuffled(&combined[i], &order, 2);
-            if (!equal(&listed, &other))
-                fail_msg("divided model %d, order %d: another loss (%.17g, in order %.17g), norm or weights", (int)i,
-                         (int)seed, other.loss[1], listed.loss[1]);
-        }
+        job plain = divided_job(&combined[i], 2);
+        check_orders("divided model", (int)i, &plain);
     }
 }
 
@@ -287,19 +274,7 @@ static void stages_have_the_same_bits_in_every_order(void **state)
             listed.o.quantize = (tm_quantize){ .on = true, .switch_step = -1, .history = 2, .seed = 1 };
             listed.o.quantize.recipe[0] = *tm_quantize_recipe_find(pipelines[i].recipe);
         }
-        job plain = listed;
-        run_job(&listed);
-        for (uint64_t seed = 0; seed < 4; seed++) {
-            orders             order = { .seed = seed, .drop = -1 };
-            tm_backend_of_test backend = { open_device, begin, &order };
-            job                other = plain;
-            for (int r = 0; r < MOST_RANKS; r++) order.policy[r] = (int)((seed + (uint64_t)r * (seed > 2)) % POLICIES);
-            other.backend = &backend;
-            run_job(&other);
-            if (!equal(&listed, &other))
-                fail_msg("pipeline %d, order %d: another loss (%.17g, in order %.17g), norm or weights", (int)i,
-                         (int)seed, other.loss[1], listed.loss[1]);
-        }
+        check_orders("pipeline", (int)i, &listed);
     }
 }
 
@@ -311,7 +286,7 @@ static void a_ring_needs_its_waits(void **state)
     tm_chooser chooser = tm_device_chooser(device);
     divided    d = { 0, 1, 4, 1, 1, true };
     int        tried = 0, noticed = 0;
-    job        listed = divided_job(&d, 1);
+    job        plain = divided_job(&d, 1), listed = plain;
     run_job(&listed);
     tm_step_options planned = listed.o;
     planned.layout.mesh = tm_mesh_one();
@@ -323,7 +298,7 @@ static void a_ring_needs_its_waits(void **state)
         if (i->call.op != &tm_op_pass_on || i->waits[TM_ON_COMPUTE] < 0) continue;
         orders order = { .seed = 1, .program = "first", .drop = (int)x, .stream = TM_ON_COMPUTE };
         for (int r = 0; r < MOST_RANKS; r++) order.policy[r] = COMPUTE_LAST;
-        job other = divided_and_shuffled(&d, &order, 1);
+        job other = in_order(&plain, &order);
         noticed += !equal(&listed, &other);
         tried++;
     }
@@ -344,7 +319,8 @@ static void without_a_wait_the_numbers_are_others(void **state)
         tm_step_options o = model_options(0);
         o.shape.n_layers = 2;
         o.accumulation = 2;
-        job             listed = run_ranks(o, layouts[l].replicate, layouts[l].shard, layouts[l].sharing, 2);
+        job plain = ranks_job(o, layouts[l].replicate, layouts[l].shard, layouts[l].sharing, 2), listed = plain;
+        run_job(&listed);
         tm_step_options planned = listed.o;
         planned.layout.mesh = tm_mesh_one();
         planned.layout.mesh.degree[TM_AXIS_REPLICATE] = layouts[l].replicate;
@@ -358,7 +334,7 @@ static void without_a_wait_the_numbers_are_others(void **state)
                     orders order = { .seed = 1, .program = program->name, .drop = (int)x, .stream = s };
                     for (int r = 0; r < MOST_RANKS; r++)
                         order.policy[r] = s == TM_ON_COMPUTE ? COMPUTE_LAST : COMMUNICATION_LAST;
-                    job other = shuffled(o, &layouts[l], &order, 2);
+                    job other = in_order(&plain, &order);
                     if (equal(&listed, &other))
                         fail_msg("layout %d: nobody notices that instruction %d of '%s' does not wait for %d", l,
                                  (int)x, program->name, (int)program->instructions[x].waits[s]);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Orders of pipelines: complete, possible, as idle as theory says, with as many micro-batches alive. */
+#include "support/test.h"
 #include "train/pipeline/pipeline.h"
 
 #include <math.h>
@@ -8,10 +9,6 @@
 #include <string.h>
 
 /* clang-format off */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include "support/test.h"
 /* clang-format on */
 
 static const tm_pipeline_costs alike = { 1, 1, 1 }, uneven = { 1, 1.5, 0.5 }, large = { 2, 2, 1 },

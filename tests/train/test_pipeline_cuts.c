@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How models and output layers are cut into stages: blocks dealt out evenly, pieces that make ranks equal, and no other
  * cut that is better. */
+#include "support/test.h"
 #include "train/pipeline/pipeline.h"
 
 #include <math.h>
@@ -8,10 +9,6 @@
 #include <string.h>
 
 /* clang-format off */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include "support/test.h"
 /* clang-format on */
 
 static void check_cut(int64_t layers, int stages, int64_t first, int64_t last, const int *wanted)

@@ -3,6 +3,7 @@
  * nothing; what is told is what happened; what makes such a run valid. */
 #include "support/test.h"
 #include "pairs_fixture.h"
+#include "run_fixture.h"
 #include "op/preference.h"
 #include "support/full_config.h"
 #include "support/whole.h"
@@ -11,17 +12,8 @@
 
 static tm_status run(const tm_run_options *options, int threads, listener *l, tm_error *err)
 {
-    tm_device            *device = test_device_open("cpu", threads);
-    tm_source            *source;
-    volatile sig_atomic_t stop = 0;
     *l = (listener){ .sink = { .handle = listen } };
-    *err = (tm_error){ 0 };
-    if (tm_source_open(&options->source, &source, err) != TM_OK) fail_msg("%s", err->text);
-    tm_event_bus bus = { .sinks = (tm_sink *[]){ &l->sink }, .count = 1 };
-    tm_status    st = tm_run(options, device, source, &bus, &stop, err);
-    tm_source_close(source);
-    tm_device_close(device);
-    return st;
+    return run_small(options, "cpu", threads, &l->sink, NULL, err);
 }
 
 static void run_well(const tm_run_options *options, int threads, listener *l)
@@ -94,45 +86,27 @@ static tm_status change_one(void *context, tm_trainer *trainer, tm_error *err)
     return TM_OK;
 }
 
-/* Half a run and the rest of it are a whole run, and threads do not matter, with all weights and with adapters. */
-static void stopping_and_threads_change_nothing(void **state)
+/* A run that goes on has the reference that it began with. (Threads and stops: tests/differential.) */
+static void another_reference_is_refused(void **state)
 {
     (void)state;
-    static listener whole, half, rest;
-    for (int adapters = 0; adapters < 2; adapters++) {
-        tm_run_options o = options_of(8, true);
-        tm_error       err;
-        if (adapters)
-            o.step.adapters = (tm_adapters){
-                .rank = 4, .alpha = 8, .targets = "wqkv,w2", .dropout = 0.1, .base = TM_DTYPE_COUNT, .seed = 7
-            };
-        o.validate = true;
-        run_well(&o, 1, &whole);
-        run_well(&o, 3, &rest);
-        assert_true(whole.end.weights_hash == rest.end.weights_hash);
-        assert_int_equal(whole.evaluations, 1);
-        o.checkpoint = true;
-        o.checkpoint_folder = test_in_folder(adapters ? "lora" : "full");
-        o.steps = 3;
-        run_well(&o, 2, &half);
-        assert_true(half.end.weights_hash != whole.end.weights_hash);
-        o.steps = 8;
-        run_well(&o, 2, &rest);
-        assert_int_equal(rest.steps, 5);
-        assert_int_equal(rest.step[0].step, 4);
-        assert_true(rest.end.weights_hash == whole.end.weights_hash);
-        for (int s = 3; s < 8; s++)
-            for (int k = 0; k < 6; k++)
-                assert_memory_equal(&rest.measures[s - 3][k], &whole.measures[s][k], sizeof(double));
-        assert_memory_equal(&rest.evaluation.loss, &whole.evaluation.loss, sizeof(double));
-        o.load_weights = change_one; /* to begin with: another reference */
-        assert_int_equal(run(&o, 2, &rest, &err), TM_INVALID);
-        assert_non_null(strstr(err.text, "dpo.reference"));
-        o.load_weights = NULL;
-        o.reference_free = true;
-        assert_int_equal(run(&o, 2, &rest, &err), TM_INVALID);
-        assert_non_null(strstr(err.text, "dpo.reference"));
-    }
+    static listener l;
+    tm_run_options  o = options_of(3, true);
+    tm_error        err;
+    o.checkpoint = true;
+    o.checkpoint_folder = test_in_folder("full");
+    run_well(&o, 2, &l);
+    o.steps = 4;
+    run_well(&o, 2, &l);
+    assert_true(l.steps == 1 && l.step[0].step == 4);
+    o.steps = 5;
+    o.load_weights = change_one; /* to begin with: another reference */
+    assert_int_equal(run(&o, 2, &l, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "dpo.reference"));
+    o.load_weights = NULL;
+    o.reference_free = true;
+    assert_int_equal(run(&o, 2, &l, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "dpo.reference"));
 }
 
 /* Losses of all pairs together, without a reference. */
@@ -354,7 +328,7 @@ static int begin(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(runs_begin_where_model_and_reference_are_one),
     cmocka_unit_test(sums_are_told_by_the_pair),
-    cmocka_unit_test(stopping_and_threads_change_nothing),
+    cmocka_unit_test(another_reference_is_refused),
     cmocka_unit_test(packed_pairs_have_their_own_loss),
     cmocka_unit_test(references_are_kept_with_their_samples),
     cmocka_unit_test(valid_runs_begin_at_the_reference_and_fall),

@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whole runs that look like training: the verdict says which of them were. */
+#include "support/test.h"
 #include "support/folder.h"
 #include "support/full_config.h"
 #include "support/training.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "support/test.h"
-
-#include "proof_fixture.h"
+#include "run_fixture.h"
 
 #include "base/log.h"
 #include "train/certify/dead_attention.h"
@@ -38,25 +32,16 @@ static void hear(tm_sink *sink, const tm_event *event)
 
 static tm_run_options options_of(int64_t steps)
 {
-    tm_run_options o = proof_options("synthetic", steps);
-    o.prefetch = 2;
+    tm_run_options o = small_run("synthetic", steps);
     o.certify = true;
     return o;
 }
 
 static tm_status go(const tm_run_options *options)
 {
-    tm_device            *device = test_device_open("cpu", 1);
-    tm_source            *source;
-    volatile sig_atomic_t stop = 0;
-    tm_sink               sink = { .handle = hear };
-    tm_error              err = { 0 };
-    if (tm_source_open(&options->source, &source, &err) != TM_OK) fail_msg("%s", err.text);
-    tm_event_bus bus = { .sinks = (tm_sink *[]){ &sink }, .count = 1 };
-    tm_status    st = tm_run(options, device, source, &bus, &stop, &err);
-    tm_source_close(source);
-    tm_device_close(device);
-    return st;
+    tm_sink  sink = { .handle = hear };
+    tm_error err;
+    return run_small(options, "cpu", 1, &sink, NULL, &err);
 }
 
 static void honest_training_is_certified(void **state)

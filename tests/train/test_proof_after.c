@@ -1,18 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which runs are looked at while they train and behind their last step, and what is said where several things are
  * wrong: on devices that compute nothing, in float64, in turns, with losses that are known. */
+#include "support/test.h"
 #include "support/folder.h"
 #include "support/full_config.h"
 #include "support/training.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "support/test.h"
-
-#include "proof_fixture.h"
+#include "run_fixture.h"
 
 #include "base/log.h"
 #include "train/run/run_state.h"
@@ -35,21 +29,13 @@ static void hear(tm_sink *sink, const tm_event *event)
 
 static tm_run_options options_of(int64_t steps)
 {
-    return proof_options("mock", steps);
+    return small_run("mock", steps);
 }
 
 static tm_status go(const tm_run_options *options, const char *name, tm_error *err)
 {
-    tm_device            *device = test_device_open(name, 1);
-    tm_source            *source;
-    volatile sig_atomic_t stop = 0;
-    tm_sink               sink = { .handle = hear };
-    if (tm_source_open(&options->source, &source, err) != TM_OK) fail_msg("%s", err->text);
-    tm_event_bus bus = { .sinks = (tm_sink *[]){ &sink }, .count = 1 };
-    tm_status    st = tm_run(options, device, source, &bus, &stop, err);
-    tm_source_close(source);
-    tm_device_close(device);
-    return st;
+    tm_sink sink = { .handle = hear };
+    return run_small(options, name, 1, &sink, NULL, err);
 }
 
 /* Losses in float32 beside the run's own are made ready where a look is to come, and can be of use. */

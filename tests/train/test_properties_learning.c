@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Does it learn? The untrained loss, one batch learnt by heart, clipping, and numbers that are not finite. */
+#include "support/test.h"
 #include "support/golden.h"
 #include "support/training.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
-
-#include "support/test.h"
 
 enum { FAMILIES = TM_FAMILY_MIXTRAL /* those without experts; with: tests/cli/test_experts.sh */ };
 

@@ -2,19 +2,14 @@
 /* A queue for each stream: offloaded training on `late` (which copies no sooner than somebody waits for it) has the
  * bits of the CPU, whether programs are bound or launched one by one; and any wait of a computation that is left out
  * shows. */
+#include "support/test.h"
 #include "device/backend.h"
 #include "support/folder.h"
 #include "support/training.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "support/test.h"
 
 typedef enum { BOUND, ONE_BY_ONE, WITH_LEDGER, WAYS } way;
 

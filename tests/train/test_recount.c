@@ -6,6 +6,7 @@
  * It takes the place of base/clock.c and system/validity.c in its program: time passes only between two steps, as much
  * as `seconds_of` says, and the machine is left alone.
  */
+#include "support/test.h"
 #include "support/folder.h"
 #include "support/full_config.h"
 #include "support/members.h"
@@ -19,16 +20,11 @@
 #include "train/run/run.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/test.h"
 #include <xxhash.h>
 
 enum {

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Regimes: in which formats weights, gradients and moments are kept, and how they are rounded. Each is another
  * training, and a parameter takes the bytes that are said. */
+#include "support/test.h"
 #include "support/training.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
-
-#include "support/test.h"
 
 typedef struct {
     const char         *name;

@@ -1,21 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The gradients of a step computed twice: training keeps its bits whatever it keeps besides, a bit that a kernel gets
  * wrong once is found and named, and a run with one is invalid. */
+#include "support/test.h"
 #include "device/backend.h"
 #include "device/host/host.h"
-#include "support/training.h"
+#include "step_cases.h"
 #include "train/run/run.h"
 #include "train/trainer/replay.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/test.h"
 #include "../comm/world.h"
 
 /* --- a device that gets a bit wrong ------------------------------------------------------------------------------- */
@@ -117,22 +113,19 @@ static void training_keeps_its_bits(void **state)
     same_bits(&o, "three micro-batches");
     o.precision = &tm_precision_bf16;
     same_bits(&o, "bfloat16");
-    o.quantize = (tm_quantize){ .on = true, .switch_step = -1, .history = 4, .seed = 1 };
     o.shape.ffn_dim = 96;
-    o.quantize.recipe[0] = *tm_quantize_recipe_find("fp8_delayed");
+    o.quantize = quantize_with("fp8_delayed");
     same_bits(&o, "delayed scales"); /* their history is what the step before left */
     o = test_llama_options();
     o.accumulation = 2;
-    o.shape.moe = (tm_moe_shape){ .experts = 4, .top_k = 2, .ffn_dim = 64, .scale = 1, .aux_loss = 0.01 };
+    o.shape.moe = four_experts();
     same_bits(&o, "experts");
     o = test_gpt_options();
     o.accumulation = 2;
     o.offload = (tm_offload){ .optimizer = true, .activations = true, .space = TM_SPACE_DISK, .folder = "." };
     same_bits(&o, "offload");
     o = test_llama_options();
-    o.adapters = (tm_adapters){
-        .rank = 2, .alpha = 4, .dropout = 0.25, .base = TM_DTYPE_COUNT, .targets = "all-linear", .place = "test"
-    };
+    o.adapters = dropping_adapters();
     same_bits(&o, "adapters with dropout");
 }
 

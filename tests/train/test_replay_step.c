@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A step of a run again: it has the bits of the run, wherever it begins; values that are not finite are named by the
  * run and by the replay alike, and looking changes no bit; a device that computes otherwise once is seen. */
-#include "support/test.h"
 
+#include "support/test.h"
 #include "base/hash.h"
 #include "device/backend.h"
 #include "support/folder.h"
-#include "support/training.h"
+#include "step_cases.h"
 #include "train/run/replay_step.h"
 #include "train/run/run_state.h"
 
@@ -65,24 +65,9 @@ static tm_run_options options_of(int k, const char *folder)
                          .folder = folder,
                          .step = test_llama_options() };
     snprintf(checkpoints, sizeof checkpoints, "%s/checkpoint", folder);
-    if (k == 1) {
-        o.step.shape.moe = (tm_moe_shape){ .experts = 4, .top_k = 2, .ffn_dim = 64, .scale = 1, .aux_loss = 0.01 };
-        o.step.shape.moe.biased = true, o.step.shape.moe.bias_rate = 0.01;
-    }
-    if (k == 2) {
-        o.step.shape.ffn_dim = 96;
-        o.step.precision = &tm_precision_bf16;
-        o.step.quantize = (tm_quantize){ .on = true, .switch_step = -1, .history = 4, .seed = 1 };
-        o.step.quantize.recipe[0] = *tm_quantize_recipe_find("fp8_delayed");
-    }
-    if (k == 3)
-        o.step.adapters = (tm_adapters){ .rank = 4,
-                                         .alpha = 8,
-                                         .dropout = 0.1,
-                                         .targets = "all-linear",
-                                         .place = "",
-                                         .base = TM_DTYPE_COUNT,
-                                         .seed = 7 };
+    if (k == 1) o.step = experts_options(), o.step.shape.moe.biased = true, o.step.shape.moe.bias_rate = 0.01;
+    if (k == 2) o.step = quantized_options("fp8_delayed");
+    if (k == 3) o.step.adapters = dropping_adapters();
     if (k == 4) o.step.precision = &tm_precision_bf16_pure, o.step.accumulation = 2, o.step.hyper.stochastic = true;
     o.step.shape.vocab_size = 64;
     o.schedule =

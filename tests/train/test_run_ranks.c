@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whole runs on several ranks: the same losses as one alone, stopped by any of them and resumed on any number of them;
  * ranks that are not of one run, or slow, are named. */
+#include "step_cases.h"
 #include "support/test.h"
 #include "support/folder.h"
 #include "support/full_config.h"
@@ -239,8 +240,7 @@ static void factors_of_stages_are_those_of_one_rank(void **state)
         job alone = new_job(NULL), j;
         alone.options.quantize_freq = 2;
         alone.options.max_norm = 1e9; /* a norm is added by stages */
-        alone.options.step.quantize = (tm_quantize){ .on = true, .switch_step = -1, .history = 4, .seed = 1 };
-        alone.options.step.quantize.recipe[0] = *tm_quantize_recipe_find(recipes[k % 2]);
+        alone.options.step.quantize = quantize_with(recipes[k % 2]);
         alone.options.step.shape.n_layers = 4;
         if (k >= 2) alone.options.step.quantize.first_layer = 2, alone.options.step.quantize.end_layer = 4;
         j = alone;

@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tokens are drawn as train/generate/sample.h says: the most likely one, by weight, among the first k, among those that
  * have a part of the weight together. */
+#include "support/test.h"
 #include "base/random.h"
 #include "train/generate/sample.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "support/test.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The times of a drawing are those that diffusers' scheduler has for the same file. */
+#include "support/test.h"
 #include "base/file.h"
 #include "train/generate/scheduler.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "support/folder.h"
-#include "support/test.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,20 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Learning rates of files of other programs, against those that the programs themselves compute (schedules.txt). */
+#include "support/test.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "support/programs.h"
 #include "train/run/run.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "support/test.h"
 
 static const test_foreign_program *program_of(const char *name, size_t n)
 {

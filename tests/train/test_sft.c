@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A sample of data for fine-tuning has the same loss packed with others as in a row of its own. */
+#include "support/test.h"
 #include "base/log.h"
 #include "data/source.h"
 #include "support/folder.h"
@@ -7,15 +8,9 @@
 #include "support/training.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "support/test.h"
 
 enum { SEQ = 96, SAMPLES = 24 };
 

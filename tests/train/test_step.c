@@ -1,74 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Accumulation is normalised by the target tokens of the whole global batch, also when some are ignored;
- * optimizer.decay says which weights decay. */
+/* What a step is made of: its schedule, its fields, its chunks, what decays, what Muon takes. */
+#include "support/test.h"
 #include "base/text.h"
 #include "op/attrs.h"
 #include "support/training.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "support/test.h"
-
-enum { SEQUENCES = 6, SEQ = 24 };
-
-/* Uneven on purpose: all of the first sequence, none of the second, every fifth target of the others are ignored. */
-static test_batch batch_with_gaps(int64_t vocab)
-{
-    test_batch batch = test_batch_random(SEQUENCES, SEQ, vocab, 61);
-    for (int64_t i = 0; i < batch.rows; i++) {
-        int64_t sequence = i / SEQ;
-        if (sequence != 0 && (sequence == 1 || i % 5 != 0)) continue;
-        batch.targets[i] = TM_IGNORED_TARGET;
-        batch.target_tokens--;
-    }
-    return batch;
-}
-
-static void ignored_targets_do_not_count_in_any_split(void **state)
-{
-    static const int64_t parts[] = { 2, 3, 6 };
-    (void)state;
-    tm_device *device = test_device_open("cpu", 2);
-    for (int gpt = 0; gpt < 2; gpt++) {
-        tm_step_options options = gpt ? test_gpt_options() : test_llama_options();
-        test_batch      batch = batch_with_gaps(options.shape.vocab_size);
-        assert_true(batch.target_tokens > SEQ && batch.target_tokens < batch.rows - SEQ);
-        options.seq = SEQ;
-        options.micro_batch = SEQUENCES;
-        tm_trainer *whole = test_trainer_open(device, &options, 62);
-        double      wanted = test_gradients(whole, &batch);
-        double      mean = test_evaluate(whole, batch.tokens, batch.targets) / (double)batch.target_tokens;
-        if (!(fabs(mean - wanted) <= 1e-6 * wanted))
-            fail_msg("the loss is %.9g, the mean over the targets that count %.9g", wanted, mean);
-        for (int i = 0; i < 3; i++) {
-            options.micro_batch = SEQUENCES / parts[i];
-            options.accumulation = parts[i];
-            tm_trainer     *part = test_trainer_open(device, &options, 62);
-            const tm_graph *g = tm_trainer_step_of(part)->graph, *h = tm_trainer_step_of(whole)->graph;
-            double          loss = test_gradients(part, &batch);
-            if (!(fabs(loss - wanted) <= 1e-6 * wanted))
-                fail_msg("%lld parts: loss %.9g, wanted %.9g", (long long)parts[i], loss, wanted);
-            for (size_t t = 0; t < g->n_tensors; t++) {
-                if (g->tensors[t].role != TM_ROLE_PARAMETER) continue;
-                double difference =
-                    test_relative_difference(part, whole, g->tensors[t].gradient, h->tensors[t].gradient);
-                if (!(difference <= 1e-6))
-                    fail_msg("%lld parts, '%s': relative difference %.3g", (long long)parts[i], g->tensors[t].name,
-                             difference);
-            }
-            tm_trainer_close(part);
-        }
-        tm_trainer_close(whole);
-        test_batch_fini(&batch);
-    }
-    tm_device_close(device);
-}
 
 /* One step with and without the decay of vectors: matrices are equal to the bit, each element of a vector differs by
  * rate x decay x its value before. */
@@ -367,7 +306,6 @@ static void half_a_chunk_does_for_two_rows(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(ignored_targets_do_not_count_in_any_split),
     cmocka_unit_test(only_matrices_decay_when_asked),
     cmocka_unit_test(a_step_walks_its_schedule),
     cmocka_unit_test(fields_go_by_name),

@@ -2,21 +2,16 @@
 /* Whose time it is: telling of a step counts for the next one; evaluations, checkpoints and looking at the speed count
  * for none. The clock goes on by a microsecond whenever the run looks at it, and by what the listener takes.
  */
+#include "support/test.h"
 #include "support/folder.h"
 #include "support/looked_clock.h"
-#include "support/training.h"
+#include "run_fixture.h"
 
 #include "train/run/run.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-
-#include "support/test.h"
 
 enum { STEPS = 40, SAVED = 10, STEP_NS = 200000000, OTHER_NS = 400000000 };
 
@@ -60,38 +55,24 @@ static void listen(tm_sink *sink, const tm_event *event)
 
 static tm_run_options options_of(void)
 {
-    tm_run_options o = { .model_name = "small",
-                         .steps = STEPS,
-                         .learning_rate = 1e-3,
-                         .max_norm = 1,
-                         .seed = 7,
-                         .prefetch = 2,
-                         .validation_steps = 2,
-                         .checkpoint_load_step = -1,
-                         .checkpoint_not_last = true,
-                         .checkpoint_interval = SAVED,
-                         .checkpoint_keep = 1,
-                         .step = test_llama_options() };
-    o.step.shape.vocab_size = 64;
-    o.schedule = (tm_schedule){ .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY, .steps = STEPS, .decay_ratio = 0 };
-    o.source = (tm_source_options){ .name = "synthetic", .vocab = 64, .seq = o.step.seq, .seed = o.seed };
+    tm_run_options o = small_run("synthetic", STEPS);
+    o.learning_rate = 1e-3;
+    o.seed = o.source.seed = 7;
+    o.validation_steps = 2;
+    o.checkpoint_not_last = true;
+    o.checkpoint_interval = SAVED;
+    o.checkpoint_keep = 1;
+    o.schedule.warmup_steps = 0, o.schedule.decay_ratio = 0;
     return o;
 }
 
 static listener run(const tm_run_options *options)
 {
-    listener              l = { .sink = { .handle = listen }, .behind = options->checkpoint_behind };
-    tm_device            *device = test_device_open("cpu", 1);
-    tm_source            *source;
-    volatile sig_atomic_t stop = 0;
-    tm_error              err = { 0 };
+    listener l = { .sink = { .handle = listen }, .behind = options->checkpoint_behind };
+    tm_error err;
     look_ns = 1000;
-    if (tm_source_open(&options->source, &source, &err) != TM_OK) fail_msg("%s", err.text);
-    tm_event_bus bus = { .sinks = (tm_sink *[]){ &l.sink }, .count = 1 };
-    tm_status    st = tm_run(options, device, source, &bus, &stop, &err);
+    tm_status st = run_small(options, "cpu", 1, &l.sink, NULL, &err);
     if (st != (l.valid ? TM_OK : TM_NUMBERS)) fail_msg("%s", err.text);
-    tm_source_close(source);
-    tm_device_close(device);
     assert_int_equal(l.steps, STEPS);
     return l;
 }

@@ -1,19 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of what cannot be combined: the example of every row is planned without its last words and refused with
  * them, by that row, which names both options and the way out. */
+#include "support/test.h"
 #include "support/full_config.h"
 #include "support/training.h"
 #include "train/run/run.h"
 #include "train/step/supported.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "support/test.h"
 
 static tm_status plan(const char *words, tm_error *err)
 {

@@ -1,21 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a run tells of its steps and evaluations is what happened: rates, times, counts and units, each worked out anew
  * from what the listener saw. */
+#include "support/test.h"
 #include "support/folder.h"
-#include "support/training.h"
+#include "run_fixture.h"
 
 #include "train/run/run.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-
-#include "support/test.h"
 
 enum { MOST = 80 };
 
@@ -60,34 +55,19 @@ static void listen(tm_sink *sink, const tm_event *event)
 
 static tm_run_options options_of(int64_t steps)
 {
-    tm_run_options o = { .model_name = "small",
-                         .steps = steps,
-                         .learning_rate = 1e-3,
-                         .max_norm = 1,
-                         .seed = 7,
-                         .prefetch = 2,
-                         .validation_steps = 2,
-                         .checkpoint_load_step = -1,
-                         .step = test_llama_options() };
-    o.step.shape.vocab_size = 64;
-    o.schedule = (tm_schedule){ .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY, .steps = steps, .decay_ratio = 0 };
-    o.source = (tm_source_options){ .name = "synthetic", .vocab = 64, .seq = o.step.seq, .seed = o.seed };
+    tm_run_options o = small_run("synthetic", steps);
+    o.learning_rate = 1e-3;
+    o.seed = o.source.seed = 7;
+    o.validation_steps = 2;
+    o.schedule.warmup_steps = 0, o.schedule.decay_ratio = 0;
     return o;
 }
 
 static tm_status run(const tm_run_options *options, listener *l)
 {
-    tm_device            *device = test_device_open("cpu", 1);
-    tm_source            *source;
-    volatile sig_atomic_t stop = 0;
-    tm_error              err = { 0 };
+    tm_error err;
     l->sink.handle = listen;
-    if (tm_source_open(&options->source, &source, &err) != TM_OK) fail_msg("%s", err.text);
-    tm_event_bus bus = { .sinks = (tm_sink *[]){ &l->sink }, .count = 1 };
-    tm_status    st = tm_run(options, device, source, &bus, &stop, &err);
-    tm_source_close(source);
-    tm_device_close(device);
-    return st;
+    return run_small(options, "cpu", 1, &l->sink, NULL, &err);
 }
 
 /* Step s has the factor of step s - 1, counted from 0, and moves the weights by it: with the same rate all the time,

@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A run that takes turns: what it says and hears over its socket. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include "support/test.h"
-
 #include "train/run/interleave.h"
 
 #include <errno.h>

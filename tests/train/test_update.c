@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The certificate of the update: every optimizer and format holds, and leaves no trace; what is planted between
  * gradients and update, or behind it, is found, with the tensor, the step and both numbers. */
+#include "support/test.h"
 #include "op/attrs.h"
 #include "support/training.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "support/test.h"
 
 #include "train/certify/certificate.h"
 #include "train/certify/rate.h"

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every rule of verdict.h, on both sides of its edge. */
+#include "support/test.h"
 #include "train/run/verdict.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-
-#include "support/test.h"
 
 enum { LOSSES = 100 };
 static const double nothing = (double)NAN;
@@ -51,218 +48,219 @@ static void expect(const tm_evidence *e, tm_verdict wanted, const char *word)
         fail_msg("%s (%s), wanted %s and '%s'", tm_verdict_name(got), reason, tm_verdict_name(wanted), word);
 }
 
-static void numbers_that_are_not_finite_are_invalid(void **state)
+/* --- rows --------------------------------------------------------------------------------------------------------- */
+
+#define VALID TM_VERDICT_VALID
+#define INVALID TM_VERDICT_INVALID
+#define NOISY TM_VERDICT_NOISY
+#define NOT_JUDGED TM_VERDICT_NOT_JUDGED
+
+/* What a run was like: its source ("*": each of synthetic, mock, text), its losses from the first to the last one, and
+ * members of the evidence. The floor is 2 and single tokens give 3, if a row does not say otherwise. */
+typedef struct {
+    const char *like;
+    tm_verdict  wanted;
+    const char *says;
+} row;
+
+static const row rows[] = {
+    /* numbers that are not finite: few steps and noise are no excuse */
+    { "* 4 2.01 finite=0", INVALID, "not finite" },
+    { "* 4 2.01 finite=0 n=1 variation=1", INVALID, "not finite" },
+    { "* 4 4 finite=0 interrupted=1", INVALID, "not finite" },
+    /* few steps are not judged, but a goal that was reached early is, and what leaks at any time */
+    { "* 4 3.5 n=49", NOT_JUDGED, "49" },
+    { "synthetic 4 3.5 n=49 total=50", VALID, "fell" }, /* a run that goes on counts the steps before */
+    { "mock 4 2.5 validation=2.6 total=20", NOT_JUDGED, "20 steps" },
+    { "text 4 2.5 validation=2.6 total=20", NOT_JUDGED, "20 steps" },
+    { "synthetic 4 2.5 n=0", NOT_JUDGED, "0 steps" },
+    { "synthetic 4 2.1 n=30 validation=2.04 must=1", VALID, "within" },
+    { "synthetic 4 2.1 n=30 validation=2.04", NOT_JUDGED, "30 steps are too few" },
+    { "synthetic 4 2.1 n=30 validation=1.96", NOT_JUDGED, "30 steps are too few" },
+    { "synthetic 4 2.1 n=30 validation=1.5", INVALID, "leaks" },
+    /* below the entropy: by five errors, an unknown one counts as 0.01 */
+    { "synthetic 4 1", INVALID, "leaks" },
+    { "synthetic 4 2.01 validation=1.94", INVALID, "leaks" },
+    { "synthetic 4 2.01 validation=1.96", VALID, "within" },
+    { "synthetic 4 2.01 validation=1.96 error=0.001", INVALID, "leaks" },
+    { "synthetic 4 2.01 validation=1.91 error=0.02", VALID, "within" },
+    { "synthetic 4 2.01 validation=1.89 error=0.02", INVALID, "leaks" },
+    /* the goal is the entropy and the gap, which must mean something */
+    { "synthetic 4 2.3 must=1 validation=2.049", VALID, "within 0.05" },
+    { "synthetic 4 2.3 must=1 validation=2.051", INVALID, "did not come within 0.05" },
+    { "synthetic 4 2.3 validation=2.051", VALID, "fell" },
+    { "synthetic 4 2.3 validation=2.051 gap=0.06", VALID, "within 0.06" },
+    { "synthetic 4 3.5 gap=10 validation=3.5", INVALID, "not below what single tokens give, 3.0000" },
+    { "synthetic 4 3.5 gap=10 validation=2.995", INVALID, "not below what single tokens give" },
+    { "synthetic 4 3.5 gap=10 validation=2.98", VALID, "within 10 nat" },
+    /* progress: the means of the ends, not the last loss, decide */
+    { "synthetic 4 4", INVALID, "no progress" },
+    { "synthetic 4 4.5", INVALID, "no progress" },
+    { "synthetic 4 3.99", INVALID, "no progress" }, /* half a per cent of the way */
+    { "synthetic 4 3.95", VALID, "fell" },
+    { "synthetic 4 4 scatter=0.2", INVALID, "no progress" },
+    { "synthetic 4.6 4.6 scatter=0.2 tail=-0.1", INVALID, "" }, /* the last batches happen to be easier */
+    /* uniform tokens teach ln V only */
+    { "mock 3.6 3 floor=nan", VALID, "ln V" },
+    { "mock 3.6 3.3", VALID, "ln V is 3.0000$" },  /* not there, but closer */
+    { "mock 3.05 3.1", VALID, "ln V is 3.0000$" }, /* never far from it */
+    { "mock 3.6 3.9", INVALID, "does not come closer" },
+    { "mock 3.6 3.61", INVALID, "does not come closer" },
+    { "mock 3.6 3.61 scatter=0.05 tail=0.02", VALID, "ln V" }, /* farther by less than batches scatter */
+    { "mock 3.6 3.61 scatter=0.05 tail=0.32", INVALID, "does not come closer" },
+    { "mock 3.5 1", INVALID, "leaks" },
+    { "mock 3.5 2.6", INVALID, "leaks" }, /* closer to ln V than at first, from the wrong side */
+    /* text must beat its single tokens; images, without tokens, no prediction; and no text a compressor by far */
+    { "text 5 2.5 floor=nan", VALID, "held-out loss" },
+    { "text 5 2.5 floor=nan validation=3.01", INVALID, "nothing was learned" },
+    { "text 5 2.5 floor=nan validation=2.99", VALID, "2.99" },
+    { "text 5 3.5 floor=nan", INVALID, "nothing was learned" },
+    { "text 5 2.5 images=1 unigram=2 validation=1.9375", VALID,
+      "held-out loss 1.9375, without any prediction 2.0000$" },
+    { "text 5 2.5 images=1 unigram=2 validation=2", INVALID,
+      "held-out loss 2.0000, without any prediction 2.0000: nothing was learned$" },
+    { "text 5 2.5 images=1 unigram=nan validation=2", NOT_JUDGED, "no data is held out to compare with" },
+    { "text 5 0.097 validation=0.097", VALID, "held-out loss 0.0970" },
+    { "text 5 0.097 validation=0.097 compressed=1.66", INVALID, "a fifth of what a compressor needs, 1.6600" },
+    { "text 5 0.097 validation=0.34 compressed=1.66", VALID, "held-out loss 0.3400" },
+    { "text 5 0.097 validation=0.001", VALID, "held-out loss 0.0010" },
+    /* noise: it excuses nothing */
+    { "* 3.5 2.9 variation=0.099", VALID, "" },
+    { "* 3.5 2.9 variation=0.11", NOISY, "step times vary by 11 %" },
+    { "* 3.5 2.9 variation=nan", VALID, "" },
+    { "synthetic 4 4 variation=1", INVALID, "no progress" },
+    { "synthetic 4 4 variation=1 n=10", NOT_JUDGED, "10 steps" },
+    { "synthetic 3.5 2.9 machine=valid", VALID, "loss fell" },
+    { "synthetic 3.5 2.9 machine=not-judged", VALID, "loss fell" }, /* too short: no reason to doubt */
+    { "synthetic 3.5 2.9 machine=noisy", NOISY, "floor 2.0000; other work took 90 %" },
+    { "synthetic 3.5 2.9 machine=noisy variation=0.2", NOISY, "; step times vary by 20 %; other work took 90 %" },
+    { "synthetic 3.5 2.9 machine=invalid", INVALID,
+      "; but the figures do not measure this machine: other work took 90 %" },
+    { "synthetic 3.5 2.9 machine=invalid n=10", NOT_JUDGED, "10 steps" },
+    { "synthetic 4 4 machine=noisy", INVALID, "no progress" },
+    /* what is faster than physics, and numbers that cannot be compared */
+    { "synthetic 3.5 2.9 impossible=1", INVALID, "the fastest step took nothing" },
+    { "synthetic 3.5 2.9 impossible=1 n=10", INVALID, "the fastest step took nothing" },
+    { "text 5 2.5 unigram=nan", NOT_JUDGED, "data.validation_fraction" },
+    { "mock 5 2.5 unigram=nan", INVALID, "" },
+    { "synthetic 4 3 validation=inf must=1", INVALID, "" },
+    { "synthetic 4 3 floor=nan", INVALID, "" },
+    /* a run that was stopped has not failed; what is wrong at any time still is */
+    { "* 4 4", INVALID, "" },
+    { "* 4 4 interrupted=1", NOT_JUDGED, "interrupted after step 100" },
+    { "synthetic 4 3 must=1 interrupted=1", NOT_JUDGED, "did not come within" },
+    { "synthetic 4 3 must=1 interrupted=1 validation=1", INVALID, "leaks" },
+    { "synthetic 4 3 must=1 interrupted=1 validation=2.04", VALID, "within" },
+    /* what was no training, however the losses look; but few steps are not judged at all */
+    { "synthetic 4 2.01 validation=2.01", VALID, "within" },
+    { "synthetic 4 2.01 validation=2.01 unreal=1", INVALID, "no weight has moved" },
+    { "mock 4 3 unreal=1", INVALID, "no weight has moved" },
+    { "synthetic 4 3 unreal=1 total=20", NOT_JUDGED, "too few" },
+    { "synthetic 4 3 unreal=1 total=20 validation=2.04", INVALID, "no weight has moved" },
+    { "synthetic 4 3 unreal=1 total=20 validation=2.04 must=1", INVALID, "no weight has moved" },
+    { "synthetic 4 3 slow=3", NOT_JUDGED, "slowed down by 3 % on purpose (debug.slowdown_pct); loss fell" },
+    { "synthetic 4 3 slow=3 validation=1", INVALID,
+      "slowed down by 3 % on purpose (debug.slowdown_pct); loss 1.0000 is below" },
+    /* pairs: the first loss is known, and it falls on pairs that are held out, too */
+    { "preference 0.7 0.4 start=0.6931 first=0.6931", VALID, "loss fell from 0." },
+    { "preference 0.7 0.4 start=0.6931 first=0.6931 validation=0.69", VALID, ", held-out 0.6900" },
+    { "preference 0.7 0.4 start=0.6931 first=0.6931 validation=0.6931", INVALID,
+      "held-out loss 0.6931, without training 0.6931: what was learned holds" },
+    { "preference 0.7 0.4 start=nan first=0.6931 validation=0.6931", VALID, ", held-out 0.6931" },
+    { "preference 0.7 0.4 start=4 first=4.000049", VALID, "loss fell" },
+    { "preference 0.7 0.4 start=4 first=3.999951", VALID, "loss fell" },
+    { "preference 0.7 0.4 start=4 first=4.000051", INVALID, "wanted 4.000000: the model that begins is not what" },
+    { "preference 0.7 0.4 start=4 first=3.999949", INVALID, "wanted 4.000000: the model that begins is not what" },
+    { "preference 0.7 0.7001", INVALID, "no progress: the mean loss went from" },
+    /* where no certificate says what training losses are, those of new samples do: a tenth, and what they scatter */
+    { "synthetic 4 2.5 validation=3.4 error=0.01", VALID, "loss fell" },
+    { "synthetic 4 2.5 validation=3.4 error=0.01 unproven=1", INVALID, "are far below the held-out loss, 3.4000" },
+    { "synthetic 4 2.5 validation=2.8 error=0.01 unproven=1", VALID, "loss fell" },
+    { "synthetic 4 2.5 validation=2.2 error=0.01 unproven=1", VALID, "loss fell" }, /* dropout */
+    { "synthetic 4 2.5 validation=3.4 error=0.01 unproven=1 validation_floor=2.5", VALID, "loss fell" },
+    { "synthetic 4 2.5 unproven=1", VALID, "loss fell" },
+    { "synthetic 4 2.5 validation=3.4 error=0.01 unproven=1 scatter=0.5", VALID, "loss fell" },
+};
+
+static tm_verdict verdict_named(const char *name)
+{
+    const tm_verdict all[] = { VALID, INVALID, NOISY, NOT_JUDGED };
+    for (int i = 0; i < 4; i++)
+        if (strcmp(name, tm_verdict_name(all[i])) == 0) return all[i];
+    fail_msg("no verdict: %s", name);
+    return VALID;
+}
+
+static void set_member(tm_evidence *e, double *losses, const char *name, const char *text)
+{
+    const double value = strtod(text, NULL);
+    const struct {
+        const char *name;
+        double     *at;
+    } numbers[] = { { "validation", &e->validation },
+                    { "error", &e->validation_error },
+                    { "floor", &e->floor },
+                    { "validation_floor", &e->validation_floor },
+                    { "unigram", &e->unigram_entropy },
+                    { "compressed", &e->compressed },
+                    { "gap", &e->target_gap },
+                    { "variation", &e->step_variation },
+                    { "start", &e->start },
+                    { "first", &e->first_loss },
+                    { "slow", &e->slowdown_pct } };
+    const struct {
+        const char *name;
+        bool       *at;
+    } flags[] = { { "finite", &e->finite },
+                  { "must", &e->must_reach_target },
+                  { "interrupted", &e->interrupted },
+                  { "images", &e->images },
+                  { "unproven", &e->unproven } };
+    bool known = false;
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        if (strcmp(name, numbers[i].name) == 0) *numbers[i].at = value, known = true;
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
+        if (strcmp(name, flags[i].name) == 0) *flags[i].at = value > 0, known = true;
+    if (strcmp(name, "floor") == 0) e->validation_floor = value;
+    if (strcmp(name, "n") == 0) e->n_losses = e->total_steps = (int64_t)value, known = true;
+    if (strcmp(name, "total") == 0) e->total_steps = (int64_t)value, known = true;
+    if (strcmp(name, "unreal") == 0) e->unreal = "no weight has moved", known = true;
+    if (strcmp(name, "impossible") == 0) e->impossible = "the fastest step took nothing", known = true;
+    if (strcmp(name, "machine") == 0)
+        e->machine = verdict_named(text), e->machine_reason = "other work took 90 %", known = true;
+    for (int i = 0; i < LOSSES && strcmp(name, "scatter") == 0; i++, known = true) losses[i] += i % 2 ? value : -value;
+    for (int i = LOSSES - 10; i < LOSSES && strcmp(name, "tail") == 0; i++, known = true) losses[i] += value;
+    if (!known) fail_msg("no member: %s", name);
+}
+
+static void expect_row(const row *r, const char *source)
+{
+    double losses[LOSSES];
+    char   words[200], *rest = words, *word, *from, *to;
+    snprintf(words, sizeof words, "%s", r->like);
+    word = strsep(&rest, " "), from = strsep(&rest, " "), to = strsep(&rest, " ");
+    tm_evidence e = evidence_of(source ? source : word, losses, strtod(from, NULL), strtod(to, NULL));
+    while ((word = strsep(&rest, " "))) {
+        char *value = strchr(word, '=');
+        assert_non_null(value);
+        *value = '\0';
+        set_member(&e, losses, word, value + 1);
+    }
+    print_message("# %s\n", r->like);
+    expect(&e, r->wanted, r->says);
+}
+
+static void rules_hold_on_both_sides_of_their_edges(void **state)
 {
     static const char *const sources[] = { "synthetic", "mock", "text" };
-    double                   losses[LOSSES];
     (void)state;
-    for (int i = 0; i < 3; i++) {
-        tm_evidence e = evidence_of(sources[i], losses, 4, 2.01);
-        e.finite = false;
-        expect(&e, TM_VERDICT_INVALID, "not finite");
-        e.n_losses = e.total_steps = 1; /* few steps are no excuse */
-        expect(&e, TM_VERDICT_INVALID, "not finite");
-        e.step_variation = 1;
-        expect(&e, TM_VERDICT_INVALID, "not finite");
-    }
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        for (int k = 0; k < (rows[i].like[0] == '*' ? 3 : 1); k++)
+            expect_row(&rows[i], rows[i].like[0] == '*' ? sources[k] : NULL);
 }
 
-static void few_steps_are_not_judged(void **state)
-{
-    static const char *const sources[] = { "synthetic", "mock", "text" };
-    double                   losses[LOSSES];
-    (void)state;
-    for (int i = 0; i < 3; i++) {
-        tm_evidence e = evidence_of(sources[i], losses, 4, 3.5);
-        e.n_losses = e.total_steps = TM_JUDGED_STEPS - 1;
-        expect(&e, TM_VERDICT_NOT_JUDGED, "49");
-        e.total_steps = TM_JUDGED_STEPS; /* a resumed run counts the steps before */
-        char reason[TM_REASON_BYTES];
-        assert_true(tm_verdict_of(&e, reason) != TM_VERDICT_NOT_JUDGED);
-    }
-    for (int i = 1; i < 3; i++) { /* a held-out loss is no goal there */
-        tm_evidence known = evidence_of(sources[i], losses, 4, 2.5);
-        known.validation = 2.6, known.total_steps = 20;
-        expect(&known, TM_VERDICT_NOT_JUDGED, "20 steps");
-    }
-    tm_evidence e = evidence_of("synthetic", losses, 4, 2.5);
-    e.n_losses = e.total_steps = 0;
-    expect(&e, TM_VERDICT_NOT_JUDGED, "0 steps");
-    /* the goal reached early is judged: that was the job */
-    e = evidence_of("synthetic", losses, 4, 2.1);
-    e.n_losses = e.total_steps = 30;
-    e.validation = 2.04;
-    e.must_reach_target = true;
-    expect(&e, TM_VERDICT_VALID, "within");
-    e.must_reach_target = false; /* it was not: then nobody has certified the gradients */
-    expect(&e, TM_VERDICT_NOT_JUDGED, "30 steps are too few");
-    e.validation = 1.96;
-    expect(&e, TM_VERDICT_NOT_JUDGED, "30 steps are too few");
-    /* and a loss below the language's entropy is a leak after any number of steps */
-    e.validation = 1.5;
-    expect(&e, TM_VERDICT_INVALID, "leaks");
-}
-
-static void below_the_entropy_something_leaks(void **state)
-{
-    double losses[LOSSES];
-    (void)state;
-    tm_evidence e = evidence_of("synthetic", losses, 4, 1.0);
-    expect(&e, TM_VERDICT_INVALID, "leaks"); /* the training loss, without a validation */
-    e = evidence_of("synthetic", losses, 4, 2.01);
-    e.validation = 1.94; /* five errors below, an unknown error counts as 0.01 */
-    expect(&e, TM_VERDICT_INVALID, "leaks");
-    e.validation = 1.96;
-    expect(&e, TM_VERDICT_VALID, "within");
-    e.validation_error = 0.001;
-    expect(&e, TM_VERDICT_INVALID, "leaks");
-    e.validation_error = 0.02;
-    e.validation = 1.91;
-    expect(&e, TM_VERDICT_VALID, "within");
-    e.validation = 1.89;
-    expect(&e, TM_VERDICT_INVALID, "leaks");
-}
-
-static void the_goal_is_the_entropy_and_the_gap(void **state)
-{
-    double losses[LOSSES];
-    (void)state;
-    tm_evidence e = evidence_of("synthetic", losses, 4, 2.3);
-    e.must_reach_target = true;
-    e.validation = 2.049;
-    expect(&e, TM_VERDICT_VALID, "within 0.05");
-    e.validation = 2.051;
-    expect(&e, TM_VERDICT_INVALID, "did not come within 0.05");
-    e.must_reach_target = false;
-    expect(&e, TM_VERDICT_VALID, "fell");
-    e.target_gap = 0.06;
-    expect(&e, TM_VERDICT_VALID, "within 0.06");
-}
-
-static void no_progress_is_invalid(void **state)
-{
-    double losses[LOSSES];
-    (void)state;
-    tm_evidence e = evidence_of("synthetic", losses, 4, 4);
-    expect(&e, TM_VERDICT_INVALID, "no progress");
-    e = evidence_of("synthetic", losses, 4, 4.5);
-    expect(&e, TM_VERDICT_INVALID, "no progress");
-    e = evidence_of("synthetic", losses, 4, 3.99); /* half a per cent of the way */
-    expect(&e, TM_VERDICT_INVALID, "no progress");
-    e = evidence_of("synthetic", losses, 4, 3.95);
-    expect(&e, TM_VERDICT_VALID, "fell");
-    for (int i = 0; i < LOSSES; i++) losses[i] = i % 2 ? 4.2 : 3.8; /* the ends' means, not the last loss, decide */
-    expect(&e, TM_VERDICT_INVALID, "no progress");
-}
-
-static void mock_data_teach_ln_v_only(void **state)
-{
-    double losses[LOSSES];
-    (void)state;
-    tm_evidence e = evidence_of("mock", losses, 3.6, 3.0);
-    e.floor = e.validation_floor = nothing;
-    expect(&e, TM_VERDICT_VALID, "ln V");
-    e = evidence_of("mock", losses, 3.6, 3.3); /* not there, but closer */
-    expect(&e, TM_VERDICT_VALID, "ln V is 3.0000$");
-    e = evidence_of("mock", losses, 3.05, 3.1); /* never far from it */
-    expect(&e, TM_VERDICT_VALID, "ln V is 3.0000$");
-    e = evidence_of("mock", losses, 3.6, 3.9);
-    expect(&e, TM_VERDICT_INVALID, "does not come closer");
-    e = evidence_of("mock", losses, 3.6, 3.61);
-    expect(&e, TM_VERDICT_INVALID, "does not come closer");
-    for (int i = 0; i < LOSSES; i++) losses[i] += i % 2 ? 0.05 : -0.05;
-    for (int i = LOSSES - 10; i < LOSSES; i++) losses[i] += 0.02; /* farther by less than batches scatter */
-    expect(&e, TM_VERDICT_VALID, "ln V");
-    for (int i = LOSSES - 10; i < LOSSES; i++) losses[i] += 0.3;
-    expect(&e, TM_VERDICT_INVALID, "does not come closer");
-    e = evidence_of("mock", losses, 3.5, 1.0); /* uniform tokens cannot be learnt */
-    expect(&e, TM_VERDICT_INVALID, "leaks");
-    e = evidence_of("mock", losses, 3.5, 2.6); /* nor a little: closer to ln V than at first, from the wrong side */
-    expect(&e, TM_VERDICT_INVALID, "leaks");
-}
-
-static void text_must_beat_its_single_tokens(void **state)
-{
-    double losses[LOSSES];
-    (void)state;
-    tm_evidence e = evidence_of("text", losses, 5, 2.5);
-    e.floor = e.validation_floor = nothing;
-    expect(&e, TM_VERDICT_VALID, "held-out loss");
-    e.validation = 3.01;
-    expect(&e, TM_VERDICT_INVALID, "nothing was learned");
-    e.validation = 2.99;
-    expect(&e, TM_VERDICT_VALID, "2.99");
-    e = evidence_of("text", losses, 5, 3.5);
-    e.floor = e.validation_floor = nothing;
-    expect(&e, TM_VERDICT_INVALID, "nothing was learned");
-}
-
-/* Images have no tokens to predict one by one: the loss of predicting nothing takes their place. */
-static void images_must_beat_no_prediction(void **state)
-{
-    double losses[LOSSES];
-    char   reason[TM_REASON_BYTES];
-    (void)state;
-    tm_evidence e = evidence_of("text", losses, 5, 2.5);
-    e.images = true;
-    e.unigram_entropy = 2;
-    e.validation = 1.9375;
-    assert_int_equal(tm_verdict_of(&e, reason), TM_VERDICT_VALID);
-    assert_string_equal(reason, "held-out loss 1.9375, without any prediction 2.0000");
-    e.validation = 2;
-    assert_int_equal(tm_verdict_of(&e, reason), TM_VERDICT_INVALID);
-    assert_string_equal(reason, "held-out loss 2.0000, without any prediction 2.0000: nothing was learned");
-    e.unigram_entropy = nothing;
-    expect(&e, TM_VERDICT_NOT_JUDGED, "no data is held out to compare with");
-}
-
-static void uneven_step_times_are_noisy(void **state)
-{
-    static const char *const sources[] = { "synthetic", "mock", "text" };
-    double                   losses[LOSSES];
-    (void)state;
-    for (int i = 0; i < 3; i++) {
-        tm_evidence e = evidence_of(sources[i], losses, 3.5, 2.9);
-        e.step_variation = 0.099;
-        expect(&e, TM_VERDICT_VALID, "");
-        e.step_variation = 0.11;
-        expect(&e, TM_VERDICT_NOISY, "step times vary by 11 %");
-        e.step_variation = nothing; /* unknown is not noisy */
-        expect(&e, TM_VERDICT_VALID, "");
-    }
-    tm_evidence e = evidence_of("synthetic", losses, 4, 4);
-    e.step_variation = 1; /* noise excuses nothing */
-    expect(&e, TM_VERDICT_INVALID, "no progress");
-    e.n_losses = e.total_steps = 10;
-    expect(&e, TM_VERDICT_NOT_JUDGED, "10 steps");
-}
-
-/* The speed of a run that passed: what disturbed the machine makes it noisy, only an absent machine invalid. */
-static void the_machine_must_have_been_there(void **state)
-{
-    double losses[LOSSES];
-    (void)state;
-    tm_evidence e = evidence_of("synthetic", losses, 3.5, 2.9);
-    e.machine = TM_VERDICT_VALID;
-    e.machine_reason = "left alone";
-    expect(&e, TM_VERDICT_VALID, "loss fell");
-    e.machine = TM_VERDICT_NOT_JUDGED; /* too short: no reason to doubt */
-    expect(&e, TM_VERDICT_VALID, "loss fell");
-    e.machine = TM_VERDICT_NOISY;
-    e.machine_reason = "other work took 90 %";
-    expect(&e, TM_VERDICT_NOISY, "floor 2.0000; other work took 90 %");
-    e.step_variation = 0.2;
-    expect(&e, TM_VERDICT_NOISY, "; step times vary by 20 %; other work took 90 %");
-    e.machine = TM_VERDICT_INVALID;
-    e.machine_reason = "the hypervisor gave 60 % away";
-    expect(&e, TM_VERDICT_INVALID, "; but the figures do not measure this machine: the hypervisor gave 60 % away");
-    e.n_losses = e.total_steps = 10; /* no result anyway */
-    expect(&e, TM_VERDICT_NOT_JUDGED, "10 steps");
-    e = evidence_of("synthetic", losses, 4, 4);
-    e.machine = TM_VERDICT_NOISY;
-    e.machine_reason = "other work";
-    expect(&e, TM_VERDICT_INVALID, "no progress"); /* noise excuses nothing */
-}
+/* --- what is more than a row ---------------------------------------------------------------------------------------
+ */
 
 /* What is said is said to its end, however much there is. */
 static void reasons_have_room(void **state)
@@ -303,78 +301,6 @@ static void steps_must_be_steady(void **state)
     expect(&e, TM_VERDICT_VALID, "");
 }
 
-/* The causal mask off by one: 0.14 bits per byte of a text that a compressor makes 2.4 of. */
-static void too_good_to_be_true(void **state)
-{
-    double losses[LOSSES];
-    (void)state;
-    tm_evidence e = evidence_of("text", losses, 5, 0.097);
-    e.validation = 0.097;
-    expect(&e, TM_VERDICT_VALID, "held-out loss 0.0970");
-    e.compressed = 1.66;
-    expect(&e, TM_VERDICT_INVALID, "a fifth of what a compressor needs, 1.6600");
-    e.validation = 0.34;
-    expect(&e, TM_VERDICT_VALID, "held-out loss 0.3400");
-    e.compressed = nothing;
-    e.validation = 0.001;
-    expect(&e, TM_VERDICT_VALID, "held-out loss 0.0010");
-}
-
-static void nothing_is_faster_than_physics(void **state)
-{
-    double losses[LOSSES];
-    (void)state;
-    tm_evidence e = evidence_of("synthetic", losses, 3.5, 2.9);
-    e.impossible = "the fastest step took nothing";
-    expect(&e, TM_VERDICT_INVALID, "the fastest step took nothing");
-    e.n_losses = e.total_steps = 10; /* few steps are no excuse */
-    expect(&e, TM_VERDICT_INVALID, "the fastest step took nothing");
-}
-
-/* A validation loss that is not a number must never pass, nor an entropy that is unknown where it is needed. */
-static void numbers_that_cannot_be_compared_do_not_pass(void **state)
-{
-    double losses[LOSSES];
-    (void)state;
-    tm_evidence e = evidence_of("text", losses, 5, 2.5);
-    e.unigram_entropy = nothing;
-    expect(&e, TM_VERDICT_NOT_JUDGED, "data.validation_fraction");
-    e = evidence_of("mock", losses, 5, 2.5);
-    e.unigram_entropy = nothing;
-    expect(&e, TM_VERDICT_INVALID, "");
-    e = evidence_of("synthetic", losses, 4, 3);
-    e.validation = (double)INFINITY;
-    e.must_reach_target = true;
-    expect(&e, TM_VERDICT_INVALID, "");
-    e = evidence_of("synthetic", losses, 4, 3);
-    e.floor = e.validation_floor = nothing;
-    expect(&e, TM_VERDICT_INVALID, "");
-}
-
-/* A run that was stopped has not failed; what is wrong at any time still is. */
-static void an_interrupted_run_has_not_failed(void **state)
-{
-    static const char *const sources[] = { "synthetic", "mock", "text" };
-    double                   losses[LOSSES];
-    (void)state;
-    for (int i = 0; i < 3; i++)
-        for (int interrupted = 0; interrupted < 2; interrupted++) {
-            tm_evidence e = evidence_of(sources[i], losses, 4, 4);
-            e.interrupted = interrupted;
-            expect(&e, interrupted ? TM_VERDICT_NOT_JUDGED : TM_VERDICT_INVALID,
-                   interrupted ? "interrupted after step 100" : "");
-            e.finite = false;
-            expect(&e, TM_VERDICT_INVALID, "not finite");
-        }
-    tm_evidence e = evidence_of("synthetic", losses, 4, 3);
-    e.must_reach_target = e.interrupted = true;
-    expect(&e, TM_VERDICT_NOT_JUDGED, "did not come within");
-    e.validation = 1; /* below the entropy */
-    expect(&e, TM_VERDICT_INVALID, "leaks");
-    e.validation = 2.04;
-    expect(&e, TM_VERDICT_VALID, "within");
-}
-
 /* The last few steps of a run that goes on show no progress of their own. */
 static void a_run_that_goes_on_is_judged_as_a_whole(void **state)
 {
@@ -399,80 +325,6 @@ static void a_run_that_goes_on_is_judged_as_a_whole(void **state)
         e.head.mean = 3.001;
         expect(&e, n < 5 ? TM_VERDICT_NOT_JUDGED : TM_VERDICT_INVALID, n < 5 ? "since the checkpoint" : "no progress");
     }
-}
-
-/* What was no training is invalid, however the losses look; but few steps are not judged at all. */
-static void what_was_no_training_is_invalid(void **state)
-{
-    double losses[LOSSES];
-    (void)state;
-    tm_evidence e = evidence_of("synthetic", losses, 4, 2.01);
-    e.validation = 2.01;
-    expect(&e, TM_VERDICT_VALID, "within");
-    e.unreal = "no weight has moved";
-    expect(&e, TM_VERDICT_INVALID, "no weight has moved");
-    e.gate = TM_GATE_UNIFORM;
-    expect(&e, TM_VERDICT_INVALID, "no weight has moved");
-    e = evidence_of("synthetic", losses, 4, 3);
-    e.unreal = "no weight has moved";
-    e.total_steps = 20;
-    expect(&e, TM_VERDICT_NOT_JUDGED, "too few");
-    e.validation = 2.04; /* reached: judged after any number of steps */
-    expect(&e, TM_VERDICT_INVALID, "no weight has moved");
-    e.must_reach_target = true;
-    expect(&e, TM_VERDICT_INVALID, "no weight has moved");
-}
-
-/* A gap so wide that nothing has to be learnt: the floor is 2, single tokens give 3. */
-static void a_gap_must_mean_something(void **state)
-{
-    double losses[LOSSES];
-    (void)state;
-    tm_evidence e = evidence_of("synthetic", losses, 4, 3.5);
-    e.target_gap = 10;
-    e.validation = 3.5;
-    expect(&e, TM_VERDICT_INVALID, "not below what single tokens give, 3.0000");
-    e.validation = 2.995;
-    expect(&e, TM_VERDICT_INVALID, "not below what single tokens give");
-    e.validation = 2.98;
-    expect(&e, TM_VERDICT_VALID, "within 10 nat");
-}
-
-/* A planted slowdown makes no result, whatever was learnt; what is wrong stays wrong. */
-static void slowed_down_on_purpose_is_not_judged(void **state)
-{
-    double losses[LOSSES];
-    (void)state;
-    tm_evidence e = evidence_of("synthetic", losses, 4, 3);
-    e.slowdown_pct = 3;
-    expect(&e, TM_VERDICT_NOT_JUDGED, "slowed down by 3 % on purpose (debug.slowdown_pct); loss fell");
-    e.validation = 1; /* below the entropy */
-    expect(&e, TM_VERDICT_INVALID, "slowed down by 3 % on purpose (debug.slowdown_pct); loss 1.0000 is below");
-}
-
-/* Pairs: the first loss is known, the loss falls, and that on pairs that are held out, too. */
-static void preferences_hold_for_other_pairs(void **state)
-{
-    double losses[LOSSES];
-    (void)state;
-    tm_evidence e = evidence_of("preference", losses, 0.7, 0.4);
-    e.start = 0.6931, e.first_loss = 0.6931;
-    expect(&e, TM_VERDICT_VALID, "loss fell from 0.");
-    e.validation = 0.69;
-    expect(&e, TM_VERDICT_VALID, ", held-out 0.6900");
-    e.validation = 0.6931; /* as without training */
-    expect(&e, TM_VERDICT_INVALID, "held-out loss 0.6931, without training 0.6931: what was learned holds");
-    e.start = nothing; /* what it would be is not known */
-    expect(&e, TM_VERDICT_VALID, ", held-out 0.6931");
-    e.validation = nothing;
-    for (int sign = -1; sign < 2; sign += 2) {
-        e.start = 4, e.first_loss = 4 + sign * 4.9e-5;
-        expect(&e, TM_VERDICT_VALID, "loss fell");
-        e.first_loss = 4 + sign * 5.1e-5;
-        expect(&e, TM_VERDICT_INVALID, "wanted 4.000000: the model that begins is not what it is compared with");
-    }
-    e = evidence_of("preference", losses, 0.7, 0.7001);
-    expect(&e, TM_VERDICT_INVALID, "no progress: the mean loss went from");
 }
 
 /* Losses that rise again after a checkpoint undo what was there before it; five losses of the beginning are enough to
@@ -531,55 +383,14 @@ static void the_beginning_is_a_tenth(void **state)
     }
 }
 
-/* Where no certificate says what training losses are, and no sample comes twice, those that are held out do. */
-static void losses_without_a_certificate_are_those_of_new_samples(void **state)
-{
-    double losses[LOSSES];
-    (void)state;
-    tm_evidence e = evidence_of("synthetic", losses, 4, 2.5);
-    e.validation = 3.4, e.validation_error = 0.01;
-    expect(&e, TM_VERDICT_VALID, "loss fell");
-    e.unproven = true;
-    expect(&e, TM_VERDICT_INVALID, "are far below the held-out loss, 3.4000");
-    e.validation = 2.8; /* a tenth more than the last losses, and what they scatter */
-    expect(&e, TM_VERDICT_VALID, "loss fell");
-    e.validation = 2.2; /* dropout */
-    expect(&e, TM_VERDICT_VALID, "loss fell");
-    e.validation = 3.4, e.validation_floor = 2.5; /* of another length */
-    expect(&e, TM_VERDICT_VALID, "loss fell");
-    e.validation = nothing, e.validation_floor = 2;
-    expect(&e, TM_VERDICT_VALID, "loss fell");
-    for (int i = 0; i < LOSSES; i++) losses[i] += i % 2 ? 0.5 : -0.5; /* which scatter */
-    e.validation = 3.4;
-    expect(&e, TM_VERDICT_VALID, "loss fell");
-}
-
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(losses_without_a_certificate_are_those_of_new_samples),
-    cmocka_unit_test(preferences_hold_for_other_pairs),
+    cmocka_unit_test(rules_hold_on_both_sides_of_their_edges),
+    cmocka_unit_test(reasons_have_room),
+    cmocka_unit_test(steps_must_be_steady),
+    cmocka_unit_test(a_run_that_goes_on_is_judged_as_a_whole),
     cmocka_unit_test(what_rises_since_the_checkpoint_is_invalid),
     cmocka_unit_test(one_loss_scatters_as_the_first_ones),
     cmocka_unit_test(the_beginning_is_a_tenth),
-    cmocka_unit_test(numbers_that_are_not_finite_are_invalid),
-    cmocka_unit_test(few_steps_are_not_judged),
-    cmocka_unit_test(below_the_entropy_something_leaks),
-    cmocka_unit_test(the_goal_is_the_entropy_and_the_gap),
-    cmocka_unit_test(no_progress_is_invalid),
-    cmocka_unit_test(mock_data_teach_ln_v_only),
-    cmocka_unit_test(text_must_beat_its_single_tokens),
-    cmocka_unit_test(images_must_beat_no_prediction),
-    cmocka_unit_test(uneven_step_times_are_noisy),
-    cmocka_unit_test(the_machine_must_have_been_there),
-    cmocka_unit_test(reasons_have_room),
-    cmocka_unit_test(steps_must_be_steady),
-    cmocka_unit_test(too_good_to_be_true),
-    cmocka_unit_test(nothing_is_faster_than_physics),
-    cmocka_unit_test(numbers_that_cannot_be_compared_do_not_pass),
-    cmocka_unit_test(an_interrupted_run_has_not_failed),
-    cmocka_unit_test(a_run_that_goes_on_is_judged_as_a_whole),
-    cmocka_unit_test(what_was_no_training_is_invalid),
-    cmocka_unit_test(a_gap_must_mean_something),
-    cmocka_unit_test(slowed_down_on_purpose_is_not_judged),
 };
 
 TM_TESTS(tests, NULL, NULL)

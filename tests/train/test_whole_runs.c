@@ -2,6 +2,7 @@
 /* What small runs tell: every event agrees with those before it, with the options and with the times by a clock that
  * goes on by a millisecond whenever the run looks at it. What happens in which order, why a run ends and what is said
  * of it is in the row of the run. */
+#include "support/test.h"
 #include "support/full_config.h"
 #include "support/source_files.h"
 #include "support/folder.h"
@@ -15,16 +16,10 @@
 #include "train/run/run.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "support/test.h"
 
 /* ---- who listens ---- */
 

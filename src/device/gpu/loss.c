@@ -348,6 +348,7 @@ static tm_status start_chunk(const tm_call *call, int64_t first, int64_t n, cons
     tm_gpu_pass(&a, scalars);
     tm_gpu_pass_i64(&a, z.columns);
     tm_gpu_pass_int(&a, TM_IGNORED_TARGET);
+    tm_gpu_pass_int(&a, (uintptr_t)z.to % 16 == 0);
     return tm_gpu_start(call, ROWS, n, 1, 1, THREADS, &a, err);
 }
 

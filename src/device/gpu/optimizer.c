@@ -123,6 +123,7 @@ static tm_status launch_squares(const tm_call *call, tm_error *err)
     tm_gpu_pass(&a, call->workspace);
     tm_gpu_pass(&a, call->in[0].data);
     tm_gpu_pass_i64(&a, tm_shape_elements(call->in[0].shape));
+    tm_gpu_pass_int(&a, tm_gpu_is_wide(&call->in[0]));
     TM_TRY(tm_gpu_start(call, 0, parts_of(call), 1, 1, THREADS, &a, err));
     tm_gpu_pass(&b, call->out[0].data);
     tm_gpu_pass(&b, call->workspace);

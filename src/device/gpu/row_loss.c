@@ -36,6 +36,7 @@ static tm_status start_losses(const tm_call *call, int kernel, void *losses, con
     tm_gpu_pass(&a, targets);
     tm_gpu_pass_i64(&a, logits.n[1]);
     tm_gpu_pass_int(&a, TM_IGNORED_TARGET);
+    tm_gpu_pass_int(&a, (uintptr_t)z % 16 == 0);
     return tm_gpu_start(call, kernel, logits.n[0], 1, 1, THREADS, &a, err);
 }
 
@@ -51,6 +52,7 @@ static tm_status start_gradients(const tm_call *call, int kernel, void *dz, cons
     tm_gpu_pass_int(&a, each);
     tm_gpu_pass_i64(&a, logits.n[1]);
     tm_gpu_pass_int(&a, TM_IGNORED_TARGET);
+    tm_gpu_pass_int(&a, ((uintptr_t)z | (uintptr_t)dz) % 16 == 0);
     return tm_gpu_start(call, kernel, logits.n[0], 1, 1, THREADS, &a, err);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* AdamW, and the norm of the gradients. P: format of weights and gradients, M: of moments. */
+#include "vectors.cu"
 
 /* Elements that a thread has at a time: 16 bytes of the wider format. */
 enum { RUN = sizeof(P) == 2 && sizeof(M) == 2 ? 8 : 4 };
@@ -55,16 +56,22 @@ KERNEL(adamw)
 }
 
 /* Sums of squares in double: of a block's share of the elements, then of all blocks in one. */
-KERNEL(square_parts)(f64 *RESTRICT part, const P *RESTRICT x, i64 n)
+struct squares {
+    const P *x;
+    double   sum;
+    template <int N>
+    METHOD void at(i64 i)
+    {
+        run<P, N> v = load<P, N>(x, i);
+        UNROLL for (int e = 0; e < N; e++) sum += (double)element(v, e) * (double)element(v, e);
+    }
+};
+KERNEL(square_parts)(f64 *RESTRICT part, const P *RESTRICT x, i64 n, int wide)
 {
     SHARED double room[BLOCK];
-    double        sum = 0.0;
-    EACH(i, n)
-    {
-        double v = (double)get(x, i);
-        sum += v * v;
-    }
-    sum = block_sum(sum, room);
+    squares       mine = { x, 0.0 };
+    each_piece<RUN_OF(P, P)>(n, wide, mine);
+    double sum = block_sum(mine.sum, room);
     if (thread_id() == 0) part[block_id(0)] = sum;
 }
 

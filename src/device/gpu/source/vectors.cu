@@ -104,7 +104,7 @@ DEVICE void store(S *y, i64 i, floats<N> v)
 /* All of n elements in pieces, by as many threads as there are (tm_gpu_pieces): runs of LENGTH, then those
  * behind them one by one; not wide: all one by one. f.template at<N>(i) has elements i, ..., i + N - 1. */
 template <int LENGTH, typename F>
-DEVICE void each_piece(i64 n, int wide, F f)
+DEVICE void each_piece(i64 n, int wide, F &&f)
 {
     i64 runs = wide ? (i64)((u64)n / LENGTH) : 0, pieces = n - runs * (LENGTH - 1);
     ROLLED EACH (p, pieces) {

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What kernels that are bound by memory move, counted by the emulators: rows of the layers of Llama 3.1 8B. A launch
+ * moves at most so many times the op's floor (tm_cost.bytes, each operand once), and every lane accesses 16 bytes at a
+ * time. What all rows share (weights of a norm, tables of angles) stays in caches and counts once. `traffic MAKER` of
+ * this program prints the table of docs/gpu.md. */
+#include "device/gpu/gpu.h"
+#include "gpu/emulated.h"
+#include "op/attrs.h"
+#include "op/describe.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "machine/machine.h"
+#include "support/test.h"
+
+enum { HIDDEN = 4096, WIDTH = 14336, VOCABULARY = 128256, HEAD = 128, HEADS = 40, QKV = 6144 };
+
+typedef struct {
+    const tm_op *op;
+    int64_t      rows, columns; /* of the first operand, before it is doubled for gates */
+    double       most;          /* times the floor */
+    unsigned     shared;        /* inputs that count once */
+} traffic_case;
+
+static const traffic_case cases[] = {
+    { &tm_op_cast, 16, HIDDEN, 1.0, 0 },
+    { &tm_op_add, 16, HIDDEN, 1.0, 0 },
+    { &tm_op_fill, 16, HIDDEN, 1.0, 0 },
+    { &tm_op_swiglu, 4, WIDTH, 1.0, 0 },
+    { &tm_op_swiglu_grad, 4, WIDTH, 1.0, 0 },
+    { &tm_op_gelu, 4, WIDTH, 1.0, 0 },
+    { &tm_op_gelu_grad, 4, WIDTH, 1.0, 0 },
+    { &tm_op_rope, 16, QKV, 1.05, 1U << 1 },
+    { &tm_op_rope_grad, 16, QKV, 1.05, 1U << 1 },
+    { &tm_op_rmsnorm, 16, HIDDEN, 1.05, 1U << 1 },
+    { &tm_op_rmsnorm_grad, 64, HIDDEN, 1.05, 1U << 2 },
+    { &tm_op_layernorm, 16, HIDDEN, 1.05, 1U << 1 | 1U << 2 },
+    { &tm_op_layernorm_grad, 64, HIDDEN, 1.07, 1U << 2 }, /* two sums of 32 rows */
+    { &tm_op_bias_grad, 64, HIDDEN, 1.13, 0 },            /* sums of 32 rows, in float32, are written and read again */
+    { &tm_op_square_sum, 64, HIDDEN, 1.05, 0 },
+    { &tm_op_cross_entropy, 2, VOCABULARY, 1.0001, 0 },
+    { &tm_op_cross_entropy_grad, 2, VOCABULARY, 1.5001, 0 }, /* a row of logits is read twice */
+};
+
+/* Of an op on (rows, columns): what its `infer` takes. */
+static void make_example(const traffic_case *c, tm_example *e)
+{
+    const tm_op       *op = c->op;
+    const tm_norm_attr norm = { .eps = 1e-5 };
+    const tm_rope_attr rope = { .seq = c->rows, .heads = HEADS, .head_dim = HEAD, .layout = TM_ROPE_HALF };
+    const tm_fill_attr fill = { .value = 1.5 };
+    tm_shape           x = tm_shape_2(c->rows, c->columns), gated = tm_shape_2(c->rows, 2 * c->columns);
+    tm_shape           columns = tm_shape_1(c->columns), rows = tm_shape_1(c->rows);
+    bool               losses = op == &tm_op_cross_entropy || op == &tm_op_cross_entropy_grad;
+    bool               layer = op == &tm_op_layernorm_grad, norms = op == &tm_op_rmsnorm || op == &tm_op_layernorm;
+    bool               turns = op == &tm_op_rope || op == &tm_op_rope_grad, grads = op == &tm_op_rmsnorm_grad || layer;
+    if (norms || grads)
+        tm_example_begin(e, &norm, sizeof norm);
+    else if (turns)
+        tm_example_begin(e, &rope, sizeof rope);
+    else if (op == &tm_op_fill)
+        tm_example_begin(e, &fill, sizeof fill);
+    else
+        tm_example_begin(e, NULL, 0);
+    if (op == &tm_op_fill) {
+        e->out[0] = x;
+        return;
+    }
+    tm_example_in(e, 0, op == &tm_op_cast ? TM_ROLE_PARAMETER : TM_ROLE_ACTIVATION, op == &tm_op_swiglu ? gated : x, 0,
+                  1);
+    if (losses) tm_example_in(e, 0, TM_ROLE_STATISTIC, x, 0, 1);
+    if (losses) tm_example_int(e, 1, rows, c->columns);
+    if (op == &tm_op_cross_entropy_grad) tm_example_in(e, 2, TM_ROLE_SCALAR, tm_shape_1(TM_SCALAR_COUNT), 0.5, 0.1);
+    if (op == &tm_op_swiglu_grad) tm_example_in(e, 1, TM_ROLE_ACTIVATION, gated, 0, 1);
+    if (op == &tm_op_add || op == &tm_op_gelu_grad || grads) tm_example_in(e, 1, TM_ROLE_ACTIVATION, x, 0, 1);
+    if (turns) tm_example_in(e, 1, TM_ROLE_CONSTANT, tm_shape_2(c->rows, HEAD), 0, 1);
+    if (norms) tm_example_in(e, 1, TM_ROLE_PARAMETER, columns, 0, 1);
+    if (op == &tm_op_layernorm || grads) tm_example_in(e, 2, TM_ROLE_PARAMETER, columns, 0, 1);
+    if (grads) {
+        for (int k = 3; k < (layer ? 5 : 4); k++) tm_example_in(e, k, TM_ROLE_STATISTIC, rows, 0, 1);
+        tm_example_in(e, layer ? 5 : 4, TM_ROLE_ACTIVATION, x, 0, 1);
+        for (int k = 1; k < op->n_out; k++) e->out[k] = columns;
+    }
+}
+
+/* Kernels that are counted, and the stand-in that counts. */
+typedef struct {
+    tm_device *device;
+    void (*count)(void);
+    machine_use (*used)(const void *address);
+    bool tells;
+    int  judged;
+} counter;
+
+static const tm_kernel *kernel_for(const tm_call *call)
+{
+    for (const tm_kernel *const *family = tm_gpu_kernels; *family; family++)
+        for (const tm_kernel *k = *family; k->name; k++)
+            if (k->op == tm_op_id_of(call->op) && !(k->refuse && k->refuse(call))) return k;
+    return NULL;
+}
+
+static void *zeros_of(tm_device *device, size_t bytes)
+{
+    tm_address at;
+    tm_error   err = { 0 };
+    char      *zeros = calloc(bytes + 1, 1);
+    if (tm_device_alloc(device, bytes, &at, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_int_equal(tm_device_write(device, at, zeros, bytes, &err), TM_OK);
+    free(zeros);
+    return (void *)at.at; // NOLINT(performance-no-int-to-ptr)
+}
+
+static tm_view *view_at(tm_call *call, int i)
+{
+    return i < TM_MAX_IN ? &call->in[i] : &call->out[i - TM_MAX_IN];
+}
+
+static void launch(counter *c, tm_call *call, const tm_kernel *kernel)
+{
+    tm_error err = { 0 };
+    call->device = c->device;
+    call->queue = c->device->queues[TM_ON_COMPUTE];
+    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) {
+        tm_view *view = view_at(call, i);
+        if (tm_view_present(view)) view->data = zeros_of(c->device, tm_tensor_bytes(view->shape, view->dtype));
+    }
+    call->workspace_bytes = kernel->workspace ? kernel->workspace(call) : 0;
+    if (call->workspace_bytes) call->workspace = zeros_of(c->device, call->workspace_bytes);
+    tm_status st = kernel->prepare(c->device, call, &call->state, &err);
+    if (st == TM_OK) st = c->device->backend->prepared(c->device, &err);
+    if (st == TM_OK) st = tm_device_wait(c->device, &err);
+    c->count();
+    if (st == TM_OK) st = kernel->launch(call, &err);
+    if (st == TM_OK) st = tm_device_wait(c->device, &err);
+    if (st != TM_OK) fail_msg("%s: %s", kernel->name, err.text);
+    kernel->release(call->state);
+}
+
+/* Bytes of an operand; of a large one also whether lanes take 16 at a time, but for a logit or so. */
+static double moved_by(counter *c, const tm_call *call, const void *data, double whole, const char *what)
+{
+    machine_use use = c->used(data);
+    double      bytes = (double)(use.read_bytes + use.written_bytes), times = (double)(use.reads + use.writes);
+    if (whole * 32 >= call->op->cost(call).bytes && !(bytes >= 15.9 * times))
+        fail_msg("%s: lanes access %s by %.3g bytes", call->op->name, what, bytes / times);
+    return bytes;
+}
+
+static void judge(counter *c, const traffic_case *of, const tm_precision *precision)
+{
+    tm_example example;
+    double     moved = 0;
+    make_example(of, &example);
+    tm_call call = tm_example_call(of->op, &example, precision);
+    call.attr = example.attr;
+    call.device = c->device;
+    const tm_kernel *kernel = kernel_for(&call);
+    if (!kernel) fail_msg("no kernel of %s takes %s", of->op->name, precision->name);
+    launch(c, &call, kernel);
+    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) {
+        const tm_view *view = view_at(&call, i);
+        double         whole = tm_view_bytes(view);
+        char           what[24];
+        snprintf(what, sizeof what, "%s %d", i < TM_MAX_IN ? "input" : "output", i < TM_MAX_IN ? i : i - TM_MAX_IN);
+        if (!tm_view_present(view)) continue;
+        bool   once = i < TM_MAX_IN && of->shared >> i & 1U;
+        double bytes = once ? whole : moved_by(c, &call, view->data, whole, what);
+        moved += bytes;
+    }
+    if (call.workspace) moved += moved_by(c, &call, call.workspace, (double)call.workspace_bytes, "workspace");
+    double times = moved / of->op->cost(&call).bytes;
+    if (c->tells)
+        printf("| %s | %s | %lld x %lld | %.3f |\n", of->op->name, precision->name, (long long)of->rows,
+               (long long)of->columns, times);
+    if (!(times <= of->most + 1e-9))
+        fail_msg("%s, %s: moves %.3f times its floor, %.2f allowed", of->op->name, precision->name, times, of->most);
+    if (!(times >= 0.8)) fail_msg("%s, %s: moves %.3f times its floor", of->op->name, precision->name, times);
+    c->judged++;
+    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) {
+        const tm_view *view = view_at(&call, i);
+        if (tm_view_present(view))
+            tm_device_release(c->device, (tm_address){ (uintptr_t)view->data },
+                              tm_tensor_bytes(view->shape, view->dtype));
+    }
+    tm_device_release(c->device, (tm_address){ (uintptr_t)call.workspace }, call.workspace_bytes);
+}
+
+static int judge_all(const char *maker, bool tells)
+{
+    static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_bf16_pure };
+    counter                          c = { .tells = tells };
+    tm_error                         err = { 0 };
+    if (!emulated_device(maker)) return 0;
+    void *runtime = dlopen(getenv("TRAINMARK_GPU_RUNTIME"), RTLD_NOW); /* it stays, with what it counts */
+    *(void **)&c.count = runtime ? dlsym(runtime, "standin_count") : NULL;
+    *(void **)&c.used = runtime ? dlsym(runtime, "standin_used") : NULL;
+    if (!c.count || !c.used) fail_msg("nothing counts in %s", getenv("TRAINMARK_GPU_RUNTIME"));
+    if (tm_device_open(maker, 2, &c.device, &err) != TM_OK) fail_msg("%s", err.text);
+    for (int i = 0; i < TM_COUNT_OF(cases); i++)
+        for (int p = 0; p < 3; p++) judge(&c, &cases[i], precisions[p]);
+    tm_device_close(c.device);
+    return c.judged;
+}
+
+static void kernels_move_their_floor(const char *maker)
+{
+    if (gpu_is_real()) skip();
+    int judged = judge_all(maker, false);
+    if (!judged) skip();
+    assert_int_equal(judged, 3 * TM_COUNT_OF(cases));
+}
+
+static void traffic_on_cuda(void **state)
+{
+    (void)state;
+    kernels_move_their_floor("cuda");
+}
+
+static void traffic_on_hip(void **state)
+{
+    (void)state;
+    kernels_move_their_floor("hip");
+}
+
+static int tell(int argc, char **argv)
+{
+    return argc == 3 && judge_all(argv[2], true) ? 0 : 1;
+}
+
+TM_TEST_ROLE("traffic", tell)
+
+static const struct CMUnitTest tests[] = { cmocka_unit_test(traffic_on_cuda), cmocka_unit_test(traffic_on_hip) };
+
+TM_TESTS(tests, NULL, NULL)
