@@ -231,7 +231,7 @@ MACHINE  := $(patsubst %.c,$(BUILD)/%.o,$(addprefix tests/machine/,audit.c clock
 $(addprefix $(BUILD)/tests/standins/,cuda.so hip.so): $(wildcard tests/standins/gpu*.c) $(MACHINE) tests/standins/gpu.h
 $(addprefix $(BUILD)/tests/standins/,nvrtc.so hiprtc.so): tests/standins/compilers.c
 $(addprefix $(BUILD)/tests/standins/,cublaslt.so hipblaslt.so): tests/standins/blaslt.c tests/standins/blaslt_codes.h tests/standins/gpu.h
-$(filter %ccl.so %old.so %ancient.so,$(STANDINS)): tests/standins/nccl.c
+$(filter %ccl.so %old.so %ancient.so,$(STANDINS)): tests/standins/nccl.c tests/standins/nccl_work.c tests/standins/nccl.h
 $(BUILD)/tests/standins/nvml.so: tests/standins/nvml.c
 $(BLAS): tests/standins/blas.c
 $(BUILD)/tests/standins/trainmark-mpich.so: tests/standins/mpi.c

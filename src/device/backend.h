@@ -92,9 +92,16 @@ typedef struct {
     const tm_gemm_kernel *(*gemm)(const tm_device *device); /* its matrix product, to be called by hand */
 } tm_backend;
 
+/* Instructions from .. to - 1 of a bound program. */
+typedef struct {
+    size_t    from, to;
+    tm_bound *work; /* NULL: the host is needed (tm_kernel.host), so they are launched one by one */
+} tm_part;
+
 /* A bound program, and what is known of its times: tm_program.bound. */
 typedef struct {
-    tm_bound *work;
+    tm_part  *parts; /* one behind the other */
+    size_t    n;
     tm_ledger shares;
     int64_t   timed; /* how often it ran with a ledger */
 } tm_played;
@@ -124,8 +131,9 @@ struct tm_device {
 TM_MUST_USE tm_status tm_device_open_backend(const tm_backend *backend, int threads, bool planning, tm_device **out,
                                              tm_error *err);
 
-/* The instructions of a program into their queues. */
-TM_MUST_USE tm_status tm_device_queue(tm_device *device, const tm_program *program, tm_ledger *ledger, tm_error *err);
+/* Instructions from .. to - 1 of a program into their queues, behind all that is there. */
+TM_MUST_USE tm_status tm_device_queue(tm_device *device, const tm_program *program, size_t from, size_t to,
+                                      tm_ledger *ledger, tm_error *err);
 
 /* May the device be called? If not: its first failure, or that it was opened to plan. */
 TM_MUST_USE tm_status tm_device_ready(const tm_device *device, tm_error *err);

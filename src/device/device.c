@@ -345,13 +345,14 @@ static tm_status join_streams(tm_device *device, const tm_program *program, mark
     return TM_OK;
 }
 
-/* Puts an instruction into its queue, behind those of other streams that it waits for: that time is theirs. */
-static tm_status queue_one(tm_device *device, const tm_program *program, const tm_instruction *i, marking *m,
-                           tm_error *err)
+/* Puts an instruction into its queue, behind those of other streams that it waits for: that time is theirs. Those in
+ * front of `from` are done before. */
+static tm_status queue_one(tm_device *device, const tm_program *program, size_t from, const tm_instruction *i,
+                           marking *m, tm_error *err)
 {
     tm_queue *queue = device->queues[i->stream];
     for (int s = 0; s < TM_STREAMS; s++) {
-        if (i->waits[s] < 0) continue;
+        if (i->waits[s] < (int64_t)from) continue;
         const tm_instruction *other = &program->instructions[i->waits[s]];
         if (i->stream == TM_ON_COMPUTE) TM_TRY(mark_line(device, m, other->line, err));
         TM_TRY(device->backend->wait_for(queue, other->done, err));
@@ -365,31 +366,31 @@ static tm_status queue_one(tm_device *device, const tm_program *program, const t
     return i->done ? device->backend->record(queue, i->done, err) : TM_OK;
 }
 
-/* Instructions from .. to - 1. The ledger's lines change in the queue of computations: of copies and messages beside
- * it, what is waited for counts. */
-static tm_status queue_part(tm_device *device, const tm_program *program, size_t from, size_t to, tm_ledger *ledger,
-                            tm_error *err)
+/* The ledger's lines change in the queue of computations: of copies and messages beside it, what is waited for counts.
+ */
+tm_status tm_device_queue(tm_device *device, const tm_program *program, size_t from, size_t to, tm_ledger *ledger,
+                          tm_error *err)
 {
     tm_played *played = program->bound;
     bool       all = from == 0 && to == program->count; /* a part's time says nothing of the whole's */
     marking    m = { .what = { .ledger = ledger, .shares = played && all ? &played->shares : NULL, .first = true } };
     TM_TRY(fork_streams(device, program, err));
-    for (size_t x = from; x < to; x++) TM_TRY(queue_one(device, program, &program->instructions[x], &m, err));
+    for (size_t x = from; x < to; x++) TM_TRY(queue_one(device, program, from, &program->instructions[x], &m, err));
     TM_TRY(join_streams(device, program, &m, err));
     return ledger ? tm_marks_add(device, &(tm_marked){ 0 }, err) : TM_OK;
 }
 
-tm_status tm_device_queue(tm_device *device, const tm_program *program, tm_ledger *ledger, tm_error *err)
+/* A bound program: each part launched as one, as far as it can be. With a ledger its time is measured as a whole, and
+ * known to nobody else until then. */
+static tm_status play(tm_device *device, const tm_program *program, tm_ledger *ledger, tm_error *err)
 {
-    return queue_part(device, program, 0, program->count, ledger, err);
-}
-
-/* A bound program, launched as one. With a ledger its time is measured as a whole, and known to nobody else until then.
- */
-static tm_status play(tm_device *device, tm_played *played, tm_ledger *ledger, tm_error *err)
-{
+    tm_played *played = program->bound;
     if (ledger) TM_TRY(tm_marks_add(device, &(tm_marked){ .ledger = ledger, .shares = &played->shares }, err));
-    TM_TRY(device->backend->play(device, played->work, err));
+    for (size_t k = 0; k < played->n; k++) {
+        const tm_part *part = &played->parts[k];
+        TM_TRY(part->work ? device->backend->play(device, part->work, err)
+                          : tm_device_queue(device, program, part->from, part->to, NULL, err));
+    }
     return ledger ? tm_marks_add(device, &(tm_marked){ 0 }, err) : TM_OK;
 }
 
@@ -412,7 +413,8 @@ tm_status tm_device_run(tm_device *device, const tm_program *program, tm_ledger 
     tm_error own = { 0 };
     TM_TRY(tm_device_ready(device, err));
     bool whole = program->bound && !device->one_by_one && !device->watch && !(ledger && is_detailed(program->bound));
-    tm_status st = whole ? play(device, program->bound, ledger, &own) : tm_device_queue(device, program, ledger, &own);
+    tm_status st =
+        whole ? play(device, program, ledger, &own) : tm_device_queue(device, program, 0, program->count, ledger, &own);
     return tm_device_noted(device, st, &own, err);
 }
 
@@ -422,5 +424,5 @@ tm_status tm_device_run_part(tm_device *device, const tm_program *program, size_
     tm_error own = { 0 };
     TM_ASSERT(from <= to && to <= program->count);
     TM_TRY(tm_device_ready(device, err));
-    return tm_device_noted(device, queue_part(device, program, from, to, ledger, &own), &own, err);
+    return tm_device_noted(device, tm_device_queue(device, program, from, to, ledger, &own), &own, err);
 }

@@ -110,22 +110,40 @@ static tm_status load_program(tm_loaded *loaded, const tm_program *program, tm_e
     return TM_OK;
 }
 
+static tm_status bind_part(tm_device *device, const tm_program *program, tm_part *part, tm_error *err)
+{
+    TM_TRY(device->backend->bind(device, err));
+    tm_status st = tm_device_queue(device, program, part->from, part->to, NULL, err);
+    tm_error  ignored = { 0 }; /* what failed first counts */
+    tm_status ended = device->backend->bound(device, &part->work, st == TM_OK ? err : &ignored);
+    return st == TM_OK ? ended : st;
+}
+
+/* What follows one another and needs the host, or does not, is a part. */
 static tm_status bind_program(tm_loaded *loaded, tm_program *program, tm_error *err)
 {
-    tm_device        *device = loaded->device;
-    const tm_backend *backend = device->backend;
-    tm_bound         *bound = NULL;
+    tm_played *played = &loaded->bound[loaded->n_bound];
+    size_t     n = program->count;
     program->bound = NULL;
-    if (program->count == 0) return TM_OK;
-    TM_TRY(backend->bind(device, err));
-    tm_status st = tm_device_queue(device, program, NULL, err);
-    tm_error  ignored = { 0 }; /* what failed first counts */
-    tm_status ended = backend->bound(device, &bound, st == TM_OK ? err : &ignored);
-    if (bound) {
-        loaded->bound[loaded->n_bound] = (tm_played){ .work = bound };
-        program->bound = &loaded->bound[loaded->n_bound++];
+    if (n == 0) return TM_OK;
+    *played = (tm_played){ .parts = tm_alloc(n * sizeof(tm_part)) };
+    loaded->n_bound++;
+    for (size_t from = 0, to; from < n; from = to) {
+        bool host = program->instructions[from].kernel->host;
+        for (to = from + 1; to < n && program->instructions[to].kernel->host == host;) to++;
+        tm_part *part = &played->parts[played->n++];
+        *part = (tm_part){ .from = from, .to = to };
+        if (!host) TM_TRY(bind_part(loaded->device, program, part, err));
     }
-    return st == TM_OK ? ended : st;
+    program->bound = played;
+    return TM_OK;
+}
+
+static void unbind_program(const tm_device *device, tm_played *played)
+{
+    for (size_t k = 0; k < played->n; k++)
+        if (played->parts[k].work) device->backend->unbind(played->parts[k].work);
+    free(played->parts);
 }
 
 /* Compiles what kernels have noted, then binds the programs of every slot. */
@@ -164,7 +182,7 @@ tm_status tm_device_load(tm_device *device, tm_plan *plan, const tm_arenas *memo
 void tm_device_unload(tm_loaded *loaded)
 {
     if (!loaded) return;
-    for (size_t i = 0; i < loaded->n_bound; i++) loaded->device->backend->unbind(loaded->bound[i].work);
+    for (size_t i = 0; i < loaded->n_bound; i++) unbind_program(loaded->device, &loaded->bound[i]);
     free(loaded->bound);
     for (size_t i = loaded->count; i-- > 0;)
         if (loaded->all[i].kernel->release) loaded->all[i].kernel->release(loaded->all[i].state);

@@ -298,6 +298,7 @@ typedef struct {
     int64_t peer;        /* rank of the group that gets it, or that it comes from */
     int64_t channel; /* 0, 1: messages of one channel between two ranks arrive in the order in which they are sent */
     int64_t rows, columns; /* of what is received; a send: 0 */
+    int64_t waiting;       /* of a send: so many of its channel wait for their receiver at least, and it does not */
     int64_t times;         /* so many times in a step: for messages */
     char    what[64];      /* for messages: "activations of stage 1" */
 } tm_message_attr;         /* send, receive */

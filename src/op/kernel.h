@@ -29,6 +29,7 @@ typedef struct {
     void (*release)(void *state); /* ends what prepare made, also if it failed then */
     unsigned
          rounds;   /* bit k: takes a float32 in[k] that counts as rounded (tm_call.rounded) and rounds it on the way */
+    bool host;     /* its launch does what cannot be kept and played again: it counts, or asks the device */
     bool library;  /* it is a library of the device's maker that computes */
     bool two_rows; /* losses: keeps two rows of logits in the place of one, so half a chunk does for as many rows */
 } tm_kernel;

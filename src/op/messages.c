@@ -103,7 +103,7 @@ const tm_op tm_op_send = {
     .rounding = tm_rounding_f64,
     .in_name = { "x (...)" },
     .out_name = { "[y (...)]" },
-    .attributes = "axes, ranks, peer, channel, times, what",
+    .attributes = "axes, ranks, peer, channel, waiting, times, what",
 };
 
 const tm_op tm_op_receive = {

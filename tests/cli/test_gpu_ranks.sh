@@ -239,9 +239,15 @@ else
     start 2 run tiny-llama $small $copies --parallelism.exact true --device cuda --out never
     check "the bits of one rank" ended "4 4"
     check "why not" has "$err" "parallelism\.exact .*the library of GPUs. collectives has its own"
-    start 2 run tiny-llama $small --model.n_layers 2 --parallelism.pipeline_parallel_degree 2 --device cuda --out never
-    check "a pipeline is refused" ended "4 4"
-    check "by name" has "$err" "no fast kernel for op '(send|receive)' in module '"
+    stages="--model.n_layers 2 --parallelism.pipeline_parallel_degree 2 --training.local_batch_size 1"
+    start 2 run tiny-llama $small $stages --device cuda --out stages
+    check "two stages train" ended "0 0"
+    start 2 run tiny-llama $small $stages --device cuda --out stages_again
+    check "with the same weights again" [ "$(value_of stages_again weights_hash)" = "$(value_of stages weights_hash)" ]
+    STANDIN_NCCL_FAIL=1:ncclRecv@2=6 start 2 run tiny-llama $small $stages --device cuda --deadline 5 --out never
+    check "a message that fails" [ "$codes" = "1 1" ]
+    check "which" has "$err" "rank 1: ncclRecv \(message of [0-9]+ bytes 'activations of stage 0, from rank 0'\): remote process exited"
+    rm -f /dev/shm/trainmark-standin-*
     STANDIN_HANG=1@2= start 2 run tiny-llama $small $copies --device cuda --deadline 2 --out hung
     check "a GPU that hangs" [ "$codes" = "1 1" ]
     check "rank and call" has "$err" "rank ([01]) has waited 2 s for the end of all-reduce .*gradients of .* on GPU \\1 "

@@ -369,6 +369,11 @@ API NAME(cuStreamBeginCapture_v2, hipStreamBeginCapture)(void *stream, int mode)
     return OK;
 }
 
+bool standin_captures(const void *stream)
+{
+    return stream ? ((const queue *)stream)->captures != NULL : capturing != NULL;
+}
+
 /* Does every other stream end with an event that another one waits for? */
 static bool joined(const graph *g)
 {

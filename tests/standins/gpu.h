@@ -42,6 +42,9 @@ SHOWN void standin_broken(int code); /* from now on every call fails with it */
 machine_memory        *standin_memory(void);
 extern pthread_mutex_t standin_lock;
 
+/* Is the stream captured into a graph? NULL: does this thread capture any? */
+SHOWN bool standin_captures(const void *stream);
+
 /* Work of a stream. `run` may be called again if it is part of a graph; `drop` ends what `with` has. */
 typedef struct standin_work {
     void (*run)(void *with);

@@ -253,8 +253,8 @@ static tm_status barrier(tm_nccl *n, const char *library, tm_error *err)
     return st;
 }
 
-/* The id of the group's first rank goes to all; an id that could not be made, too. */
-static tm_status share_id(const tm_nccl_group *g, nccl_unique_id *id, tm_error *err)
+/* The id of the group's first rank (a lane's: of who sends) goes to all; an id that could not be made, too. */
+static tm_status share_id(const tm_nccl_group *g, const tm_nccl_lane *lane, nccl_unique_id *id, tm_error *err)
 {
     struct {
         int64_t        code;
@@ -269,42 +269,64 @@ static tm_status share_id(const tm_nccl_group *g, nccl_unique_id *id, tm_error *
                             .what = "the communicator's id",
                             .step = -1 };
     memset(&message, 0, sizeof message);
-    if (tm_comm_rank(g->ranks) == 0) message.code = n->call.GetUniqueId(&message.id);
+    int root = lane ? lane->from : 0;
+    if (tm_comm_rank(g->ranks) == root) message.code = n->call.GetUniqueId(&message.id);
+    if (lane && g->rank == 0) tell.kind = TM_COMM_SEND, tell.peer = lane->to, tell.buffered = true;
+    if (lane && g->rank == 1) tell.kind = TM_COMM_RECEIVE, tell.peer = root;
     TM_TRY(tm_comm_run(g->ranks, &tell, err));
     *id = message.id;
     if (message.code == NCCL_SUCCESS) return TM_OK;
-    return tm_fail(err, TM_DEVICE, "rank 0 of group %s: ncclGetUniqueId: %s (%d)", tm_comm_name(g->ranks),
+    return tm_fail(err, TM_DEVICE, "rank %d of group %s: ncclGetUniqueId: %s (%d)", root, tm_comm_name(g->ranks),
                    n->call.GetErrorString((int)message.code), (int)message.code);
 }
 
-static tm_status connect_all(tm_nccl_group *g, tm_error *err)
+static tm_status connect_all(tm_nccl_group *g, const nccl_unique_id *id, tm_error *err)
+{
+    enum { UNSET = -2147483647 - 1 };
+    tm_nccl           *n = g->of;
+    nccl_config        plain = { sizeof plain, 0xcafebeef, NCCL_HAS_CONFIG, 1, UNSET };
+    nccl_blocks_config narrow = { sizeof narrow, 0xcafebeef, NCCL_HAS_BLOCKS, 1, UNSET, 1, NCCL_LANE_BLOCKS, NULL };
+    const char        *wish = getenv("NCCL_COMM_BLOCKING"); /* the library's own variable */
+    n->last.step = -1;
+    snprintf(n->last.what, sizeof n->last.what, "communicator of %d GPUs", g->size);
+    bool  old = !n->call.CommInitRankConfig || n->version < NCCL_HAS_CONFIG;
+    bool  bounded = g->lane && n->version >= NCCL_HAS_BLOCKS;
+    void *options = bounded ? (void *)&narrow : &plain;
+    n->facts.blocking = old || !wish || strcmp(wish, "0") != 0;
+    plain.blocking = narrow.blocking = n->facts.blocking;
+    if (old) NCCL_MUST(g, CommInitRank, &g->comm, g->size, *id, g->rank);
+    if (!old) NCCL_MUST(g, CommInitRankConfig, &g->comm, g->size, *id, g->rank, options);
+    return TM_OK;
+}
+
+static tm_status open_communicator(tm_nccl *n, const tm_nccl_group *like, const tm_nccl_lane *lane, tm_nccl_group **out,
+                                   tm_error *err)
 {
     nccl_unique_id id;
-    tm_nccl       *n = g->of;
-    int            size = tm_comm_size(g->ranks), rank = tm_comm_rank(g->ranks);
-    nccl_config    options = { sizeof options, 0xcafebeef, NCCL_HAS_CONFIG, 1, -2147483647 - 1 };
-    const char    *wish = getenv("NCCL_COMM_BLOCKING"); /* the library's own variable */
-    TM_TRY(share_id(g, &id, err));
-    n->last.step = -1;
-    snprintf(n->last.what, sizeof n->last.what, "communicator of %d GPUs", size);
-    bool old = !n->call.CommInitRankConfig || n->version < NCCL_HAS_CONFIG;
-    n->facts.blocking = old || !wish || strcmp(wish, "0") != 0;
-    options.blocking = n->facts.blocking;
-    if (old) NCCL_MUST(g, CommInitRank, &g->comm, size, id, rank);
-    if (!old) NCCL_MUST(g, CommInitRankConfig, &g->comm, size, id, rank, &options);
+    if (n->failed) return tm_fail(err, n->error.status, "%s", n->error.text);
+    tm_nccl_group *g = tm_alloc(sizeof *g);
+    *g = *like;
+    g->of = n;
+    n->group = tm_realloc(n->group, (size_t)(n->groups + 1) * sizeof(tm_nccl_group *));
+    n->group[n->groups++] = g;
+    TM_TRY(share_id(g, lane, &id, err));
+    TM_TRY(connect_all(g, &id, err));
+    *out = g;
     return TM_OK;
 }
 
 tm_status tm_nccl_group_open(tm_nccl *n, tm_comm *ranks, tm_nccl_group **out, tm_error *err)
 {
-    if (n->failed) return tm_fail(err, n->error.status, "%s", n->error.text);
-    TM_ASSERT(n->groups < NCCL_GROUPS);
-    tm_nccl_group *g = &n->group[n->groups];
-    *g = (tm_nccl_group){ .of = n, .ranks = ranks };
-    n->groups++;
-    TM_TRY(connect_all(g, err));
-    *out = g;
-    return TM_OK;
+    tm_nccl_group like = { .ranks = ranks, .size = tm_comm_size(ranks), .rank = tm_comm_rank(ranks) };
+    return open_communicator(n, &like, NULL, out, err);
+}
+
+tm_status tm_nccl_lane_open(tm_nccl *n, tm_comm *ranks, const tm_nccl_lane *lane, tm_nccl_group **out, tm_error *err)
+{
+    int           rank = tm_comm_rank(ranks);
+    tm_nccl_group like = { .ranks = ranks, .size = 2, .rank = rank == lane->to, .lane = true };
+    TM_ASSERT(lane->from != lane->to && (rank == lane->from || rank == lane->to));
+    return open_communicator(n, &like, lane, out, err);
 }
 
 /* What calls that are noted take. */
@@ -376,7 +398,7 @@ static void close_groups(tm_nccl *n)
 {
     tm_error ignored = { 0 };
     for (int i = 0; i < n->groups; i++) {
-        tm_nccl_group *g = &n->group[i];
+        tm_nccl_group *g = n->group[i];
         nccl_enter(n, "ncclCommFinalize");
         if (g->comm && !n->failed && n->call.CommFinalize &&
             nccl_through(g, "ncclCommFinalize", n->call.CommFinalize(g->comm), &ignored) != TM_OK)
@@ -399,6 +421,8 @@ void tm_nccl_close(tm_nccl *n)
     if (n->gpu && n->stream) tm_gpu_stream_close(n->gpu, n->stream);
     if (n->owns_gpu) tm_gpu_close(n->gpu);
     tm_text_fini(&n->places);
+    for (int i = 0; i < n->groups; i++) free(n->group[i]);
+    free(n->group);
     free(n->noted);
     free(n);
 }

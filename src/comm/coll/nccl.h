@@ -18,6 +18,11 @@
 typedef struct tm_nccl       tm_nccl;
 typedef struct tm_nccl_group tm_nccl_group; /* a communicator of the library; closed with its tm_nccl */
 
+/* Messages of one channel from one rank of a group to another. */
+typedef struct {
+    int from, to, channel;
+} tm_nccl_lane;
+
 typedef struct {
     const char *name;    /* "nccl", "rccl" */
     const char *library; /* the file that was loaded, links followed */
@@ -37,6 +42,8 @@ TM_MUST_USE tm_status tm_nccl_open(tm_comm *world, const char *library, double d
 /* The same on a GPU that the caller has opened and closes behind it, without stream and communicator, with the deadline
  * of the world. Its calls can be captured into graphs, so TM_UNSUPPORTED: the library is older than 2.10. */
 TM_MUST_USE tm_status tm_nccl_open_on(tm_comm *world, tm_gpu *gpu, tm_nccl **out, tm_error *err);
+/* Something else of the GPU has failed: its calls end, so that nothing waits for them any more. */
+void tm_nccl_give_up(tm_nccl *nccl, const tm_error *why);
 /* Before the world is closed; by all ranks, unless it has failed. NULL is fine. */
 void tm_nccl_close(tm_nccl *nccl);
 
@@ -53,12 +60,22 @@ TM_MUST_USE tm_status tm_nccl_wait(tm_nccl *nccl, tm_error *err);
 /* --- calls in streams of others, that may be captured and played ------------------------------------------------- */
 
 /* A communicator of a group of the world, which stays open as long as it. All ranks of the group call it; who is in
- * several groups opens them in an order that is the same on all ranks. At most 16. */
+ * several groups opens them in an order that is the same on all ranks. */
 TM_MUST_USE tm_status tm_nccl_group_open(tm_nccl *nccl, tm_comm *ranks, tm_nccl_group **out, tm_error *err);
+/* A communicator of two ranks of a group, for the messages of a lane: on each side one stream has all of its calls.
+ * Both ranks call it; who is in several lanes opens them by channel, then by `from`, then by `to`. A call that waits
+ * holds 8 blocks of the GPU at most (from 2.17 of the library on). */
+TM_MUST_USE tm_status tm_nccl_lane_open(tm_nccl *nccl, tm_comm *ranks, const tm_nccl_lane *lane, tm_nccl_group **out,
+                                        tm_error *err);
 /* Of a call that will be queued, perhaps often: a number by which messages know it. */
 int                   tm_nccl_note(tm_nccl *nccl, const tm_collective *call);
 TM_MUST_USE tm_status tm_nccl_queue(tm_nccl_group *group, int number, const tm_collective *call, void *stream,
                                     tm_error *err);
+/* The same in two steps: from `begin` to `end` the stream counts as in that call. */
+TM_MUST_USE tm_status tm_nccl_begin(tm_nccl *nccl, int number, void *stream, tm_error *err);
+TM_MUST_USE tm_status tm_nccl_end(tm_nccl *nccl, void *stream, tm_error *err);
+/* A call that nobody waits for by its name. */
+TM_MUST_USE tm_status tm_nccl_post(tm_nccl_group *group, const tm_collective *call, void *stream, tm_error *err);
 /* Until all of a stream is done, and what it waits for in others. The deadline counts while the GPU is in one call. */
 TM_MUST_USE tm_status tm_nccl_wait_for(tm_nccl *nccl, void *stream, tm_error *err);
 

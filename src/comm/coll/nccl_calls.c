@@ -20,8 +20,8 @@ static const int ops[] = { [TM_COMM_SUM] = 0, [TM_COMM_MAX] = 2, [TM_COMM_MIN] =
 static void give_up(tm_nccl *n)
 {
     for (int i = 0; i < n->groups; i++) {
-        if (n->group[i].comm) n->call.CommAbort(n->group[i].comm);
-        n->group[i].comm = NULL;
+        if (n->group[i]->comm) n->call.CommAbort(n->group[i]->comm);
+        n->group[i]->comm = NULL;
     }
 }
 
@@ -35,6 +35,12 @@ static tm_status cancel_all(tm_nccl *n, tm_status st, const tm_error *why, tm_er
         give_up(n);
     }
     return tm_fail(err, n->error.status, "%s", n->error.text);
+}
+
+void tm_nccl_give_up(tm_nccl *n, const tm_error *why)
+{
+    tm_error told = { 0 };
+    (void)cancel_all(n, why->status, why, &told);
 }
 
 /* What is under way by a number is what messages tell of. */
@@ -184,10 +190,10 @@ static tm_status call_one(tm_nccl_group *g, const tm_collective *c, void *stream
     case TM_COMM_ALL_TO_ALL:
         return all_to_all(g, c, stream, err);
     case TM_COMM_SEND:
-        NCCL_MUST(g, Send, c->send, c->count, type, c->peer, g->comm, stream);
+        NCCL_MUST(g, Send, c->send, c->count, type, g->lane ? 1 : c->peer, g->comm, stream);
         break;
     case TM_COMM_RECEIVE:
-        NCCL_MUST(g, Recv, c->receive, c->count, type, c->peer, g->comm, stream);
+        NCCL_MUST(g, Recv, c->receive, c->count, type, g->lane ? 0 : c->peer, g->comm, stream);
         break;
     case TM_COMM_BARRIER:
         TM_ASSERT(!"a barrier is the world's");
@@ -197,7 +203,7 @@ static tm_status call_one(tm_nccl_group *g, const tm_collective *c, void *stream
 
 tm_status tm_nccl_run(tm_nccl *n, const tm_collective *c, tm_error *err)
 {
-    return call_one(&n->group[0], c, n->stream, err);
+    return call_one(n->group[0], c, n->stream, err);
 }
 
 int tm_nccl_note(tm_nccl *n, const tm_collective *call)
@@ -221,9 +227,24 @@ static tm_status mark(tm_nccl *n, int number, void *stream, tm_error *err)
 
 tm_status tm_nccl_queue(tm_nccl_group *g, int number, const tm_collective *call, void *stream, tm_error *err)
 {
-    TM_TRY(mark(g->of, number, stream, err));
+    TM_TRY(tm_nccl_begin(g->of, number, stream, err));
     TM_TRY(call_one(g, call, stream, err));
-    return mark(g->of, -1, stream, err);
+    return tm_nccl_end(g->of, stream, err);
+}
+
+tm_status tm_nccl_begin(tm_nccl *n, int number, void *stream, tm_error *err)
+{
+    return mark(n, number, stream, err);
+}
+
+tm_status tm_nccl_end(tm_nccl *n, void *stream, tm_error *err)
+{
+    return mark(n, -1, stream, err);
+}
+
+tm_status tm_nccl_post(tm_nccl_group *g, const tm_collective *call, void *stream, tm_error *err)
+{
+    return call_one(g, call, stream, err);
 }
 
 /* --- waits ----------------------------------------------------------------------------------- */
@@ -231,11 +252,11 @@ tm_status tm_nccl_queue(tm_nccl_group *g, int number, const tm_collective *call,
 static tm_status look_at_groups(tm_nccl *n, tm_error *err)
 {
     for (int i = 0; i < n->groups; i++) {
-        int code = NCCL_SUCCESS, asked = n->call.CommGetAsyncError(n->group[i].comm, &code);
-        if (asked != NCCL_SUCCESS) return call_failed(&n->group[i], "ncclCommGetAsyncError", asked, err);
+        int code = NCCL_SUCCESS, asked = n->call.CommGetAsyncError(n->group[i]->comm, &code);
+        if (asked != NCCL_SUCCESS) return call_failed(n->group[i], "ncclCommGetAsyncError", asked, err);
         if (code == NCCL_SUCCESS || code == NCCL_IN_PROGRESS) continue;
         recall(n);
-        return call_failed(&n->group[i], "what was under way", code, err);
+        return call_failed(n->group[i], "what was under way", code, err);
     }
     return TM_OK;
 }

@@ -16,7 +16,7 @@
 /* --- what the library's header says ---------------------------------------------------------- */
 
 enum { NCCL_ID_BYTES = 128, NCCL_SUCCESS = 0, NCCL_IN_PROGRESS = 7 };
-enum { NCCL_HAS_CONFIG = 21400, NCCL_HAS_BFLOAT16 = 21000 }; /* versions */
+enum { NCCL_HAS_CONFIG = 21400, NCCL_HAS_BLOCKS = 21700, NCCL_HAS_BFLOAT16 = 21000 }; /* versions */
 
 typedef struct {
     char bytes[NCCL_ID_BYTES];
@@ -29,13 +29,21 @@ typedef struct {
     int      blocking, unset;
 } nccl_config;
 
+/* That of 2.17, which bounds the blocks of a call. */
+typedef struct {
+    size_t      size;
+    unsigned    magic, version;
+    int         blocking, cluster, least_blocks, most_blocks;
+    const char *net;
+} nccl_blocks_config;
+
 typedef struct {
     int (*GetVersion)(int *version);
     int (*GetUniqueId)(nccl_unique_id *id);
     const char *(*GetErrorString)(int code);
     const char *(*GetLastError)(void *comm);
     int (*CommInitRank)(void **comm, int size, nccl_unique_id id, int rank);
-    int (*CommInitRankConfig)(void **comm, int size, nccl_unique_id id, int rank, nccl_config *config);
+    int (*CommInitRankConfig)(void **comm, int size, nccl_unique_id id, int rank, void *config);
     int (*CommFinalize)(void *comm);
     int (*CommDestroy)(void *comm);
     int (*CommAbort)(void *comm);
@@ -55,27 +63,29 @@ typedef struct {
 struct tm_nccl_group {
     tm_nccl *of;
     tm_comm *ranks;
-    void    *comm; /* NULL: not yet made, or given up */
+    int      size, rank; /* of the communicator */
+    bool     lane;       /* of messages from its rank 0 to its rank 1 */
+    void    *comm;       /* NULL: not yet made, or given up */
 };
 
-enum { NCCL_GROUPS = 16, NCCL_NUMBERS = 4096 };
+enum { NCCL_NUMBERS = 4096, NCCL_LANE_BLOCKS = 8 };
 
 struct tm_nccl {
-    nccl_calls     call;
-    tm_library     library;
-    tm_nccl_facts  facts;
-    int            version;
-    tm_comm       *world;
-    tm_gpu        *gpu;
-    bool           owns_gpu;
-    void          *stream; /* NULL: calls go into those of others */
-    tm_nccl_group  group[NCCL_GROUPS];
-    int            groups;
-    double         deadline_s;
-    bool           failed;
-    tm_error       error;
-    tm_comm_header last;   /* what was called last */
-    tm_text        places; /* which rank has which GPU */
+    nccl_calls      call;
+    tm_library      library;
+    tm_nccl_facts   facts;
+    int             version;
+    tm_comm        *world;
+    tm_gpu         *gpu;
+    bool            owns_gpu;
+    void           *stream; /* NULL: calls go into those of others */
+    tm_nccl_group **group;
+    int             groups;
+    double          deadline_s;
+    bool            failed;
+    tm_error        error;
+    tm_comm_header  last;   /* what was called last */
+    tm_text         places; /* which rank has which GPU */
 
     /* Of calls that are noted: `numbers`, on the GPU, are -1, 0, 1, ...; one of them is copied to *under_way, in pinned
      * memory, before and behind each call. The table has NCCL_NUMBERS of them behind -1. */

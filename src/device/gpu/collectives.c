@@ -2,7 +2,7 @@
 /* device/gpu/collectives.c - what ranks do together, by NCCL or RCCL in the queue of the call (comm/coll/nccl.h). The
  * library is opened when the device is connected; the communicators of a plan, one for each set of axes, when it is
  * loaded, in the order of the mesh's groups. */
-#include "device/gpu/own.h"
+#include "device/gpu/ranks.h"
 
 #include "base/arena.h"
 #include "base/log.h"
@@ -11,30 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* A call that was prepared. */
-typedef struct {
-    tm_comm       *ranks;
-    tm_nccl_group *group; /* NULL: not yet opened */
-    int            number;
-    tm_collective  what; /* without addresses */
-    char           name[64];
-    size_t        *counts; /* of pass_on, bytes for each rank, then from each; NULL: of another */
-} collective;
-
-struct tm_gpu_ranks {
-    tm_nccl    *nccl;
-    collective *all;
-    int         n, room;
-    int         known; /* of these: their groups are open */
-    struct {
-        tm_comm       *ranks;
-        tm_nccl_group *group;
-    } open[TM_MESH_GROUPS];
-    int         n_open;
-    const char *alone[2]; /* tm_device_info.sums of one GPU */
-    char        sums[2][112];
-};
 
 /* --- the library and its communicators ---------------------------------------------------------------------------- */
 
@@ -73,7 +49,9 @@ tm_status tm_gpu_connect(tm_device *device, tm_error *err)
 void tm_gpu_disconnect(tm_gpu_own *own)
 {
     if (!own->ranks) return;
+    tm_gpu_lanes_settle(own->ranks);
     tm_nccl_close(own->ranks->nccl);
+    tm_gpu_lanes_close(own);
     for (int i = 0; i < own->ranks->n; i++) free(own->ranks->all[i].counts);
     free(own->ranks->all);
     free(own->ranks);
@@ -97,19 +75,31 @@ static tm_status open_group(tm_gpu_ranks *r, tm_comm *ranks, tm_nccl_group **out
 /* In the order of the mesh's groups: that of plans may be another one on other stages of a pipeline. */
 tm_status tm_gpu_ranks_prepared(tm_device *device, tm_error *err)
 {
-    tm_gpu_ranks *r = own_of(device)->ranks;
+    tm_gpu_own   *own = own_of(device);
+    tm_gpu_ranks *r = own->ranks;
     if (!r) return TM_OK;
     for (int g = 0; g < device->groups->n; g++)
         for (int i = r->known; i < r->n; i++) {
-            collective *c = &r->all[i];
-            if (c->ranks != device->groups->comm[g] || c->group) continue;
+            tm_gpu_collective *c = &r->all[i];
+            if (c->ranks != device->groups->comm[g] || c->group || c->lane >= 0) continue;
             TM_TRY(open_group(r, c->ranks, &c->group, err));
-            c->what.what = c->name; /* the list does not grow any more */
-            c->number = tm_nccl_note(r->nccl, &c->what);
         }
+    TM_TRY(tm_gpu_lanes_open(own, err));
+    for (int i = r->known; i < r->n; i++) {
+        tm_gpu_collective *c = &r->all[i];
+        if (c->lane >= 0) c->group = r->lanes[c->lane].group;
+        c->what.what = c->name; /* the list does not grow any more */
+        c->number = tm_nccl_note(r->nccl, &c->what);
+    }
     r->known = r->n;
     name_sums(device, r); /* products may be tuned ones now */
     return TM_OK;
+}
+
+void tm_gpu_ranks_give_up(const tm_device *device)
+{
+    const tm_gpu_own *own = device->own;
+    if (own->ranks && device->failure.status != TM_OK) tm_nccl_give_up(own->ranks->nccl, &device->failure);
 }
 
 tm_status tm_gpu_ranks_wait(tm_gpu_own *own, void *stream, tm_error *err)
@@ -129,13 +119,11 @@ static bool alone(const tm_call *call)
     return attr_of(call)->ranks == 1;
 }
 
-/* Notes a call of the group of these axes; its number + 1 goes with what was noted of kernels. */
-static tm_status note_call(const void *device, const tm_call *call, const tm_collective *what, void **state,
-                           tm_error *err)
+tm_status tm_gpu_note_call(const void *device, const tm_call *call, const tm_group_attr *attr,
+                           const tm_collective *what, void **state, tm_error *err)
 {
-    const tm_group_attr *attr = attr_of(call);
-    tm_gpu_ranks        *r = own_of(device)->ranks;
-    tm_comm             *ranks;
+    tm_gpu_ranks *r = own_of(device)->ranks;
+    tm_comm      *ranks;
     TM_TRY(tm_host_group(device, call->op->name, attr, &ranks, err));
     if (!r)
         return tm_fail(err, TM_INVALID, "%s '%.64s' takes %lld ranks, and the device was not connected with others",
@@ -144,8 +132,8 @@ static tm_status note_call(const void *device, const tm_call *call, const tm_col
         r->room = r->room ? 2 * r->room : 32;
         r->all = tm_realloc(r->all, (size_t)r->room * sizeof *r->all);
     }
-    collective *c = &r->all[r->n];
-    *c = (collective){ .ranks = ranks, .what = *what };
+    tm_gpu_collective *c = &r->all[r->n];
+    *c = (tm_gpu_collective){ .ranks = ranks, .what = *what, .lane = -1 };
     snprintf(c->name, sizeof c->name, "%.63s", attr->what);
     ((tm_gpu_noted *)*state)->collective = ++r->n;
     return TM_OK;
@@ -153,13 +141,18 @@ static tm_status note_call(const void *device, const tm_call *call, const tm_col
 
 static tm_status queue_call(const tm_call *call, const void *from, void *to, tm_error *err)
 {
-    const tm_gpu_noted *p = call->state;
-    collective         *c = &p->own->ranks->all[p->collective - 1];
-    tm_collective       what = c->what;
+    const tm_gpu_collective *c = tm_gpu_noted_call(call);
+    tm_collective            what = c->what;
     what.what = c->name;
     what.send = from;
     what.receive = to;
     return tm_nccl_queue(c->group, c->number, &what, tm_gpu_stream_of(call->queue), err);
+}
+
+static tm_status note_call(const void *device, const tm_call *call, const tm_collective *what, void **state,
+                           tm_error *err)
+{
+    return tm_gpu_note_call(device, call, attr_of(call), what, state, err);
 }
 
 /* --- sums and gathers --------------------------------------------------------------------------------------------- */
@@ -238,11 +231,10 @@ static tm_status each(const tm_call *call, int kernel, void *to, const void *fro
 /* This rank's result goes into what it has sent: where in-place sums have it. */
 static tm_status sum_narrow(const tm_call *call, tm_error *err)
 {
-    const tm_gpu_noted *p = call->state;
-    const collective   *c = &p->own->ranks->all[p->collective - 1];
-    const tm_view      *x = &call->in[0], *y = &call->out[0];
-    bool                scatters = call->op == &tm_op_reduce_scatter;
-    uint16_t           *half = call->workspace, *own = half;
+    const tm_gpu_collective *c = tm_gpu_noted_call(call);
+    const tm_view           *x = &call->in[0], *y = &call->out[0];
+    bool                     scatters = call->op == &tm_op_reduce_scatter;
+    uint16_t                *half = call->workspace, *own = half;
     if (scatters) own += (size_t)tm_comm_rank(c->ranks) * c->what.count;
     TM_TRY(each(call, ROUNDS, half, x->data, tm_shape_elements(x->shape), err));
     TM_TRY(queue_call(call, half, own, err));
@@ -302,7 +294,7 @@ static tm_status prepare_pass_on(const void *device, const tm_call *call, void *
     if (alone(call)) return TM_OK;
     TM_TRY(note_call(device, call, &what, state, err));
     const tm_gpu_noted *p = *state;
-    collective         *c = &p->own->ranks->all[p->collective - 1];
+    tm_gpu_collective  *c = &p->own->ranks->all[p->collective - 1];
     size_t              ranks = (size_t)tm_comm_size(c->ranks), rank = (size_t)tm_comm_rank(c->ranks);
     size_t              bytes = tm_tensor_bytes(call->in[0].shape, call->in[0].dtype);
     c->counts = memset(tm_alloc(2 * ranks * sizeof *c->counts), 0, 2 * ranks * sizeof *c->counts);

@@ -142,6 +142,7 @@ static void close_gpu(tm_device *device)
 {
     tm_gpu_own *own = device->own;
     if (own->gpu) {
+        tm_gpu_ranks_give_up(device);
         tm_gpu_disconnect(own);
         tm_gpu_modules_close(own);
         tm_gpu_blas_close(own->blas);
@@ -171,6 +172,7 @@ static tm_status alloc(tm_device *device, size_t bytes, tm_address *out, tm_erro
 static void free_memory(tm_device *device, tm_address memory, size_t bytes)
 {
     (void)bytes;
+    tm_gpu_ranks_give_up(device);
     tm_gpu_free(((tm_gpu_own *)device->own)->gpu, at(memory));
 }
 

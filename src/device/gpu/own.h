@@ -100,6 +100,8 @@ TM_MUST_USE tm_status tm_gpu_connect(tm_device *device, tm_error *err);
 void                  tm_gpu_disconnect(tm_gpu_own *own);
 /* Communicators for what was prepared. */
 TM_MUST_USE tm_status tm_gpu_ranks_prepared(tm_device *device, tm_error *err);
+/* Of a device that has failed: what it does with others ends, or giving its memory back would wait for it. */
+void tm_gpu_ranks_give_up(const tm_device *device);
 /* Until all of a stream is done; where other ranks take part, with their deadline and their failures. */
 TM_MUST_USE tm_status tm_gpu_ranks_wait(tm_gpu_own *own, void *stream, tm_error *err);
 

@@ -88,6 +88,11 @@ int tm_pipeline_rank(const tm_pipeline *pipeline, int stage);
 /* The actions of a rank in their order; free them. *n: how many. */
 tm_pipeline_action *tm_pipeline_actions(const tm_pipeline *pipeline, int rank, size_t *n);
 
+/* Messages of one channel (activations, gradients) from one rank to another are received in the order in which they are
+ * sent. So many of them have to wait for their receiver without holding the sender up, or some ranks wait for ever; >=
+ * 1. Where orders are as they usually are 1; micro-batches that do not divide by the ranks may need more. */
+int64_t tm_pipeline_waiting(const tm_pipeline *pipeline);
+
 /* Cuts `layers` blocks into `stages`: what lies before them counts as first_less blocks, what lies behind as last_less;
  * stages have equal numbers of those, the first ones one more. TM_INVALID: too many stages. out[stages]. */
 TM_MUST_USE tm_status tm_pipeline_cut(int64_t layers, int stages, int64_t first_less, int64_t last_less, tm_stage *out,

@@ -25,6 +25,14 @@ tm_status stages_cut_all(const tm_step_options *o, tm_stage *out, tm_error *err)
     return TM_OK;
 }
 
+/* With pieces of an output layer two messages go where one does without. */
+static int64_t messages_waiting(tm_step *step)
+{
+    const tm_pipeline p = stages_pipeline(&step->options);
+    if (step->waiting == 0) step->waiting = tm_pipeline_waiting(&p);
+    return (step->options.layout.divide_head ? 2 : 1) * step->waiting;
+}
+
 void stages_message(tm_step *step, bool sends, int peer, int channel, int64_t times, const char *what, tm_tensor_id x)
 {
     tm_graph       *graph = step->graph;
@@ -35,6 +43,7 @@ void stages_message(tm_step *step, bool sends, int peer, int channel, int64_t ti
     attr.peer = peer;
     attr.channel = channel;
     attr.times = times;
+    if (sends) attr.waiting = messages_waiting(step);
     tm_shape shape = tm_graph_at(graph, x)->shape;
     if (!sends) attr.rows = shape.n[0], attr.columns = shape.n[1];
     snprintf(attr.what, sizeof attr.what, "%s", what);

@@ -115,6 +115,7 @@ typedef struct {
     tm_tensor_id  counts;                    /* float64: `loss` and what else is counted, where ranks or parts sum it */
     tm_tensor_id *part_gradients;            /* (units) of the parts before; NULL: there are no parts */
     tm_tensor_id  part_counts;
+    int64_t       waiting;                 /* tm_pipeline_waiting of its pipeline; 0: not yet asked for */
     tm_tensor_id  handed, handed_gradient; /* from a stage of this rank to the next one, which it has, too, and back */
     tm_plan      *plan;
     tm_step_schedule  training, evaluation, validation, sampling; /* validation, sampling: empty unless asked for */
