@@ -65,6 +65,7 @@ graph/blocks.h
 graph/cut.h
 graph/graph.h
 graph/nf4.h
+graph/passes/codes.h
 graph/passes/microscope.h
 graph/passes/passes.h
 graph/passes/quantize.h

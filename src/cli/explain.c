@@ -51,6 +51,10 @@ static void summary(const tm_cli_options *cli, const tm_run_options *o, const tm
     if (tm_step_products(step))
         tm_text_printf(out, "quantized   factors hold what their codes stand for, and are multiplied in %s\n",
                        tm_step_products(step));
+    tm_text codes = { 0 };
+    tm_step_codes(step, &codes);
+    if (codes.data) tm_text_printf(out, "quantized   %s\n", codes.data);
+    tm_text_fini(&codes);
     tm_cli_print_platform(cli, device, "platform    ", out);
     double own = (double)(o->step.micro_batch * o->step.seq) / tm_layout_size(&o->step.layout, 1U << TM_AXIS_CP);
     double executed = of_micro_batch(step);

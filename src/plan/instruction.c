@@ -35,7 +35,7 @@ static tm_rate_format format_of(const plan_context *c, const tm_instruction *x, 
     uint8_t  narrow = x->node->in[input] == TM_NONE ? 0 : c->narrow[x->node->in[input]];
     if (narrow) return tm_dtype_bits((tm_dtype)narrow) == 4 ? TM_RATE_FP4 : TM_RATE_FP8;
     if (dtype == TM_F32 || dtype == TM_F64) return x->call.rounded & 1U << input ? TM_RATE_BF16 : TM_RATE_F32;
-    return TM_RATE_BF16;
+    return tm_dtype_bits(dtype) == 8 ? TM_RATE_FP8 : TM_RATE_BF16; /* codes */
 }
 
 /* Products have the rate of the wider factor; one in float32 beside a narrower one is rounded to bfloat16. */
@@ -127,6 +127,7 @@ static int products_of(const tm_instruction *x, product out[MOST_PRODUCTS])
     const tm_view *in = call->in;
     switch (tm_op_id_of(call->op)) {
     case TM_OP_linear:
+    case TM_OP_scaled_mm:
         return out[0] = (product){ side(in, 0), side(&in[1], 0), side(in, 1), 1, 1, 0 }, 1;
     case TM_OP_linear_dgrad:
         return out[0] = (product){ side(in, 0), side(&in[1], 1), side(in, 1), 1, 1, 0 }, 1;

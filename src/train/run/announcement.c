@@ -73,14 +73,17 @@ static double peak_of(const tm_device_info *info, tm_dtype compute)
     return 1e12 * (compute == TM_BF16 ? info->sheet->tflops_bf16 : info->sheet->tflops_f32);
 }
 
-const char *tm_run_precision(const tm_run_options *options, tm_arena *arena)
+const char *tm_run_precision(const tm_run_options *options, const tm_codes *codes, tm_arena *arena)
 {
     const tm_quantize *quantize = &options->step.quantize;
     const char        *precision = options->step.precision->name;
     if (!quantize->on) return precision;
-    return tm_arena_format(arena, "%s+%s%s%s (emulated)", precision, tm_quantize_words(quantize, false, arena),
+    return tm_arena_format(arena, "%s+%s%s%s%s", precision, tm_quantize_words(quantize, false, arena),
                            quantize->switch_step < 0 ? "" : "+", /* the second from a step on */
-                           quantize->switch_step < 0 ? "" : tm_quantize_words(quantize, true, arena));
+                           quantize->switch_step < 0 ? "" : tm_quantize_words(quantize, true, arena),
+                           codes->products == 0  ? " (emulated)"
+                           : codes->emulated > 0 ? " (partly emulated)"
+                                                 : "");
 }
 
 void run_announce(run *r)
@@ -98,7 +101,7 @@ void run_announce(run *r)
     tm_event event = { .kind = TM_EVENT_RUN_STARTED };
     event.run_started = (tm_run_started){
         .model = o->model_name,
-        .precision = tm_run_precision(o, arena),
+        .precision = tm_run_precision(o, &tm_trainer_step_of(r->trainer)->codes, arena),
         .device = info->name,
         .kernels = info->kernels,
         .sums = info->sums[o->step.precision->compute == TM_BF16],
@@ -135,9 +138,12 @@ void run_announce(run *r)
         .recipe = recipe_of(r),
     };
     const char *products = tm_step_products(tm_trainer_step_of(r->trainer));
+    tm_text     codes = { 0 };
+    tm_step_codes(tm_trainer_step_of(r->trainer), &codes);
     if (info->kind == TM_DEVICE_GPU)
-        tm_note("device %s%s%s", info->text, products ? "; quantized factors are multiplied in " : "",
-                products ? products : "");
+        tm_note("device %s%s%s%s%s", info->text, products ? "; quantized factors are multiplied in " : "",
+                products ? products : "", codes.data ? "; " : "", codes.data ? codes.data : "");
+    tm_text_fini(&codes);
     if (info->sheet)
         tm_note("MFU by the dense peak that is published: %.4g TFLOP/s (%s)", event.run_started.peak_flops * 1e-12,
                 info->sheet->source);

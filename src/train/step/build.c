@@ -49,6 +49,7 @@ tm_status step_forward_only(tm_step *step, const tm_chooser *chooser, tm_tensor_
     if (step->graph->precision != step->options.precision) tm_units_round(step->graph, &step->units);
     tm_precision_pass(step->graph);
     tm_uncast_pass(step->graph, chooser);
+    if (step->options.quantize.on) tm_codes_pass(step->graph, chooser, NULL);
     share_segment(step);
     return TM_OK;
 }
@@ -86,6 +87,7 @@ tm_status step_add_program(tm_step *step, const tm_chooser *chooser, const train
         TM_TRY(tm_quantize_pass(graph, &step->options.quantize, &step->quantized, p->records, p->accumulate, err));
     tm_precision_pass(graph);
     tm_uncast_pass(graph, chooser);
+    if (step->options.quantize.on && p->records) tm_codes_pass(graph, chooser, p->accumulate ? NULL : &step->codes);
     tm_offload offload = step->options.offload;
     offload.apart = stages_cut(step);
     if (p->offloads) tm_offload_pass(graph, &offload);

@@ -11,7 +11,8 @@ static unsigned formats_of(const tm_program *program, bool *quantized)
     for (size_t i = 0; i < program->count; i++) {
         const tm_instruction *x = &program->instructions[i];
         bool                  factor = false, wide = false;
-        if (x->node->op == TM_OP_quantize) quantized[x->node->out[0]] = true;
+        if (x->node->op == TM_OP_quantize)
+            quantized[x->node->out[0]] = !((const tm_quantize_attr *)x->node->attr)->codes;
         if (x->node->op == TM_OP_quantize || !x->kernel) continue;
         for (int k = 0; k < 2 && x->call.op->n_in > 1; k++) {
             if (x->node->in[k] == TM_NONE) continue;
@@ -32,4 +33,14 @@ const char *tm_step_products(const tm_step *step)
     for (size_t p = 0; p < step->plan->n_programs; p++) formats |= formats_of(&step->plan->programs[p], quantized);
     free(quantized);
     return words[formats];
+}
+
+void tm_step_codes(const tm_step *step, tm_text *out)
+{
+    const tm_codes *codes = &step->codes;
+    if (codes->products + codes->emulated == 0) return;
+    tm_text_printf(out, "%d of %d products multiply codes of 8 bits", codes->products,
+                   codes->products + codes->emulated);
+    for (int i = 0; i < codes->n_reasons; i++)
+        tm_text_printf(out, "%s%s (%d)", i ? ", " : "; no codes: ", codes->reasons[i].why, codes->reasons[i].products);
 }

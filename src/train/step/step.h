@@ -26,6 +26,7 @@
 #ifndef TM_TRAIN_STEP_H
 #define TM_TRAIN_STEP_H
 
+#include "graph/passes/codes.h"
 #include "graph/passes/microscope.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/quantize.h"
@@ -108,6 +109,7 @@ typedef struct {
     /* Of images: what the program "sample" reads (one image) and gives, (tokens, channels). */
     tm_tensor_id  sample_fields[TM_SAMPLE_FIELDS], sample_velocity;
     tm_quantized  quantized;                 /* what the pass for products in low precision made */
+    tm_codes      codes;                     /* products of codes of the program "first" */
     tm_microscope microscope;                /* what "microscope" compares */
     tm_tensor_id  look_loss, reference_loss; /* () float64, of "microscope": of the step's format, and of the other;
                                               * TM_NONE: there is no such program */
@@ -146,7 +148,10 @@ tm_work *tm_schedule_add(tm_step *step, tm_step_schedule *to);
 double tm_schedule_flops(const tm_step_schedule *schedule);
 
 /* The formats in which products of quantized factors are multiplied: "bfloat16", "float32", "bfloat16 and float32".
- * NULL: no factor is quantized. No device multiplies codes themselves. */
+ * NULL: no factor is quantized, or all products of them are those of codes (tm_step.codes). */
 const char *tm_step_products(const tm_step *step);
+/* "30 of 42 products multiply codes of 8 bits; no codes: WHY (8), WHY (4)", of a micro-batch. Nothing where the device has no
+ * products of codes, and says nothing of them. */
+void tm_step_codes(const tm_step *step, tm_text *out);
 
 #endif

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "graph/passes/codes.h"
+
+#include "op/quantize.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of a tensor that `quantize` makes: its node, and how many read it. */
+typedef struct {
+    const tm_node *node;
+    int            readers;
+} made;
+
+/* Half open; all of a side where a product has one part. */
+typedef struct {
+    int64_t begin, end;
+} range;
+
+/* A product c = a b^T of codes, as one product for each part that has scales of its own. */
+typedef struct {
+    const tm_node          *node, *from[2]; /* the product of values, and what quantizes its factors */
+    const tm_quantize_attr *attr[2];
+    int64_t                 rows, columns, depth;
+    int                     parts, cut; /* cut: 0: rows of c, 1: its columns, 2: the depth; of one part -1 */
+} product;
+
+typedef struct {
+    tm_graph         *graph;
+    const tm_chooser *chooser;
+    made             *made; /* (tensors) */
+    tm_codes         *out;  /* NULL: nobody counts */
+    bool              any;  /* the device has products of codes, or says why not */
+} pass;
+
+/* --- what is counted ------------------------------------------------------------------------------------------------
+ */
+
+static void count_reason(const pass *p, const char *why, size_t n)
+{
+    tm_codes *out = p->out;
+    if (!out || !p->any) return;
+    out->emulated++;
+    for (int i = 0; i < out->n_reasons; i++)
+        if (strncmp(out->reasons[i].why, why, n) == 0 && out->reasons[i].why[n] == '\0') {
+            out->reasons[i].products++;
+            return;
+        }
+    if (out->n_reasons == TM_MAX_REASONS) return;
+    out->reasons[out->n_reasons].why = tm_arena_format(p->graph->arena, "%.*s", (int)n, why);
+    out->reasons[out->n_reasons++].products = 1;
+}
+
+/* "scaled_mm/library: why\n" */
+static void count_refusals(const pass *p, const tm_text *refusals)
+{
+    const char *why = refusals->data ? strstr(refusals->data, ": ") : NULL;
+    if (why) count_reason(p, why + 2, strcspn(why + 2, "\n"));
+}
+
+/* --- what is asked for ----------------------------------------------------------------------------------------------
+ */
+
+static bool is_taken(const pass *p, tm_call *call, tm_text *refusals)
+{
+    call->threads = p->chooser->threads;
+    call->device = p->chooser->context;
+    const tm_kernel *kernel = p->chooser->choose(p->chooser->context, call, refusals);
+    return kernel && (call->op != &tm_op_scaled_mm || kernel->library);
+}
+
+static tm_call empty_call(const tm_op *op)
+{
+    tm_call call = { .op = op };
+    for (int i = 0; i < TM_MAX_IN; i++) call.in[i].shape.rank = -1;
+    for (int k = 0; k < TM_MAX_OUT; k++) call.out[k].shape.rank = -1;
+    return call;
+}
+
+static bool has_lines(const product *f, int side)
+{
+    return f->attr[side]->recipe[0].scaled == TM_SCALED_LINE;
+}
+
+static tm_dtype format_of(const product *f, int side)
+{
+    return (tm_dtype)f->attr[side]->recipe[0].format;
+}
+
+/* Part `part` of side `cut`; of the others everything. */
+static range range_of(const product *f, int cut, int part)
+{
+    const int64_t           whole[] = { f->rows, f->columns, f->depth };
+    const tm_quantize_attr *attr = f->attr[f->cut == 1];
+    if (cut != f->cut) return (range){ 0, whole[cut] };
+    return (range){ part > 0 ? attr->end[part - 1] : 0, attr->end[part] };
+}
+
+static int64_t length_of(range r)
+{
+    return r.end - r.begin;
+}
+
+/* The call of part `part`, without data. */
+static tm_call call_of(const pass *p, const product *f, int part)
+{
+    const tm_graph *graph = p->graph;
+    tm_call         values, call = empty_call(&tm_op_scaled_mm);
+    int64_t         rows = length_of(range_of(f, 0, part)), columns = length_of(range_of(f, 1, part));
+    int64_t         depth = length_of(range_of(f, 2, part)), lines[] = { rows, columns };
+    tm_node_call(graph, f->node, &values);
+    for (int s = 0; s < 2; s++) {
+        call.in[s] = (tm_view){ .dtype = format_of(f, s), .shape = tm_shape_2(lines[s], depth) };
+        if (depth != f->depth) call.in[s].ld = f->depth;
+        call.in[2 + s] = (tm_view){ .dtype = TM_F32, .shape = tm_shape_1(has_lines(f, s) ? lines[s] : 1) };
+    }
+    if (f->node->op == TM_OP_linear)
+        for (int k = 2; k < 4; k++) call.in[k + 2] = values.in[k];
+    if (tm_view_present(&call.in[4])) call.in[4].shape = tm_shape_1(columns);
+    call.out[0] = values.out[0];
+    call.out[0].shape = tm_shape_2(rows, columns);
+    if (columns != f->columns) call.out[0].ld = tm_view_ld(&values.out[0]);
+    call.accumulate = (f->node->accumulate & 1U) || (f->cut == 2 && part > 0);
+    return call;
+}
+
+/* The call that makes the codes of a side. */
+static tm_call codes_call(const pass *p, const product *f, int side, tm_quantize_attr *attr)
+{
+    tm_call call;
+    tm_node_call(p->graph, f->from[side], &call);
+    *attr = *f->attr[side];
+    attr->codes = 1;
+    call.attr = attr;
+    call.out[0] = (tm_view){ .dtype = format_of(f, side), .shape = tm_shape_2(side ? f->columns : f->rows, f->depth) };
+    call.out[TM_QUANTIZE_SCALES] =
+        (tm_view){ .dtype = TM_F32, .shape = tm_shape_1(tm_quantize_scales(attr, call.in[0].shape)) };
+    return call;
+}
+
+/* --- which products -------------------------------------------------------------------------------------------------
+ */
+
+/* Do lines of both factors run along what the product sums over, as codes lie? */
+static bool lines_fit(const product *f)
+{
+    switch (f->node->op) {
+    case TM_OP_linear:
+        return !f->attr[0]->down && !f->attr[1]->down;
+    case TM_OP_linear_dgrad:
+        return !f->attr[0]->down && f->attr[1]->down;
+    case TM_OP_linear_wgrad:
+        return f->attr[0]->down && f->attr[1]->down;
+    default:
+        return false;
+    }
+}
+
+/* Parts of a factor are lines of it, or what its lines run through. Scales of lines need no parts of lines. */
+static const char *find_parts(product *f)
+{
+    f->parts = 1, f->cut = -1;
+    for (int s = 0; s < 2; s++) {
+        const tm_quantize_attr *attr = f->attr[s];
+        bool                    through = attr->down != attr->cut_columns;
+        if (attr->n_parts == 1 || (!through && has_lines(f, 0) && has_lines(f, 1))) continue;
+        int cut = through ? 2 : s;
+        if (f->parts > 1 && (cut != f->cut || cut != 2)) return "both factors are parts";
+        f->parts = attr->n_parts, f->cut = cut;
+        for (int i = 0; i < f->parts; i++)
+            if (attr->end[i] % 16 != 0) return "parts of a fused weight that are no multiples of 16";
+    }
+    if (f->cut == 2 && (f->attr[0]->n_parts != f->attr[1]->n_parts ||
+                        memcmp(f->attr[0]->end, f->attr[1]->end, (size_t)f->parts * sizeof f->attr[0]->end[0]) != 0))
+        return "parts of one factor are not those of the other one";
+    return f->parts > 1 && f->node->op == TM_OP_linear && f->node->in[3] != TM_NONE
+               ? "a residual is added to a whole product only"
+               : NULL;
+}
+
+/* Whether the node multiplies two quantized factors that nobody else reads; *why: why they stay values. */
+static bool find_product(const pass *p, const tm_node *node, product *f, const char **why)
+{
+    bool grouped = node->op == TM_OP_grouped_linear || node->op == TM_OP_grouped_linear_dgrad ||
+                   node->op == TM_OP_grouped_linear_wgrad;
+    bool plain = node->op == TM_OP_linear || node->op == TM_OP_linear_dgrad || node->op == TM_OP_linear_wgrad;
+    int  quantized = 0;
+    *f = (product){ .node = node };
+    *why = NULL;
+    if (!grouped && !plain) return false;
+    for (int s = 0; s < 2; s++) {
+        f->from[s] = p->made[node->in[s]].node;
+        f->attr[s] = f->from[s] ? f->from[s]->attr : NULL;
+        quantized += f->from[s] != NULL;
+    }
+    if (quantized == 0) return false;
+    if (grouped) *why = "products of experts are those of values";
+    for (int s = 0; s < 2 && !*why; s++) {
+        if (quantized < 2) *why = "only one of the factors is quantized";
+        if (!*why && p->made[node->in[s]].readers != 1) *why = "somebody else reads a factor";
+        if (!*why) *why = tm_quantize_no_codes(f->attr[s]);
+    }
+    if (*why) return true;
+    tm_shape a = tm_graph_at(p->graph, node->in[0])->shape, b = tm_graph_at(p->graph, node->in[1])->shape;
+    f->rows = a.n[f->attr[0]->down], f->depth = a.n[!f->attr[0]->down], f->columns = b.n[f->attr[1]->down];
+    if (!lines_fit(f)) *why = "lines of a factor run the other way";
+    if (!*why && tm_graph_at(p->graph, node->out[0])->offset % 16 != 0) *why = "the product begins between 16 columns";
+    if (!*why) *why = find_parts(f);
+    return true;
+}
+
+static bool can_be_codes(const pass *p, const product *f, tm_text *refusals)
+{
+    for (int part = 0; part < f->parts; part++) {
+        tm_call call = call_of(p, f, part);
+        if (!is_taken(p, &call, refusals)) return false;
+    }
+    for (int s = 0; s < 2; s++) {
+        tm_quantize_attr attr;
+        tm_call          call = codes_call(p, f, s, &attr);
+        if (!is_taken(p, &call, refusals)) return false;
+    }
+    return true;
+}
+
+/* --- rewriting ------------------------------------------------------------------------------------------------------
+ */
+
+static void append(tm_segment *segment, const tm_node *node)
+{
+    segment->nodes = tm_grow(segment->nodes, &segment->capacity, segment->n_nodes, sizeof *segment->nodes);
+    segment->nodes[segment->n_nodes++] = *node;
+}
+
+/* Of one side: what holds its codes and its scales. */
+typedef struct {
+    tm_tensor_id codes, scales;
+} coded;
+
+/* A node that quantizes gives codes from here on. */
+static coded give_codes(const pass *p, const product *f, int side, tm_node *quantize)
+{
+    tm_graph         *graph = p->graph;
+    tm_quantize_attr *attr = tm_arena_take(graph->arena, sizeof *attr);
+    tm_call           call = codes_call(p, f, side, attr);
+    tm_tensor         of = *tm_graph_at(graph, f->node->in[side]);
+    char              name[240];
+    coded             c;
+    snprintf(name, sizeof name, "%.200s.codes", of.name);
+    c.codes = tm_graph_tensor_as(graph, name, of.role, call.out[0].shape, call.out[0].dtype);
+    snprintf(name, sizeof name, "%.200s.scales", of.name);
+    c.scales = tm_graph_tensor_as(graph, name, TM_ROLE_STATISTIC, call.out[TM_QUANTIZE_SCALES].shape, TM_F32);
+    tm_graph_at(graph, c.codes)->layer = tm_graph_at(graph, c.scales)->layer = of.layer;
+    quantize->attr = attr;
+    quantize->out[0] = c.codes;
+    quantize->out[TM_QUANTIZE_SCALES] = c.scales;
+    return c;
+}
+
+static tm_tensor_id run_of(tm_graph *graph, tm_tensor_id of, int64_t first, tm_shape shape)
+{
+    char      name[200];
+    tm_tensor whole = *tm_graph_at(graph, of);
+    if (tm_shape_equal(shape, whole.shape)) return of;
+    snprintf(name, sizeof name, "%.180s.%lld", whole.name, (long long)first);
+    return tm_graph_run(graph, name, of, first, shape);
+}
+
+/* Rows `lines` and columns `k` of a matrix: all of the one or of the other. */
+static tm_tensor_id part_of(tm_graph *graph, tm_tensor_id of, range lines, range k)
+{
+    char      name[200];
+    tm_tensor whole = *tm_graph_at(graph, of);
+    if (length_of(k) == whole.shape.n[1])
+        return run_of(graph, of, lines.begin * whole.shape.n[1], tm_shape_2(length_of(lines), length_of(k)));
+    snprintf(name, sizeof name, "%.180s.%lld", whole.name, (long long)k.begin);
+    return tm_graph_view(graph, name, of, k.begin, length_of(k));
+}
+
+static tm_tensor_id scales_of(const pass *p, const product *f, int side, const coded *c, int part)
+{
+    int64_t lines = side ? f->columns : f->rows;
+    if (f->parts == 1) return c->scales;
+    if (has_lines(f, side)) return run_of(p->graph, c->scales, part * lines, tm_shape_1(lines));
+    bool own = f->cut == 2 || f->cut == side; /* the other one has one scale for all parts */
+    return run_of(p->graph, c->scales, own ? part : 0, tm_shape_1(1));
+}
+
+static void emit_part(const pass *p, const product *f, const coded c[2], int part, tm_segment *segment)
+{
+    tm_graph *graph = p->graph;
+    tm_node   node = *f->node;
+    range     side[] = { range_of(f, 0, part), range_of(f, 1, part) }, k = range_of(f, 2, part);
+    node.op = TM_OP_scaled_mm;
+    node.rounded = 0;
+    for (int i = 0; i < TM_MAX_IN; i++) node.in[i] = TM_NONE;
+    for (int s = 0; s < 2; s++) {
+        node.in[s] = part_of(graph, c[s].codes, side[s], k);
+        node.in[2 + s] = scales_of(p, f, s, &c[s], part);
+    }
+    if (f->node->op == TM_OP_linear && f->node->in[2] != TM_NONE)
+        node.in[4] = run_of(graph, f->node->in[2], side[1].begin, tm_shape_1(length_of(side[1])));
+    if (f->node->op == TM_OP_linear) node.in[5] = f->node->in[3];
+    if (f->cut == 0 || f->cut == 1) node.out[0] = part_of(graph, f->node->out[0], side[0], side[1]);
+    if (f->cut == 2 && part > 0) node.accumulate |= 1U;
+    append(segment, &node);
+}
+
+/* Who is quantized, and who reads it. */
+static void list_made(pass *p)
+{
+    const tm_segment *segment = p->graph->segment;
+    for (size_t x = 0; x < segment->n_nodes; x++) {
+        const tm_node *node = &segment->nodes[x];
+        if (node->op == TM_OP_quantize) p->made[node->out[0]].node = node;
+        for (int i = 0; i < TM_MAX_IN; i++)
+            if (node->in[i] != TM_NONE) p->made[tm_graph_base(p->graph, node->in[i])].readers++;
+    }
+}
+
+/* Has the device anything to say about products of codes? */
+static bool ask_device(const pass *p)
+{
+    tm_call call = empty_call(&tm_op_scaled_mm);
+    tm_text refusals = { 0 };
+    for (int s = 0; s < 2; s++) call.in[s] = (tm_view){ .dtype = TM_E4M3, .shape = tm_shape_2(16, 16) };
+    for (int s = 2; s < 4; s++) call.in[s] = (tm_view){ .dtype = TM_F32, .shape = tm_shape_1(1) };
+    call.out[0] = (tm_view){ .dtype = TM_F32, .shape = tm_shape_2(16, 16) };
+    bool any = is_taken(p, &call, &refusals) || refusals.length > 0;
+    tm_text_fini(&refusals);
+    return any;
+}
+
+/* The codes of each quantizing node that has a product of codes; then those products. */
+static void rewrite(pass *p, const product *taken, size_t n)
+{
+    tm_segment *segment = p->graph->segment, source = *segment;
+    coded(*codes)[2] = tm_alloc((n + 1) * sizeof *codes);
+    size_t next = 0;
+    segment->nodes = NULL;
+    segment->n_nodes = segment->capacity = 0;
+    for (size_t x = 0; x < source.n_nodes; x++) {
+        tm_node node = source.nodes[x];
+        for (size_t i = next; i < n && node.op == TM_OP_quantize; i++)
+            for (int s = 0; s < 2; s++)
+                if (taken[i].from[s] == &source.nodes[x]) codes[i][s] = give_codes(p, &taken[i], s, &node);
+        if (next < n && taken[next].node == &source.nodes[x]) {
+            for (int part = 0; part < taken[next].parts; part++) emit_part(p, &taken[next], codes[next], part, segment);
+            next++;
+        } else
+            append(segment, &node);
+    }
+    free(codes);
+    free(source.nodes);
+}
+
+void tm_codes_pass(tm_graph *graph, const tm_chooser *chooser, tm_codes *out)
+{
+    const tm_segment *segment = graph->segment;
+    pass              p = { .graph = graph, .chooser = chooser, .out = out };
+    product          *taken = tm_alloc((segment->n_nodes + 1) * sizeof *taken);
+    size_t            n = 0;
+    p.any = ask_device(&p);
+    p.made = tm_alloc(graph->n_tensors * sizeof *p.made);
+    list_made(&p);
+    for (size_t x = 0; x < segment->n_nodes && p.any; x++) {
+        product     f;
+        const char *why;
+        tm_text     refusals = { 0 };
+        if (!find_product(&p, &segment->nodes[x], &f, &why)) continue;
+        if (why)
+            count_reason(&p, why, strlen(why));
+        else if (can_be_codes(&p, &f, &refusals))
+            taken[n++] = f;
+        else
+            count_refusals(&p, &refusals);
+        tm_text_fini(&refusals);
+    }
+    if (out) out->products += (int)n;
+    if (n > 0) rewrite(&p, taken, n);
+    free(p.made);
+    free(taken);
+}

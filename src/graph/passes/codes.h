@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* graph/passes/codes.h - products of codes where a device has them: `quantize` and the product behind it become
+ * `quantize` that gives codes with scales beside them, and `scaled_mm`. What the device does not take stays as the
+ * quantize pass left it: values that codes stand for. The codes are the same ones. */
+#ifndef TM_GRAPH_PASSES_CODES_H
+#define TM_GRAPH_PASSES_CODES_H
+
+#include "graph/graph.h"
+#include "graph/plan.h"
+
+enum { TM_MAX_REASONS = 4 };
+
+/* Of a device that has products of codes, or could have them; of others zeros. */
+typedef struct {
+    int products, emulated; /* of linears and experts, with quantized factors: of codes; of values */
+    struct {
+        const char *why; /* of the graph's arena */
+        int         products;
+    } reasons[TM_MAX_REASONS]; /* of those of values, the first that were met */
+    int n_reasons;
+} tm_codes;
+
+/* On the current segment, behind the precision pass. `chooser`: who will choose the kernels. A library of products is
+ * asked, no reference. out: is added to; NULL: nobody counts. */
+void tm_codes_pass(tm_graph *graph, const tm_chooser *chooser, tm_codes *out);
+
+#endif

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Trainings whose products multiply codes of 8 bits, over stand-ins for the libraries: beside the same training with
+ * values in the place of codes, on the same GPU and on the CPU; which products are codes, and why others are not. */
+#include "device/backend.h"
+#include "gpu/emulated.h"
+#include "support/training.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/test.h"
+
+enum { STEPS = 3 };
+
+typedef struct {
+    const char *device, *arch, *recipe;
+    bool        gpt, bf16, fnuz;
+} job;
+
+typedef struct {
+    double   loss[STEPS], norm[STEPS];
+    float   *record; /* after the first step */
+    size_t   rows;
+    uint64_t state;
+    int      products, emulated;
+    char     words[400];
+} outcome;
+
+static tm_step_options options_of(const job *j)
+{
+    tm_step_options o = j->gpt ? test_gpt_options() : test_llama_options();
+    o.shape.n_layers = 1;
+    if (!j->gpt) o.shape.ffn_dim = 96;
+    o.accumulation = 2;
+    if (j->bf16) o.precision = &tm_precision_bf16;
+    o.quantize = (tm_quantize){ .on = true, .switch_step = -1, .history = 4, .seed = 1 };
+    o.quantize.recipe[0] = *tm_quantize_recipe_find(j->recipe);
+    for (int f = 0; f < TM_FACTORS && j->fnuz; f++) {
+        uint8_t *format = &o.quantize.recipe[0].factor[f].format;
+        *format = *format == TM_E5M2 ? TM_E5M2FNUZ : TM_E4M3FNUZ;
+    }
+    return o;
+}
+
+/* values: in the place of codes. one_by_one: no program is a graph that is played. */
+static outcome train(const char *name, const job *j, bool values, bool one_by_one)
+{
+    tm_device      *device;
+    tm_error        err = { 0 };
+    tm_step_options o = options_of(j);
+    outcome         out = { .record = NULL };
+    tm_text         words = { 0 };
+    if (tm_device_open(name, 2, &device, &err) != TM_OK) fail_msg("%s: %s", name, err.text);
+    tm_device_own_kernels(device, values);
+    tm_trainer *trainer = test_trainer_open(device, &o, 7);
+    tm_device_one_by_one(device, one_by_one);
+    for (int t = 1; t <= STEPS; t++) {
+        test_batch batch = test_batch_random(o.micro_batch * o.accumulation, o.seq, o.shape.vocab_size, (uint64_t)t);
+        tm_step_result result = test_step(trainer, t, 1e-3, 1, &batch);
+        out.loss[t - 1] = result.loss, out.norm[t - 1] = result.grad_norm;
+        test_batch_fini(&batch);
+        if (t > 1) continue;
+        const tm_quantized *made = &tm_trainer_step_of(trainer)->quantized;
+        out.record = test_tensor_read(trainer, made->record);
+        out.rows = made->n_rows;
+    }
+    out.state = test_state_hash(trainer);
+    out.products = tm_trainer_step_of(trainer)->codes.products;
+    out.emulated = tm_trainer_step_of(trainer)->codes.emulated;
+    tm_step_codes(tm_trainer_step_of(trainer), &words);
+    snprintf(out.words, sizeof out.words, "%s", words.data ? words.data : "");
+    tm_text_fini(&words);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+    return out;
+}
+
+/* Weights are the same in the first step: amax, scale and the shares of their codes are, bit for bit. */
+static void compare_weights(const job *j, const outcome *a, const outcome *b, const char *what)
+{
+    tm_step_options o = options_of(j);
+    tm_device      *cpu;
+    tm_error        err = { 0 };
+    int             same = 0;
+    assert_int_equal(tm_device_open("cpu", 2, &cpu, &err), TM_OK);
+    tm_trainer         *trainer = test_trainer_open(cpu, &o, 7);
+    const tm_quantized *made = &tm_trainer_step_of(trainer)->quantized;
+    assert_int_equal(a->rows, b->rows);
+    for (size_t r = 0; r < a->rows; r++) {
+        if (made->rows[r].factor != TM_FACTOR_W && made->rows[r].factor != TM_FACTOR_W_DX) continue;
+        if (memcmp(a->record + 4 * r, b->record + 4 * r, 4 * sizeof(float)) != 0)
+            fail_msg("%s: other codes of %s", what, made->rows[r].name);
+        same++;
+    }
+    assert_true(same > 0);
+    tm_trainer_close(trainer);
+    tm_device_close(cpu);
+}
+
+static void trains_on_codes(const job *j, int products, int emulated, const char *words)
+{
+    char what[120];
+    snprintf(what, sizeof what, "%s on %s %s%s", j->recipe, j->device, j->arch, j->bf16 ? ", bfloat16" : "");
+    setenv("STANDIN_GPU_ARCH", j->arch, 1);
+    outcome codes = train(j->device, j, false, false), again = train(j->device, j, false, true),
+            values = train(j->device, j, true, false), cpu = train("cpu", j, false, false);
+    if (codes.products != products || codes.emulated != emulated || (words && strcmp(codes.words, words) != 0))
+        fail_msg("%s: %d products of codes, %d emulated: %s", what, codes.products, codes.emulated, codes.words);
+    assert_int_equal(values.products, 0);
+    assert_int_equal(cpu.products + cpu.emulated, 0);
+    assert_string_equal(cpu.words, "");
+    if (codes.state != again.state || memcmp(codes.loss, again.loss, sizeof codes.loss) != 0)
+        fail_msg("%s: other bits, launched one by one", what);
+    if (!j->bf16 && !(fabs(codes.loss[0] - values.loss[0]) <= 1e-5))
+        fail_msg("%s: the first loss is %.9g, of values %.9g", what, codes.loss[0], values.loss[0]);
+    for (int t = 0; t < STEPS; t++) {
+        double other[] = { values.loss[t], cpu.loss[t] };
+        for (int k = 0; k < 2; k++)
+            if (!(fabs(codes.loss[t] - other[k]) <= (j->bf16 ? 1e-2 : 1e-3)))
+                fail_msg("%s, step %d: loss %.9g, %s %.9g", what, t + 1, codes.loss[t], k ? "on the CPU" : "of values",
+                         other[k]);
+        if (!(fabs(codes.norm[t] - values.norm[t]) <= (j->bf16 ? 2e-2 : 5e-3) * values.norm[t]))
+            fail_msg("%s, step %d: norm %.9g, of values %.9g", what, t + 1, codes.norm[t], values.norm[t]);
+    }
+    compare_weights(j, &codes, &values, what);
+    compare_weights(j, &codes, &cpu, what);
+    free(codes.record), free(again.record), free(values.record), free(cpu.record);
+    unsetenv("STANDIN_GPU_ARCH");
+}
+
+/* A fused weight has parts with scales of their own; a residual is added. */
+static void llamas_train_on_codes(void **state)
+{
+    (void)state;
+    if (emulated_device("cuda"))
+        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_tensorwise", false, false, false }, 12, 0,
+                        "12 of 12 products multiply codes of 8 bits");
+    if (emulated_device("hip"))
+        trains_on_codes(&(job){ "hip", "gfx942", "fp8_delayed", false, false, true }, 12, 0, NULL);
+}
+
+static const char *const recipes[] = { "fp8_tensorwise", "fp8_current", "fp8_delayed", "fp8_rowwise" };
+
+static void by_other_recipes_too(void **state)
+{
+    (void)state;
+    for (int r = 0; r < 4; r++) {
+        int bf16 = r % 2;
+        if (emulated_device("cuda"))
+            trains_on_codes(&(job){ "cuda", "sm_90", recipes[r], false, bf16, false }, 12, 0, NULL);
+        if (emulated_device("cuda") && r < 3)
+            trains_on_codes(&(job){ "cuda", "sm_89", recipes[r], false, bf16, false }, 12, 0, NULL);
+        if (emulated_device("hip"))
+            trains_on_codes(&(job){ "hip", "gfx942", recipes[r], false, bf16, true }, 12, 0, NULL);
+        if (emulated_device("hip"))
+            trains_on_codes(&(job){ "hip", "gfx950", recipes[r], false, bf16, false }, 12, 0, NULL);
+    }
+}
+
+/* Biases are those of parts. */
+static void gpts_train_on_codes(void **state)
+{
+    (void)state;
+    if (emulated_device("cuda"))
+        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_rowwise", true, true, false }, 12, 0, NULL);
+    if (emulated_device("hip") && test_is_full())
+        trains_on_codes(&(job){ "hip", "gfx942", "fp8_delayed", true, false, true }, 8, 4,
+                        "8 of 12 products multiply codes of 8 bits; no codes: the library adds a bias to products of "
+                        "codes in bfloat16 only (4)");
+}
+
+/* What stays emulated is said, and the training is the emulated one, bit for bit. */
+static void what_is_emulated_is_said(void **state)
+{
+    static const struct {
+        job         of;
+        const char *words;
+    } all[] = {
+        { { "cuda", "sm_80", "fp8_tensorwise", false, true, false },
+          "0 of 12 products multiply codes of 8 bits; no codes: products of codes need sm_89 or later (12)" },
+        { { "cuda", "sm_100", "fp8_rowwise", false, true, false },
+          "0 of 12 products multiply codes of 8 bits; no codes: scales of lines need sm_90, no other GPU (12)" },
+        { { "hip", "gfx942", "fp8_tensorwise", false, true, false },
+          "0 of 12 products multiply codes of 8 bits; no codes: gfx942 has formats of FNUZ only "
+          "(quantize.fnuz) (12)" },
+        { { "cuda", "sm_90", "mxfp8", false, true, false },
+          "0 of 12 products multiply codes of 8 bits; no codes: codes have the scale of a tensor or of a line, "
+          "not of blocks (12)" },
+        { { "cuda", "sm_90", "fp8_rowwise_with_gw_hp", false, true, false },
+          "4 of 8 products multiply codes of 8 bits; no codes: the scale of a matrix beside scales of lines "
+          "(4)" }
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (!emulated_device(all[i].of.device)) continue;
+        tm_device *device;
+        tm_error   err = { 0 };
+        tm_step   *step;
+        tm_text    words = { 0 };
+        setenv("STANDIN_GPU_ARCH", all[i].of.arch, 1);
+        tm_step_options o = options_of(&all[i].of);
+        assert_int_equal(tm_device_open(all[i].of.device, 2, &device, &err), TM_OK);
+        tm_chooser chooser = tm_device_chooser(device);
+        if (tm_step_create(&o, &chooser, &step, &err) != TM_OK) fail_msg("%s", err.text);
+        tm_step_codes(step, &words);
+        assert_string_equal(words.data, all[i].words);
+        assert_non_null(tm_step_products(step));
+        tm_text_fini(&words);
+        tm_step_destroy(step);
+        tm_device_close(device);
+        unsetenv("STANDIN_GPU_ARCH");
+    }
+}
+
+static const struct CMUnitTest tests[] = { cmocka_unit_test(llamas_train_on_codes),
+                                           cmocka_unit_test(gpts_train_on_codes), full_test(by_other_recipes_too),
+                                           cmocka_unit_test(what_is_emulated_is_said) };
+
+TM_TESTS(tests, NULL, NULL)
