@@ -3,10 +3,13 @@
 #include "base/cpu.h"
 #include "bench/attention_check.h"
 #include "bench/bench.h"
+#include "device/prepared.h"
 #include "op/fused.h"
 
 #include <math.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* clang-format off */
@@ -41,110 +44,114 @@ static const char *const brief[] = { "model", "batch_size", "seqlen_q", "causal"
 
 enum { FORWARD, BACKWARD, DIRECTIONS };
 
+typedef struct work work;
 typedef struct {
+    const work   *w;
+    int           number;
+    tm_call       call; /* of no set */
+    tm_prepared  *prepared;
+    tm_stopwatch *watch;
+    double        flops, executed; /* by convention; by the op's own count */
+} direction;
+
+struct work {
     tm_bench         *bench;
     const char       *model;
     tm_attention_attr attr;
     int64_t           batch, sets;
     tm_dtype          dtype, lse_dtype;
-    size_t            qkv_bytes, o_bytes, lse_bytes, set_bytes, workspace_bytes, bytes; /* padded; of all */
-    char             *memory;
+    size_t            qkv_bytes, o_bytes, lse_bytes, set_bytes, bytes; /* padded; of all sets */
+    char             *memory;                                          /* of the host: one set */
+    tm_address        there;                                           /* all sets, in the device's memory */
     tm_view           qkv;
-    tm_call           call[DIRECTIONS]; /* of set 0 */
-    const tm_kernel  *kernel[DIRECTIONS];
-    double            flops[DIRECTIONS], executed[DIRECTIONS]; /* by convention; by the op's own count */
+    direction         direction[DIRECTIONS];
     const char       *convention;
-} work;
+};
 
 /* --- what is computed ------------------------------------------------------------------------ */
 
-static tm_attention_tensors tensors_of(const work *w, int64_t set)
+/* The host's set. */
+static tm_attention_tensors tensors_of(const work *w)
 {
-    char                *p = w->memory + (size_t)set * w->set_bytes;
+    char                *p = w->memory;
     tm_attention_tensors t = { w->attr, w->batch, w->dtype, w->lse_dtype, NULL, NULL, NULL, NULL, NULL };
     t.qkv = p, p += w->qkv_bytes;
+    t.d_o = p, p += w->o_bytes;
     t.dqkv = p, p += w->qkv_bytes;
     t.o = p, p += w->o_bytes;
-    t.d_o = p, p += w->o_bytes;
     t.lse = p;
     return t;
 }
 
-static void bind(const work *w, int direction, int64_t set, tm_call *call)
+/* q, k and v of a fused matrix at an address. */
+static void parts_at(const work *w, tm_address at, tm_address out[3])
 {
-    tm_attention_tensors t = tensors_of(w, set);
-    tm_view              qkv = w->qkv;
-    *call = w->call[direction];
-    qkv.data = t.qkv;
-    call->workspace = w->memory + (size_t)w->sets * w->set_bytes;
-    if (direction == FORWARD) {
-        tm_fused_qkv(&w->attr, qkv, call->in);
-        call->out[0].data = t.o;
-        call->out[1].data = t.lse;
+    tm_view qkv = w->qkv, parts[3];
+    qkv.data = (void *)at.at; // NOLINT(performance-no-int-to-ptr): the device's
+    tm_fused_qkv(&w->attr, qkv, parts);
+    for (int i = 0; i < 3; i++) out[i] = (tm_address){ (uintptr_t)parts[i].data };
+}
+
+/* Puts a call on a set into the queue. */
+static tm_status run_set(const direction *d, int64_t turn, tm_error *err)
+{
+    const work *w = d->w;
+    tm_address  in[TM_MAX_IN] = { { 0 } }, out[TM_MAX_OUT] = { { 0 } };
+    tm_address  qkv = tm_address_add(w->there, (size_t)(turn % w->sets) * w->set_bytes);
+    tm_address  d_o = tm_address_add(qkv, w->qkv_bytes), dqkv = tm_address_add(d_o, w->o_bytes);
+    tm_address  o = tm_address_add(dqkv, w->qkv_bytes), lse = tm_address_add(o, w->o_bytes);
+    if (d->number == FORWARD) {
+        parts_at(w, qkv, in);
+        out[0] = o, out[1] = lse;
     } else {
-        tm_fused_qkv(&w->attr, qkv, &call->in[1]);
-        qkv.data = t.dqkv;
-        tm_fused_qkv(&w->attr, qkv, call->out);
-        call->in[0].data = t.d_o, call->in[4].data = t.o, call->in[5].data = t.lse;
+        parts_at(w, qkv, &in[1]);
+        parts_at(w, dqkv, out);
+        in[0] = d_o, in[4] = o, in[5] = lse;
     }
+    return tm_prepared_run(d->prepared, in, out, err);
 }
 
-static void run_set(const work *w, int direction, int64_t set)
+/* On a device that computes at once, whose kernels do not fail. */
+static void call(void *context, int64_t turn)
 {
-    tm_call call;
-    bind(w, direction, set, &call);
-    w->kernel[direction]->run(&call);
+    tm_error  err = { 0 };
+    tm_status st = run_set(context, turn, &err);
+    TM_ASSERT(st == TM_OK);
 }
 
-static void call_forward(void *context, int64_t turn)
+/* On a GPU, by its own clock. */
+static tm_status call_series(void *context, int64_t turn, int64_t calls, double *seconds, tm_error *err)
 {
-    const work *w = context;
-    run_set(w, FORWARD, turn % w->sets);
+    const direction *d = context;
+    TM_TRY(tm_stopwatch_start(d->watch, err));
+    for (int64_t c = turn; c < turn + calls; c++) TM_TRY(run_set(d, c, err));
+    return tm_stopwatch_stop(d->watch, seconds, err);
 }
 
-static void call_backward(void *context, int64_t turn)
-{
-    const work *w = context;
-    run_set(w, BACKWARD, turn % w->sets);
-}
-
-/* TM_UNSUPPORTED with the reason of the first kernel. */
-static tm_status choose_kernel(work *w, const tm_call *call, const tm_kernel **out, tm_error *err)
-{
-    tm_chooser chooser = tm_device_chooser(w->bench->device);
-    tm_text    refusals = { 0 };
-    *out = chooser.choose(chooser.context, call, &refusals);
-    if (refusals.length > 0) refusals.data[strcspn(refusals.data, "\n")] = '\0'; /* the first that says why */
-    tm_status st = *out ? TM_OK
-                        : tm_fail(err, TM_UNSUPPORTED, "no fast kernel for op '%s' with heads of %lld elements: %s",
-                                  call->op->name, (long long)w->attr.dim_qk,
-                                  refusals.length ? refusals.data : "the device has none");
-    tm_text_fini(&refusals);
-    return st;
-}
-
+/* TM_UNSUPPORTED with the reasons of the kernels. */
 static tm_status describe_calls(work *w, tm_error *err)
 {
     int64_t rows = w->batch * w->attr.seq_q, width = (w->attr.heads + 2 * w->attr.kv_heads) * w->attr.dim_qk;
     tm_view qkv = { w->dtype, tm_shape_2(rows, width), NULL, 0 };
     tm_view o = { w->dtype, tm_shape_2(rows, w->attr.heads * w->attr.dim_qk), NULL, 0 };
     tm_view lse = { w->lse_dtype, tm_shape_3(w->batch, w->attr.heads, w->attr.seq_q), NULL, 0 };
+    tm_call forward = { .op = &tm_op_attention, .out = { o, lse } };
+    tm_call backward = { .op = &tm_op_attention_grad, .in = { o, [4] = o, lse } };
     w->qkv = qkv;
-    w->call[FORWARD] = (tm_call){ .op = &tm_op_attention, .out = { o, lse } };
-    w->call[BACKWARD] = (tm_call){ .op = &tm_op_attention_grad, .in = { o, [4] = o, lse } };
-    tm_fused_qkv(&w->attr, qkv, w->call[FORWARD].in);
-    tm_fused_qkv(&w->attr, qkv, &w->call[BACKWARD].in[1]);
-    tm_fused_qkv(&w->attr, qkv, w->call[BACKWARD].out);
-    for (int d = 0; d < DIRECTIONS; d++) {
-        tm_call *call = &w->call[d];
-        call->attr = &w->attr;
-        call->threads = w->bench->threads;
-        for (int k = d == FORWARD ? 3 : 6; k < TM_MAX_IN; k++) call->in[k].shape.rank = -1;
-        for (int k = d == FORWARD ? 2 : 3; k < TM_MAX_OUT; k++) call->out[k].shape.rank = -1;
-        TM_TRY(choose_kernel(w, call, &w->kernel[d], err));
-        call->workspace_bytes = w->kernel[d]->workspace ? w->kernel[d]->workspace(call) : 0;
-        if (call->workspace_bytes > w->workspace_bytes) w->workspace_bytes = call->workspace_bytes;
-        w->executed[d] = call->op->cost(call).flops;
+    tm_fused_qkv(&w->attr, qkv, forward.in);
+    tm_fused_qkv(&w->attr, qkv, &backward.in[1]);
+    tm_fused_qkv(&w->attr, qkv, backward.out);
+    for (int n = 0; n < DIRECTIONS; n++) {
+        direction *d = &w->direction[n];
+        tm_call   *one = &d->call;
+        *d = (direction){ .w = w, .number = n, .call = n == FORWARD ? forward : backward };
+        one->attr = &w->attr;
+        one->threads = w->bench->threads;
+        for (int k = n == FORWARD ? 3 : 6; k < TM_MAX_IN; k++) one->in[k].shape.rank = -1;
+        for (int k = n == FORWARD ? 2 : 3; k < TM_MAX_OUT; k++) one->out[k].shape.rank = -1;
+        d->executed = one->op->cost(one).flops;
+        TM_TRY(tm_prepared_open(w->bench->device, one, &d->prepared, err));
+        TM_TRY(tm_stopwatch_open(w->bench->device, &d->watch, err));
     }
     return TM_OK;
 }
@@ -156,15 +163,25 @@ static void count_by_convention(work *w)
     const tm_attention_attr *a = &w->attr;
     bool                     window = a->window > 0 && a->window < a->seq_q;
     double                   keys = (double)(window ? a->window : a->seq_q), half = a->causal && !window ? 0.5 : 1;
-    w->flops[FORWARD] =
+    w->direction[FORWARD].flops =
         half * 2 * (double)w->batch * (double)a->seq_q * keys * (double)a->heads * 2 * (double)a->dim_qk;
-    w->flops[BACKWARD] = 2.5 * w->flops[FORWARD];
+    w->direction[BACKWARD].flops = 2.5 * w->direction[FORWARD].flops;
     w->convention = window ? "window" : a->causal ? "causal-half" : "full";
 }
 
 static size_t padded(int64_t elements, tm_dtype dtype)
 {
     return ((size_t)elements * tm_dtype_bytes(dtype) + 4095) / 4096 * 4096;
+}
+
+/* Together more than twice the last cache of what computes. */
+static int64_t sets_of(const work *w)
+{
+    const int64_t         unknown = (int64_t)256 << 20; /* as large as any GPU's that is known */
+    const tm_device_info *info = tm_device_describe(w->bench->device);
+    if (!info->own_memory) return tm_rotation((int64_t)w->set_bytes);
+    int64_t cache = info->cache_bytes > 0 ? info->cache_bytes : unknown, sets = 2 * cache / (int64_t)w->set_bytes + 1;
+    return sets < 2 ? 2 : sets;
 }
 
 static tm_status plan(work *w, tm_error *err)
@@ -175,30 +192,32 @@ static tm_status plan(work *w, tm_error *err)
     w->o_bytes = padded(rows * w->attr.heads * w->attr.dim_qk, w->dtype);
     w->lse_bytes = padded(rows * w->attr.heads, w->lse_dtype);
     w->set_bytes = 2 * (w->qkv_bytes + w->o_bytes) + w->lse_bytes;
-    w->sets = cold ? tm_rotation((int64_t)w->set_bytes) : 1;
+    w->sets = cold ? sets_of(w) : 1;
+    w->bytes = (size_t)w->sets * w->set_bytes;
     TM_TRY(describe_calls(w, err));
     count_by_convention(w);
-    w->bytes = (size_t)w->sets * w->set_bytes + w->workspace_bytes;
     return TM_OK;
 }
 
 /* Queries, keys, values and output gradients standard normal, the same in all sets; results full of NaN. */
-static void fill(const work *w)
+static tm_status fill(const work *w, tm_error *err)
 {
     int64_t              rows = w->batch * w->attr.seq_q;
-    tm_attention_tensors first = tensors_of(w, 0);
+    tm_attention_tensors t = tensors_of(w);
     int64_t              qkv = rows * (w->attr.heads + 2 * w->attr.kv_heads) * w->attr.dim_qk;
-    tm_bench_normal(w->bench, "attention.qkv", first.qkv, w->dtype, qkv);
-    tm_bench_normal(w->bench, "attention.do", first.d_o, w->dtype, rows * w->attr.heads * w->attr.dim_qk);
-    for (int64_t set = 0; set < w->sets; set++) {
-        tm_attention_tensors t = tensors_of(w, set);
-        memset(t.dqkv, 0xff, w->qkv_bytes);
-        memset(t.o, 0xff, w->o_bytes);
-        memset(t.lse, 0xff, w->lse_bytes);
-        if (set == 0) continue;
-        memcpy(t.qkv, first.qkv, w->qkv_bytes);
-        memcpy(t.d_o, first.d_o, w->o_bytes);
+    tm_device           *device = w->bench->device;
+    tm_bench_normal(w->bench, "attention.qkv", t.qkv, w->dtype, qkv);
+    tm_bench_normal(w->bench, "attention.do", t.d_o, w->dtype, rows * w->attr.heads * w->attr.dim_qk);
+    memset(t.dqkv, 0xff, w->qkv_bytes + w->o_bytes + w->lse_bytes);
+    TM_TRY(tm_device_write(device, w->there, w->memory, w->set_bytes, err));
+    for (int64_t done = 1; done < w->sets; done *= 2) { /* twice as many with each copy */
+        int64_t n = w->sets - done < done ? w->sets - done : done;
+        TM_TRY(tm_device_copy(device, tm_address_add(w->there, (size_t)done * w->set_bytes), w->there,
+                              (size_t)n * w->set_bytes, err));
     }
+    for (int64_t set = 0; set < w->sets; set++) /* what the backward calls read */
+        TM_TRY(run_set(&w->direction[FORWARD], set, err));
+    return tm_device_wait(device, err);
 }
 
 /* --- the row --------------------------------------------------------------------------------- */
@@ -221,68 +240,95 @@ static void start_row(const work *w)
     tm_table_i64(t, "head_dim_v", a->dim_v);
     tm_table_bool(t, "causal", a->causal != 0);
     tm_table_i64(t, "window", a->window);
-    tm_table_text(t, "backend", w->kernel[FORWARD]->name);
+    tm_table_text(t, "backend", tm_prepared_kernel(w->direction[FORWARD].prepared));
     tm_table_text(t, "dtype", tm_dtype_name(w->dtype));
     tm_table_text(t, "convention", w->convention);
     tm_table_text(t, "cache", w->sets > 1 ? "cold" : "warm");
     tm_table_i64(t, "threads", w->bench->threads);
 }
 
-static tm_status put_direction(const work *w, int direction, const tm_samples *samples, tm_error *err)
+static tm_status put_direction(const direction *d, const tm_samples *samples, tm_error *err)
 {
     static const char *const names[DIRECTIONS][5] = {
         { "fwd_tflops", "fwd_time", "fwd_tflops_executed", "fwd_median", "fwd_half_width_pct" },
         { "bwd_tflops", "bwd_time", "bwd_tflops_executed", "bwd_median", "bwd_half_width_pct" },
     };
-    tm_table      *t = w->bench->table;
+    tm_bench      *bench = d->w->bench;
+    tm_table      *t = bench->table;
     tm_measurement m;
     char           what[64];
     tm_bench_summarize(samples, 1, &m);
     double calls = m.summary.rate; /* per second: all calls over all their time */
-    tm_table_f64(t, names[direction][0], w->flops[direction] * calls * 1e-12);
-    tm_table_f64(t, names[direction][1], 1e3 / calls);
-    tm_table_f64(t, names[direction][2], w->executed[direction] * calls * 1e-12);
-    tm_table_f64(t, names[direction][3], m.summary.median * 1e3);
-    tm_table_f64(t, names[direction][4], m.summary.half_width * 100);
+    tm_table_f64(t, names[d->number][0], d->flops * calls * 1e-12);
+    tm_table_f64(t, names[d->number][1], 1e3 / calls);
+    tm_table_f64(t, names[d->number][2], d->executed * calls * 1e-12);
+    tm_table_f64(t, names[d->number][3], m.summary.median * 1e3);
+    tm_table_f64(t, names[d->number][4], m.summary.half_width * 100);
     tm_table_text(t, "verdict", tm_verdict_name(samples->verdict));
     tm_table_text(t, "reason", *samples->reason ? samples->reason : NULL);
     tm_table_i64(t, "n", m.summary.n);
-    snprintf(what, sizeof what, "attention %s", direction == FORWARD ? "forward" : "backward");
-    return tm_bench_guard(w->bench, what, w->dtype, w->executed[direction] * calls, 0, err);
+    snprintf(what, sizeof what, "attention %s", d->number == FORWARD ? "forward" : "backward");
+    return tm_bench_guard(bench, what, d->w->dtype, d->executed * calls, 0, err);
 }
 
-static void check(const work *w)
+static tm_status check(const work *w, tm_error *err)
 {
     tm_attention_check   result;
-    tm_attention_tensors t = tensors_of(w, 0);
-    run_set(w, FORWARD, 0);
-    memset(t.dqkv, 0xff, w->qkv_bytes);
-    run_set(w, BACKWARD, 0);
+    tm_attention_tensors t = tensors_of(w);
+    tm_device           *device = w->bench->device;
+    size_t               given = w->qkv_bytes + w->o_bytes;
+    tm_address           results = tm_address_add(w->there, given);
+    memset(t.dqkv, 0xff, w->set_bytes - given);
+    TM_TRY(tm_device_write(device, results, t.dqkv, w->set_bytes - given, err));
+    for (int n = 0; n < DIRECTIONS; n++) TM_TRY(run_set(&w->direction[n], 0, err));
+    TM_TRY(tm_device_read(device, t.dqkv, results, w->set_bytes - given, err));
+    TM_TRY(tm_device_wait(device, err));
     tm_attention_verify(&t, w->bench->seed, &result);
     tm_table_bool(w->bench->table, "correct", result.correct);
     if (isfinite(result.worst)) tm_table_f64(w->bench->table, "error_of_bound", result.worst);
     if (!result.correct)
         tm_bench_invalid(w->bench, "attention: wrong result: an element of %s is %.9g, wanted %.9g within %.3g",
                          result.what, result.found, result.wanted, result.bound);
+    return TM_OK;
 }
 
 static tm_status measure(work *w, tm_error *err)
 {
+    enum { GPU_TICK_NS = 1000 }; /* as bench gemm */
     tm_bench  *bench = w->bench;
     tm_timing  timing = bench->timing;
-    tm_timed   timed[DIRECTIONS] = { { call_forward, w }, { call_backward, w } };
+    tm_timed   timed[DIRECTIONS] = { { call, &w->direction[FORWARD] }, { call, &w->direction[BACKWARD] } };
     tm_samples samples[DIRECTIONS];
-    timing.cold = w->sets > 1;
-    fill(w);
-    for (int64_t set = 0; set < w->sets; set++) run_set(w, FORWARD, set); /* what the backward calls read */
+    bool       gpu = tm_device_describe(bench->device)->own_memory;
+    timing.cold = w->sets > 1 && !gpu;
+    if (gpu) timing.series = call_series, timing.tick_ns = GPU_TICK_NS;
+    TM_TRY(fill(w, err));
     tm_status st = tm_time(&timing, timed, DIRECTIONS, samples, err), inner = TM_OK;
     start_row(w);
-    for (int d = 0; d < DIRECTIONS && inner == TM_OK; d++)
-        if (samples[d].n > 0) inner = put_direction(w, d, &samples[d], err);
+    for (int n = 0; n < DIRECTIONS && inner == TM_OK; n++)
+        if (samples[n].n > 0) inner = put_direction(&w->direction[n], &samples[n], err);
     if (samples[0].n == 0) tm_table_text(bench->table, "skipped", "the budget ended before a sample");
-    for (int d = 0; d < DIRECTIONS; d++) tm_samples_fini(&samples[d]);
+    for (int n = 0; n < DIRECTIONS; n++) tm_samples_fini(&samples[n]);
     if (st == TM_OK) st = inner;
-    if (st == TM_OK) check(w);
+    return st == TM_OK ? check(w, err) : st;
+}
+
+/* On the device and the host; a set that does not fit is a row that says so. */
+static tm_status measure_there(work *w, tm_error *err)
+{
+    tm_device *device = w->bench->device;
+    tm_error   own = { 0 };
+    tm_status  st = tm_device_alloc(device, w->bytes, &w->there, &own);
+    if (st == TM_NOMEM) {
+        start_row(w);
+        tm_table_text(w->bench->table, "skipped", own.text);
+        return TM_OK;
+    }
+    if (st != TM_OK) return tm_fail(err, st, "%s", own.text);
+    w->memory = aligned_alloc(4096, w->set_bytes);
+    st = w->memory ? measure(w, err) : tm_fail(err, TM_NOMEM, "the host has no memory for %zu bytes", w->set_bytes);
+    free(w->memory);
+    tm_device_release(device, w->there, w->bytes);
     return st;
 }
 
@@ -332,36 +378,42 @@ static tm_status check_size(const work *w, tm_error *err)
     return tm_fail(err, TM_INVALID, "queries, keys and values have %.3g elements; 4.4e12 is the most", elements);
 }
 
+/* A row that says why nothing is measured; false: it is. */
+static bool skips(work *w, double flops)
+{
+    tm_bench *bench = w->bench;
+    bool      gpu = tm_device_describe(bench->device)->own_memory;
+    char      want[32], have[32];
+    double    available = gpu ? 0 : (double)tm_memory_available_bytes(""), needed = (double)(w->bytes + w->set_bytes);
+    double    seconds = flops > 0 ? 4 * (w->direction[FORWARD].executed + w->direction[BACKWARD].executed) / flops : 0;
+    if (available > 0 && needed > available) {
+        start_row(w);
+        tm_table_printf(bench->table, "skipped", "needs %s, %s are available", tm_format_bytes(want, needed),
+                        tm_format_bytes(have, available));
+        return true;
+    }
+    if (seconds <= tm_bench_left(bench)) return false;
+    start_row(w);
+    tm_table_printf(bench->table, "skipped", "four calls take at least %.0f s, the budget has %.0f s", seconds,
+                    tm_bench_left(bench));
+    return true;
+}
+
 static tm_status run(tm_bench *bench, tm_error *err)
 {
-    work   w = { .bench = bench };
-    double available = (double)tm_memory_available_bytes("");
-    char   want[32], have[32];
+    work               w = { .bench = bench };
+    const tm_ceilings *ceilings;
     TM_TRY(read_options(&w, err));
     TM_TRY(check_size(&w, err));
-    TM_TRY(plan(&w, err));
     tm_table_columns(bench->table, columns, sizeof columns / sizeof columns[0]);
     tm_table_brief(bench->table, brief, sizeof brief / sizeof brief[0]);
-    const tm_ceilings *ceilings;
-    TM_TRY(tm_bench_ceilings(bench, &ceilings, err));
-    double seconds = ceilings->flops > 0 ? 4 * (w.executed[FORWARD] + w.executed[BACKWARD]) / ceilings->flops : 0;
-    if (available > 0 && (double)w.bytes > available) {
-        start_row(&w);
-        tm_table_printf(bench->table, "skipped", "needs %s, %s are available", tm_format_bytes(want, (double)w.bytes),
-                        tm_format_bytes(have, available));
-        return TM_OK;
+    tm_status st = plan(&w, err);
+    if (st == TM_OK) st = tm_bench_ceilings(bench, &ceilings, err);
+    if (st == TM_OK && !skips(&w, ceilings->flops)) st = measure_there(&w, err);
+    for (int n = 0; n < DIRECTIONS; n++) {
+        tm_prepared_close(w.direction[n].prepared);
+        tm_stopwatch_close(w.direction[n].watch);
     }
-    if (seconds > tm_bench_left(bench)) {
-        start_row(&w);
-        tm_table_printf(bench->table, "skipped", "four calls take at least %.0f s, the budget has %.0f s", seconds,
-                        tm_bench_left(bench));
-        return TM_OK;
-    }
-    void *memory;
-    TM_TRY(tm_device_alloc_host(bench->device, w.bytes, &memory, err));
-    w.memory = memory;
-    tm_status st = measure(&w, err);
-    tm_device_release_host(bench->device, memory, w.bytes);
     return st;
 }
 
@@ -370,5 +422,6 @@ const tm_workload tm_workload_attention = {
     .summary = "measure attention, forward and backward: causal or not, grouped heads, window",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
+    .gpus = true,
     .run = run,
 };

@@ -250,5 +250,6 @@ const tm_workload tm_workload_mlp = {
     .summary = "train a multilayer perceptron, 4096-8192-8192-4096; budget 300 s unless given",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
+    .gpus = true,
     .run = run,
 };

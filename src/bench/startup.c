@@ -277,6 +277,8 @@ static tm_status make_arguments(work *w, char *words, char threads[24], tm_error
                                   "--debug.certificate=false",
                                   "--training.threads",
                                   threads,
+                                  "--device",
+                                  tm_config_text(w->bench->options, "device"),
                                   "--out",
                                   w->out };
     const size_t      own = sizeof fixed / sizeof fixed[0];
@@ -316,5 +318,6 @@ const tm_workload tm_workload_startup = {
     .summary = "measure the time from exec to the end of the first training step, bytes read, resident size",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
+    .gpus = true,
     .run = run,
 };

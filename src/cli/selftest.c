@@ -60,6 +60,10 @@ static const stage stages[] = {
       "tokens/s of GPT Small", false, 0, false },
     { "gemm", 60, "bench gemm --device DEVICE --dtype bfloat16 --shapes llama70b --budget 40 --store none --json",
       "rates of matrix products", true, 0, false },
+    { "attention", 30,
+      "bench attention --device DEVICE --dtype bfloat16 --batch 4 --seq 4096 --heads 32 --kv-heads 8 --head-dim 128 "
+      "--budget 15 --store none --json",
+      "rates of attention, forward and backward", true, 8e9, false },
     { "llama-8b-width", 90,
       "run llama3.1_8B --device DEVICE --training.dtype bfloat16 --model.n_layers 8 --training.local_batch_size 4 "
       "--training.seq_len 4096 --out OUT" FEW " 12",

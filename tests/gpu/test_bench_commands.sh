@@ -1,0 +1,43 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# bench attention, mlp and startup with --device cuda and hip, over stand-ins that execute the kernels' machine code: right
+# results, by the device's clock, and what is wrong is found.
+# shellcheck disable=SC1091,SC2086,SC2154
+. "$(dirname "$0")/../cli/lib.sh"
+
+standins=$(dirname "$TRAINMARK")/tests/standins
+unset TRAINMARK_GPU_RUNTIME TRAINMARK_KERNELS TRAINMARK_NVML
+if ! [ -e "$standins/hip.so" ]; then
+    skip "benches" "$standins/hip.so is not supported"
+    finish
+fi
+export TRAINMARK_NVRTC="$standins/nvrtc.so" TRAINMARK_HIPRTC="$standins/hiprtc.so"
+export TRAINMARK_CUBLASLT="$standins/cublaslt.so" TRAINMARK_HIPBLASLT="$standins/hipblaslt.so"
+mkdir kernels && chmod 700 kernels
+export TRAINMARK_KERNELS="$work/kernels"
+value() { sed -n "s/^ *\"$1\": \"*\([^\",]*\)\"*,*$/\1/p" "$out" | head -n 1; }
+once="--rep-ms 1 --warmup-ms 0 --precision 0 --store none --json"
+
+for device in cuda hip; do
+    TRAINMARK_GPU_RUNTIME="$standins/$device.so"
+    export TRAINMARK_GPU_RUNTIME
+    trainmark bench attention --device $device --dtype bfloat16 --seq 40 --heads 4 --kv-heads 2 --cache warm $once
+    if [ "$code" -eq 1 ] && grep -q "cannot compile" "$err" && [ "${TM_TEST_COMPILERS:-}" != required ]; then
+        skip "$device" "no compiler of kernels (tools/kernel_compilers.sh)"
+        continue
+    fi
+    check "attention on $device" [ "$code/$(value correct)" = 0/true ]
+    check "by matrix units, timed both ways" [ "$(value backend)/$(value fwd_time | grep -c '[0-9]')$(value bwd_time | grep -c '[0-9]')" = attention/matrix/11 ]
+    trainmark bench mlp --device $device --dims 16-32-16 --batch 4 --iterations 3 --store none --json
+    check "a perceptron on $device" [ "$code/$(value correct)" = 0/true ]
+done
+trainmark bench attention --device hip --seq 24 --heads 1 $once
+check "operands that rotate through the GPU's cache" [ "$code/$(value correct)/$(value cache)" = 0/true/cold ]
+STANDIN_BLAS_WRONG=1 trainmark bench mlp --device hip --dims 16-32-16 --batch 4 --iterations 1 --store none
+failed_with 3 "a wrong product is found" "wrong"
+trainmark bench startup --device hip --model tiny-llama --runs 1 --cache warm --store none --json \
+    "--arguments=model.n_layers=1 model.dim=32 model.n_heads=2 model.n_kv_heads=1 model.ffn_dim=32 model.vocab_size=64 training.seq_len=16"
+check "a start" [ "$code" -eq 0 -a -n "$(value first_step_s)" ]
+trainmark bench stream --device hip
+failed_with 2 "a bench that is for CPUs" "on GPUs run: .*attention"
+finish
