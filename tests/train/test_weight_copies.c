@@ -116,12 +116,38 @@ static void programs_read_copies(void **state)
     }
 }
 
+/* A part of a weight becomes the same part of its copy. */
+static void parts_are_those_of_copies(void **state)
+{
+    (void)state;
+    const tm_chooser chooser = { .weight_copies = true };
+    const tm_piece   piece = { .name = "b", .rows = 6 };
+    tm_graph        *graph = tm_graph_create(&tm_precision_bf16);
+    tm_graph_segment(graph, "first");
+    tm_tensor_id b = tm_graph_parameter(graph, "b", tm_shape_1(6), &piece, 1);
+    tm_tensor_id part = tm_graph_run(graph, "part", b, 2, tm_shape_1(3));
+    tm_tensor_id x = tm_graph_tensor(graph, "x", TM_ROLE_ACTIVATION, tm_shape_2(4, 3));
+    tm_tensor_id in[TM_MAX_IN] = { x, x, part }, out[TM_MAX_OUT] = { TM_NONE };
+    tm_graph_add(graph, TM_OP_add_bias, NULL, 0, in, out, 0);
+    tm_precision_pass(graph);
+    assert_int_equal(graph->segment->n_nodes, 2);
+    tm_resident_pass(graph, &chooser);
+    assert_int_equal(graph->segment->n_nodes, 1);
+    const tm_tensor *read = tm_graph_at(graph, graph->segment->nodes[0].in[2]);
+    const tm_node   *made = &graph->segments[1]->nodes[0];
+    assert_true(graph->n_segments == 2 && graph->segments[1]->n_nodes == 1);
+    assert_true(made->op == TM_OP_cast && made->in[0] == b && made->out[0] == read->base);
+    assert_true(read->role == TM_ROLE_COPY && read->offset == 2 && tm_shape_elements(read->shape) == 3);
+    tm_graph_destroy(graph);
+}
+
 /* Nobody wants them, nothing is cast, or the plan would be too large: the plan with casts. */
 static void others_have_none(void **state)
 {
     (void)state;
     tm_step_options o = model(0), whole = model(0);
     whole.precision = &tm_precision_f32;
+    whole.compared = &tm_precision_bf16; /* the microscope casts */
     tm_step *with = plan_with(true, 0, &o), *without = plan_with(false, 0, &o), *wide = plan_with(true, 0, &whole);
     int64_t  room = (int64_t)with->plan->arena_bytes;
     assert_true(with->copies && !without->copies && !wide->copies);
@@ -219,6 +245,7 @@ static void copies_leave_the_bits_of_casts(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(programs_read_copies),
+    cmocka_unit_test(parts_are_those_of_copies),
     cmocka_unit_test(others_have_none),
     cmocka_unit_test(copies_leave_the_bits_of_casts),
 };

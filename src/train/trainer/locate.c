@@ -94,6 +94,7 @@ static const char *cause_of_operand(const tm_tensor *tensor)
     switch (tensor->role) {
     case TM_ROLE_PARAMETER:
     case TM_ROLE_UNIT:
+    case TM_ROLE_COPY:
         return TM_CAUSE_WEIGHT;
     case TM_ROLE_INPUT:
         return TM_CAUSE_INPUT;
@@ -206,7 +207,7 @@ const tm_nonfinite *tm_locator_found(const tm_locator *l)
 /* Does an instruction write what the step began with, but for states, which are small and can be kept? */
 static bool writes_weights(const tm_graph *graph, const tm_node *node)
 {
-    const unsigned kept = 1U << TM_ROLE_PARAMETER | 1U << TM_ROLE_MOMENT | 1U << TM_ROLE_UNIT;
+    const unsigned kept = 1U << TM_ROLE_PARAMETER | 1U << TM_ROLE_MOMENT | 1U << TM_ROLE_UNIT | 1U << TM_ROLE_COPY;
     for (int k = 0; k < TM_MAX_OUT; k++)
         if (node->out[k] != TM_NONE && kept >> tm_graph_at(graph, tm_graph_base(graph, node->out[k]))->role & 1U)
             return true;
