@@ -17,6 +17,15 @@
 
 enum { HIDDEN = 4096, WIDTH = 14336, VOCABULARY = 128256, HEAD = 128, HEADS = 40, QKV = 6144 };
 
+/* Ops that take the same operands. */
+static const tm_op *const norms[] = { &tm_op_rmsnorm, &tm_op_layernorm, NULL };
+static const tm_op *const norm_grads[] = { &tm_op_rmsnorm_grad, &tm_op_layernorm_grad, NULL };
+static const tm_op *const turns[] = { &tm_op_rope, &tm_op_rope_grad, NULL };
+static const tm_op *const gates[] = { &tm_op_swiglu, &tm_op_swiglu_clamped, NULL };
+static const tm_op *const gate_grads[] = { &tm_op_swiglu_grad, &tm_op_swiglu_clamped_grad, NULL };
+static const tm_op *const of_two[] = { &tm_op_add, &tm_op_gelu_grad, &tm_op_silu_grad, &tm_op_add_bias, NULL };
+static const tm_op *const losses[] = { &tm_op_cross_entropy, &tm_op_cross_entropy_grad, NULL };
+
 typedef struct {
     const tm_op *op;
     int64_t      rows, columns; /* of the first operand, before it is doubled for gates */
@@ -32,6 +41,12 @@ static const traffic_case cases[] = {
     { &tm_op_swiglu_grad, 4, WIDTH, 1.0, 0 },
     { &tm_op_gelu, 4, WIDTH, 1.0, 0 },
     { &tm_op_gelu_grad, 4, WIDTH, 1.0, 0 },
+    { &tm_op_silu, 4, WIDTH, 1.0, 0 },
+    { &tm_op_silu_grad, 4, WIDTH, 1.0, 0 },
+    { &tm_op_swiglu_clamped, 4, WIDTH, 1.0, 0 },
+    { &tm_op_swiglu_clamped_grad, 4, WIDTH, 1.0, 0 },
+    { &tm_op_scale, 16, HIDDEN, 1.0, 0 },
+    { &tm_op_add_bias, 16, HIDDEN, 1.0, 1U << 2 },
     { &tm_op_rope, 16, QKV, 1.05, 1U << 1 },
     { &tm_op_rope_grad, 16, QKV, 1.05, 1U << 1 },
     { &tm_op_rmsnorm, 16, HIDDEN, 1.05, 1U << 1 },
@@ -44,45 +59,56 @@ static const traffic_case cases[] = {
     { &tm_op_cross_entropy_grad, 2, VOCABULARY, 1.5001, 0 }, /* a row of logits is read twice */
 };
 
-/* Of an op on (rows, columns): what its `infer` takes. */
-static void make_example(const traffic_case *c, tm_example *e)
+static bool is_one_of(const tm_op *op, const tm_op *const *list)
 {
-    const tm_op       *op = c->op;
-    const tm_norm_attr norm = { .eps = 1e-5 };
-    const tm_rope_attr rope = { .seq = c->rows, .heads = HEADS, .head_dim = HEAD, .layout = TM_ROPE_HALF };
-    const tm_fill_attr fill = { .value = 1.5 };
-    tm_shape           x = tm_shape_2(c->rows, c->columns), gated = tm_shape_2(c->rows, 2 * c->columns);
-    tm_shape           columns = tm_shape_1(c->columns), rows = tm_shape_1(c->rows);
-    bool               losses = op == &tm_op_cross_entropy || op == &tm_op_cross_entropy_grad;
-    bool               layer = op == &tm_op_layernorm_grad, norms = op == &tm_op_rmsnorm || op == &tm_op_layernorm;
-    bool               turns = op == &tm_op_rope || op == &tm_op_rope_grad, grads = op == &tm_op_rmsnorm_grad || layer;
-    if (norms || grads)
+    while (*list && *list != op) list++;
+    return *list;
+}
+
+static void begin(const traffic_case *c, tm_example *e)
+{
+    const tm_norm_attr  norm = { .eps = 1e-5 };
+    const tm_rope_attr  rope = { .seq = c->rows, .heads = HEADS, .head_dim = HEAD, .layout = TM_ROPE_HALF };
+    const tm_fill_attr  fill = { .value = 1.5 };
+    const tm_clamp_attr clamp = { .limit = 7, .alpha = 1.7 };
+    if (is_one_of(c->op, norms) || is_one_of(c->op, norm_grads))
         tm_example_begin(e, &norm, sizeof norm);
-    else if (turns)
+    else if (is_one_of(c->op, turns))
         tm_example_begin(e, &rope, sizeof rope);
-    else if (op == &tm_op_fill)
+    else if (c->op == &tm_op_swiglu_clamped || c->op == &tm_op_swiglu_clamped_grad)
+        tm_example_begin(e, &clamp, sizeof clamp);
+    else if (c->op == &tm_op_fill || c->op == &tm_op_scale)
         tm_example_begin(e, &fill, sizeof fill);
     else
         tm_example_begin(e, NULL, 0);
+}
+
+/* Of an op on (rows, columns): what its `infer` takes. */
+static void make_example(const traffic_case *c, tm_example *e)
+{
+    const tm_op *op = c->op;
+    tm_shape     x = tm_shape_2(c->rows, c->columns), gated = tm_shape_2(c->rows, 2 * c->columns);
+    tm_shape     columns = tm_shape_1(c->columns), rows = tm_shape_1(c->rows);
+    bool         layer = op == &tm_op_layernorm_grad, grads = is_one_of(op, norm_grads);
+    bool         loss = is_one_of(op, losses);
+    tm_role      first = op == &tm_op_cast ? TM_ROLE_PARAMETER : loss ? TM_ROLE_STATISTIC : TM_ROLE_ACTIVATION;
+    begin(c, e);
     if (op == &tm_op_fill) {
         e->out[0] = x;
         return;
     }
-    tm_example_in(e, 0, op == &tm_op_cast ? TM_ROLE_PARAMETER : TM_ROLE_ACTIVATION, op == &tm_op_swiglu ? gated : x, 0,
-                  1);
-    if (losses) tm_example_in(e, 0, TM_ROLE_STATISTIC, x, 0, 1);
-    if (losses) tm_example_int(e, 1, rows, c->columns);
+    tm_example_in(e, 0, first, is_one_of(op, gates) ? gated : x, 0, 1);
+    if (loss) tm_example_int(e, 1, rows, c->columns);
     if (op == &tm_op_cross_entropy_grad) tm_example_in(e, 2, TM_ROLE_SCALAR, tm_shape_1(TM_SCALAR_COUNT), 0.5, 0.1);
-    if (op == &tm_op_swiglu_grad) tm_example_in(e, 1, TM_ROLE_ACTIVATION, gated, 0, 1);
-    if (op == &tm_op_add || op == &tm_op_gelu_grad || grads) tm_example_in(e, 1, TM_ROLE_ACTIVATION, x, 0, 1);
-    if (turns) tm_example_in(e, 1, TM_ROLE_CONSTANT, tm_shape_2(c->rows, HEAD), 0, 1);
-    if (norms) tm_example_in(e, 1, TM_ROLE_PARAMETER, columns, 0, 1);
-    if (op == &tm_op_layernorm || grads) tm_example_in(e, 2, TM_ROLE_PARAMETER, columns, 0, 1);
-    if (grads) {
-        for (int k = 3; k < (layer ? 5 : 4); k++) tm_example_in(e, k, TM_ROLE_STATISTIC, rows, 0, 1);
-        tm_example_in(e, layer ? 5 : 4, TM_ROLE_ACTIVATION, x, 0, 1);
-        for (int k = 1; k < op->n_out; k++) e->out[k] = columns;
-    }
+    if (is_one_of(op, gate_grads)) tm_example_in(e, 1, TM_ROLE_ACTIVATION, gated, 0, 1);
+    if (is_one_of(op, of_two) || grads) tm_example_in(e, 1, TM_ROLE_ACTIVATION, x, 0, 1);
+    if (is_one_of(op, turns)) tm_example_in(e, 1, TM_ROLE_CONSTANT, tm_shape_2(c->rows, HEAD), 0, 1);
+    if (is_one_of(op, norms)) tm_example_in(e, 1, TM_ROLE_PARAMETER, columns, 0, 1);
+    if (op == &tm_op_layernorm || op == &tm_op_add_bias || grads) tm_example_in(e, 2, TM_ROLE_PARAMETER, columns, 0, 1);
+    if (!grads) return;
+    for (int k = 3; k < (layer ? 5 : 4); k++) tm_example_in(e, k, TM_ROLE_STATISTIC, rows, 0, 1);
+    tm_example_in(e, layer ? 5 : 4, TM_ROLE_ACTIVATION, x, 0, 1);
+    for (int k = 1; k < op->n_out; k++) e->out[k] = columns;
 }
 
 /* Kernels that are counted, and the stand-in that counts. */

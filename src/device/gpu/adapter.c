@@ -39,6 +39,11 @@ static tm_status prepare_scale(const void *device, const tm_call *call, void **s
     return TM_OK;
 }
 
+static int run_of(const tm_call *call)
+{
+    return tm_gpu_run(call->in[0].dtype, call->in[0].dtype);
+}
+
 static tm_status launch_scale(const tm_call *call, tm_error *err)
 {
     int64_t          n = tm_shape_elements(call->in[0].shape);
@@ -47,6 +52,8 @@ static tm_status launch_scale(const tm_call *call, tm_error *err)
     tm_gpu_pass(&a, call->in[0].data);
     tm_gpu_pass_i64(&a, n);
     tm_gpu_pass_float(&a, ((const tm_fill_attr *)call->attr)->value);
+    tm_gpu_pass_int(&a, tm_gpu_call_is_wide(call));
+    n = tm_gpu_pieces(n, run_of(call), tm_gpu_call_is_wide(call));
     return tm_gpu_start_each(call, 0, n, &a, err);
 }
 
@@ -68,12 +75,14 @@ static tm_status prepare_add_bias(const void *device, const tm_call *call, void 
 static tm_status launch_add_bias(const tm_call *call, tm_error *err)
 {
     int64_t          rows = call->in[0].shape.n[0], columns = call->in[0].shape.n[1];
+    bool             wide = columns % run_of(call) == 0 && tm_gpu_call_is_wide(call);
     tm_gpu_arguments a = { .bytes = 0 };
     tm_gpu_pass(&a, call->out[0].data);
     for (int k = 0; k < 3; k++) tm_gpu_pass(&a, call->in[k].data);
     tm_gpu_pass_i64(&a, rows);
     tm_gpu_pass_int(&a, (int)columns);
-    return tm_gpu_start_rows(call, 0, rows, columns, &a, err);
+    tm_gpu_pass_int(&a, wide);
+    return tm_gpu_start_rows(call, 0, rows, tm_gpu_pieces(columns, run_of(call), wide), &a, err);
 }
 
 /* --- dropout --------------------------------------------------------------------------------------------------------

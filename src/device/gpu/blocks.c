@@ -41,32 +41,42 @@ static const char *refuse_plain(const tm_call *call)
     return refuse_others(call, 0, 0);
 }
 
+static int run_of(const tm_call *call)
+{
+    return tm_gpu_run(call->out[0].dtype, call->out[0].dtype);
+}
+
 /* y, then the inputs, then how many elements. */
 static tm_status launch_plain(const tm_call *call, tm_error *err)
 {
     int64_t          n = tm_shape_elements(call->out[0].shape);
+    bool             wide = tm_gpu_call_is_wide(call);
     tm_gpu_arguments a = { .bytes = 0 };
     tm_gpu_pass(&a, call->out[0].data);
     for (int k = 0; k < call->op->n_in; k++) tm_gpu_pass(&a, call->in[k].data);
     tm_gpu_pass_i64(&a, n);
-    return tm_gpu_start_each(call, 0, n, &a, err);
+    tm_gpu_pass_int(&a, wide);
+    return tm_gpu_start_each(call, 0, tm_gpu_pieces(n, run_of(call), wide), &a, err);
 }
 
-/* A thread for each element of the activated half. */
+/* Runs of the activated half; those of the other one lie `width` elements behind. */
 static tm_status launch_gated(const tm_call *call, tm_error *err)
 {
     const tm_view   *half = call->op->n_in == 1 ? &call->out[0] : &call->in[0];
+    int64_t          width = half->shape.n[1];
+    bool             wide = width % run_of(call) == 0 && tm_gpu_call_is_wide(call);
     tm_gpu_arguments a = { .bytes = 0 };
     tm_gpu_pass(&a, call->out[0].data);
     for (int k = 0; k < call->op->n_in; k++) tm_gpu_pass(&a, call->in[k].data);
     tm_gpu_pass_i64(&a, half->shape.n[0]);
-    tm_gpu_pass_int(&a, (int)half->shape.n[1]);
+    tm_gpu_pass_int(&a, (int)width);
+    tm_gpu_pass_int(&a, wide);
     if (call->op != &tm_op_geglu) {
         const tm_clamp_attr *clamp = call->attr;
         tm_gpu_pass_float(&a, clamp->limit);
         tm_gpu_pass_float(&a, clamp->alpha);
     }
-    return tm_gpu_start_rows(call, 0, half->shape.n[0], half->shape.n[1], &a, err);
+    return tm_gpu_start_rows(call, 0, half->shape.n[0], tm_gpu_pieces(width, run_of(call), wide), &a, err);
 }
 
 /* --- keys and values of latent attention

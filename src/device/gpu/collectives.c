@@ -221,11 +221,14 @@ static tm_status prepare_sum(const void *device, const tm_call *call, void **sta
 
 static tm_status each(const tm_call *call, int kernel, void *to, const void *from, int64_t n, tm_error *err)
 {
+    bool             wide = ((uintptr_t)to | (uintptr_t)from) % 16 == 0;
+    int              run = tm_gpu_run(narrows(call) ? TM_BF16 : call->in[0].dtype, call->out[0].dtype);
     tm_gpu_arguments a = { .bytes = 0 };
     tm_gpu_pass(&a, to);
     tm_gpu_pass(&a, from);
     tm_gpu_pass_i64(&a, n);
-    return tm_gpu_start_each(call, kernel, n, &a, err);
+    tm_gpu_pass_int(&a, wide);
+    return tm_gpu_start_each(call, kernel, tm_gpu_pieces(n, run, wide), &a, err);
 }
 
 /* This rank's result goes into what it has sent: where in-place sums have it. */

@@ -34,6 +34,13 @@ static tm_status prepare(const void *device, const tm_call *call, void **state, 
     return TM_OK;
 }
 
+/* Can rows of both be taken by runs? */
+static bool is_wide(const tm_view *table, const tm_view *rows)
+{
+    int run = tm_gpu_run(table->dtype, rows->dtype);
+    return table->shape.n[1] % run == 0 && tm_gpu_is_wide(table) && tm_gpu_is_wide(rows);
+}
+
 static tm_status launch(const tm_call *call, tm_error *err)
 {
     const tm_embedding_attr *attr = call->attr;
@@ -46,6 +53,7 @@ static tm_status launch(const tm_call *call, tm_error *err)
     tm_gpu_pass_i64(&a, attr->first);
     tm_gpu_pass_i64(&a, attr->from);
     tm_gpu_pass_i64(&a, attr->rows);
+    tm_gpu_pass_int(&a, is_wide(&call->in[1], &call->out[0]) && tm_gpu_is_wide(&call->in[2]));
     return tm_gpu_start(call, 0, call->out[0].shape.n[0], 1, 1, THREADS, &a, err);
 }
 
@@ -80,6 +88,8 @@ static tm_status launch_table(const tm_call *call, int k, tm_error *err)
         tm_gpu_pass(&c, table->data);
         int64_t n = tm_shape_elements(table->shape);
         tm_gpu_pass_i64(&c, n);
+        tm_gpu_pass_int(&c, tm_gpu_is_wide(table));
+        n = tm_gpu_pieces(n, tm_gpu_run(table->dtype, table->dtype), tm_gpu_is_wide(table));
         TM_TRY(tm_gpu_start_each(call, 1, n, &c, err));
     }
     tm_gpu_pass(&a, table->data);
@@ -95,6 +105,7 @@ static tm_status launch_table(const tm_call *call, int k, tm_error *err)
     tm_gpu_pass_i64(&a, attr->rows);
     tm_gpu_pass_int(&a, adds);
     tm_gpu_pass_int(&a, k == 0 && attr->apart);
+    tm_gpu_pass_int(&a, is_wide(table, dy));
     return tm_gpu_start(call, 0, dy->shape.n[0], 1, 1, THREADS, &a, err);
 }
 

@@ -36,12 +36,14 @@ tm_status tm_gpu_start_scaled(const tm_call *call, int kernel, void *to, const t
                               tm_error *err)
 {
     int64_t          n = tm_shape_elements(from->shape);
+    bool             wide = ((uintptr_t)to | (uintptr_t)from->data) % 16 == 0;
     tm_gpu_arguments a = { .bytes = 0 };
     tm_gpu_pass(&a, to);
     tm_gpu_pass(&a, from->data);
     tm_gpu_pass_i64(&a, n);
     tm_gpu_pass_float(&a, scale);
-    return tm_gpu_start_each(call, kernel, n, &a, err);
+    tm_gpu_pass_int(&a, wide);
+    return tm_gpu_start_each(call, kernel, tm_gpu_pieces(n, tm_gpu_run(from->dtype, from->dtype), wide), &a, err);
 }
 
 static const tm_low_rank_attr *attr_of(const tm_call *call)

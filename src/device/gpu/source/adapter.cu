@@ -2,19 +2,41 @@
 /* Ops of adapters: elements times a number, sums with a bias, dropout, and what DoRA needs. X: format of activations, Y: of
  * the result, W: of weights. Adapted parts of a matrix are runs of its columns (of its rows, of a weight). */
 
+#include "vectors.cu"
+
+struct multiplied {
+    float value;
+    METHOD float operator()(float x) const
+    {
+        return value * x;
+    }
+};
 /* y = value x; y may be x. */
-KERNEL(scaled)(Y *y, const X *x, i64 n, float value)
+KERNEL(scaled)(Y *y, const X *x, i64 n, float value, int wide)
 {
-    EACH(i, n) put(y, i, value * get(x, i));
+    map<Y, X>(y, x, n, wide, multiplied{ value });
 }
 
-/* y may be a or b. */
-KERNEL(add_bias)(X *y, const X *a, const X *b, const W *RESTRICT bias, i64 rows, int columns)
-{
-    EACH_OF_ROWS (row, c, rows, columns) {
-        i64 at = row * columns + c;
-        put(y, at, get(a, at) + get(b, at) + get(bias, c));
+struct biased_rows {
+    X       *y;
+    const X *a, *b;
+    const W *bias;
+    int      columns;
+    template <int N>
+    METHOD void at(i64 row, int c) const
+    {
+        i64       from = row * columns + c;
+        run<X, N> v = load<X, N>(a, from), u = load<X, N>(b, from);
+        run<W, N> w = load<W, N>(bias, c);
+        floats<N> sum;
+        UNROLL for (int e = 0; e < N; e++) sum.of[e] = element(v, e) + element(u, e) + element(w, e);
+        store<X, N>(y, from, sum);
     }
+};
+/* y may be a or b. */
+KERNEL(add_bias)(X *y, const X *a, const X *b, const W *RESTRICT bias, i64 rows, int columns, int wide)
+{
+    each_piece_of_rows<RUN_OF(X, X)>(rows, columns, wide, biased_rows{ y, a, b, bias, columns });
 }
 
 /* --- dropout --- */

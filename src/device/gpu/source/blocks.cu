@@ -2,63 +2,87 @@
 /* Parts of a block beside products, norms and attention: activations, keys and values of latent attention, matrices
  * that are joined and split. X: the format of all operands. */
 
+#include "vectors.cu"
+
+enum { RUN = RUN_OF(X, X) };
+
 /* 1 / (1 + e^-x) */
 DEVICE float sigmoid(float x)
 {
     return 1.0f / (1.0f + exponential(-x));
 }
 
-KERNEL(relu)(X *y, const X *x, i64 n)
-{
-    EACH(i, n)
-    {
-        float v = get(x, i);
-        put(y, i, v <= 0.0f ? 0.0f : v);
+/* Functions of an element, and of two: a gradient and what belongs to it, or a gate and the other half. */
+#define FUNCTION(name, result)                                                                                         \
+    struct name {                                                                                                      \
+        METHOD float operator()(float v) const                                                                         \
+        {                                                                                                              \
+            return result;                                                                                             \
+        }                                                                                                              \
     }
+#define FUNCTION_OF_TWO(name, result)                                                                                  \
+    struct name {                                                                                                      \
+        METHOD float operator()(float d, float v) const                                                                \
+        {                                                                                                              \
+            return result;                                                                                             \
+        }                                                                                                              \
+    }
+FUNCTION(relu_of, v <= 0.0f ? 0.0f : v);
+FUNCTION(silu_of, v *sigmoid(v));
+FUNCTION(quick_gelu_of, v *sigmoid(1.702f * v));
+FUNCTION_OF_TWO(relu_slope, v <= 0.0f ? 0.0f : d);
+FUNCTION_OF_TWO(silu_slope, d *sigmoid(v) * (1.0f + v * (1.0f - sigmoid(v))));
+
+KERNEL(relu)(X *y, const X *x, i64 n, int wide)
+{
+    map<X, X>(y, x, n, wide, relu_of{});
+}
+KERNEL(relu_grad)(X *dx, const X *dy, const X *y, i64 n, int wide)
+{
+    map_two<X, X>(dx, dy, y, n, wide, relu_slope{});
+}
+KERNEL(silu)(X *y, const X *x, i64 n, int wide)
+{
+    map<X, X>(y, x, n, wide, silu_of{});
+}
+KERNEL(silu_grad)(X *dx, const X *dy, const X *x, i64 n, int wide)
+{
+    map_two<X, X>(dx, dy, x, n, wide, silu_slope{});
+}
+KERNEL(quick_gelu)(X *y, const X *x, i64 n, int wide)
+{
+    map<X, X>(y, x, n, wide, quick_gelu_of{});
 }
 
-KERNEL(relu_grad)(X *dx, const X *dy, const X *y, i64 n)
-{
-    EACH(i, n) put(dx, i, get(y, i) <= 0.0f ? 0.0f : get(dy, i));
-}
-
-KERNEL(silu)(X *y, const X *x, i64 n)
-{
-    EACH(i, n)
+/* Rows y = f(gate, up) of rows that hold both. */
+template <typename F>
+struct gated_rows {
+    X       *y;
+    const X *gate_up;
+    int      width;
+    F        f;
+    template <int N>
+    METHOD void at(i64 row, int c) const
     {
-        float v = get(x, i);
-        put(y, i, v * sigmoid(v));
+        i64       from = row * 2 * width + c;
+        run<X, N> gates = load<X, N>(gate_up, from), ups = load<X, N>(gate_up, from + width);
+        floats<N> result;
+        UNROLL for (int e = 0; e < N; e++) result.of[e] = f(element(gates, e), element(ups, e));
+        store<X, N>(y, row * width + c, result);
     }
-}
-
-KERNEL(silu_grad)(X *dx, const X *dy, const X *x, i64 n)
-{
-    EACH(i, n)
-    {
-        float v = get(x, i), s = sigmoid(v);
-        put(dx, i, get(dy, i) * s * (1.0f + v * (1.0f - s)));
-    }
-}
-
-KERNEL(quick_gelu)(X *y, const X *x, i64 n)
-{
-    EACH(i, n)
-    {
-        float v = get(x, i);
-        put(y, i, v * sigmoid(1.702f * v));
-    }
-}
+};
 
 /* (1 + tanh u) / 2 is the sigmoid of 2 u: nothing cancels. */
-KERNEL(geglu)(X *y, const X *gate_up, i64 rows, int width)
-{
-    EACH_OF_ROWS(row, c, rows, width)
+struct geglu_of {
+    METHOD float operator()(float gate, float up) const
     {
-        i64   at = row * 2 * width + c;
-        float gate = get(gate_up, at);
         float u = 0.79788456f * (gate + 0.044715f * gate * gate * gate);
-        put(y, row * width + c, gate * sigmoid(2.0f * u) * get(gate_up, at + width));
+        return gate * sigmoid(2.0f * u) * up;
     }
+};
+KERNEL(geglu)(X *y, const X *gate_up, i64 rows, int width, int wide)
+{
+    each_piece_of_rows<RUN>(rows, width, wide, gated_rows<geglu_of>{ y, gate_up, width, {} });
 }
 
 /* No number stays none. */
@@ -67,29 +91,46 @@ DEVICE float clamped(float x, float least, float most)
     return x > most ? most : x < least ? least : x;
 }
 
-KERNEL(swiglu_clamped)(X *y, const X *gate_up, i64 rows, int width, float limit, float alpha)
-{
-    EACH_OF_ROWS(row, c, rows, width)
+struct clamped_of {
+    float limit, alpha;
+    METHOD float operator()(float gate, float up) const
     {
-        i64   at = row * 2 * width + c;
-        float gate = clamped(get(gate_up, at), MINUS_INFINITY, limit);
-        float up = clamped(get(gate_up, at + width), -limit, limit);
-        put(y, row * width + c, (up + 1.0f) * gate * sigmoid(alpha * gate));
+        float g = clamped(gate, MINUS_INFINITY, limit), u = clamped(up, -limit, limit);
+        return (u + 1.0f) * g * sigmoid(alpha * g);
     }
+};
+KERNEL(swiglu_clamped)(X *y, const X *gate_up, i64 rows, int width, int wide, float limit, float alpha)
+{
+    each_piece_of_rows<RUN>(rows, width, wide, gated_rows<clamped_of>{ y, gate_up, width, { limit, alpha } });
 }
 
-KERNEL(swiglu_clamped_grad)
-(X *d_gate_up, const X *dy, const X *gate_up, i64 rows, int width, float limit, float alpha)
-{
-    EACH_OF_ROWS(row, c, rows, width)
+struct clamped_gradients {
+    X       *d_gate_up;
+    const X *dy, *gate_up;
+    int      width;
+    float    limit, alpha;
+    template <int N>
+    METHOD void at(i64 row, int c) const
     {
-        i64   at = row * 2 * width + c;
-        float d = get(dy, row * width + c), gate = get(gate_up, at), up = get(gate_up, at + width);
-        float g = clamped(gate, MINUS_INFINITY, limit), s = sigmoid(alpha * g);
-        float of_gate = d * (clamped(up, -limit, limit) + 1.0f) * s * (1.0f + alpha * g * (1.0f - s));
-        put(d_gate_up, at, gate > limit ? 0.0f : of_gate);
-        put(d_gate_up, at + width, up > limit || up < -limit ? 0.0f : d * g * s);
+        i64       from = row * 2 * width + c;
+        run<X, N> gates = load<X, N>(gate_up, from), ups = load<X, N>(gate_up, from + width);
+        run<X, N> ds = load<X, N>(dy, row * width + c);
+        floats<N> d_gate, d_up;
+        UNROLL for (int e = 0; e < N; e++) {
+            float d = element(ds, e), gate = element(gates, e), up = element(ups, e);
+            float g = clamped(gate, MINUS_INFINITY, limit), s = sigmoid(alpha * g);
+            float of_gate = d * (clamped(up, -limit, limit) + 1.0f) * s * (1.0f + alpha * g * (1.0f - s));
+            d_gate.of[e] = gate > limit ? 0.0f : of_gate;
+            d_up.of[e] = up > limit || up < -limit ? 0.0f : d * g * s;
+        }
+        store<X, N>(d_gate_up, from, d_gate);
+        store<X, N>(d_gate_up, from + width, d_up);
     }
+};
+KERNEL(swiglu_clamped_grad)
+(X *d_gate_up, const X *dy, const X *gate_up, i64 rows, int width, int wide, float limit, float alpha)
+{
+    each_piece_of_rows<RUN>(rows, width, wide, clamped_gradients{ d_gate_up, dy, gate_up, width, limit, alpha });
 }
 
 /* Of each row the keys of all heads, `own` elements of its own and `shared` ones, and then their values. */

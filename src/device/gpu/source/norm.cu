@@ -42,8 +42,8 @@ struct row_of {
 template <int N>
 DEVICE row_of<N> read_row(const X *x, int runs, team t)
 {
-    row_of<N> row;
-    EACH_KEPT (k, r) row.kept[k] = r < runs ? load<X, N>(x, r * N) : run<X, N>{};
+    row_of<N> row = {};
+    EACH_KEPT (k, r) if (r < runs) row.kept[k] = load<X, N>(x, r * N);
     return row;
 }
 
@@ -260,13 +260,12 @@ DEVICE void gradient_rows(const gradients &g, team t, float *room)
         }
         EACH_FURTHER (r, mine) {
             run<X, N> dr = load<X, N>(g.dy, row + r * N), xr = load<X, N>(g.x, row + r * N);
-            floats<N> none = {};
+            floats<N> parts = {}, alone = {};
             put_run<MEANS, N>(g, o, dr, xr, row, r * N);
-            if (g.parts)
-                store<f32, N>(g.parts, own + r * N,
-                              summed<MEANS, N>(i ? floats_at<N>(g.parts, own + r * N) : none, o, dr, xr));
-            if (MEANS && g.plain)
-                store<f32, N>(g.plain, own + r * N, summed<N>(i ? floats_at<N>(g.plain, own + r * N) : none, dr));
+            if (g.parts && i) parts = floats_at<N>(g.parts, own + r * N);
+            if (g.parts) store<f32, N>(g.parts, own + r * N, summed<MEANS, N>(parts, o, dr, xr));
+            if (MEANS && g.plain && i) alone = floats_at<N>(g.plain, own + r * N);
+            if (MEANS && g.plain) store<f32, N>(g.plain, own + r * N, summed<N>(alone, dr));
         }
     }
     EACH_KEPT (k, r) {
