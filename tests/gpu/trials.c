@@ -95,6 +95,41 @@ static void *device_bytes(tm_device *device, const void *from, size_t bytes)
     return (void *)at.at; // NOLINT(performance-no-int-to-ptr)
 }
 
+/* Keys of a sequence between the first and the last one that one of its queries sees (op/attention.c). */
+static void keys_in_sight(const tm_attention_attr *attr, const tm_view *documents, int64_t sequence, int64_t range[2])
+{
+    range[0] = attr->seq_k, range[1] = 0;
+    for (int64_t i = 0; i < attr->seq_q; i++) {
+        int64_t at = sequence * attr->seq_q + i, p = attr->q_offset + i, end = attr->seq_k, first = 0;
+        if (attr->causal && p + 1 < end) end = p + 1;
+        if (attr->window > 0 && p >= attr->window) first = p - attr->window + 1;
+        if (tm_view_present(documents))
+            first =
+                (int64_t)fmax((double)first, tm_value_get(documents->data, documents->dtype, at) - (double)attr->key0);
+        if (first >= end) continue;
+        if (first < range[0]) range[0] = first;
+        if (end > range[1]) range[1] = end;
+    }
+}
+
+/* To attention by matrix units keys and values that no query sees may hold anything: here NaN. */
+static void hide_rows(trial *t)
+{
+    const tm_attention_attr *attr = t->call.attr;
+    int64_t                  range[2] = { 0, 0 };
+    if (t->j->op != &tm_op_attention || !by_units(t->kernel)) return;
+    for (int i = 1; i < 3; i++) {
+        const tm_view *view = &t->call.in[i];
+        int64_t        columns = columns_of(view);
+        for (int64_t row = 0; row < view->shape.n[0]; row++) {
+            if (row % attr->seq_k == 0) keys_in_sight(attr, &t->j->call.in[3], row / attr->seq_k, range);
+            bool hidden = row % attr->seq_k < range[0] || row % attr->seq_k >= range[1];
+            for (int64_t c = 0; c < columns && hidden; c++)
+                tm_value_set(t->image[i], view->dtype, place_of(t, i, view, row * columns + c), (double)NAN);
+        }
+    }
+}
+
 /* Outputs that are added to hold what was there, the others NaN. */
 static void fill(trial *t, unsigned adds, int alias)
 {
@@ -112,6 +147,12 @@ static void fill(trial *t, unsigned adds, int alias)
                 tm_value_set(t->image[i], view->dtype, place_of(t, i, view, e), t->j->old[k][e]);
             }
         }
+    }
+    hide_rows(t);
+    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) {
+        tm_view *view = view_at(t, i);
+        int      k = i - TM_MAX_IN;
+        if (!tm_view_present(view)) continue;
         view->data = k == 0 && alias >= 0 ? t->call.in[alias].data : device_bytes(t->device, t->image[i], t->bytes[i]);
     }
 }
