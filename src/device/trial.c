@@ -83,7 +83,12 @@ static tm_status fill(tm_trial *t, unsigned adds, int alias, tm_error *err)
             else if (adds >> k & 1U)
                 tm_value_set(t->image[i], view->dtype, place, t->judge->old[k][e]);
         }
-        if (k == 0 && alias >= 0)
+    }
+    if (t->filled) t->filled(t);
+    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) {
+        tm_view *view = view_at(t, i);
+        if (!tm_view_present(view)) continue;
+        if (i == TM_MAX_IN && alias >= 0)
             view->data = t->call.in[alias].data;
         else
             TM_TRY(put_there(t->device, t->image[i], t->bytes[i], &view->data, err));

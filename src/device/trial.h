@@ -7,7 +7,8 @@
 #include "device/judge.h"
 #include "op/kernel.h"
 
-typedef struct {
+typedef struct tm_trial tm_trial;
+struct tm_trial {
     const tm_judge  *judge;
     const tm_kernel *kernel;
     tm_device       *device;
@@ -15,8 +16,9 @@ typedef struct {
     tm_call          call;                          /* formats and shapes; data: the device's, while it runs */
     char            *image[TM_MAX_IN + TM_MAX_OUT]; /* operands in the host's memory: inputs, then outputs */
     size_t           bytes[TM_MAX_IN + TM_MAX_OUT];
-    int64_t          gap; /* elements between the rows of operands that may be views */
-} tm_trial;
+    int64_t          gap;            /* elements between the rows of operands that may be views */
+    void (*filled)(tm_trial *trial); /* changes the images before they go to the device; NULL: nothing */
+};
 
 /* Formats as a training step of this precision has them. Room for the operands, to be closed in any case. */
 void tm_trial_open(tm_trial *trial, const tm_judge *judge, tm_device *device, const tm_kernel *kernel,

@@ -62,6 +62,10 @@ enum { NO_MEMORY = 2, NOT_READY = 600, NON_BLOCKING = 1, CAPTURE_RELAXED = 2, DY
       (void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,    \
        void *stream, void **arguments, void **extra),                                                                  \
       "cuLaunchKernel", "hipModuleLaunchKernel")                                                                       \
+    X(map, int,                                                                                                        \
+      (void *map, int type, unsigned rank, void *at, const uint64_t *sizes, const uint64_t *strides,                   \
+       const unsigned *box, const unsigned *steps, int interleave, int swizzle, int promotion, int fill),              \
+      "cuTensorMapEncodeTiled", NULL)                                                                                  \
     X(capture, int, (void *stream, int mode), "cuStreamBeginCapture_v2", "hipStreamBeginCapture")                      \
     X(captured, int, (void *stream, void **graph), "cuStreamEndCapture", "hipStreamEndCapture")                        \
     X(graph_make, int, (void **played, void *graph, unsigned long long flags), "cuGraphInstantiateWithFlags",          \
@@ -158,11 +162,13 @@ static tm_status find_library(tm_gpu_maker maker, tm_gpu *gpu, tm_error *err)
     return st;
 }
 
+/* Drivers of before CUDA 12 have no maps of tensors: kernels that want them are not chosen. */
 static tm_status find_calls(tm_gpu *gpu, tm_error *err)
 {
     for (int i = 0; i < NAMES; i++) {
         if (!names[i].name[gpu->hip]) continue;
         void *symbol = tm_library_symbol(&gpu->library, names[i].name[gpu->hip]);
+        if (!symbol && names[i].at == offsetof(calls, map)) continue;
         if (!symbol)
             return tm_fail(err, TM_UNSUPPORTED, "'%s' has no %s: it is too old, or no %s", gpu->library.path,
                            names[i].name[gpu->hip], gpu->facts.runtime);
@@ -451,6 +457,23 @@ tm_status tm_gpu_launch(tm_gpu *gpu, void *stream, const tm_gpu_launch_of *l, tm
                           (void *)end }; // NOLINT(performance-no-int-to-ptr)
     MUST(gpu, launch, l->kernel, l->blocks[0], l->blocks[1], l->blocks[2], l->threads, 1, 1, l->shared, stream, NULL,
          extra);
+    return TM_OK;
+}
+
+bool tm_gpu_has_maps(const tm_gpu *gpu)
+{
+    return gpu->call.map != NULL;
+}
+
+/* cuda.h: CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B */
+tm_status tm_gpu_map(tm_gpu *gpu, const tm_gpu_tensor *t, void *map, tm_error *err)
+{
+    enum { RANK = 3, COLUMNS = 64, BFLOAT16 = 9, SWIZZLE_128 = 3, PROMOTION_256 = 3 };
+    uint64_t sizes[RANK] = { (uint64_t)t->columns, (uint64_t)t->rows, (uint64_t)t->sequences };
+    uint64_t strides[RANK - 1] = { (uint64_t)t->row_bytes, (uint64_t)(t->row_bytes * t->rows) };
+    unsigned box[RANK] = { COLUMNS, t->box_rows, 1 }, steps[RANK] = { 1, 1, 1 };
+    MUST(gpu, map, map, BFLOAT16, RANK, (void *)(uintptr_t)t->at, sizes, strides, box, steps, 0, SWIZZLE_128,
+         PROMOTION_256, 0); // NOLINT(performance-no-int-to-ptr)
     return TM_OK;
 }
 

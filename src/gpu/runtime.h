@@ -106,6 +106,23 @@ typedef struct {
 
 TM_MUST_USE tm_status tm_gpu_launch(tm_gpu *gpu, void *stream, const tm_gpu_launch_of *launch, tm_error *err);
 
+/* What Hopper's TMA reads: bfloat16 (sequences, rows, columns), as boxes of 64 columns and some rows of a sequence,
+ * which come to shared memory with a swizzle of 128 bytes. What is outside of the tensor comes as zeros. Addresses and
+ * distances are multiples of 16 bytes. */
+typedef struct {
+    const void *at; /* of the device */
+    int64_t     columns, rows, sequences;
+    int64_t     row_bytes; /* from a row to the next; sequences follow each other */
+    unsigned    box_rows;  /* 1 to 256 */
+} tm_gpu_tensor;
+
+enum { TM_GPU_MAP_BYTES = 128, TM_GPU_MAP_ALIGN = 64 };
+
+/* Can maps be made? Drivers of CUDA 12 and later do. */
+bool tm_gpu_has_maps(const tm_gpu *gpu);
+/* map: TM_GPU_MAP_BYTES, at a multiple of TM_GPU_MAP_ALIGN: an argument of kernels. */
+TM_MUST_USE tm_status tm_gpu_map(tm_gpu *gpu, const tm_gpu_tensor *tensor, void *map, tm_error *err);
+
 /* What is put into `stream`, and into streams that wait for its events, is kept instead of done, until
  * tm_gpu_capture_end makes one graph of it; tm_gpu_graph_play puts all of it into a stream. */
 TM_MUST_USE tm_status tm_gpu_capture_begin(tm_gpu *gpu, void *stream, tm_error *err);

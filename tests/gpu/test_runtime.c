@@ -160,6 +160,19 @@ static tm_status use_graph(tm_gpu *gpu, held *h, tm_error *err)
     return tm_gpu_stream_wait(gpu, h->stream[0], err);
 }
 
+/* Of one that TMA cannot read, the driver makes none. */
+static tm_status make_map(tm_gpu *gpu, const void *memory, tm_error *err)
+{
+    _Alignas(TM_GPU_MAP_ALIGN) unsigned char map[TM_GPU_MAP_BYTES];
+    tm_gpu_tensor t = { .at = memory, .columns = 192, .rows = 3, .sequences = 2, .row_bytes = 400, .box_rows = 128 };
+    tm_error      wrong = { 0 };
+    TM_TRY(tm_gpu_map(gpu, &t, map, err));
+    t.row_bytes = 392;
+    assert_int_equal(tm_gpu_map(gpu, &t, map, &wrong), TM_DEVICE);
+    assert_non_null(strstr(wrong.text, "cuTensorMapEncodeTiled: "));
+    return TM_OK;
+}
+
 static tm_status use_held(tm_gpu *gpu, held *h, tm_error *err)
 {
     char   data[8] = "";
@@ -183,6 +196,8 @@ static tm_status use_held(tm_gpu *gpu, held *h, tm_error *err)
     } while (!done);
     assert_int_equal(((char *)h->pinned)[3], 7);
     TM_TRY(tm_gpu_event_seconds(gpu, h->event[0], h->event[1], &seconds, err));
+    assert_int_equal(tm_gpu_has_maps(gpu), !tm_gpu_is_hip(gpu));
+    if (tm_gpu_has_maps(gpu)) TM_TRY(make_map(gpu, h->memory, err));
     return use_graph(gpu, h, err);
 }
 
@@ -243,6 +258,7 @@ static const struct {
     { "cuModuleLoadData", "hipModuleLoadData", false, true },
     { "cuModuleGetFunction", "hipModuleGetFunction", false, true },
     { "cuFuncSetAttribute", NULL, false, true },
+    { "cuTensorMapEncodeTiled", NULL, false, true },
     { "cuLaunchKernel", "hipModuleLaunchKernel", false, true },
     { "cuStreamBeginCapture_v2", "hipStreamBeginCapture", false, true },
     { "cuStreamEndCapture", "hipStreamEndCapture", false, true },

@@ -10,6 +10,7 @@
 #include "gpu/emulated.h"
 #include "gpu/shapes.h"
 #include "gpu/usual.h"
+#include "graph/value.h"
 #include "op/attrs.h"
 #include "op/describe.h"
 
@@ -57,9 +58,45 @@ static void complain(const tm_trial *t, unsigned adds, const char *what, int k)
              t->precision, adds, what, k);
 }
 
+/* Keys of a sequence between the first and the last one that one of its queries sees (op/attention.c). */
+static void keys_in_sight(const tm_attention_attr *attr, const tm_view *documents, int64_t sequence, int64_t range[2])
+{
+    range[0] = attr->seq_k, range[1] = 0;
+    for (int64_t i = 0; i < attr->seq_q; i++) {
+        int64_t at = sequence * attr->seq_q + i, p = attr->q_offset + i, end = attr->seq_k, first = 0;
+        if (attr->causal && p + 1 < end) end = p + 1;
+        if (attr->window > 0 && p >= attr->window) first = p - attr->window + 1;
+        if (tm_view_present(documents))
+            first =
+                (int64_t)fmax((double)first, tm_value_get(documents->data, documents->dtype, at) - (double)attr->key0);
+        if (first >= end) continue;
+        if (first < range[0]) range[0] = first;
+        if (end > range[1]) range[1] = end;
+    }
+}
+
+/* To attention by matrix units keys and values that no query sees may hold anything: here NaN. */
+static void hide_rows(tm_trial *t)
+{
+    const tm_attention_attr *attr = t->call.attr;
+    int64_t                  range[2] = { 0, 0 };
+    if (t->judge->op != &tm_op_attention || !by_units(t->kernel)) return;
+    for (int i = 1; i < 3; i++) {
+        const tm_view *view = &t->call.in[i];
+        int64_t        columns = view->shape.n[1];
+        for (int64_t row = 0; row < view->shape.n[0]; row++) {
+            if (row % attr->seq_k == 0) keys_in_sight(attr, &t->judge->call.in[3], row / attr->seq_k, range);
+            bool hidden = row % attr->seq_k < range[0] || row % attr->seq_k >= range[1];
+            for (int64_t c = 0; c < columns && hidden; c++)
+                tm_value_set(t->image[i], view->dtype, tm_trial_place(t, i, row * columns + c), (double)NAN);
+        }
+    }
+}
+
 static void run(tm_trial *t, unsigned adds, int alias)
 {
     tm_error err = { 0 };
+    t->filled = hide_rows;
     if (tm_trial_run(t, adds, alias, &err) != TM_OK) complain(t, adds, err.text, 0);
 }
 

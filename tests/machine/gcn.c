@@ -59,7 +59,7 @@ static bool is_loaded(const queue *q, int at)
  */
 static bool loads_in_order(const wave *w, const instruction *x)
 {
-    if (x->row->kind != LOAD || strncmp(x->row->name, "global_load_", 12) != 0) return false;
+    if (x->row->kind != LOAD) return false;
     for (int at = 0; at < VECTORS + SCALARS; at++) {
         if (!((x->touched.bits[at / 64] & w->owed.bits[at / 64]) >> at % 64 & 1)) continue;
         bool other = !has_register(&x->o[0], at) || !is_loaded(&w->vm, at);

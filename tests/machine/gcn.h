@@ -71,6 +71,7 @@ enum {
     AT_ROW_MASK,
     AT_BANK_MASK,
     AT_BITOP3,
+    AT_OFFEN,
     MODIFIERS,
 };
 #define BIT(modifier) (1u << (modifier))
@@ -182,8 +183,8 @@ enum { SCALAR_LOAD = 1, LDS_PERMUTE, LDS_READ, SCRATCH_LOAD, LOAD, STORE, ATOMIC
 /* An access that is under way. */
 typedef struct pending {
     const instruction *x;
-    u64                mask, base;
-    bool               done; /* memory was accessed; the counter does not say so yet */
+    u64                mask, base, outside; /* lanes beyond a buffer, which get zeros */
+    bool               done;                /* memory was accessed; the counter does not say so yet */
     u64                address[LANES];
     u32                data[4][LANES]; /* of stores */
 } pending;

@@ -138,6 +138,8 @@ static bool access_global(wave *w, pending *p)
 {
     const instruction *x = p->x;
     u32                place[LANES];
+    for (u64 left = p->outside; left; left &= left - 1)
+        for (int k = 0; k < x->o[0].count; k++) w->v[x->o[0].at + k][__builtin_ctzll(left)] = 0;
     if (w->r->counts)
         machine_count_access(w->r->counts, w->r->memory, p->address, p->mask, x->row->bytes, SECTOR,
                              x->row->kind == STORE);
@@ -297,6 +299,7 @@ static pending *issue(wave *w, const instruction *x, queue *q)
     pending *p = &q->of[(q->first + q->count++) % OUTSTANDING];
     p->x = x;
     p->mask = scalar_pair(w, EXEC);
+    p->outside = 0;
     p->done = false;
     return p;
 }
@@ -363,13 +366,44 @@ static bool step_access(wave *w, const instruction *x)
     return !w->r->order->eager || access_memory(w, p);
 }
 
+/* A load from a buffer, whose descriptor has address and bytes, without a stride: each lane says how far from its
+ * beginning. From a word on that is not inside, zeros come, and no memory is read (MI300 ISA, "Range checking"). */
+static bool step_buffer(wave *w, const instruction *x)
+{
+    const u32 *buffer = &w->s[x->o[2].at], *offset = w->v[x->o[1].at], bytes = x->row->bytes;
+    pending   *p = issue(w, x, &w->vm);
+    if (!p) return false;
+    if (buffer[1] >> 16 || buffer[3] != 0x20000 || scalar_value(w, &x->o[3]))
+        return gcn_fail(w, x, "a buffer with a stride, of another format, or with an offset for all lanes");
+    u64 from = buffer[0] | (u64)buffer[1] << 32, mask = p->mask;
+    EACH_ON
+    {
+        u64 at = (u64)offset[i] + (u64)x->modifier[AT_OFFSET];
+        p->address[i] = from + at;
+        if (at < buffer[2] && at + bytes > buffer[2])
+            return gcn_fail(w, x, "lane %d: %u bytes at %llu, partly outside of the buffer's %u", i, bytes,
+                            (unsigned long long)at, buffer[2]);
+        if (at >= buffer[2]) p->outside |= (u64)1 << i;
+    }
+    p->mask &= ~p->outside;
+    set_owed(w, &x->o[0], true);
+    return !w->r->order->eager || access_memory(w, p);
+}
+
 #define OFFSET BIT(AT_OFFSET)
+#define BUFFER (BIT(AT_OFFSET) | BIT(AT_OFFEN))
 #define OFFSETS (BIT(AT_OFFSET0) | BIT(AT_OFFSET1))
 
 const row gcn_memory_rows[] = {
 #define ACCESS(name, shape, of, size, n, flags)                                                                        \
-    { #name,          shape,      (of) == SCRATCH_LOAD || (of) == SCRATCH_STORE ? step_scratch : step_access,          \
-      .takes = flags, .kind = of, .bytes = size,                                                                       \
+    { #name,                                                                                                           \
+      shape,                                                                                                           \
+      (of) == SCRATCH_LOAD || (of) == SCRATCH_STORE ? step_scratch                                                     \
+      : ((flags)&BIT(AT_OFFEN))                     ? step_buffer                                                      \
+                                                    : step_access,                                                                         \
+      .takes = flags,                                                                                                  \
+      .kind = of,                                                                                                      \
+      .bytes = size,                                                                                                   \
       .elements = n },
 #include "machine/gcn.def"
     { 0 },

@@ -95,10 +95,10 @@ static bool operand_of(char *s, char letter, int count, bool floats, operand *o)
 
 /* --- modifiers ----------------------------------------------------------------------------------- */
 
-static const char *const modifiers[MODIFIERS] = {
-    "offset:",     "offset0:",  "offset1:",  "op_sel:",    "op_sel_hi:", "neg_lo:",   "neg_hi:",    "dst_sel:",
-    "dst_unused:", "src0_sel:", "src1_sel:", "quad_perm:", "row_ror:",   "row_mask:", "bank_mask:", "bitop3:"
-};
+static const char *const modifiers[MODIFIERS] = { "offset:",   "offset0:",   "offset1:", "op_sel:",     "op_sel_hi:",
+                                                  "neg_lo:",   "neg_hi:",    "dst_sel:", "dst_unused:", "src0_sel:",
+                                                  "src1_sel:", "quad_perm:", "row_ror:", "row_mask:",   "bank_mask:",
+                                                  "bitop3:",   "offen" };
 
 static bool list_of(const char *s, i32 *value)
 {
@@ -123,6 +123,7 @@ static bool modifier_of(instruction *x, const char *s)
     while (at < MODIFIERS && (!starts(s, modifiers[at]) || !(x->row->takes & BIT(at)))) at++;
     if (at == MODIFIERS) return false;
     s += strlen(modifiers[at]);
+    if (at == AT_OFFEN) return (x->modifier[at] = 1, *s == 0);
     if (at == AT_DST_SEL || at == AT_DST_UNUSED) return strcmp(s, at == AT_DST_SEL ? "DWORD" : "UNUSED_PAD") == 0;
     if (at == AT_SRC0_SEL || at == AT_SRC1_SEL) return part_of(s, &x->modifier[at]);
     if (*s == '[') return (at == AT_QUAD_PERM || (at >= AT_OP_SEL && at <= AT_NEG_HI)) && list_of(s, &x->modifier[at]);
@@ -222,6 +223,8 @@ static bool operands_of(gcn_module *m, instruction *x, char *s)
     for (char *word; (word = next_word(&s));)
         if (!modifier_of(x, word))
             return gcn_refuse(m, "line %d: modifier %s is not known: %s", x->line, word, x->text);
+    if (x->row->takes & BIT(AT_OFFEN) && !x->modifier[AT_OFFEN])
+        return gcn_refuse(m, "line %d: a buffer's offset is not in a register: %s", x->line, x->text);
     if (x->row->takes & BIT(AT_QUAD_PERM) && (x->modifier[AT_QUAD_PERM] < 0) == (x->modifier[AT_ROW_ROR] < 0))
         return gcn_refuse(m, "line %d: which lanes? %s", x->line, x->text);
     return true;

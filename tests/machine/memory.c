@@ -7,8 +7,9 @@
 /* Traces are kept for pages that a launch touches: an arena may be large and a launch small. */
 enum { PAGE = 4096, GUARD = 4096, ALIGN = 256 };
 
-/* No address of a process on x86-64 or AArch64 (47 and 48 bits): following one ends it. */
-#define FIRST_ADDRESS 0x9000000000000u
+/* No address of a process on x86-64 (47 bits): following one ends it. Descriptors of AMD's buffers have room for 48
+ * bits. */
+#define FIRST_ADDRESS 0x900000000000u
 
 /* Of recorded launches (gcn_record.c): another process is to use the same addresses, and may. */
 #define RECORDED_ADDRESS 0x100000000000u

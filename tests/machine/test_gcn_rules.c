@@ -387,6 +387,48 @@ static void arguments_and_descriptors_must_fit(void **state)
 
 /* --- what is not written is 0xff; what is counted ------------------------------------------------ */
 
+/* Words 0, 4, 8 bytes and so on from the buffer's beginning, 100 bytes behind that of the first pointer: it has 80
+ * bytes, and what lies beyond is 0. */
+#define BUFFER_WORDS(bytes, stride, format)                                                                            \
+    BEGIN "s_add_u32 s8, s4, 0x64\ns_addc_u32 s9, s5, " stride "\ns_mov_b32 s10, " bytes "\ns_mov_b32 s11, " format "\n"
+#define LOAD_WORDS(more) "buffer_load_dword v1, v9, s[8:11], 0 offen" more "\ns_waitcnt vmcnt(0)\n"
+
+static void buffers_end_in_zeros(void **state)
+{
+    (void)state;
+    uint32_t  in[64], out[64];
+    gcn_text  text = { .pointers = 2 };
+    gcn_trial trial = { .buffers = { in, out }, .count = { 64, 64 }, .blocks = 1, .threads = 64 };
+    for (int i = 0; i < 64; i++) in[i] = 1000 + (uint32_t)i;
+    for (int way = 0; way < 3; way++) {
+        text.body = way == 0   ? BUFFER_WORDS("80", "0", "0x20000") LOAD_WORDS("") END
+                    : way == 1 ? BUFFER_WORDS("80", "0", "0x20000") LOAD_WORDS(" offset:8") END
+                               : BUFFER_WORDS("80", "0", "0x20000") "v_subrev_u32_e32 v9, 12, v9\n" LOAD_WORDS(
+                                     "") "v_add_u32_e32 v9, 12, v9\n" END;
+        assert_string_equal(gcn_try(&text, &trial), "");
+        for (int i = 0; i < 64; i++) {
+            int word = i + (way == 1 ? 2 : way == 2 ? -3 : 0);
+            assert_int_equal(out[i], word < 0 || word >= 20 ? 0 : 1025 + word);
+        }
+    }
+    text.body = BUFFER_WORDS("82", "0", "0x20000") LOAD_WORDS("") END;
+    assert_non_null(strstr(gcn_try(&text, &trial), "lane 20: 4 bytes at 80, partly outside of the buffer's 82"));
+    text.body = BUFFER_WORDS("0x200", "0", "0x20000") LOAD_WORDS("") END;
+    assert_non_null(strstr(gcn_try(&text, &trial), "out of bounds"));
+    text.body = BUFFER_WORDS("80", "0x40000", "0x20000") LOAD_WORDS("") END;
+    assert_non_null(strstr(gcn_try(&text, &trial), "a buffer with a stride"));
+    text.body = BUFFER_WORDS("80", "0", "0") LOAD_WORDS("") END;
+    assert_non_null(strstr(gcn_try(&text, &trial), "of another format"));
+    text.body = BUFFER_WORDS("80", "0", "0x20000") "global_load_dword v1, v9, s[4:5]\n" LOAD_WORDS("") END;
+    assert_string_equal(gcn_try(&text, &trial), ""); /* they come in order */
+    assert_int_equal(out[19], 1044);
+    assert_int_equal(out[20], 0);
+    text.body = BUFFER_WORDS("80", "0", "0x20000") "buffer_load_dword v1, v9, s[8:11], 0 offen\n" END;
+    assert_non_null(strstr(gcn_try(&text, &trial), "v1 before the wait"));
+    text.body = BUFFER_WORDS("80", "0", "0x20000") "buffer_load_dword v1, v9, s[8:11], 0\ns_waitcnt vmcnt(0)\n" END;
+    assert_non_null(strstr(gcn_try(&text, &trial), "a buffer's offset is not in a register"));
+}
+
 static void nothing_is_zero_by_itself(void **state)
 {
     (void)state;
@@ -516,6 +558,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(spilled_registers_come_back),
     cmocka_unit_test(hidden_arguments_come_from_the_metadata),
     cmocka_unit_test(arguments_and_descriptors_must_fit),
+    cmocka_unit_test(buffers_end_in_zeros),
     cmocka_unit_test(nothing_is_zero_by_itself),
     cmocka_unit_test(bank_conflicts_are_counted),
     cmocka_unit_test(atomics_add_up),

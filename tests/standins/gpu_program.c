@@ -14,6 +14,7 @@
 
 #include "machine/audit.h"
 #include "machine/opencl.h"
+#include "machine/tensor_map.h"
 
 #include <elf.h>
 #include <glob.h>
@@ -208,6 +209,32 @@ API cuFuncSetAttribute(void *of, int which, int value)
     int fault = standin_fault("cuFuncSetAttribute");
     (void)of;
     return fault ? fault : which == 8 && value <= 232448 ? OK : INVALID;
+}
+#endif
+
+#ifndef HIP
+/* cuda.h, cuTensorMapEncodeTiled: "tensorMap address must be aligned to 64 bytes", "globalStrides[i] >= globalDim[i]";
+ * the rest of what it asks for, machine_tensor_map does. */
+API cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *at, const uint64_t *sizes, const uint64_t *strides,
+                           const unsigned *box, const unsigned *steps, int interleave, int swizzle, int promotion,
+                           int fill);
+API cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *at, const uint64_t *sizes, const uint64_t *strides,
+                           const unsigned *box, const unsigned *steps, int interleave, int swizzle, int promotion,
+                           int fill)
+{
+    int            fault = standin_fault("cuTensorMapEncodeTiled");
+    machine_tensor t = { .type = type, .rank = (int)rank, .address = (uintptr_t)at, .swizzle = swizzle, .fill = fill };
+    if (fault) return fault;
+    if ((uintptr_t)map % 64 || rank > MACHINE_TENSOR_RANK || interleave || promotion < 0 || promotion > 3)
+        return INVALID;
+    for (unsigned i = 0; i < rank; i++) {
+        t.dims[i] = sizes[i], t.box[i] = box[i], t.element_strides[i] = steps[i];
+        if (i > 0) t.strides[i - 1] = strides[i - 1];
+        if (i > 0 && i + 1 < rank && strides[i] < sizes[i]) return INVALID;
+    }
+    const char *why = machine_tensor_map(map, &t);
+    if (why) fprintf(stderr, "stand-in: a tensor has no map: %s\n", why);
+    return why ? INVALID : OK;
 }
 #endif
 

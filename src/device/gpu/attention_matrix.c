@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device/gpu/attention_matrix.c - attention of bfloat16 and its gradients by matrix units (source/attention_matrix.cu);
- * on Hopper gradients of heads of 64 and 128 elements by its warpgroups' products (source/attention_wgmma.cu). */
+ * on Hopper, of heads of 64 and 128 elements, by its warpgroups' products (source/attention_forward.cu, its gradients:
+ * source/attention_wgmma.cu). */
 #include "device/gpu/own.h"
 
 #include <string.h>
 
-enum { MOST = 65535, MOST_SIZE = 128, MOST_ELEMENTS = 1 << 30, DELTA_THREADS = 256 };
+enum { MOST = 65535, MOST_SIZE = 128, MOST_ELEMENTS = 1 << 30, MOST_ROW = 1 << 22, TILE = 256, DELTA_THREADS = 256 };
 
 /* Of each kernel. */
 typedef struct {
@@ -22,8 +23,9 @@ static blocks_of blocks(const void *device, const tm_attention_attr *attr)
 {
     const tm_gpu_own *own = ((const tm_device *)device)->own;
     bool              wide = size_of(attr) > 64;
+    int               two = wide ? 128 : 256; /* a wave has one or two units of 32 queries */
     if (own->maker == TM_GPU_HIP)
-        return (blocks_of){ { 128, 256, true, 0 }, { 128, 256, true, 0 }, { 256, 512, true, 0 } };
+        return (blocks_of){ { two, 256, true, 0 }, { two, 256, true, 0 }, { 256, 512, true, 0 } };
     return (blocks_of){ { wide ? 64 : 128, 128, true, 0 }, { wide ? 64 : 128, 128, true, 0 }, { 64, 128, true, 0 } };
 }
 
@@ -56,7 +58,10 @@ static const char *refuse_shape(const void *device, const tm_attention_attr *att
         return "positions beyond 32 bits";
     for (int k = 0; k < 3; k++) {
         if (tm_view_ld(&qkv[k]) % 8) return "takes rows that begin at multiples of 16 bytes";
-        if ((k ? attr->seq_k : attr->seq_q) > MOST_ELEMENTS / tm_view_ld(&qkv[k])) return "a sequence is too large";
+        if (tm_view_ld(&qkv[k]) >= MOST_ROW) return "takes rows of less than 4,194,304 elements";
+        /* places of the rows of a tile behind the last one, in bytes, are below 2^32 */
+        if ((k ? attr->seq_k : attr->seq_q) + TILE > MOST_ELEMENTS / tm_view_ld(&qkv[k]))
+            return "a sequence is too large";
     }
     if (attr->seq_q > MOST_ELEMENTS / (attr->heads * attr->dim_v)) return "a sequence is too large";
     return tm_gpu_by_matrix(device, qkv[0].dtype, qkv[1].dtype);
@@ -94,6 +99,53 @@ static tm_status launch(const tm_call *call, tm_error *err)
     return tm_gpu_start_attention(call, blocks(call->device, call->attr).forward, err);
 }
 
+/* NULL: warpgroups of Hopper multiply these. */
+static const char *refuse_warpgroups(const void *device, const tm_attention_attr *attr)
+{
+    const tm_gpu_own *own = ((const tm_device *)device)->own;
+    if (!own->gpu || strcmp(tm_gpu_facts_of(own->gpu)->arch, "sm_90") != 0) return "is for sm_90";
+    if (attr->dim_qk != attr->dim_v || (attr->dim_v != 64 && attr->dim_v != 128))
+        return "takes heads of 64 or of 128 elements";
+    return NULL;
+}
+
+static const char *refuse_forward(const tm_call *call)
+{
+    const char *why = refuse_warpgroups(call->device, call->attr);
+    if (!why && !tm_gpu_has_maps(((const tm_gpu_own *)((const tm_device *)call->device)->own)->gpu))
+        return "takes a driver of CUDA 12 or later";
+    return why ? why : refuse(call);
+}
+
+static tm_status prepare_forward(const void *device, const tm_call *call, void **state, tm_error *err)
+{
+    tm_gpu_defines d = { .n = 0 };
+    (void)err;
+    tm_gpu_define_format(&d, "S", tm_view_present(&call->in[4]) ? call->in[4].dtype : TM_F32);
+    tm_gpu_define(&d, "DIM", ((const tm_attention_attr *)call->attr)->dim_v);
+    tm_gpu_note(device, "attention_forward", tm_gpu_text_attention_forward, &d, "attention_wgmma", state);
+    return TM_OK;
+}
+
+/* Blocks of 128 queries. Shared memory has their tile, and 2 stages (heads of 64: 4) of tiles of 128 keys and values.
+ */
+static tm_status launch_forward(const tm_call *call, tm_error *err)
+{
+    enum { ROWS = 128, THREADS = 384 };
+    const tm_attention_attr *t = call->attr;
+    unsigned                 tile = ROWS * 2 * (unsigned)t->dim_v, tiles = 1 + 2 * (t->dim_v == 64 ? 4 : 2);
+    tm_gpu_arguments         a = { .shared = tiles * tile + 1024 };
+    TM_TRY(check_places(call->in, 3, err));
+    for (int k = 0; k < 3; k++) TM_TRY(tm_gpu_pass_map(&a, call, &call->in[k], k ? t->seq_k : t->seq_q, ROWS, err));
+    for (int k = 0; k < 2; k++) tm_gpu_pass(&a, call->out[k].data);
+    for (int k = 3; k < 5; k++) tm_gpu_pass(&a, call->in[k].data);
+    const int64_t sizes[] = { t->seq_q, t->seq_k, t->q_offset, t->heads, t->kv_heads, t->causal, t->window, t->key0 };
+    for (int k = 0; k < (int)(sizeof sizes / sizeof sizes[0]); k++) tm_gpu_pass_int(&a, (int)sizes[k]);
+    tm_gpu_pass_float(&a, t->scale);
+    return tm_gpu_start(call, 0, (t->seq_q + ROWS - 1) / ROWS, t->heads, call->in[0].shape.n[0] / t->seq_q, THREADS, &a,
+                        err);
+}
+
 /* --- backward
  * --------------------------------------------------------------------------------------------------------- */
 
@@ -107,12 +159,8 @@ static const char *refuse_grad(const tm_call *call)
 
 static const char *refuse_wgmma(const tm_call *call)
 {
-    const tm_attention_attr *attr = call->attr;
-    const tm_gpu_own        *own = ((const tm_device *)call->device)->own;
-    if (!own->gpu || strcmp(tm_gpu_facts_of(own->gpu)->arch, "sm_90") != 0) return "is for sm_90";
-    if (attr->dim_qk != attr->dim_v || (attr->dim_v != 64 && attr->dim_v != 128))
-        return "takes heads of 64 or of 128 elements";
-    return refuse_grad(call);
+    const char *why = refuse_warpgroups(call->device, call->attr);
+    return why ? why : refuse_grad(call);
 }
 
 static tm_status prepare_grad(const void *device, const tm_call *call, void **state, tm_error *err)
@@ -183,6 +231,12 @@ static tm_status launch_wgmma(const tm_call *call, tm_error *err)
 }
 
 const tm_kernel tm_gpu_attention_matrix[] = { { .op = TM_OP_attention,
+                                                .name = "attention/wgmma",
+                                                .refuse = refuse_forward,
+                                                .launch = launch_forward,
+                                                .prepare = prepare_forward,
+                                                .release = tm_gpu_forget },
+                                              { .op = TM_OP_attention,
                                                 .name = "attention/matrix",
                                                 .refuse = refuse,
                                                 .launch = launch,

@@ -17,6 +17,7 @@ extern const char *const tm_gpu_text_dialect[];
 extern const char *const tm_gpu_text_adafactor[];
 extern const char *const tm_gpu_text_adapter[];
 extern const char *const tm_gpu_text_attention[];
+extern const char *const tm_gpu_text_attention_forward[];
 extern const char *const tm_gpu_text_attention_matrix[];
 extern const char *const tm_gpu_text_attention_wgmma[];
 extern const char *const tm_gpu_text_balance[];
@@ -84,6 +85,9 @@ void tm_gpu_pass_int(tm_gpu_arguments *a, int value);
 void tm_gpu_pass_i64(tm_gpu_arguments *a, int64_t value);
 void tm_gpu_pass_float(tm_gpu_arguments *a, double value);
 void tm_gpu_pass_double(tm_gpu_arguments *a, double value);
+/* For TMA (gpu/runtime.h): rows of a view's matrix of bfloat16, each sequence of so many. */
+TM_MUST_USE tm_status tm_gpu_pass_map(tm_gpu_arguments *a, const tm_call *call, const tm_view *view, int64_t sequence,
+                                      unsigned box_rows, tm_error *err);
 
 /* Starts kernel number `kernel` of those that were noted, in the queue of the call. */
 TM_MUST_USE tm_status tm_gpu_start(const tm_call *call, int kernel, int64_t x, int64_t y, int64_t z, int threads,

@@ -186,13 +186,18 @@ void tm_gpu_modules_close(tm_gpu_own *own)
 /* --- launches
  * --------------------------------------------------------------------------------------------------------- */
 
-static void pass(tm_gpu_arguments *a, const void *value, size_t bytes)
+static void pass_at(tm_gpu_arguments *a, const void *value, size_t bytes, size_t align)
 {
-    size_t at = (a->bytes + bytes - 1) / bytes * bytes;
+    size_t at = (a->bytes + align - 1) / align * align;
     TM_ASSERT(at + bytes <= sizeof a->data);
     memset(a->data + a->bytes, 0, at - a->bytes);
     memcpy(a->data + at, value, bytes);
     a->bytes = at + bytes;
+}
+
+static void pass(tm_gpu_arguments *a, const void *value, size_t bytes)
+{
+    pass_at(a, value, bytes, bytes);
 }
 
 void tm_gpu_pass(tm_gpu_arguments *a, const void *address)
@@ -219,6 +224,22 @@ void tm_gpu_pass_float(tm_gpu_arguments *a, double value)
 void tm_gpu_pass_double(tm_gpu_arguments *a, double value)
 {
     pass(a, &value, sizeof value);
+}
+
+tm_status tm_gpu_pass_map(tm_gpu_arguments *a, const tm_call *call, const tm_view *view, int64_t sequence,
+                          unsigned box_rows, tm_error *err)
+{
+    _Alignas(TM_GPU_MAP_ALIGN) unsigned char map[TM_GPU_MAP_BYTES];
+    const tm_gpu_noted                      *p = call->state;
+    tm_gpu_tensor                            tensor = { .at = view->data,
+                                                        .columns = view->shape.n[1],
+                                                        .rows = sequence,
+                                                        .sequences = view->shape.n[0] / sequence,
+                                                        .row_bytes = tm_view_ld(view) * 2,
+                                                        .box_rows = box_rows };
+    TM_TRY(tm_gpu_map(p->own->gpu, &tensor, map, err));
+    pass_at(a, map, sizeof map, TM_GPU_MAP_ALIGN);
+    return TM_OK;
 }
 
 tm_status tm_gpu_start(const tm_call *call, int kernel, int64_t x, int64_t y, int64_t z, int threads,

@@ -117,8 +117,9 @@ EACH_SIMD(2) KERNEL_OF(FORWARD_THREADS, attention_matrix)
     SHARED range        ranges[FORWARD_ROWS];
     SHARED reach        reaches[WAVES];
     rule rules = { first_key, seq_q, seq_k, q_offset, causal, window, key0 };
-    int  query0 = (blocks(0) - 1 - block_id(0)) * FORWARD_ROWS, own = wave_id() * UNIT * M, first = query0 + own;
-    int  h = block_id(1), j = h / (heads / kv_heads), batch = block_id(2);
+    spot at = spot_of(heads, heads / kv_heads);
+    int  query0 = (blocks(0) - 1 - at.tile) * FORWARD_ROWS, own = wave_id() * UNIT * M, first = query0 + own;
+    int  h = at.head, j = h / (heads / kv_heads), batch = block_id(2);
     static_assert(FORWARD_ROWS <= FORWARD_THREADS, "a thread for each row");
     if (thread_id() < FORWARD_ROWS) ranges[thread_id()] = seen_by(rules, batch, query0 + thread_id());
     barrier();
@@ -141,13 +142,14 @@ EACH_SIMD(2) KERNEL_OF(FORWARD_THREADS, attention_matrix)
     int from = all.from / OTHERS * OTHERS;
     if (from < all.end) t.fetch(from / OTHERS % 2, ks, vs, from);
     load_own(fq, qs, first);
+    reach mine = seen(reaches);
     for (int tile = from; tile < all.end; tile += OTHERS) {
         int stage = tile / OTHERS % 2;
         t.arrive();
         if (tile + OTHERS < all.end) t.fetch(stage ^ 1, ks, vs, tile + OTHERS);
         UNROLL for (int u = 0; u < OTHERS; u += 32) {
             int   key = tile + u;
-            reach mine = seen(reaches);
+            if (!SCALARS) mine = seen(reaches);
             if (key >= mine.some.end || key + 32 <= mine.some.from) continue; /* a whole wave */
             scores(s, fq, t, A, stage, u);
             if (key < mine.all.from || key + 32 > mine.all.end)
@@ -204,8 +206,9 @@ EACH_SIMD(2) KERNEL_OF(QUERIES_THREADS, attention_matrix_queries)
     SHARED range        ranges[QUERIES_ROWS];
     SHARED reach        reaches[WAVES];
     rule rules = { first_key, seq_q, seq_k, q_offset, causal, window, key0 };
-    int  query0 = (blocks(0) - 1 - block_id(0)) * QUERIES_ROWS, own = wave_id() * UNIT * M, first = query0 + own;
-    int  h = block_id(1), j = h / (heads / kv_heads), batch = block_id(2);
+    spot at = spot_of(heads, heads / kv_heads);
+    int  query0 = (blocks(0) - 1 - at.tile) * QUERIES_ROWS, own = wave_id() * UNIT * M, first = query0 + own;
+    int  h = at.head, j = h / (heads / kv_heads), batch = block_id(2);
     static_assert(QUERIES_ROWS <= QUERIES_THREADS, "a thread for each row");
     if (thread_id() < QUERIES_ROWS) ranges[thread_id()] = seen_by(rules, batch, query0 + thread_id());
     barrier();
@@ -231,13 +234,14 @@ EACH_SIMD(2) KERNEL_OF(QUERIES_THREADS, attention_matrix_queries)
             L[m][i] = query < seq_q ? lse[line + query] * LOG2_E : NOTHING;
             less[m][i] = query < seq_q ? delta[line + query] : 0.0f;
         }
+    reach mine = seen(reaches);
     for (int tile = from; tile < all.end; tile += OTHERS) {
         int stage = tile / OTHERS % 2;
         t.arrive();
         if (tile + OTHERS < all.end) t.fetch(stage ^ 1, ks, vs, tile + OTHERS);
         UNROLL for (int u = 0; u < OTHERS; u += 32) {
             int   key = tile + u;
-            reach mine = seen(reaches);
+            if (!SCALARS) mine = seen(reaches);
             if (key >= mine.some.end || key + 32 <= mine.some.from) continue; /* a whole wave */
             scores(s, fq, t, A, stage, u);
             scores(d, fg, t, B, stage, u);
@@ -276,9 +280,11 @@ EACH_SIMD(2) KERNEL_OF(KEYS_THREADS, attention_matrix_keys)
     alignas(16) SHARED float numbers[2][2][OTHERS]; /* of queries of a stage: L, delta */
     SHARED int               firsts[2][OTHERS];     /* and their documents' first keys */
     rule  rules = { first_key, seq_q, seq_k, q_offset, causal, window, key0 };
-    int   thread = thread_id(), key_0 = block_id(0) * KEYS_ROWS;
+    int   group = heads / kv_heads;
+    spot  at = spot_of(kv_heads, 1);
+    int   thread = thread_id(), key_0 = at.tile * KEYS_ROWS;
     int   first = key_0 + wave_id() * UNIT * M; /* the wave's */
-    int   j = block_id(1), group = heads / kv_heads, batch = block_id(2);
+    int   j = at.head, batch = block_id(2);
     SHARED range all;
     range        found = seen_from<KEYS_THREADS>(rules, batch, key_0, smaller(key_0 + KEYS_ROWS, seq_k) - 1);
     if (thread == 0) all = range{ found.from / OTHERS * OTHERS, found.end };

@@ -8,58 +8,12 @@
  * S and dP have both factors in shared memory, read along their rows. P and dS never leave the registers: rounded sums are the
  * left factor of the next product as they are, whose right factor is the tile read across its rows.
  *
- * DIM: size of a head, 64 or 128, of queries, keys and values. A tile is one box for each 64 columns: 64 rows of 128 bytes, in
- * which chunk c of 16 bytes of row r lies in place c ^ r % 8, wgmma's swizzle of 128 bytes (PTX ISA, "Shared Memory Matrix
- * Layout"). Eight rows of a column of chunks so lie in different banks.
+ * DIM: size of a head, 64 or 128, of queries, keys and values. A tile is one box (warpgroup.cu) for each 64 columns.
  */
-#include "seen.cu"
+#include "warpgroup.cu"
 
-enum { THREADS = 256, GROUP = 128, ROWS = 64, BLOCK_ROWS = 2 * ROWS, BOX = ROWS * 128, TILE = ROWS * DIM * 2 };
+enum { THREADS = 256, ROWS = 64, BLOCK_ROWS = 2 * ROWS, BOX = ROWS * 128, TILE = ROWS * DIM * 2 };
 enum { CHUNKS = DIM / 8, FIRST = 0, SECOND = 1 };
-
-#define FLOATS_8(d, k)                                                                                                 \
-    "+f"(d[k]), "+f"(d[k + 1]), "+f"(d[k + 2]), "+f"(d[k + 3]), "+f"(d[k + 4]), "+f"(d[k + 5]), "+f"(d[k + 6]),        \
-        "+f"(d[k + 7])
-#define FLOATS_32(d) FLOATS_8(d, 0), FLOATS_8(d, 8), FLOATS_8(d, 16), FLOATS_8(d, 24)
-#define FLOATS_64(d) FLOATS_32(d), FLOATS_8(d, 32), FLOATS_8(d, 40), FLOATS_8(d, 48), FLOATS_8(d, 56)
-#define NAMES_32                                                                                                       \
-    "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,"   \
-    "%30,%31"
-#define NAMES_64                                                                                                       \
-    NAMES_32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,"   \
-             "%57,%58,%59,%60,%61,%62,%63"
-#define WGMMA(columns) "wgmma.mma_async.sync.aligned.m64n" columns "k16.f32.bf16.bf16 "
-
-/* Where a factor is (PTX ISA, "Matrix Descriptor Format"): 8 rows are 1,024 bytes; `lead`: bytes from 64 columns to the next
- * ones of a factor that is read across its rows. */
-DEVICE u64 descriptor(u32 at, u32 lead)
-{
-    return (u64)((at & 0x3ffff) >> 4) | (u64)(lead >> 4) << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;
-}
-/* Registers that were written before may be factors and sums of the products that follow. */
-DEVICE void begin_products(void)
-{
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-DEVICE void end_products(void)
-{
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-/* All products but the last `but` groups of them are done. */
-template <int but>
-DEVICE void wait_products(void)
-{
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(but) : "memory");
-}
-/* Sums of products that are done: the compiler reads them here at the earliest. */
-DEVICE void arrived(float (&x)[32])
-{
-    asm volatile("" : FLOATS_32(x)::"memory");
-}
-DEVICE void arrived(float (&x)[64])
-{
-    asm volatile("" : FLOATS_64(x)::"memory");
-}
 
 /* s = 64 own rows times the 64 of a tile. */
 DEVICE void scores(float (&s)[32], u32 own, u32 tile)
@@ -90,21 +44,6 @@ DEVICE void add_product(float (&out)[64], const u32 (&p)[16], u32 tile)
                      : FLOATS_64(out)
                      : "r"(p[4 * k]), "r"(p[4 * k + 1]), "r"(p[4 * k + 2]), "r"(p[4 * k + 3]),
                        "l"(descriptor(tile + k * 2048, BOX)));
-}
-
-/* The warpgroup of a thread, which the compiler so knows to be the same in all lanes. */
-DEVICE int group_id(void)
-{
-    return __shfl_sync(0xffffffffu, thread_id() / GROUP, 0);
-}
-/* Of a warpgroup's 64 rows, the one of a slot of this lane; columns are column_of(e), for e from 0 to DIM / 2 - 1. */
-DEVICE int group_row(int slot)
-{
-    return thread_id() / WAVE % 4 * 16 + row_of(slot);
-}
-DEVICE void round_all(u32 (&two)[16], const float (&s)[32])
-{
-    UNROLL for (int i = 0; i < 16; i++) two[i] = pack(s[2 * i], s[2 * i + 1]);
 }
 
 /* Shared memory: own rows of the first and the second tensor, by warpgroup; two stages of a tile of each of the others. */
@@ -157,16 +96,6 @@ DEVICE void arrive(void)
     barrier();
 }
 
-/* A warpgroup's rows from `first` on, times a factor. */
-template <int N>
-DEVICE void store_rows(bf16 *to, int ld, const float (&out)[N], float by, int first, int end)
-{
-    UNROLL for (int e = 0; e < N; e += 2) {
-        int row = first + group_row(slot_of(e));
-        if (row < end) *(u32 *)(to + row * ld + column_of(e)) = pack(out[e] * by, out[e + 1] * by);
-    }
-}
-
 KERNEL_OF(THREADS, attention_wgmma_queries)
 (bf16 *RESTRICT dq, const bf16 *RESTRICT d_o, const bf16 *RESTRICT q, const bf16 *RESTRICT k, const bf16 *RESTRICT v,
  const f32 *RESTRICT lse, const f32 *RESTRICT delta, const int *RESTRICT first_key, int ld_dq, SHAPE)
@@ -175,8 +104,9 @@ KERNEL_OF(THREADS, attention_wgmma_queries)
     SHARED range                ranges[BLOCK_ROWS];
     SHARED reach                reaches[THREADS / WAVE];
     rule rules = { first_key, seq_q, seq_k, q_offset, causal, window, key0 };
-    int  query0 = (blocks(0) - 1 - block_id(0)) * BLOCK_ROWS, group = group_id(), own = group * ROWS, first = query0 + own;
-    int  h = block_id(1), j = h / (heads / kv_heads), batch = block_id(2);
+    spot at = spot_of(heads, heads / kv_heads);
+    int  query0 = (blocks(0) - 1 - at.tile) * BLOCK_ROWS, group = group_id(), own = group * ROWS, first = query0 + own;
+    int  h = at.head, j = h / (heads / kv_heads), batch = block_id(2);
     if (thread_id() < BLOCK_ROWS) ranges[thread_id()] = seen_by(rules, batch, query0 + thread_id());
     barrier();
     see(reaches, reach_of(ranges, own, ROWS, first, seq_q));
@@ -244,9 +174,11 @@ KERNEL_OF(THREADS, attention_wgmma_keys)
     alignas(16) SHARED float    numbers[2][2][ROWS]; /* of queries of a stage: L, delta */
     SHARED int                  firsts[2][ROWS];     /* and their documents' first keys */
     rule  rules = { first_key, seq_q, seq_k, q_offset, causal, window, key0 };
-    int   thread = thread_id(), key_0 = block_id(0) * BLOCK_ROWS, group = group_id();
+    int   shared_by = heads / kv_heads;
+    spot  at = spot_of(kv_heads, 1);
+    int   thread = thread_id(), key_0 = at.tile * BLOCK_ROWS, group = group_id();
     int   first = key_0 + group * ROWS, last = first + ROWS - 1; /* the warpgroup's */
-    int   j = block_id(1), shared_by = heads / kv_heads, batch = block_id(2), ld_o = heads * DIM;
+    int   j = at.head, batch = block_id(2), ld_o = heads * DIM;
     range all = seen_from<THREADS>(rules, batch, key_0, smaller(key_0 + BLOCK_ROWS, seq_k) - 1);
     int   from = all.from / ROWS * ROWS;
     i64   row0 = (i64)batch * seq_q;

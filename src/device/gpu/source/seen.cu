@@ -87,3 +87,17 @@ DEVICE range seen_from(const rule &r, int batch, int first, int last)
     }
     return range{ uniform(from), uniform(to) };
 }
+
+/* Which tile of which head a block has. Tiles come in the grid's order, the first ones of all heads of a section first, so that
+ * blocks with much work begin early. A section has the heads of so many heads of keys that these stay in the L2 cache; on AMD's
+ * GPUs, which give blocks to eight parts in turns, each of these then has its own. */
+struct spot {
+    int tile, head;
+};
+DEVICE spot spot_of(int heads, int shared_by)
+{
+    enum { SECTION = 8 };
+    int tiles = blocks(0), at = block_id(0) + tiles * block_id(1), section = smaller(heads, SECTION * shared_by);
+    int begin = at / (tiles * section) * section, size = smaller(section, heads - begin), rest = at - begin * tiles;
+    return spot{ rest / size, begin + rest % size };
+}
