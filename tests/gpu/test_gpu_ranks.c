@@ -31,7 +31,8 @@ typedef struct {
     const char *words;
     int         ranks, copies, tensor, context, stages;
     tm_sharing  sharing;
-    bool        ring, whole_rows, narrow, keeps; /* keeps: weights stay gathered after the forward pass */
+    bool        ring, whole_rows, narrow, keeps,
+        codes; /* codes: products of 8 bits, on CPUs emulated; keeps: weights stay gathered after the forward pass */
 } plan_of;
 
 /* What a rank found; in memory that its process shares with the test. */
@@ -148,6 +149,14 @@ static tm_status lay_out(const plan_of *p, int rank, tm_step_options *step, tm_e
     l->narrow = p->narrow;
     l->ring = p->ring;
     l->whole_rows = p->whole_rows;
+    if (p->codes) {
+        step->quantize = (tm_quantize){ .on = true, .switch_step = -1, .history = 4, .seed = 1 };
+        step->quantize.recipe[0] = *tm_quantize_recipe_find("fp8_tensorwise");
+        for (int f = 0; f < TM_FACTORS; f++) {
+            uint8_t *format = &step->quantize.recipe[0].factor[f].format; /* of gfx942 */
+            *format = *format == TM_E5M2 ? TM_E5M2FNUZ : TM_E4M3FNUZ;
+        }
+    }
     step->accumulation = BATCH * parts / p->ranks;
     return tm_mesh_fill(&l->mesh, p->ranks, err);
 }
@@ -304,7 +313,7 @@ static job new_job(const char *device, const plan_of *plan, const tm_precision *
 
 static double bound_for(const plan_of *plan, const tm_precision *precision)
 {
-    return precision == &tm_precision_bf16 || plan->narrow ? 1e-2 : 1e-4;
+    return precision == &tm_precision_bf16 || plan->narrow || plan->codes ? 1e-2 : 1e-4;
 }
 
 /* GPUs beside processors in the same layout, and those beside one rank. */
@@ -345,6 +354,18 @@ static void layouts_train_on_hip(void **state)
 {
     (void)state;
     all_layouts("hip", test_is_full() ? 0 : 3, test_is_full() ? 1 : 8, &tm_precision_bf16);
+}
+
+/* Parts of a fused weight are products of their own, whose gradients are sums of their own. */
+static void codes_are_multiplied_in_shards(void **state)
+{
+    static const plan_of with[] = { { .words = "one rank, codes", .ranks = 1, .codes = true },
+                                    { .words = "shards, codes", .ranks = 2, .sharing = TM_SHARE_ALL, .codes = true } };
+    (void)state;
+    begin_on("hip");
+    job   j = new_job("hip", &with[0], &tm_precision_f32);
+    found alone = run_job(&j, TM_OK);
+    trains("hip", &with[1], &tm_precision_f32, &alone);
 }
 
 /* --- the same again ----------------------------------------------------------------------------------------------- */
@@ -443,10 +464,12 @@ static void what_they_do_not_do_is_refused(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(layouts_train_on_cuda),       cmocka_unit_test(layouts_train_on_hip),
-    cmocka_unit_test(two_runs_have_the_same_bits), cmocka_unit_test(checkpoints_go_on_with_other_ranks),
-    full_test(failures_name_rank_and_call),        cmocka_unit_test(what_they_do_not_do_is_refused)
-};
+static const struct CMUnitTest tests[] = { cmocka_unit_test(layouts_train_on_cuda),
+                                           cmocka_unit_test(layouts_train_on_hip),
+                                           cmocka_unit_test(codes_are_multiplied_in_shards),
+                                           cmocka_unit_test(two_runs_have_the_same_bits),
+                                           cmocka_unit_test(checkpoints_go_on_with_other_ranks),
+                                           full_test(failures_name_rank_and_call),
+                                           cmocka_unit_test(what_they_do_not_do_is_refused) };
 
 TM_TESTS(tests, NULL, NULL)
