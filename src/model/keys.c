@@ -223,7 +223,7 @@ static const tm_key keys[] = {
               "there must be 0" },
     { .name = "model.converters", .kind = TM_KEY_LIST, .fallback = "",
       .help = "quantize.linear.float8, quantize.linear.mx, quantize.grouped_mm.float8, quantize.grouped_mm.mx: "
-              "products in low precision, emulated; see quantize.recipe and quantize.experts_recipe" },
+              "products in low precision; see quantize.recipe and quantize.experts_recipe" },
     { .name = "model.init_std", .kind = TM_KEY_F64, .fallback = "0.02", .lo = 1e-6, .hi = 10, .synonyms = "init_method_std",
       .when = "model.init=hf/gpt2|model.family=gpt|model.tied,model.init!=torchtitan,model.family!=flux",
       .help = "model.init hf and gpt2: standard deviation of the initial weights" },

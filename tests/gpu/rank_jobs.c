@@ -103,6 +103,16 @@ static int of(int degree)
     return degree ? degree : 1;
 }
 
+static void take_codes(tm_step_options *step)
+{
+    step->quantize = (tm_quantize){ .on = true, .switch_step = -1, .history = 4, .seed = 1 };
+    step->quantize.recipe[0] = *tm_quantize_recipe_find("fp8_tensorwise");
+    for (int f = 0; f < TM_FACTORS; f++) {
+        uint8_t *format = &step->quantize.recipe[0].factor[f].format; /* of gfx942 */
+        *format = *format == TM_E5M2 ? TM_E5M2FNUZ : TM_E4M3FNUZ;
+    }
+}
+
 static tm_status lay_out(const plan_of *p, int rank, tm_step_options *step, tm_error *err)
 {
     tm_layout *l = &step->layout;
@@ -120,6 +130,7 @@ static tm_status lay_out(const plan_of *p, int rank, tm_step_options *step, tm_e
     l->narrow = p->narrow;
     l->ring = p->ring;
     l->whole_rows = p->whole_rows;
+    if (p->codes) take_codes(step);
     l->mesh.degree[TM_AXIS_EP] = of(p->experts);
     l->order = p->order;
     l->chunks = p->chunks;
@@ -270,7 +281,7 @@ job new_job(const char *device, const plan_of *plan, const tm_precision *precisi
 
 double bound_for(const plan_of *plan, const tm_precision *precision)
 {
-    return precision == &tm_precision_bf16 || plan->narrow ? 1e-2 : 1e-4;
+    return precision == &tm_precision_bf16 || plan->narrow || plan->codes ? 1e-2 : 1e-4;
 }
 
 /* GPUs beside processors in the same layout, and those beside one rank. */

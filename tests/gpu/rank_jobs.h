@@ -20,6 +20,7 @@ typedef struct {
     bool              tied, divide_head, mixture;
     bool              let_go;                          /* with stages: shards are gathered for each micro-batch */
     bool              ring, whole_rows, narrow, keeps; /* keeps: weights stay gathered after the forward pass */
+    bool              codes;                           /* products of 8 bits, on CPUs emulated */
 } plan_of;
 
 /* What a rank found; in memory that its process shares with the test. */

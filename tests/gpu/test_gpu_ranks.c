@@ -62,6 +62,18 @@ static void layouts_train_on_hip(void **state)
     all_layouts("hip", test_is_full() ? 0 : 3, test_is_full() ? 1 : 8, &tm_precision_bf16);
 }
 
+/* Parts of a fused weight are products of their own, whose gradients are sums of their own. */
+static void codes_are_multiplied_in_shards(void **state)
+{
+    static const plan_of with[] = { { .words = "one rank, codes", .ranks = 1, .codes = true },
+                                    { .words = "shards, codes", .ranks = 2, .sharing = TM_SHARE_ALL, .codes = true } };
+    (void)state;
+    begin_on("hip");
+    job   j = new_job("hip", &with[0], &tm_precision_f32);
+    found alone = run_job(&j, TM_OK);
+    trains("hip", &with[1], &tm_precision_f32, &alone);
+}
+
 /* --- the same again ----------------------------------------------------------------------------------------------- */
 
 /* Played, and launched one by one. */
@@ -158,10 +170,12 @@ static void what_they_do_not_do_is_refused(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(layouts_train_on_cuda),       cmocka_unit_test(layouts_train_on_hip),
-    cmocka_unit_test(two_runs_have_the_same_bits), cmocka_unit_test(checkpoints_go_on_with_other_ranks),
-    full_test(failures_name_rank_and_call),        cmocka_unit_test(what_they_do_not_do_is_refused)
-};
+static const struct CMUnitTest tests[] = { cmocka_unit_test(layouts_train_on_cuda),
+                                           cmocka_unit_test(layouts_train_on_hip),
+                                           cmocka_unit_test(codes_are_multiplied_in_shards),
+                                           cmocka_unit_test(two_runs_have_the_same_bits),
+                                           cmocka_unit_test(checkpoints_go_on_with_other_ranks),
+                                           full_test(failures_name_rank_and_call),
+                                           cmocka_unit_test(what_they_do_not_do_is_refused) };
 
 TM_TESTS(tests, NULL, NULL)

@@ -237,7 +237,7 @@ static const tm_foreign_key keys[] = {
     /* quantized products: on by a converter */
     MAPPED("quantize.linear.float8.recipe_name", "*:quantize.linear.float8.recipe_name", FLOAT8),
     MAPPED("quantize.linear.float8.filter_fqns", "quantize.linear.float8.filter_fqns", FLOAT8),
-    SPEED("quantize.linear.float8.emulate", "always emulated"),
+    SPEED("quantize.linear.float8.emulate", "emulated where the device does not multiply codes"),
     SPEED("quantize.linear.float8.enable_fsdp_float8_all_gather", "communication of several devices"),
     SPEED("quantize.linear.float8.precompute_float8_dynamic_scale_for_fsdp", "communication of several devices"),
     UNBUILT("quantize.linear.float8.*", "null||false", "float8 training", FLOAT8),

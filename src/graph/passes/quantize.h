@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* graph/passes/quantize.h - products in low precision, emulated: a pass puts `quantize` in front of the factors of
  * linear layers, of experts and of the output head, so that they hold only what the codes of a narrow format can say;
- * the products themselves stay as they are, exact and in float32. Gradients are those of the unquantized products
- * (straight through).
+ * the products themselves stay as they are, exact and in float32, until passes/codes.h. Gradients are those of the
+ * unquantized products (straight through).
  */
 #ifndef TM_GRAPH_PASSES_QUANTIZE_H
 #define TM_GRAPH_PASSES_QUANTIZE_H

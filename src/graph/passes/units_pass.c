@@ -38,6 +38,12 @@ typedef struct {
     bool        *written; /* (members) */
 } sums;
 
+/* Elements of a gradient that a node has begun to sum. */
+typedef struct {
+    spot    at;
+    int64_t begin, end;
+} begun_run;
+
 typedef struct {
     tm_graph       *graph;
     const tm_units *units;
@@ -48,6 +54,8 @@ typedef struct {
     size_t          n_stays, stays_capacity;
     int32_t        *current; /* (units) the stay that holds its weights now */
     sums           *sums;    /* (units) */
+    begun_run      *begun;
+    size_t          n_begun, begun_capacity;
     bool            add;
     bool           *summed; /* NULL, or (units): others put a sum there before */
 } rewriter;
@@ -232,12 +240,28 @@ static void take_gathered(const rewriter *r, tm_node *node, int i, spot w)
     node->rounded &= ~(1U << i);
 }
 
-static tm_node rewritten(rewriter *r, tm_node node, bool **begun)
+/* Is this the first writer of what it writes of a gradient? Parts of a fused weight have writers of their own. */
+static bool begins(rewriter *r, spot g, tm_tensor_id out)
+{
+    const tm_tensor *written = tm_graph_at(r->graph, out);
+    const tm_tensor *whole = tm_graph_at(r->graph, tm_graph_base(r->graph, out));
+    bool             run = written->base != TM_NONE && written->ld == 0;
+    begun_run        own = { g, run ? written->offset : 0, tm_shape_elements(run ? written->shape : whole->shape) };
+    own.end += own.begin;
+    for (size_t i = 0; i < r->n_begun; i++) {
+        const begun_run *b = &r->begun[i];
+        if (b->at.unit == g.unit && b->at.member == g.member && b->begin < own.end && own.begin < b->end) return false;
+    }
+    r->begun = tm_grow(r->begun, &r->begun_capacity, r->n_begun, sizeof *r->begun);
+    r->begun[r->n_begun++] = own;
+    return true;
+}
+
+static tm_node rewritten(rewriter *r, tm_node node)
 {
     for (int k = 0; k < TM_MAX_OUT; k++) {
         spot g = spot_of(r, r->gradients, node.out[k]);
-        if (g.unit < 0 || begun[g.unit][g.member]) continue;
-        begun[g.unit][g.member] = true;
+        if (g.unit < 0 || !begins(r, g, node.out[k])) continue;
         begin_sum(r->graph, &node, k, r->units->units[g.unit].members[g.member].gradient);
     }
     for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) {
@@ -281,7 +305,7 @@ static size_t last_ahead(const rewriter *r, size_t entered)
 }
 
 /* The nodes of `old` into the current segment, with collectives between them. */
-static void write_anew(rewriter *r, const tm_segment *old, bool **begun)
+static void write_anew(rewriter *r, const tm_segment *old)
 {
     tm_graph *graph = r->graph;
     size_t    gathered = 0, entered = 0;
@@ -294,7 +318,7 @@ static void write_anew(rewriter *r, const tm_segment *old, bool **begun)
         }
         if (r->dropped[x]) continue;
         begin_sums(r, old, x);
-        tm_node node = rewritten(r, old->nodes[x], begun);
+        tm_node node = rewritten(r, old->nodes[x]);
         append(graph->segment, &node);
         for (size_t u = 0; u < r->units->n_units; u++)
             if (r->sums[u].any && r->sums[u].last == x) reduce(r, &r->units->units[u], &r->sums[u], &old->nodes[x]);
@@ -313,11 +337,9 @@ void tm_units_pass(tm_graph *graph, const tm_units *units, bool add, bool *summe
     r.dropped = tm_arena_take(scratch, (old.n_nodes + 1) * sizeof *r.dropped);
     r.current = tm_arena_take(scratch, units->n_units * sizeof *r.current);
     r.sums = tm_arena_take(scratch, units->n_units * sizeof *r.sums);
-    bool **begun = tm_arena_take(scratch, units->n_units * sizeof *begun);
     for (size_t u = 0; u < units->n_units; u++) {
         r.current[u] = -1;
         r.sums[u].written = tm_arena_take(scratch, units->units[u].n_members * sizeof(bool));
-        begun[u] = tm_arena_take(scratch, units->units[u].n_members * sizeof(bool));
     }
     note_spots(&r);
     look_through(&r, &old);
@@ -326,12 +348,13 @@ void tm_units_pass(tm_graph *graph, const tm_units *units, bool add, bool *summe
     tm_phase    phase = graph->phase;
     int         layer = graph->layer;
     const char *module = graph->module;
-    write_anew(&r, &old, begun);
+    write_anew(&r, &old);
     graph->phase = phase;
     graph->layer = layer;
     graph->module = module;
     free(old.nodes);
     free(r.stays);
+    free(r.begun);
     tm_arena_destroy(scratch);
 }
 
