@@ -83,7 +83,7 @@ static tm_run_options options_of(const job *j)
     o.step.shape.n_heads = 4, o.step.shape.n_kv_heads = 2;
     if (j->plan.mixture)
         o.step.shape = test_shape_preset("mixtral_8x7B",
-                                         "--model.dim=32 --model.n_heads=2 --model.n_kv_heads=1 --model.head_dim=16 "
+                                         "--model.dim=32 --model.n_heads=4 --model.n_kv_heads=2 --model.head_dim=8 "
                                          "--model.vocab_size=64 --model.max_seq_len=64 --model.n_experts=8 "
                                          "--model.n_experts_per_token=2 --model.moe_ffn_dim=24 "
                                          "--model.moe_aux_loss=0.02");
@@ -137,6 +137,7 @@ static tm_status lay_out(const plan_of *p, int rank, tm_step_options *step, tm_e
     l->divide_head = p->divide_head;
     l->head_blocks = p->divide_head ? 2 : 0;
     l->let_go = p->let_go;
+    l->expert_capacity = p->capacity;
     step->accumulation = (p->samples ? p->samples : BATCH) * parts / p->ranks;
     return tm_mesh_fill(&l->mesh, p->ranks, err);
 }

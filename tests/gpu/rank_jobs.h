@@ -19,6 +19,7 @@ typedef struct {
     int               samples, layers; /* of a step; of the model; 0: BATCH, 2 */
     bool              tied, divide_head, mixture;
     bool              let_go;                          /* with stages: shards are gathered for each micro-batch */
+    double            capacity;                        /* of experts: rows of a round; 0: all in one */
     bool              ring, whole_rows, narrow, keeps; /* keeps: weights stay gathered after the forward pass */
     bool              codes;                           /* products of 8 bits, on CPUs emulated */
 } plan_of;

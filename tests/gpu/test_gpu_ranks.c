@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs on several GPUs that are emulated, a process for each rank, over stand-ins for NCCL and RCCL: losses of every
  * step are those of processors in the same layout, and of one rank; two runs have the same bits; a checkpoint goes on
- * with another number of ranks; what fails, hangs or dies is named; what GPUs do not do together is refused. */
+ * with another number of ranks; what fails, hangs or dies is named. */
 #include "support/test.h"
 #include "gpu/rank_jobs.h"
 #include "support/folder.h"
@@ -152,30 +152,11 @@ static void failures_name_rank_and_call(void **state)
     goes_wrong(NULL, NULL, SIGSTOP, "rank 1 of group world is late", NULL);
 }
 
-static void what_they_do_not_do_is_refused(void **state)
-{
-    static const struct {
-        plan_of     plan;
-        const char *words;
-    } rows[] = { { { .words = "experts", .ranks = 2, .experts = 2, .mixture = true }, "no fast kernel for op '" } };
-    (void)state;
-    begin_on("hip");
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        int    codes[MOST];
-        job    j = new_job("hip", &rows[i].plan, &tm_precision_f32);
-        found *all = run_all(&j, codes);
-        if (all[0].status != TM_UNSUPPORTED || !strstr(all[0].said, rows[i].words))
-            fail_msg("%s: status %d: %s", rows[i].plan.words, (int)all[0].status, all[0].said);
-        end_all(all);
-    }
-}
-
 static const struct CMUnitTest tests[] = { cmocka_unit_test(layouts_train_on_cuda),
                                            cmocka_unit_test(layouts_train_on_hip),
                                            cmocka_unit_test(codes_are_multiplied_in_shards),
                                            cmocka_unit_test(two_runs_have_the_same_bits),
                                            cmocka_unit_test(checkpoints_go_on_with_other_ranks),
-                                           full_test(failures_name_rank_and_call),
-                                           cmocka_unit_test(what_they_do_not_do_is_refused) };
+                                           full_test(failures_name_rank_and_call) };
 
 TM_TESTS(tests, NULL, NULL)

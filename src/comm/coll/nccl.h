@@ -23,6 +23,14 @@ typedef struct {
     int from, to, channel;
 } tm_nccl_lane;
 
+/* Of several that are under way at once: those between two ranks are matched in their order. */
+typedef struct {
+    int    peer; /* may be the rank itself */
+    bool   sends;
+    void  *data;
+    size_t bytes;
+} tm_nccl_message;
+
 typedef struct {
     const char *name;    /* "nccl", "rccl" */
     const char *library; /* the file that was loaded, links followed */
@@ -71,6 +79,9 @@ TM_MUST_USE tm_status tm_nccl_lane_open(tm_nccl *nccl, tm_comm *ranks, const tm_
 int                   tm_nccl_note(tm_nccl *nccl, const tm_collective *call);
 TM_MUST_USE tm_status tm_nccl_queue(tm_nccl_group *group, int number, const tm_collective *call, void *stream,
                                     tm_error *err);
+/* The same of messages, all in one group of the library; `call` is the name of them all. */
+TM_MUST_USE tm_status tm_nccl_queue_messages(tm_nccl_group *group, int number, const tm_collective *call,
+                                             const tm_nccl_message *messages, size_t n, void *stream, tm_error *err);
 /* The same in two steps: from `begin` to `end` the stream counts as in that call. */
 TM_MUST_USE tm_status tm_nccl_begin(tm_nccl *nccl, int number, void *stream, tm_error *err);
 TM_MUST_USE tm_status tm_nccl_end(tm_nccl *nccl, void *stream, tm_error *err);

@@ -232,6 +232,25 @@ tm_status tm_nccl_queue(tm_nccl_group *g, int number, const tm_collective *call,
     return tm_nccl_end(g->of, stream, err);
 }
 
+tm_status tm_nccl_queue_messages(tm_nccl_group *g, int number, const tm_collective *call,
+                                 const tm_nccl_message *messages, size_t count, void *stream, tm_error *err)
+{
+    tm_nccl  *n = g->of;
+    const int type = types[TM_COMM_BYTES];
+    if (n->failed) return tm_fail(err, n->error.status, "%s", n->error.text);
+    TM_TRY(mark(n, number, stream, err));
+    tm_comm_header_fill(call, &n->last);
+    TM_TRY(nccl_through(g, "ncclGroupStart", n->call.GroupStart(), err));
+    for (size_t i = 0; i < count; i++) {
+        const tm_nccl_message *m = &messages[i];
+        if (m->sends) NCCL_MUST(g, Send, m->data, m->bytes, type, m->peer, g->comm, stream);
+        if (!m->sends) NCCL_MUST(g, Recv, m->data, m->bytes, type, m->peer, g->comm, stream);
+    }
+    nccl_enter(n, "ncclGroupEnd");
+    TM_TRY(nccl_through(g, "ncclGroupEnd", n->call.GroupEnd(), err));
+    return mark(n, -1, stream, err);
+}
+
 tm_status tm_nccl_begin(tm_nccl *n, int number, void *stream, tm_error *err)
 {
     return mark(n, number, stream, err);

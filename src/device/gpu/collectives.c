@@ -54,6 +54,7 @@ void tm_gpu_disconnect(tm_gpu_own *own)
     tm_gpu_lanes_close(own);
     for (int i = 0; i < own->ranks->n; i++) free(own->ranks->all[i].counts);
     free(own->ranks->all);
+    free(own->ranks->messages);
     free(own->ranks);
     own->ranks = NULL;
 }
@@ -160,9 +161,8 @@ static tm_status note_call(const void *device, const tm_call *call, const tm_col
 static const char *refuse_sum(const tm_call *call)
 {
     tm_dtype dtype = call->in[0].dtype;
-    bool     wide = dtype == TM_F64 && !call->accumulate;
     if (dtype != call->out[0].dtype) return "a collective keeps the format";
-    if (dtype != TM_F32 && dtype != TM_BF16 && !wide) return "sums float32 and bfloat16, and float64 without adding it";
+    if (dtype != TM_F32 && dtype != TM_BF16 && dtype != TM_F64) return "sums float32, bfloat16 and float64";
     if (call->accumulate && call->op == &tm_op_all_reduce) return "does not add to what is there";
     if (attr_of(call)->largest && !alone(call)) return "the library's maximum passes over NaN";
     return NULL;
@@ -205,7 +205,9 @@ static tm_status prepare_sum(const void *device, const tm_call *call, void **sta
         tm_gpu_define_format(&adds, "X", travels);
         tm_gpu_define_format(&adds, "Y", dtype);
         tm_gpu_note(device, "collectives", tm_gpu_text_collectives, &adds, "add_to", state);
-    } else {
+    } else if (scatters) {
+        tm_gpu_note(device, "collectives_wide", tm_gpu_text_collectives_wide, &adds, "add_wide", state);
+    } else { /* never adds */
         tm_gpu_note_none(device, state);
     }
     if (narrow) {

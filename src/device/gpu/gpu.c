@@ -149,10 +149,12 @@ static void close_gpu(tm_device *device)
         for (int i = 0; i < 2; i++) tm_gpu_event_close(own->gpu, own->writes.event[i]);
         tm_gpu_free_pinned(own->gpu, own->writes.memory);
         tm_gpu_free_pinned(own->gpu, own->reads);
+        if (own->counts_read) tm_gpu_free_pinned(own->gpu, own->counts_read);
     }
     tm_gpu_compiler_close(own->compiler);
     tm_gpu_embedded_close(own->embedded);
     tm_gpu_close(own->gpu);
+    tm_gpu_counts_forget(own);
     free(own->arrivals);
     free(own->near);
     free(own);

@@ -34,7 +34,8 @@ typedef struct {
     size_t      bytes;
 } tm_gpu_arrival;
 
-typedef struct tm_gpu_ranks tm_gpu_ranks; /* collectives.c */
+typedef struct tm_gpu_ranks  tm_gpu_ranks;  /* collectives.c */
+typedef struct tm_gpu_counts tm_gpu_counts; /* exchange.c */
 
 /* Memory of the host that copies in queues reach (offload.c). */
 typedef struct {
@@ -58,7 +59,10 @@ typedef struct {
     size_t           reads_used;
     tm_gpu_arrival  *arrivals;
     size_t           n_arrivals, arrivals_room;
-    tm_gpu_ranks    *ranks; /* NULL: it is not connected with others */
+    tm_gpu_ranks    *ranks;       /* NULL: it is not connected with others */
+    tm_gpu_counts   *counts;      /* of exchanges, by their tensors' addresses (exchange.c) */
+    int32_t         *counts_read; /* pinned */
+    size_t           counts_room; /* numbers */
     tm_gpu_near     *near;
     size_t           n_near;
 } tm_gpu_own;
@@ -94,6 +98,9 @@ char *tm_gpu_near_at(const tm_gpu_own *own, tm_address address);
 TM_MUST_USE tm_status tm_gpu_library_open(tm_device *device, tm_error *err);
 TM_MUST_USE tm_status tm_gpu_library_prepare(const void *device, const tm_gpu_product_of *p, tm_error *err);
 TM_MUST_USE tm_status tm_gpu_library_start(const tm_call *call, const tm_gpu_product_of *p, tm_error *err);
+
+/* exchange.c. What the host knows of tensors of counts. */
+void tm_gpu_counts_forget(tm_gpu_own *own);
 
 /* collectives.c. The library of collectives is opened with the ranks of the device's world, which all call it. */
 TM_MUST_USE tm_status tm_gpu_connect(tm_device *device, tm_error *err);

@@ -44,11 +44,13 @@ struct tm_gpu_ranks {
         tm_comm       *ranks;
         tm_nccl_group *group;
     } open[TM_MESH_GROUPS];
-    int          n_open;
-    tm_gpu_lane *lanes;
-    int          n_lanes;
-    const char  *alone[2]; /* tm_device_info.sums of one GPU */
-    char         sums[2][112];
+    int              n_open;
+    tm_gpu_lane     *lanes;
+    int              n_lanes;
+    tm_nccl_message *messages; /* of the exchange at hand */
+    size_t           n_messages, messages_room;
+    const char      *alone[2]; /* tm_device_info.sums of one GPU */
+    char             sums[2][112];
 };
 
 /* Notes a call of the group of these axes; its number + 1 goes with what was noted of kernels. */
