@@ -139,8 +139,9 @@ static const struct CMUnitTest tests[] = {
          "parallelism.tensor_parallel_degree=2 compare.float64=one compare.late=bits"),
     KEPT("text of stages", "family=llama training.grad_accumulation=2 data.source=text "
                            "parallelism.pipeline_parallel_degree=2 compare.float64=one compare.late=bits"),
-    KEPT("text of divided matrices", "family=gpt model.tied=false data.source=text parallelism.tensor_parallel_degree=2 lora.rank=2 "
-                                     "lora.targets=all-linear,lm_head lora.dora=true compare.float64=one"),
+    KEPT("text of divided matrices",
+         "family=gpt model.tied=false data.source=text parallelism.tensor_parallel_degree=2 lora.rank=2 "
+         "lora.targets=all-linear,lm_head lora.dora=true compare.float64=one"),
     KEPT("ranks of adapters", "family=llama model.n_layers=3 training.grad_accumulation=2 lora.rank=2 "
                               "lora.rank_pattern=k stages.cut=first parallelism.tensor_parallel_degree=2 "
                               "parallelism.pipeline_parallel_degree=2 compare.moved=1"),

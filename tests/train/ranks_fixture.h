@@ -5,10 +5,8 @@
 #define TM_TESTS_RANKS_FIXTURE_H
 
 #include "base/random.h"
-#include "support/folder.h"
 #include "support/golden.h"
 #include "support/training.h"
-#include "train/generate/generate.h"
 #include "train/parallel/ranks.h"
 
 #include <math.h>
@@ -36,19 +34,15 @@ typedef struct job {
     int             experts; /* ranks that divide the experts; 0: 1 */
     const char     *device;  /* NULL: "cpu" */
     double          rate, max_norm;
-    int             begin;       /* steps that were done before */
-    const char     *load, *save; /* folders of checkpoints, or NULL */
-    int64_t         whole;       /* > 0: one rank alone with so many times the micro-batches */
+    int64_t         whole; /* > 0: one rank alone with so many times the micro-batches */
     void (*change)(const struct job *j, tm_trainer *trainer); /* every rank, before the first step; NULL: nobody */
-    void (*look)(struct job *j, const tm_trainer *trainer);   /* rank 0, once all is trained; NULL: nobody */
     const tm_backend_of_test *backend;                        /* how the device is opened; NULL: by its name */
-    void                     *taken;                          /* what `look` makes of it */
+    void                     *taken;                          /* what `change` makes of it */
     /* found */
-    double         loss[MOST_STEPS], norm[MOST_STEPS];
-    double         losses[MOST_RANKS], evaluation[MOST_RANKS]; /* of the last step, and of the same batch behind it */
-    uint64_t       weights[MOST_RANKS];
-    tm_step_result result;                                /* of the last step, on rank 0 */
-    size_t         arena[MOST_RANKS], states[MOST_RANKS]; /* bytes: of the plan; of weights, gradients and moments */
+    double   loss[MOST_STEPS], norm[MOST_STEPS];
+    double   losses[MOST_RANKS], evaluation[MOST_RANKS]; /* of the last step, and of the same batch behind it */
+    uint64_t weights[MOST_RANKS];
+    size_t   arena[MOST_RANKS]; /* bytes of the plan */
 } job;
 
 static inline int ranks_of(const job *j)
@@ -127,7 +121,7 @@ static inline void train(job *j, tm_trainer *trainer, int64_t first, int64_t all
 {
     const tm_step_options *o = &tm_trainer_step_of(trainer)->options;
     tm_step_result         result = { 0 };
-    for (int t = j->begin + 1; t <= j->steps; t++) {
+    for (int t = 1; t <= j->steps; t++) {
         void          *field[64][TM_MAX_FIELDS];
         tm_micro_batch joined = { 0 };
         CHECK(o->accumulation <= 64);
@@ -143,7 +137,7 @@ static inline void train(job *j, tm_trainer *trainer, int64_t first, int64_t all
         CHECK_OK(tm_trainer_update(trainer, &result, NULL, err));
         for (int f = 0; f < TM_MAX_FIELDS; f++) free((void *)joined.field[f]);
         for (int64_t m = 0; m < o->accumulation; m++) free_batch(o, field[m]);
-        if (rank == 0) j->loss[t - 1] = result.loss, j->norm[t - 1] = result.grad_norm, j->result = result;
+        if (rank == 0) j->loss[t - 1] = result.loss, j->norm[t - 1] = result.grad_norm;
     }
     void          *field[TM_MAX_FIELDS];
     tm_micro_batch micro = { 0 };
@@ -168,32 +162,6 @@ static inline size_t state_bytes(const tm_step *step)
         if (ours && t->base == TM_NONE) bytes += step->plan->places[i].bytes;
     }
     return bytes;
-}
-
-static inline void load_state(const job *j, tm_trainer *trainer, tm_comm *comm)
-{
-    tm_checkpoint_state         state;
-    tm_checkpoint_report        report;
-    size_t                      n;
-    const tm_checkpoint_tensor *tensors = tm_trainer_tensors(trainer, &n);
-    if (!j->load) return;
-    if (comm)
-        CHECK_OK(tm_checkpoint_load_together(comm, j->load, -1, &state, tensors, n, &report, err));
-    else
-        CHECK_OK(tm_checkpoint_load_newest(j->load, -1, &state, tensors, n, &report, err));
-    CHECK(state.step == j->begin);
-}
-
-static inline void save_state(const job *j, tm_trainer *trainer, tm_comm *comm)
-{
-    tm_checkpoint_target        target = { .world = comm, .folder = j->save, .keep_latest = 1 };
-    tm_checkpoint_state         state = { .step = j->steps, .model = "ranks" };
-    tm_checkpoint_saving       *saving;
-    size_t                      n;
-    const tm_checkpoint_tensor *tensors = tm_trainer_tensors(trainer, &n);
-    if (!j->save) return;
-    CHECK_OK(tm_checkpoint_begin(&target, &state, tensors, n, &saving, err));
-    CHECK_OK(tm_checkpoint_commit(saving, err));
 }
 
 /* What collectives read and write is in reach of the ranks of a host, and what is used is what was planned. */
@@ -253,14 +221,10 @@ static inline void rank_body(tm_comm *comm, void *context)
     CHECK_OK(tm_trainer_open(device, &o, 7, &trainer, err));
     if (comm) check_memory(trainer, device, comm);
     j->arena[rank] = tm_trainer_step_of(trainer)->plan->arena_bytes;
-    j->states[rank] = state_bytes(tm_trainer_step_of(trainer));
     int64_t data_rank = comm ? ranks.data_rank : 0, data_ranks = comm ? ranks.data_ranks : 1;
-    load_state(j, trainer, comm);
     if (j->change) j->change(j, trainer);
     if (j->backend && j->backend->begin) j->backend->begin(j->backend, trainer, rank);
     train(j, trainer, data_rank * o.accumulation, data_ranks * o.accumulation, rank);
-    if (j->look && rank == 0) j->look(j, trainer);
-    save_state(j, trainer, comm);
     tm_trainer_close(trainer);
     tm_device_close(device);
     if (comm) tm_ranks_close(&ranks);
@@ -311,15 +275,6 @@ static inline double apart(const job *a, const job *b)
         if (!isfinite(a->loss[t]) || !isfinite(b->loss[t]) || !isfinite(a->norm[t])) return INFINITY;
     }
     return most;
-}
-
-/* On threads of its own, if it has several ranks. */
-static inline void run_any(job *j)
-{
-    if (ranks_of(j) == 1)
-        rank_body(NULL, j);
-    else
-        run_job(j);
 }
 
 /* --- models ------------------------------------------------------------------------------------------------------- */

@@ -2,7 +2,7 @@
 /* What a run tells of itself before its first step: the devices that compute, and where it begins. */
 #include "support/test.h"
 #include "device/backend.h"
-#include "support/training.h"
+#include "run_fixture.h"
 #include "train/run/run.h"
 
 #include "base/log.h"
@@ -29,19 +29,8 @@ static void gpu_info(tm_device *device, int threads)
 
 static tm_run_options options_of(void)
 {
-    tm_run_options o = { .model_name = "small",
-                         .steps = 1,
-                         .learning_rate = 1e-2,
-                         .seed = 77,
-                         .target_gap = 0.05,
-                         .validation_freq = 3,
-                         .step = test_llama_options() };
-    o.step.shape.vocab_size = 64;
-    o.schedule =
-        (tm_schedule){ .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY, .steps = 1, .warmup_steps = 1, .decay_ratio = -1 };
-    o.source = (tm_source_options){ .name = "mock", .vocab = 64, .seq = o.step.seq, .seed = o.seed };
-    tm_error err = { 0 };
-    assert_int_equal(tm_source_fields(&o.source, o.step.fields, &o.step.n_fields, &err), TM_OK);
+    tm_run_options o = small_run("mock", 1);
+    o.max_norm = 0, o.validation_freq = 3;
     return o;
 }
 

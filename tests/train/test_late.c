@@ -4,6 +4,8 @@
 #include "support/test.h"
 #include "data/source.h"
 #include "ranks_fixture.h"
+#include "support/folder.h"
+#include "train/generate/generate.h"
 #include "support/full_config.h"
 
 enum { VOCAB = 257, SEQ = 16 };

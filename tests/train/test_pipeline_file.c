@@ -3,6 +3,7 @@
 #include "support/test.h"
 #include "base/file.h"
 #include "ranks_fixture.h"
+#include "support/folder.h"
 #include "support/full_config.h"
 #include "train/pipeline/file.h"
 #include "train/run/run.h"

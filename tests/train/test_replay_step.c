@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "device/backend.h"
 #include "support/folder.h"
+#include "run_fixture.h"
 #include "step_cases.h"
 #include "train/run/replay_step.h"
 #include "train/run/run_state.h"
@@ -51,28 +52,18 @@ static void hear(tm_sink *sink, const tm_event *event)
 static tm_run_options options_of(int k, const char *folder)
 {
     static char    checkpoints[4096];
-    tm_run_options o = { .model_name = "small",
-                         .steps = STEPS,
-                         .learning_rate = 3e-3,
-                         .max_norm = 1,
-                         .seed = 77,
-                         .prefetch = k % 2,
-                         .target_gap = 0.05,
-                         .checkpoint = true,
-                         .checkpoint_interval = 2,
-                         .checkpoint_load_step = -1,
-                         .checkpoint_folder = checkpoints,
-                         .folder = folder,
-                         .step = test_llama_options() };
+    tm_run_options o = small_run("synthetic", STEPS);
+    o.learning_rate = 3e-3;
+    o.prefetch = k % 2;
+    o.checkpoint = true, o.checkpoint_interval = 2, o.checkpoint_folder = checkpoints;
+    o.folder = folder;
+    o.schedule.steps = 8;
     snprintf(checkpoints, sizeof checkpoints, "%s/checkpoint", folder);
     if (k == 1) o.step = experts_options(), o.step.shape.moe.biased = true, o.step.shape.moe.bias_rate = 0.01;
     if (k == 2) o.step = quantized_options("fp8_delayed");
     if (k == 3) o.step.adapters = dropping_adapters();
     if (k == 4) o.step.precision = &tm_precision_bf16_pure, o.step.accumulation = 2, o.step.hyper.stochastic = true;
     o.step.shape.vocab_size = 64;
-    o.schedule =
-        (tm_schedule){ .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY, .steps = 8, .warmup_steps = 3, .decay_ratio = -1 };
-    o.source = (tm_source_options){ .name = "synthetic", .vocab = 64, .seq = o.step.seq, .seed = o.seed };
     return o;
 }
 
