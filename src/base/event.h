@@ -354,6 +354,8 @@ typedef struct {
     size_t                          n_measures;
     int64_t                         planned_bytes, used_bytes, outside_arena_bytes;
     int64_t                         disk_bytes;         /* planned in the file of training.offload */
+    int64_t                         pinned_bytes;       /* of the host, for a GPU; 0: the device is no GPU */
+    int64_t                         device_other_bytes; /* of a GPU, in use beside the arena; < 0: not known */
     uint64_t                        weights_hash;       /* after the last step; equal bits, equal number */
     const double                   *step_seconds;       /* every raw step time, `steps` of them */
     double                          first_step_seconds; /* from exec to the end of the first step */

@@ -42,6 +42,7 @@ typedef struct {
     tm_status (*alloc)(tm_device *device, size_t bytes, tm_address *out, tm_error *err);
     void (*free)(tm_device *device, tm_address memory, size_t bytes);
     int64_t (*used)(tm_device *device, tm_address memory, size_t bytes);
+    void (*beside)(tm_device *device, tm_device_beside *out); /* NULL: its memory is the host's */
     /* Zeroed memory of the host for the space host. NULL, both: any memory of the process is. `write`, `read`, `copy`
      * and `fill` take it, too. */
     tm_status (*alloc_near)(tm_device *device, size_t bytes, tm_address *out, tm_error *err);

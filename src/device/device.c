@@ -254,6 +254,13 @@ int64_t tm_device_used_bytes(tm_device *device, tm_address memory, size_t bytes)
     return device->backend->used(device, memory, bytes);
 }
 
+tm_device_beside tm_device_look_beside(tm_device *device)
+{
+    tm_device_beside out = { 0 };
+    if (device->backend->beside && !device->planning) device->backend->beside(device, &out);
+    return out;
+}
+
 /* --- the queue ---------------------------------------------------------------------------------------------------- */
 
 tm_status tm_device_write(tm_device *device, tm_address to, const void *from, size_t bytes, tm_error *err)

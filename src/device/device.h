@@ -139,6 +139,13 @@ void                  tm_device_unmap_file(tm_device *device, tm_address memory,
 TM_MUST_USE tm_status tm_device_alloc_near(tm_device *device, size_t bytes, tm_address *out, tm_error *err);
 void                  tm_device_release_near(tm_device *device, tm_address memory, size_t bytes); /* {0} is fine */
 
+/* Of a device with its own memory, in bytes; all 0: of another. */
+typedef struct {
+    int64_t in_use; /* of its memory, arenas and whatever else there is, of any process; -1: it cannot say */
+    int64_t pinned; /* of the host's memory, for copies and for the space host */
+} tm_device_beside;
+tm_device_beside tm_device_look_beside(tm_device *device);
+
 /* Bytes of an arena that are in memory: what was touched, as the kernel reports it. -1: unknown. */
 int64_t tm_device_used_bytes(tm_device *device, tm_address memory, size_t bytes);
 

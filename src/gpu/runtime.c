@@ -24,6 +24,7 @@ enum { NO_MEMORY = 2, NOT_READY = 600, NON_BLOCKING = 1, CAPTURE_RELAXED = 2, DY
     X(name, int, (char *name, int bytes, int device), "cuDeviceGetName", "hipDeviceGetName")                           \
     X(bus, int, (char *bus, int bytes, int device), "cuDeviceGetPCIBusId", "hipDeviceGetPCIBusId")                     \
     X(memory, int, (size_t * bytes, int device), "cuDeviceTotalMem_v2", "hipDeviceTotalMem")                           \
+    X(unused, int, (size_t * free, size_t * total), "cuMemGetInfo_v2", "hipMemGetInfo")                                \
     X(attribute, int, (int *value, int which, int device), "cuDeviceGetAttribute", NULL)                               \
     X(properties, int, (void *properties, int device), NULL, "hipGetDevicePropertiesR0600")                            \
     X(retain, int, (void **context, int device), "cuDevicePrimaryCtxRetain", NULL)                                     \
@@ -304,6 +305,14 @@ tm_status tm_gpu_alloc(tm_gpu *gpu, size_t bytes, void **out, tm_error *err)
         return tm_fail(err, TM_NOMEM, "GPU %d (%s, %.1f GiB) has no memory for %zu bytes", gpu->facts.index,
                        gpu->facts.name, (double)gpu->facts.memory / (1 << 30), bytes);
     return code == 0 ? TM_OK : failed(gpu, offsetof(calls, alloc), code, err);
+}
+
+tm_status tm_gpu_memory_in_use(tm_gpu *gpu, int64_t *bytes, tm_error *err)
+{
+    size_t unused = 0, total = 0;
+    MUST(gpu, unused, &unused, &total);
+    *bytes = (int64_t)(total - unused);
+    return TM_OK;
 }
 
 void tm_gpu_free(tm_gpu *gpu, void *memory)

@@ -49,6 +49,8 @@ bool                tm_gpu_is_hip(const tm_gpu *gpu);
 /* --- memory ---------------------------------------------------------------------------------------------------------
  */
 
+/* Of the GPU's memory, by all processes: contexts, code and what libraries take are part of it. */
+TM_MUST_USE tm_status tm_gpu_memory_in_use(tm_gpu *gpu, int64_t *bytes, tm_error *err);
 TM_MUST_USE tm_status tm_gpu_alloc(tm_gpu *gpu, size_t bytes, void **out, tm_error *err);
 void                  tm_gpu_free(tm_gpu *gpu, void *memory);
 /* Memory of the host that the GPU copies from and to while the processor goes on. */

@@ -329,6 +329,9 @@ static void print_memory(tm_json *json, const run_record *run, const tm_run_ende
     tm_json_i64(json, "used_bytes", end->used_bytes);
     tm_json_i64(json, "outside_arena_bytes", end->outside_arena_bytes);
     tm_json_i64(json, "disk_bytes", end->disk_bytes);
+    if (end->pinned_bytes > 0) tm_json_i64(json, "pinned_bytes", end->pinned_bytes);
+    if (end->pinned_bytes > 0 && end->device_other_bytes >= 0)
+        tm_json_i64(json, "device_other_bytes", end->device_other_bytes);
     tm_json_i64(json, "limit_bytes", run->start.memory_limit_bytes);
     tm_json_f64(json, "resident_bytes", run->stepped ? (double)run->last.resident_bytes : (double)NAN);
     tm_json_open(json, "planned_by_class", '{');

@@ -222,6 +222,8 @@ else
     check "which ranks have which" has "$err" "ranks 0-1 on .*: GPUs 0-1, sums by nccl 2\.28\.9 .$standins/nccl\.so"
     check "the result names the library that adds" has gpus/result.json '"sums": ".*-nccl-2\.28\.9"'
     check "the ledger has communication" has gpus/result.json '"communication'
+    check "pinned memory of the host" has gpus/result.json '"pinned_bytes": 1782[0-9]{4}'
+    check "memory beside the plan" has gpus/result.json '"device_other_bytes": [1-9]'
     start 2 run tiny-llama $small --device cuda --out again
     check "the same weights again" [ "$(value_of again weights_hash)" = "$(value_of gpus weights_hash)" ]
     STANDIN_GPUS=1 start 2 run tiny-llama $small --device cuda --out never

@@ -30,7 +30,7 @@ static const plan_of layouts[] = {
       .sharing = TM_SHARE_ALL,
       .capacity = 1 },
 };
-enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
+enum { LAYOUTS = sizeof layouts / sizeof layouts[0], HALF = LAYOUTS - 2 };
 
 static plan_of mixture_of(int k)
 {
@@ -57,16 +57,22 @@ static void experts_train_on_cuda(void **state)
     train_layouts("cuda", 1, 2, &tm_precision_f32);
 }
 
+static void more_experts_train_on_cuda(void **state)
+{
+    (void)state;
+    train_layouts("cuda", 2, HALF, &tm_precision_f32);
+}
+
 static void all_experts_train_on_cuda(void **state)
 {
     (void)state;
-    train_layouts("cuda", 0, LAYOUTS, &tm_precision_f32);
+    train_layouts("cuda", HALF, LAYOUTS, &tm_precision_f32);
 }
 
 static void experts_train_on_hip(void **state)
 {
     (void)state;
-    train_layouts("hip", 0, LAYOUTS, &tm_precision_f32);
+    train_layouts("hip", 0, HALF, &tm_precision_f32);
 }
 
 /* Played, and launched one by one. */
@@ -110,8 +116,10 @@ static void every_call_fails_once(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(experts_train_on_cuda),
-                                           full_test(all_experts_train_on_cuda), full_test(experts_train_on_hip),
-                                           full_test(two_runs_have_the_same_bits), full_test(every_call_fails_once) };
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(experts_train_on_cuda), full_test(more_experts_train_on_cuda),
+    full_test(all_experts_train_on_cuda),    full_test(experts_train_on_hip),
+    full_test(two_runs_have_the_same_bits),  full_test(every_call_fails_once)
+};
 
 TM_TESTS(tests, NULL, NULL)

@@ -175,10 +175,14 @@ static tm_status make_map(tm_gpu *gpu, const void *memory, tm_error *err)
 
 static tm_status use_held(tm_gpu *gpu, held *h, tm_error *err)
 {
-    char   data[8] = "";
-    bool   done;
-    double seconds;
+    char    data[8] = "";
+    bool    done;
+    double  seconds;
+    int64_t before, behind;
+    TM_TRY(tm_gpu_memory_in_use(gpu, &before, err));
     TM_TRY(tm_gpu_alloc(gpu, sizeof data, &h->memory, err));
+    TM_TRY(tm_gpu_memory_in_use(gpu, &behind, err));
+    assert_true(behind >= before + (int64_t)sizeof data);
     TM_TRY(tm_gpu_alloc_pinned(gpu, sizeof data, &h->pinned, err));
     for (int i = 0; i < 2; i++) TM_TRY(tm_gpu_stream_open(gpu, &h->stream[i], err));
     for (int i = 0; i < 2; i++) TM_TRY(tm_gpu_event_open(gpu, &h->event[i], err));
@@ -265,6 +269,7 @@ static const struct {
     { "cuGraphInstantiateWithFlags", "hipGraphInstantiateWithFlags", false, true },
     { "cuGraphLaunch", "hipGraphLaunch", false, true },
     { "cuMemAlloc_v2", "hipMalloc", false, true },
+    { "cuMemGetInfo_v2", "hipMemGetInfo", false, true },
     { "cuMemcpyHtoD_v2", "hipMemcpyHtoD", false, true },
     { "cuMemcpyDtoH_v2", "hipMemcpyDtoH", false, true },
     { "cuMemcpyDtoDAsync_v2", "hipMemcpyDtoDAsync", false, true },

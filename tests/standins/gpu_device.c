@@ -284,6 +284,15 @@ API NAME(cuDeviceTotalMem_v2, hipDeviceTotalMem)(size_t *bytes, int device)
     return standin_fault("cuDeviceTotalMem_v2");
 }
 
+/* cuda.h, cuMemGetInfo: free and total memory of the context's device. */
+API NAME(cuMemGetInfo_v2, hipMemGetInfo)(size_t *unused, size_t *total);
+API NAME(cuMemGetInfo_v2, hipMemGetInfo)(size_t *unused, size_t *total)
+{
+    *unused = room - taken;
+    *total = room;
+    return standin_fault("cuMemGetInfo_v2");
+}
+
 /* STANDIN_GPU_UNITS, or those of a real one: grids are as large. */
 static int units_or(int real)
 {

@@ -185,6 +185,16 @@ static int64_t used(tm_device *device, tm_address memory, size_t bytes)
     return (int64_t)bytes; /* what was taken is there */
 }
 
+static void beside(tm_device *device, tm_device_beside *out)
+{
+    tm_gpu_own *own = device->own;
+    tm_error    ignored = { 0 }; /* it is not part of a training */
+    out->in_use = -1;
+    (void)!tm_gpu_memory_in_use(own->gpu, &out->in_use, &ignored);
+    out->pinned = 2 * (int64_t)HALF + READS + (int64_t)(own->counts_room * sizeof *own->counts_read);
+    for (size_t i = 0; i < own->n_near; i++) out->pinned += (int64_t)own->near[i].bytes;
+}
+
 /* --- queues
  * ------------------------------------------------------------------------------------------------------------ */
 
@@ -381,11 +391,11 @@ static void unbind(tm_bound *b)
 
 #define GPU_CALLS                                                                                                      \
     .choose = choose, .close = close_gpu, .probe = probe, .open = open_gpu, .alloc = alloc, .free = free_memory,       \
-    .used = used, .alloc_near = tm_gpu_alloc_near, .free_near = tm_gpu_free_near, .queue_open = queue_open,            \
-    .queue_close = queue_close, .write = write_to, .read = read_from, .copy = copy, .fill = fill, .launch = launch,    \
-    .wait = wait, .instant_open = instant_open, .instant_close = instant_close, .record = record,                      \
-    .wait_for = wait_for, .time = time_between, .connect = tm_gpu_connect, .prepared = tm_gpu_prepared, .bind = bind,  \
-    .bound = bound, .play = play, .unbind = unbind
+    .used = used, .beside = beside, .alloc_near = tm_gpu_alloc_near, .free_near = tm_gpu_free_near,                    \
+    .queue_open = queue_open, .queue_close = queue_close, .write = write_to, .read = read_from, .copy = copy,          \
+    .fill = fill, .launch = launch, .wait = wait, .instant_open = instant_open, .instant_close = instant_close,        \
+    .record = record, .wait_for = wait_for, .time = time_between, .connect = tm_gpu_connect,                           \
+    .prepared = tm_gpu_prepared, .bind = bind, .bound = bound, .play = play, .unbind = unbind
 
 static int count_cuda(void)
 {

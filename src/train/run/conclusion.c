@@ -105,6 +105,7 @@ static tm_run_ended sum_up(const run *r, const tm_evidence *evidence, uint64_t w
     const tm_source_facts *held_out = tm_source_describe(r->held_out);
     const tm_plan         *plan = tm_trainer_step_of(r->trainer)->plan;
     int64_t                used = tm_device_used_bytes(r->device, tm_trainer_arena(r->trainer), plan->arena_bytes);
+    tm_device_beside       beside = tm_device_look_beside(r->device);
     return (tm_run_ended){
         .verdict = tm_verdict_of(evidence, reason),
         .reason = reason,
@@ -133,6 +134,8 @@ static tm_run_ended sum_up(const run *r, const tm_evidence *evidence, uint64_t w
         .used_bytes = used,
         .disk_bytes = (int64_t)plan->spaces[TM_SPACE_DISK].arena_bytes,
         .outside_arena_bytes = tm_resident_anonymous_bytes() - (used - tm_device_shared_bytes(r->device)),
+        .pinned_bytes = beside.pinned,
+        .device_other_bytes = beside.in_use < 0 ? -1 : beside.in_use - used,
         .weights_hash = weights_hash,
         .certificate = r->certified.first,
         .certificate_after = r->certified.after,
