@@ -102,6 +102,69 @@ static void compare_weights(const job *j, const outcome *a, const outcome *b, co
     tm_device_close(cpu);
 }
 
+/* With biases that are not 0. Returns the trainer's device. */
+static tm_device *with_gradients(const char *name, const job *j, bool values, tm_trainer **trainer)
+{
+    tm_device      *device;
+    tm_error        err = { 0 };
+    tm_step_options o = options_of(j);
+    test_batch      batch = test_batch_random(o.micro_batch * o.accumulation, o.seq, o.shape.vocab_size, 3);
+    if (tm_device_open(name, 2, &device, &err) != TM_OK) fail_msg("%s: %s", name, err.text);
+    tm_device_own_kernels(device, values);
+    *trainer = test_trainer_open(device, &o, 7);
+    const tm_graph *graph = tm_trainer_step_of(*trainer)->graph;
+    for (size_t i = 0; i < graph->n_tensors; i++) {
+        const tm_tensor *tensor = &graph->tensors[i];
+        size_t           n = strlen(tensor->name);
+        if (tensor->role != TM_ROLE_PARAMETER || n < 5 || strcmp(tensor->name + n - 5, ".bias") != 0) continue;
+        double *bias = test_values_read(*trainer, (tm_tensor_id)i);
+        for (int64_t k = 0; k < tm_shape_elements(tensor->shape); k++) bias[k] = (double)(k * 7 % 11) / 4 - 1.25;
+        test_values_write(*trainer, (tm_tensor_id)i, bias);
+        free(bias);
+    }
+    test_gradients(*trainer, &batch);
+    test_batch_fini(&batch);
+    return device;
+}
+
+/* Of every weight, beside those of values in the place of codes (on the GPU, or on the CPU). */
+static void gradients_are_alike(const job *j, bool on_cpu)
+{
+    tm_trainer *codes, *values;
+    setenv("STANDIN_GPU_ARCH", j->arch, 1);
+    tm_device      *first = with_gradients(j->device, j, false, &codes);
+    tm_device      *second = with_gradients(on_cpu ? "cpu" : j->device, j, !on_cpu, &values);
+    const tm_graph *a = tm_trainer_step_of(codes)->graph, *b = tm_trainer_step_of(values)->graph;
+    int             compared = 0;
+    assert_true(tm_trainer_step_of(codes)->codes.products > 0);
+    for (size_t i = 0; i < a->n_tensors; i++) {
+        tm_tensor_id g = a->tensors[i].gradient, h = TM_NONE;
+        for (size_t k = 0; k < b->n_tensors && g != TM_NONE; k++)
+            if (b->tensors[k].gradient != TM_NONE && strcmp(b->tensors[k].name, a->tensors[i].name) == 0)
+                h = b->tensors[k].gradient;
+        if (g == TM_NONE) continue;
+        double off = test_relative_difference(codes, values, g, h);
+        if (!(off <= (j->bf16 ? 0.1 : 0.03)))
+            fail_msg("%s on %s: the gradient of %s is off by %g", j->recipe, j->arch, a->tensors[i].name, off);
+        compared++;
+    }
+    assert_true(compared > 5);
+    tm_trainer_close(codes), tm_trainer_close(values);
+    tm_device_close(first), tm_device_close(second);
+    unsetenv("STANDIN_GPU_ARCH");
+}
+
+static void gradients_of_codes_are_those_of_values(void **state)
+{
+    (void)state;
+    if (emulated_device("cuda")) {
+        gradients_are_alike(&(job){ "cuda", "sm_90", "fp8_tensorwise", false, false, false }, false);
+        gradients_are_alike(&(job){ "cuda", "sm_90", "fp8_rowwise", false, false, false }, false);
+    }
+    if (emulated_device("hip"))
+        gradients_are_alike(&(job){ "hip", "gfx950", "fp8_tensorwise", true, true, false }, true);
+}
+
 static void trains_on_codes(const job *j, int products, int emulated, const char *words)
 {
     char what[120];
@@ -217,8 +280,32 @@ static void what_is_emulated_is_said(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(llamas_train_on_codes),
-                                           cmocka_unit_test(gpts_train_on_codes), full_test(by_other_recipes_too),
+/* A reference that is allowed is no library. */
+static void references_are_not_asked(void **state)
+{
+    const job  j = { "cpu", "", "fp8_tensorwise", false, false, false };
+    tm_device *device;
+    tm_error   err = { 0 };
+    tm_step   *step;
+    (void)state;
+    tm_step_options o = options_of(&j);
+    assert_int_equal(tm_device_open("cpu", 2, &device, &err), TM_OK);
+    tm_device_allow_reference(device, true);
+    tm_chooser chooser = tm_device_chooser(device);
+    if (tm_step_create(&o, &chooser, &step, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_int_equal(step->codes.products + step->codes.emulated, 0);
+    for (size_t p = 0; p < step->plan->n_programs; p++)
+        for (size_t x = 0; x < step->plan->programs[p].count; x++)
+            assert_true(step->plan->programs[p].instructions[x].node->op != TM_OP_scaled_mm);
+    tm_step_destroy(step);
+    tm_device_close(device);
+}
+
+static const struct CMUnitTest tests[] = { cmocka_unit_test(gradients_of_codes_are_those_of_values),
+                                           cmocka_unit_test(references_are_not_asked),
+                                           cmocka_unit_test(llamas_train_on_codes),
+                                           cmocka_unit_test(gpts_train_on_codes),
+                                           full_test(by_other_recipes_too),
                                            cmocka_unit_test(what_is_emulated_is_said) };
 
 TM_TESTS(tests, NULL, NULL)
