@@ -95,7 +95,7 @@ bool gpu_usual_heads(const tm_op *op, int64_t size, gpu_shape *out)
 
 /* --- other ops: an example of theirs whose dimensions are others */
 
-enum { ALIGNED = 7 };
+enum { ALIGNED = 9 };
 
 static const struct {
     const tm_op *op;
@@ -110,6 +110,8 @@ static const struct {
     { &tm_op_layernorm, 1, { 7 }, { 1032 } },
     { &tm_op_layernorm_grad, 1, { 7 }, { 1032 } },
     { &tm_op_bias_grad, 1, { 7, 3 }, { 24, 33 } },
+    { &tm_op_cross_entropy, 4, { 33 }, { 2100 } }, /* several runs of a row for a thread */
+    { &tm_op_cross_entropy_grad, 4, { 33 }, { 2100 } },
     { &tm_op_rmsnorm, 1, { 7 }, { 8400 } }, /* more than lanes keep */
     { &tm_op_rmsnorm_grad, 1, { 7 }, { 8400 } },
     { &tm_op_layernorm, 1, { 7 }, { 8400 } },
