@@ -18,8 +18,9 @@
 enum { STEPS = 3 };
 
 typedef struct {
-    const char *device, *arch, *recipe;
-    bool        gpt, bf16, fnuz;
+    const char     *device, *arch, *recipe;
+    tm_model_family family;
+    bool            bf16, fnuz;
 } job;
 
 typedef struct {
@@ -33,9 +34,9 @@ typedef struct {
 
 static tm_step_options options_of(const job *j)
 {
-    tm_step_options o = j->gpt ? test_gpt_options() : test_llama_options();
+    tm_step_options o = test_family_options(j->family);
     o.shape.n_layers = 1;
-    if (!j->gpt) o.shape.ffn_dim = 96;
+    if (j->family != TM_FAMILY_GPT) o.shape.ffn_dim = 96;
     o.accumulation = 2;
     if (j->bf16) o.precision = &tm_precision_bf16;
     o.quantize = (tm_quantize){ .on = true, .switch_step = -1, .history = 4, .seed = 1 };
@@ -158,11 +159,11 @@ static void gradients_of_codes_are_those_of_values(void **state)
 {
     (void)state;
     if (emulated_device("cuda")) {
-        gradients_are_alike(&(job){ "cuda", "sm_90", "fp8_tensorwise", false, false, false }, false);
-        gradients_are_alike(&(job){ "cuda", "sm_90", "fp8_rowwise", false, false, false }, false);
+        gradients_are_alike(&(job){ "cuda", "sm_90", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false }, false);
+        gradients_are_alike(&(job){ "cuda", "sm_90", "fp8_rowwise", TM_FAMILY_LLAMA, false, false }, false);
     }
-    if (emulated_device("hip"))
-        gradients_are_alike(&(job){ "hip", "gfx950", "fp8_tensorwise", true, true, false }, true);
+    if (emulated_device("hip")) /* biases of parts */
+        gradients_are_alike(&(job){ "hip", "gfx950", "fp8_tensorwise", TM_FAMILY_QWEN2, true, false }, true);
 }
 
 static void trains_on_codes(const job *j, int products, int emulated, const char *words)
@@ -201,10 +202,10 @@ static void llamas_train_on_codes(void **state)
 {
     (void)state;
     if (emulated_device("cuda"))
-        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_tensorwise", false, false, false }, 12, 0,
+        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false }, 12, 0,
                         "12 of 12 products multiply codes of 8 bits");
     if (emulated_device("hip"))
-        trains_on_codes(&(job){ "hip", "gfx942", "fp8_delayed", false, false, true }, 12, 0, NULL);
+        trains_on_codes(&(job){ "hip", "gfx942", "fp8_delayed", TM_FAMILY_LLAMA, false, true }, 12, 0, NULL);
 }
 
 static const char *const recipes[] = { "fp8_tensorwise", "fp8_current", "fp8_delayed", "fp8_rowwise" };
@@ -215,13 +216,13 @@ static void by_other_recipes_too(void **state)
     for (int r = 0; r < 4; r++) {
         int bf16 = r % 2;
         if (emulated_device("cuda"))
-            trains_on_codes(&(job){ "cuda", "sm_90", recipes[r], false, bf16, false }, 12, 0, NULL);
+            trains_on_codes(&(job){ "cuda", "sm_90", recipes[r], TM_FAMILY_LLAMA, bf16, false }, 12, 0, NULL);
         if (emulated_device("cuda") && r < 3)
-            trains_on_codes(&(job){ "cuda", "sm_89", recipes[r], false, bf16, false }, 12, 0, NULL);
+            trains_on_codes(&(job){ "cuda", "sm_89", recipes[r], TM_FAMILY_LLAMA, bf16, false }, 12, 0, NULL);
         if (emulated_device("hip"))
-            trains_on_codes(&(job){ "hip", "gfx942", recipes[r], false, bf16, true }, 12, 0, NULL);
+            trains_on_codes(&(job){ "hip", "gfx942", recipes[r], TM_FAMILY_LLAMA, bf16, true }, 12, 0, NULL);
         if (emulated_device("hip"))
-            trains_on_codes(&(job){ "hip", "gfx950", recipes[r], false, bf16, false }, 12, 0, NULL);
+            trains_on_codes(&(job){ "hip", "gfx950", recipes[r], TM_FAMILY_LLAMA, bf16, false }, 12, 0, NULL);
     }
 }
 
@@ -230,9 +231,9 @@ static void gpts_train_on_codes(void **state)
 {
     (void)state;
     if (emulated_device("cuda"))
-        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_rowwise", true, true, false }, 12, 0, NULL);
+        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_rowwise", TM_FAMILY_GPT, true, false }, 12, 0, NULL);
     if (emulated_device("hip") && test_is_full())
-        trains_on_codes(&(job){ "hip", "gfx942", "fp8_delayed", true, false, true }, 8, 4,
+        trains_on_codes(&(job){ "hip", "gfx942", "fp8_delayed", TM_FAMILY_GPT, false, true }, 8, 4,
                         "8 of 12 products multiply codes of 8 bits; no codes: the library adds a bias to products of "
                         "codes in bfloat16 only (4)");
 }
@@ -244,17 +245,17 @@ static void what_is_emulated_is_said(void **state)
         job         of;
         const char *words;
     } all[] = {
-        { { "cuda", "sm_80", "fp8_tensorwise", false, true, false },
+        { { "cuda", "sm_80", "fp8_tensorwise", TM_FAMILY_LLAMA, true, false },
           "0 of 12 products multiply codes of 8 bits; no codes: products of codes need sm_89 or later (12)" },
-        { { "cuda", "sm_100", "fp8_rowwise", false, true, false },
+        { { "cuda", "sm_100", "fp8_rowwise", TM_FAMILY_LLAMA, true, false },
           "0 of 12 products multiply codes of 8 bits; no codes: scales of lines need sm_90, no other GPU (12)" },
-        { { "hip", "gfx942", "fp8_tensorwise", false, true, false },
+        { { "hip", "gfx942", "fp8_tensorwise", TM_FAMILY_LLAMA, true, false },
           "0 of 12 products multiply codes of 8 bits; no codes: gfx942 has formats of FNUZ only "
           "(quantize.fnuz) (12)" },
-        { { "cuda", "sm_90", "mxfp8", false, true, false },
+        { { "cuda", "sm_90", "mxfp8", TM_FAMILY_LLAMA, true, false },
           "0 of 12 products multiply codes of 8 bits; no codes: codes have the scale of a tensor or of a line, "
           "not of blocks (12)" },
-        { { "cuda", "sm_90", "fp8_rowwise_with_gw_hp", false, true, false },
+        { { "cuda", "sm_90", "fp8_rowwise_with_gw_hp", TM_FAMILY_LLAMA, true, false },
           "4 of 8 products multiply codes of 8 bits; no codes: the scale of a matrix beside scales of lines "
           "(4)" }
     };
@@ -283,7 +284,7 @@ static void what_is_emulated_is_said(void **state)
 /* A reference that is allowed is no library. */
 static void references_are_not_asked(void **state)
 {
-    const job  j = { "cpu", "", "fp8_tensorwise", false, false, false };
+    const job  j = { "cpu", "", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false };
     tm_device *device;
     tm_error   err = { 0 };
     tm_step   *step;
