@@ -9,9 +9,9 @@
  *   dsink_h = - sum_i exp(sink_h - lse_i) delta_i          (a sink is a logit without a value; gpt-oss, OpenAI 2025)
  *
  * Query i of a sequence stands at position p = q_offset + i, key j at position j. It sees key j when j < seq_k, and
- * j <= p (causal), and j > p - window (window), and j >= first_key[i] - key0 (documents of a packed sequence): rows
- * that it does not see may hold anything. A query that sees no key has o = 0 and lse = sink, or -infinity without
- * sinks. Query head h reads key/value head h / (H / J).
+ * j <= p (causal), and j > p - window (window), and j >= first_key[i] - key0 (documents of a packed sequence). Rows
+ * that it does not see do not count, but must be finite: kernels may multiply them by 0. A query that sees no key has o
+ * = 0 and lse = sink, or -infinity without sinks. Query head h reads key/value head h / (H / J).
  *
  * q (B seq_q, H dim_qk), k (B seq_k, J dim_qk), v (B seq_k, J dim_v), [first_key (B seq_q) int32], [sinks (H)]
  *   -> o (B seq_q, H dim_v), lse (B, H, seq_q)

@@ -144,7 +144,7 @@ const dimension dimensions[] = {
         "late: --optimizer.groups=[{\"params\":\"norm*\"},{\"params\":\"*\",\"trained\":\"false\"}]",
         "held: --optimizer.groups=[{\"params\":\"layers.0.*\",\"trained\":\"false\",\"format\":\"bfloat16\"}]" } },
     { "training.max_norm", MODEL, 2, NULL, { "0", "0.05" } },
-    { "training.ema_decay", MODEL, 6, NULL, { "0.9" } },
+    { "training.ema_decay", MODEL, 6, NULL, { "0.9", "0.5" } },
     { "optimizer.bf16_stochastic_round", MODEL, 3, "training.regime !optimizer.kahan_sum", { "true" } },
     { "optimizer.implementation", MODEL, 8, "!optimizer.name", { "fused_opt_states_bf16" } },
     { "optimizer.definition", MODEL, 3, "optimizer.name=AdamW8bit", { "bitsandbytes" } },
@@ -278,7 +278,5 @@ const dimension dimensions[] = {
     { "compare.late", COMPARED, 4, NULL, { "bits" } },
     { "compare.resume", COMPARED, 4, NULL, { "1", "2" } },
     { "compare.copies", COMPARED, 1, "training.dtype !training.regime", { "1", "2" } },
-
-    { "training.ema_decay", MODEL, 6, NULL, { "0.5" } },
 };
 const size_t n_dimensions = sizeof dimensions / sizeof dimensions[0];

@@ -103,9 +103,10 @@ check "a kernel that does not compile: exit 1" [ "$code" -eq 1 ]
 check "with the compiler's words" has "$err" "hiprtc 7.0 cannot compile the kernels of '.*': .*an error on command"
 trainmark run tiny-llama --model.dim 8192 --device hip --out never
 check "a plan that does not fit: exit 4" [ "$code" -eq 4 ]
-trainmark explain tiny-llama --parallelism.pipeline_parallel_degree 2 --device hip
+echo '{"prompt": "a", "chosen": "b", "rejected": "c"}' >pairs.jsonl
+trainmark explain tiny-llama --data.source preference --data.path pairs.jsonl --data.tokenizer byte --device hip
 check "an op without a kernel: exit 4" [ "$code" -eq 4 ]
-check "is named" has "$err" "no fast kernel for op 'send'"
+check "is named" has "$err" "no fast kernel for op 'preference_loss'"
 check "nothing was left behind" [ ! -e never ]
 
 # --- runs -----------------------------------------------------------------------------------------------------------------------
@@ -261,9 +262,9 @@ check "and by the library" has gemm.json '"engine": "hipBLASLt"'
 STANDIN_BLAS_WRONG=1 trainmark bench gemm --device hip --M 16 --N 24 --K 32 --rep-ms 1 --precision 0
 check "a wrong product: exit 3" [ "$code" -eq 3 ]
 check "which one" has "$err" "hipBLASLt 16x24x32:nn: wrong result: C.15..23. is"
-trainmark bench mlp --device hip
+trainmark bench stream --device hip
 check "a bench that does not run there: exit 2" [ "$code" -eq 2 ]
-check "with those that do" has "$err" "bench mlp runs on the devices cpu, reference, null, found --device hip; on GPUs run: gemm, gpt, ops$"
+check "with those that do" has "$err" "bench stream runs on the devices cpu, reference, null, found --device hip; on GPUs run: gemm, attention, mlp"
 TRAINMARK_GPU_RUNTIME=/nowhere/libamdhip64.so trainmark bench gemm --device hip
 check "no runtime: exit 4, as of run" [ "$code" -eq 4 ]
 check "and what to install" has "$err" "install ROCm's libamdhip64.so"
@@ -275,12 +276,12 @@ source: Us
 figures: figures.csv
 rows:
   product: { hardware: 1xMI300X, theirs: multiply, ours: "bench gemm --shapes 16x24x32 --dtype bfloat16 --rep-ms 1 --precision 0", figure: gemm * bfloat16 }
-  network: { hardware: 1xMI300X, theirs: train, ours: bench mlp --dims 8-8 }
+  network: { hardware: 1xMI300X, theirs: train, ours: bench stream }
 END
 STANDIN_GPU_NAME="AMD Instinct MI300X" trainmark reproduce page.yaml --out reproduced
 check "a row of a page is measured on the GPU" has reproduced/product.ended '^--device$'
 check "with its figure" has "$out" "^. product . tflops . ran "
-check "one that does not run there says so" has "$out" "^network: bench mlp does not run on GPUs$"
+check "one that does not run there says so" has "$out" "^network: bench stream does not run on GPUs$"
 
 for file in kernels/*; do printf damage | dd of="$file" bs=1 seek=90 conv=notrunc 2>/dev/null; done
 trainmark run tiny-llama $small --training.steps 1 --checkpoint.enable false --device hip --out mended

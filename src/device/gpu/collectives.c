@@ -223,7 +223,7 @@ static tm_status prepare_sum(const void *device, const tm_call *call, void **sta
 
 static tm_status each(const tm_call *call, int kernel, void *to, const void *from, int64_t n, tm_error *err)
 {
-    bool             wide = ((uintptr_t)to | (uintptr_t)from) % 16 == 0;
+    bool             wide = ((uintptr_t)to | (uintptr_t)from) % 16 == 0 && call->out[0].dtype != TM_F64;
     int              run = tm_gpu_run(narrows(call) ? TM_BF16 : call->in[0].dtype, call->out[0].dtype);
     tm_gpu_arguments a = { .bytes = 0 };
     tm_gpu_pass(&a, to);

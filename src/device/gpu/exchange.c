@@ -251,10 +251,14 @@ static tm_status add_rows(const tm_call *call, int64_t at, const void *from, int
 {
     tm_gpu_arguments a = { .bytes = 0 };
     int64_t          n = rows * call->out[0].shape.n[1];
-    tm_gpu_pass(&a, (char *)call->out[0].data + (size_t)at * row_bytes(call));
+    char            *to = (char *)call->out[0].data + (size_t)at * row_bytes(call);
+    bool             wide = ((uintptr_t)to | (uintptr_t)from) % 16 == 0;
+    int              run = tm_gpu_run(call->in[0].dtype, call->out[0].dtype);
+    tm_gpu_pass(&a, to);
     tm_gpu_pass(&a, from);
     tm_gpu_pass_i64(&a, n);
-    return tm_gpu_start_each(call, ADDS, n, &a, err);
+    tm_gpu_pass_int(&a, wide);
+    return tm_gpu_start_each(call, ADDS, tm_gpu_pieces(n, run, wide), &a, err);
 }
 
 /* Of a group of one. */
