@@ -96,8 +96,8 @@ bool                  tm_run_counts_epochs(const tm_config *config);
 TM_MUST_USE tm_status tm_run_settle_epochs(tm_config *config, const tm_source *source, tm_run_options *out,
                                            tm_error *err);
 
-/* The number formats of a run in words: "float32", "bfloat16+mxfp8 (emulated)", on a device that multiplies (some) codes
- * "bfloat16+fp8_rowwise", "... (partly emulated)". A constant, or of the arena. */
+/* The number formats of a run in words: "float32", "bfloat16+mxfp8 (emulated)", on a device that multiplies (some)
+ * codes "bfloat16+fp8_rowwise", "... (partly emulated)". A constant, or of the arena. */
 const char *tm_run_precision(const tm_run_options *options, const tm_codes *codes, tm_arena *arena);
 
 /* Trains. *stop becoming nonzero ends the run after the step or within a validation (TM_INTERRUPTED, with a checkpoint
