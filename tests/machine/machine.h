@@ -36,6 +36,8 @@ bool machine_release(machine_memory *memory, uint64_t address);
 
 /* Where `bytes` at `address` lie on the host; NULL unless all of them are inside one allocation. */
 uint8_t *machine_at(machine_memory *memory, uint64_t address, uint64_t bytes);
+/* The same for the host, while another thread may launch. */
+uint8_t *machine_host_at(machine_memory *memory, uint64_t address, uint64_t bytes);
 
 /* Sub-allocations: from now on an access that crosses the end of a piece is an error, although the allocation goes on.
  * Pieces of an arena, as a plan places them; later ones replace earlier ones where they overlap. */

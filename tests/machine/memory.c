@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "machine/machine.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,6 +39,8 @@ struct machine_memory {
     int      n, room, shift;
     uint64_t next, launch;
     block   *last; /* found last: most accesses fall into it again */
+    /* For machine_host_at: launches make and release blocks for their arguments while the host looks for its own. */
+    pthread_mutex_t changes;
 };
 
 static void *need(void *got)
@@ -51,6 +54,7 @@ machine_memory *machine_memory_new(void)
     machine_memory *memory = need(calloc(1, sizeof *memory));
     memory->next = getenv("TM_MACHINE_RECORD") ? RECORDED_ADDRESS : FIRST_ADDRESS;
     memory->launch = 1;
+    pthread_mutex_init(&memory->changes, NULL);
     return memory;
 }
 
@@ -73,6 +77,7 @@ void machine_memory_free(machine_memory *memory)
     if (!memory) return;
     for (int i = 0; i < memory->n; i++) free_block(memory->blocks[i]);
     free(memory->blocks);
+    pthread_mutex_destroy(&memory->changes);
     free(memory);
 }
 
@@ -85,13 +90,34 @@ uint64_t machine_alloc(machine_memory *memory, uint64_t bytes)
     block *b = need(calloc(1, sizeof *b));
     *b = (block){ .at = memory->next, .bytes = bytes, .data = data };
     b->pages = need(calloc(page_count(b), sizeof *b->pages));
+    pthread_mutex_lock(&memory->changes);
     if (memory->n == memory->room) {
         memory->room = memory->room ? 2 * memory->room : 16;
         memory->blocks = need(realloc(memory->blocks, (size_t)memory->room * sizeof(block *)));
     }
     memory->blocks[memory->n++] = b;
     memory->next = (memory->next + bytes + GUARD + ALIGN - 1) / ALIGN * ALIGN;
+    pthread_mutex_unlock(&memory->changes);
     return b->at;
+}
+
+/* The last block that begins at or before the address; NULL: there is none. */
+static block *before(const machine_memory *memory, uint64_t address)
+{
+    int low = 0, high = memory->n;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (memory->blocks[middle]->at <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low == 0 ? NULL : memory->blocks[low - 1];
+}
+
+static bool has(const block *b, uint64_t address, uint64_t bytes)
+{
+    return address - b->at < b->bytes && bytes <= b->bytes - (address - b->at);
 }
 
 /* The block with `bytes` at `address`; NULL: none has all of them. */
@@ -99,30 +125,23 @@ static block *holding(machine_memory *memory, uint64_t address, uint64_t bytes)
 {
     block *b = memory->last;
     if (!b || address < b->at || address - b->at >= b->bytes) {
-        int low = 0, high = memory->n;
-        while (low < high) {
-            int middle = (low + high) / 2;
-            if (memory->blocks[middle]->at <= address)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        if (low == 0) return NULL;
-        b = memory->blocks[low - 1];
-        if (address - b->at >= b->bytes) return NULL;
+        b = before(memory, address);
+        if (!b || address - b->at >= b->bytes) return NULL;
         memory->last = b;
     }
-    return bytes <= b->bytes - (address - b->at) ? b : NULL;
+    return has(b, address, bytes) ? b : NULL;
 }
 
 bool machine_release(machine_memory *memory, uint64_t address)
 {
     for (int i = 0; i < memory->n; i++) {
         if (memory->blocks[i]->at != address) continue;
+        pthread_mutex_lock(&memory->changes);
         free_block(memory->blocks[i]);
         memmove(memory->blocks + i, memory->blocks + i + 1, (size_t)(memory->n - i - 1) * sizeof(block *));
         memory->n--;
         memory->last = NULL;
+        pthread_mutex_unlock(&memory->changes);
         return true;
     }
     return false;
@@ -158,10 +177,9 @@ bool machine_piece(machine_memory *memory, uint64_t address, uint64_t bytes)
     return true;
 }
 
-uint8_t *machine_at(machine_memory *memory, uint64_t address, uint64_t bytes)
+/* Where it lies on the host; NULL where pieces have not all of it. */
+static uint8_t *inside(const block *b, uint64_t address, uint64_t bytes)
 {
-    block *b = holding(memory, address, bytes);
-    if (!b) return NULL;
     if (b->n_pieces) {
         int p = piece_behind(b, address);
         if (p < b->n_pieces && b->pieces[p].at <= address) {
@@ -171,6 +189,21 @@ uint8_t *machine_at(machine_memory *memory, uint64_t address, uint64_t bytes)
         }
     }
     return b->data + (address - b->at);
+}
+
+uint8_t *machine_at(machine_memory *memory, uint64_t address, uint64_t bytes)
+{
+    const block *b = holding(memory, address, bytes);
+    return b ? inside(b, address, bytes) : NULL;
+}
+
+uint8_t *machine_host_at(machine_memory *memory, uint64_t address, uint64_t bytes)
+{
+    pthread_mutex_lock(&memory->changes);
+    const block *b = before(memory, address);
+    uint8_t     *found = b && has(b, address, bytes) ? inside(b, address, bytes) : NULL;
+    pthread_mutex_unlock(&memory->changes);
+    return found;
 }
 
 bool machine_allocation(const machine_memory *memory, int i, uint64_t *address, uint64_t *bytes)

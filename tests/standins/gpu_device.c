@@ -24,7 +24,7 @@ machine_memory *standin_memory(void)
 /* NULL: no address of the GPU. */
 void *standin_real(const void *address, size_t bytes)
 {
-    return memory ? machine_at(memory, (uintptr_t)address, bytes) : NULL;
+    return memory ? machine_host_at(memory, (uintptr_t)address, bytes) : NULL;
 }
 
 /* cuda.h, CUDA_ERROR_OUT_OF_MEMORY: "unable to allocate enough memory". */
