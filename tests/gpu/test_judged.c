@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernels that releases have inside (tools/embed_kernels.py, build/kernels) are judged: those very bytes are
  * executed, without a compiler, by all examples of the ops, and by trainings beside the CPU's. Code that nothing
- * launched fails. What is judged is noted for the build of a release: build/kernels/judged.ARCH has the hash of the
- * set. */
+ * launched fails, also in a drawn test, which takes the quick examples alone. What is judged by all of them is noted
+ * for the build of a release: build/kernels/judged.ARCH has the hash of the set. */
 #include "base/file.h"
 #include "device/backend.h"
 #include "gpu/embedded.h"
@@ -95,7 +95,7 @@ static void judge_set(const char *device, const char *gpu, const char *arch, con
     if (kind) setenv("TM_TEST_KERNEL", kind, 0);
     kernels_are_right(device, CODE_INSIDE);
     all_were_launched(folder, launched);
-    if (all) note_judged(arch);
+    if (all && test_is_full()) note_judged(arch);
     tm_text_fini(&set);
 }
 
