@@ -6,6 +6,7 @@
 #include "graph/gradient.h"
 #include "train/step/sequence.h"
 #include "train/step/data_parallel.h"
+#include "train/step/early.h"
 #include "train/step/split_head.h"
 #include "train/step/whole_model.h"
 #include "train/step/stages.h"
@@ -132,22 +133,25 @@ static tm_status add_stage_segments(tm_step *step, const tm_chooser *chooser, bo
     return TM_OK;
 }
 
-static void add_updates(tm_step *step, size_t n)
+/* updates: room for n; what updates which parameter. Returns how many parameters are updated. */
+static size_t add_updates(tm_step *step, size_t n, tm_tensor_id clip, early_update *updates)
 {
     tm_graph              *graph = step->graph;
     const tm_step_options *o = &step->options;
+    size_t                 updated = 0;
     for (size_t i = 0; i < n; i++) {
         if (graph->tensors[i].gradient == TM_NONE) continue;
         tm_tensor_id p = (tm_tensor_id)i;
         int          group = step->group_of[i];
-        tm_update    update = { .parameter = p,
-                                .gradient = graph->tensors[i].gradient,
-                                .scalars = step->group_scalars[group],
-                                .clip = step->clip };
-        size_t       from = graph->n_tensors;
+        tm_update    update = {
+               .parameter = p, .gradient = graph->tensors[i].gradient, .scalars = step->group_scalars[group], .clip = clip
+        };
+        size_t from = graph->n_tensors, first = graph->segment->n_nodes;
         tm_optimizer_add(graph, o->optimizer, &o->groups[group].hyper, update);
         for (size_t k = from; k < graph->n_tensors; k++) graph->tensors[k].twin = graph->tensors[i].twin;
+        updates[updated++] = (early_update){ p, first, graph->segment->n_nodes };
     }
+    return updated;
 }
 
 /* The program that averages begin with: those of the current segment become copies of the weights. */
@@ -164,8 +168,10 @@ static void add_average_segment(tm_step *step)
 
 static void add_update_segment(tm_step *step)
 {
-    tm_graph *graph = step->graph;
-    size_t    n = graph->n_tensors;
+    tm_graph     *graph = step->graph;
+    size_t        n = graph->n_tensors, updated = 0;
+    bool          early = step->options.early_updates;
+    early_update *updates = tm_alloc((n + 1) * sizeof *updates);
     tm_graph_segment(graph, "update");
     tm_lookup_join(graph);
     share_reduce(step);
@@ -181,8 +187,10 @@ static void add_update_segment(tm_step *step)
     if (share_updates(step))
         share_update(step);
     else
-        add_updates(step, n);
+        updated = add_updates(step, n, early ? early_clip(graph) : step->clip, updates);
     add_average_segment(step);
+    if (early) early_move(step, graph->segments[0], updates, updated);
+    free(updates);
     tm_quantize_update(graph, &step->options.quantize, &step->quantized);
     tm_offload_pass(graph, &step->options.offload);
     graph->module = "";
