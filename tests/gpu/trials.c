@@ -183,7 +183,8 @@ static bool is_tried(const tm_op *op, const tm_example *example)
 {
     tm_call call = tm_example_call(op, example, &tm_precision_f32);
     call.attr = example->attr;
-    if (code_of_trials == CODE_OPENCL) return within(op, &call, WAYS_FLOPS, WAYS_VALUES); /* unoptimized, it is slow */
+    bool ways = code_of_trials == CODE_OPENCL /* unoptimized, it is slow */ || is_audited();
+    if (ways) return within(op, &call, WAYS_FLOPS, WAYS_VALUES);
     return test_is_full() ? within(op, &call, MOST_FLOPS, MOST_VALUES) : within(op, &call, QUICK_FLOPS, QUICK_VALUES);
 }
 
