@@ -330,7 +330,8 @@ static bool open_libraries(const char *name, trials_code code)
  * of the texts of quantize have addresses in a struct. */
 static bool beyond_opencl(const char *kernel)
 {
-    static const char *const all[] = { "head_norm/", "head_norm_grad/", "quantize", "scale_history/", "tick/" };
+    static const char *const all[] = { "head_norm/", "head_norm_grad/", "head_rope/", "head_rope_grad/",
+                                       "quantize",   "scale_history/",  "tick/" };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (strncmp(kernel, all[i], strlen(all[i])) == 0) return true;
     return false;

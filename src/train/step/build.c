@@ -45,6 +45,7 @@ static tm_inputs inputs_of(const tm_step *step)
 tm_status step_forward_only(tm_step *step, const tm_chooser *chooser, tm_tensor_id first_row, tm_error *err)
 {
     tm_adapt_pass(step->graph, first_row);
+    tm_head_rope_pass(step->graph, chooser);
     tm_ring_pass(step->graph);
     TM_TRY(tm_quantize_pass(step->graph, &step->options.quantize, &step->quantized, false, false, err));
     if (step->graph->precision != step->options.precision) tm_units_round(step->graph, &step->units);
@@ -74,6 +75,7 @@ tm_status step_add_program(tm_step *step, const tm_chooser *chooser, const train
     stage_pieces_receive(step, &model, rows_of(step), false);
     tm_tensor_id passed = tm_model_loss(graph, &model, &inputs, p->loss, step->options.loss_chunk, adds);
     tm_adapt_pass(graph, step->first_row);
+    tm_head_rope_pass(graph, chooser);
     tm_tensor_id balance = model.balance_loss, given = TM_NONE;
     tm_seed      seeds[STAGES_SEEDS + 1] = { { p->loss, step->scalars } };
     size_t       n = passed != TM_NONE ? stages_turn(step, &model, passed, seeds) : 1;
