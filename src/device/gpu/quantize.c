@@ -245,6 +245,7 @@ static const char *refuse(const tm_call *call)
 {
     const tm_quantize_attr *attr = call->attr;
     const char             *why = refuse_common(call);
+    if (!why && attr->codes > TM_CODES_PLAIN) why = "gives scales of tensors and of lines";
     if (!why && attr->codes)
         why = call->out[0].dtype != (tm_dtype)attr->recipe[0].format ? "gives codes in the format of the recipe" : NULL;
     else if (!why)
