@@ -142,6 +142,7 @@ typedef struct {
     tm_gpu_how  how;
     const void *scale_a, *scale_b; /* BY_LIBRARY, of codes: what they are multiplied with, on the GPU */
     bool        codes, lines;      /* a and b are codes; scales are those of rows, not of matrices */
+    uint8_t     kind[2];           /* tm_codes_kind of the scales of a and of b; not plain: those of blocks */
 
     const double *scale; /* BY_LIBRARY: a b^T is multiplied with it; NULL: with 1 */
 } tm_gpu_product_of;

@@ -1,10 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device/gpu/scaled.c - products of codes of 8 bits (op/scaled_mm.c), by the maker's library (product_library.c). What
+/* device/gpu/scaled.c - products of codes (op/scaled_mm.c), by the maker's library (product_library.c). What
  * it does not take, no kernel here does: then plans multiply what the codes stand for (graph/passes/codes.c). */
 #include "device/gpu/gpu.h"
+#include "op/codes.h"
+
+static int kind_of(const tm_call *call, int side)
+{
+    return tm_scaled_kind(call->attr, side);
+}
+
+static bool has_blocks(const tm_call *call)
+{
+    return kind_of(call, 0) != TM_CODES_PLAIN || kind_of(call, 1) != TM_CODES_PLAIN;
+}
 
 static bool has_lines(const tm_call *call)
 {
+    if (has_blocks(call)) return false;
     return call->in[2].shape.n[0] > 1 || call->in[3].shape.n[0] > 1;
 }
 
@@ -33,12 +45,13 @@ static tm_gpu_product_of product_of(const tm_call *call)
                                 .workspace = call->workspace,
                                 .how = TM_GPU_BY_LIBRARY,
                                 .codes = true,
-                                .lines = has_lines(call) };
+                                .lines = has_lines(call),
+                                .kind = { (uint8_t)kind_of(call, 0), (uint8_t)kind_of(call, 1) } };
 }
 
 static bool is_code(tm_dtype dtype)
 {
-    return dtype == TM_E4M3 || dtype == TM_E5M2 || dtype == TM_E4M3FNUZ || dtype == TM_E5M2FNUZ;
+    return dtype == TM_E4M3 || dtype == TM_E5M2 || dtype == TM_E4M3FNUZ || dtype == TM_E5M2FNUZ || dtype == TM_E2M1;
 }
 
 static const char *refuse(const tm_call *call)
@@ -46,9 +59,10 @@ static const char *refuse(const tm_call *call)
     const tm_view *c = &call->out[0];
     const char    *why = tm_gpu_refuse_strided(c);
     if (why) return why;
-    if (!is_code(call->in[0].dtype) || !is_code(call->in[1].dtype)) return "multiplies codes of 8 bits";
-    for (int k = 2; k < 4; k++)
-        if (call->in[k].dtype != TM_F32) return "takes scales in float32";
+    if (!is_code(call->in[0].dtype) || !is_code(call->in[1].dtype)) return "multiplies codes of 8 and of 4 bits";
+    for (int side = 0; side < 2; side++)
+        if (call->in[2 + side].dtype != (tm_dtype)tm_codes_scale_of(kind_of(call, side)).dtype)
+            return "takes scales in float32, those of blocks of 32 in e8m0";
     if (has_lines(call) && (call->in[2].shape.n[0] != c->shape.n[0] || call->in[3].shape.n[0] != c->shape.n[1]))
         return "the scale of a matrix beside scales of lines";
     for (int k = 4; k < 6; k++)
