@@ -24,6 +24,7 @@ gpu/compile.h
 gpu/defaults.h
 gpu/embedded.h
 gpu/library.h
+gpu/neighbours.h
 gpu/places.h
 gpu/platform.h
 gpu/runtime.h

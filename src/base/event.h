@@ -323,6 +323,11 @@ typedef struct {
     double      behind;        /* busy_seconds over the median of the other ranks', less 1; NAN: there are none */
     int64_t     target_tokens; /* that it read for training, in this process */
     int64_t     used_bytes;    /* arena bytes in use */
+    /* Of a GPU (gpu/neighbours.h): its address on PCI, its NUMA node, the network card next to it; "", -1: unknown, or
+     * a CPU.
+     */
+    char gpu[32], nic[32];
+    int  numa_node;
 } tm_rank_told;
 
 /* A rank that the others wait for (stats/stragglers.h). Shares are of what the median of its peers takes. */

@@ -23,6 +23,7 @@
 
 #include "base/status.h"
 #include "comm/mesh/mesh.h"
+#include "gpu/neighbours.h"
 #include "gpu/platform.h"
 #include "gpu/sensors.h"
 #include "graph/plan.h"
@@ -46,7 +47,7 @@ typedef struct {
     int64_t        plan_bytes;    /* of it, that a plan may take; 0: unknown, or the host's */
     bool           weight_copies; /* its kernels read weights in the format of the computation, cast from step to step
                                      (graph/passes/resident.c), not for each use */
-    bool           fuses;         /* its kernels are bound by memory: passes make one op of neighbours (head_rope.c) */
+    bool        fuses;            /* its kernels are bound by memory: passes make one op of neighbours (head_rope.c) */
     int64_t     loss_rows;     /* rows that products of the output layer and its gradient need to be worth it; 0: any */
     int64_t     cache_bytes;   /* of a GPU's last level; 0: unknown, or the host's */
     const char *model;         /* of a GPU, as its runtime says: "AMD Instinct MI300X"; NULL: planned for, or none */
@@ -54,6 +55,7 @@ typedef struct {
     const char         *products;   /* the library of a GPU's matrix products, "hipBLASLt 1.1.0"; NULL: none */
     double              peak_flops; /* 0: unknown */
     const char         *bus;        /* of a GPU: its address on PCI; NULL: it has none, or is not here */
+    tm_gpu_neighbours   near;       /* to a GPU: its NUMA node, its network card; bus "": it is not here */
     const char         *kernels;    /* "avx512": by instruction set; NULL where there is one set only */
     const char         *sums[2];    /* a word for the order of summation in products: of float32, of bfloat16 operands.
                                        Kernels with the same words leave the same bits. NULL as above */

@@ -394,6 +394,11 @@ static void print_ranks(tm_json *json, const tm_run_ended *end)
         tm_json_f64(json, "behind_percent", 100 * rank->behind);
         tm_json_i64(json, "target_tokens", rank->target_tokens);
         tm_json_i64(json, "used_bytes", rank->used_bytes);
+        if (rank->gpu[0]) {
+            tm_json_string(json, "gpu", rank->gpu);
+            tm_json_f64(json, "numa_node", rank->numa_node < 0 ? (double)NAN : rank->numa_node);
+            tm_json_string(json, "nic", rank->nic[0] ? rank->nic : NULL);
+        }
         tm_json_close(json, '}');
     }
     tm_json_close(json, ']');

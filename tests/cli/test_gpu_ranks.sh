@@ -219,11 +219,15 @@ if has "$err" "cannot compile|no compiler" && [ "${TM_TEST_COMPILERS:-}" != requ
 else
     trained=1
     check "two GPUs train" ended "0 0"
+    check "and where these are" has "$err" "rank 0: GPU 0 at 0000:10:00\.0.*; rank 1: GPU 1 at 0000:11:00\.0"
+    check "also in the result" [ "$(sed -n 's/^ *"gpu": "\(.*\)",*$/\1/p' gpus/result.json | tr '\n' ' ')" = "0000:10:00.0 0000:11:00.0 " ]
     check "which ranks have which" has "$err" "ranks 0-1 on .*: GPUs 0-1, sums by nccl 2\.28\.9 .$standins/nccl\.so"
     check "the result names the library that adds" has gpus/result.json '"sums": ".*-nccl-2\.28\.9"'
     check "the ledger has communication" has gpus/result.json '"communication'
     check "pinned memory of the host" has gpus/result.json '"pinned_bytes": 1782[0-9]{4}'
     check "memory beside the plan" has gpus/result.json '"device_other_bytes": [1-9]'
+    trainmark run tiny-llama $tiny --training.steps 2 --device cuda --scaling 1,2 --out scaling
+    check "one GPU and two, in a table" [ "$code/$(grep -c '"status": "done"' scaling/scaling.json)" = 0/2 ]
     start 2 run tiny-llama $small --device cuda --out again
     check "the same weights again" [ "$(value_of again weights_hash)" = "$(value_of gpus weights_hash)" ]
     STANDIN_GPUS=1 start 2 run tiny-llama $small --device cuda --out never

@@ -97,9 +97,9 @@ static tm_event rich_end(void)
     static const tm_named_f64 measures[] = { { "reward", 0.625 }, { "margin", -0.375 } };
     static const tm_named_f64 facts[] = { { "steal_percent", 0.25 }, { "throttled_percent", (double)NAN } };
     static const tm_rank_told ranks[] = {
-        { 0, 0, "first", 1.5, 1.25, 0.25, (double)NAN, 100, 200 },
-        { 1, 0, "second", 1.75, 1.375, 0.375, 0.375, 101, 201 },
-        { 2, 1, "third", 1.625, 0.5, 1.125, 0.125, 102, 202 },
+        { 0, 0, "first", 1.5, 1.25, 0.25, (double)NAN, 100, 200, "0000:3b:00.0", "mlx5_0", 1 },
+        { 1, 0, "second", 1.75, 1.375, 0.375, 0.375, 101, 201, "0000:86:00.0", "", -1 },
+        { 2, 1, "third", 1.625, 0.5, 1.125, 0.125, 102, 202, "", "", -1 },
     };
     static const tm_straggler stragglers[] = {
         { 1, "second", false, true, 30, 32, 0.375, 0.25, 0.5, "backward", 1.5 },

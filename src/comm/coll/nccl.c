@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "comm/engine/tcp.h"
 #include "gpu/defaults.h"
+#include "gpu/neighbours.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -149,6 +150,8 @@ static tm_status open_here(tm_nccl *n, const char *given, int wanted, tm_error *
 typedef struct {
     int64_t status, version, gpus, index;
     char    kind[8], bus[32], text[1024];
+
+    tm_gpu_neighbours near;
 } card;
 
 /* " 0-3 5": a run of numbers at a time. */
@@ -186,6 +189,21 @@ static void write_places(tm_nccl *n, const card *all)
         tm_text_fini(&gpus);
     }
     if (hosts > MOST_HOSTS) tm_text_printf(&n->places, "; and %d more hosts", hosts - MOST_HOSTS);
+}
+
+/* Where the GPUs of the first host are. */
+static void write_near(tm_nccl *n, const card *all)
+{
+    for (int r = 0; r < tm_comm_size(n->world); r++) {
+        tm_comm_place            place = tm_comm_place_of(n->world, r);
+        const tm_gpu_neighbours *near = &all[r].near;
+        if (place.host != 0) continue;
+        tm_text_printf(&n->near, "%srank %d: GPU %lld at %s", n->near.length ? "; " : "", r, (long long)all[r].index,
+                       near->bus);
+        if (near->numa_node >= 0) tm_text_printf(&n->near, ", NUMA node %d", near->numa_node);
+        if (near->nics > 0) tm_text_printf(&n->near, ", %s", near->nic);
+        if (near->nics > 1) tm_text_printf(&n->near, " of %d as near", near->nics);
+    }
 }
 
 static tm_status compare(const tm_nccl *n, const card *all, tm_error *err)
@@ -245,10 +263,12 @@ static tm_status barrier(tm_nccl *n, const char *library, tm_error *err)
         own.gpus = tm_gpu_facts_of(n->gpu)->count;
         own.index = tm_gpu_facts_of(n->gpu)->index;
         snprintf(own.bus, sizeof own.bus, "%s", tm_gpu_facts_of(n->gpu)->bus);
+        tm_gpu_neighbours_find(own.bus, "", &own.near);
     }
     tm_status st = tm_comm_run(world, &gather, err);
     if (st == TM_OK) st = compare(n, all, err);
     if (st == TM_OK) write_places(n, all);
+    if (st == TM_OK) write_near(n, all);
     free(all);
     return st;
 }
@@ -421,6 +441,7 @@ void tm_nccl_close(tm_nccl *n)
     if (n->gpu && n->stream) tm_gpu_stream_close(n->gpu, n->stream);
     if (n->owns_gpu) tm_gpu_close(n->gpu);
     tm_text_fini(&n->places);
+    tm_text_fini(&n->near);
     for (int i = 0; i < n->groups; i++) free(n->group[i]);
     free(n->group);
     free(n->noted);
@@ -445,4 +466,9 @@ void *tm_nccl_stream(tm_nccl *n)
 const char *tm_nccl_places(const tm_nccl *n)
 {
     return n->places.data;
+}
+
+const char *tm_nccl_near(const tm_nccl *n)
+{
+    return n->near.data;
 }

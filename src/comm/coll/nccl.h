@@ -60,6 +60,8 @@ tm_gpu              *tm_nccl_gpu(tm_nccl *nccl);
 void                *tm_nccl_stream(tm_nccl *nccl); /* of that GPU: where its calls go */
 /* Which ranks have which GPUs: "ranks 0-3 on HOST: GPUs 0-3". As long as the tm_nccl. */
 const char *tm_nccl_places(const tm_nccl *nccl);
+/* Of the first host: "rank 0: GPU 0 at 0000:3b:00.0, NUMA node 0, mlx5_0; rank 1: ..." (gpu/neighbours.h). */
+const char *tm_nccl_near(const tm_nccl *nccl);
 
 /* Barriers are the world's. TM_UNSUPPORTED: a format that this version does not have. */
 TM_MUST_USE tm_status tm_nccl_run(tm_nccl *nccl, const tm_collective *call, tm_error *err);

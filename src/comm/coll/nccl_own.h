@@ -86,6 +86,7 @@ struct tm_nccl {
     tm_error        error;
     tm_comm_header  last;   /* what was called last */
     tm_text         places; /* which rank has which GPU */
+    tm_text         near;   /* and where those of the first host are */
 
     /* Of calls that are noted: `numbers`, on the GPU, are -1, 0, 1, ...; one of them is copied to *under_way, in pinned
      * memory, before and behind each call. The table has NCCL_NUMBERS of them behind -1. */

@@ -43,6 +43,7 @@ tm_status tm_gpu_connect(tm_device *device, tm_error *err)
     name_sums(device, r);
     const tm_nccl_facts *f = tm_nccl_facts_of(r->nccl);
     tm_note("%s, sums by %s %s (%s)", tm_nccl_places(r->nccl), f->name, f->version, f->library);
+    tm_note("%s", tm_nccl_near(r->nccl));
     return TM_OK;
 }
 

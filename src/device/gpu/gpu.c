@@ -135,6 +135,7 @@ static tm_status open_gpu(tm_device *device, tm_error *err)
         device->info.cache_bytes = device->info.sheet->cache_bytes;
     device->info.products = own->blas ? tm_gpu_blas_name(own->blas) : NULL;
     device->info.bus = f->bus;
+    tm_gpu_neighbours_find(f->bus, "", &device->info.near);
     tm_gpu_describe(device);
     return TM_OK;
 }

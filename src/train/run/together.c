@@ -99,13 +99,17 @@ static double median(double *values, int64_t n)
 typedef struct {
     double  step, busy, wait;
     int64_t targets, used_bytes, data_rank;
+
+    tm_gpu_neighbours near;
 } told;
 
 static told tell(const run *r, int64_t warmup)
 {
     int64_t n = r->progress.done - warmup;
     double *values = tm_alloc((size_t)n * sizeof *values);
-    told    own = { .targets = r->progress.own_targets, .data_rank = run_part(r->options).rank };
+    told    own = { .targets = r->progress.own_targets,
+                    .data_rank = run_part(r->options).rank,
+                    .near = tm_device_describe(r->device)->near };
     memcpy(values, r->timing.step_seconds + warmup, (size_t)n * sizeof *values);
     own.step = median(values, n);
     memcpy(values, r->timing.busy_seconds + warmup, (size_t)n * sizeof *values);
@@ -143,15 +147,21 @@ tm_status run_compare_ranks(const run *r, tm_rank_told *out, size_t *n, tm_error
     told      own = tell(r, warmup);
     told     *all = tm_alloc((size_t)ranks * sizeof *all);
     tm_status st = agree_gather(world, "times of ranks", &own, sizeof own, all, err);
-    for (int k = 0; k < ranks && st == TM_OK; k++)
-        out[(*n)++] = (tm_rank_told){ .rank = k,
-                                      .data_rank = (int)all[k].data_rank,
-                                      .host = tm_comm_place_of(world, k).host_name,
-                                      .step_seconds = all[k].step,
-                                      .busy_seconds = all[k].busy,
-                                      .wait_seconds = all[k].wait,
-                                      .target_tokens = all[k].targets,
-                                      .used_bytes = all[k].used_bytes };
+    for (int k = 0; k < ranks && st == TM_OK; k++) {
+        const tm_gpu_neighbours *near = &all[k].near;
+        tm_rank_told            *rank = &out[(*n)++];
+        *rank = (tm_rank_told){ .rank = k,
+                                .data_rank = (int)all[k].data_rank,
+                                .host = tm_comm_place_of(world, k).host_name,
+                                .step_seconds = all[k].step,
+                                .busy_seconds = all[k].busy,
+                                .wait_seconds = all[k].wait,
+                                .target_tokens = all[k].targets,
+                                .used_bytes = all[k].used_bytes,
+                                .numa_node = near->bus[0] ? near->numa_node : -1 };
+        memcpy(rank->gpu, near->bus, sizeof rank->gpu);
+        memcpy(rank->nic, near->nic, sizeof rank->nic);
+    }
     free(all);
     compare(&r->options->ranks->mesh, out, (int)*n);
     return st;
