@@ -132,6 +132,18 @@ static const struct {
     { &tm_op_layernorm_grad, 1, { 7 }, { 1900 } },
     { &tm_op_layernorm_grad, 3, { 65 }, { 1300 } },
     { &tm_op_layernorm_grad, 3, { 65 }, { 1900 } },
+    { &tm_op_rmsnorm, 1, { 7 }, { 1301 } }, /* elements one by one, and more than lanes keep of them */
+    { &tm_op_rmsnorm_grad, 3, { 65 }, { 1301 } },
+    { &tm_op_rmsnorm_grad, 1, { 7 }, { 301 } }, /* which a wave does not */
+    { &tm_op_rmsnorm_grad, 3, { 65 }, { 301 } },
+    { &tm_op_rmsnorm_grad, 1, { 7 }, { 8401 } },
+    { &tm_op_layernorm, 1, { 7 }, { 1301 } },
+    { &tm_op_layernorm, 2, { 8 }, { 1301 } },
+    { &tm_op_layernorm_grad, 1, { 7 }, { 1301 } },
+    { &tm_op_layernorm_grad, 3, { 65 }, { 1301 } },
+    { &tm_op_layernorm_grad, 1, { 7 }, { 301 } },
+    { &tm_op_layernorm_grad, 3, { 65 }, { 301 } },
+    { &tm_op_layernorm_grad, 1, { 7 }, { 8401 } },
     { &tm_op_bias_grad, 1, { 3 }, { 1300 } },
     { &tm_op_bias_grad, 1, { 3 }, { 1475 } },
     { &tm_op_linear, 5, { 70, 20, 40 }, { 200, 136, 72 } },

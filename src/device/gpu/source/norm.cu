@@ -261,12 +261,18 @@ DEVICE void gradient_rows(const gradients &g, team t, float *room)
         }
         EACH_FURTHER (r, mine) {
             run<X, N> dr = load<X, N>(g.dy, row + r * N), xr = load<X, N>(g.x, row + r * N);
-            floats<N> parts = {}, alone = {};
             put_run<MEANS, N>(g, o, dr, xr, row, r * N);
-            if (g.parts && i) parts = floats_at<N>(g.parts, own + r * N);
-            if (g.parts) store<f32, N>(g.parts, own + r * N, summed<MEANS, N>(parts, o, dr, xr));
-            if (MEANS && g.plain && i) alone = floats_at<N>(g.plain, own + r * N);
-            if (MEANS && g.plain) store<f32, N>(g.plain, own + r * N, summed<N>(alone, dr));
+            if (N > 1) continue; /* where sums are made on the way, lanes keep all runs of more than an element */
+            if (g.parts) {
+                floats<N> before = {};
+                if (i) before = floats_at<N>(g.parts, own + r * N);
+                store<f32, N>(g.parts, own + r * N, summed<MEANS, N>(before, o, dr, xr));
+            }
+            if (MEANS && g.plain) {
+                floats<N> before = {};
+                if (i) before = floats_at<N>(g.plain, own + r * N);
+                store<f32, N>(g.plain, own + r * N, summed<N>(before, dr));
+            }
         }
     }
     EACH_KEPT_OF (k, r, first <= last ? runs : 0) {
