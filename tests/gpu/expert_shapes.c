@@ -60,6 +60,7 @@ static const struct {
     bool          alike; /* logits: many are equal to the last bit */
 } routes[] = {
     { 9, 1024, false, false, { .top_k = 8, .scale = 1, .normalise = 1 }, false },
+    { 6, 1000, true, false, { .top_k = 3, .score = TM_SCORE_SIGMOID, .scale = 1 }, false },
     { 5, 300, true, true, { .top_k = 6, .scale = 2, .groups = 3, .top_groups = 2, .group_best = 4 }, false },
     { 6, 70, true, false, { .top_k = 70, .score = TM_SCORE_SIGMOID, .scale = 1, .normalise = 1 }, false },
     { 7, 64, false, false, { .top_k = 4, .scale = 1, .groups = 64, .top_groups = 9, .group_best = 1 }, false },
@@ -106,7 +107,7 @@ static void make_sort(gpu_shape *s, int k)
 
 static const struct {
     int64_t rows, experts, top_k, seq, met;
-} balances[] = { { 600, 9, 3, 300, 1 }, { 40, 300, 2, 0, 300 }, { 24000, 3, 6, 0, 3 } };
+} balances[] = { { 600, 9, 3, 300, 1 }, { 40, 300, 2, 0, 300 }, { 24000, 3, 6, 0, 3 }, { 24000, 1, 1, 0, 1 } };
 
 static void make_balance(gpu_shape *s, int k, bool gradient)
 {

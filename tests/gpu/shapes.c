@@ -132,6 +132,24 @@ static const struct {
     { &tm_op_layernorm_grad, 1, { 7 }, { 1900 } },
     { &tm_op_layernorm_grad, 3, { 65 }, { 1300 } },
     { &tm_op_layernorm_grad, 3, { 65 }, { 1900 } },
+    { &tm_op_rmsnorm, 1, { 7 }, { 1301 } }, /* elements one by one, and more than lanes keep of them */
+    { &tm_op_rmsnorm_grad, 3, { 65 }, { 1301 } },
+    { &tm_op_rmsnorm_grad, 1, { 7 }, { 301 } }, /* which a wave does not */
+    { &tm_op_rmsnorm_grad, 3, { 65 }, { 301 } },
+    { &tm_op_rmsnorm_grad, 1, { 7 }, { 151 } }, /* three of four runs of a wave; two; those of a block */
+    { &tm_op_rmsnorm_grad, 1, { 7 }, { 101 } },
+    { &tm_op_rmsnorm_grad, 1, { 7 }, { 601 } },
+    { &tm_op_rmsnorm_grad, 1, { 7 }, { 8401 } },
+    { &tm_op_layernorm, 1, { 7 }, { 1301 } },
+    { &tm_op_layernorm, 2, { 8 }, { 1301 } },
+    { &tm_op_layernorm_grad, 1, { 7 }, { 1301 } },
+    { &tm_op_layernorm_grad, 3, { 65 }, { 1301 } },
+    { &tm_op_layernorm_grad, 1, { 7 }, { 301 } },
+    { &tm_op_layernorm_grad, 3, { 65 }, { 301 } },
+    { &tm_op_layernorm_grad, 1, { 7 }, { 151 } },
+    { &tm_op_layernorm_grad, 1, { 7 }, { 101 } },
+    { &tm_op_layernorm_grad, 1, { 7 }, { 601 } },
+    { &tm_op_layernorm_grad, 1, { 7 }, { 8401 } },
     { &tm_op_bias_grad, 1, { 3 }, { 1300 } },
     { &tm_op_bias_grad, 1, { 3 }, { 1475 } },
     { &tm_op_linear, 5, { 70, 20, 40 }, { 200, 136, 72 } },
@@ -180,8 +198,9 @@ static const struct {
     { &tm_op_adafactor, 8, { 40001 }, { 60000 } },
     { &tm_op_adafactor, 6, { 200, 65 }, { 130, 300 } },
     { &tm_op_adafactor, 5, { 5, 13 }, { 70, 260 } },
-    { &tm_op_adafactor, 10, { 3, 70, 16 }, { 1030, 5, 7 } }, /* more matrices than a grid has blocks */
-    { &tm_op_quantize, 3, { 300 }, { 140 } },                /* squares of 128, in two tiles of a line */
+    { &tm_op_adafactor, 10, { 3, 16 }, { 1030, 2 } }, /* more matrices than a grid has blocks */
+    { &tm_op_quantize, 3, { 300 }, { 140 } },         /* squares of 128, in two tiles of a line */
+    { &tm_op_scale_history, 1, { 3 }, { 2 } },        /* nothing but zeros */
     { &tm_op_square_sum, 10, { 0 }, { 0 } },
     { &tm_op_square_sum, 3, { 1030 }, { 1060000 } },
     { &tm_op_cast, 9, { 200 }, { 60 } },
@@ -224,8 +243,12 @@ static const struct {
     { &tm_op_quick_gelu, 7, { 77 }, { 60 } },
     { &tm_op_quick_gelu, 7, { 77 }, { 80 } },
     { &tm_op_geglu, 4, { 65 }, { 150 } },
+    { &tm_op_geglu, 4, { 66, 33 }, { 80, 40 } },
+    { &tm_op_modulate, 3, { 65 }, { 2100 } },
     { &tm_op_swiglu_clamped, 4, { 65 }, { 150 } },
     { &tm_op_swiglu_clamped_grad, 4, { 65 }, { 150 } },
+    { &tm_op_swiglu_clamped, 4, { 66, 33 }, { 80, 40 } },
+    { &tm_op_swiglu_clamped_grad, 4, { 66, 33 }, { 80, 40 } },
     { &tm_op_latent_keys, 3, { 33 }, { 150 } },
     { &tm_op_latent_keys_grad, 3, { 33 }, { 150 } },
     { &tm_op_join, 5, { 0 }, { 0 } },
@@ -234,6 +257,7 @@ static const struct {
     { &tm_op_split, 6, { 0 }, { 0 } },
     { &tm_op_split, 7, { 0 }, { 0 } },
     { &tm_op_put_rows, 2, { 0 }, { 0 } },
+    { &tm_op_put_rows, 2, { 33 }, { 40 } },
     { &tm_op_head_norm, 1, { 7, 19 }, { 700, 1405 } }, /* and the size of a head */
     { &tm_op_head_norm, 1, { 7, 19 }, { 300, 1800 } },
     { &tm_op_head_norm, 2, { 9 }, { 300 } },
@@ -283,6 +307,7 @@ static void make_stretched(gpu_shape *s, int row)
         stretch(&((tm_head_norm_attr *)(void *)s->example.attr)->head_dim, stretched[row].from, stretched[row].to);
     if ((op == &tm_op_rescale || op == &tm_op_rescale_wgrad) && !stretched[row].from[0])
         s->example.offset[2] = 0, s->example.scale[2] = 1e-300; /* 0 in float32 */
+    for (int k = 1; k < 3 && op == &tm_op_scale_history; k++) s->example.offset[k] = s->example.scale[k] = 0;
     if (op == &tm_op_embedding_grad) {
         tm_embedding_attr *attr = (void *)s->example.attr;
         stretch(&attr->rows, stretched[row].from, stretched[row].to);

@@ -104,11 +104,12 @@ typedef struct trial {
 
 static verdict judge(const trial *t, machine_module *module, int skip)
 {
-    static const int waves[] = { 0, 1, 7 };
-    verdict          best = SURVIVED;
-    for (int i = 0; i < 3; i++) {
+    static const machine_order orders[] = { { .waves = 0 }, { .waves = 1 }, { .waves = 7 }, { .eager = true } };
+    verdict                    best = SURVIVED;
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
         char          error[MACHINE_ERROR_ROOM];
-        machine_order order = { .waves = waves[i], .skip = skip };
+        machine_order order = orders[i];
+        order.skip = skip;
         machine_memory_put(t->memory, t->before);
         if (!machine_run(module, t->memory, t->launch, &order, NULL, error)) return NAMED;
         if (!machine_memory_is(t->memory, t->after)) best = BY_VALUES;

@@ -8,11 +8,12 @@
  *     machine_audit_free(audit);                                    before its modules
  *
  * A launch runs as it is; then, for each of the kernel's waits that ran and that nobody has missed yet, once more
- * without it, on the same memory and in three orders of waves. Named: a rule of the interpreters says what is wrong. By
- * values: it leaves other bits. The same for counts that are one too high. What survives all launches is needless by
- * the code alone (machine_needless) in every module, or must be in a file, with why nothing can notice: lines of "ARCH
- * KERNEL FILE:LINE INSTRUCTION: reason", each for one instruction; ARCH may be the beginning of a name. "unreached" in
- * the place of the instruction: why parts of that line's code never run. A line that nothing takes is stale. */
+ * without it, on the same memory, in three orders of waves, and with memory accessed at once. Named: a rule of the
+ * interpreters says what is wrong. By values: it leaves other bits. The same for counts that are one too high. What
+ * survives all launches is needless by the code alone (machine_needless) in every module, or must be in a file, with
+ * why nothing can notice: lines of "ARCH KERNEL FILE:LINE INSTRUCTION: reason", each for one instruction; ARCH may be
+ * the beginning of a name. "unreached" in the place of the instruction: why parts of that line's code never run. A line
+ * that nothing takes is stale. */
 #ifndef TESTS_MACHINE_AUDIT_H
 #define TESTS_MACHINE_AUDIT_H
 

@@ -78,8 +78,15 @@ static bool step_wait(wave *w, const instruction *x)
     return gcn_complete(w, &w->lgkm, x->lgkmcnt);
 }
 
+/* A barrier does not wait for the LDS: what was written must have landed. */
 static bool step_barrier(wave *w, const instruction *x)
 {
+    for (int i = 0; i < w->lgkm.count; i++) {
+        const instruction *write = w->lgkm.of[(w->lgkm.first + i) % OUTSTANDING].x;
+        if (write->row->kind == LDS_WRITE)
+            return gcn_fail(w, x, "no wait before it for what is written to the LDS (line %d: %s)", write->line,
+                            write->text);
+    }
     u64 missing = w->all & ~scalar_pair(w, EXEC);
     if (missing)
         return gcn_fail(w, x, "divergence: of wave %d, lane %d does not come to the barrier", w->number,

@@ -54,8 +54,10 @@ DEVICE void store_run(f32 *y, i64 row, int c, int columns, bool at_once, const r
         to[0] = low, to[1] = high;
         return;
     }
-    UNROLL for (int i = 0; i < RUN; i++)
-        if (c + i < columns) y[row + c + i] = r.of[i];
+    UNROLL for (int i = 0; i < RUN; i++) {
+        if (c + i >= columns) break;
+        y[row + c + i] = r.of[i];
+    }
 }
 DEVICE u32 rounded(float value)
 {
@@ -71,8 +73,10 @@ DEVICE void store_run(bf16 *y, i64 row, int c, int columns, bool at_once, const 
         *(four *)(y + row + c) = words;
         return;
     }
-    UNROLL for (int i = 0; i < RUN; i++)
-        if (c + i < columns) put(y, row + c + i, r.of[i]);
+    UNROLL for (int i = 0; i < RUN; i++) {
+        if (c + i >= columns) break;
+        put(y, row + c + i, r.of[i]);
+    }
 }
 
 /* Every run of columns of every row; there are fewer than 2^32. */

@@ -30,8 +30,10 @@ DEVICE float team_sum(float x, int waves, float *room)
     return waves ? wave_sum(x) : block_sum(x, room);
 }
 
-/* Runs r that a lane keeps, by number k; and those behind them. */
+/* Runs r that a lane keeps, by number k; those of so many runs: the first one beyond them is the last that is looked at;
+ * and those behind what is kept. */
 #define EACH_KEPT(k, r) UNROLL for (int k = 0, r = t.lane; k < KEPT; k++, r += t.lanes)
+#define EACH_KEPT_OF(k, r, runs) EACH_KEPT (k, r) if (r >= (runs)) break; else
 #define EACH_FURTHER(r, runs) ROLLED for (int r = t.lane + KEPT * t.lanes; r < (runs); r += t.lanes)
 
 template <int N>
@@ -43,7 +45,7 @@ template <int N>
 DEVICE row_of<N> read_row(const X *x, int runs, team t)
 {
     row_of<N> row = {};
-    EACH_KEPT (k, r) if (r < runs) row.kept[k] = load<X, N>(x, r * N);
+    EACH_KEPT_OF (k, r, runs) row.kept[k] = load<X, N>(x, r * N);
     return row;
 }
 
@@ -85,7 +87,7 @@ DEVICE void norm_row(const layer &l, team t, float *room)
     EACH_FURTHER (r, runs) sum = squares_of<N>(load<X, N>(x, r * N), sum);
     float scale = 1.0f / square_root(team_sum(sum, l.waves, room) / (float)l.columns + l.eps);
     if (t.lane == 0 && l.inside) l.rstd[l.row] = scale;
-    EACH_KEPT (k, r) if (r < mine) put_normed<N>(l.y + at, l.w, row.kept[k], r * N, scale);
+    EACH_KEPT_OF (k, r, mine) put_normed<N>(l.y + at, l.w, row.kept[k], r * N, scale);
     EACH_FURTHER (r, mine) put_normed<N>(l.y + at, l.w, load<X, N>(x, r * N), r * N, scale);
 }
 KERNEL(rmsnorm)
@@ -141,11 +143,11 @@ DEVICE void centered_row(const layer &l, team t, float *room, float *second_room
     EACH_KEPT (k, r) sum = sum_of<N>(row.kept[k], sum);
     EACH_FURTHER (r, runs) sum = sum_of<N>(load<X, N>(x, r * N), sum);
     float mean = team_sum(sum, l.waves, room) / (float)l.columns;
-    EACH_KEPT (k, r) if (r < runs) squares = distances_of<N>(row.kept[k], mean, squares);
+    EACH_KEPT_OF (k, r, runs) squares = distances_of<N>(row.kept[k], mean, squares);
     EACH_FURTHER (r, runs) squares = distances_of<N>(load<X, N>(x, r * N), mean, squares);
     float scale = 1.0f / square_root(team_sum(squares, l.waves, second_room) / (float)l.columns + l.eps);
     if (t.lane == 0 && l.inside) l.mean[l.row] = mean, l.rstd[l.row] = scale;
-    EACH_KEPT (k, r) if (r < mine) put_centered<N>(l, row.kept[k], at, r * N, mean, scale);
+    EACH_KEPT_OF (k, r, mine) put_centered<N>(l, row.kept[k], at, r * N, mean, scale);
     EACH_FURTHER (r, mine) put_centered<N>(l, load<X, N>(x, r * N), at, r * N, mean, scale);
 }
 KERNEL_OF(IN_PAIRS, layernorm)
@@ -244,7 +246,7 @@ DEVICE void gradient_rows(const gradients &g, team t, float *room)
         of_row    o = { MEANS ? g.mean[number] : 0.0f, g.rstd[number], 0.0f, 0.0f };
         row = (i64)number * g.columns;
         row_of<N> d = read_row<N>(g.dy + row, mine, t), x = next;
-        EACH_KEPT (k, r) if (r < mine) o = add_run<MEANS, N>(o, d.kept[k], x.kept[k], g.w, r * N);
+        EACH_KEPT_OF (k, r, mine) o = add_run<MEANS, N>(o, d.kept[k], x.kept[k], g.w, r * N);
         EACH_FURTHER (r, mine)
             o = add_run<MEANS, N>(o, load<X, N>(g.dy, row + r * N), load<X, N>(g.x, row + r * N), g.w, r * N);
         if (i + 1 < turns) next = read_row<N>(g.x + row + g.columns, number < last ? runs : 0, t);
@@ -252,24 +254,28 @@ DEVICE void gradient_rows(const gradients &g, team t, float *room)
         if (MEANS) o.sum = team_sum(o.sum, g.waves, mine_room) / (float)g.columns;
         o.dot = team_sum(o.dot, g.waves, mine_room + WAVES) / (float)g.columns;
         if (!MEANS) o.dot *= o.rstd * o.rstd;
-        EACH_KEPT (k, r) {
-            if (r >= mine) continue;
+        EACH_KEPT_OF (k, r, mine) {
             put_run<MEANS, N>(g, o, d.kept[k], x.kept[k], row, r * N);
             if (g.parts) sums[k] = summed<MEANS, N>(sums[k], o, d.kept[k], x.kept[k]);
             if (MEANS && g.plain) plain[k] = summed<N>(plain[k], d.kept[k]);
         }
         EACH_FURTHER (r, mine) {
             run<X, N> dr = load<X, N>(g.dy, row + r * N), xr = load<X, N>(g.x, row + r * N);
-            floats<N> parts = {}, alone = {};
             put_run<MEANS, N>(g, o, dr, xr, row, r * N);
-            if (g.parts && i) parts = floats_at<N>(g.parts, own + r * N);
-            if (g.parts) store<f32, N>(g.parts, own + r * N, summed<MEANS, N>(parts, o, dr, xr));
-            if (MEANS && g.plain && i) alone = floats_at<N>(g.plain, own + r * N);
-            if (MEANS && g.plain) store<f32, N>(g.plain, own + r * N, summed<N>(alone, dr));
+            if (N > 1) continue; /* where sums are made on the way, lanes keep all runs of more than an element */
+            if (g.parts) {
+                floats<N> before = {};
+                if (i) before = floats_at<N>(g.parts, own + r * N);
+                store<f32, N>(g.parts, own + r * N, summed<MEANS, N>(before, o, dr, xr));
+            }
+            if (MEANS && g.plain) {
+                floats<N> before = {};
+                if (i) before = floats_at<N>(g.plain, own + r * N);
+                store<f32, N>(g.plain, own + r * N, summed<N>(before, dr));
+            }
         }
     }
-    EACH_KEPT (k, r) {
-        if (r >= runs || first > last) continue;
+    EACH_KEPT_OF (k, r, first <= last ? runs : 0) {
         if (g.parts) store<f32, N>(g.parts, own + r * N, sums[k]);
         if (MEANS && g.plain) store<f32, N>(g.plain, own + r * N, plain[k]);
     }

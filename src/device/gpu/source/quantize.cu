@@ -546,8 +546,9 @@ KERNEL(scale_history)
         float was = 0.0f;
         if (i < length) was = begins ? 0.0f : i == 0 ? amax : old_history[row * length + i - 1];
         if (!recent && i > 0 && was > most) most = was;
+        room[thread_id()] = was; /* it has come, before another one takes its place */
         barrier();
-        if (i < length) history[row * length + i] = was;
+        if (i < length) history[row * length + i] = room[thread_id()];
     }
     float earlier = block_largest(most > amax ? most : 0.0f, room);
     if (earlier > amax) most = earlier;

@@ -50,11 +50,17 @@ DEVICE choice_of best_of(const part &x, int begin, int end)
 {
     choice_of best = { MINUS_INFINITY, end };
     EACH_OWN (i, e)
-        if (e >= begin && e < end && x.of[i] > best.value) best.value = x.of[i], best.expert = e;
+    {
+        bool first = (e >= begin) & (e < end) & (x.of[i] > best.value);
+        best.value = first ? x.of[i] : best.value;
+        best.expert = first ? e : best.expert;
+    }
     for (int m = WAVE / 2; m > 0; m >>= 1) {
         float value = exchanged(best.value, m);
         int   expert = (int)bits_of(exchanged(float_of((u32)best.expert), m));
-        if (value > best.value || (value == best.value && expert < best.expert)) best.value = value, best.expert = expert;
+        bool  first = (value > best.value) | ((value == best.value) & (expert < best.expert)); /* without branches */
+        best.value = first ? value : best.value;
+        best.expert = first ? expert : best.expert;
     }
     if (best.expert == end) best.expert = begin; /* there is none above minus infinity */
     return best;
