@@ -63,6 +63,7 @@ static const traffic_case cases[] = {
     { &tm_op_head_norm_grad, 64, QKV, 1.0, 1U << 2 | 1U << 3 },
     { &tm_op_head_rope, 16, QKV, 1.0, 1U << 1 | 1U << 2 },
     { &tm_op_head_rope_grad, 64, QKV, 1.0, 1U << 2 | 1U << 3 | 1U << 4 },
+    { &tm_op_embedding_grad, 2048, 256, 1.15, 0 }, /* zeros come first; each block of numbers looks at all tokens */
     { &tm_op_square_sum, 64, HIDDEN, 1.05, 0 },
     { &tm_op_cross_entropy, 2, VOCABULARY, 1.0001, 0 },
     { &tm_op_cross_entropy_grad, 2, VOCABULARY, 1.5001, 0 }, /* a row of logits is read twice */
@@ -79,6 +80,7 @@ static void begin(const traffic_case *c, tm_example *e)
     const tm_norm_attr      norm = { .eps = 1e-5 };
     const tm_rope_attr      rope = { .seq = c->rows, .heads = HEADS, .head_dim = HEAD, .layout = TM_ROPE_HALF };
     const tm_fill_attr      fill = { .value = 1.5 };
+    const tm_embedding_attr embedding = { .seq = c->rows };
     const tm_clamp_attr     clamp = { .limit = 7, .alpha = 1.7 };
     const tm_head_norm_attr head = { .eps = 1e-5, .heads = HEADS, .head_dim = HEAD, .second = HEADS - 8 };
     const tm_head_rope_attr turned = { .eps = 1e-5,
@@ -89,6 +91,8 @@ static void begin(const traffic_case *c, tm_example *e)
                                        .layout = TM_ROPE_INTERLEAVED };
     if (is_one_of(c->op, norms) || is_one_of(c->op, norm_grads))
         tm_example_begin(e, &norm, sizeof norm);
+    else if (c->op == &tm_op_embedding_grad)
+        tm_example_begin(e, &embedding, sizeof embedding);
     else if (is_one_of(c->op, heads))
         tm_example_begin(e, &head, sizeof head);
     else if (is_one_of(c->op, heads_turned))
@@ -130,6 +134,8 @@ static void make_example(const traffic_case *c, tm_example *e)
     if (op == &tm_op_fill) e->out[0] = x;
     if (is_one_of(op, heads) || is_one_of(op, heads_turned)) make_heads(c, e);
     if (op == &tm_op_fill || is_one_of(op, heads) || is_one_of(op, heads_turned)) return;
+    if (op == &tm_op_embedding_grad) tm_example_int(e, 1, rows, 512);
+    if (op == &tm_op_embedding_grad) e->out[0] = tm_shape_2(512, c->columns);
     if (op == &tm_op_gelu_bias_grad) e->out[1] = columns;
     tm_example_in(e, 0, first, is_one_of(op, gates) ? gated : x, 0, 1);
     if (loss) tm_example_int(e, 1, rows, c->columns);
