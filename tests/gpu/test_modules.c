@@ -85,6 +85,7 @@ static void ask(tm_device *device, tm_model_family family, const tm_precision *p
         o.shape.dim = 2 * head;
         o.shape.tied = way & 1;
         o.hyper.bf16_moments = way & 2;
+        if (way == 3 && o.shape.bias == TM_BIAS_ALL) o.shape.bias = TM_BIAS_NONE; /* gelu without a bias in front */
         o.accumulation = 2;
         o.sample = true;
         o.exact = precision == &tm_precision_f32 ? NULL : &tm_precision_f32;

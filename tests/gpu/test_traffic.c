@@ -23,7 +23,10 @@ static const tm_op *const norm_grads[] = { &tm_op_rmsnorm_grad, &tm_op_layernorm
 static const tm_op *const turns[] = { &tm_op_rope, &tm_op_rope_grad, NULL };
 static const tm_op *const gates[] = { &tm_op_swiglu, &tm_op_swiglu_clamped, NULL };
 static const tm_op *const gate_grads[] = { &tm_op_swiglu_grad, &tm_op_swiglu_clamped_grad, NULL };
-static const tm_op *const of_two[] = { &tm_op_add, &tm_op_gelu_grad, &tm_op_silu_grad, &tm_op_add_bias, NULL };
+static const tm_op *const of_two[] = { &tm_op_add,       &tm_op_gelu_grad, &tm_op_gelu_bias_grad,
+                                       &tm_op_silu_grad, &tm_op_add_bias,  NULL };
+static const tm_op *const heads[] = { &tm_op_head_norm, &tm_op_head_norm_grad, NULL };
+static const tm_op *const heads_turned[] = { &tm_op_head_rope, &tm_op_head_rope_grad, NULL };
 static const tm_op *const losses[] = { &tm_op_cross_entropy, &tm_op_cross_entropy_grad, NULL };
 
 typedef struct {
@@ -54,6 +57,13 @@ static const traffic_case cases[] = {
     { &tm_op_layernorm, 16, HIDDEN, 1.05, 1U << 1 | 1U << 2 },
     { &tm_op_layernorm_grad, 64, HIDDEN, 1.07, 1U << 2 }, /* two sums of 32 rows */
     { &tm_op_bias_grad, 64, HIDDEN, 1.13, 0 },            /* sums of 32 rows, in float32, are written and read again */
+    { &tm_op_gelu_bias_grad, 64, WIDTH, 1.05, 0 },        /* likewise */
+    { &tm_op_copy, 16, HIDDEN, 1.0, 0 },
+    { &tm_op_head_norm, 16, QKV, 1.0, 1U << 1 },
+    { &tm_op_head_norm_grad, 64, QKV, 1.0, 1U << 2 | 1U << 3 },
+    { &tm_op_head_rope, 16, QKV, 1.0, 1U << 1 | 1U << 2 },
+    { &tm_op_head_rope_grad, 64, QKV, 1.0, 1U << 2 | 1U << 3 | 1U << 4 },
+    { &tm_op_embedding_grad, 2048, 256, 1.15, 0 }, /* zeros come first; each block of numbers looks at all tokens */
     { &tm_op_square_sum, 64, HIDDEN, 1.05, 0 },
     { &tm_op_cross_entropy, 2, VOCABULARY, 1.0001, 0 },
     { &tm_op_cross_entropy_grad, 2, VOCABULARY, 1.5001, 0 }, /* a row of logits is read twice */
@@ -67,12 +77,26 @@ static bool is_one_of(const tm_op *op, const tm_op *const *list)
 
 static void begin(const traffic_case *c, tm_example *e)
 {
-    const tm_norm_attr  norm = { .eps = 1e-5 };
-    const tm_rope_attr  rope = { .seq = c->rows, .heads = HEADS, .head_dim = HEAD, .layout = TM_ROPE_HALF };
-    const tm_fill_attr  fill = { .value = 1.5 };
-    const tm_clamp_attr clamp = { .limit = 7, .alpha = 1.7 };
+    const tm_norm_attr      norm = { .eps = 1e-5 };
+    const tm_rope_attr      rope = { .seq = c->rows, .heads = HEADS, .head_dim = HEAD, .layout = TM_ROPE_HALF };
+    const tm_fill_attr      fill = { .value = 1.5 };
+    const tm_embedding_attr embedding = { .seq = c->rows };
+    const tm_clamp_attr     clamp = { .limit = 7, .alpha = 1.7 };
+    const tm_head_norm_attr head = { .eps = 1e-5, .heads = HEADS, .head_dim = HEAD, .second = HEADS - 8 };
+    const tm_head_rope_attr turned = { .eps = 1e-5,
+                                       .heads = HEADS,
+                                       .head_dim = HEAD,
+                                       .second = HEADS - 8,
+                                       .seq = c->rows,
+                                       .layout = TM_ROPE_INTERLEAVED };
     if (is_one_of(c->op, norms) || is_one_of(c->op, norm_grads))
         tm_example_begin(e, &norm, sizeof norm);
+    else if (c->op == &tm_op_embedding_grad)
+        tm_example_begin(e, &embedding, sizeof embedding);
+    else if (is_one_of(c->op, heads))
+        tm_example_begin(e, &head, sizeof head);
+    else if (is_one_of(c->op, heads_turned))
+        tm_example_begin(e, &turned, sizeof turned);
     else if (is_one_of(c->op, turns))
         tm_example_begin(e, &rope, sizeof rope);
     else if (c->op == &tm_op_swiglu_clamped || c->op == &tm_op_swiglu_clamped_grad)
@@ -81,6 +105,20 @@ static void begin(const traffic_case *c, tm_example *e)
         tm_example_begin(e, &fill, sizeof fill);
     else
         tm_example_begin(e, NULL, 0);
+}
+
+/* [dy], x, weights, [rstd], [table] of the heads of rows. */
+static void make_heads(const traffic_case *c, tm_example *e)
+{
+    bool     grad = c->op == &tm_op_head_norm_grad || c->op == &tm_op_head_rope_grad;
+    tm_shape x = tm_shape_2(c->rows, c->columns), w = tm_shape_1(2 * HEAD);
+    int      k = 0;
+    if (grad) tm_example_in(e, k++, TM_ROLE_ACTIVATION, x, 0, 1);
+    tm_example_in(e, k++, TM_ROLE_ACTIVATION, x, 0, 1);
+    tm_example_in(e, k++, TM_ROLE_PARAMETER, w, 0, 1);
+    if (grad) tm_example_in(e, k++, TM_ROLE_STATISTIC, tm_shape_2(c->rows, HEADS), 0, 1);
+    if (is_one_of(c->op, heads_turned)) tm_example_in(e, k, TM_ROLE_CONSTANT, tm_shape_2(c->rows, HEAD), 0, 1);
+    if (grad) e->out[1] = w;
 }
 
 /* Of an op on (rows, columns): what its `infer` takes. */
@@ -93,10 +131,12 @@ static void make_example(const traffic_case *c, tm_example *e)
     bool         loss = is_one_of(op, losses);
     tm_role      first = op == &tm_op_cast ? TM_ROLE_PARAMETER : loss ? TM_ROLE_STATISTIC : TM_ROLE_ACTIVATION;
     begin(c, e);
-    if (op == &tm_op_fill) {
-        e->out[0] = x;
-        return;
-    }
+    if (op == &tm_op_fill) e->out[0] = x;
+    if (is_one_of(op, heads) || is_one_of(op, heads_turned)) make_heads(c, e);
+    if (op == &tm_op_fill || is_one_of(op, heads) || is_one_of(op, heads_turned)) return;
+    if (op == &tm_op_embedding_grad) tm_example_int(e, 1, rows, 512);
+    if (op == &tm_op_embedding_grad) e->out[0] = tm_shape_2(512, c->columns);
+    if (op == &tm_op_gelu_bias_grad) e->out[1] = columns;
     tm_example_in(e, 0, first, is_one_of(op, gates) ? gated : x, 0, 1);
     if (loss) tm_example_int(e, 1, rows, c->columns);
     if (op == &tm_op_cross_entropy_grad) tm_example_in(e, 2, TM_ROLE_SCALAR, tm_shape_1(TM_SCALAR_COUNT), 0.5, 0.1);

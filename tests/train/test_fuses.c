@@ -131,6 +131,21 @@ static void fini(outcome *out)
     for (int w = 0; w < out->n; w++) free(out->weights[w]);
 }
 
+/* Of FLUX there are as many blocks of two streams as of one, whose rows are joined `times` times for attention, which
+ * head_rope does. A block of one stream: o is copied to where gelu has made the rest, in the backward pass once more,
+ * and its gradient from where attention cannot read it. */
+static void check_columns(const outcome *fused, const outcome *apart, int singles, int times)
+{
+    int both = apart->nodes[TM_OP_gelu_grad];
+    assert_int_equal(fused->nodes[TM_OP_copy], 3 * singles);
+    assert_int_equal(apart->nodes[TM_OP_join] - fused->nodes[TM_OP_join], singles * (2 + times));
+    assert_int_equal(apart->nodes[TM_OP_split] - fused->nodes[TM_OP_split], 2 * singles);
+    assert_int_equal(fused->nodes[TM_OP_gelu_bias_grad], both);
+    assert_int_equal(fused->nodes[TM_OP_gelu_grad], 0);
+    assert_int_equal(apart->nodes[TM_OP_bias_grad] - fused->nodes[TM_OP_bias_grad], both);
+    assert_int_equal(apart->nodes[TM_OP_gelu_bias_grad] + apart->nodes[TM_OP_copy], 0);
+}
+
 /* Blocks of FLUX: two of two streams, two of one. Qwen3: two layers. */
 static void check_nodes(model m, const outcome *fused, const outcome *apart)
 {
@@ -142,6 +157,7 @@ static void check_nodes(model m, const outcome *fused, const outcome *apart)
     assert_int_equal(fused->nodes[TM_OP_head_norm], 0);
     if (heads > 0) assert_int_equal(fused->nodes[TM_OP_rope], 0);
     if (heads == 0) assert_int_equal(fused->nodes[TM_OP_rope], apart->nodes[TM_OP_rope]);
+    check_columns(fused, apart, m <= FLUX_AGAIN ? 2 : 0, again ? 2 : 1);
     assert_true(heads == 0 ? fused->bytes <= apart->bytes : fused->bytes < apart->bytes);
 }
 

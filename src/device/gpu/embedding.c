@@ -64,16 +64,43 @@ static const char *refuse_grad(const tm_call *call)
     tm_dtype    d = call->out[tm_view_present(&call->out[0]) ? 0 : 1].dtype;
     for (int k = 0; k < 2 && !why; k++) why = tm_gpu_refuse_view(&call->out[k]);
     for (int k = 0; k < 2 && !why; k++) why = tm_gpu_refuse_other(&call->out[k], d);
+    if (!why && call->in[0].shape.n[0] > INT32_MAX / 2) why = "takes fewer than 2^30 rows";
     return why;
 }
+
+/* Where rows are in the order of their numbers, and those numbers; for one table after the other. */
+static size_t workspace(const tm_call *call)
+{
+    return 2 * (size_t)call->in[0].shape.n[0] * sizeof(int32_t);
+}
+
+enum { ORDER, GRAD, CLEAR };
 
 static tm_status prepare_grad(const void *device, const tm_call *call, void **state, tm_error *err)
 {
     tm_gpu_defines d = formats(call->out[tm_view_present(&call->out[0]) ? 0 : 1].dtype, call->in[0].dtype);
     (void)err;
+    note(device, &d, "embedding_order", state);
     note(device, &d, "embedding_grad", state);
     note(device, &d, "clear", state);
     return TM_OK;
+}
+
+static tm_status clear(const tm_call *call, const tm_view *table, tm_error *err)
+{
+    int64_t          n = tm_shape_elements(table->shape);
+    tm_gpu_arguments a = { .bytes = 0 };
+    tm_gpu_pass(&a, table->data);
+    tm_gpu_pass_i64(&a, n);
+    tm_gpu_pass_int(&a, tm_gpu_is_wide(table));
+    n = tm_gpu_pieces(n, tm_gpu_run(table->dtype, table->dtype), tm_gpu_is_wide(table));
+    return tm_gpu_start_each(call, CLEAR, n, &a, err);
+}
+
+static void pass_order(tm_gpu_arguments *a, const tm_call *call)
+{
+    tm_gpu_pass(a, call->workspace);
+    tm_gpu_pass(a, (const int32_t *)call->workspace + call->in[0].shape.n[0]);
 }
 
 /* Of the table of tokens (0) or of positions (1). */
@@ -81,32 +108,31 @@ static tm_status launch_table(const tm_call *call, int k, tm_error *err)
 {
     const tm_embedding_attr *attr = call->attr;
     const tm_view           *table = &call->out[k], *dy = &call->in[0];
-    bool                     adds = call->accumulate >> k & 1U;
-    tm_gpu_arguments         a = { .bytes = 0 }, c = { .bytes = 0 };
+    bool                     adds = call->accumulate >> k & 1U, wide = is_wide(table, dy);
+    int64_t                  rows = dy->shape.n[0], numbers = table->shape.n[0], columns = table->shape.n[1];
+    tm_gpu_arguments         a = { .bytes = 0 }, b = { .bytes = 0 };
     if (!tm_view_present(table)) return TM_OK;
-    if (!adds) {
-        tm_gpu_pass(&c, table->data);
-        int64_t n = tm_shape_elements(table->shape);
-        tm_gpu_pass_i64(&c, n);
-        tm_gpu_pass_int(&c, tm_gpu_is_wide(table));
-        n = tm_gpu_pieces(n, tm_gpu_run(table->dtype, table->dtype), tm_gpu_is_wide(table));
-        TM_TRY(tm_gpu_start_each(call, 1, n, &c, err));
-    }
-    tm_gpu_pass(&a, table->data);
-    tm_gpu_pass(&a, dy->data);
+    if (!adds) TM_TRY(clear(call, table, err));
+    pass_order(&a, call);
     tm_gpu_pass(&a, k == 0 ? call->in[1].data : NULL);
     tm_gpu_pass(&a, k == 0 ? NULL : call->in[2].data);
-    tm_gpu_pass_i64(&a, dy->shape.n[0]);
-    tm_gpu_pass_i64(&a, table->shape.n[0]);
-    tm_gpu_pass_int(&a, (int)table->shape.n[1]);
+    tm_gpu_pass_int(&a, (int)rows);
+    tm_gpu_pass_i64(&a, numbers);
     tm_gpu_pass_i64(&a, attr->seq);
     tm_gpu_pass_i64(&a, attr->first);
     tm_gpu_pass_i64(&a, attr->from);
     tm_gpu_pass_i64(&a, attr->rows);
-    tm_gpu_pass_int(&a, adds);
-    tm_gpu_pass_int(&a, k == 0 && attr->apart);
-    tm_gpu_pass_int(&a, is_wide(table, dy));
-    return tm_gpu_start(call, 0, dy->shape.n[0], 1, 1, THREADS, &a, err);
+    TM_TRY(tm_gpu_start(call, ORDER, (numbers + THREADS - 1) / THREADS, 1, 1, THREADS, &a, err));
+    int64_t lanes = tm_gpu_pieces(columns, tm_gpu_run(table->dtype, dy->dtype), wide);
+    tm_gpu_pass(&b, table->data);
+    tm_gpu_pass(&b, dy->data);
+    pass_order(&b, call);
+    tm_gpu_pass_int(&b, (int)rows);
+    tm_gpu_pass_int(&b, (int)columns);
+    tm_gpu_pass_int(&b, adds);
+    tm_gpu_pass_int(&b, k == 0 && attr->apart);
+    tm_gpu_pass_int(&b, wide);
+    return tm_gpu_start(call, GRAD, rows, (lanes + THREADS - 1) / THREADS, 1, THREADS, &b, err);
 }
 
 static tm_status launch_grad(const tm_call *call, tm_error *err)
@@ -124,6 +150,7 @@ const tm_kernel tm_gpu_embedding[] = { { .op = TM_OP_embedding,
                                        { .op = TM_OP_embedding_grad,
                                          .name = "embedding_grad/gpu",
                                          .refuse = refuse_grad,
+                                         .workspace = workspace,
                                          .launch = launch_grad,
                                          .prepare = prepare_grad,
                                          .release = tm_gpu_forget },

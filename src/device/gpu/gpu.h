@@ -23,6 +23,7 @@ extern const char *const tm_gpu_text_attention_wgmma[];
 extern const char *const tm_gpu_text_balance[];
 extern const char *const tm_gpu_text_blocks[];
 extern const char *const tm_gpu_text_collectives[];
+extern const char *const tm_gpu_text_columns[];
 extern const char *const tm_gpu_text_collectives_wide[];
 extern const char *const tm_gpu_text_compare[];
 extern const char *const tm_gpu_text_dispatch[];
@@ -116,6 +117,12 @@ int tm_gpu_wave(const void *device);
 
 /* A copy within the device's memory, in the queue of the call. */
 TM_MUST_USE tm_status tm_gpu_copy_of(const tm_call *call, void *to, const void *from, size_t bytes, tm_error *err);
+
+/* Sums of parts (chunks, columns) of float32 over the chunks, into `to` (norm.c): for `prepare` of a call with
+ * activations in the format x; and its start, under the number that it was noted under. */
+void                  tm_gpu_note_column_sums(const void *device, tm_dtype x, tm_dtype sums, void **state);
+TM_MUST_USE tm_status tm_gpu_start_column_sums(const tm_call *call, int kernel, const void *part, const tm_view *to,
+                                               int64_t chunks, bool adds, tm_error *err);
 
 /* --- optimizers (optimizers.c): of sums in two stages the first leaves one of each block. */
 

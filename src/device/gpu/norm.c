@@ -91,11 +91,16 @@ static tm_status launch(const tm_call *call, tm_error *err)
 /* --- sums over rows
  * ------------------------------------------------------------------------------------------------------ */
 
-/* Over the chunks of `part`, into `to`; kernel number `kernel`. */
-static tm_status sum_chunks(const tm_call *call, int kernel, const void *part, const tm_view *to, bool adds,
-                            tm_error *err)
+void tm_gpu_note_column_sums(const void *device, tm_dtype x, tm_dtype sums, void **state)
 {
-    int64_t          columns = to->shape.n[0], chunks = chunks_of(call->in[0].shape.n[0]);
+    tm_gpu_defines d = formats(x, TM_F32, sums);
+    note(device, &d, "column_sums", state);
+}
+
+tm_status tm_gpu_start_column_sums(const tm_call *call, int kernel, const void *part, const tm_view *to, int64_t chunks,
+                                   bool adds, tm_error *err)
+{
+    int64_t          columns = to->shape.n[0];
     int64_t          run = columns % 4 == 0 ? 4 : 1, across = (columns + ACROSS * run - 1) / (ACROSS * run);
     tm_gpu_arguments a = { .bytes = 0 };
     tm_gpu_pass(&a, to->data);
@@ -105,6 +110,12 @@ static tm_status sum_chunks(const tm_call *call, int kernel, const void *part, c
     tm_gpu_pass_int(&a, adds);
     tm_gpu_pass_int(&a, run == 4);
     return tm_gpu_start(call, kernel, across, 1, 1, THREADS, &a, err);
+}
+
+static tm_status sum_chunks(const tm_call *call, int kernel, const void *part, const tm_view *to, bool adds,
+                            tm_error *err)
+{
+    return tm_gpu_start_column_sums(call, kernel, part, to, chunks_of(call->in[0].shape.n[0]), adds, err);
 }
 
 /* Of dy times x and statistics (NULL: there are none), into `to`; kernels number `kernel` and the next. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* graph/passes/passes.h - passes rewrite the current segment of a graph. Order: (builder), adapt, head_rope, gradient,
- * lookup, chunks, recompute, ring, quantize (graph/passes/quantize.h), precision, codes (codes.h), uncast, offload, of
- * all segments resident; then graph/plan.h places the buffers. A builder knows none of them. */
+ * lookup, chunks, recompute, ring, quantize (graph/passes/quantize.h), precision, codes (codes.h), uncast, offload,
+ * columns, of all segments resident; then graph/plan.h places the buffers. A builder knows none of them. */
 #ifndef TM_GRAPH_PASSES_H
 #define TM_GRAPH_PASSES_H
 
@@ -81,6 +81,11 @@ typedef struct {
 /* Puts copies on the stream for copies around the uses of what is offloaded; nodes then use what was fetched. Nothing
  * is computed otherwise: same bits. */
 void tm_offload_pass(tm_graph *graph, const tm_offload *policy);
+
+/* Where the device wants it (tm_chooser.fuses): the sum of a bias's gradient is made on the way by gelu's, and parts of
+ * matrices that are joined or split by columns are made and read in place, as far as kernels take views. Of finished
+ * forward and backward nodes of one segment. */
+void tm_columns_pass(tm_graph *graph, const tm_chooser *chooser);
 
 /* Every rank rounds float32 gradients to bfloat16 before they are added to those of the others; the sum is in float32
  * and rounded once more (tm_group_attr.narrow). Half of the bytes are sent. Of all finished segments; sums of anything

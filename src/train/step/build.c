@@ -94,6 +94,7 @@ tm_status step_add_program(tm_step *step, const tm_chooser *chooser, const train
     tm_offload offload = step->options.offload;
     offload.apart = stages_cut(step);
     if (p->offloads) tm_offload_pass(graph, &offload);
+    if (!stages_cut(step)) tm_columns_pass(graph, chooser); /* else nodes of both phases part */
     if (stages_cut(step) && !p->together) stages_split(step, !p->accumulate, p->chunk);
     if (stages_cut(step) && p->together) stages_table_apart(step, true);
     return TM_OK;

@@ -57,6 +57,19 @@ ACTIVATION(gelu, GELU)
 ACTIVATION(silu, SILU)
 ACTIVATION(quick_gelu, QUICK_GELU)
 
+/* Into rows that lie apart. */
+TM_INLINE void gelu_rows(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
+{
+    int64_t columns = tm_view_columns(&call->in[0]), y_row = tm_view_ld(&call->out[0]);
+    for (int64_t r = begin; r < end; r++)
+        for (int64_t j = 0; j < columns; j += TM_LANES) {
+            int64_t n = tm_lanes(j, columns);
+            v16     x = v16_get(call->in[0].data, format, r * columns + j, n);
+            v16_put(call->out[0].data, format, r * y_row + j, activated(GELU, x), n);
+        }
+}
+TM_PART(gelu_rows, in[0])
+
 TM_INLINE void gelu_grad(const tm_call *call, tm_dtype format, int64_t begin, int64_t end)
 {
     const v16 one = v16_set1(1.f);
@@ -233,6 +246,13 @@ TM_PART(decode_e4m3, out[0])
         tm_parallel(call, name##_part, n, TM_ELEMENT_GRAIN, n);                                                        \
     }
 FLAT_RUN(gelu)
+static void gelu_any_run(const tm_call *call)
+{
+    if (tm_view_dense(&call->out[0]))
+        gelu_run(call);
+    else
+        tm_parallel(call, gelu_rows_part, tm_view_rows(&call->out[0]), 1, tm_view_elements(&call->out[0]));
+}
 FLAT_RUN(silu)
 FLAT_RUN(quick_gelu)
 FLAT_RUN(gelu_grad)
@@ -481,7 +501,7 @@ static TM_PLANNED const char *rope_refuse(const tm_call *call)
 }
 
 const tm_kernel TM_K(tm_cpu_pointwise)[] = {
-    TM_KERNEL(gelu, "gelu/", unary_refuse, NULL, gelu_run),
+    TM_KERNEL(gelu, "gelu/", unary_refuse, NULL, gelu_any_run),
     TM_KERNEL(gelu_grad, "gelu_grad/", binary_refuse, NULL, gelu_grad_run),
     TM_KERNEL(quick_gelu, "quick_gelu/", unary_refuse, NULL, quick_gelu_run),
     TM_KERNEL(geglu, "geglu/", unary_refuse, NULL, geglu_run),
