@@ -122,7 +122,7 @@ on cuda
 TRAINMARK_CUBLASLT=/nowhere/libcublasLt.so trainmark explain tiny-llama $tiny --device cuda
 check "without one where a GPU is: own kernels" has "$out" " linear .*  tiles$"
 check "with what to install" has "$out" "refused: linear/library: no cublasLt was found"
-trainmark explain tiny-llama --device cuda --training.dtype bfloat16 --quantize.recipe mxfp8
+trainmark explain tiny-llama --device cuda --training.dtype bfloat16 --quantize.recipe mxfp6_e3m2
 check "low precision is planned" has "$out" "^ *[0-9]* quantize .*  gpu$"
 check "with what its products are" has "$out" "^quantized   factors hold what their codes stand for, and are multiplied in bfloat16$"
 trainmark explain tiny-llama --device cuda --training.dtype bfloat16 --quantize.recipe nvfp4
@@ -138,10 +138,10 @@ for recipe in fp8_tensorwise fp8_rowwise; do
 done
 trainmark explain tiny-llama --device cuda --training.dtype bfloat16 --quantize.recipe fp8_blockwise
 check "scales of blocks: products of codes, too" has "$out" "^quantized   48 of 48 products multiply codes$"
-check "scales lie as the library has them" has "$out" "rmsnorm.quantized.scales float32 .8192. .* 32768 B"
-STANDIN_GPU_ARCH=sm_100 trainmark explain tiny-llama --device cuda --training.dtype bfloat16 --quantize.recipe mxfp8
+check "scales lie as the library has them" has "$out" "rmsnorm.quantized.scales float32 *.8192. .* 32768 B"
+trainmark explain tiny-llama --device cuda --training.dtype bfloat16 --quantize.recipe mxfp8
 check "in e8m0" has "$out" "^quantized   48 of 48 products multiply codes$"
-check "a byte each" has "$out" "rmsnorm.quantized.scales float8_e8m0 .32768. .* 32768 B"
+check "a byte each" has "$out" "rmsnorm.quantized.scales float8_e8m0 *.32768. .* 32768 B"
 trainmark explain tiny-llama --training.dtype bfloat16 --quantize.recipe fp8_tensorwise
 check "CPUs multiply values" has "$out" "^quantized   factors hold what their codes stand for, and are multiplied in float32$"
 check_not "and say nothing of products of codes" has "$out" "products multiply codes"
