@@ -20,6 +20,8 @@
  * Stages of a pipeline have other programs in the place of first and further (train/step/stages.h), and one for each
  * stage in the place of evaluate and validate.
  *
+ * With options.early_updates weights are updated in "first"; "update" then has what is left: the norm, and states.
+ *
  * A step is its schedule: first, (accumulation - 1) x further, update. Nothing here touches memory: `explain` and
  * `--dry-run` use the same steps as a run.
  */
@@ -61,6 +63,7 @@ typedef struct {
     tm_layout           layout;                /* among ranks; {0}: alone */
     tm_preference_attr  preference;            /* beta > 0: the loss is that of pairs, whose source gives `reference` */
     bool                sample;                /* with the program "sample" */
+    bool early_updates; /* in the backward pass (train/step/early.h): one micro-batch, one rank, no clipping */
     const tm_precision *compared; /* with the program "microscope": the other format, whose `parameter` does not count;
                                    * NULL: without */
     const tm_precision *exact;    /* with the program "exact": the other format; NULL: without */
