@@ -170,6 +170,7 @@ static void gradients_of_codes_are_those_of_values(void **state)
     if (emulated_device("hip")) { /* biases of parts */
         gradients_are_alike(&(job){ "hip", "gfx950", "fp8_tensorwise", TM_FAMILY_QWEN2, true, false, false }, true);
         gradients_are_alike(&(job){ "hip", "gfx950", "mxfp8_turbo", TM_FAMILY_LLAMA, true, false, true }, false);
+        gradients_are_alike(&(job){ "hip", "gfx950", "mxfp4", TM_FAMILY_LLAMA, true, false, true }, false);
     }
 }
 
@@ -239,6 +240,8 @@ static void by_other_blocks_too(void **state)
     if (emulated_device("hip")) {
         trains_on_codes(&(job){ "hip", "gfx950", "mxfp8", TM_FAMILY_LLAMA, false, false, true }, 12, 0, NULL);
         trains_on_codes(&(job){ "hip", "gfx950", "mxfp8_turbo", TM_FAMILY_LLAMA, true, false, true }, 12, 0, NULL);
+        trains_on_codes(&(job){ "hip", "gfx950", "mxfp4", TM_FAMILY_LLAMA, false, false, true }, 12, 0, NULL);
+        trains_on_codes(&(job){ "hip", "gfx950", "mxfp4_turbo", TM_FAMILY_LLAMA, true, false, true }, 12, 0, NULL);
     }
 }
 
