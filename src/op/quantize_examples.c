@@ -227,6 +227,21 @@ static const struct {
         .codes = TM_CODES_ROWS,
         .n_parts = 2,
         .end = { 24, 40 } } },
+    { 33,
+      128,
+      false,
+      { .recipe = { { TM_E2M1, TM_SCALED_BLOCK, TM_RULE_EVEN, TM_ROTATE_16, .block = 32 } },
+        .codes = TM_CODES_ROWS,
+        .n_parts = 1,
+        .end = { 33 } } },
+    { 160,
+      36,
+      false,
+      { .recipe = { QUANTIZER(E2M1, SQUARE, EVEN, 32) },
+        .down = 1,
+        .codes = TM_CODES_ROWS,
+        .n_parts = 2,
+        .end = { 64, 160 } } },
 };
 
 static bool codes_example(int k, tm_example *example)

@@ -92,7 +92,8 @@ static tm_rounding scaled_rounding(const tm_call *call, int k)
     return tm_rounding_sum(call->in[A].shape.n[1] + 7);
 }
 
-/* Libraries take multiples of 16, those of blocks in e8m0 row by row of 128; the others are for references. */
+/* Libraries take multiples of 16, those of blocks in e8m0 row by row of 128; the others are for references, as scales
+ * here fill layouts up with any numbers. */
 static const struct {
     int64_t  n, k, m;
     tm_dtype a, b;
@@ -110,14 +111,18 @@ static const struct {
               { 64, 512, 80, TM_E4M3, TM_E4M3, true, false, true, { 0 } },
               { 16, 32, 16, TM_E5M2, TM_E5M2, false, false, false, { 0 } },
               { 32, 20, 36, TM_E4M3, TM_E4M3, true, true, true, { 0 } },
-              { 20, 144, 32, TM_E4M3, TM_E4M3, false, true, false, { TM_CODES_RUNS, TM_CODES_SQUARES } },
-              { 132, 272, 16, TM_E4M3, TM_E4M3, false, false, true, { TM_CODES_SQUARES, TM_CODES_RUNS } },
-              { 16, 640, 144, TM_E5M2, TM_E4M3, false, false, false, { TM_CODES_RUNS, TM_CODES_SQUARES } },
+              { 20, 144, 36, TM_E4M3, TM_E4M3, false, true, false, { TM_CODES_RUNS, TM_CODES_SQUARES } },
+              { 132, 272, 20, TM_E4M3, TM_E4M3, false, false, true, { TM_CODES_SQUARES, TM_CODES_RUNS } },
+              { 132, 512, 16, TM_E4M3, TM_E4M3, false, true, false, { TM_CODES_SQUARES, TM_CODES_RUNS } },
+              { 16, 512, 144, TM_E5M2, TM_E4M3, false, false, false, { TM_CODES_RUNS, TM_CODES_SQUARES } },
               { 36, 48, 32, TM_E4M3, TM_E5M2, false, false, false, { TM_CODES_RUNS, TM_CODES_RUNS } },
-              { 40, 160, 144, TM_E4M3, TM_E4M3, false, false, false, { TM_CODES_TILES, TM_CODES_TILES } },
-              { 130, 64, 16, TM_E5M2, TM_E4M3, false, true, false, { TM_CODES_TILES, TM_CODES_TILES } },
+              { 40, 160, 132, TM_E4M3, TM_E4M3, false, false, false, { TM_CODES_TILES, TM_CODES_TILES } },
+              { 130, 64, 20, TM_E5M2, TM_E4M3, false, true, false, { TM_CODES_TILES, TM_CODES_TILES } },
+              { 128, 128, 256, TM_E5M2, TM_E4M3, false, true, false, { TM_CODES_TILES, TM_CODES_TILES } },
               { 16, 128, 48, TM_E4M3, TM_E4M3, false, false, true, { TM_CODES_ROWS, TM_CODES_ROWS } },
-              { 32, 256, 16, TM_E5M2, TM_E4M3, false, false, false, { TM_CODES_ROWS, TM_CODES_ROWS } } };
+              { 32, 256, 16, TM_E5M2, TM_E4M3, false, false, false, { TM_CODES_ROWS, TM_CODES_ROWS } },
+              { 16, 128, 32, TM_E2M1, TM_E2M1, false, false, false, { TM_CODES_ROWS, TM_CODES_ROWS } },
+              { 48, 256, 16, TM_E2M1, TM_E2M1, false, false, true, { TM_CODES_ROWS, TM_CODES_ROWS } } };
 
 static void scales_example(tm_example *example, int i, int side, double mean)
 {

@@ -35,7 +35,8 @@ static tm_rate_format format_of(const plan_context *c, const tm_instruction *x, 
     uint8_t  narrow = x->node->in[input] == TM_NONE ? 0 : c->narrow[x->node->in[input]];
     if (narrow) return tm_dtype_bits((tm_dtype)narrow) == 4 ? TM_RATE_FP4 : TM_RATE_FP8;
     if (dtype == TM_F32 || dtype == TM_F64) return x->call.rounded & 1U << input ? TM_RATE_BF16 : TM_RATE_F32;
-    return tm_dtype_bits(dtype) == 8 ? TM_RATE_FP8 : TM_RATE_BF16; /* codes */
+    if (tm_dtype_bits(dtype) == 4) return TM_RATE_FP4; /* codes */
+    return tm_dtype_bits(dtype) == 8 ? TM_RATE_FP8 : TM_RATE_BF16;
 }
 
 /* Products have the rate of the wider factor; one in float32 beside a narrower one is rounded to bfloat16. */

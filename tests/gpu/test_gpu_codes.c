@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trainings whose products multiply codes of 8 bits, over stand-ins for the libraries: beside the same training with
+/* Trainings whose products multiply codes, over stand-ins for the libraries: beside the same training with
  * values in the place of codes, on the same GPU and on the CPU; which products are codes, and why others are not. */
 #include "device/backend.h"
 #include "gpu/emulated.h"
@@ -21,6 +21,7 @@ typedef struct {
     const char     *device, *arch, *recipe;
     tm_model_family family;
     bool            bf16, fnuz;
+    bool            wide; /* sizes are multiples of 128 */
 } job;
 
 typedef struct {
@@ -38,6 +39,10 @@ static tm_step_options options_of(const job *j)
     o.shape.n_layers = 1;
     if (j->family != TM_FAMILY_GPT) o.shape.ffn_dim = 96;
     o.accumulation = 2;
+    if (j->wide) {
+        o.shape.dim = o.shape.ffn_dim = 128, o.shape.n_heads = 4, o.shape.n_kv_heads = 2;
+        o.seq = 64;
+    }
     if (j->bf16) o.precision = &tm_precision_bf16;
     o.quantize = (tm_quantize){ .on = true, .switch_step = -1, .history = 4, .seed = 1 };
     o.quantize.recipe[0] = *tm_quantize_recipe_find(j->recipe);
@@ -159,11 +164,14 @@ static void gradients_of_codes_are_those_of_values(void **state)
 {
     (void)state;
     if (emulated_device("cuda")) {
-        gradients_are_alike(&(job){ "cuda", "sm_90", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false }, false);
-        gradients_are_alike(&(job){ "cuda", "sm_90", "fp8_rowwise", TM_FAMILY_LLAMA, false, false }, false);
+        gradients_are_alike(&(job){ "cuda", "sm_90", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false }, false);
+        gradients_are_alike(&(job){ "cuda", "sm_90", "fp8_rowwise", TM_FAMILY_LLAMA, false, false, false }, false);
     }
-    if (emulated_device("hip")) /* biases of parts */
-        gradients_are_alike(&(job){ "hip", "gfx950", "fp8_tensorwise", TM_FAMILY_QWEN2, true, false }, true);
+    if (emulated_device("hip")) { /* biases of parts */
+        gradients_are_alike(&(job){ "hip", "gfx950", "fp8_tensorwise", TM_FAMILY_QWEN2, true, false, false }, true);
+        gradients_are_alike(&(job){ "hip", "gfx950", "mxfp8_turbo", TM_FAMILY_LLAMA, true, false, true }, false);
+        gradients_are_alike(&(job){ "hip", "gfx950", "mxfp4", TM_FAMILY_LLAMA, true, false, true }, false);
+    }
 }
 
 static void trains_on_codes(const job *j, int products, int emulated, const char *words)
@@ -202,10 +210,39 @@ static void llamas_train_on_codes(void **state)
 {
     (void)state;
     if (emulated_device("cuda"))
-        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false }, 12, 0,
-                        "12 of 12 products multiply codes of 8 bits");
+        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false }, 12, 0,
+                        "12 of 12 products multiply codes");
     if (emulated_device("hip"))
-        trains_on_codes(&(job){ "hip", "gfx942", "fp8_delayed", TM_FAMILY_LLAMA, false, true }, 12, 0, NULL);
+        trains_on_codes(&(job){ "hip", "gfx942", "fp8_delayed", TM_FAMILY_LLAMA, false, true, false }, 12, 0, NULL);
+}
+
+/* Scales of blocks: of parts that end within them here, as sizes are small. */
+static void trainings_with_scales_of_blocks(void **state)
+{
+    (void)state;
+    if (emulated_device("cuda")) {
+        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_blockwise", TM_FAMILY_LLAMA, false, false, false }, 12, 0,
+                        "12 of 12 products multiply codes");
+        trains_on_codes(&(job){ "cuda", "sm_100", "mxfp8", TM_FAMILY_LLAMA, true, false, false }, 12, 0, NULL);
+    }
+}
+
+static void by_other_blocks_too(void **state)
+{
+    (void)state;
+    if (emulated_device("cuda")) {
+        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_blockwise_turbo", TM_FAMILY_LLAMA, true, false, false }, 12, 0,
+                        NULL);
+        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_blockwise", TM_FAMILY_GPT, true, false, true }, 12, 0, NULL);
+        trains_on_codes(&(job){ "cuda", "sm_100", "mxfp8_turbo", TM_FAMILY_QWEN2, true, false, true }, 12, 0, NULL);
+        trains_on_codes(&(job){ "cuda", "sm_100", "mxfp8", TM_FAMILY_LLAMA, false, false, false }, 12, 0, NULL);
+    }
+    if (emulated_device("hip")) {
+        trains_on_codes(&(job){ "hip", "gfx950", "mxfp8", TM_FAMILY_LLAMA, false, false, true }, 12, 0, NULL);
+        trains_on_codes(&(job){ "hip", "gfx950", "mxfp8_turbo", TM_FAMILY_LLAMA, true, false, true }, 12, 0, NULL);
+        trains_on_codes(&(job){ "hip", "gfx950", "mxfp4", TM_FAMILY_LLAMA, false, false, true }, 12, 0, NULL);
+        trains_on_codes(&(job){ "hip", "gfx950", "mxfp4_turbo", TM_FAMILY_LLAMA, true, false, true }, 12, 0, NULL);
+    }
 }
 
 static const char *const recipes[] = { "fp8_tensorwise", "fp8_current", "fp8_delayed", "fp8_rowwise" };
@@ -216,13 +253,13 @@ static void by_other_recipes_too(void **state)
     for (int r = 0; r < 4; r++) {
         int bf16 = r % 2;
         if (emulated_device("cuda"))
-            trains_on_codes(&(job){ "cuda", "sm_90", recipes[r], TM_FAMILY_LLAMA, bf16, false }, 12, 0, NULL);
+            trains_on_codes(&(job){ "cuda", "sm_90", recipes[r], TM_FAMILY_LLAMA, bf16, false, false }, 12, 0, NULL);
         if (emulated_device("cuda") && r < 3)
-            trains_on_codes(&(job){ "cuda", "sm_89", recipes[r], TM_FAMILY_LLAMA, bf16, false }, 12, 0, NULL);
+            trains_on_codes(&(job){ "cuda", "sm_89", recipes[r], TM_FAMILY_LLAMA, bf16, false, false }, 12, 0, NULL);
         if (emulated_device("hip"))
-            trains_on_codes(&(job){ "hip", "gfx942", recipes[r], TM_FAMILY_LLAMA, bf16, true }, 12, 0, NULL);
+            trains_on_codes(&(job){ "hip", "gfx942", recipes[r], TM_FAMILY_LLAMA, bf16, true, false }, 12, 0, NULL);
         if (emulated_device("hip"))
-            trains_on_codes(&(job){ "hip", "gfx950", recipes[r], TM_FAMILY_LLAMA, bf16, false }, 12, 0, NULL);
+            trains_on_codes(&(job){ "hip", "gfx950", recipes[r], TM_FAMILY_LLAMA, bf16, false, false }, 12, 0, NULL);
     }
 }
 
@@ -231,10 +268,10 @@ static void gpts_train_on_codes(void **state)
 {
     (void)state;
     if (emulated_device("cuda"))
-        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_rowwise", TM_FAMILY_GPT, true, false }, 12, 0, NULL);
+        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_rowwise", TM_FAMILY_GPT, true, false, false }, 12, 0, NULL);
     if (emulated_device("hip") && test_is_full())
-        trains_on_codes(&(job){ "hip", "gfx942", "fp8_delayed", TM_FAMILY_GPT, false, true }, 8, 4,
-                        "8 of 12 products multiply codes of 8 bits; no codes: the library adds a bias to products of "
+        trains_on_codes(&(job){ "hip", "gfx942", "fp8_delayed", TM_FAMILY_GPT, false, true, false }, 8, 4,
+                        "8 of 12 products multiply codes; no codes: the library adds a bias to products of "
                         "codes in bfloat16 only (4)");
 }
 
@@ -244,21 +281,32 @@ static void what_is_emulated_is_said(void **state)
     static const struct {
         job         of;
         const char *words;
-    } all[] = {
-        { { "cuda", "sm_80", "fp8_tensorwise", TM_FAMILY_LLAMA, true, false },
-          "0 of 12 products multiply codes of 8 bits; no codes: products of codes need sm_89 or later (12)" },
-        { { "cuda", "sm_100", "fp8_rowwise", TM_FAMILY_LLAMA, true, false },
-          "0 of 12 products multiply codes of 8 bits; no codes: scales of lines need sm_90, no other GPU (12)" },
-        { { "hip", "gfx942", "fp8_tensorwise", TM_FAMILY_LLAMA, true, false },
-          "0 of 12 products multiply codes of 8 bits; no codes: gfx942 has formats of FNUZ only "
-          "(quantize.fnuz) (12)" },
-        { { "cuda", "sm_90", "mxfp8", TM_FAMILY_LLAMA, true, false },
-          "0 of 12 products multiply codes of 8 bits; no codes: codes have the scale of a tensor or of a line, "
-          "not of blocks (12)" },
-        { { "cuda", "sm_90", "fp8_rowwise_with_gw_hp", TM_FAMILY_LLAMA, true, false },
-          "4 of 8 products multiply codes of 8 bits; no codes: the scale of a matrix beside scales of lines "
-          "(4)" }
-    };
+    } all[] = { { { "cuda", "sm_80", "fp8_tensorwise", TM_FAMILY_LLAMA, true, false, false },
+                  "0 of 12 products multiply codes; no codes: products of codes need sm_89 or later (12)" },
+                { { "cuda", "sm_100", "fp8_rowwise", TM_FAMILY_LLAMA, true, false, false },
+                  "0 of 12 products multiply codes; no codes: scales of lines need sm_90, no other GPU (12)" },
+                { { "hip", "gfx942", "fp8_tensorwise", TM_FAMILY_LLAMA, true, false, false },
+                  "0 of 12 products multiply codes; no codes: gfx942 has formats of FNUZ only "
+                  "(quantize.fnuz) (12)" },
+                { { "cuda", "sm_90", "mxfp8", TM_FAMILY_LLAMA, true, false, false },
+                  "0 of 12 products multiply codes; no codes: scales of blocks of 32 need sm_100 to sm_110 (12)" },
+                { { "cuda", "sm_100", "fp8_blockwise", TM_FAMILY_LLAMA, true, false, false },
+                  "0 of 12 products multiply codes; no codes: scales of blocks of 128 need sm_90, no other GPU (12)" },
+                { { "cuda", "sm_100", "mxfp4", TM_FAMILY_LLAMA, true, false, false },
+                  "0 of 12 products multiply codes; no codes: cublasLt multiplies codes of 4 bits with scales of "
+                  "blocks of 16 only (12)" },
+                { { "cuda", "sm_100", "mxfp6_e3m2", TM_FAMILY_LLAMA, true, false, false },
+                  "0 of 12 products multiply codes; no codes: codes have 8 or 4 bits (12)" },
+                { { "cuda", "sm_100", "nvfp4", TM_FAMILY_LLAMA, true, false, false },
+                  "0 of 12 products multiply codes; no codes: scales of two levels are multiplied as values (12)" },
+                { { "hip", "gfx950", "fp8_blockwise", TM_FAMILY_LLAMA, true, false, false },
+                  "0 of 12 products multiply codes; no codes: hipBLASLt has no scales of blocks of 128 (12)" },
+                { { "hip", "gfx950", "mxfp8", TM_FAMILY_LLAMA, true, false, false },
+                  "1 of 12 products multiply codes; no codes: rows must be multiples of 16 and the depth one of 128 "
+                  "with scales of blocks of 32 (11)" },
+                { { "cuda", "sm_90", "fp8_rowwise_with_gw_hp", TM_FAMILY_LLAMA, true, false, false },
+                  "4 of 8 products multiply codes; no codes: the scale of a matrix beside scales of lines "
+                  "(4)" } };
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         if (!emulated_device(all[i].of.device)) continue;
@@ -284,7 +332,7 @@ static void what_is_emulated_is_said(void **state)
 /* A reference that is allowed is no library. */
 static void references_are_not_asked(void **state)
 {
-    const job  j = { "cpu", "", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false };
+    const job  j = { "cpu", "", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false };
     tm_device *device;
     tm_error   err = { 0 };
     tm_step   *step;
@@ -306,7 +354,9 @@ static const struct CMUnitTest tests[] = { cmocka_unit_test(gradients_of_codes_a
                                            cmocka_unit_test(references_are_not_asked),
                                            cmocka_unit_test(llamas_train_on_codes),
                                            cmocka_unit_test(gpts_train_on_codes),
+                                           cmocka_unit_test(trainings_with_scales_of_blocks),
                                            full_test(by_other_recipes_too),
+                                           full_test(by_other_blocks_too),
                                            cmocka_unit_test(what_is_emulated_is_said) };
 
 TM_TESTS(tests, NULL, NULL)

@@ -82,8 +82,10 @@ static void compare_bits(const operands *o, char *const a[TM_MAX_OUT], char *con
     for (int k = 0; k < TM_MAX_OUT; k++) {
         const tm_view *view = &o->call.out[k];
         if (!tm_view_present(view)) continue;
-        size_t each = tm_dtype_bytes(view->dtype);
-        for (int64_t i = 0; i < tm_shape_elements(view->shape); i++) {
+        bool   halves = tm_dtype_bits(view->dtype) < 8; /* of bytes, which have no NaN */
+        size_t each = halves ? 1 : tm_dtype_bytes(view->dtype);
+        if (halves && memcmp(a[k], b[k], o->bytes[TM_MAX_IN + k]) != 0) fail_msg("%s: other codes", what);
+        for (int64_t i = 0; i < tm_shape_elements(view->shape) && !halves; i++) {
             double x = tm_value_get(a[k], view->dtype, i), y = tm_value_get(b[k], view->dtype, i);
             bool   same = memcmp(a[k] + (size_t)i * each, b[k] + (size_t)i * each, each) == 0 || (isnan(x) && isnan(y));
             if (!same) fail_msg("%s: output %d, element %lld: %.9g, on the CPU %.9g", what, k, (long long)i, x, y);

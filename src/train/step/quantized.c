@@ -39,7 +39,7 @@ void tm_step_codes(const tm_step *step, tm_text *out)
 {
     const tm_codes *codes = &step->codes;
     if (codes->products + codes->emulated == 0) return;
-    tm_text_printf(out, "%d of %d products multiply codes of 8 bits", codes->products,
+    tm_text_printf(out, "%d of %d products multiply codes", codes->products,
                    codes->products + codes->emulated);
     for (int i = 0; i < codes->n_reasons; i++)
         tm_text_printf(out, "%s%s (%d)", i ? ", " : "; no codes: ", codes->reasons[i].why, codes->reasons[i].products);

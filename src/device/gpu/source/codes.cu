@@ -32,7 +32,7 @@ DEVICE void store(const float (&v)[RUN], const call &c, const part &p, int line,
     UNROLL for (int i = 0; i < RUN; i++) code[i] = code_of(v[i], q);
 #if CODES == 3
     UNROLL for (int i = 0; i < RUN; i++) w.of[i / 8] |= code[i] << 4 * (i % 8);
-    if (n >= RUN) *(pairs *)(void *)(c.y + at / 2) = pairs{ { w.of[0], w.of[1] } };
+    if (n >= RUN) *(pairs *)(void *)(c.y + (u64)at / 2) = pairs{ { w.of[0], w.of[1] } };
 #else
     UNROLL for (int i = 0; i < RUN; i++) w.of[i / 4] |= code[i] << 8 * (i % 4);
     if (c.wide && n >= RUN) {
