@@ -60,6 +60,7 @@ static const struct {
     bool          alike; /* logits: many are equal to the last bit */
 } routes[] = {
     { 9, 1024, false, false, { .top_k = 8, .scale = 1, .normalise = 1 }, false },
+    { 4, 250, false, false, { .top_k = 3, .scale = 1 }, false },
     { 6, 1000, true, false, { .top_k = 3, .score = TM_SCORE_SIGMOID, .scale = 1 }, false },
     { 5, 300, true, true, { .top_k = 6, .scale = 2, .groups = 3, .top_groups = 2, .group_best = 4 }, false },
     { 6, 70, true, false, { .top_k = 70, .score = TM_SCORE_SIGMOID, .scale = 1, .normalise = 1 }, false },

@@ -32,10 +32,11 @@ DEVICE joined join_parts(const f32 *RESTRICT parts, i64 rows, int ranks, i64 n)
 {
     joined j = { parts[n], 0.0f, 0.0f };
     ROLLED for (int r = 1; r < ranks; r++) j.largest = larger(j.largest, parts[3 * r * rows + n]);
-    ROLLED for (int r = 0; r < ranks; r++) {
+    int r = 0;
+    ROLLED do {
         j.sum += parts[(3 * r + 1) * rows + n] * exponential(parts[3 * r * rows + n] - j.largest);
         j.hit += parts[(3 * r + 2) * rows + n];
-    }
+    } while (++r < ranks);
     return j;
 }
 
