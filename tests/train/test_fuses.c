@@ -76,9 +76,9 @@ static void note_program(const tm_trainer *trainer, outcome *out)
     }
 }
 
-static outcome train(const tm_step_options *o, bool fuses)
+static outcome train(const char *name, const tm_step_options *o, bool fuses)
 {
-    tm_device *device = test_device_open("reference", 1);
+    tm_device *device = test_device_open(name, 1);
     outcome    out = { .n = 0 };
     tm_error   err = { 0 };
     device->info.fuses = fuses;
@@ -166,7 +166,7 @@ static void fused_trains_as_apart(void **state)
     (void)state;
     for (int m = 0; m < MODELS; m++) {
         tm_step_options o = options_of((model)m);
-        outcome         apart = train(&o, false), fused = train(&o, true);
+        outcome         apart = train("reference", &o, false), fused = train("reference", &o, true);
         expect_same(&fused, &apart, names[m]);
         check_nodes((model)m, &fused, &apart);
         fini(&apart);
@@ -174,6 +174,23 @@ static void fused_trains_as_apart(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(fused_trains_as_apart) };
+/* A device without kernels for them keeps its programs, and so its bits. */
+static void what_no_kernel_takes_stays_apart(void **state)
+{
+    (void)state;
+    for (int m = FLUX; m <= QWEN3; m += QWEN3 - FLUX) {
+        tm_step_options o = options_of((model)m);
+        o.precision = &tm_precision_f32;
+        outcome apart = train("cpu", &o, false), fused = train("cpu", &o, true);
+        assert_memory_equal(fused.nodes, apart.nodes, sizeof fused.nodes);
+        assert_memory_equal(fused.loss, apart.loss, sizeof fused.loss);
+        assert_memory_equal(fused.norm, apart.norm, sizeof fused.norm);
+        fini(&apart);
+        fini(&fused);
+    }
+}
+
+static const struct CMUnitTest tests[] = { cmocka_unit_test(fused_trains_as_apart),
+                                           cmocka_unit_test(what_no_kernel_takes_stays_apart) };
 
 TM_TESTS(tests, NULL, NULL)
