@@ -202,10 +202,11 @@ static const struct {
 #define OF(T, FIRST, H, D, LAYOUT)                                                                                     \
     .eps = 1e-5, .seq = T, .first_rows = FIRST, .heads = H, .head_dim = D, .layout = TM_ROPE_##LAYOUT
     { 1, 0, { OF(1, 0, 1, 2, HALF) }, 0, 0 },
+    { 1, 0, { OF(9, 0, 3, 16, INTERLEAVED), .second = 2 }, 0, 1 },
     { 3, 5, { OF(4, 0, 3, 6, HALF), .second = 2 }, 0, 0 },
     { 2, 3, { OF(5, 2, 2, 4, INTERLEAVED), .second = 1 }, 0, 0 },
-    { 2, 0, { OF(33, 0, 5, 16, INTERLEAVED), .second = 3 }, 0, 1 },
-    { 3, 16, { OF(9, 4, 6, 16, HALF), .second = 4 }, 0, 2 },
+    { 2, 3, { OF(5, 2, 2, 4, INTERLEAVED), .second = 1 }, 0, 1 },
+    { 2, 16, { OF(7, 4, 3, 16, HALF), .second = 1 }, 0, 2 },
     { 2, 8, { OF(40, 33, 3, 32, INTERLEAVED), .second = 1 }, 0, 0 },
     { 1, 0, { OF(35, 0, 4, 64, HALF), .second = 2 }, 50, 0 },
     { 2, 128, { OF(11, 3, 2, 128, INTERLEAVED) }, 0, 0 },

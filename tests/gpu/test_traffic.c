@@ -27,6 +27,8 @@ static const tm_op *const of_two[] = { &tm_op_add,       &tm_op_gelu_grad, &tm_o
                                        &tm_op_silu_grad, &tm_op_add_bias,  NULL };
 static const tm_op *const heads[] = { &tm_op_head_norm, &tm_op_head_norm_grad, NULL };
 static const tm_op *const heads_turned[] = { &tm_op_head_rope, &tm_op_head_rope_grad, NULL };
+static const tm_op *const modulations[] = { &tm_op_modulate, &tm_op_modulate_grad, NULL };
+static const tm_op *const residuals[] = { &tm_op_gated_add, &tm_op_gated_add_grad, NULL };
 static const tm_op *const losses[] = { &tm_op_cross_entropy, &tm_op_cross_entropy_grad, NULL };
 
 typedef struct {
@@ -63,6 +65,10 @@ static const traffic_case cases[] = {
     { &tm_op_head_norm_grad, 64, QKV, 1.0, 1U << 2 | 1U << 3 },
     { &tm_op_head_rope, 16, QKV, 1.0, 1U << 1 | 1U << 2 },
     { &tm_op_head_rope_grad, 64, QKV, 1.0, 1U << 2 | 1U << 3 | 1U << 4 },
+    { &tm_op_gated_add, 16, HIDDEN, 1.0, 1U << 2 },
+    { &tm_op_gated_add_grad, 64, HIDDEN, 1.4, 1U << 2 },     /* dy once more for the sum */
+    { &tm_op_modulate, 16, HIDDEN, 2.0, 1U << 1 | 1U << 2 }, /* rows of three passes, of which caches have two */
+    { &tm_op_modulate_grad, 64, HIDDEN, 2.4, 1U << 2 | 1U << 3 | 1U << 4 },
     { &tm_op_embedding_grad, 2048, 256, 1.15, 0 }, /* zeros come first; each block of numbers looks at all tokens */
     { &tm_op_square_sum, 64, HIDDEN, 1.05, 0 },
     { &tm_op_cross_entropy, 2, VOCABULARY, 1.0001, 0 },
@@ -80,6 +86,8 @@ static void begin(const traffic_case *c, tm_example *e)
     const tm_norm_attr      norm = { .eps = 1e-5 };
     const tm_rope_attr      rope = { .seq = c->rows, .heads = HEADS, .head_dim = HEAD, .layout = TM_ROPE_HALF };
     const tm_fill_attr      fill = { .value = 1.5 };
+    const tm_modulate_attr  modulate = { .eps = 1e-5, .seq = c->rows };
+    const tm_gated_add_attr gate = { .seq = c->rows };
     const tm_embedding_attr embedding = { .seq = c->rows };
     const tm_clamp_attr     clamp = { .limit = 7, .alpha = 1.7 };
     const tm_head_norm_attr head = { .eps = 1e-5, .heads = HEADS, .head_dim = HEAD, .second = HEADS - 8 };
@@ -91,6 +99,10 @@ static void begin(const traffic_case *c, tm_example *e)
                                        .layout = TM_ROPE_INTERLEAVED };
     if (is_one_of(c->op, norms) || is_one_of(c->op, norm_grads))
         tm_example_begin(e, &norm, sizeof norm);
+    else if (is_one_of(c->op, modulations))
+        tm_example_begin(e, &modulate, sizeof modulate);
+    else if (is_one_of(c->op, residuals))
+        tm_example_begin(e, &gate, sizeof gate);
     else if (c->op == &tm_op_embedding_grad)
         tm_example_begin(e, &embedding, sizeof embedding);
     else if (is_one_of(c->op, heads))
@@ -121,6 +133,16 @@ static void make_heads(const traffic_case *c, tm_example *e)
     if (grad) e->out[1] = w;
 }
 
+/* Of one sample: x, shift, scale; or dy, x, scale, mean, rstd. x, u, gate; or dy, u, gate. */
+static void make_sample(const traffic_case *c, tm_example *e)
+{
+    tm_shape x = tm_shape_2(c->rows, c->columns), of_sample = tm_shape_2(1, c->columns), rows = tm_shape_1(c->rows);
+    tm_example_in(e, 0, TM_ROLE_ACTIVATION, x, 0, 1);
+    tm_example_in(e, 1, TM_ROLE_ACTIVATION, c->op == &tm_op_modulate ? of_sample : x, 0, 1);
+    tm_example_in(e, 2, TM_ROLE_ACTIVATION, of_sample, 0, 1);
+    for (int k = 3; c->op == &tm_op_modulate_grad && k < 5; k++) tm_example_in(e, k, TM_ROLE_STATISTIC, rows, 0, 1);
+}
+
 /* Of an op on (rows, columns): what its `infer` takes. */
 static void make_example(const traffic_case *c, tm_example *e)
 {
@@ -133,6 +155,8 @@ static void make_example(const traffic_case *c, tm_example *e)
     begin(c, e);
     if (op == &tm_op_fill) e->out[0] = x;
     if (is_one_of(op, heads) || is_one_of(op, heads_turned)) make_heads(c, e);
+    if (is_one_of(op, modulations) || is_one_of(op, residuals)) make_sample(c, e);
+    if (is_one_of(op, modulations) || is_one_of(op, residuals)) return;
     if (op == &tm_op_fill || is_one_of(op, heads) || is_one_of(op, heads_turned)) return;
     if (op == &tm_op_embedding_grad) tm_example_int(e, 1, rows, 512);
     if (op == &tm_op_embedding_grad) e->out[0] = tm_shape_2(512, c->columns);

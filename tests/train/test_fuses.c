@@ -4,6 +4,8 @@
  * must stay apart does. */
 #include "base/random.h"
 #include "device/backend.h"
+#include "graph/passes/passes.h"
+#include "op/attrs.h"
 #include "support/golden.h"
 #include "support/training.h"
 
@@ -76,9 +78,9 @@ static void note_program(const tm_trainer *trainer, outcome *out)
     }
 }
 
-static outcome train(const tm_step_options *o, bool fuses)
+static outcome train(const char *name, const tm_step_options *o, bool fuses)
 {
-    tm_device *device = test_device_open("reference", 1);
+    tm_device *device = test_device_open(name, 1);
     outcome    out = { .n = 0 };
     tm_error   err = { 0 };
     device->info.fuses = fuses;
@@ -166,7 +168,7 @@ static void fused_trains_as_apart(void **state)
     (void)state;
     for (int m = 0; m < MODELS; m++) {
         tm_step_options o = options_of((model)m);
-        outcome         apart = train(&o, false), fused = train(&o, true);
+        outcome         apart = train("reference", &o, false), fused = train("reference", &o, true);
         expect_same(&fused, &apart, names[m]);
         check_nodes((model)m, &fused, &apart);
         fini(&apart);
@@ -174,6 +176,99 @@ static void fused_trains_as_apart(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(fused_trains_as_apart) };
+static tm_tensor_id emit(tm_graph *graph, tm_op_id op, const void *attr, size_t bytes, tm_tensor_id a, tm_tensor_id b,
+                         tm_tensor_id *second)
+{
+    tm_tensor_id in[TM_MAX_IN], out[TM_MAX_OUT];
+    for (int i = 0; i < TM_MAX_IN; i++) in[i] = i == 0 ? a : i == 1 ? b : TM_NONE;
+    for (int k = 0; k < TM_MAX_OUT; k++) out[k] = TM_NONE;
+    tm_graph_add(graph, op, attr, bytes, in, out, 0);
+    if (second) *second = out[1];
+    return out[0];
+}
+
+/* The ops of a segment after the pass. */
+static void expect_ops(tm_graph *graph, const tm_op_id *wanted, size_t n)
+{
+    tm_device *device = test_device_open("reference", 1);
+    tm_chooser chooser = tm_device_chooser(device);
+    chooser.fuses = true;
+    tm_columns_pass(graph, &chooser);
+    assert_int_equal(graph->segment->n_nodes, n);
+    for (size_t x = 0; x < n; x++) assert_int_equal(graph->segment->nodes[x].op, wanted[x]);
+    tm_device_close(device);
+}
+
+/* y = [a | gelu(x)], and then gelu once more: of y, of what was joined, or of a view of that. */
+static void joined(int read, const tm_op_id *wanted, size_t n)
+{
+    tm_graph    *graph = tm_graph_create(&tm_precision_f64);
+    tm_join_attr attr = { .first = 3, .second = 5 };
+    tm_graph_segment(graph, "only");
+    tm_tensor_id a = tm_graph_tensor(graph, "a", TM_ROLE_ACTIVATION, tm_shape_2(2, 3));
+    tm_tensor_id x = tm_graph_tensor(graph, "x", TM_ROLE_ACTIVATION, tm_shape_2(2, 5));
+    tm_tensor_id f = emit(graph, TM_OP_gelu, NULL, 0, x, TM_NONE, NULL);
+    tm_tensor_id y = emit(graph, TM_OP_join, &attr, sizeof attr, a, f, NULL);
+    tm_tensor_id view = tm_graph_view(graph, "f.view", f, 1, 2);
+    emit(graph, read == 2 ? TM_OP_copy : TM_OP_gelu, NULL, 0, read == 0 ? y : read == 1 ? f : view, TM_NONE, NULL);
+    expect_ops(graph, wanted, n);
+    tm_tensor_id made = graph->segment->nodes[0].out[0];
+    assert_int_equal(made == f, read > 0);
+    if (read == 0) assert_true(tm_graph_at(graph, made)->base == y && tm_graph_at(graph, made)->offset == 3);
+    tm_graph_destroy(graph);
+}
+
+/* What is split is read by gelu, which takes no views, and by a product, which does; by a view of it, too. */
+static void split_up(bool viewed, const tm_op_id *wanted, size_t n)
+{
+    tm_graph    *graph = tm_graph_create(&tm_precision_f64);
+    tm_join_attr attr = { .first = 3, .second = 5 };
+    tm_tensor_id b;
+    tm_graph_segment(graph, "only");
+    tm_tensor_id x = tm_graph_tensor(graph, "x", TM_ROLE_ACTIVATION, tm_shape_2(2, 8));
+    tm_tensor_id w = tm_graph_tensor(graph, "w", TM_ROLE_ACTIVATION, tm_shape_2(4, 5));
+    tm_tensor_id y = emit(graph, TM_OP_gelu, NULL, 0, x, TM_NONE, NULL);
+    tm_tensor_id a = emit(graph, TM_OP_split, &attr, sizeof attr, y, TM_NONE, &b);
+    emit(graph, TM_OP_gelu, NULL, 0, a, TM_NONE, NULL);
+    emit(graph, TM_OP_linear, NULL, 0, b, w, NULL);
+    if (viewed) emit(graph, TM_OP_copy, NULL, 0, tm_graph_view(graph, "b.view", b, 1, 2), TM_NONE, NULL);
+    expect_ops(graph, wanted, n);
+    tm_graph_destroy(graph);
+}
+
+static void only_what_nobody_else_reads_is_in_place(void **state)
+{
+    static const tm_op_id in_place[] = { TM_OP_gelu, TM_OP_copy, TM_OP_gelu };
+    static const tm_op_id read[] = { TM_OP_gelu, TM_OP_join, TM_OP_gelu };
+    static const tm_op_id read_by_view[] = { TM_OP_gelu, TM_OP_join, TM_OP_copy };
+    static const tm_op_id views[] = { TM_OP_gelu, TM_OP_copy, TM_OP_gelu, TM_OP_linear };
+    static const tm_op_id stays[] = { TM_OP_gelu, TM_OP_split, TM_OP_gelu, TM_OP_linear, TM_OP_copy };
+    (void)state;
+    joined(0, in_place, 3);
+    joined(1, read, 3);
+    joined(2, read_by_view, 3);
+    split_up(false, views, 4);
+    split_up(true, stays, 5);
+}
+
+/* A device without kernels for them keeps its programs, and so its bits. */
+static void what_no_kernel_takes_stays_apart(void **state)
+{
+    (void)state;
+    for (int m = FLUX; m <= QWEN3; m += QWEN3 - FLUX) {
+        tm_step_options o = options_of((model)m);
+        o.precision = &tm_precision_f32;
+        outcome apart = train("cpu", &o, false), fused = train("cpu", &o, true);
+        assert_memory_equal(fused.nodes, apart.nodes, sizeof fused.nodes);
+        assert_memory_equal(fused.loss, apart.loss, sizeof fused.loss);
+        assert_memory_equal(fused.norm, apart.norm, sizeof fused.norm);
+        fini(&apart);
+        fini(&fused);
+    }
+}
+
+static const struct CMUnitTest tests[] = { cmocka_unit_test(fused_trains_as_apart),
+                                           cmocka_unit_test(what_no_kernel_takes_stays_apart),
+                                           cmocka_unit_test(only_what_nobody_else_reads_is_in_place) };
 
 TM_TESTS(tests, NULL, NULL)

@@ -128,6 +128,7 @@ static tm_status launch_table(const tm_call *call, int k, tm_error *err)
     tm_gpu_pass(&b, dy->data);
     pass_order(&b, call);
     tm_gpu_pass_int(&b, (int)rows);
+    tm_gpu_pass_int(&b, (int)numbers);
     tm_gpu_pass_int(&b, (int)columns);
     tm_gpu_pass_int(&b, adds);
     tm_gpu_pass_int(&b, k == 0 && attr->apart);

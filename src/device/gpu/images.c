@@ -50,6 +50,21 @@ static const char *refuse_mixed(const tm_call *call, unsigned in, unsigned out)
     return !why && call->accumulate ? "does not add to what is there" : why;
 }
 
+/* By runs: also of views. */
+static bool is_wide(const tm_call *call, int run)
+{
+    bool wide = call->in[0].shape.n[1] % run == 0 && tm_gpu_call_is_wide(call);
+    for (int k = 0; k < TM_MAX_IN; k++)
+        if (tm_view_present(&call->in[k]) && call->op->strided_in >> k & 1U)
+            wide = wide && tm_view_ld(&call->in[k]) % run == 0;
+    return wide;
+}
+
+static int run_of(const tm_call *call)
+{
+    return tm_gpu_run(call->in[0].dtype, call->in[0].dtype);
+}
+
 /* --- time_embedding
  * ------------------------------------------------------------------------------------------------------ */
 
@@ -108,6 +123,8 @@ static tm_status start_sums(const tm_call *call, int64_t seq, const void *mean, 
 {
     int64_t samples = call->in[2].shape.n[0], columns = call->in[2].shape.n[1], across = over(columns, THREADS);
     int     sums = mean ? 2 : 1;
+    bool    wide = is_wide(call, run_of(call));
+    int64_t lanes = wide ? columns / run_of(call) : columns;
     tm_gpu_arguments a = { .bytes = 0 };
     tm_gpu_pass(&a, call->workspace);
     tm_gpu_pass(&a, call->in[0].data);
@@ -117,7 +134,8 @@ static tm_status start_sums(const tm_call *call, int64_t seq, const void *mean, 
     tm_gpu_pass_int(&a, (int)columns);
     tm_gpu_pass_int(&a, (int)seq);
     tm_gpu_pass_int(&a, CHUNK);
-    TM_TRY(tm_gpu_start(call, PARTS, across, over(seq, CHUNK), samples, THREADS, &a, err));
+    tm_gpu_pass_int(&a, wide);
+    TM_TRY(tm_gpu_start(call, PARTS, over(lanes, THREADS), over(seq, CHUNK), samples, THREADS, &a, err));
     for (int k = 0; k < sums; k++) {
         tm_gpu_arguments b = { .bytes = 0 };
         tm_gpu_pass(&b, call->out[1 + k].data);
@@ -153,6 +171,7 @@ static tm_status launch_modulate(const tm_call *call, tm_error *err)
     tm_gpu_pass_int(&a, (int)attr->seq);
     for (int k = 1; k < 3; k++) tm_gpu_pass_i64(&a, tm_view_ld(&call->in[k]));
     tm_gpu_pass_float(&a, attr->eps);
+    tm_gpu_pass_int(&a, is_wide(call, run_of(call)));
     return tm_gpu_start(call, 0, call->in[0].shape.n[0], 1, 1, THREADS, &a, err);
 }
 
@@ -180,6 +199,7 @@ static tm_status launch_modulate_grad(const tm_call *call, tm_error *err)
     tm_gpu_pass_int(&a, (int)call->in[1].shape.n[1]);
     tm_gpu_pass_int(&a, (int)attr->seq);
     tm_gpu_pass_i64(&a, tm_view_ld(&call->in[2]));
+    tm_gpu_pass_int(&a, is_wide(call, run_of(call)));
     return tm_gpu_start(call, DX, call->in[1].shape.n[0], 1, 1, THREADS, &a, err);
 }
 
@@ -194,6 +214,7 @@ static const char *refuse_gated(const tm_call *call)
 static tm_status start_gated(const tm_call *call, const int *in, int n, tm_error *err)
 {
     int64_t          rows = call->in[0].shape.n[0], columns = call->in[0].shape.n[1];
+    bool             wide = is_wide(call, run_of(call));
     tm_gpu_arguments a = { .bytes = 0 };
     tm_gpu_pass(&a, call->out[0].data);
     for (int i = 0; i < n; i++) tm_gpu_pass(&a, call->in[in[i]].data);
@@ -201,7 +222,8 @@ static tm_status start_gated(const tm_call *call, const int *in, int n, tm_error
     tm_gpu_pass_int(&a, (int)columns);
     tm_gpu_pass_int(&a, (int)((const tm_gated_add_attr *)call->attr)->seq);
     tm_gpu_pass_i64(&a, tm_view_ld(&call->in[2]));
-    return tm_gpu_start_rows(call, 0, rows, columns, &a, err);
+    tm_gpu_pass_int(&a, wide);
+    return tm_gpu_start_rows(call, 0, rows, tm_gpu_pieces(columns, run_of(call), wide), &a, err);
 }
 
 static tm_status launch_gated(const tm_call *call, tm_error *err)

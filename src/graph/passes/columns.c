@@ -125,7 +125,7 @@ static bool takes_view(const pass *p, const tm_node *node, tm_tensor_id id, tm_t
 static bool read_in_place(pass *p, tm_tensor_id part, tm_tensor_id view)
 {
     tm_segment *segment = p->graph->segment;
-    if (p->views[part] > 0) return false;
+    if (p->views[part] > 0 || p->maker[part] < 0) return false;
     for (size_t x = 0; x < segment->n_nodes; x++)
         if (!p->gone[x] && !takes_view(p, &segment->nodes[x], part, view)) return false;
     for (size_t x = 0; x < segment->n_nodes; x++)
@@ -162,6 +162,8 @@ static void take_apart(pass *p, size_t x)
     if (tm_graph_base(p->graph, whole) != whole || p->maker[whole] == NOBODY) return;
     view[0] = columns_of(p, whole, 0, attr->first);
     view[1] = columns_of(p, whole, attr->first, attr->second);
+    tm_node one = joins ? copying(&node, part[0], view[0]) : copying(&node, view[0], part[0]);
+    if (!is_taken(p, &one)) return;
     p->gone[x] = true;
     for (int k = 0; k < 2; k++)
         placed[k] = joins ? make_in_place(p, part[k], view[k]) : read_in_place(p, part[k], view[k]);

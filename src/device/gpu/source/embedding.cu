@@ -69,8 +69,8 @@ DEVICE int sum_before(int x, int *room, int *whole)
     return sum;
 }
 
-/* Rows by their numbers, those of a number in ascending order: order[i] is a row, sorted[i] its number, -1 behind the
- * last row that has one. A block has BLOCK numbers, a thread one of them; each looks at all rows twice: it counts, then
+/* Rows by their numbers, those of a number in ascending order: order[i] is a row, sorted[i] its number, `numbers`
+ * behind the last row that has one. A block has BLOCK numbers, a thread one of them; each looks at all rows twice: it counts, then
  * it puts rows in their places. Of a piece of rows those of the block's numbers are gathered first. */
 KERNEL(embedding_order)
 (int *RESTRICT order, int *RESTRICT sorted, const int *RESTRICT tokens, const int *RESTRICT place, int n, i64 numbers,
@@ -114,7 +114,7 @@ KERNEL(embedding_order)
         end = all_below + all;
     }
     if (block_id(0) + 1 < blocks(0)) return;
-    for (int i = end + thread_id(); i < n; i += BLOCK) sorted[i] = -1;
+    for (int i = end + thread_id(); i < n; i += BLOCK) sorted[i] = (int)numbers;
 }
 
 /* Rows order[begin ..] of dy, in ascending order, are added to a row of the table's gradient; apart: they are summed
@@ -143,11 +143,11 @@ DEVICE void sum_rows(T *row, const Y *dy, const int *order, int begin, int end, 
 
 /* Of the rows of one number, by the block of the first of them (and of some columns). */
 KERNEL(embedding_grad)
-(T *RESTRICT table, const Y *RESTRICT dy, const int *RESTRICT order, const int *RESTRICT sorted, int n, int columns,
- int adds, int apart, int wide)
+(T *RESTRICT table, const Y *RESTRICT dy, const int *RESTRICT order, const int *RESTRICT sorted, int n, int numbers,
+ int columns, int adds, int apart, int wide)
 {
     int begin = block_id(0), mine = sorted[begin], step = 1;
-    if (mine < 0 || (begin > 0 && sorted[begin - 1] == mine)) return;
+    if (mine == numbers || (begin > 0 && sorted[begin - 1] == mine)) return;
     while (begin + step < n && sorted[begin + step] == mine) step *= 2;
     int last = begin + step / 2, end = begin + step < n ? begin + step : n;
     while (end - last > 1) {
