@@ -277,7 +277,7 @@ static void a_call_that_fails_is_told(void **state)
 /* Those that do not run there say so before a GPU is looked for. */
 static void other_workloads_are_refused(void **state)
 {
-    static const char *const names[] = { "stream", "collectives" };
+    static const char *const names[] = { "collectives" };
     (void)state;
     setenv("TRAINMARK_GPU_RUNTIME", "/nowhere/libcuda.so.1", 1);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {

@@ -19,7 +19,7 @@ typedef struct {
 static const group groups[] = {
     { "attention", " attention " },
     { "linear", " product loss " },
-    { "/gpu", " embedding norm optimizer pointwise " },
+    { "/gpu", " columns embedding norm optimizer pointwise " },
 };
 enum { GROUPS = sizeof groups / sizeof groups[0] };
 

@@ -180,6 +180,11 @@ static bool early_ranks(const tm_step *s)
     return s->options.early_updates && tm_layout_size(&s->options.layout, TM_AXES_WORLD) > 1;
 }
 
+static bool early_microscope(const tm_step *s)
+{
+    return s->options.early_updates && s->options.compared;
+}
+
 static bool early_micro_batches(const tm_step *s)
 {
     return s->options.early_updates && s->options.accumulation > 1;
@@ -248,6 +253,8 @@ const tm_not_together tm_not_together_rows[] = {
       TINY TWO, UPDATED_EARLY },
     { EARLY, "several micro-batches of a step (training.grad_accumulation)", "gradients are known behind the last one",
       "set it to false", early_micro_batches, false, TINY "--training.grad_accumulation 2", UPDATED_EARLY },
+    { EARLY, "the microscope (debug.microscope)", "it looks at gradients of its own in the same memory", "set it to 0",
+      early_microscope, false, TINY "--training.dtype bfloat16 --debug.microscope 2", UPDATED_EARLY },
     { PAIRS, "a loss that balances experts (model.moe_aux_loss)", NULL, "set its coefficient to 0", pairs_balance, true,
       MIXTURE "--data.source preference --data.path pairs.jsonl", "--model.moe_aux_loss 0.1" },
     { PAIRS, "products in low precision (quantize.recipe)",
