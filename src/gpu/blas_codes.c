@@ -14,25 +14,37 @@ static bool is_fnuz(tm_gpu_format format)
     return format == TM_GPU_E4M3FNUZ || format == TM_GPU_E5M2FNUZ;
 }
 
+static const char *refuse_units_cuda(const char *arch, tm_gpu_format a, tm_gpu_format b)
+{
+    if (is_fnuz(a) || is_fnuz(b)) return "NVIDIA's GPUs have OCP's formats of 8 bits, not FNUZ";
+    return arch && atoi(arch + 3) < ADA ? "products of codes need sm_89 or later" : NULL;
+}
+
+static const char *refuse_units_hip(const char *arch, tm_gpu_format a, tm_gpu_format b)
+{
+    if (is_fnuz(a) != is_fnuz(b)) return "one factor is FNUZ, the other one OCP";
+    if (!arch) return NULL;
+    if (strcmp(arch, "gfx942") == 0) return is_fnuz(a) ? NULL : "gfx942 has formats of FNUZ only (quantize.fnuz)";
+    if (strcmp(arch, "gfx950") == 0) return is_fnuz(a) ? "gfx950 has OCP's formats only (quantize.fnuz false)" : NULL;
+    return "products of codes need gfx942 or gfx950";
+}
+
+const char *tm_gpu_refuse_codes(tm_gpu_maker maker, const char *arch, tm_gpu_format a, tm_gpu_format b)
+{
+    return maker == TM_GPU_HIP ? refuse_units_hip(arch, a, b) : refuse_units_cuda(arch, a, b);
+}
+
 static const char *refuse_cuda(const char *arch, int version, const tm_gpu_matmul_shape *s)
 {
     int sm = arch ? atoi(arch + 3) : HOPPER;
-    if (is_fnuz(s->factors) || is_fnuz(s->second)) return "NVIDIA's GPUs have OCP's formats of 8 bits, not FNUZ";
-    if (sm < ADA) return "products of codes need sm_89 or later";
     if (s->factors == TM_GPU_E5M2 && s->second == TM_GPU_E5M2) return "the library multiplies no e5m2 by e5m2";
     if (s->scales == TM_GPU_SCALES_OF_ROWS && sm != HOPPER) return "scales of lines need sm_90, no other GPU";
     if (s->scales == TM_GPU_SCALES_OF_ROWS && version < LINES_CUDA) return "scales of lines need cublasLt 12.9";
     return NULL;
 }
 
-static const char *refuse_hip(const char *arch, int version, const tm_gpu_matmul_shape *s)
+static const char *refuse_hip(int version, const tm_gpu_matmul_shape *s)
 {
-    bool fnuz = is_fnuz(s->factors);
-    if (fnuz != is_fnuz(s->second)) return "one factor is FNUZ, the other one OCP";
-    if (arch && strcmp(arch, "gfx942") == 0 && !fnuz) return "gfx942 has formats of FNUZ only (quantize.fnuz)";
-    if (arch && strcmp(arch, "gfx950") == 0 && fnuz) return "gfx950 has OCP's formats only (quantize.fnuz false)";
-    if (arch && strcmp(arch, "gfx942") != 0 && strcmp(arch, "gfx950") != 0)
-        return "products of codes need gfx942 or gfx950";
     if (s->scales == TM_GPU_SCALES_OF_ROWS && version < LINES_HIP) return "scales of lines need hipBLASLt 1.0";
     return NULL;
 }
@@ -40,7 +52,8 @@ static const char *refuse_hip(const char *arch, int version, const tm_gpu_matmul
 const char *tm_gpu_blas_refuse_codes(tm_gpu_maker maker, const char *arch, int version, const tm_gpu_matmul_shape *s)
 {
     int64_t     result = s->result == TM_GPU_F32 ? 4 : 2;
-    const char *why = maker == TM_GPU_HIP ? refuse_hip(arch, version, s) : refuse_cuda(arch, version, s);
+    const char *why = tm_gpu_refuse_codes(maker, arch, s->factors, s->second);
+    if (!why) why = maker == TM_GPU_HIP ? refuse_hip(version, s) : refuse_cuda(arch, version, s);
     if (why) return why;
     if (s->a_across || s->b_across) return "products of codes sum along rows";
     if (s->depth % UNIT != 0 || s->columns % UNIT != 0) return "columns and depth must be multiples of 16";

@@ -136,6 +136,9 @@ for recipe in fp8_tensorwise fp8_rowwise; do
     check_not "$recipe: no value stands for a code" has "$out" "hold what their codes stand for"
     check_not "$recipe: nor is one multiplied" has "$out" "^ *[0-9]* linear(_dgrad|_wgrad)? .*attention "
 done
+TRAINMARK_CUBLASLT=none trainmark explain tiny-llama --device cuda --training.dtype bfloat16 --quantize.recipe fp8_tensorwise
+check "without a library own kernels multiply codes" has "$out" "^ *[0-9]* scaled_mm .*  matrix$"
+check "and the reason is said" has "$out" "^quantized   48 of 48 products multiply codes of 8 bits, 48 by own kernels; not by the library: .* 'none'.* .48.$"
 trainmark explain tiny-llama --training.dtype bfloat16 --quantize.recipe fp8_tensorwise
 check "CPUs multiply values" has "$out" "^quantized   factors hold what their codes stand for, and are multiplied in float32$"
 check_not "and say nothing of products of codes" has "$out" "products multiply codes"

@@ -279,7 +279,8 @@ static int try_shapes(const tm_op *op, const tm_kernel *kernel, tm_device *devic
         for (int p = 0; p < (s.f32 ? 1 : 3); p++) {
             tm_judge j;
             tm_judge_open(&j, op, &s.example, SHAPES + k, p > 0);
-            if (op == &tm_op_linear || op == &tm_op_linear_dgrad) j.adds |= 1U; /* as no graph asks for yet */
+            if (op == &tm_op_linear || op == &tm_op_linear_dgrad || op == &tm_op_scaled_mm)
+                j.adds |= 1U; /* some as no graph asks for yet */
             bool taken = try_precision(&j, device, kernel, precisions[p], s.gap);
             tried += taken;
             if (!taken && code_of_trials == CODE_COMPILED && matrix && p == 1 && must_take(kernel, &s))

@@ -37,37 +37,56 @@ typedef struct {
 /* --- what is counted ------------------------------------------------------------------------------------------------
  */
 
-static void count_reason(const pass *p, const char *why, size_t n)
+static void count_reason(const pass *p, tm_reasons *of, const char *why, size_t n)
 {
-    tm_codes *out = p->out;
-    if (!out || !p->any) return;
-    out->emulated++;
-    for (int i = 0; i < out->n_reasons; i++)
-        if (strncmp(out->reasons[i].why, why, n) == 0 && out->reasons[i].why[n] == '\0') {
-            out->reasons[i].products++;
+    for (int i = 0; i < of->n; i++)
+        if (strncmp(of->of[i].why, why, n) == 0 && of->of[i].why[n] == '\0') {
+            of->of[i].products++;
             return;
         }
-    if (out->n_reasons == TM_MAX_REASONS) return;
-    out->reasons[out->n_reasons].why = tm_arena_format(p->graph->arena, "%.*s", (int)n, why);
-    out->reasons[out->n_reasons++].products = 1;
+    if (of->n == TM_MAX_REASONS) return;
+    of->of[of->n].why = tm_arena_format(p->graph->arena, "%.*s", (int)n, why);
+    of->of[of->n++].products = 1;
 }
 
-/* "scaled_mm/library: why\n" */
-static void count_refusals(const pass *p, const tm_text *refusals)
+static void count_emulated(const pass *p, const char *why)
+{
+    if (!p->out || !p->any) return;
+    p->out->emulated++;
+    count_reason(p, &p->out->no_codes, why, strlen(why));
+}
+
+/* refusals: "scaled_mm/library: why\nscaled_mm/matrix: why\n", of kernels from the best one on. What the best one says
+ * is why a product is an own kernel's; what the last one says, why there is none. */
+static void count_taken(const pass *p, bool own, const tm_text *refusals)
 {
     const char *why = refusals->data ? strstr(refusals->data, ": ") : NULL;
-    if (why) count_reason(p, why + 2, strcspn(why + 2, "\n"));
+    if (!p->out) return;
+    p->out->products++;
+    p->out->own += own;
+    if (own && why) count_reason(p, &p->out->no_library, why + 2, strcspn(why + 2, "\n"));
+}
+
+static void count_refused(const pass *p, const tm_text *refusals)
+{
+    const char *last = refusals->data, *end = last ? strchr(last, '\n') : NULL;
+    for (; end && end[1] != '\0'; end = strchr(last, '\n')) last = end + 1;
+    const char *why = end ? strstr(last, ": ") : NULL;
+    if (!why || !p->out || !p->any) return;
+    p->out->emulated++;
+    count_reason(p, &p->out->no_codes, why + 2, (size_t)(end - why - 2));
 }
 
 /* --- what is asked for ----------------------------------------------------------------------------------------------
  */
 
-static bool is_taken(const pass *p, tm_call *call, tm_text *refusals)
+/* NULL: no kernel takes it; a reference, which has no launch, is none. */
+static const tm_kernel *kernel_of(const pass *p, tm_call *call, tm_text *refusals)
 {
     call->threads = p->chooser->threads;
     call->device = p->chooser->context;
     const tm_kernel *kernel = p->chooser->choose(p->chooser->context, call, refusals);
-    return kernel && (call->op != &tm_op_scaled_mm || kernel->library);
+    return kernel && kernel->launch ? kernel : NULL;
 }
 
 static tm_call empty_call(const tm_op *op)
@@ -210,16 +229,20 @@ static bool find_product(const pass *p, const tm_node *node, product *f, const c
     return true;
 }
 
-static bool can_be_codes(const pass *p, const product *f, tm_text *refusals)
+/* *own: of its parts one is an own kernel's. */
+static bool can_be_codes(const pass *p, const product *f, bool *own, tm_text *refusals)
 {
+    *own = false;
     for (int part = 0; part < f->parts; part++) {
-        tm_call call = call_of(p, f, part);
-        if (!is_taken(p, &call, refusals)) return false;
+        tm_call          call = call_of(p, f, part);
+        const tm_kernel *kernel = kernel_of(p, &call, refusals);
+        if (!kernel) return false;
+        *own |= !kernel->library;
     }
     for (int s = 0; s < 2; s++) {
         tm_quantize_attr attr;
         tm_call          call = codes_call(p, f, s, &attr);
-        if (!is_taken(p, &call, refusals)) return false;
+        if (!kernel_of(p, &call, refusals)) return false;
     }
     return true;
 }
@@ -327,7 +350,7 @@ static bool ask_device(const pass *p)
     for (int s = 0; s < 2; s++) call.in[s] = (tm_view){ .dtype = TM_E4M3, .shape = tm_shape_2(16, 16) };
     for (int s = 2; s < 4; s++) call.in[s] = (tm_view){ .dtype = TM_F32, .shape = tm_shape_1(1) };
     call.out[0] = (tm_view){ .dtype = TM_F32, .shape = tm_shape_2(16, 16) };
-    bool any = is_taken(p, &call, &refusals) || refusals.length > 0;
+    bool any = kernel_of(p, &call, &refusals) || refusals.length > 0;
     tm_text_fini(&refusals);
     return any;
 }
@@ -367,17 +390,17 @@ void tm_codes_pass(tm_graph *graph, const tm_chooser *chooser, tm_codes *out)
     for (size_t x = 0; x < segment->n_nodes && p.any; x++) {
         product     f;
         const char *why;
+        bool        own;
         tm_text     refusals = { 0 };
         if (!find_product(&p, &segment->nodes[x], &f, &why)) continue;
         if (why)
-            count_reason(&p, why, strlen(why));
-        else if (can_be_codes(&p, &f, &refusals))
-            taken[n++] = f;
+            count_emulated(&p, why);
+        else if (can_be_codes(&p, &f, &own, &refusals))
+            count_taken(&p, own, &refusals), taken[n++] = f;
         else
-            count_refusals(&p, &refusals);
+            count_refused(&p, &refusals);
         tm_text_fini(&refusals);
     }
-    if (out) out->products += (int)n;
     if (n > 0) rewrite(&p, taken, n);
     free(p.made);
     free(taken);
