@@ -103,6 +103,7 @@ model/parallel.h
 model/presets.h
 model/shape.h
 op/attrs.h
+op/codes.h
 op/compare.h
 op/dynamic.h
 op/exchange.h

@@ -67,10 +67,11 @@ double tm_example_value(const tm_example *example, int k, int64_t i, uint64_t se
 {
     double scale = example->scale[k] != 0 ? example->scale[k] : 1;
     if (example->role[k] != TM_ROLE_INPUT && example->role[k] != TM_ROLE_INDEX) {
-        double   value = example->offset[k] + scale * tm_random_normal(seed, (uint64_t)k, (uint64_t)i);
-        tm_dtype dtype = example->dtype[k];
-        if (dtype == TM_F64) return value;
-        return tm_value_decode(dtype, tm_value_encode(dtype, value, TM_ROUND_EVEN, true, 0));
+        double value = example->offset[k] + scale * tm_random_normal(seed, (uint64_t)k, (uint64_t)i);
+        double held[1] = { 0 };
+        if (example->dtype[k] == TM_F64) return value;
+        tm_value_set(held, example->dtype[k], 0, value);
+        return tm_value_get(held, example->dtype[k], 0);
     }
     if (example->ignored_every > 0 && i % example->ignored_every == example->ignored_every - 1)
         return TM_IGNORED_TARGET;

@@ -24,15 +24,31 @@ const char *tm_quantize_misfit(const tm_quantizer *z, tm_quantize_part part)
     return NULL;
 }
 
-const char *tm_quantize_no_codes(const tm_quantize_attr *attr)
+/* Plain scales, scales of blocks in float32 and in e8m0: whether they are those of the recipe. */
+static bool is_of_kind(const tm_quantizer *z, int kind)
+{
+    tm_codes_scale of = tm_codes_scale_of(kind);
+    bool           blocks = z->scaled == TM_SCALED_BLOCK || z->scaled == TM_SCALED_SQUARE;
+    bool           ratio = z->rule == TM_RULE_RATIO || z->rule == TM_RULE_RATIO_POW2;
+    if (kind == TM_CODES_PLAIN) return !blocks;
+    if (!blocks || z->block != of.block) return false;
+    if (of.dtype == TM_F32) return ratio && (z->scaled == TM_SCALED_SQUARE) == (of.lines > 1);
+    return z->rule >= TM_RULE_FLOOR && z->rule <= TM_RULE_UP;
+}
+
+const char *tm_quantize_no_codes(const tm_quantize_attr *attr, int kind)
 {
     const tm_quantizer *z = &attr->recipe[0];
     if (attr->switch_step >= 0) return "codes have one format, and a switch of recipes may bring another one";
     if (z->scaled == TM_SCALED_NOT) return "what is not quantized has no codes";
-    if (z->scaled == TM_SCALED_BLOCK || z->scaled == TM_SCALED_SQUARE)
-        return "codes have the scale of a tensor or of a line, not of blocks";
-    return tm_dtype_bits((tm_dtype)z->format) != 8 || z->format == TM_E3M2 || z->format == TM_E2M3 ? "codes have 8 bits"
-                                                                                                   : NULL;
+    if (z->format == TM_E3M2 || z->format == TM_E2M3) return "codes have 8 or 4 bits";
+    if (z->rule == TM_RULE_TWO_LEVEL) return "scales of two levels are multiplied as values";
+    if (!is_of_kind(z, kind))
+        return kind == TM_CODES_PLAIN ? "codes have the scale of a tensor or of a line, not of blocks"
+                                      : "codes have no scales of such blocks";
+    return tm_dtype_bits((tm_dtype)z->format) == 4 && tm_codes_scale_of(kind).dtype != TM_E8M0
+               ? "codes of 4 bits have scales in e8m0"
+               : NULL;
 }
 
 /* A delayed scale of 0 is none yet and counts as 1. */
@@ -65,12 +81,14 @@ static const char *groups_check(const tm_shape *in, const tm_quantize_attr *attr
 static const char *results_fit(const tm_shape *in, const tm_quantize_attr *attr, tm_shape *out)
 {
     bool        scaled = tm_shape_present(out[TM_QUANTIZE_SCALES]);
-    const char *why = attr->codes ? tm_quantize_no_codes(attr) : scaled ? "only codes have scales beside them" : NULL;
+    const char *why = scaled ? "only codes have scales beside them" : NULL;
+    if (attr->codes >= TM_CODES_KINDS) return "there is no such kind of scales";
+    if (attr->codes) why = tm_quantize_no_codes(attr, attr->codes);
     if (!attr->codes && !why) return tm_shape_fit(&out[0], in[0], "y must have the shape of x");
     if (!why && (in[0].rank != 2 || tm_shape_present(in[TM_QUANTIZE_OFFSETS])))
         why = "codes are those of a matrix, not of experts";
     if (!why && scaled && !tm_shape_is_vector(out[TM_QUANTIZE_SCALES], tm_quantize_scales(attr, in[0])))
-        why = "there must be a scale of each part, or of each line of the parts";
+        why = "there must be a scale of each part, of each line of the parts, or of each block";
     tm_shape y = attr->down ? tm_shape_2(in[0].n[1], in[0].n[0]) : in[0];
     return why ? why : tm_shape_fit(&out[0], y, "codes must have a row for each line of x");
 }
@@ -168,12 +186,26 @@ static int64_t least_of(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Of codes: the scale of a part, or of a line of it. */
-static void write_scale(const reference *r, int64_t line, tm_scale scale)
+/* Of codes: the scale of a part, of a line of it, or of elements from k on of so many lines. */
+static void write_scale(const reference *r, int64_t line, int64_t lines, int64_t k, tm_scale scale)
 {
     double *scales = r->call->out[TM_QUANTIZE_SCALES].data;
-    bool    lines = r->z->scaled == TM_SCALED_LINE;
-    if (scales) scales[lines ? r->first_line + line : r->number] = (double)tm_scale_multiplier(scale);
+    bool    of_lines = r->z->scaled == TM_SCALED_LINE;
+    if (scales && r->attr->codes == TM_CODES_PLAIN)
+        scales[of_lines ? r->first_line + line : r->number] = (double)tm_scale_multiplier(scale);
+    for (int64_t l = line; scales && r->attr->codes > TM_CODES_PLAIN && l < line + lines; l++)
+        scales[tm_quantize_scale_place(r->attr, r->call->in[0].shape, r->number, l, k)] =
+            (double)tm_scale_multiplier(scale);
+}
+
+/* What fills the layout of scales up: bytes of 0. */
+static void clear_scales(const tm_call *call)
+{
+    const tm_quantize_attr *attr = call->attr;
+    const tm_view          *scales = &call->out[TM_QUANTIZE_SCALES];
+    double                  zero = tm_codes_scale_of(attr->codes).dtype == TM_E8M0 ? 0x1p-127 : 0;
+    for (int64_t i = 0; scales->data && attr->codes > TM_CODES_PLAIN && i < tm_shape_elements(scales->shape); i++)
+        ((double *)scales->data)[i] = zero;
 }
 
 static void quantize_part(reference *r, const double *delayed)
@@ -197,7 +229,7 @@ static void quantize_part(reference *r, const double *delayed)
             if (r->largest_lines && z->scaled == TM_SCALED_LINE) found = (float)r->largest_lines[l];
             tm_scale scale = tm_scale_of(found, whole, z, r->format);
             if (z->scaled == TM_SCALED_DELAYED) scale.encode = scale.divide = *delayed > 0 ? (float)*delayed : 1;
-            write_scale(r, l, scale);
+            write_scale(r, l, h, k, scale);
             quantize_group(r, l, h, k, w, scale);
         }
 }
@@ -239,6 +271,7 @@ static void quantize_reference(const tm_call *call)
     const double           *lines = largest ? largest + cells : NULL;
     bool                    switched = attr->switch_step >= 0 && ticks && ticks[0] >= (double)attr->switch_step;
     int64_t                 first_line = 0;
+    clear_scales(call);
     for (int64_t cell = 0; cell < cells; cell++) {
         reference r = { .call = call,
                         .attr = attr,
@@ -269,230 +302,6 @@ static tm_cost quantize_cost(const tm_call *call)
     return cost;
 }
 
-#define QUANTIZER(dtype, what, how, size)                                                                              \
-    {                                                                                                                  \
-        .format = TM_##dtype, .scaled = TM_SCALED_##what, .rule = TM_RULE_##how, .block = size                         \
-    }
-
-static const struct {
-    int64_t          rows, columns;
-    bool             ticks, record;
-    tm_quantize_attr attr;
-} cases[] = {
-    { 3, 7, false, true, { .recipe = { QUANTIZER(E4M3, TENSOR, RATIO, 0) }, .n_parts = 1, .end = { 3 } } },
-    { 65,
-      40,
-      false,
-      true,
-      { .recipe = { QUANTIZER(E5M2, TENSOR, RATIO, 0) }, .cut_columns = 1, .n_parts = 3, .end = { 8, 24, 40 } } },
-    { 40,
-      33,
-      false,
-      false,
-      { .recipe = { QUANTIZER(E4M3, LINE, RATIO_POW2, 0) }, .down = 1, .n_parts = 2, .end = { 7, 40 } } },
-    { 70, 300, false, true, { .recipe = { QUANTIZER(E4M3, SQUARE, RATIO, 128) }, .n_parts = 1, .end = { 70 } } },
-    { 64, 96, false, true, { .recipe = { QUANTIZER(E4M3, BLOCK, UP, 32) }, .n_parts = 1, .end = { 64 } } },
-    { 33, 64, false, true, { .recipe = { QUANTIZER(E3M2, BLOCK, FLOOR, 32) }, .n_parts = 1, .end = { 33 } } },
-    { 33, 64, false, true, { .recipe = { QUANTIZER(E2M3, BLOCK, FLOOR, 32) }, .n_parts = 1, .end = { 33 } } },
-    { 96,
-      70,
-      false,
-      true,
-      { .recipe = { QUANTIZER(E5M2, BLOCK, CEIL, 32) }, .down = 1, .n_parts = 2, .end = { 32, 96 } } },
-    { 33,
-      64,
-      false,
-      true,
-      { .recipe = { { TM_E2M1, TM_SCALED_BLOCK, TM_RULE_EVEN, TM_ROTATE_16, .block = 32 } },
-        .n_parts = 1,
-        .end = { 33 } } },
-    { 64,
-      130,
-      true,
-      true,
-      { .recipe = { { TM_E2M1, TM_SCALED_BLOCK, TM_RULE_TWO_LEVEL, TM_ROTATE_16_SIGNED, .stochastic = 1,
-                      .block = 16 } },
-        .seed = 5,
-        .down = 1,
-        .switch_step = -1,
-        .n_parts = 1,
-        .end = { 64 } } },
-    { 65,
-      64,
-      true,
-      true,
-      { .recipe = { QUANTIZER(E2M1, SQUARE, TWO_LEVEL, 16), QUANTIZER(E4M3FNUZ, DELAYED, RATIO, 0) },
-        .switch_step = 100,
-        .n_parts = 2,
-        .end = { 33, 65 } } },
-    { 130,
-      192,
-      true,
-      true,
-      { .recipe = { QUANTIZER(E5M2FNUZ, SQUARE, FLOOR, 32), QUANTIZER(E4M3, NOT, RATIO, 0) },
-        .switch_step = 100,
-        .cut_columns = 1,
-        .n_parts = 1,
-        .end = { 192 } } },
-    { 33, 40, false, true, { .recipe = { QUANTIZER(E4M3, TENSOR, RATIO, 0) }, .n_parts = 2, .end = { 7, 33 } } },
-    { 64,
-      48,
-      true,
-      true,
-      { .recipe = { QUANTIZER(E4M3, LINE, RATIO_POW2, 0), QUANTIZER(E5M2, TENSOR, RATIO, 0) },
-        .switch_step = 100,
-        .down = 1,
-        .lines = 1,
-        .n_parts = 2,
-        .end = { 32, 64 } } },
-    { 32,
-      64,
-      true,
-      true,
-      { .recipe = { { TM_E2M1, TM_SCALED_BLOCK, TM_RULE_TWO_LEVEL, TM_ROTATE_NOT, .stochastic = 1, .block = 16 } },
-        .seed = 5,
-        .switch_step = -1,
-        .cut_columns = 1,
-        .n_parts = 2,
-        .end = { 32, 64 },
-        .whole_columns = 128,
-        .shift = { 32, 64 },
-        .first_row = 64 } },
-    { 20,
-      40,
-      false,
-      true,
-      { .recipe = { QUANTIZER(E4M3, TENSOR, RATIO, 0) },
-        .n_parts = 1,
-        .end = { 20 } } }, /* the first ones have no rows */
-    { 100,
-      48,
-      false,
-      true,
-      { .recipe = { { TM_E2M1, TM_SCALED_BLOCK, TM_RULE_EVEN, TM_ROTATE_16, .block = 32 } },
-        .down = 1,
-        .cut_columns = 1,
-        .n_parts = 2,
-        .end = { 16, 48 } } },
-    { 60,
-      64,
-      true,
-      true,
-      { .recipe = { { TM_E2M1, TM_SCALED_BLOCK, TM_RULE_TWO_LEVEL, TM_ROTATE_NOT, .stochastic = 1, .block = 16 },
-                    QUANTIZER(E5M2, DELAYED, RATIO, 0) },
-        .seed = 5,
-        .switch_step = 100,
-        .cut_columns = 1,
-        .n_parts = 2,
-        .end = { 32, 64 } } },
-    { 60,
-      64,
-      true,
-      true,
-      { .recipe = { QUANTIZER(E5M2, LINE, RATIO, 0), QUANTIZER(E4M3, DELAYED, RATIO, 0) },
-        .switch_step = 100,
-        .down = 1,
-        .n_parts = 1,
-        .end = { 60 } } },
-    { 60,
-      64,
-      false,
-      true,
-      { .recipe = { QUANTIZER(E4M3, LINE, RATIO, 0) },
-        .cut_columns = 1,
-        .lines = 1,
-        .n_parts = 2,
-        .end = { 32, 64 } } },
-    { 33, 64, false, true, { .recipe = { QUANTIZER(E2M1, SQUARE, TWO_LEVEL, 16) }, .n_parts = 2, .end = { 16, 33 } } },
-    { 48,
-      40,
-      false,
-      false,
-      { .recipe = { QUANTIZER(E4M3, BLOCK, UP, 16) }, .down = 1, .n_parts = 2, .end = { 16, 48 } } },
-};
-/* Of codes: parts that are lines, and parts that lines run through; of the tensor, of earlier steps and of lines.
- * Behind those of values, whose numbers other ops' examples and records go by. */
-static const struct {
-    int64_t          rows, columns;
-    bool             largest; /* is given */
-    tm_quantize_attr attr;
-} codes[] = {
-    { 33, 48, false, { .recipe = { QUANTIZER(E4M3, TENSOR, RATIO, 0) }, .n_parts = 2, .end = { 16, 33 } } },
-    { 64, 40, false, { .recipe = { QUANTIZER(E5M2, TENSOR, RATIO, 0) }, .down = 1, .n_parts = 1, .end = { 64 } } },
-    { 96, 70, false, { .recipe = { QUANTIZER(E4M3, DELAYED, RATIO, 0) }, .down = 1, .n_parts = 2, .end = { 32, 96 } } },
-    { 34,
-      160,
-      false,
-      { .recipe = { QUANTIZER(E5M2, LINE, RATIO_POW2, 0) }, .cut_columns = 1, .n_parts = 2, .end = { 32, 160 } } },
-    { 144,
-      33,
-      false,
-      { .recipe = { QUANTIZER(E4M3, LINE, RATIO, 0) }, .down = 1, .cut_columns = 1, .n_parts = 2, .end = { 7, 33 } } },
-    { 40, 300, false, { .recipe = { QUANTIZER(E4M3FNUZ, LINE, RATIO_POW2, 0) }, .n_parts = 1, .end = { 40 } } },
-    { 48,
-      64,
-      true,
-      { .recipe = { QUANTIZER(E5M2FNUZ, TENSOR, RATIO, 0) }, .down = 1, .n_parts = 2, .end = { 16, 48 } } },
-    { 64,
-      48,
-      true,
-      { .recipe = { QUANTIZER(E4M3, LINE, RATIO_POW2, 0) }, .down = 1, .lines = 1, .n_parts = 2, .end = { 32, 64 } } },
-};
-
-static bool codes_example(int k, tm_example *example)
-{
-    if (k >= TM_COUNT_OF(codes)) return false;
-    tm_quantize_attr attr = codes[k].attr;
-    tm_shape         x = tm_shape_2(codes[k].rows, codes[k].columns);
-    attr.switch_step = -1;
-    attr.codes = 1;
-    tm_example_begin(example, &attr, sizeof attr);
-    tm_example_in(example, 0, TM_ROLE_ACTIVATION, x, 0, 1);
-    tm_example_in(example, 2, TM_ROLE_STATE, tm_shape_1(attr.n_parts), 8, 1);
-    if (codes[k].largest)
-        tm_example_in(example, TM_QUANTIZE_LARGEST, TM_ROLE_STATISTIC,
-                      tm_shape_1(attr.n_parts + (attr.lines ? tm_quantize_lines(&attr, x, 1) : 0)), 6, 0.5);
-    example->out[1] = tm_shape_2(attr.n_parts, TM_QUANTIZE_RECORD);
-    example->out[TM_QUANTIZE_SCALES] = tm_shape_1(tm_quantize_scales(&attr, x));
-    example->out_dtype[0] = (tm_dtype)attr.recipe[0].format;
-    return true;
-}
-
-/* So many in front of those of experts, and those with the largest of lines, are parts of a whole. */
-enum { OF_WHOLE = 3 };
-
-/* Of the last cases: how many experts share the rows, or have as many each. Of few rows the first ones have none. */
-static const struct {
-    int64_t experts;
-    bool    weights;
-} grouped[] = { { 6, false }, { 4, false }, { 3, false }, { 3, false }, { 3, false }, { 4, true }, { 5, true } };
-
-static bool quantize_example(int k, tm_example *example)
-{
-    if (k >= TM_COUNT_OF(cases)) return codes_example(k - TM_COUNT_OF(cases), example);
-    int              g = k - TM_COUNT_OF(cases) + TM_COUNT_OF(grouped);
-    int64_t          experts = g >= 0 ? grouped[g].experts : 0;
-    bool             weights = g >= 0 && grouped[g].weights;
-    bool             of_whole = g >= -OF_WHOLE && (g < 0 || cases[k].attr.lines);
-    tm_quantize_attr attr = cases[k].attr;
-    if (!cases[k].ticks) attr.switch_step = -1;
-    tm_example_begin(example, &attr, sizeof attr);
-    tm_shape shape = tm_shape_2(cases[k].rows, cases[k].columns);
-    if (weights) shape = tm_shape_3(experts, cases[k].rows, cases[k].columns);
-    tm_example_in(example, 0, TM_ROLE_ACTIVATION, shape, 0, 1);
-    if (experts > 0 && !weights) tm_example_offsets(example, TM_QUANTIZE_OFFSETS, experts, cases[k].rows);
-    int64_t factors = attr.row + attr.n_parts * (experts > 0 ? experts : 1);
-    if (cases[k].ticks) tm_example_in(example, 1, TM_ROLE_STATE, tm_shape_1(TM_QUANTIZE_TICKS), k % 2 ? 200 : 20, 1);
-    if (cases[k].ticks) tm_example_in(example, 2, TM_ROLE_STATE, tm_shape_1(factors), 8, 1);
-    if (cases[k].record) example->out[1] = tm_shape_2(factors, TM_QUANTIZE_RECORD);
-    if (of_whole) {
-        int64_t cells = attr.n_parts * (experts > 0 ? experts : 1);
-        int64_t lines = attr.lines ? tm_quantize_lines(&attr, shape, experts > 0 ? experts : 1) : 0;
-        tm_example_in(example, TM_QUANTIZE_LARGEST, TM_ROLE_STATISTIC, tm_shape_1(cells + lines), 6, 0.5);
-    }
-    return true;
-}
-
 const tm_op tm_op_quantize = {
     .name = "quantize",
     .formula =
@@ -511,7 +320,7 @@ const tm_op tm_op_quantize = {
     .vector = 8,
     .state = true,
     .strided_in = 1U << 0,
-    .example = quantize_example,
+    .example = tm_quantize_example,
     .in_name = { "x (...)", "[ticks (2)]", "[scale (R)]", "[offsets (E + 1)]", "[largest (L)]" },
     .out_name = { "y (...)", "[record (R, 4)]", "[scales (S)]" },
     .attributes = "recipe, switch_step, seed, down, row, cut_columns, lines, codes, n_parts, end, whole_columns, "

@@ -15,8 +15,8 @@
  * the whole tensor. Blocks are never divided.
  *
  * Codes: y may hold the numbers q themselves, in their format, line after line: where lines run down, y is transposed.
- * Scales are what codes are multiplied with, of each part or of each of its lines. So they are operands of a product
- * (op/scaled_mm.c).
+ * Scales are what codes are multiplied with, of each part, of each of its lines or of blocks, laid as a library of
+ * products has them (op/codes.h). So they are operands of a product (op/scaled_mm.c).
  *
  * Sources: OCP 8-bit floating point (OFP8) 1.0; OCP microscaling formats (MX) 1.0, 6.3; torchao 0.18 float8 and
  * mx_formats; TransformerEngine's recipes; the published MXFP4 and NVFP4 recipes (docs/low-precision.md).
@@ -24,6 +24,7 @@
 #ifndef TM_OP_QUANTIZE_H
 #define TM_OP_QUANTIZE_H
 
+#include "op/codes.h"
 #include "op/op.h"
 
 #include <float.h>
@@ -304,9 +305,52 @@ static inline int64_t tm_quantize_lines(const tm_quantize_attr *attr, tm_shape x
     return attr->down == attr->cut_columns ? lines : lines * attr->n_parts;
 }
 
-/* Numbers in `scales` of codes: of each part, or of each line, one part after the other. */
+/* Do scales of blocks lie as those of one matrix, since no block ends with a part? Else part after part. */
+static inline bool tm_quantize_whole(const tm_quantize_attr *attr)
+{
+    tm_codes_scale of = tm_codes_scale_of(attr->codes);
+    int            step = attr->down != attr->cut_columns ? of.block : of.lines;
+    for (int p = 0; p + 1 < attr->n_parts; p++)
+        if (attr->end[p] % step != 0) return false;
+    return true;
+}
+
+/* Of all parts, as of one. */
+static inline tm_quantize_part tm_quantize_all_parts(const tm_quantize_attr *attr, tm_shape x)
+{
+    tm_quantize_attr one = *attr;
+    one.n_parts = 1;
+    one.end[0] = (int32_t)x.n[x.rank - (attr->cut_columns ? 1 : 2)];
+    return tm_quantize_part_of(&one, x, 0);
+}
+
+/* Where the scales of blocks of part p begin in `scales`; of p = n_parts: how many there are. */
+static inline int64_t tm_quantize_first_scale(const tm_quantize_attr *attr, tm_shape x, int p)
+{
+    bool             whole = tm_quantize_whole(attr);
+    tm_quantize_part all = tm_quantize_all_parts(attr, x);
+    int64_t          first = 0;
+    if (whole) return p == attr->n_parts ? tm_codes_scales(attr->codes, all.lines, all.length) : 0;
+    for (int i = 0; i < p; i++) {
+        tm_quantize_part part = tm_quantize_part_of(attr, x, i);
+        first += tm_codes_scales(attr->codes, part.lines, part.length);
+    }
+    return first;
+}
+
+/* Where the scale of element k of a line of part p is. */
+static inline int64_t tm_quantize_scale_place(const tm_quantize_attr *attr, tm_shape x, int p, int64_t line, int64_t k)
+{
+    bool             whole = tm_quantize_whole(attr);
+    tm_quantize_part part = tm_quantize_part_of(attr, x, p), of = whole ? tm_quantize_all_parts(attr, x) : part;
+    if (whole) line += attr->down ? part.column : part.row, k += attr->down ? part.row : part.column;
+    return tm_quantize_first_scale(attr, x, p) + tm_codes_place(attr->codes, of.lines, of.length, line, k);
+}
+
+/* Numbers in `scales` of codes: of each part, or of each line, one part after the other; or of blocks. */
 static inline int64_t tm_quantize_scales(const tm_quantize_attr *attr, tm_shape x)
 {
+    if (attr->codes > TM_CODES_PLAIN) return tm_quantize_first_scale(attr, x, attr->n_parts);
     return attr->recipe[0].scaled == TM_SCALED_LINE ? tm_quantize_lines(attr, x, 1) : attr->n_parts;
 }
 
@@ -349,11 +393,14 @@ static inline void tm_quantize_line(const tm_call *call, const tm_quantizer *z, 
         tm_rotate_16(out + k, z->rotation);
 }
 
+/* Example number i of the op (tm_op, `example`). */
+bool tm_quantize_example(int i, tm_example *example);
+
 /* The op scale_history, on views of any floating-point formats: a few numbers. */
 void tm_scale_history(const tm_call *call);
 
-/* Why this factor cannot be codes with scales beside them, or NULL. */
-const char *tm_quantize_no_codes(const tm_quantize_attr *attr);
+/* Why this factor cannot be codes with scales of this kind (tm_codes_kind, not TM_CODES_NOT) beside them, or NULL. */
+const char *tm_quantize_no_codes(const tm_quantize_attr *attr, int kind);
 /* Why this factor cannot be quantized so, or NULL. */
 const char *tm_quantize_misfit(const tm_quantizer *z, tm_quantize_part part);
 

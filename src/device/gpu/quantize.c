@@ -17,6 +17,9 @@ _Static_assert(TM_SCALED_NOT == 0 && TM_SCALED_TENSOR == 1 && TM_SCALED_DELAYED 
 _Static_assert(TM_RULE_RATIO == 0 && TM_RULE_RATIO_POW2 == 1 && TM_RULE_FLOOR == 2 && TM_RULE_CEIL == 3 &&
                    TM_RULE_EVEN == 4 && TM_RULE_UP == 5 && TM_RULE_TWO_LEVEL == 6,
                "source/quantize.cu");
+_Static_assert(TM_CODES_PLAIN == 1 && TM_CODES_RUNS == 2 && TM_CODES_SQUARES == 3 && TM_CODES_TILES == 4 &&
+                   TM_CODES_ROWS == 5,
+               "source/codes.cu");
 _Static_assert(TM_ROTATE_NOT == 0 && TM_ROTATE_16_SIGNED == 2 && TM_QUANTIZE_PARTS == 8 && TM_QUANTIZE_RECORD == 4,
                "source/quantize.cu");
 
@@ -33,7 +36,7 @@ typedef struct {
     double      switch_step;
     int64_t     rows, ld, lines;
     int32_t     groups, parts, columns, whole_columns, row;
-    int32_t     switches, down, cut_columns, vectors, adds, always, keeps_lines, wide;
+    int32_t     switches, down, cut_columns, vectors, adds, always, keeps_lines, wide, kind, whole;
     int32_t     end[TM_QUANTIZE_PARTS], shift[TM_QUANTIZE_PARTS];
     gpu_recipe  of[2];
 } gpu_call;
@@ -194,6 +197,8 @@ static gpu_call describe(const tm_call *call, const layout *l)
         c.given = call->in[TM_QUANTIZE_LARGEST].data;
         c.scales = call->out[TM_QUANTIZE_SCALES].data;
         c.wide = takes_wide(call);
+        c.kind = attr->codes;
+        c.whole = attr->codes > TM_CODES_PLAIN && tm_quantize_whole(attr);
         c.adds = (call->accumulate >> 1 & 1U);
         c.keeps_lines =
             (c.of[0].scaled == TM_SCALED_LINE && c.of[0].finds) || (c.of[1].scaled == TM_SCALED_LINE && c.of[1].finds);
@@ -211,7 +216,7 @@ static void pass_call(tm_gpu_arguments *a, const gpu_call *c)
 /* --- quantize, quantize_largest -------------------------------------------------------------------------------------
  */
 
-enum { OF_TILES, OF_CELLS, QUANTIZE, RECORD, OF_LINES = QUANTIZE };
+enum { OF_TILES, OF_CELLS, QUANTIZE, RECORD, CLEAR, OF_LINES = QUANTIZE };
 
 static const char *refuse_numbers(const tm_view *view, tm_dtype other)
 {
@@ -249,7 +254,10 @@ static const char *refuse(const tm_call *call)
         why = call->out[0].dtype != (tm_dtype)attr->recipe[0].format ? "gives codes in the format of the recipe" : NULL;
     else if (!why)
         why = tm_gpu_refuse_view(&call->out[0]);
-    if (!why) why = refuse_numbers(&call->out[TM_QUANTIZE_SCALES], TM_F32);
+    tm_dtype scale = (tm_dtype)tm_codes_scale_of(attr->codes).dtype;
+    if (!why && attr->codes && tm_view_present(&call->out[TM_QUANTIZE_SCALES]) &&
+        call->out[TM_QUANTIZE_SCALES].dtype != scale)
+        why = "gives scales in the format of their kind";
     return why ? why : refuse_numbers(&call->out[1], TM_F32);
 }
 
@@ -265,7 +273,7 @@ static tm_gpu_defines defines_of(tm_dtype x, tm_dtype y, const tm_view *ticks, i
     bool           codes = tm_dtype_small(y), fnuz = y == TM_E4M3FNUZ || y == TM_E5M2FNUZ;
     tm_gpu_define_format(&d, "X", x);
     if (!codes) tm_gpu_define_format(&d, "Y", y);
-    tm_gpu_define(&d, "CODES", fnuz ? 2 : codes);
+    tm_gpu_define(&d, "CODES", y == TM_E2M1 ? 3 : fnuz ? 2 : codes);
     tm_gpu_define(&d, "WIDE_TICKS", tm_view_present(ticks) && ticks->dtype == TM_F64);
     tm_gpu_define(&d, "ROUNDS", rounds);
     return d;
@@ -274,6 +282,22 @@ static tm_gpu_defines defines_of(tm_dtype x, tm_dtype y, const tm_view *ticks, i
 static void note(const void *device, const tm_gpu_defines *d, const char *kernel, void **state)
 {
     tm_gpu_note(device, "quantize", tm_gpu_text_quantize, d, kernel, state);
+}
+
+/* Are there places in the layout of scales that no block has? */
+static bool fills_up(const tm_call *call)
+{
+    const tm_quantize_attr *attr = call->attr;
+    tm_codes_scale          of = tm_codes_scale_of(attr->codes);
+    int64_t                 used = 0;
+    bool                    whole = of.block > 0 && tm_quantize_whole(attr);
+    if (of.block == 0 || !tm_view_present(&call->out[TM_QUANTIZE_SCALES])) return false;
+    for (int p = 0; p < (whole ? 1 : attr->n_parts); p++) {
+        tm_shape         x = call->in[0].shape;
+        tm_quantize_part part = whole ? tm_quantize_all_parts(attr, x) : tm_quantize_part_of(attr, x, p);
+        used += cut(part.lines, of.lines) * cut(part.length, of.block);
+    }
+    return used < tm_quantize_scales(attr, call->in[0].shape);
 }
 
 static tm_status prepare(const void *device, const tm_call *call, void **state, tm_error *err)
@@ -286,6 +310,7 @@ static tm_status prepare(const void *device, const tm_call *call, void **state, 
     note(device, &d, "largest_of_cells", state);
     note(device, &d, quantizes ? "quantize" : "largest_of_lines", state);
     if (quantizes) note(device, &d, "quantize_record", state);
+    if (quantizes && fills_up(call)) note(device, &d, "clear_scales", state);
     return TM_OK;
 }
 
@@ -299,12 +324,23 @@ static tm_status find_largest(const tm_call *call, const gpu_call *c, const layo
     return tm_gpu_start(call, OF_CELLS, l->cells, 1, 1, THREADS, &a, err);
 }
 
+static tm_status clear_scales(const tm_call *call, tm_error *err)
+{
+    const tm_view   *scales = &call->out[TM_QUANTIZE_SCALES];
+    int64_t          words = (int64_t)(tm_tensor_bytes(scales->shape, scales->dtype) / sizeof(uint32_t));
+    tm_gpu_arguments a = { .bytes = 0 };
+    tm_gpu_pass(&a, scales->data);
+    tm_gpu_pass_i64(&a, words);
+    return tm_gpu_start_each(call, CLEAR, words, &a, err);
+}
+
 static tm_status launch(const tm_call *call, tm_error *err)
 {
     layout           l = layout_of(call);
     gpu_call         c = describe(call, &l);
     tm_gpu_arguments a = { .bytes = 0 };
     if (c.of[0].finds || c.of[1].finds) TM_TRY(find_largest(call, &c, &l, err));
+    if (fills_up(call)) TM_TRY(clear_scales(call, err));
     pass_call(&a, &c);
     tm_gpu_pass_int(&a, (int)l.splits);
     TM_TRY(tm_gpu_start(call, QUANTIZE, l.tiles, l.splits, 1, THREADS, &a, err));

@@ -3,6 +3,7 @@
  * matrix units (source/scaled.cu). What neither takes, no kernel here does: then plans multiply what the codes stand
  * for (graph/passes/codes.c). */
 #include "device/gpu/gpu.h"
+#include "op/codes.h"
 
 enum { TILE = 128, THREADS = 256, MOST_ROWS_OF_TILES = 65535 };
 
@@ -55,6 +56,8 @@ static const char *refuse(const tm_call *call)
     const tm_view *c = &call->out[0];
     const char    *why = tm_gpu_refuse_strided(c);
     if (why) return why;
+    for (int side = 0; side < 2; side++)
+        if (tm_scaled_kind(call->attr, side) != TM_CODES_PLAIN) return "takes scales of matrices and of lines";
     if (!tm_gpu_is_code(call->in[0].dtype) || !tm_gpu_is_code(call->in[1].dtype)) return "multiplies codes of 8 bits";
     for (int k = 2; k < 4; k++)
         if (call->in[k].dtype != TM_F32) return "takes scales in float32";

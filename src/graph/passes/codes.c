@@ -150,7 +150,7 @@ static tm_call codes_call(const pass *p, const product *f, int side, tm_quantize
     tm_call call;
     tm_node_call(p->graph, f->from[side], &call);
     *attr = *f->attr[side];
-    attr->codes = 1;
+    attr->codes = TM_CODES_PLAIN;
     call.attr = attr;
     call.out[0] = (tm_view){ .dtype = format_of(f, side), .shape = tm_shape_2(side ? f->columns : f->rows, f->depth) };
     call.out[TM_QUANTIZE_SCALES] =
@@ -218,7 +218,7 @@ static bool find_product(const pass *p, const tm_node *node, product *f, const c
     for (int s = 0; s < 2 && !*why; s++) {
         if (quantized < 2) *why = "only one of the factors is quantized";
         if (!*why && p->made[node->in[s]].readers != 1) *why = "somebody else reads a factor";
-        if (!*why) *why = tm_quantize_no_codes(f->attr[s]);
+        if (!*why) *why = tm_quantize_no_codes(f->attr[s], TM_CODES_PLAIN);
     }
     if (*why) return true;
     tm_shape a = tm_graph_at(p->graph, node->in[0])->shape, b = tm_graph_at(p->graph, node->in[1])->shape;

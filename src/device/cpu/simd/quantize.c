@@ -246,15 +246,21 @@ TM_INLINE tm_scale scale_of(const tm_call *call, const tm_quantizer *z, const ti
     return scale;
 }
 
-/* Of codes: the scale of a line, or of the part that the tile is of. The codes stay as they are. */
-static void keep_codes(const tm_call *call, const tm_quantizer *z, const tile *t, int64_t line, tm_scale *scale)
+/* Of codes: the scale of a line, of the part that the tile is of, or of a block. The codes stay as they are. */
+static void keep_codes(const tm_call *call, const tm_quantizer *z, const tile *t, int64_t line, int64_t k,
+                       tm_scale *scale)
 {
-    const line_record *records = call->workspace;
-    float             *scales = call->out[TM_QUANTIZE_SCALES].data;
-    if (scales && z->scaled == TM_SCALED_LINE)
-        scales[t->records + line - records] = tm_scale_multiplier(*scale);
-    else if (scales && t->line + line == 0)
-        scales[t->cell] = tm_scale_multiplier(*scale);
+    const tm_quantize_attr *attr = call->attr;
+    const line_record      *records = call->workspace;
+    const tm_view          *scales = &call->out[TM_QUANTIZE_SCALES];
+    int64_t                 at = -1;
+    if (attr->codes > TM_CODES_PLAIN)
+        at = tm_quantize_scale_place(attr, call->in[0].shape, (int)t->cell, t->line + line, k);
+    else if (z->scaled == TM_SCALED_LINE)
+        at = t->records + line - records;
+    else if (t->line + line == 0)
+        at = t->cell;
+    if (scales->data && at >= 0) tm_value_set(scales->data, scales->dtype, at, (double)tm_scale_multiplier(*scale));
     scale->divide = 1;
 }
 
@@ -282,7 +288,7 @@ static void quantize_tiles(const tm_call *call, int64_t begin, int64_t end)
                 int64_t  line = t.line + l, row = t.part.row + (attr->down ? k : line);
                 int64_t  column = t.part.column + (attr->down ? line : k);
                 tm_scale scale = scale_of(call, z, &t, found, whole);
-                if (attr->codes) keep_codes(call, z, &t, l, &scale);
+                if (attr->codes) keep_codes(call, z, &t, l, k, &scale);
                 quantize_run(call, z, scale, x[l], n,
                              tm_quantize_place(attr, shape, (int)(t.cell % attr->n_parts), row, column), apart,
                              &t.records[l]);
@@ -345,7 +351,9 @@ static bool take_largest(const tm_call *call, const tm_quantizer *z)
 static void quantize_run_all(const tm_call *call)
 {
     const tm_quantizer *z = recipe_of(call);
+    const tm_view      *scales = &call->out[TM_QUANTIZE_SCALES];
     int64_t             tiles = count_tiles(call, z), elements = tm_view_elements(&call->in[0]);
+    if (scales->data) memset(scales->data, 0, tm_tensor_bytes(scales->shape, scales->dtype)); /* what fills up */
     if (two_passes(z) && !take_largest(call, z)) {
         tm_parallel(call, find_largest, tiles, 1, elements);
         gather_largest(call);
@@ -380,7 +388,7 @@ static TM_PLANNED const char *quantize_refuse(const tm_call *call)
     else if (!why)
         why = tm_refuse_format(&call->out[0]);
     if (!why) why = tm_refuse_wide(&call->out[1]);
-    return why ? why : tm_refuse_wide(&call->out[TM_QUANTIZE_SCALES]);
+    return why || call->out[TM_QUANTIZE_SCALES].dtype == TM_E8M0 ? why : tm_refuse_wide(&call->out[TM_QUANTIZE_SCALES]);
 }
 
 /* --- the largest alone, of a part of a tensor --------------------------------------------------------------------- */

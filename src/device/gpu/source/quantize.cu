@@ -6,8 +6,8 @@
  * line. Neighbours in memory are neighbouring threads: runs of a row, or columns where lines run down. Maxima, least
  * scales and counts do not depend on their order.
  *
- * X, Y: formats of the factor and of what it becomes. CODES: it becomes codes (1: of OCP's formats, 2: of FNUZ's), line
- * after line, and Y is not given. WIDE_TICKS: counters are float64, else float32. ROUNDS: of 32 lines in a tile, as many as
+ * X, Y: formats of the factor and of what it becomes. CODES: it becomes codes (1: of OCP's formats, 2: of FNUZ's, 3: of 4
+ * bits), line after line, and Y is not given. WIDE_TICKS: counters are float64, else float32. ROUNDS: of 32 lines in a tile, as many as
  * a square asks for. */
 
 #if CODES
@@ -56,7 +56,7 @@ struct call {
     double     switch_step;
     i64        rows, ld, lines;
     int        groups, parts, columns, whole_columns, row;
-    int        switches, down, cut_columns, vectors, adds, always, keeps_lines, wide;
+    int        switches, down, cut_columns, vectors, adds, always, keeps_lines, wide, kind, whole;
     int        end[PARTS], shift[PARTS];
     recipe     of[2];
 };
@@ -218,34 +218,13 @@ DEVICE void load(float (&v)[RUN], const call &c, const part &p, int line, int k,
     UNROLL for (int i = 0; i < RUN; i++) v[i] *= 0.25f;
 }
 
-#if CODES
-/* Of a number of the format: of 8 bits, with the exponent 0 for those below the least normal one. */
-DEVICE u32 code_of(float x, const recipe &q)
-{
-    u32 size = bits_of(x) & 0x7fffffffu, sign = bits_of(x) >> 24 & 0x80u, away = 23u - (u32)q.mantissa;
-    u32 code = (size >> away) - ((u32)(126 + q.least_exponent) << q.mantissa);
-    int below = 127 + q.least_exponent - (int)(size >> 23);
-    if (size > 0x7f800000u) return CODES == 2 ? 0x80u : sign | 0x7fu;
-    if (below > 0) code = ((size & 0x7fffffu) | 0x800000u) >> (below > 8 ? 31u : away + (u32)below);
-    return CODES == 2 && size == 0 ? 0u : sign | code;
-}
+/* A code q stands for q / divide, or for q first second where divide is 0. */
+struct scaling {
+    float encode, divide, first, second;
+};
 
-/* Where lines run down, y is transposed. wide: 16 codes can be written at once. */
-DEVICE void store(const float (&v)[RUN], const call &c, const part &p, int line, int k, const recipe &q)
-{
-    int   n = line < p.lines ? p.length - k : 0;
-    i64   at = c.down ? (p.column + line) * c.rows + p.row + k : (p.row + line) * c.columns + p.column + k;
-    words w = {};
-    u32   code[RUN];
-    UNROLL for (int i = 0; i < RUN; i++) code[i] = code_of(v[i], q);
-    UNROLL for (int i = 0; i < RUN; i++) w.of[i / 4] |= code[i] << 8 * (i % 4);
-    if (c.wide && n >= RUN) {
-        *(words *)(void *)(c.y + at) = w;
-    } else {
-        UNROLL for (int i = 0; i < RUN; i++)
-            if (i < n) c.y[at + i] = (Y)code[i];
-    }
-}
+#if CODES
+#include "codes.cu"
 #else
 DEVICE void store(const float (&v)[RUN], const call &c, const part &p, int line, int k, const recipe &)
 {
@@ -366,11 +345,6 @@ DEVICE float narrow(float x, float largest, int mantissa, int least, float chanc
     }
     return float_of(bits_of(whole * float_of((u32)(e - mantissa) << 23)) | (bits_of(x) & 0x80000000u));
 }
-
-/* A code q stands for q / divide, or for q first second where divide is 0. */
-struct scaling {
-    float encode, divide, first, second;
-};
 
 DEVICE int exponent_of(float amax, const recipe &q)
 {
@@ -511,8 +485,9 @@ KERNEL(quantize)(call c, int splits)
             float   amax = q.scaled == TENSOR ? whole : q.scaled == LINE ? of_line[r] : most[r];
             scaling s = scaling_of(amax, whole, q);
             if (q.scaled == DELAYED) s.encode = s.divide = delayed > 0.0f ? delayed : 1.0f;
-            if (CODES && c.scales && k == 0 && (q.scaled == LINE || line == 0))
-                c.scales[q.scaled == LINE ? w.p.first + line : w.cell] = s.divide != 0.0f ? 1.0f / s.divide : s.first * s.second;
+#if CODES
+            store_scale(c, w, line, k, q, s);
+#endif
             if (q.scaled != AS_IS) quantize_run(v[r], q, s, c.key, pass, element, c.down ? columns : 1, sum);
             store(v[r], c, w.p, line, k, q);
         }

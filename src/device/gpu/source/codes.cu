@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Codes of a factor, and the scales beside them, as the library that multiplies them has both (op/codes.h). A part of
+ * quantize.cu, whose types and numbers these are. */
+
+/* Kinds of scales: the numbers of op/codes.h. */
+enum { SCALES_PLAIN = 1, SCALES_OF_RUNS, SCALES_OF_SQUARES, SCALES_IN_TILES, SCALES_IN_ROWS };
+
+/* Of a number of the format: of 8 bits, or of 4; with the exponent 0 for those below the least normal one. */
+DEVICE u32 code_of(float x, const recipe &q)
+{
+    u32 size = bits_of(x) & 0x7fffffffu, sign = CODES == 3 ? bits_of(x) >> 28 & 8u : bits_of(x) >> 24 & 0x80u;
+    u32 away = 23u - (u32)q.mantissa;
+    u32 code = (size >> away) - ((u32)(126 + q.least_exponent) << q.mantissa);
+    int below = 127 + q.least_exponent - (int)(size >> 23);
+    if (size > 0x7f800000u) return CODES == 3 ? sign | 7u : CODES == 2 ? 0x80u : sign | 0x7fu;
+    if (below > 0) code = ((size & 0x7fffffu) | 0x800000u) >> (below > 8 ? 31u : away + (u32)below);
+    return CODES == 2 && size == 0 ? 0u : sign | code;
+}
+
+struct alignas(8) pairs {
+    u32 of[2];
+};
+
+/* Where lines run down, y is transposed. wide: 16 codes can be written at once. Of codes of 4 bits two share a byte, the
+ * first one in its low half; a line has a multiple of 32. */
+DEVICE void store(const float (&v)[RUN], const call &c, const part &p, int line, int k, const recipe &q)
+{
+    int   n = line < p.lines ? p.length - k : 0;
+    i64   at = c.down ? (p.column + line) * c.rows + p.row + k : (p.row + line) * c.columns + p.column + k;
+    words w = {};
+    u32   code[RUN];
+    UNROLL for (int i = 0; i < RUN; i++) code[i] = code_of(v[i], q);
+#if CODES == 3
+    UNROLL for (int i = 0; i < RUN; i++) w.of[i / 8] |= code[i] << 4 * (i % 8);
+    if (n >= RUN) *(pairs *)(void *)(c.y + at / 2) = pairs{ { w.of[0], w.of[1] } };
+#else
+    UNROLL for (int i = 0; i < RUN; i++) w.of[i / 4] |= code[i] << 8 * (i % 4);
+    if (c.wide && n >= RUN) {
+        *(words *)(void *)(c.y + at) = w;
+    } else {
+        UNROLL for (int i = 0; i < RUN; i++)
+            if (i < n) c.y[at + i] = (Y)code[i];
+    }
+#endif
+}
+
+/* --- scales */
+
+/* A matrix of lines with scales of blocks: of all parts, where no block ends with a part, or of one; first: where its
+ * scales begin. 32 bits count the scales of any matrix. */
+struct matrix {
+    u32 lines, length, first;
+};
+
+/* Blocks of a line, with those that fill up. */
+DEVICE u32 blocks_of(int kind, u32 length, u32 block)
+{
+    u32 n = (length + block - 1) / block;
+    return kind == SCALES_OF_SQUARES || kind == SCALES_IN_TILES ? (n + 3) / 4 * 4 : n;
+}
+
+DEVICE u32 scales_of(int kind, u32 lines, u32 length, u32 block)
+{
+    u32 squares = (lines + 127) / 128;
+    u32 high = kind == SCALES_OF_SQUARES ? squares : kind == SCALES_IN_TILES ? squares * 128 : lines;
+    return high * blocks_of(kind, length, block);
+}
+
+DEVICE matrix matrix_of(const call &c, const part &p, u32 block)
+{
+    matrix m = { (u32)(c.down ? c.columns : (int)c.rows), (u32)(c.down ? (int)c.rows : c.columns), 0 };
+    if (c.whole) return m;
+    for (int i = 0; i < p.number; i++) {
+        part before = part_of(c, 0, i);
+        m.first += scales_of(c.kind, (u32)before.lines, (u32)before.length, block);
+    }
+    m.lines = (u32)p.lines;
+    m.length = (u32)p.length;
+    return m;
+}
+
+DEVICE u32 place_of_scale(int kind, const matrix &m, u32 line, u32 b, u32 block)
+{
+    u32 n = blocks_of(kind, m.length, block);
+    if (kind == SCALES_OF_RUNS) return m.first + b * m.lines + line;
+    if (kind == SCALES_OF_SQUARES) return m.first + line / 128 * n + b;
+    if (kind == SCALES_IN_TILES)
+        return m.first + (line / 128 * n + b / 4 * 4) * 128 + line % 32 * 16 + line % 128 / 32 * 4 + b % 4;
+    return m.first + line * n + b;
+}
+
+/* What the codes of element k and its neighbours are multiplied with; the first run of a block writes it. The number in
+ * e8m0 is the exponent of that in float32; 0 is 2^-127. */
+DEVICE void store_scale(const call &c, const place &w, int line, int k, const recipe &q, const scaling &s)
+{
+    float number = s.divide != 0.0f ? 1.0f / s.divide : s.first * s.second;
+    u32   block = (u32)q.block;
+    if (!c.scales) return;
+    if (c.kind == SCALES_PLAIN) {
+        if (k == 0 && (q.scaled == LINE || line == 0)) c.scales[q.scaled == LINE ? w.p.first + line : w.cell] = number;
+        return;
+    }
+    if ((u32)k % block != 0 || (c.kind == SCALES_OF_SQUARES && (u32)line % block != 0)) return;
+    matrix m = matrix_of(c, w.p, block);
+    u32    l = (u32)line, at = (u32)k;
+    if (c.whole) l += (u32)(c.down ? w.p.column : (int)w.p.row), at += (u32)(c.down ? (int)w.p.row : w.p.column);
+    u32 to = place_of_scale(c.kind, m, l, at / block, block);
+    if (c.kind == SCALES_IN_TILES || c.kind == SCALES_IN_ROWS)
+        ((unsigned char *)(void *)c.scales)[to] = (unsigned char)(bits_of(number) >> 23);
+    else
+        c.scales[to] = number;
+}
+
+/* What fills a layout up is 0; before scales are written. */
+KERNEL(clear_scales)(u32 *scales, i64 n)
+{
+    EACH(i, n) scales[i] = 0u;
+}
