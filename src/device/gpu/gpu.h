@@ -33,6 +33,7 @@ extern const char *const tm_gpu_text_exchange[];
 extern const char *const tm_gpu_text_experts[];
 extern const char *const tm_gpu_text_frozen[];
 extern const char *const tm_gpu_text_grouped[];
+extern const char *const tm_gpu_text_grouped_scaled[];
 extern const char *const tm_gpu_text_heads[];
 extern const char *const tm_gpu_text_images[];
 extern const char *const tm_gpu_text_loss[];

@@ -154,7 +154,7 @@ static tm_call codes_call(const pass *p, const product *f, int side, tm_quantize
     call.attr = attr;
     call.out[0] = (tm_view){ .dtype = format_of(f, side), .shape = tm_shape_2(side ? f->columns : f->rows, f->depth) };
     call.out[TM_QUANTIZE_SCALES] =
-        (tm_view){ .dtype = TM_F32, .shape = tm_shape_1(tm_quantize_scales(attr, call.in[0].shape)) };
+        (tm_view){ .dtype = TM_F32, .shape = tm_shape_1(tm_quantize_scales(attr, call.in[0].shape, tm_quantize_groups(&call))) };
     return call;
 }
 
