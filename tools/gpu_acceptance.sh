@@ -157,6 +157,8 @@ speed()
     [ "$standins" ] || export TM_TEST_SHAPES=large
     if [ "$standins" ]; then set -- --M 32 --N 32 --K 32 --rep-ms 1 --precision 0; else set -- --shapes llama70b --budget 40; fi
     stage gemm 60 "$trainmark" bench gemm --device "$device" --dtype bfloat16 --libraries "$@" --output-file "$out/gemm.json"
+    if [ "$standins" ]; then set -- --elements 5003 --rep-ms 1 --precision 0; else set -- --budget 8; fi
+    stage memory 15 "$trainmark" bench stream --device "$device" "$@" --output-file "$out/memory.json"
     stage products 30 env "$paths" TM_TEST_RATES="$out/products.jsonl" "$tests/test_products" "on_$device"
     if [ "$standins" ]; then
         # shellcheck disable=SC2086

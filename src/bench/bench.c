@@ -52,7 +52,7 @@ static const char devices[] =
 /* Options of every workload. */
 static const tm_key options[] = {
     { .name = "device", .kind = TM_KEY_CHOICE, .fallback = "cpu", .choices = devices + 1, .numbered = true,
-      .help = "what is measured; gemm and gpt run on GPUs (hip:1 is the second)" },
+      .help = "what is measured (hip:1 is the second GPU)" },
     { .name = "isa", .kind = TM_KEY_TEXT,
       .help = "instruction set of our kernels; null: the best; a wrong name lists all" },
     { .name = "threads", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 4096,

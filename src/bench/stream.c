@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench/stream.c - bandwidth of main memory: the five kernels of STREAM and BabelStream (docs/bench-stream.md). */
+/* bench/stream.c - bandwidth of memory; of main memory by the five kernels of STREAM and BabelStream
+ * (docs/bench-stream.md). */
 #include "base/cpu.h"
-#include "bench/bench.h"
-#include "device/ceilings.h"
+#include "bench/stream.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -11,18 +11,19 @@
 /* clang-format off */
 static const tm_key options[] = {
     { .name = "elements", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 1e12,
-      .help = "float64 elements of each of the three arrays; 0: four times the last-level cache" },
+      .help = "elements of each of the three arrays (float64, on GPUs float32); 0: four times the "
+              "last cache" },
     { .name = "repetitions", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 100000,
       .help = "samples of each kernel; 0: as many as rep-ms or duration gives, at least three" },
 };
 /* clang-format on */
 
 static const tm_column columns[] = {
-    { "host", 0 },      { "kernel", 0 },    { "stores", 0 },      { "threads", 0 }, { "elements", 0 },
+    { "host", 0 },      { "kernel", 0 },    { "stores", 0 },      { "by", 0 },      { "threads", 0 }, { "elements", 0 },
     { "array_mib", 5 }, { "best_mbps", 6 }, { "median_mbps", 6 }, { "correct", 0 }, { "skipped", 0 },
 };
-static const char *const brief[] = { "kernel",  "stores",    "best_mbps",   "skipped",       "correct",
-                                     "threads", "array_mib", "median_mbps", "half_width_pct" };
+static const char *const brief[] = { "kernel", "stores",  "best_mbps", "skipped",     "correct",
+                                     "by",     "threads", "array_mib", "median_mbps", "half_width_pct" };
 
 typedef struct {
     tm_bench        *bench;
@@ -55,46 +56,74 @@ static bool right(const work *w)
     return wrong == 0 && (w->kernel != TM_STREAM_DOT || w->sum == 2. * (double)w->n);
 }
 
+void tm_stream_put(tm_bench *bench, const tm_stream_row *row, const tm_samples *samples)
+{
+    tm_table   *table = bench->table;
+    const char *name = tm_stream_name(row->kernel);
+    tm_table_row(table);
+    tm_table_text(table, "host", bench->host);
+    tm_table_text(table, "kernel", name);
+    tm_table_text(table, "stores", row->stores);
+    if (row->by) tm_table_text(table, "by", row->by);
+    if (!row->by) tm_table_i64(table, "threads", bench->threads);
+    tm_table_i64(table, "elements", row->n);
+    tm_table_f64(table, "array_mib", (double)(row->n * row->element) / 1048576);
+    if (samples->n == 0) {
+        tm_table_text(table, "skipped", "the budget ended before a sample (--budget)");
+        return;
+    }
+    double         bytes = (double)(row->arrays * row->element * row->n), least = samples->seconds[0];
+    tm_measurement m;
+    tm_bench_summarize(samples, bytes, &m);
+    for (int64_t i = 1; i < samples->n; i++) least = fmin(least, samples->seconds[i]);
+    tm_table_f64(table, "best_mbps", bytes / least * 1e-6);
+    tm_table_f64(table, "median_mbps", bytes / m.summary.median * 1e-6);
+    tm_table_bool(table, "correct", row->correct);
+    tm_bench_put(table, &m);
+    if (!row->correct) tm_bench_invalid(bench, "stream %s: the arrays do not hold what the kernel computes", name);
+}
+
 static tm_status measure(work *w, tm_error *err)
 {
     tm_bench  *bench = w->bench;
-    tm_table  *table = bench->table;
     tm_timing  timing = bench->timing;
     tm_samples samples;
     tm_timed   timed = { call, w };
     int64_t    repetitions = tm_config_i64(bench->options, "repetitions");
     if (repetitions > 0) timing.min_samples = repetitions, timing.rep_ms = timing.duration_s = timing.precision = 0;
     tm_device_stream_fill(bench->device, w->a, A, w->b, B, w->c, C, w->n);
-    tm_status st = tm_time(&timing, &timed, 1, &samples, err);
-    tm_table_row(table);
-    tm_table_text(table, "host", bench->host);
-    tm_table_text(table, "kernel", tm_stream_name(w->kernel));
-    tm_table_text(table, "stores", w->kernel == TM_STREAM_DOT ? "none" : w->streaming ? "streaming" : "ordinary");
-    tm_table_i64(table, "threads", bench->threads);
-    tm_table_i64(table, "elements", w->n);
-    tm_table_f64(table, "array_mib", (double)w->n * sizeof(double) / 1048576);
-    if (samples.n > 0) {
-        double         bytes = (double)(tm_stream_bytes(w->kernel) * w->n), least = samples.seconds[0];
-        bool           correct = right(w);
-        tm_measurement m;
-        tm_bench_summarize(&samples, bytes, &m);
-        for (int64_t i = 1; i < samples.n; i++) least = fmin(least, samples.seconds[i]);
-        tm_table_f64(table, "best_mbps", bytes / least * 1e-6);
-        tm_table_f64(table, "median_mbps", bytes / m.summary.median * 1e-6);
-        tm_table_bool(table, "correct", correct);
-        tm_bench_put(table, &m);
-        if (!correct)
-            tm_bench_invalid(bench, "stream %s: the arrays do not hold what the kernel computes",
-                             tm_stream_name(w->kernel));
-    }
-    if (samples.n == 0) tm_table_text(table, "skipped", "the budget ended before a sample (--budget)");
+    tm_status     st = tm_time(&timing, &timed, 1, &samples, err);
+    tm_stream_row row = { .kernel = w->kernel,
+                          .stores = w->kernel == TM_STREAM_DOT ? "none"
+                                    : w->streaming             ? "streaming"
+                                                               : "ordinary",
+                          .n = w->n,
+                          .element = sizeof(double),
+                          .arrays = (int)(tm_stream_bytes(w->kernel) / (int64_t)sizeof(double)),
+                          .correct = samples.n > 0 && right(w) };
+    tm_stream_put(bench, &row, &samples);
     tm_samples_fini(&samples);
     return st;
 }
 
+static void begin_table(tm_bench *bench)
+{
+    tm_table_columns(bench->table, columns, sizeof columns / sizeof columns[0]);
+    tm_bench_columns(bench->table);
+    tm_table_brief(bench->table, brief, sizeof brief / sizeof brief[0]);
+}
+
+static tm_status run_on_gpu(tm_bench *bench, tm_error *err)
+{
+    begin_table(bench);
+    TM_TRY(tm_stream_on_gpu(bench, tm_config_i64(bench->options, "elements"), err));
+    return tm_bench_note_ceilings(bench, err);
+}
+
 static tm_status run(tm_bench *bench, tm_error *err)
 {
-    bool    known;
+    bool known;
+    if (tm_bench_on_gpu(bench)) return run_on_gpu(bench, err);
     int64_t cache = tm_last_level_bytes(&known), n = tm_config_i64(bench->options, "elements");
     work    w = { .bench = bench };
     if (n == 0) n = 4 * cache / (int64_t)sizeof(double);
@@ -116,9 +145,7 @@ static tm_status run(tm_bench *bench, tm_error *err)
     w.b = w.a + n;
     w.c = w.b + n;
     w.n = n;
-    tm_table_columns(bench->table, columns, sizeof columns / sizeof columns[0]);
-    tm_bench_columns(bench->table);
-    tm_table_brief(bench->table, brief, sizeof brief / sizeof brief[0]);
+    begin_table(bench);
     tm_status st = TM_OK;
     for (int streaming = 0; streaming <= tm_device_streams(bench->device) && st == TM_OK; streaming++)
         for (int kernel = 0; kernel < TM_STREAM_COUNT && st == TM_OK; kernel++) {
@@ -134,8 +161,9 @@ static tm_status run(tm_bench *bench, tm_error *err)
 
 const tm_workload tm_workload_stream = {
     .name = "stream",
-    .summary = "measure the bandwidth of main memory: copy, mul, add, triad, dot",
+    .summary = "measure the bandwidth of memory: copy, mul, add, triad, dot",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
+    .gpus = true,
     .run = run,
 };

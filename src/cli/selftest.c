@@ -60,6 +60,8 @@ static const stage stages[] = {
       "tokens/s of GPT Small", false, 0, false },
     { "gemm", 60, "bench gemm --device DEVICE --dtype bfloat16 --shapes llama70b --budget 40 --store none --json",
       "rates of matrix products", true, 0, false },
+    { "memory", 20, "bench stream --device DEVICE --budget 10 --store none --json", "bandwidth of the device's memory",
+      true, 4e9, false },
     { "attention", 30,
       "bench attention --device DEVICE --dtype bfloat16 --batch 4 --seq 4096 --heads 32 --kv-heads 8 --head-dim 128 "
       "--budget 15 --store none --json",

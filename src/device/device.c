@@ -169,6 +169,7 @@ tm_chooser tm_device_chooser(const tm_device *device)
                          .threads = info->threads,
                          .align = info->align,
                          .weight_copies = info->weight_copies,
+                         .fuses = info->fuses,
                          .loss_rows = info->loss_rows,
                          .room = info->plan_bytes };
 }

@@ -47,9 +47,9 @@ enum {
     MAX_WORKSPACE = 1,
     MOST_RESULT = 96,
     MOST_ALGORITHM = 64,
-    MODE_OF_SCALE_A = 31,
-    MODE_OF_ROWS = 3
+    MODE_OF_SCALE_A = 31
 };
+static const int32_t modes[TM_GPU_SCALES] = { 0, 0, 3, 4, 5, 2, 2 };
 
 /* Partial sums are added up in the compute type. The two other ways round them to the result's format before. */
 enum { REDUCTION_COMPUTE_TYPE = 2 };
@@ -272,7 +272,7 @@ int tm_gpu_blas_version(const tm_gpu_blas *blas)
 
 static int type_of(tm_gpu_format format)
 {
-    static const int types[] = { TYPE_F32, 14, 28, 29, 1000, 1001 }; /* in the order of tm_gpu_format */
+    static const int types[] = { TYPE_F32, 14, 28, 29, 1000, 1001, 33 }; /* in the order of tm_gpu_format */
     return types[format];
 }
 
@@ -287,12 +287,12 @@ static tm_status put_scales(const tm_gpu_blas *blas, const tm_gpu_matmul *p, con
                             tm_error *err)
 {
     const tm_gpu_matmul_shape *s = &p->shape;
-    const int32_t              mode = MODE_OF_ROWS;
     if (s->scales == TM_GPU_NO_SCALES) return TM_OK;
     MUST(blas, s, desc_set, p->desc, numbers[blas->hip].scale_a, &scale_b, sizeof scale_b);
     MUST(blas, s, desc_set, p->desc, numbers[blas->hip].scale_b, &scale_a, sizeof scale_a);
-    if (s->scales != TM_GPU_SCALES_OF_ROWS) return TM_OK;
-    for (int k = 0; k < 2; k++) MUST(blas, s, desc_set, p->desc, MODE_OF_SCALE_A + k, &mode, sizeof mode);
+    if (s->scales == TM_GPU_SCALES_OF_MATRICES) return TM_OK;
+    for (int k = 0; k < 2; k++)
+        MUST(blas, s, desc_set, p->desc, MODE_OF_SCALE_A + k, &modes[k ? s->scales : s->second_scales], sizeof *modes);
     return TM_OK;
 }
 
@@ -525,9 +525,9 @@ static tm_status choose(tm_gpu_blas *blas, tm_gpu_matmul *p, tm_error *err)
 static bool same(const tm_gpu_matmul_shape *a, const tm_gpu_matmul_shape *b)
 {
     return a->factors == b->factors && a->result == b->result && a->second == b->second && a->scales == b->scales &&
-           a->a_across == b->a_across && a->b_across == b->b_across && a->bias == b->bias && a->rows == b->rows &&
-           a->columns == b->columns && a->depth == b->depth && a->ld_a == b->ld_a && a->ld_b == b->ld_b &&
-           a->ld_c == b->ld_c && a->workspace == b->workspace;
+           a->second_scales == b->second_scales && a->a_across == b->a_across && a->b_across == b->b_across &&
+           a->bias == b->bias && a->rows == b->rows && a->columns == b->columns && a->depth == b->depth &&
+           a->ld_a == b->ld_a && a->ld_b == b->ld_b && a->ld_c == b->ld_c && a->workspace == b->workspace;
 }
 
 static tm_status known(tm_gpu_matmul *p, tm_gpu_matmul **out, const char **why, tm_error *err)
@@ -567,14 +567,22 @@ static bool aligned(const tm_gpu_matmul_operands *o)
             (WANTED_ALIGN - 1)) == 0;
 }
 
+static bool scales_aligned(const tm_gpu_matmul_shape *s, const tm_gpu_matmul_operands *o)
+{
+    return s->scales <= TM_GPU_SCALES_OF_ROWS ||
+           (((uintptr_t)o->scale_a | (uintptr_t)o->scale_b) & (WANTED_ALIGN - 1)) == 0;
+}
+
 tm_status tm_gpu_blas_multiply(tm_gpu_blas *blas, const tm_gpu_matmul *p, void *stream, const tm_gpu_matmul_operands *o,
                                tm_error *err)
 {
     static const float         zero = 0, one = 1;
     const tm_gpu_matmul_shape *s = &p->shape;
     int                        place = numbers[blas->hip].align < 0 || aligned(o) ? ALIGNED : ANYWHERE;
-    if (s->scales != TM_GPU_NO_SCALES && !aligned(o))
-        return tm_fail(err, TM_INVALID, "a product of codes whose matrices begin between multiples of 16 bytes");
+    if (s->scales != TM_GPU_NO_SCALES && !(aligned(o) && scales_aligned(s, o)))
+        return tm_fail(err, TM_INVALID,
+                       "a product of codes whose matrices or scales begin between multiples of 16 "
+                       "bytes");
     if (s->bias) MUST(blas, s, desc_set, p->desc, numbers[blas->hip].bias, &o->bias, sizeof o->bias);
     TM_TRY(put_scales(blas, p, o->scale_a, o->scale_b, err));
     MUST(blas, s, multiply, blas->handle, p->desc, o->scale ? o->scale : &one, o->b, p->layout_a, o->a, p->layout_b,

@@ -35,19 +35,32 @@ typedef enum {
     TM_GPU_E4M3, /* codes of 8 bits, from here on */
     TM_GPU_E5M2,
     TM_GPU_E4M3FNUZ,
-    TM_GPU_E5M2FNUZ
+    TM_GPU_E5M2FNUZ,
+    TM_GPU_E2M1 /* of 4 bits: two in a byte, the first one in its low half */
 } tm_gpu_format;
 
-/* What the codes of a and b are multiplied with: float32 on the GPU, one number for each matrix, or one for each of its
- * rows. */
-typedef enum { TM_GPU_NO_SCALES, TM_GPU_SCALES_OF_MATRICES, TM_GPU_SCALES_OF_ROWS } tm_gpu_scales;
+/* What the codes of a factor are multiplied with, on the GPU: float32, one number for the matrix, or one for each of
+ * its rows; or those of blocks. L: blocks of a row, L4: the next multiple of 4. These begin at multiples of 16 bytes,
+ * and zeros fill them up. */
+typedef enum {
+    TM_GPU_NO_SCALES,
+    TM_GPU_SCALES_OF_MATRICES,
+    TM_GPU_SCALES_OF_ROWS,
+    TM_GPU_SCALES_OF_RUNS,    /* float32, of 128 elements of a row: (L, rows) */
+    TM_GPU_SCALES_OF_SQUARES, /* float32, of 128 rows by 128 elements: (squares of rows, L4) */
+    TM_GPU_SCALES_IN_TILES,   /* e8m0, of 32 elements of a row: tiles of 128 rows by 4 blocks, one after the other along
+                               * the rows; in a tile 32 times the blocks of rows i, i + 32, i + 64 and i + 96 */
+    TM_GPU_SCALES_ROW_BY_ROW, /* e8m0, of 32 elements of a row: (rows, L) */
+    TM_GPU_SCALES
+} tm_gpu_scales;
 
 /* c (rows, columns) = a b^T + bias, row after row: a (rows, depth), or (depth, rows) if a_across; b (columns, depth),
  * or (depth, columns) if b_across; bias (columns). */
 typedef struct {
     tm_gpu_format factors, result; /* of a and b; of c and bias */
     tm_gpu_format second;          /* of codes: of b */
-    tm_gpu_scales scales;          /* TM_GPU_NO_SCALES: a and b are no codes */
+    tm_gpu_scales scales;          /* of a; TM_GPU_NO_SCALES: a and b are no codes */
+    tm_gpu_scales second_scales;   /* of codes: of b */
     bool          a_across, b_across, bias;
     int64_t       rows, columns, depth; /* none is 0 */
     int64_t       ld_a, ld_b, ld_c;     /* elements from row to row */

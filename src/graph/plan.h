@@ -26,7 +26,7 @@ typedef struct {
     int         threads;
     size_t      align; /* bytes: buffers begin at multiples of it; a power of two; 0: 64 */
     /* What pays on the device (device/device.h), and the bytes that a plan may take there; 0: not known. */
-    bool    weight_copies;
+    bool    weight_copies, fuses;
     int64_t loss_rows, room;
 } tm_chooser;
 

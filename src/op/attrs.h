@@ -100,6 +100,14 @@ typedef struct {
     int64_t stride;   /* columns from head to head; 0: D. 192 with D = 64, first = 128: the last 64 of 192 */
 } tm_rope_attr;
 
+/* The heads of a row, from its first column on, are normalised (tm_head_norm_attr), then rotated (tm_rope_attr). */
+typedef struct {
+    double  eps;
+    int64_t heads, head_dim, second;
+    int64_t seq, layout;
+    int64_t first_rows; /* > 0: a sample has so many rows of a, then seq - first_rows of b; 0: there is no b */
+} tm_head_rope_attr;
+
 typedef struct {
     int64_t seq;   /* T: without places, row r has position r % T */
     int64_t apart; /* embedding_grad, a dtable that is added to: 1: the rows are summed first, then added to what is

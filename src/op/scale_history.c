@@ -64,7 +64,7 @@ static bool history_example(int k, tm_example *example)
         int64_t               rows, length;
         tm_scale_history_attr attr;
     } of[] = { { 1, 1, { .switch_step = -1, .before = 1 } },
-               { 7, 16, { .switch_step = -1, .before = 1, .margin = 1 } },
+               { 3, 300, { .switch_step = -1, .before = 1, .margin = 1 } },
                { 5, 4, { .switch_step = 300, .before = 0 } },
                { 3, 4, { .switch_step = 20, .before = 0, .recent = 1 } },
                { 9, 3, { .switch_step = -1, .before = 1, .frozen = 1 } } };
@@ -91,6 +91,7 @@ const tm_op tm_op_scale_history = {
     .cost = tm_cost_moved,
     .vector = 2,
     .state = true,
+    .inplace = 1U << 2,
     .example = history_example,
     .in_name = { "ticks (2)", "record (R, 4)", "history (R, H)", "largest (R)", "scale (R)" },
     .out_name = { "history (R, H)", "scale (R)" },

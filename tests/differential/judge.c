@@ -530,14 +530,25 @@ static void compare_copies(bench *b)
     if (b->out->outcome != FAILED && !b->impossible) resume(b, stop_of(b, "compare.copies"), true);
 }
 
+/* Updates within the backward pass, beside the same ones behind it. Norms add up in another order. */
+static void compare_early(bench *b)
+{
+#define UNCLIPPED_ONCE "--training.max_norm 0 --debug.replay 0"
+    unsigned effects = MODEL_KEYS | 1U << ORDER | NEUTRAL_KEYS;
+    side    *early = other_side(b, "updated within the backward pass, on the device late", effects,
+                                UNCLIPPED_ONCE " --optimizer.early_step_in_backward true");
+    if (early) early->device = "late", early->copies = number_of(b->setting, "compare.early", 1) == 2;
+    beside(b, early, other_side(b, "updated behind it", effects, UNCLIPPED_ONCE), 0, 1e-5);
+}
+
 const char *const comparisons[COMPARISONS] = { "compare.float64",   "compare.float32", "compare.exact",
                                                "compare.unclipped", "compare.moved",   "compare.neutral",
                                                "compare.reference", "compare.threads", "compare.late",
-                                               "compare.resume",    "compare.copies" };
+                                               "compare.resume",    "compare.copies",  "compare.early" };
 static void (*const makes[COMPARISONS])(bench *) = { compare_float64,   compare_float32, compare_exact,
                                                      compare_unclipped, compare_moved,   compare_neutral,
                                                      compare_reference, compare_threads, compare_late,
-                                                     compare_resume,    compare_copies };
+                                                     compare_resume,    compare_copies,  compare_early };
 
 /* --- a case ------------------------------------------------------------------------------------------------------- */
 

@@ -278,5 +278,7 @@ const dimension dimensions[] = {
     { "compare.late", COMPARED, 4, NULL, { "bits" } },
     { "compare.resume", COMPARED, 4, NULL, { "1", "2" } },
     { "compare.copies", COMPARED, 1, "training.dtype !training.regime", { "1", "2" } },
+    /* 2: also with copies of weights */
+    { "compare.early", COMPARED, 1, "!training.grad_accumulation !debug.replay", { "1", "2" } },
 };
 const size_t n_dimensions = sizeof dimensions / sizeof dimensions[0];

@@ -168,6 +168,16 @@ static const struct CMUnitTest tests[] = {
          "parallelism.data_parallel_shard_strategy=optim compare.copies=1"),
     KEPT("copies of weights: images", "family=flux training.dtype=bfloat16 training.grad_accumulation=2 "
                                       "validation.enable=true compare.copies=1"),
+    KEPT("updated early: tied, averaged, offloaded, computed again",
+         "family=gpt training.dtype=bfloat16 activation_checkpoint.mode=full training.offload=all "
+         "training.ema_decay=0.5 compare.early=2"),
+    KEPT("updated early: experts, by an optimizer of whole tensors",
+         "family=qwen3_moe training.dtype=bfloat16 optimizer.name=Adafactor compare.early=2"),
+    KEPT("updated early: adapters", "family=llama lora.rank=2 lora.dora=true lora.dropout=0.25 compare.early=1"),
+    KEPT("updated early: latents", "family=deepseek optimizer.name=Muon optimizer.groups=frozen compare.early=1"),
+    KEPT("updated early: images",
+         "family=flux training.dtype=bfloat16 activation_checkpoint.mode=full compare.early=2"),
+    KEPT("updated early: codes", "family=llama training.dtype=bfloat16 quantize.recipe=fp8_delayed compare.early=2"),
     QUICK(1),
     QUICK(2),
     QUICK(3),

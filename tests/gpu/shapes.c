@@ -187,6 +187,8 @@ static const struct {
     { &tm_op_adafactor, 8, { 40001 }, { 60000 } },
     { &tm_op_adafactor, 6, { 200, 65 }, { 130, 300 } },
     { &tm_op_adafactor, 5, { 5, 13 }, { 70, 260 } },
+    { &tm_op_adafactor, 10, { 3, 70, 16 }, { 1030, 5, 7 } }, /* more matrices than a grid has blocks */
+    { &tm_op_quantize, 3, { 300 }, { 140 } },                /* squares of 128, in two tiles of a line */
     { &tm_op_square_sum, 10, { 0 }, { 0 } },
     { &tm_op_square_sum, 3, { 1030 }, { 1060000 } },
     { &tm_op_cast, 9, { 200 }, { 60 } },

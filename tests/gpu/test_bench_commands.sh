@@ -38,6 +38,10 @@ failed_with 3 "a wrong product is found" "wrong"
 trainmark bench startup --device hip --model tiny-llama --runs 1 --cache warm --store none --json \
     "--arguments=model.n_layers=1 model.dim=32 model.n_heads=2 model.n_kv_heads=1 model.ffn_dim=32 model.vocab_size=64 training.seq_len=16"
 check "a start" [ "$code" -eq 0 -a -n "$(value first_step_s)" ]
-trainmark bench stream --device hip
+trainmark bench stream --device hip --elements 5003 --repetitions 2 $once
+check "the memory of a GPU, by its driver and by kernels" [ "$code/$(grep -c '"correct": true' "$out")" = 0/4 ]
+check "whose they are" [ "$(sed -n 's/^ *"by": "\(.*\)",*$/\1/p' "$out" | tr '\n' ' ')" = "driver scale/gpu add/gpu square_sum/gpu " ]
+check "small arrays are not taken for memory" has "$out" "smaller than four times the last cache"
+trainmark bench collectives --device hip
 failed_with 2 "a bench that is for CPUs" "on GPUs run: .*attention"
 finish

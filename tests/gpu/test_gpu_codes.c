@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trainings whose products multiply codes of 8 bits, over stand-ins for the libraries: beside the same training with
+/* Trainings whose products multiply codes, over stand-ins for the libraries: beside the same training with
  * values in the place of codes, on the same GPU and on the CPU; which products are codes, and why others are not. */
 #include "device/backend.h"
 #include "gpu/emulated.h"
@@ -20,7 +20,9 @@ enum { STEPS = 3 };
 typedef struct {
     const char     *device, *arch, *recipe;
     tm_model_family family;
-    bool            bf16, fnuz, own; /* own: by own kernels, without the library */
+    bool            bf16, fnuz;
+    bool            wide; /* sizes are multiples of 128 */
+    bool            own;  /* by own kernels, without the library */
 } job;
 
 typedef struct {
@@ -38,6 +40,10 @@ static tm_step_options options_of(const job *j)
     o.shape.n_layers = 1;
     if (j->family != TM_FAMILY_GPT) o.shape.ffn_dim = 96;
     o.accumulation = 2;
+    if (j->wide) {
+        o.shape.dim = o.shape.ffn_dim = 128, o.shape.n_heads = 4, o.shape.n_kv_heads = 2;
+        o.seq = 64;
+    }
     if (j->bf16) o.precision = &tm_precision_bf16;
     o.quantize = (tm_quantize){ .on = true, .switch_step = -1, .history = 4, .seed = 1 };
     o.quantize.recipe[0] = *tm_quantize_recipe_find(j->recipe);
@@ -168,11 +174,16 @@ static void gradients_of_codes_are_those_of_values(void **state)
 {
     (void)state;
     if (emulated_device("cuda")) {
-        gradients_are_alike(&(job){ "cuda", "sm_90", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false }, false);
-        gradients_are_alike(&(job){ "cuda", "sm_90", "fp8_rowwise", TM_FAMILY_LLAMA, false, false, false }, false);
+        gradients_are_alike(&(job){ "cuda", "sm_90", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false, false },
+                            false);
+        gradients_are_alike(&(job){ "cuda", "sm_90", "fp8_rowwise", TM_FAMILY_LLAMA, false, false, false, false },
+                            false);
     }
-    if (emulated_device("hip")) /* biases of parts */
-        gradients_are_alike(&(job){ "hip", "gfx950", "fp8_tensorwise", TM_FAMILY_QWEN2, true, false, false }, true);
+    if (emulated_device("hip")) { /* biases of parts */
+        gradients_are_alike(&(job){ "hip", "gfx950", "fp8_tensorwise", TM_FAMILY_QWEN2, true, false, false, false },
+                            true);
+        gradients_are_alike(&(job){ "hip", "gfx950", "mxfp8_turbo", TM_FAMILY_LLAMA, true, false, true, false }, false);
+    }
 }
 
 static void trains_on_codes(const job *j, int products, int emulated, const char *words)
@@ -211,36 +222,79 @@ static void llamas_train_on_codes(void **state)
 {
     (void)state;
     if (emulated_device("cuda"))
-        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false }, 12, 0,
-                        "12 of 12 products multiply codes of 8 bits");
+        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false, false }, 12, 0,
+                        "12 of 12 products multiply codes");
     if (emulated_device("hip"))
-        trains_on_codes(&(job){ "hip", "gfx942", "fp8_delayed", TM_FAMILY_LLAMA, false, true, false }, 12, 0, NULL);
+        trains_on_codes(&(job){ "hip", "gfx942", "fp8_delayed", TM_FAMILY_LLAMA, false, true, false, false }, 12, 0,
+                        NULL);
+}
+
+/* Scales of blocks: of parts that end within them here, as sizes are small. */
+static void trainings_with_scales_of_blocks(void **state)
+{
+    (void)state;
+    if (emulated_device("cuda")) {
+        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_blockwise", TM_FAMILY_LLAMA, false, false, false, false }, 12, 0,
+                        "12 of 12 products multiply codes");
+        trains_on_codes(&(job){ "cuda", "sm_100", "mxfp8", TM_FAMILY_LLAMA, true, false, false, false }, 12, 0, NULL);
+    }
+}
+
+static void by_other_blocks_too(void **state)
+{
+    (void)state;
+    if (emulated_device("cuda")) {
+        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_blockwise_turbo", TM_FAMILY_LLAMA, true, false, false, false },
+                        12, 0, NULL);
+        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_blockwise", TM_FAMILY_GPT, true, false, true, false }, 12, 0,
+                        NULL);
+        trains_on_codes(&(job){ "cuda", "sm_100", "mxfp8_turbo", TM_FAMILY_QWEN2, true, false, true, false }, 12, 0,
+                        NULL);
+        trains_on_codes(&(job){ "cuda", "sm_100", "mxfp8", TM_FAMILY_LLAMA, false, false, false, false }, 12, 0, NULL);
+    }
+    if (emulated_device("hip")) {
+        trains_on_codes(&(job){ "hip", "gfx950", "mxfp8", TM_FAMILY_LLAMA, false, false, true, false }, 12, 0, NULL);
+        trains_on_codes(&(job){ "hip", "gfx950", "mxfp8_turbo", TM_FAMILY_LLAMA, true, false, true, false }, 12, 0,
+                        NULL);
+    }
 }
 
 static const char *const recipes[] = { "fp8_tensorwise", "fp8_current", "fp8_delayed", "fp8_rowwise" };
 
-/* The same without the library: products by own kernels, on every architecture that multiplies codes. */
+/* Without the library: products by own kernels, on every architecture that multiplies codes. */
 static void own_kernels_train_on_codes(void **state)
 {
     static const char *const words =
-        "12 of 12 products multiply codes of 8 bits, 12 by own kernels; not by the library: own "
-        "kernels are asked for (12)";
+        "12 of 12 products multiply codes, 12 by own kernels; not by the library: own kernels "
+        "are asked for (12)";
     (void)state;
     if (emulated_device("cuda"))
-        trains_on_codes(&(job){ "cuda", "sm_89", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, true }, 12, 0, words);
+        trains_on_codes(&(job){ "cuda", "sm_89", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false, true }, 12, 0,
+                        words);
     if (emulated_device("hip"))
-        trains_on_codes(&(job){ "hip", "gfx942", "fp8_rowwise", TM_FAMILY_LLAMA, true, true, true }, 12, 0, words);
-    if (emulated_device("hip") && test_is_full())
-        trains_on_codes(&(job){ "hip", "gfx950", "fp8_delayed", TM_FAMILY_GPT, false, false, true }, 12, 0, words);
-    for (int r = 0; r < 4 && test_is_full(); r++)
+        trains_on_codes(&(job){ "hip", "gfx942", "fp8_rowwise", TM_FAMILY_LLAMA, true, true, false, true }, 12, 0,
+                        words);
+    if (emulated_device("hip") && test_is_full()) /* which no library has there */
+        trains_on_codes(&(job){ "hip", "gfx950", "fp8_blockwise", TM_FAMILY_LLAMA, false, false, false, true }, 12, 0,
+                        words);
+}
+
+static void own_kernels_train_by_other_recipes_too(void **state)
+{
+    static const char *const all[] = { "fp8_tensorwise", "fp8_current",   "fp8_delayed",
+                                       "fp8_rowwise",    "fp8_blockwise", "fp8_blockwise_turbo" };
+    (void)state;
+    for (int r = 0; r < 6; r++)
         for (int bf16 = 0; bf16 < 2; bf16++) {
             if (emulated_device("cuda"))
-                trains_on_codes(&(job){ "cuda", "sm_90", recipes[r], TM_FAMILY_GPT, bf16, false, true }, 12, 0, words);
+                trains_on_codes(&(job){ "cuda", "sm_90", all[r], TM_FAMILY_GPT, bf16, false, false, true }, 12, 0,
+                                NULL);
             if (emulated_device("hip"))
-                trains_on_codes(&(job){ "hip", "gfx942", recipes[r], TM_FAMILY_LLAMA, bf16, true, true }, 12, 0, words);
+                trains_on_codes(&(job){ "hip", "gfx942", all[r], TM_FAMILY_LLAMA, bf16, true, r > 3, true }, 12, 0,
+                                NULL);
             if (emulated_device("hip"))
-                trains_on_codes(&(job){ "hip", "gfx950", recipes[r], TM_FAMILY_LLAMA, bf16, false, true }, 12, 0,
-                                words);
+                trains_on_codes(&(job){ "hip", "gfx950", all[r], TM_FAMILY_GPT, bf16, false, false, true }, 12, 0,
+                                NULL);
         }
 }
 
@@ -250,13 +304,17 @@ static void by_other_recipes_too(void **state)
     for (int r = 0; r < 4; r++) {
         int bf16 = r % 2;
         if (emulated_device("cuda"))
-            trains_on_codes(&(job){ "cuda", "sm_90", recipes[r], TM_FAMILY_LLAMA, bf16, false, false }, 12, 0, NULL);
+            trains_on_codes(&(job){ "cuda", "sm_90", recipes[r], TM_FAMILY_LLAMA, bf16, false, false, false }, 12, 0,
+                            NULL);
         if (emulated_device("cuda") && r < 3)
-            trains_on_codes(&(job){ "cuda", "sm_89", recipes[r], TM_FAMILY_LLAMA, bf16, false, false }, 12, 0, NULL);
+            trains_on_codes(&(job){ "cuda", "sm_89", recipes[r], TM_FAMILY_LLAMA, bf16, false, false, false }, 12, 0,
+                            NULL);
         if (emulated_device("hip"))
-            trains_on_codes(&(job){ "hip", "gfx942", recipes[r], TM_FAMILY_LLAMA, bf16, true, false }, 12, 0, NULL);
+            trains_on_codes(&(job){ "hip", "gfx942", recipes[r], TM_FAMILY_LLAMA, bf16, true, false, false }, 12, 0,
+                            NULL);
         if (emulated_device("hip"))
-            trains_on_codes(&(job){ "hip", "gfx950", recipes[r], TM_FAMILY_LLAMA, bf16, false, false }, 12, 0, NULL);
+            trains_on_codes(&(job){ "hip", "gfx950", recipes[r], TM_FAMILY_LLAMA, bf16, false, false, false }, 12, 0,
+                            NULL);
     }
 }
 
@@ -265,11 +323,13 @@ static void gpts_train_on_codes(void **state)
 {
     (void)state;
     if (emulated_device("cuda"))
-        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_rowwise", TM_FAMILY_GPT, true, false, false }, 12, 0, NULL);
+        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_rowwise", TM_FAMILY_GPT, true, false, false, false }, 12, 0,
+                        NULL);
     if (emulated_device("hip") && test_is_full())
-        trains_on_codes(&(job){ "hip", "gfx942", "fp8_delayed", TM_FAMILY_GPT, false, true, false }, 12, 0,
-                        "12 of 12 products multiply codes of 8 bits, 4 by own kernels; not by the library: the library "
-                        "adds a bias to products of codes in bfloat16 only (4)");
+        trains_on_codes(
+            &(job){ "hip", "gfx942", "fp8_delayed", TM_FAMILY_GPT, false, true, false, false }, 12, 0,
+            "12 of 12 products multiply codes, 4 by own kernels; not by the library: the library adds a bias "
+            "to products of codes in bfloat16 only (4)");
 }
 
 static void is_said(const job *j, const char *wanted)
@@ -300,25 +360,37 @@ static void what_others_do_is_said(void **state)
         job         of;
         const char *words;
     } all[] = {
-        { { "cuda", "sm_80", "fp8_tensorwise", TM_FAMILY_LLAMA, true, false, false },
-          "0 of 12 products multiply codes of 8 bits; no codes: products of codes need sm_89 or later (12)" },
-        { { "cuda", "sm_100", "fp8_rowwise", TM_FAMILY_LLAMA, true, false, false },
-          "12 of 12 products multiply codes of 8 bits, 12 by own kernels; not by the library: scales of lines need "
-          "sm_90, no other GPU (12)" },
-        { { "hip", "gfx942", "fp8_tensorwise", TM_FAMILY_LLAMA, true, false, false },
-          "0 of 12 products multiply codes of 8 bits; no codes: gfx942 has formats of FNUZ only "
+        { { "cuda", "sm_80", "fp8_tensorwise", TM_FAMILY_LLAMA, true, false, false, false },
+          "0 of 12 products multiply codes; no codes: products of codes need sm_89 or later (12)" },
+        { { "cuda", "sm_100", "fp8_rowwise", TM_FAMILY_LLAMA, true, false, false, false },
+          "12 of 12 products multiply codes, 12 by own kernels; not by the library: scales of lines need sm_90, no "
+          "other GPU (12)" },
+        { { "hip", "gfx942", "fp8_tensorwise", TM_FAMILY_LLAMA, true, false, false, false },
+          "0 of 12 products multiply codes; no codes: gfx942 has formats of FNUZ only "
           "(quantize.fnuz) (12)" },
-        { { "cuda", "sm_90", "mxfp8", TM_FAMILY_LLAMA, true, false, false },
-          "0 of 12 products multiply codes of 8 bits; no codes: codes have the scale of a tensor or of a line, "
-          "not of blocks (12)" },
-        { { "cuda", "sm_90", "fp8_rowwise_with_gw_hp", TM_FAMILY_LLAMA, true, false, false },
-          "8 of 8 products multiply codes of 8 bits, 4 by own kernels; not by the library: the scale of a matrix "
-          "beside "
-          "scales of lines (4)" },
-        { { "hip", "gfx942", "fp8_rowwise", TM_FAMILY_LLAMA, true, true, true },
-          "12 of 12 products multiply codes of 8 bits, 12 by own kernels; not by the library: own kernels are asked "
-          "for "
-          "(12)" }
+        { { "cuda", "sm_90", "mxfp8", TM_FAMILY_LLAMA, true, false, false, false },
+          "0 of 12 products multiply codes; no codes: scales of blocks of 32 need sm_100 to sm_110 (12)" },
+        { { "cuda", "sm_100", "fp8_blockwise", TM_FAMILY_LLAMA, true, false, false, false },
+          "12 of 12 products multiply codes, 12 by own kernels; not by the library: scales of blocks of 128 need "
+          "sm_90, no other GPU (12)" },
+        { { "cuda", "sm_100", "mxfp4", TM_FAMILY_LLAMA, true, false, false, false },
+          "0 of 12 products multiply codes; no codes: cublasLt multiplies codes of 4 bits with scales of "
+          "blocks of 16 only (12)" },
+        { { "cuda", "sm_100", "mxfp6_e3m2", TM_FAMILY_LLAMA, true, false, false, false },
+          "0 of 12 products multiply codes; no codes: codes have 8 or 4 bits (12)" },
+        { { "cuda", "sm_100", "nvfp4", TM_FAMILY_LLAMA, true, false, false, false },
+          "0 of 12 products multiply codes; no codes: scales of two levels are multiplied as values (12)" },
+        { { "hip", "gfx950", "fp8_blockwise", TM_FAMILY_LLAMA, true, false, false, false },
+          "12 of 12 products multiply codes, 12 by own kernels; not by the library: hipBLASLt has no scales of blocks "
+          "of 128 (12)" },
+        { { "hip", "gfx950", "mxfp8", TM_FAMILY_LLAMA, true, false, false, false },
+          "1 of 12 products multiply codes; no codes: rows must be multiples of 16 and the depth one of 128 "
+          "with scales of blocks of 32 (11)" },
+        { { "cuda", "sm_90", "fp8_rowwise_with_gw_hp", TM_FAMILY_LLAMA, true, false, false, false },
+          "8 of 8 products multiply codes, 4 by own kernels; not by the library: the scale of a matrix beside scales "
+          "of lines (4)" },
+        { { "hip", "gfx942", "fp8_rowwise", TM_FAMILY_LLAMA, true, true, false, true },
+          "12 of 12 products multiply codes, 12 by own kernels; not by the library: own kernels are asked for (12)" }
     };
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
@@ -328,22 +400,21 @@ static void what_others_do_is_said(void **state)
 /* PTX of an older one has no products of codes, and a driver would refuse it. */
 static void an_old_compiler_multiplies_values(void **state)
 {
-    job j = { "cuda", "sm_90", "fp8_rowwise", TM_FAMILY_LLAMA, true, false, true };
+    job j = { "cuda", "sm_90", "fp8_rowwise", TM_FAMILY_LLAMA, true, false, false, true };
     (void)state;
     if (gpu_is_real() || !emulated_device("cuda")) skip();
     setenv("STANDIN_COMPILER_VERSION", "12.3", 1);
-    is_said(&j, "0 of 12 products multiply codes of 8 bits; no codes: products of codes need NVRTC 12.4 (12)");
+    is_said(&j, "0 of 12 products multiply codes; no codes: products of codes need NVRTC 12.4 (12)");
     setenv("STANDIN_COMPILER_VERSION", "12.4", 1);
     is_said(&j,
-            "12 of 12 products multiply codes of 8 bits, 12 by own kernels; not by the library: own kernels are asked "
-            "for (12)");
+            "12 of 12 products multiply codes, 12 by own kernels; not by the library: own kernels are asked for (12)");
     unsetenv("STANDIN_COMPILER_VERSION");
 }
 
 /* A reference that is allowed is no library. */
 static void references_are_not_asked(void **state)
 {
-    const job  j = { "cpu", "", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false };
+    const job  j = { "cpu", "", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false, false };
     tm_device *device;
     tm_error   err = { 0 };
     tm_step   *step;
@@ -364,9 +435,12 @@ static void references_are_not_asked(void **state)
 static const struct CMUnitTest tests[] = { cmocka_unit_test(gradients_of_codes_are_those_of_values),
                                            cmocka_unit_test(references_are_not_asked),
                                            cmocka_unit_test(llamas_train_on_codes),
-                                           cmocka_unit_test(own_kernels_train_on_codes),
                                            cmocka_unit_test(gpts_train_on_codes),
+                                           cmocka_unit_test(trainings_with_scales_of_blocks),
                                            full_test(by_other_recipes_too),
+                                           full_test(by_other_blocks_too),
+                                           cmocka_unit_test(own_kernels_train_on_codes),
+                                           full_test(own_kernels_train_by_other_recipes_too),
                                            cmocka_unit_test(what_others_do_is_said),
                                            cmocka_unit_test(an_old_compiler_multiplies_values) };
 

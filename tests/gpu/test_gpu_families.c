@@ -213,7 +213,15 @@ static double sum(const double *x, size_t n)
     return all;
 }
 
-/* The microscope sees on a GPU what it sees on a CPU: errors of bfloat16 of the same size, the same numbers. */
+static const tm_look_tensor *tensor_of(const tm_looked *seen, const char *name)
+{
+    for (size_t i = 0; i < seen->look.n_tensors; i++)
+        if (strcmp(seen->look.tensors[i].name, name) == 0) return &seen->look.tensors[i];
+    return NULL;
+}
+
+/* The microscope sees on a GPU what it sees on a CPU: errors of bfloat16 of the same size, the same numbers. Norms and
+ * rotations of heads are one op there (graph/passes/head_rope.c). */
 static void the_microscope_sees(const char *name, int m)
 {
     tm_step_options o = options_of(&models[m], &tm_precision_bf16);
@@ -223,10 +231,14 @@ static void the_microscope_sees(const char *name, int m)
     tm_looked  found = looked(name, &o, &batch), wanted = looked("cpu", &o, &batch);
     assert_true(fabs(found.look.loss - wanted.look.loss) < 1e-2);
     assert_true(fabs(found.look.reference_loss - wanted.look.reference_loss) < 1e-4);
-    assert_int_equal(found.look.n_tensors, wanted.look.n_tensors);
+    size_t both = 0, fused = 0;
     for (size_t i = 0; i < found.look.n_tensors; i++) {
-        const tm_look_tensor *a = &found.look.tensors[i], *b = &wanted.look.tensors[i];
-        assert_string_equal(a->name, b->name);
+        const tm_look_tensor *a = &found.look.tensors[i], *b = tensor_of(&wanted, a->name);
+        bool own = !b && (strstr(a->name, "head_rope") || strstr(a->name, "attention.linear.grad"));
+        if (own) fused++;
+        if (own) continue;
+        if (!b) fail_msg("%s is seen on %s alone", a->name, name);
+        both++;
         double counted = sum(a->exponents, found.look.n_exponents) + a->zeros * (double)a->elements;
         if (fabs(counted - (double)a->elements) > 0.5)
             fail_msg("%s: %g of %g counted", a->name, counted, (double)a->elements);
@@ -235,6 +247,7 @@ static void the_microscope_sees(const char *name, int m)
             fail_msg("%s on %s: error %g, largest %g; on the CPU %g, %g", a->name, name, a->error, a->reference_amax,
                      b->error, b->reference_amax);
     }
+    assert_true(both + 4 * fused >= wanted.look.n_tensors && both + fused <= wanted.look.n_tensors);
     tm_looked_fini(&found);
     tm_looked_fini(&wanted);
     test_batch_fini(&batch);
@@ -317,7 +330,7 @@ static void what_is_not_finite_is_located(void **state)
     assert_non_null(found);
     tm_text text = { 0 };
     tm_nonfinite_print(found, &text);
-    if (!strstr(text.data, "head_norm, layer 1, forward") || !strstr(text.data, "overflow")) fail_msg("%s", text.data);
+    if (!strstr(text.data, "head_rope, layer 1, forward") || !strstr(text.data, "overflow")) fail_msg("%s", text.data);
     tm_text_fini(&text);
     tm_locator_close(locator);
     for (int k = 0; k < 2; k++) free(places[k]);

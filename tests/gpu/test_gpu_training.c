@@ -37,6 +37,7 @@ static tm_step_options options_of(bool gpt, const tm_precision *precision)
     return o;
 }
 
+/* Steps of one micro-batch are not clipped. */
 static outcome train(tm_device *device, const tm_step_options *o, int steps, way how)
 {
     tm_trainer *trainer = test_trainer_open(device, o, 7);
@@ -49,7 +50,7 @@ static outcome train(tm_device *device, const tm_step_options *o, int steps, way
         tm_step_result result;
         tm_error       err = { 0 };
         tm_micro_batch fields = { .field = { batch.tokens, batch.targets } };
-        test_begin(trainer, t, 1e-3, 1, o->micro_batch * o->accumulation * o->seq);
+        test_begin(trainer, t, 1e-3, o->accumulation > 1, o->micro_batch * o->accumulation * o->seq);
         if (tm_trainer_step(trainer, &fields, &result, how == WITH_LEDGER ? &ledger : NULL, &err) != TM_OK)
             fail_msg("step %d: %s", t, err.text);
         out.loss[t - 1] = result.loss, out.norm[t - 1] = result.grad_norm;
@@ -164,6 +165,23 @@ static void copies_leave_the_bits_of_casts_on_hip(void **state)
 {
     (void)state;
     copies_leave_the_bits_of_casts("hip");
+}
+
+/* Weights updated within the backward pass, which read them from copies. Norms are added in another order. */
+static void early_updates_leave_the_bits(void **state)
+{
+    tm_step_options o = options_of(true, &tm_precision_bf16);
+    (void)state;
+    o.accumulation = 1;
+    if (!emulated_device("hip")) skip();
+    tm_device *gpu = opened("hip");
+    outcome    wanted = train(gpu, &o, FEW_STEPS - 1, BOUND), found;
+    o.early_updates = true;
+    found = train(gpu, &o, FEW_STEPS - 1, BOUND);
+    assert_true(found.state == wanted.state);
+    assert_memory_equal(found.loss, wanted.loss, sizeof found.loss);
+    for (int t = 0; t < FEW_STEPS - 1; t++) assert_true(fabs(found.norm[t] - wanted.norm[t]) < 1e-5 * wanted.norm[t]);
+    tm_device_close(gpu);
 }
 
 /* --- a Llama of 0.95 million parameters ----------------------------------------------------------------------------
@@ -329,6 +347,7 @@ static const struct CMUnitTest tests[] = { cmocka_unit_test(cuda_trains_as_a_cpu
                                            cmocka_unit_test(hip_trains_as_a_cpu),
                                            cmocka_unit_test(copies_leave_the_bits_of_casts_on_cuda),
                                            cmocka_unit_test(copies_leave_the_bits_of_casts_on_hip),
+                                           cmocka_unit_test(early_updates_leave_the_bits),
                                            full_test(a_llama_trains_on_gfx942),
                                            full_test(a_llama_trains_on_gfx950),
                                            full_test(a_llama_trains_on_sm_80),

@@ -183,7 +183,8 @@ static bool is_tried(const tm_op *op, const tm_example *example)
 {
     tm_call call = tm_example_call(op, example, &tm_precision_f32);
     call.attr = example->attr;
-    if (code_of_trials == CODE_OPENCL) return within(op, &call, WAYS_FLOPS, WAYS_VALUES); /* unoptimized, it is slow */
+    bool ways = code_of_trials == CODE_OPENCL /* unoptimized, it is slow */ || is_audited();
+    if (ways) return within(op, &call, WAYS_FLOPS, WAYS_VALUES);
     return test_is_full() ? within(op, &call, MOST_FLOPS, MOST_VALUES) : within(op, &call, QUICK_FLOPS, QUICK_VALUES);
 }
 
@@ -331,7 +332,8 @@ static bool open_libraries(const char *name, trials_code code)
  * of the texts of quantize have addresses in a struct. */
 static bool beyond_opencl(const char *kernel)
 {
-    static const char *const all[] = { "head_norm/", "head_norm_grad/", "quantize", "scale_history/", "tick/" };
+    static const char *const all[] = { "head_norm/", "head_norm_grad/", "head_rope/", "head_rope_grad/",
+                                       "quantize",   "scale_history/",  "tick/" };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (strncmp(kernel, all[i], strlen(all[i])) == 0) return true;
     return false;

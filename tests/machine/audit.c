@@ -202,33 +202,68 @@ static void add_subject(table *t, const subject *s)
     free(own.rows);
 }
 
-/* The next line behind `from` that is for this instruction; NULL: none. */
-static const char *proof_of(const char *from, const char *arch, const char *kernel, machine_instruction x)
+/* Is line `at` for this architecture and kernel? What follows in it; NULL: no. */
+static const char *of_kernel(const char *at, const char *arch, const char *kernel)
+{
+    size_t word = strcspn(at, " \n"), n = strlen(kernel);
+    if (!word || at[word] != ' ' || strncmp(at, arch, word) != 0) return NULL;
+    at += word + 1;
+    return !strncmp(at, kernel, n) && at[n] == ' ' ? at + n + 1 : NULL;
+}
+
+/* The next line of `proved`, behind one; NULL: that was the last. */
+static char *next_line(char *line)
+{
+    char *end = strchr(line, '\n');
+    return end && end[1] ? end + 1 : NULL;
+}
+
+/* Takes the first line for this instruction, which becomes a comment. False: there is none. */
+static bool take_proof(char *proved, const char *arch, const char *kernel, machine_instruction x)
 {
     char key[300];
-    int  n = snprintf(key, sizeof key, " %s %s:%d %s: ", kernel, x.source_file, x.source_line, x.text);
-    for (const char *line = from ? strchr(from, '\n') : NULL; line && line[1]; line = strchr(line + 1, '\n')) {
-        size_t word = strcspn(line + 1, " \n");
-        if (word && !strncmp(line + 1, arch, word) && !strncmp(line + 1 + word, key, (size_t)n)) return line;
+    int  n = snprintf(key, sizeof key, "%s:%d %s: ", x.source_file, x.source_line, x.text);
+    for (char *line = proved; line; line = next_line(line)) {
+        const char *of = of_kernel(line, arch, kernel);
+        if (!of || strncmp(of, key, (size_t)n) != 0) continue;
+        *line = '#';
+        return true;
     }
-    return NULL;
+    return false;
 }
 
-/* Is there one for survivor i of a kernel, and others for those before it that look the same? What never ran is not
- * proved by words. */
-static bool is_proved(const char *proved, const char *arch, const char *kernel, const table *t, int i)
+/* Lines that were not taken of kernels that were audited. Returns how many. */
+static int print_stale(const machine_audit *audit, char *proved)
 {
-    const char *line = proof_of(proved, arch, kernel, t->rows[i].x);
-    for (int k = 0; k < i && line; k++)
-        if (t->rows[k].best == SURVIVED && alike(&t->rows[k], &t->rows[i]))
-            line = proof_of(line, arch, kernel, t->rows[i].x);
-    return line && t->rows[i].ran;
+    int stale = 0;
+    for (char *line = proved; line && *line; line = next_line(line)) {
+        bool here = false;
+        for (int i = 0; i < audit->n; i++) here = here || of_kernel(line, audit->arch, audit->subjects[i].kernel->name);
+        stale += here;
+        if (here) printf("# not wanted on %s: %.*s\n", audit->arch, (int)strcspn(line, "\n"), line);
+    }
+    return stale;
 }
 
-static machine_tally tally_of(const table *t, kind_of_change kind, const char *arch, const char *kernel,
-                              const char *proved)
+/* Does the code of all modules that have it prove that this row is needless? */
+static bool is_needless(const machine_audit *audit, const char *kernel, const row *r)
 {
-    machine_tally sum = { 0, 0, 0, 0, 0 };
+    for (int i = 0; i < audit->n; i++) {
+        const subject *s = &audit->subjects[i];
+        int            nth = 0;
+        for (int k = 0; k < s->n && !strcmp(s->kernel->name, kernel); k++) {
+            row other = { .x = machine_instruction_at(s->module, s->changes[k].at), .change = &s->changes[k] };
+            if (!alike(&other, r) || nth++ != r->nth) continue;
+            if (!machine_needless(s->module, s->changes[k].at)) return false;
+        }
+    }
+    return true;
+}
+
+static machine_tally tally_of(const machine_audit *audit, const table *t, kind_of_change kind, const char *kernel,
+                              char *proved)
+{
+    machine_tally sum = { 0 };
     for (int i = 0; i < t->n; i++) {
         const row *r = &t->rows[i];
         if (r->change->kind != kind) continue;
@@ -236,11 +271,13 @@ static machine_tally tally_of(const table *t, kind_of_change kind, const char *a
         sum.named += r->best == NAMED;
         sum.by_values += r->best == BY_VALUES;
         if (r->best != SURVIVED) continue;
-        bool fine = kind != COUNTS && is_proved(proved, arch, kernel, t, i);
-        sum.proved += fine;
+        bool needless = kind == WAITS && is_needless(audit, kernel, r);
+        bool fine = needless || (kind != COUNTS && r->ran && take_proof(proved, audit->arch, kernel, r->x));
+        sum.needless += needless;
+        sum.proved += fine && !needless;
         sum.survived += !fine;
         if (!fine)
-            printf("# %s %s %s:%d %s%s survives: line %d, ran %llu times\n", arch, kernel, r->x.source_file,
+            printf("# %s %s %s:%d %s%s survives: line %d, ran %llu times\n", audit->arch, kernel, r->x.source_file,
                    r->x.source_line, r->x.text,
                    kind != COUNTS     ? ""
                    : r->change->count ? ", its second count one too high,"
@@ -274,7 +311,7 @@ static table lines_of(const subject *s)
 }
 
 /* Lines of which no launch of any module ran some instruction: in each of them the module that has run most. */
-static void print_uncovered(const machine_audit *audit, const char *name, const char *proved)
+static void print_uncovered(const machine_audit *audit, const char *name, char *proved)
 {
     table best = { NULL, 0, 0 };
     for (int i = 0; i < audit->n; i++) {
@@ -291,7 +328,7 @@ static void print_uncovered(const machine_audit *audit, const char *name, const 
         const row          *r = &best.rows[k];
         machine_instruction never = r->x;
         never.text = "unreached";
-        if (r->ran && !proof_of(proved, audit->arch, name, never))
+        if (r->ran && !take_proof(proved, audit->arch, name, never))
             printf("# %s %s %s:%d unreached: %d of %d instructions, line %d %s\n", audit->arch, name, r->x.source_file,
                    r->x.source_line, (int)r->ran, r->nth, r->x.line, r->x.text);
     }
@@ -303,11 +340,12 @@ static void add(machine_tally *to, const machine_tally *from)
     to->removed += from->removed;
     to->named += from->named;
     to->by_values += from->by_values;
+    to->needless += from->needless;
     to->proved += from->proved;
     to->survived += from->survived;
 }
 
-static void print_kernel(const machine_audit *audit, const char *name, const char *proved, machine_tally *all)
+static void print_kernel(const machine_audit *audit, const char *name, char *proved, machine_tally *all)
 {
     static const char *const kinds[] = { "waits", "barriers", "counts" };
     table                    t = { NULL, 0, 0 };
@@ -315,10 +353,10 @@ static void print_kernel(const machine_audit *audit, const char *name, const cha
         if (!strcmp(audit->subjects[i].kernel->name, name)) add_subject(&t, &audit->subjects[i]);
     print_uncovered(audit, name, proved);
     for (int k = 0; k < KINDS; k++) {
-        machine_tally sum = tally_of(&t, (kind_of_change)k, audit->arch, name, proved);
+        machine_tally sum = tally_of(audit, &t, (kind_of_change)k, name, proved);
         if (sum.removed)
-            printf("| %s | %-24s | %-8s | %7d | %5d | %9d | %6d | %8d |\n", audit->arch, name, kinds[k], sum.removed,
-                   sum.named, sum.by_values, sum.proved, sum.survived);
+            printf("| %s | %-24s | %-8s | %7d | %5d | %9d | %8d | %6d | %8d |\n", audit->arch, name, kinds[k],
+                   sum.removed, sum.named, sum.by_values, sum.needless, sum.proved, sum.survived);
         if (k != COUNTS) add(all, &sum);
     }
     free(t.rows);
@@ -337,16 +375,19 @@ static char *text_of(const char *path)
 
 machine_tally machine_audit_print(const machine_audit *audit, const char *proved)
 {
-    machine_tally all = { 0, 0, 0, 0, 0 };
+    machine_tally all = { 0 };
     char         *lines = text_of(proved);
-    printf("| device | kernel                   | kind     | removed | named | by values | proved | survived |\n");
-    printf("|--------|--------------------------|----------|---------|-------|-----------|--------|----------|\n");
+    printf("| device | kernel                   | kind     | removed | named | by values | needless | proved | "
+           "survived |\n");
+    printf("|--------|--------------------------|----------|---------|-------|-----------|----------|--------|---------"
+           "-|\n");
     for (int i = 0; i < audit->n; i++) {
         bool seen = false;
         for (int k = 0; k < i; k++)
             seen = seen || !strcmp(audit->subjects[i].kernel->name, audit->subjects[k].kernel->name);
         if (!seen) print_kernel(audit, audit->subjects[i].kernel->name, lines, &all);
     }
+    all.stale = print_stale(audit, lines);
     fflush(stdout);
     free(lines);
     return all;

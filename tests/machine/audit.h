@@ -9,10 +9,10 @@
  *
  * A launch runs as it is; then, for each of the kernel's waits that ran and that nobody has missed yet, once more
  * without it, on the same memory and in three orders of waves. Named: a rule of the interpreters says what is wrong. By
- * values: it leaves other bits. The same for counts that are one too high. What survives all launches must be in a
- * file, with why nothing can notice: lines of "ARCH KERNEL FILE:LINE INSTRUCTION: reason", each for one instruction;
- * ARCH may be the beginning of a name. "unreached" in the place of the instruction: why parts of that line's code never
- * run. */
+ * values: it leaves other bits. The same for counts that are one too high. What survives all launches is needless by
+ * the code alone (machine_needless) in every module, or must be in a file, with why nothing can notice: lines of "ARCH
+ * KERNEL FILE:LINE INSTRUCTION: reason", each for one instruction; ARCH may be the beginning of a name. "unreached" in
+ * the place of the instruction: why parts of that line's code never run. A line that nothing takes is stale. */
 #ifndef TESTS_MACHINE_AUDIT_H
 #define TESTS_MACHINE_AUDIT_H
 
@@ -28,11 +28,13 @@ bool machine_audit_run(machine_audit *audit, machine_module *module, machine_mem
                        const machine_launch *launch, char error[MACHINE_ERROR_ROOM]);
 
 typedef struct machine_tally {
-    int removed, named, by_values, proved, survived;
+    int removed, named, by_values, needless, proved, survived;
+    int stale; /* lines of the file */
 } machine_tally;
 
 /* Prints a table: a row for each kernel, its modules together: waits, barriers, counts; before it what survives, and
- * lines of the source with instructions that no launch ran. `proved`: a path. Returns the sum of waits and barriers. */
+ * lines of the source with instructions that no launch ran; behind it stale lines of `proved`, a path. Returns the sum
+ * of waits and barriers. */
 machine_tally machine_audit_print(const machine_audit *audit, const char *proved);
 
 #endif

@@ -335,7 +335,8 @@ static bool loosen(machine_module *module, int at, int count, int by)
     return true;
 }
 
-static const machine_interpreter gcn = { unload, run_launch, kernels, kernel_at, instruction_at, find, loosen };
+static const machine_interpreter gcn = { unload,         run_launch, kernels, kernel_at,
+                                         instruction_at, find,       loosen,  gcn_needless };
 
 machine_module *machine_load_gcn(const char *text, char error[MACHINE_ERROR_ROOM])
 {

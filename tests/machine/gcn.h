@@ -5,6 +5,7 @@
  *   gcn_text.c    lines of assembler become rows of instructions, checked against gcn.def
  *   gcn_kernel.c  descriptors and metadata; kernel arguments, hidden ones included
  *   gcn_scalar.c, gcn_vector.c, gcn_matrix.c, gcn_memory.c   what each does
+ *   gcn_waits.c   waits that the code alone proves to be needless
  *   gcn_record.c  launches written down for another emulator
  *   gcn.c         waves, blocks, launches; machine.h's functions
  *
@@ -227,6 +228,8 @@ struct wave {
 /* Writes the run's error with the kernel, the lines and the instruction; false. */
 __attribute__((format(printf, 3, 4))) bool gcn_fail(wave *w, const instruction *x, const char *format, ...);
 bool                                       gcn_complete(wave *w, queue *q, int left); /* until `left` are under way */
+
+bool gcn_needless(const machine_module *module, int at); /* machine_needless */
 
 /* gcn_record.c: before a launch and after it; NULL, and nothing, unless it is to be recorded. */
 u8  *gcn_record_before(const run *r);

@@ -80,7 +80,7 @@ static bool step_carry(wave *w, const instruction *x)
 /* --- comparisons
  * -------------------------------------------------------------------------------------------------------- */
 
-enum { EQ_U, NE_U, LT_U, LT_I, GE_I, LT_F, LE_F, GT_F, NGT_F };
+enum { EQ_U, NE_U, LT_U, LT_I, GE_I, LT_F, LE_F, GT_F, NGT_F, NLT_F };
 
 static bool compared(int how, u64 a, u64 b)
 {
@@ -96,7 +96,8 @@ static bool compared(int how, u64 a, u64 b)
     case GE_I:
         return (i64)a >= (i64)b;
     case LT_F:
-        return double_of(a) < double_of(b);
+    case NLT_F:
+        return (double_of(a) < double_of(b)) == (how == LT_F);
     case LE_F:
         return double_of(a) <= double_of(b);
     default:
@@ -298,6 +299,7 @@ const row gcn_wide_rows[] = {
     { "v_cmp_le_f64", "s2 x2 x2", step_compare_wide, .takes = FLOATS, .kind = LE_F },
     { "v_cmp_gt_f64", "s2 x2 x2", step_compare_wide, .takes = FLOATS, .kind = GT_F },
     { "v_cmp_ngt_f64", "s2 x2 x2", step_compare_wide, .takes = FLOATS, .kind = NGT_F },
+    { "v_cmp_nlt_f64", "s2 x2 x2", step_compare_wide, .takes = FLOATS, .kind = NLT_F },
     { "v_cmp_class_f64", "s2 x2 x", step_class, .takes = FLOATS },
     { "v_lshrrev_b64", "v2 x x2", step_wide, .kind = LSHR },
     { "v_add_f64", "v2 x2 x2", step_wide, .takes = FLOATS, .kind = ADD, .flops = 1 },

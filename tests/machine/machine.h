@@ -154,4 +154,7 @@ int machine_find(const machine_module *module, int from, int end);
 /* The count of a wait becomes `by` higher. It may have two: 0 and 1. False: it has no such one. */
 bool machine_loosen(machine_module *module, int at, int count, int by);
 
+/* Proved by the code alone: no launch can notice when this wait is left out (gcn_waits.c). Of PTX nothing is. */
+bool machine_needless(const machine_module *module, int at);
+
 #endif

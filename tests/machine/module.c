@@ -36,3 +36,8 @@ bool machine_loosen(machine_module *module, int at, int count, int by)
 {
     return module->interpreter->loosen(module, at, count, by);
 }
+
+bool machine_needless(const machine_module *module, int at)
+{
+    return module->interpreter->needless && module->interpreter->needless(module, at);
+}

@@ -14,6 +14,7 @@ typedef struct machine_interpreter {
     machine_instruction (*instruction_at)(const machine_module *module, int at);
     int (*find)(const machine_module *module, int from, int end);
     bool (*loosen)(machine_module *module, int at, int count, int by);
+    bool (*needless)(const machine_module *module, int at); /* NULL: never */
 } machine_interpreter;
 
 /* The first member of every module. */

@@ -308,4 +308,4 @@ static bool loosen(machine_module *module, int at, int count, int by)
     return false;
 }
 
-static const machine_interpreter interpreter = { unload, run, kernels, kernel_at, instruction_at, find, loosen };
+static const machine_interpreter interpreter = { unload, run, kernels, kernel_at, instruction_at, find, loosen, NULL };

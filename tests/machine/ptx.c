@@ -509,4 +509,4 @@ static bool loosen(machine_module *module, int at, int count, int by)
     return true;
 }
 
-const machine_interpreter ptx_interpreter = { unload, run, kernels, kernel_at, instruction_at, find, loosen };
+const machine_interpreter ptx_interpreter = { unload, run, kernels, kernel_at, instruction_at, find, loosen, NULL };

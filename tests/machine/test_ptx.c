@@ -119,7 +119,7 @@ static uint64_t fp8_bits(float f, int mantissa, int bias, uint32_t end)
     X("mul.wide.u32 %d13, %r10, %r11;", (uint64_t)v->a * v->b)                                                         \
     X("mul.wide.u16 %r13, %h10, %h11;", (v->a & 0xffff) * (v->b & 0xffff))                                             \
     X("cvt.s64.s32 %d13, %r10;", (uint64_t)(int64_t)v->sa)                                                             \
-    X("cvt.s64.s32 %d13, %d10;", (uint64_t)(int64_t)(int32_t)(uint32_t)v->la)                                          \
+    X("cvt.s64.s32 %d13, %d10;", (uint64_t)(int64_t)(int32_t)v->la)                                                    \
     X("cvt.u64.u32 %d13, %r10;", v->a)                                                                                 \
     X("cvt.u32.u64 %r13, %d10;", (uint32_t)v->la)                                                                      \
     X("cvt.u32.u16 %r13, %h10;", v->a & 0xffff)                                                                        \

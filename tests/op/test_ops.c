@@ -125,6 +125,8 @@ static bool is_free(const tm_op *op, bool output, int k, int axis, bool position
     if (op == &tm_op_embedding) return !output && k >= 1 && axis == 0;
     if (op == &tm_op_embedding_grad) return output && axis == 0;
     if (op == &tm_op_rope || op == &tm_op_rope_grad) return !output && k == 1 && axis == 0 && positions;
+    if (op == &tm_op_head_rope) return !output && k == 2 && axis == 0 && positions;
+    if (op == &tm_op_head_rope_grad) return !output && k == 4 && axis == 0 && positions;
     return false;
 }
 
@@ -132,6 +134,7 @@ static bool is_free(const tm_op *op, bool output, int k, int axis, bool position
 static void wrong_shapes_are_refused(const tm_op *op, const tm_example *example, int number)
 {
     tm_shape fitting[TM_MAX_OUT];
+    int      positions = op == &tm_op_head_rope ? 3 : op == &tm_op_head_rope_grad ? 5 : 2;
     infer_all(op, example, fitting);
     for (int t = 0; t < op->n_in + op->n_out; t++) {
         bool     output = t >= op->n_in;
@@ -144,7 +147,7 @@ static void wrong_shapes_are_refused(const tm_op *op, const tm_example *example,
             tm_shape *shape = output ? &out[k] : &in[k];
             if (axis < original.rank) shape->n[axis]++;
             if (axis == original.rank) shape->n[shape->rank++] = 1;
-            if (is_free(op, output, k, axis, example->in[2].rank >= 0)) continue;
+            if (is_free(op, output, k, axis, example->in[positions].rank >= 0)) continue;
             expect_reason(op, number, op->infer(in, attr_of(example), out), output ? "output" : "input", k);
         }
     }

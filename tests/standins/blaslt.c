@@ -344,6 +344,7 @@ static bool known_formats(const problem *p)
                       p->desc->trans_a == TRANSPOSED,
                       p->desc->trans_b == TRANSPOSED,
                       p->m,
+                      p->n,
                       p->k,
                       p->a->ld,
                       p->b->ld,
@@ -449,13 +450,8 @@ typedef struct {
 
 static size_t bytes_of(const layout *l)
 {
-    return ((l->columns - 1) * (uint64_t)l->ld + l->rows) * size_of(l->type);
-}
-
-/* Of row i of op(A), or of column i of op(B); without one 1. */
-static float scale_of(const char *from, bool rows, uint64_t i)
-{
-    return from ? get(real_address(from, 4 * (rows ? i + 1 : 1)), TYPE_F32, rows ? i : 0) : 1;
+    uint64_t elements = (l->columns - 1) * (uint64_t)l->ld + l->rows;
+    return l->type == CODE_E2M1 ? (elements + 1) / 2 : elements * size_of(l->type);
 }
 
 static void multiply(void *with)
@@ -474,20 +470,31 @@ static void multiply(void *with)
     }
     if (room) memset(room, 0xff, t->workspace_bytes);
     float *left = malloc(t->m * t->k * sizeof *left + 1), *sums = malloc(t->m * sizeof *sums + 1);
-    if (!left || !sums) abort();
+    float *part = malloc(t->m * sizeof *part + 1);
+    if (!left || !sums || !part) abort();
+    scaled      of_a = { t->by.mode_a, t->m, t->k }, of_b = { t->by.mode_b, t->n, t->k };
+    const char *scales_a = t->by.a ? real_address(t->by.a, bytes_of_scales(&of_a)) : NULL;
+    const char *scales_b = t->by.b ? real_address(t->by.b, bytes_of_scales(&of_b)) : NULL;
+    uint64_t    block = block_of(t->by.mode_a) ? block_of(t->by.mode_a) : t->k;
+    if (!filled_up(scales_a, &of_a) || !filled_up(scales_b, &of_b))
+        fprintf(stderr, "stand-in: a product whose scales are not filled up with zeros\n"), broken(ILLEGAL_ADDRESS);
     for (uint64_t k = 0; k < t->k; k++)
         for (uint64_t i = 0; i < t->m; i++)
             left[k * t->m + i] = get(a, t->a.type, t->turns_a ? i * (uint64_t)t->a.ld + k : k * (uint64_t)t->a.ld + i);
     for (uint64_t j = 0; j < t->n; j++) {
         memset(sums, 0, t->m * sizeof *sums);
-        for (uint64_t k = 0; k < t->k; k++) {
-            float right = get(b, t->b.type, t->turns_b ? k * (uint64_t)t->b.ld + j : j * (uint64_t)t->b.ld + k);
-            for (uint64_t i = 0; i < t->m; i++) sums[i] += left[k * t->m + i] * right;
+        for (uint64_t k0 = 0; k0 < t->k; k0 += block) {
+            memset(part, 0, t->m * sizeof *part);
+            for (uint64_t k = k0; k < k0 + block && k < t->k; k++) {
+                float right = get(b, t->b.type, t->turns_b ? k * (uint64_t)t->b.ld + j : j * (uint64_t)t->b.ld + k);
+                for (uint64_t i = 0; i < t->m; i++) part[i] += left[k * t->m + i] * right;
+            }
+            float of_column = scale_at(scales_b, &of_b, j, k0 / block);
+            for (uint64_t i = 0; i < t->m; i++)
+                sums[i] += part[i] * (scale_at(scales_a, &of_a, i, k0 / block) * of_column);
         }
         for (uint64_t i = 0; i < t->m; i++) {
             float sum = sums[i] * t->alpha;
-            if (t->by.a || t->by.b)
-                sum *= scale_of(t->by.a, has_rows(&t->by), i) * scale_of(t->by.b, has_rows(&t->by), j);
             if (c) sum += t->beta * get(c, t->c.type, j * (uint64_t)t->c.ld + i);
             if (bias) sum += get(bias, t->d.type, i);
             set(d, t->d.type, j * (uint64_t)t->d.ld + i, sum);
@@ -499,6 +506,7 @@ static void multiply(void *with)
     }
     free(left);
     free(sums);
+    free(part);
 }
 
 /* As wide as the algorithm was chosen for, at least as an element. hipBLASLt knows no wishes for that. */
@@ -516,10 +524,12 @@ static const char *operands_wrong(const task *t, const algorithm *how, const flo
     if (!real_address(t->at_a, bytes_of(&t->a))) return "A is not in the memory of the GPU";
     if (!real_address(t->at_b, bytes_of(&t->b))) return "B is not in the memory of the GPU";
     if (!real_address(t->at_d, bytes_of(&t->d))) return "D is not in the memory of the GPU";
-    if (t->by.a && !real_address(t->by.a, has_rows(&t->by) ? 4 * t->m : 4))
-        return "scales of A, which are not the GPU's";
-    if (t->by.b && !real_address(t->by.b, has_rows(&t->by) ? 4 * t->n : 4))
-        return "scales of B, which are not the GPU's";
+    scaled of_a = { t->by.mode_a, t->m, t->k }, of_b = { t->by.mode_b, t->n, t->k };
+    if (t->by.a && !real_address(t->by.a, bytes_of_scales(&of_a))) return "scales of A, which are not the GPU's";
+    if (t->by.b && !real_address(t->by.b, bytes_of_scales(&of_b))) return "scales of B, which are not the GPU's";
+    if (has_blocks(&t->by) && (((uintptr_t)t->by.a | (uintptr_t)t->by.b) & 15))
+        return "scales that do not begin at a multiple of 16 bytes";
+    if (has_blocks(&t->by) && (!t->by.a || !t->by.b)) return "no scales of blocks";
     if (*beta != 0 && !real_address(t->at_c, bytes_of(&t->c))) return "C is not in the memory of the GPU";
     if (t->at_c == t->at_d && t->c.ld != t->d.ld) return "C and D are one, with different columns";
     if (t->at_bias && !real_address(t->at_bias, t->m * size_of(t->d.type))) return "no bias in the memory of the GPU";

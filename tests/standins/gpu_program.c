@@ -253,7 +253,7 @@ static machine_audit *audit;
 SHOWN machine_tally standin_audit_print(const char *proved);
 machine_tally       standin_audit_print(const char *proved)
 {
-    machine_tally none = { 0, 0, 0, 0, 0 };
+    machine_tally none = { 0 };
     return audit ? machine_audit_print(audit, proved) : none;
 }
 

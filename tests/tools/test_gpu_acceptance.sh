@@ -35,6 +35,7 @@ check "speed" [ "$code" -eq 0 ]
 check "a training's result comes back" has speed/runs.jsonl '^."run": "step", "result": .*"tokens_per_second_per_device"'
 check "products have a rate by library" has speed/products.jsonl '"format": "bfloat16", "kernel": "linear_wgrad/library", .*"tflops": '
 check "and by own kernels" has speed/products.jsonl '"kernel": "linear_wgrad/matrix"'
+check "and those of bench stream" [ "$(grep -c '"correct": true' speed/memory.json)" -eq 4 ]
 check "and in the table of bench gemm" [ "$(grep -c '"correct": true' speed/gemm.json)" -eq 2 ]
 check "and all of the log" [ "$(zcat speed/log.txt.gz | grep -c "^== step:.*bin/trainmark run tiny-llama")" -eq 1 ]
 accept fine-tuning low

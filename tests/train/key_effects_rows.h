@@ -282,6 +282,7 @@ static const row elsewhere[] = {
     { "metrics.target_half_width", "tests/cli/test_measurement.sh", "metrics.target_half_width" },
     { "training.dataset", "tests/config/errors_cases.h", "training.dataset" },
     { "training.separate_sums", "tests/train/test_layout.c", "training.separate_sums" },
+    { "optimizer.early_step_in_backward", "tests/differential/judge.c", "optimizer.early_step_in_backward" },
     { "parallelism.ranks", "tests/train/test_layout.c", "parallelism.ranks" },
     { "parallelism.data_parallel_shard_degree", "tests/train/test_layout.c", "parallelism.data_parallel_shard_degree" },
     { "parallelism.data_parallel_replicate_degree", "tests/train/test_layout.c",

@@ -236,6 +236,7 @@ static const struct {
     const char *key, *base, *value, *members;
 } goes_too[] = {
     { "training.separate_sums", "", "2", "layout.parts" },
+    { "optimizer.early_step_in_backward", "--training.max_norm 0 ", "true", "step.early_updates=1|replay=0" },
     { "parallelism.data_parallel_shard_strategy", R2, "optim", "layout.sharing=1" },
     { "parallelism.fsdp_reshard_after_forward", R2, "never", "layout.reshard=0" },
     { "training.mixed_precision_reduce", R2 "--training.dtype bfloat16 ", "bfloat16", "layout.narrow=1" },

@@ -117,7 +117,7 @@ static void say_step(tm_text *t, const tm_step_options *o)
             tm_text_printf(t, "step.recompute.save %s %d\n", tm_op_get((tm_op_id)i)->name, o->recompute.save[i]);
     I(offload.optimizer), I(offload.activations), I(offload.space), S(offload.folder), I(loss_chunk), I(n_groups);
     S(optimizer->name), I(preference.seq), I(preference.kind), F(preference.beta), F(preference.label_smoothing);
-    I(sample);
+    I(sample), I(early_updates);
     tm_text_printf(t, "%scompared %s\n", name, o->compared ? o->compared->name : "none");
     say_fields(t, "step.field ", o->fields, o->n_fields);
     say_fields(t, "step.validation_field ", o->validation_fields, o->validation_batch > 0 ? o->n_fields : 0);

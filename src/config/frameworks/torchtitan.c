@@ -119,7 +119,7 @@ static const tm_foreign_key keys[] = {
     SAME("optimizer.weight_decay"),
     SAME("optimizer.implementation"),
     UNBUILT("optimizer.state_dtype", "float32|null", "moments in another format; see optimizer.implementation"),
-    UNBUILT("optimizer.early_step_in_backward", "false|null", "optimizer steps within the backward pass"),
+    SAME("optimizer.early_step_in_backward"),
     MAPPED("lr_scheduler.warmup_steps", "lr_scheduler.warmup_steps", .fallback = "200"),
     SAME("lr_scheduler.decay_ratio"),
     SAME("lr_scheduler.decay_type"),

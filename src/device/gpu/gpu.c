@@ -61,6 +61,7 @@ static void info(tm_device *device, tm_gpu_maker maker, int threads)
     device->info.near_memory = true;
     device->info.align = 256;
     device->info.weight_copies = true;
+    device->info.fuses = true;
     device->info.loss_rows = LOSS_ROWS;
     device->info.threads = threads > 0 ? threads : tm_cpu_threads_allowed();
     device->info.kernels = device->info.name;

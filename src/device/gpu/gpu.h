@@ -144,6 +144,7 @@ typedef struct {
     tm_gpu_how  how;
     const void *scale_a, *scale_b; /* BY_LIBRARY, of codes: what they are multiplied with, on the GPU */
     bool        codes, lines;      /* a and b are codes; scales are those of rows, not of matrices */
+    uint8_t     kind[2];           /* tm_codes_kind of the scales of a and of b; not plain: those of blocks */
 
     const double *scale; /* BY_LIBRARY: a b^T is multiplied with it; NULL: with 1 */
 } tm_gpu_product_of;
@@ -153,6 +154,8 @@ const char *tm_gpu_by_matrix(const void *device, tm_dtype a, tm_dtype b);
 /* NULL: they multiply codes of these formats, of 8 bits; else why not. */
 const char *tm_gpu_codes_by_matrix(const void *device, tm_dtype a, tm_dtype b);
 bool        tm_gpu_is_code(tm_dtype dtype);
+/* Begins the refusal of what own products of codes do not know at all. */
+#define TM_GPU_OWN_LACK "own kernels have no "
 /* Definitions of a text with fragments.cu for codes: which of them are e5m2. */
 void tm_gpu_define_codes(tm_gpu_defines *defines, tm_dtype a, tm_dtype b);
 /* NULL: the maker's library computes it; else why not (product_library.c). */

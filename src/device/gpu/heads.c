@@ -1,177 +1,255 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device/gpu/heads.c - norms of heads and their gradients (source/heads.cu). Gradients of weights are summed in chunks
- * of rows, the chunks and heads in a fixed order: the same bits in every run. */
+/* device/gpu/heads.c - norms of heads, alone and followed by a rotation, and their gradients (source/heads.cu).
+ * Gradients of weights are summed by chunks of rows, the chunks and heads in a fixed order: the same bits in every run.
+ */
 #include "device/gpu/gpu.h"
 
-enum { THREADS = 256, CHUNK = 64, MOST_CHUNKS = 65535, LEAST_WAVE = 32, LEAST_SPAN = 8 * LEAST_WAVE, ACROSS = 8 };
-enum { GRAD, PARTS, SUMS }; /* what `prepare` notes of the gradient */
+enum { THREADS = 256, CHUNK = 32, SPAN = 4, ACROSS = 8, MOST_HEAD = 1024 };
 
-static int64_t chunks_of(int64_t rows)
-{
-    return (rows + CHUNK - 1) / CHUNK;
-}
+/* One launch: rows of one matrix of an op. Absent operands have data NULL. */
+typedef struct {
+    int64_t        heads, dim, first, stride, second;
+    int64_t        part, all, offset, seq; /* where its rows are in y: see source/heads.cu */
+    int64_t        turns;
+    double         eps;
+    const tm_view *y, *rstd, *x, *w, *table, *positions; /* y: or dy */
+    const tm_view *dx, *dw;
+    bool           adds;
+} job;
 
-static int64_t weights_of(const tm_head_norm_attr *attr)
-{
-    return (attr->second ? 2 : 1) * attr->head_dim;
-}
+enum { APART = 1, TOGETHER = 2 }; /* turns; 0: none */
 
-static tm_gpu_defines formats(tm_dtype x, tm_dtype w, tm_dtype d)
-{
-    tm_gpu_defines defines = { .n = 0 };
-    tm_gpu_define_format(&defines, "X", x);
-    tm_gpu_define_format(&defines, "W", w);
-    tm_gpu_define_format(&defines, "D", d);
-    return defines;
-}
-
-/* Spans of a row's columns, of which the heads leave some; of the narrower ones. 0: there is nothing to copy. */
-static int64_t spans_of(const tm_call *call)
+/* Operands of the four ops (op/head_norm.c, op/head_rope.c). */
+static job norm_job(const tm_call *call)
 {
     const tm_head_norm_attr *attr = call->attr;
-    int64_t                  width = call->out[0].shape.n[1];
-    return attr->heads * attr->head_dim == width ? 0 : (width + LEAST_SPAN - 1) / LEAST_SPAN;
+    bool                     grad = call->op == &tm_op_head_norm_grad;
+    static const tm_view     none = { .shape = { .rank = -1 } };
+    return (job){ .heads = attr->heads,
+                  .dim = attr->head_dim,
+                  .first = attr->first,
+                  .stride = attr->stride ? attr->stride : attr->head_dim,
+                  .second = attr->second,
+                  .part = 1,
+                  .all = 1,
+                  .seq = 1,
+                  .eps = attr->eps,
+                  .y = grad ? &call->in[0] : &call->out[0],
+                  .rstd = grad ? &call->in[3] : &call->out[1],
+                  .x = &call->in[grad ? 1 : 0],
+                  .w = &call->in[grad ? 2 : 1],
+                  .table = &none,
+                  .positions = &none,
+                  .dx = grad ? &call->out[0] : &none,
+                  .dw = grad ? &call->out[1] : &none,
+                  .adds = call->accumulate >> 1 & 1U };
 }
 
-static const char *refuse_shape(const tm_call *call)
+/* part: 0: the rows of a, 1: those of b. */
+static job rope_job(const tm_call *call, int part)
 {
-    const tm_head_norm_attr *attr = call->attr;
-    int64_t                  rows = call->out[0].shape.n[0];
-    if (rows * (attr->heads + spans_of(call)) > INT32_MAX) return "takes fewer than 2^31 heads";
-    return chunks_of(rows) > MOST_CHUNKS ? "more rows than a grid takes" : NULL;
+    const tm_head_rope_attr *attr = call->attr;
+    bool                     grad = call->op == &tm_op_head_rope_grad;
+    static const tm_view     none = { .shape = { .rank = -1 } };
+    int64_t                  first = attr->first_rows, rows = first == 0 ? attr->seq : part ? attr->seq - first : first;
+    return (job){ .heads = attr->heads,
+                  .dim = attr->head_dim,
+                  .stride = attr->head_dim,
+                  .second = attr->second,
+                  .part = rows,
+                  .all = attr->seq,
+                  .offset = part ? first : 0,
+                  .seq = attr->seq,
+                  .turns = attr->layout == TM_ROPE_HALF ? APART : TOGETHER,
+                  .eps = attr->eps,
+                  .y = grad ? &call->in[0] : &call->out[0],
+                  .rstd = grad ? &call->in[3] : &call->out[1],
+                  .x = &call->in[grad ? (part ? 6 : 1) : (part ? 4 : 0)],
+                  .w = &call->in[grad ? (part ? 7 : 2) : (part ? 5 : 1)],
+                  .table = &call->in[grad ? 4 : 2],
+                  .positions = &call->in[grad ? 5 : 3],
+                  .dx = grad ? &call->out[part ? 2 : 0] : &none,
+                  .dw = grad ? &call->out[part ? 3 : 1] : &none,
+                  .adds = call->accumulate >> (part ? 3 : 1) & 1U };
 }
 
-static void pass_heads(tm_gpu_arguments *a, const tm_head_norm_attr *attr)
+static int parts_of(const tm_call *call)
 {
-    tm_gpu_pass_int(a, (int)attr->heads);
-    tm_gpu_pass_int(a, (int)attr->head_dim);
-    tm_gpu_pass_int(a, (int)attr->first);
-    tm_gpu_pass_int(a, (int)(attr->stride ? attr->stride : attr->head_dim));
-    tm_gpu_pass_int(a, (int)attr->second);
+    bool turns = call->op == &tm_op_head_rope || call->op == &tm_op_head_rope_grad;
+    return turns && ((const tm_head_rope_attr *)call->attr)->first_rows > 0 ? 2 : 1;
 }
 
-/* Of a wave for each head and each span. */
-static tm_status start_pieces(const tm_call *call, tm_gpu_arguments *a, bool copies, tm_error *err)
+static job job_of(const tm_call *call, int part)
 {
-    const tm_head_norm_attr *attr = call->attr;
-    const tm_view           *x = &call->out[0];
-    int64_t                  rows = x->shape.n[0], spans = copies ? spans_of(call) : 0;
-    tm_gpu_pass_int(a, (int)rows);
-    tm_gpu_pass_int(a, (int)x->shape.n[1]);
-    tm_gpu_pass_int(a, (int)spans);
-    pass_heads(a, attr);
-    if (call->op == &tm_op_head_norm) tm_gpu_pass_float(a, attr->eps);
-    return tm_gpu_start_each(call, GRAD, rows * (attr->heads + spans) * LEAST_WAVE, a, err);
+    bool norm = call->op == &tm_op_head_norm || call->op == &tm_op_head_norm_grad;
+    return norm ? norm_job(call) : rope_job(call, part);
+}
+
+static bool is_grad(const tm_call *call)
+{
+    return call->op == &tm_op_head_norm_grad || call->op == &tm_op_head_rope_grad;
+}
+
+static int64_t chunks_of(const job *j)
+{
+    return (j->x->shape.n[0] + CHUNK - 1) / CHUNK;
+}
+
+/* --- what is refused
+ * ----------------------------------------------------------------------------------------------------- */
+
+static const char *refuse_job(const job *j)
+{
+    const tm_view *const of_x[] = { j->y, j->x, j->dx };
+    const char          *why = NULL;
+    for (int i = 0; i < 3 && !why; i++) {
+        why = tm_gpu_refuse_strided(of_x[i]);
+        if (!why) why = tm_gpu_refuse_other(of_x[i], j->x->dtype);
+    }
+    if (!why) why = tm_gpu_refuse_view(j->w);
+    if (!why) why = tm_gpu_refuse_view(j->dw);
+    if (!why && j->rstd->dtype != TM_F32) why = "takes statistics in float32";
+    if (!why && j->turns && j->table->dtype != TM_F32) why = "takes a table of float32";
+    if (!why && j->dim > MOST_HEAD) why = "takes heads of at most 1,024 elements";
+    int64_t rows = j->y->shape.n[0], width = j->x->shape.n[1];
+    if (!why && rows * (j->heads + width / 64 + 1) > INT32_MAX) why = "takes fewer than 2^31 heads";
+    return why;
 }
 
 static const char *refuse(const tm_call *call)
 {
-    const char *why = tm_gpu_refuse_view(&call->in[0]);
-    if (!why) why = tm_gpu_refuse_view(&call->out[0]);
-    if (!why) why = tm_gpu_refuse_other(&call->out[0], call->in[0].dtype);
-    if (!why) why = tm_gpu_refuse_view(&call->in[1]);
-    if (!why && call->out[1].dtype != TM_F32) why = "keeps its statistics in float32";
-    return why ? why : refuse_shape(call);
+    const char *why = NULL;
+    for (int part = 0; part < parts_of(call) && !why; part++) {
+        job j = job_of(call, part);
+        why = refuse_job(&j);
+        if (!why && j.x->dtype != job_of(call, 0).x->dtype) why = "takes a and b in one format";
+        if (!why && j.w->dtype != job_of(call, 0).w->dtype) why = "takes the weights of both in one format";
+    }
+    return !why && is_grad(call) && call->accumulate & 5U ? "does not add to dx" : why;
+}
+
+/* --- launches
+ * ------------------------------------------------------------------------------------------------------------ */
+
+/* Room of the gradients of weights, of one part after the other. */
+static size_t workspace(const tm_call *call)
+{
+    size_t most = 0;
+    for (int part = 0; part < parts_of(call); part++) {
+        job    j = job_of(call, part);
+        size_t bytes = (size_t)(chunks_of(&j) * j.heads * j.dim) * sizeof(float);
+        if (tm_view_present(j.dw) && bytes > most) most = bytes;
+    }
+    return most;
+}
+
+/* Kernels of part p have the numbers 2 p: the rows, and 2 p + 1: the sums. */
+static void note(const void *device, const job *j, bool grad, void **state)
+{
+    tm_gpu_defines d = { .n = 0 };
+    tm_gpu_define_format(&d, "X", j->x->dtype);
+    tm_gpu_define_format(&d, "W", j->w->dtype);
+    tm_gpu_define_format(&d, "D", tm_view_present(j->dw) ? j->dw->dtype : TM_F32);
+    tm_gpu_define(&d, "HEAD", j->dim);
+    tm_gpu_define(&d, "TURNS", j->turns);
+    tm_gpu_note(device, "heads", tm_gpu_text_heads, &d, grad ? "heads_grad" : "heads_norm", state);
+    if (tm_view_present(j->dw))
+        tm_gpu_note(device, "heads", tm_gpu_text_heads, &d, "heads_sums", state);
+    else
+        tm_gpu_note_none(device, state);
 }
 
 static tm_status prepare(const void *device, const tm_call *call, void **state, tm_error *err)
 {
-    tm_gpu_defines d = formats(call->in[0].dtype, call->in[1].dtype, TM_F32);
     (void)err;
-    tm_gpu_note(device, "heads", tm_gpu_text_heads, &d, "head_norm", state);
+    for (int part = 0; part < parts_of(call); part++) {
+        job j = job_of(call, part);
+        note(device, &j, is_grad(call), state);
+    }
     return TM_OK;
+}
+
+/* By runs: all that the kernel steps by are multiples of one. */
+static bool is_wide(const job *j, int run)
+{
+    const tm_view *const strided[] = { j->y, j->x, j->dx }, *const dense[] = { j->w, j->table };
+    bool wide = j->dim % (2 * (int64_t)run) == 0 && j->first % run == 0 && j->stride % run == 0;
+    for (int i = 0; i < 3; i++)
+        if (tm_view_present(strided[i])) wide = wide && tm_gpu_is_wide(strided[i]) && tm_view_ld(strided[i]) % run == 0;
+    for (int i = 0; i < 2; i++) wide = wide && tm_gpu_is_wide(dense[i]);
+    return wide && j->x->shape.n[1] % run == 0;
+}
+
+/* Heads that a wave has at once: lanes are powers of two. */
+static int64_t heads_at_once(const job *j, int run, int wave)
+{
+    int64_t half = (j->dim + 1) / 2, lanes = 1;
+    while (lanes * run < half && lanes < wave) lanes *= 2;
+    return wave / lanes;
+}
+
+static tm_status start(const tm_call *call, int part, const job *j, tm_error *err)
+{
+    bool             grad = is_grad(call);
+    int              run = tm_gpu_run(j->x->dtype, j->w->dtype), wave = tm_gpu_wave(call->device);
+    bool             wide = is_wide(j, run), copies = !grad || (j->dx->data && j->dx->data != j->y->data);
+    int64_t          rows = j->x->shape.n[0], width = j->x->shape.n[1], each = wide ? run : 1;
+    int64_t          others = j->first > 0 || j->stride > j->dim ? 0 : j->heads * j->dim, span = SPAN * wave * each;
+    int64_t          spans = copies && j->heads * j->dim < width ? (width - others + span - 1) / span : 0;
+    int64_t          at_once = heads_at_once(j, (int)each, wave);
+    int64_t          pieces = (j->heads + at_once - 1) / at_once + spans;
+    tm_gpu_arguments a = { .bytes = 0 };
+    if (grad) tm_gpu_pass(&a, j->dx->data);
+    if (grad) tm_gpu_pass(&a, tm_view_present(j->dw) ? call->workspace : NULL);
+    tm_gpu_pass(&a, j->y->data);
+    if (!grad) tm_gpu_pass(&a, j->rstd->data);
+    tm_gpu_pass(&a, j->x->data);
+    tm_gpu_pass(&a, j->w->data);
+    if (grad) tm_gpu_pass(&a, j->rstd->data);
+    tm_gpu_pass(&a, j->table->data);
+    tm_gpu_pass(&a, j->positions->data);
+    const int64_t sizes[] = { rows,   width, j->heads, j->first, j->stride, j->second,
+                              others, spans, j->part,  j->all,   j->offset, j->seq };
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) tm_gpu_pass_int(&a, (int)sizes[i]);
+    tm_gpu_pass_i64(&a, tm_view_ld(j->x));
+    tm_gpu_pass_i64(&a, tm_view_ld(j->y));
+    if (grad)
+        tm_gpu_pass_i64(&a, tm_view_present(j->dx) ? tm_view_ld(j->dx) : 0);
+    else
+        tm_gpu_pass_float(&a, j->eps);
+    tm_gpu_pass_int(&a, wide);
+    return tm_gpu_start_each(call, 2 * part, (grad ? chunks_of(j) : rows) * pieces * wave, &a, err);
+}
+
+static tm_status start_sums(const tm_call *call, int part, const job *j, tm_error *err)
+{
+    tm_gpu_arguments a = { .bytes = 0 };
+    if (!tm_view_present(j->dw)) return TM_OK;
+    tm_gpu_pass(&a, j->dw->data);
+    tm_gpu_pass(&a, call->workspace);
+    tm_gpu_pass_int(&a, (int)chunks_of(j));
+    tm_gpu_pass_int(&a, (int)j->heads);
+    tm_gpu_pass_int(&a, (int)j->second);
+    tm_gpu_pass_int(&a, j->adds);
+    int64_t weights = (j->second ? 2 : 1) * j->dim;
+    return tm_gpu_start(call, 2 * part + 1, (weights + ACROSS - 1) / ACROSS, 1, 1, THREADS, &a, err);
 }
 
 static tm_status launch(const tm_call *call, tm_error *err)
 {
-    tm_gpu_arguments a = { .bytes = 0 };
-    for (int k = 0; k < 2; k++) tm_gpu_pass(&a, call->out[k].data);
-    for (int k = 0; k < 2; k++) tm_gpu_pass(&a, call->in[k].data);
-    return start_pieces(call, &a, true, err);
-}
-
-/* --- gradients: in: dy, x, w, rstd; out: dx, [dw]
- * ---------------------------------------------------------------------- */
-
-static const char *refuse_grad(const tm_call *call)
-{
-    const char *why = tm_gpu_refuse_view(&call->in[1]);
-    if (!why) why = tm_gpu_refuse_view(&call->in[0]);
-    if (!why) why = tm_gpu_refuse_other(&call->in[0], call->in[1].dtype);
-    if (!why) why = tm_gpu_refuse_view(&call->out[0]);
-    if (!why) why = tm_gpu_refuse_other(&call->out[0], call->in[1].dtype);
-    if (!why) why = tm_gpu_refuse_view(&call->in[2]);
-    if (!why) why = tm_gpu_refuse_view(&call->out[1]);
-    if (!why && call->in[3].dtype != TM_F32) why = "takes statistics in float32";
-    if (!why && call->accumulate & 1U) why = "does not add to dx";
-    return why ? why : refuse_shape(call);
-}
-
-static size_t workspace(const tm_call *call)
-{
-    const tm_head_norm_attr *attr = call->attr;
-    if (!tm_view_present(&call->out[1])) return 0;
-    return (size_t)(chunks_of(call->in[1].shape.n[0]) * attr->heads * attr->head_dim) * sizeof(float);
-}
-
-static tm_status prepare_grad(const void *device, const tm_call *call, void **state, tm_error *err)
-{
-    bool           sums = tm_view_present(&call->out[1]);
-    tm_gpu_defines d = formats(call->in[1].dtype, call->in[2].dtype, sums ? call->out[1].dtype : TM_F32);
-    (void)err;
-    tm_gpu_note(device, "heads", tm_gpu_text_heads, &d, "head_norm_grad", state);
-    if (!sums) return TM_OK;
-    tm_gpu_note(device, "heads", tm_gpu_text_heads, &d, "head_norm_parts", state);
-    tm_gpu_note(device, "heads", tm_gpu_text_heads, &d, "head_norm_sums", state);
+    for (int part = 0; part < parts_of(call); part++) {
+        job j = job_of(call, part);
+        TM_TRY(start(call, part, &j, err));
+        TM_TRY(start_sums(call, part, &j, err));
+    }
     return TM_OK;
 }
 
-static tm_status start_sums(const tm_call *call, tm_error *err)
-{
-    const tm_head_norm_attr *attr = call->attr;
-    const tm_view           *x = &call->in[1];
-    int64_t                  each = attr->heads * attr->head_dim, chunks = chunks_of(x->shape.n[0]);
-    tm_gpu_arguments         a = { .bytes = 0 }, b = { .bytes = 0 };
-    tm_gpu_pass(&a, call->workspace);
-    tm_gpu_pass(&a, call->in[0].data);
-    tm_gpu_pass(&a, x->data);
-    tm_gpu_pass(&a, call->in[3].data);
-    tm_gpu_pass_int(&a, (int)x->shape.n[0]);
-    tm_gpu_pass_int(&a, (int)x->shape.n[1]);
-    tm_gpu_pass_int(&a, CHUNK);
-    pass_heads(&a, attr);
-    TM_TRY(tm_gpu_start(call, PARTS, (each + THREADS - 1) / THREADS, chunks, 1, THREADS, &a, err));
-    tm_gpu_pass(&b, call->out[1].data);
-    tm_gpu_pass(&b, call->workspace);
-    tm_gpu_pass_int(&b, (int)chunks);
-    tm_gpu_pass_int(&b, (int)attr->heads);
-    tm_gpu_pass_int(&b, (int)attr->head_dim);
-    tm_gpu_pass_int(&b, (int)attr->second);
-    tm_gpu_pass_int(&b, call->accumulate >> 1 & 1U);
-    return tm_gpu_start(call, SUMS, (weights_of(attr) + ACROSS - 1) / ACROSS, 1, 1, THREADS, &b, err);
-}
-
-/* The sums first: dx may lie where dy does. */
-static tm_status launch_grad(const tm_call *call, tm_error *err)
-{
-    tm_gpu_arguments a = { .bytes = 0 };
-    if (tm_view_present(&call->out[1])) TM_TRY(start_sums(call, err));
-    tm_gpu_pass(&a, call->out[0].data);
-    for (int k = 0; k < 4; k++) tm_gpu_pass(&a, call->in[k].data);
-    return start_pieces(call, &a, call->out[0].data != call->in[0].data, err);
-}
-
-const tm_kernel tm_gpu_heads[] = { { .op = TM_OP_head_norm,
-                                     .name = "head_norm/gpu",
-                                     .refuse = refuse,
-                                     .launch = launch,
-                                     .prepare = prepare,
-                                     .release = tm_gpu_forget },
-                                   { .op = TM_OP_head_norm_grad,
-                                     .name = "head_norm_grad/gpu",
-                                     .refuse = refuse_grad,
-                                     .workspace = workspace,
-                                     .launch = launch_grad,
-                                     .prepare = prepare_grad,
-                                     .release = tm_gpu_forget },
-                                   { .name = NULL } };
+#define HEADS(id)                                                                                                      \
+    {                                                                                                                  \
+        .op = TM_OP_##id, .name = #id "/gpu", .refuse = refuse, .workspace = workspace, .launch = launch,              \
+        .prepare = prepare, .release = tm_gpu_forget                                                                   \
+    }
+const tm_kernel tm_gpu_heads[] = {
+    HEADS(head_norm), HEADS(head_norm_grad), HEADS(head_rope), HEADS(head_rope_grad), { .name = NULL }
+};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device/gpu/product_library.c - products by the maker's library (gpu/blas.h): what it takes, and its workspace. */
 #include "device/gpu/own.h"
+#include "op/codes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,9 +78,21 @@ tm_gpu_format tm_gpu_format_of(tm_dtype dtype)
         return TM_GPU_E4M3FNUZ;
     case TM_E5M2FNUZ:
         return TM_GPU_E5M2FNUZ;
+    case TM_E2M1:
+        return TM_GPU_E2M1;
     default:
         return dtype == TM_F32 ? TM_GPU_F32 : TM_GPU_BF16;
     }
+}
+
+/* Both have kinds of blocks in one order. */
+static tm_gpu_scales scales_of(const tm_gpu_product_of *p, int side)
+{
+    _Static_assert((int)TM_GPU_SCALES_ROW_BY_ROW - (int)TM_GPU_SCALES_OF_RUNS == TM_CODES_ROWS - TM_CODES_RUNS,
+                   "op/codes.h");
+    if (!p->codes) return TM_GPU_NO_SCALES;
+    if (p->kind[side] > TM_CODES_PLAIN) return (tm_gpu_scales)(TM_GPU_SCALES_OF_RUNS + p->kind[side] - TM_CODES_RUNS);
+    return p->lines ? TM_GPU_SCALES_OF_ROWS : TM_GPU_SCALES_OF_MATRICES;
 }
 
 static tm_gpu_matmul_shape shape_of(const void *device, const tm_gpu_product_of *p)
@@ -87,9 +100,8 @@ static tm_gpu_matmul_shape shape_of(const void *device, const tm_gpu_product_of 
     return (tm_gpu_matmul_shape){ .factors = tm_gpu_format_of(p->a),
                                   .result = tm_gpu_format_of(p->c),
                                   .second = p->codes ? tm_gpu_format_of(p->b) : TM_GPU_F32,
-                                  .scales = !p->codes  ? TM_GPU_NO_SCALES
-                                            : p->lines ? TM_GPU_SCALES_OF_ROWS
-                                                       : TM_GPU_SCALES_OF_MATRICES,
+                                  .scales = scales_of(p, 0),
+                                  .second_scales = scales_of(p, 1),
                                   .a_across = p->a_across,
                                   .b_across = p->b_across,
                                   .bias = p->has_bias,

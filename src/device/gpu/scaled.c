@@ -1,14 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device/gpu/scaled.c - products of codes of 8 bits (op/scaled_mm.c): by the maker's library (product_library.c), or by
- * matrix units (source/scaled.cu). What neither takes, no kernel here does: then plans multiply what the codes stand
- * for (graph/passes/codes.c). */
+/* device/gpu/scaled.c - products of codes (op/scaled_mm.c): by the maker's library (product_library.c), or by matrix
+ * units (source/scaled.cu). What neither takes, no kernel here does: then plans multiply what the codes stand for
+ * (graph/passes/codes.c). */
 #include "device/gpu/gpu.h"
 #include "op/codes.h"
 
 enum { TILE = 128, THREADS = 256, MOST_ROWS_OF_TILES = 65535 };
+_Static_assert(TM_CODES_PLAIN == 1 && TM_CODES_RUNS == 2 && TM_CODES_SQUARES == 3, "source/scaled.cu");
+
+static int kind_of(const tm_call *call, int side)
+{
+    return tm_scaled_kind(call->attr, side);
+}
+
+static bool has_blocks(const tm_call *call)
+{
+    return kind_of(call, 0) != TM_CODES_PLAIN || kind_of(call, 1) != TM_CODES_PLAIN;
+}
 
 static bool has_lines(const tm_call *call)
 {
+    if (has_blocks(call)) return false;
     return call->in[2].shape.n[0] > 1 || call->in[3].shape.n[0] > 1;
 }
 
@@ -37,7 +49,8 @@ static tm_gpu_product_of product_of(const tm_call *call)
                                 .workspace = call->workspace,
                                 .how = TM_GPU_BY_LIBRARY,
                                 .codes = true,
-                                .lines = has_lines(call) };
+                                .lines = has_lines(call),
+                                .kind = { (uint8_t)kind_of(call, 0), (uint8_t)kind_of(call, 1) } };
 }
 
 bool tm_gpu_is_code(tm_dtype dtype)
@@ -56,11 +69,12 @@ static const char *refuse(const tm_call *call)
     const tm_view *c = &call->out[0];
     const char    *why = tm_gpu_refuse_strided(c);
     if (why) return why;
-    for (int side = 0; side < 2; side++)
-        if (tm_scaled_kind(call->attr, side) != TM_CODES_PLAIN) return "takes scales of matrices and of lines";
-    if (!tm_gpu_is_code(call->in[0].dtype) || !tm_gpu_is_code(call->in[1].dtype)) return "multiplies codes of 8 bits";
-    for (int k = 2; k < 4; k++)
-        if (call->in[k].dtype != TM_F32) return "takes scales in float32";
+    for (int side = 0; side < 2; side++) {
+        if (!tm_gpu_is_code(call->in[side].dtype) && call->in[side].dtype != TM_E2M1)
+            return "multiplies codes of 8 and of 4 bits";
+        if (call->in[2 + side].dtype != (tm_dtype)tm_codes_scale_of(kind_of(call, side)).dtype)
+            return "takes scales in float32, those of blocks of 32 in e8m0";
+    }
     for (int k = 4; k < 6; k++)
         if ((why = tm_gpu_refuse_other(&call->in[k], c->dtype))) return why;
     return tm_view_present(&call->in[5]) && !tm_view_dense(c) ? "adds a matrix to a whole one only" : NULL;
@@ -85,6 +99,12 @@ static int64_t tiles_of(int64_t n)
 static const char *refuse_matrix(const tm_call *call)
 {
     const char *why = refuse(call);
+    for (int side = 0; side < 2 && !why; side++) {
+        if (!tm_gpu_is_code(call->in[side].dtype)) return TM_GPU_OWN_LACK "codes of 4 bits";
+        if (kind_of(call, side) > TM_CODES_SQUARES) return TM_GPU_OWN_LACK "scales of blocks of 32";
+        if (has_blocks(call) && kind_of(call, side) == TM_CODES_PLAIN)
+            return TM_GPU_OWN_LACK "scales of blocks beside others";
+    }
     if (!why) why = tm_gpu_codes_by_matrix(call->device, call->in[0].dtype, call->in[1].dtype);
     return !why && tiles_of(call->out[0].shape.n[0]) > MOST_ROWS_OF_TILES ? "more rows than a grid takes" : why;
 }
@@ -113,8 +133,16 @@ static tm_status prepare_matrix(const void *device, const tm_call *call, void **
     (void)err;
     tm_gpu_define_format(&d, "C", call->out[0].dtype);
     tm_gpu_define_codes(&d, call->in[0].dtype, call->in[1].dtype);
+    tm_gpu_define(&d, "BLOCKS", has_blocks(call));
     tm_gpu_note(device, "scaled", tm_gpu_text_scaled, &d, "scaled_mm", state);
     return TM_OK;
+}
+
+/* What the text knows of the scales of a side: their kind, of PLAIN ones whether there is one for each line. */
+static int scales_of(const tm_call *call, int side)
+{
+    if (has_blocks(call)) return kind_of(call, side);
+    return call->in[2 + side].shape.n[0] > 1;
 }
 
 static tm_status launch_matrix(const tm_call *call, tm_error *err)
@@ -127,7 +155,7 @@ static tm_status launch_matrix(const tm_call *call, tm_error *err)
     tm_gpu_pass_i64(&a, call->in[0].shape.n[1]);
     for (int k = 0; k < 2; k++) tm_gpu_pass_i64(&a, tm_view_ld(&call->in[k]));
     tm_gpu_pass_i64(&a, tm_view_ld(c));
-    for (int k = 2; k < 4; k++) tm_gpu_pass_int(&a, call->in[k].shape.n[0] > 1);
+    for (int side = 0; side < 2; side++) tm_gpu_pass_int(&a, scales_of(call, side));
     tm_gpu_pass_int(&a, call->accumulate & 1U);
     return tm_gpu_start(call, 0, tiles_of(c->shape.n[1]), tiles_of(c->shape.n[0]), 1, THREADS, &a, err);
 }

@@ -23,6 +23,7 @@ typedef struct {
     const tm_node          *node, *from[2]; /* the product of values, and what quantizes its factors */
     const tm_quantize_attr *attr[2];
     int64_t                 rows, columns, depth;
+    int                     kind[2];    /* tm_codes_kind of their scales */
     int                     parts, cut; /* cut: 0: rows of c, 1: its columns, 2: the depth; of one part -1 */
 } product;
 
@@ -49,32 +50,38 @@ static void count_reason(const pass *p, tm_reasons *of, const char *why, size_t 
     of->of[of->n++].products = 1;
 }
 
-static void count_emulated(const pass *p, const char *why)
+static void count_emulated(const pass *p, const char *why, size_t n)
 {
     if (!p->out || !p->any) return;
     p->out->emulated++;
-    count_reason(p, &p->out->no_codes, why, strlen(why));
+    count_reason(p, &p->out->no_codes, why, n);
 }
 
-/* refusals: "scaled_mm/library: why\nscaled_mm/matrix: why\n", of kernels from the best one on. What the best one says
- * is why a product is an own kernel's; what the last one says, why there is none. */
-static void count_taken(const pass *p, bool own, const tm_text *refusals)
+/* Of "scaled_mm/library: why\nscaled_mm/matrix: why\n", from the best kernel on, what the best one says. NULL: nothing.
+ */
+static const char *first_reason(const tm_text *refusals)
 {
     const char *why = refusals->data ? strstr(refusals->data, ": ") : NULL;
+    return why ? why + 2 : NULL;
+}
+
+/* What the last one says, which takes most, unless it knows nothing of such codes. */
+static const char *last_reason(const tm_text *refusals)
+{
+    static const char lacks[] = "own kernels have no ";
+    const char       *line = refusals->data, *end = line ? strchr(line, '\n') : NULL;
+    for (; end && end[1] != '\0'; end = strchr(line, '\n')) line = end + 1;
+    const char *why = end ? strstr(line, ": ") : NULL;
+    return !why || strncmp(why + 2, lacks, sizeof lacks - 1) == 0 ? first_reason(refusals) : why + 2;
+}
+
+static void count_taken(const pass *p, bool own, const tm_text *refusals)
+{
+    const char *why = first_reason(refusals);
     if (!p->out) return;
     p->out->products++;
     p->out->own += own;
-    if (own && why) count_reason(p, &p->out->no_library, why + 2, strcspn(why + 2, "\n"));
-}
-
-static void count_refused(const pass *p, const tm_text *refusals)
-{
-    const char *last = refusals->data, *end = last ? strchr(last, '\n') : NULL;
-    for (; end && end[1] != '\0'; end = strchr(last, '\n')) last = end + 1;
-    const char *why = end ? strstr(last, ": ") : NULL;
-    if (!why || !p->out || !p->any) return;
-    p->out->emulated++;
-    count_reason(p, &p->out->no_codes, why + 2, (size_t)(end - why - 2));
+    if (own && why) count_reason(p, &p->out->no_library, why, strcspn(why, "\n"));
 }
 
 /* --- what is asked for ----------------------------------------------------------------------------------------------
@@ -97,9 +104,32 @@ static tm_call empty_call(const tm_op *op)
     return call;
 }
 
+/* Kinds of scales that go together: of lines and their blocks, of squares. */
+static const uint8_t kinds[][2] = { { TM_CODES_PLAIN, TM_CODES_PLAIN },
+                                    { TM_CODES_RUNS, TM_CODES_SQUARES },
+                                    { TM_CODES_TILES, TM_CODES_TILES },
+                                    { TM_CODES_ROWS, TM_CODES_ROWS } };
+
 static bool has_lines(const product *f, int side)
 {
     return f->attr[side]->recipe[0].scaled == TM_SCALED_LINE;
+}
+
+/* The attributes of a side that gives codes. */
+static tm_quantize_attr coded_attr(const product *f, int side)
+{
+    tm_quantize_attr attr = *f->attr[side];
+    attr.codes = (uint8_t)f->kind[side];
+    return attr;
+}
+
+/* Of one part, or of a whole side. */
+static tm_view scales_view(const product *f, int side, int64_t lines, int64_t depth)
+{
+    int     kind = f->kind[side];
+    int64_t plain = has_lines(f, side) ? lines : 1;
+    return (tm_view){ .dtype = (tm_dtype)tm_codes_scale_of(kind).dtype,
+                      .shape = tm_shape_1(kind == TM_CODES_PLAIN ? plain : tm_codes_scales(kind, lines, depth)) };
 }
 
 static tm_dtype format_of(const product *f, int side)
@@ -122,17 +152,19 @@ static int64_t length_of(range r)
 }
 
 /* The call of part `part`, without data. */
-static tm_call call_of(const pass *p, const product *f, int part)
+static tm_call call_of(const pass *p, const product *f, int part, tm_scaled_attr *attr)
 {
     const tm_graph *graph = p->graph;
     tm_call         values, call = empty_call(&tm_op_scaled_mm);
     int64_t         rows = length_of(range_of(f, 0, part)), columns = length_of(range_of(f, 1, part));
     int64_t         depth = length_of(range_of(f, 2, part)), lines[] = { rows, columns };
     tm_node_call(graph, f->node, &values);
+    call.attr = attr;
     for (int s = 0; s < 2; s++) {
+        attr->scales[s] = (uint8_t)f->kind[s];
         call.in[s] = (tm_view){ .dtype = format_of(f, s), .shape = tm_shape_2(lines[s], depth) };
         if (depth != f->depth) call.in[s].ld = f->depth;
-        call.in[2 + s] = (tm_view){ .dtype = TM_F32, .shape = tm_shape_1(has_lines(f, s) ? lines[s] : 1) };
+        call.in[2 + s] = scales_view(f, s, lines[s], depth);
     }
     if (f->node->op == TM_OP_linear)
         for (int k = 2; k < 4; k++) call.in[k + 2] = values.in[k];
@@ -149,12 +181,12 @@ static tm_call codes_call(const pass *p, const product *f, int side, tm_quantize
 {
     tm_call call;
     tm_node_call(p->graph, f->from[side], &call);
-    *attr = *f->attr[side];
-    attr->codes = TM_CODES_PLAIN;
+    *attr = coded_attr(f, side);
     call.attr = attr;
     call.out[0] = (tm_view){ .dtype = format_of(f, side), .shape = tm_shape_2(side ? f->columns : f->rows, f->depth) };
     call.out[TM_QUANTIZE_SCALES] =
-        (tm_view){ .dtype = TM_F32, .shape = tm_shape_1(tm_quantize_scales(attr, call.in[0].shape, tm_quantize_groups(&call))) };
+        (tm_view){ .dtype = (tm_dtype)tm_codes_scale_of(attr->codes).dtype,
+                   .shape = tm_shape_1(tm_quantize_scales(attr, call.in[0].shape, tm_quantize_groups(&call))) };
     return call;
 }
 
@@ -176,15 +208,25 @@ static bool lines_fit(const product *f)
     }
 }
 
-/* Parts of a factor are lines of it, or what its lines run through. Scales of lines need no parts of lines. */
+/* Do scales of all parts lie as those of one matrix? So they do where each line has its own, and so has the other side.
+ */
+static bool is_whole(const product *f, int side)
+{
+    const tm_quantize_attr *attr = f->attr[side];
+    tm_quantize_attr        coded = coded_attr(f, side);
+    if (attr->n_parts == 1) return true;
+    if (f->kind[side] != TM_CODES_PLAIN) return tm_quantize_whole(&coded);
+    return attr->down == attr->cut_columns && has_lines(f, 0) && has_lines(f, 1);
+}
+
+/* Parts of a factor are lines of it, or what its lines run through. */
 static const char *find_parts(product *f)
 {
     f->parts = 1, f->cut = -1;
     for (int s = 0; s < 2; s++) {
         const tm_quantize_attr *attr = f->attr[s];
-        bool                    through = attr->down != attr->cut_columns;
-        if (attr->n_parts == 1 || (!through && has_lines(f, 0) && has_lines(f, 1))) continue;
-        int cut = through ? 2 : s;
+        if (is_whole(f, s)) continue;
+        int cut = attr->down != attr->cut_columns ? 2 : s;
         if (f->parts > 1 && (cut != f->cut || cut != 2)) return "both factors are parts";
         f->parts = attr->n_parts, f->cut = cut;
         for (int i = 0; i < f->parts; i++)
@@ -196,6 +238,17 @@ static const char *find_parts(product *f)
     return f->parts > 1 && f->node->op == TM_OP_linear && f->node->in[3] != TM_NONE
                ? "a residual is added to a whole product only"
                : NULL;
+}
+
+/* The kinds of scales number k; NULL: the factors can be codes with them. */
+static const char *take_kinds(product *f, int k)
+{
+    const char *why = NULL;
+    for (int s = 0; s < 2 && !why; s++) {
+        f->kind[s] = kinds[k][f->attr[s]->recipe[0].scaled == TM_SCALED_SQUARE];
+        why = tm_quantize_no_codes(f->attr[s], f->kind[s]);
+    }
+    return why ? why : find_parts(f);
 }
 
 /* Whether the node multiplies two quantized factors that nobody else reads; *why: why they stay values. */
@@ -218,23 +271,22 @@ static bool find_product(const pass *p, const tm_node *node, product *f, const c
     for (int s = 0; s < 2 && !*why; s++) {
         if (quantized < 2) *why = "only one of the factors is quantized";
         if (!*why && p->made[node->in[s]].readers != 1) *why = "somebody else reads a factor";
-        if (!*why) *why = tm_quantize_no_codes(f->attr[s], TM_CODES_PLAIN);
     }
     if (*why) return true;
     tm_shape a = tm_graph_at(p->graph, node->in[0])->shape, b = tm_graph_at(p->graph, node->in[1])->shape;
     f->rows = a.n[f->attr[0]->down], f->depth = a.n[!f->attr[0]->down], f->columns = b.n[f->attr[1]->down];
     if (!lines_fit(f)) *why = "lines of a factor run the other way";
     if (!*why && tm_graph_at(p->graph, node->out[0])->offset % 16 != 0) *why = "the product begins between 16 columns";
-    if (!*why) *why = find_parts(f);
     return true;
 }
 
 /* *own: of its parts one is an own kernel's. */
-static bool can_be_codes(const pass *p, const product *f, bool *own, tm_text *refusals)
+static bool is_product_taken(const pass *p, const product *f, bool *own, tm_text *refusals)
 {
     *own = false;
     for (int part = 0; part < f->parts; part++) {
-        tm_call          call = call_of(p, f, part);
+        tm_scaled_attr   attr;
+        tm_call          call = call_of(p, f, part, &attr);
         const tm_kernel *kernel = kernel_of(p, &call, refusals);
         if (!kernel) return false;
         *own |= !kernel->library;
@@ -245,6 +297,20 @@ static bool can_be_codes(const pass *p, const product *f, bool *own, tm_text *re
         if (!kernel_of(p, &call, refusals)) return false;
     }
     return true;
+}
+
+/* Finds the first kinds of scales that the recipe and the device have. *why: what the recipe is refused for with all
+ * kinds, else the refusals of the device tell. */
+static bool can_be_codes(const pass *p, product *f, bool *own, tm_text *refusals, const char **why)
+{
+    const char *unfit = NULL;
+    for (int k = 0; k < (int)(sizeof kinds / sizeof kinds[0]); k++) {
+        const char *no = take_kinds(f, k);
+        if (!no && is_product_taken(p, f, own, refusals)) return true;
+        if (no && !unfit) unfit = no;
+    }
+    *why = refusals->length > 0 ? NULL : unfit;
+    return false;
 }
 
 /* --- rewriting ------------------------------------------------------------------------------------------------------
@@ -273,7 +339,8 @@ static coded give_codes(const pass *p, const product *f, int side, tm_node *quan
     snprintf(name, sizeof name, "%.200s.codes", of.name);
     c.codes = tm_graph_tensor_as(graph, name, of.role, call.out[0].shape, call.out[0].dtype);
     snprintf(name, sizeof name, "%.200s.scales", of.name);
-    c.scales = tm_graph_tensor_as(graph, name, TM_ROLE_STATISTIC, call.out[TM_QUANTIZE_SCALES].shape, TM_F32);
+    c.scales = tm_graph_tensor_as(graph, name, TM_ROLE_STATISTIC, call.out[TM_QUANTIZE_SCALES].shape,
+                                  call.out[TM_QUANTIZE_SCALES].dtype);
     tm_graph_at(graph, c.codes)->layer = tm_graph_at(graph, c.scales)->layer = of.layer;
     quantize->attr = attr;
     quantize->out[0] = c.codes;
@@ -301,24 +368,35 @@ static tm_tensor_id part_of(tm_graph *graph, tm_tensor_id of, range lines, range
     return tm_graph_view(graph, name, of, k.begin, length_of(k));
 }
 
+/* Of a part: its own run of them, or all of a side that has one matrix. */
 static tm_tensor_id scales_of(const pass *p, const product *f, int side, const coded *c, int part)
 {
-    int64_t lines = side ? f->columns : f->rows;
-    if (f->parts == 1) return c->scales;
+    int64_t          lines = side ? f->columns : f->rows;
+    tm_quantize_attr attr = coded_attr(f, side);
+    bool             own = f->cut == 2 || f->cut == side;
+    if (f->parts == 1 || (f->kind[side] != TM_CODES_PLAIN && !own)) return c->scales;
+    if (f->kind[side] != TM_CODES_PLAIN) {
+        tm_shape x = tm_graph_at(p->graph, f->from[side]->in[0])->shape;
+        int64_t  first = tm_quantize_first_scale(&attr, x, part);
+        return run_of(p->graph, c->scales, first, tm_shape_1(tm_quantize_first_scale(&attr, x, part + 1) - first));
+    }
     if (has_lines(f, side)) return run_of(p->graph, c->scales, part * lines, tm_shape_1(lines));
-    bool own = f->cut == 2 || f->cut == side; /* the other one has one scale for all parts */
-    return run_of(p->graph, c->scales, own ? part : 0, tm_shape_1(1));
+    return run_of(p->graph, c->scales, own ? part : 0, tm_shape_1(1)); /* the other one has one scale for all parts */
 }
 
 static void emit_part(const pass *p, const product *f, const coded c[2], int part, tm_segment *segment)
 {
-    tm_graph *graph = p->graph;
-    tm_node   node = *f->node;
-    range     side[] = { range_of(f, 0, part), range_of(f, 1, part) }, k = range_of(f, 2, part);
+    tm_graph       *graph = p->graph;
+    tm_node         node = *f->node;
+    range           side[] = { range_of(f, 0, part), range_of(f, 1, part) }, k = range_of(f, 2, part);
+    tm_scaled_attr *attr = tm_arena_take(graph->arena, sizeof *attr);
     node.op = TM_OP_scaled_mm;
+    node.attr = attr;
+    node.attr_bytes = sizeof *attr;
     node.rounded = 0;
     for (int i = 0; i < TM_MAX_IN; i++) node.in[i] = TM_NONE;
     for (int s = 0; s < 2; s++) {
+        attr->scales[s] = (uint8_t)f->kind[s];
         node.in[s] = part_of(graph, c[s].codes, side[s], k);
         node.in[2 + s] = scales_of(p, f, s, &c[s], part);
     }
@@ -393,12 +471,10 @@ void tm_codes_pass(tm_graph *graph, const tm_chooser *chooser, tm_codes *out)
         bool        own;
         tm_text     refusals = { 0 };
         if (!find_product(&p, &segment->nodes[x], &f, &why)) continue;
-        if (why)
-            count_emulated(&p, why);
-        else if (can_be_codes(&p, &f, &own, &refusals))
+        if (!why && can_be_codes(&p, &f, &own, &refusals, &why))
             count_taken(&p, own, &refusals), taken[n++] = f;
-        else
-            count_refused(&p, &refusals);
+        else if (why || (why = last_reason(&refusals)))
+            count_emulated(&p, why, strcspn(why, "\n"));
         tm_text_fini(&refusals);
     }
     if (n > 0) rewrite(&p, taken, n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* graph/passes/passes.h - passes rewrite the current segment of a graph. Order: (builder), adapt, gradient, lookup,
- * chunks, recompute, ring, quantize (graph/passes/quantize.h), precision, codes (codes.h), uncast, offload, of all
+/* graph/passes/passes.h - passes rewrite the current segment of a graph. Order: (builder), adapt, head_rope, gradient,
+ * lookup, chunks, recompute, ring, quantize (graph/passes/quantize.h), precision, codes (codes.h), uncast, offload, of all
  * segments resident; then graph/plan.h places the buffers. A builder knows none of them. */
 #ifndef TM_GRAPH_PASSES_H
 #define TM_GRAPH_PASSES_H
@@ -17,6 +17,10 @@
  * `first_row`: () float64, the number of the program's first row among all rows of the run, which dropout depends on;
  * TM_NONE: nothing is dropped (evaluation, samples). */
 void tm_adapt_pass(tm_graph *graph, tm_tensor_id first_row);
+
+/* Where the device wants it (tm_chooser.fuses) and has a kernel for it: norms of heads, a join of the rows of two
+ * streams and rope become head_rope. In front of the gradient pass, whose nodes are then fused, too. */
+void tm_head_rope_pass(tm_graph *graph, const tm_chooser *chooser);
 
 /* What the backward pass recomputes instead of keeping. */
 typedef struct {

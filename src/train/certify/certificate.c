@@ -299,13 +299,23 @@ static tm_status all_targets(const tm_trainer *trainer, const tm_micro_batch *ba
     return tm_trainer_sum(trainer, TM_AXES_BATCH, out, 1, err);
 }
 
+/* Begins a certificate; true: it says why there is none. */
+static bool cannot(const tm_trainer *trainer, tm_certificate *result)
+{
+    *result = (tm_certificate){ 0 };
+    if (!tm_trainer_step_of(trainer)->options.early_updates) return false;
+    snprintf(result->reason, sizeof result->reason,
+             "weights are updated within the backward pass, before all gradients are known");
+    return true;
+}
+
 tm_status tm_certify(tm_trainer *trainer, const tm_micro_batch *batch, uint64_t seed, tm_certificate *result,
                      tm_error *err)
 {
     tm_certifier c = { .trainer = trainer, .step = tm_trainer_step_of(trainer), .batch = batch, .seed = seed };
     char       **kept = NULL;
     bool         all = false;
-    *result = (tm_certificate){ 0 };
+    if (cannot(trainer, result)) return TM_OK;
     c.micro_batches = c.step->options.accumulation;
     c.ranks = tm_layout_data_ranks(&c.step->options.layout);
     c.rank = tm_layout_data_rank(&c.step->options.layout);
@@ -339,7 +349,7 @@ tm_status tm_certify_anew(tm_trainer *trainer, const tm_micro_batch *batch, uint
     char  **kept = NULL;
     int64_t begin = tm_now_ns();
     double  targets = 0;
-    *result = (tm_certificate){ 0 };
+    if (cannot(trainer, result)) return TM_OK;
     TM_TRY(all_targets(trainer, batch, &targets, err));
     tm_status st = keep(trainer, backward_roles, &kept, err);
     if (st == TM_OK) st = tm_trainer_begin(trainer, 1, 0, 0, (int64_t)targets, err);

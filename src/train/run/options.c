@@ -184,6 +184,7 @@ tm_status tm_train_optimizer(const tm_config *config, const tm_optimizer **out, 
 static tm_status read_optimizer(const tm_config *config, tm_step_options *step, tm_error *err)
 {
     step->hyper = read_hyper(config);
+    step->early_updates = tm_config_bool(config, "optimizer.early_step_in_backward");
     TM_TRY(tm_train_optimizer(config, &step->optimizer, err));
     return tm_groups_read(config, step->optimizer, &step->hyper, step->groups, &step->n_groups, err);
 }

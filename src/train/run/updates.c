@@ -38,7 +38,8 @@ tm_status run_watch_update(run *r, int64_t step, tm_error *err)
 {
     const tm_run_options *o = r->options;
     tm_update_rule        rule = { o->learning_rate, o->schedule, o->max_norm };
-    if (!run_certifies(r) || (r->progress.done > 0 && step != later_step(r))) return TM_OK;
+    if (!run_certifies(r) || o->step.early_updates) return TM_OK; /* no gradients are there, and no old weights */
+    if (r->progress.done > 0 && step != later_step(r)) return TM_OK;
     TM_TRY(tm_update_watch(r->trainer, &rule, step, o->seed, &r->certified.watched, err));
     r->timing.begin_ns += (int64_t)(1e9 * tm_update_seconds(r->certified.watched)); /* that time belongs to no step */
     return TM_OK;

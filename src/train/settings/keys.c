@@ -274,8 +274,9 @@ static const tm_key keys[] = {
       .help = "AdamW, training.regime pure: Kahan summation; the rounding error of a weight is kept in a second "
               "bfloat16" },
     { .name = "optimizer.early_step_in_backward", .kind = TM_KEY_BOOL, .fallback = "false",
-      UNBUILT("optimizer steps within the backward pass"),
-      .help = "update each weight as soon as its gradient is known" },
+      .synonyms = "optimizer_in_bwd",
+      .help = "update each weight within the backward pass, so that gradients take no memory (memory.md); for one rank "
+              "and one micro-batch of a step, with training.max_norm 0" },
     { .name = "lr_scheduler.warmup_steps", .kind = TM_KEY_I64, .fallback = "200", .lo = 0, .hi = MANY,
       .synonyms = "lr_warmup_iters,warmup_steps", .help = "linear rise to the peak" },
     { .name = "lr_scheduler.form", .kind = TM_KEY_CHOICE, .fallback = "titan",

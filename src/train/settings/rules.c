@@ -180,6 +180,22 @@ static tm_status settle_optimizer(tm_config *config, tm_error *err)
     return TM_OK;
 }
 
+/* Updates within the backward pass: neither the norm of all gradients nor gradients to compute again are there. */
+static tm_status settle_early(tm_config *config, tm_error *err)
+{
+    const char *key = "optimizer.early_step_in_backward";
+    if (!tm_config_bool(config, key)) return TM_OK;
+    if (tm_config_f64(config, "training.max_norm") > 0)
+        WRONG("%s (%s) updates weights before the norm of all gradients is known, and training.max_norm is %g; set "
+              "training.max_norm to 0, or the key to false",
+              key, tm_config_place(config, key), tm_config_f64(config, "training.max_norm"));
+    if (tm_config_is_changed(config, "debug.replay") && tm_config_i64(config, "debug.replay") > 0)
+        WRONG("%s (%s) keeps no gradients that could be computed again; set debug.replay to 0, or the key to false",
+              key, tm_config_place(config, key));
+    tm_config_derive(config, "debug.replay", "0", key);
+    return TM_OK;
+}
+
 /* What is said of the formats of weights and moments must be of some use, and of whose rule one that there is. */
 static tm_status settle_formats(tm_config *config, tm_error *err)
 {
@@ -417,6 +433,7 @@ tm_status tm_train_rules(tm_config *config, tm_error *err)
     bool wrong = tm_config_report(config, settle_dtype(config, err), err);
     wrong |= tm_config_report(config, settle_optimizer(config, err), err);
     if (!wrong) tm_config_report(config, settle_formats(config, err), err);
+    if (!wrong) tm_config_report(config, settle_early(config, err), err);
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) tm_config_report(config, rules[i](config, err), err);
     return TM_OK;
 }

@@ -45,6 +45,7 @@ tm_status tm_save_list_read(const tm_config *config, tm_recompute *out, tm_error
         }
         if (op == TM_OP_COUNT || n < 1 || n > 255) return refuse(config, at, err);
         out->save[op] = (uint8_t)n;
+        if (op == TM_OP_rope) out->save[TM_OP_head_rope] = (uint8_t)n; /* what a pass makes of it */
         at += word;
     }
     return TM_OK;

@@ -6,6 +6,7 @@
 #include "graph/gradient.h"
 #include "train/step/sequence.h"
 #include "train/step/data_parallel.h"
+#include "train/step/early.h"
 #include "train/step/split_head.h"
 #include "train/step/whole_model.h"
 #include "train/step/stages.h"
@@ -44,6 +45,7 @@ static tm_inputs inputs_of(const tm_step *step)
 tm_status step_forward_only(tm_step *step, const tm_chooser *chooser, tm_tensor_id first_row, tm_error *err)
 {
     tm_adapt_pass(step->graph, first_row);
+    tm_head_rope_pass(step->graph, chooser);
     tm_ring_pass(step->graph);
     TM_TRY(tm_quantize_pass(step->graph, &step->options.quantize, &step->quantized, false, false, err));
     if (step->graph->precision != step->options.precision) tm_units_round(step->graph, &step->units);
@@ -73,6 +75,7 @@ tm_status step_add_program(tm_step *step, const tm_chooser *chooser, const train
     stage_pieces_receive(step, &model, rows_of(step), false);
     tm_tensor_id passed = tm_model_loss(graph, &model, &inputs, p->loss, step->options.loss_chunk, adds);
     tm_adapt_pass(graph, step->first_row);
+    tm_head_rope_pass(graph, chooser);
     tm_tensor_id balance = model.balance_loss, given = TM_NONE;
     tm_seed      seeds[STAGES_SEEDS + 1] = { { p->loss, step->scalars } };
     size_t       n = passed != TM_NONE ? stages_turn(step, &model, passed, seeds) : 1;
@@ -132,22 +135,25 @@ static tm_status add_stage_segments(tm_step *step, const tm_chooser *chooser, bo
     return TM_OK;
 }
 
-static void add_updates(tm_step *step, size_t n)
+/* updates: room for n; what updates which parameter. Returns how many parameters are updated. */
+static size_t add_updates(tm_step *step, size_t n, tm_tensor_id clip, early_update *updates)
 {
     tm_graph              *graph = step->graph;
     const tm_step_options *o = &step->options;
+    size_t                 updated = 0;
     for (size_t i = 0; i < n; i++) {
         if (graph->tensors[i].gradient == TM_NONE) continue;
         tm_tensor_id p = (tm_tensor_id)i;
         int          group = step->group_of[i];
-        tm_update    update = { .parameter = p,
-                                .gradient = graph->tensors[i].gradient,
-                                .scalars = step->group_scalars[group],
-                                .clip = step->clip };
-        size_t       from = graph->n_tensors;
+        tm_update    update = {
+               .parameter = p, .gradient = graph->tensors[i].gradient, .scalars = step->group_scalars[group], .clip = clip
+        };
+        size_t from = graph->n_tensors, first = graph->segment->n_nodes;
         tm_optimizer_add(graph, o->optimizer, &o->groups[group].hyper, update);
         for (size_t k = from; k < graph->n_tensors; k++) graph->tensors[k].twin = graph->tensors[i].twin;
+        updates[updated++] = (early_update){ p, first, graph->segment->n_nodes };
     }
+    return updated;
 }
 
 /* The program that averages begin with: those of the current segment become copies of the weights. */
@@ -164,8 +170,10 @@ static void add_average_segment(tm_step *step)
 
 static void add_update_segment(tm_step *step)
 {
-    tm_graph *graph = step->graph;
-    size_t    n = graph->n_tensors;
+    tm_graph     *graph = step->graph;
+    size_t        n = graph->n_tensors, updated = 0;
+    bool          early = step->options.early_updates;
+    early_update *updates = tm_alloc((n + 1) * sizeof *updates);
     tm_graph_segment(graph, "update");
     tm_lookup_join(graph);
     share_reduce(step);
@@ -181,8 +189,10 @@ static void add_update_segment(tm_step *step)
     if (share_updates(step))
         share_update(step);
     else
-        add_updates(step, n);
+        updated = add_updates(step, n, early ? early_clip(graph) : step->clip, updates);
     add_average_segment(step);
+    if (early) early_move(step, graph->segments[0], updates, updated);
+    free(updates);
     tm_quantize_update(graph, &step->options.quantize, &step->quantized);
     tm_offload_pass(graph, &step->options.offload);
     graph->module = "";

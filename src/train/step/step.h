@@ -20,6 +20,8 @@
  * Stages of a pipeline have other programs in the place of first and further (train/step/stages.h), and one for each
  * stage in the place of evaluate and validate.
  *
+ * With options.early_updates weights are updated in "first"; "update" then has what is left: the norm, and states.
+ *
  * A step is its schedule: first, (accumulation - 1) x further, update. Nothing here touches memory: `explain` and
  * `--dry-run` use the same steps as a run.
  */
@@ -61,6 +63,7 @@ typedef struct {
     tm_layout           layout;                /* among ranks; {0}: alone */
     tm_preference_attr  preference;            /* beta > 0: the loss is that of pairs, whose source gives `reference` */
     bool                sample;                /* with the program "sample" */
+    bool early_updates; /* in the backward pass (train/step/early.h): one micro-batch, one rank, no clipping */
     const tm_precision *compared; /* with the program "microscope": the other format, whose `parameter` does not count;
                                    * NULL: without */
     const tm_precision *exact;    /* with the program "exact": the other format; NULL: without */
@@ -150,7 +153,8 @@ double tm_schedule_flops(const tm_step_schedule *schedule);
 /* The formats in which products of quantized factors are multiplied: "bfloat16", "float32", "bfloat16 and float32".
  * NULL: no factor is quantized, or all products of them are those of codes (tm_step.codes). */
 const char *tm_step_products(const tm_step *step);
-/* "30 of 42 products multiply codes of 8 bits; no codes: WHY (8), WHY (4)", of a micro-batch. Nothing where the device
+/* "30 of 42 products multiply codes, 6 by own kernels; not by the library: WHY (6); no codes: WHY (8), WHY (4)", of a
+ * micro-batch. Nothing where the device
  * has no products of codes, and says nothing of them. */
 void tm_step_codes(const tm_step *step, tm_text *out);
 

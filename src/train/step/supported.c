@@ -7,11 +7,13 @@
 #define EXPERTS "experts that ranks divide (parallelism.expert_parallel_degree)"
 #define PAIRS "the loss of pairs (data.source preference)"
 #define WHOLE "an optimizer of whole tensors (optimizer.name)"
+#define EARLY "updates within the backward pass (optimizer.early_step_in_backward)"
 #define TINY "tiny-llama --training.seq_len 32 --training.local_batch_size 2 "
 #define MIXTURE TINY "--model.n_experts 8 --model.n_experts_per_token 2 "
 #define TWO "--parallelism.ranks 2 "
 #define STAGES TINY TWO "--parallelism.pipeline_parallel_degree 2 --training.grad_accumulation 2 "
 #define SPLIT " --parallelism.pipeline_parallel_divide_head true"
+#define UPDATED_EARLY " --optimizer.early_step_in_backward true --training.max_norm 0"
 #define TP " --parallelism.tensor_parallel_degree 2"
 
 static int size(const tm_step *s, int axis)
@@ -173,6 +175,16 @@ static bool sums_narrow(const tm_step *s)
     return s->options.layout.parts > 1 && s->options.precision->gradient == TM_BF16;
 }
 
+static bool early_ranks(const tm_step *s)
+{
+    return s->options.early_updates && tm_layout_size(&s->options.layout, TM_AXES_WORLD) > 1;
+}
+
+static bool early_micro_batches(const tm_step *s)
+{
+    return s->options.early_updates && s->options.accumulation > 1;
+}
+
 const tm_not_together tm_not_together_rows[] = {
     { "lora.dropout", "images whose tokens ranks share (parallelism.context_parallel_degree)",
       "random numbers go by the row of a whole sample", "set lora.dropout to 0", image_dropout, false,
@@ -232,6 +244,10 @@ const tm_not_together tm_not_together_rows[] = {
       "--parallelism.data_parallel_shard_strategy optim_grads" },
     { WHOLE, EXPERTS, NULL, "take AdamW or SGD, or set the degree to 1", experts_whole_updates, false,
       MIXTURE TWO "--optimizer.name Adafactor", "--parallelism.expert_parallel_degree 2" },
+    { EARLY, "several ranks (parallelism.ranks)", "they add gradients first", "set it to false", early_ranks, false,
+      TINY TWO, UPDATED_EARLY },
+    { EARLY, "several micro-batches of a step (training.grad_accumulation)", "gradients are known behind the last one",
+      "set it to false", early_micro_batches, false, TINY "--training.grad_accumulation 2", UPDATED_EARLY },
     { PAIRS, "a loss that balances experts (model.moe_aux_loss)", NULL, "set its coefficient to 0", pairs_balance, true,
       MIXTURE "--data.source preference --data.path pairs.jsonl", "--model.moe_aux_loss 0.1" },
     { PAIRS, "products in low precision (quantize.recipe)",

@@ -229,7 +229,7 @@ size_t tm_trainer_norm_end(const tm_trainer *trainer)
         }
     for (size_t x = 0; x < end; x++)
         if (writes_weights(step->graph, update->instructions[x].node)) return 0;
-    return end;
+    return step->options.early_updates ? 0 : end;
 }
 
 /* --- ranks -------------------------------------------------------------------------------------------------------- */

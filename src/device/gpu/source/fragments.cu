@@ -215,13 +215,13 @@ struct as_it_is {
 #else
     enum { PARTS = 0 };
 #endif
-    METHOD float of(int, int) const
+    METHOD float of(int, int, i64) const
     {
         return 1.0f;
     }
 };
 
-/* Adds the product times `scale`, which goes by row and column within the block's. Along the rows a step begins at a multiple
+/* Adds the product times `scale`, which goes by row and column within the block's and, with PARTS, by k. Along the rows a step begins at a multiple
  * of RUN, whatever `from` is. */
 template <typename SCALE>
 DEVICE void product_of(results *sum, const factors &f, byte *as, byte *bs, const SCALE &scale)
@@ -240,7 +240,7 @@ DEVICE void product_of(results *sum, const factors &f, byte *as, byte *bs, const
         next_b = load<B_ACROSS>(f.b, f.column0, k + DEPTH, f.columns, f.from, f.depth, f.ld_b, whole_b);
         multiply(SCALE::PARTS ? &part : sum, as, bs);
         if (SCALE::PARTS && ((k - first) % PROMOTED == PROMOTED - DEPTH || k + DEPTH >= f.depth)) {
-            EACH_OF_RESULTS (i, j, e) sum->of[i][j][e] += part.of[i][j][e] * scale.of(row_of(i, e), column_of(j, e));
+            EACH_OF_RESULTS (i, j, e) sum->of[i][j][e] += part.of[i][j][e] * scale.of(row_of(i, e), column_of(j, e), k);
             clear(&part);
         }
         barrier();

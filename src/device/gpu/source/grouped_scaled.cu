@@ -80,7 +80,7 @@ struct of_part {
     side         a, b;
     const parts &p;
     i64          row0, column0, rows, columns;
-    METHOD float of(int row, int column) const
+    METHOD float of(int row, int column, i64) const
     {
         i64 m = row0 + row, n = column0 + column;
         return a.of(p, m < rows ? m : rows - 1) * b.of(p, n < columns ? n : columns - 1);

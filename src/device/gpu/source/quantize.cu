@@ -257,13 +257,13 @@ DEVICE float largest_in(const float (&v)[RUN])
 DEVICE void share(float (&most)[ROUNDS], float *room, const call &c, int mask)
 {
     int at = line_in(c, 0) * RUNS + run_in(c);
-    barrier();
     UNROLL for (int r = 0; r < ROUNDS; r++) room[at + r * BLOCK] = most[r];
     barrier();
     UNROLL for (int r = 0; r < ROUNDS; r++) {
         int own = at + r * BLOCK;
         most[r] = larger(most[r], room[own & mask ? own - mask : own + mask]);
     }
+    barrier();
 }
 
 /* --- what is largest: of tiles and lines, then of cells */
@@ -290,7 +290,6 @@ KERNEL(largest_of_tiles)(call c)
             if (run_in(c) == 0 && line < w.p.lines) c.line_largest[block_id(1) * c.lines + w.p.first + line] = most[r];
         }
     }
-    barrier();
     all = block_largest(all, room);
     if (thread_id() == 0) c.tile_largest[block_id(0) * blocks(1) + block_id(1)] = all;
 }
@@ -430,7 +429,6 @@ DEVICE void add_found(found &a, const found &b)
 DEVICE found found_by_block(found sum, found *room)
 {
     int thread = thread_id();
-    barrier();
     room[thread] = sum;
     barrier();
     ROLLED for (int m = BLOCK / 2; m > 0; m >>= 1) {
@@ -552,7 +550,6 @@ KERNEL(scale_history)
         if (!recent && i > 0 && was > most) most = was;
         barrier();
         if (i < length) history[row * length + i] = was;
-        barrier();
     }
     float earlier = block_largest(most > amax ? most : 0.0f, room);
     if (earlier > amax) most = earlier;
