@@ -44,6 +44,7 @@ static tm_step_options options_of(const job *j)
         o.shape.dim = o.shape.ffn_dim = 128, o.shape.n_heads = 4, o.shape.n_kv_heads = 2;
         o.seq = 64;
     }
+    if (j->family == TM_FAMILY_MIXTRAL) o.shape.moe.experts = 5, o.shape.moe.top_k = 2, o.shape.moe.ffn_dim = 48;
     if (j->bf16) o.precision = &tm_precision_bf16;
     o.quantize = (tm_quantize){ .on = true, .switch_step = -1, .history = 4, .seed = 1 };
     o.quantize.recipe[0] = *tm_quantize_recipe_find(j->recipe);
@@ -51,6 +52,7 @@ static tm_step_options options_of(const job *j)
         uint8_t *format = &o.quantize.recipe[0].factor[f].format;
         *format = *format == TM_E5M2 ? TM_E5M2FNUZ : TM_E4M3FNUZ;
     }
+    if (j->family == TM_FAMILY_MIXTRAL) o.quantize.experts = o.quantize.recipe[0];
     return o;
 }
 
@@ -318,6 +320,38 @@ static void by_other_recipes_too(void **state)
     }
 }
 
+/* Experts' own scales, of rows that are found on the GPU; the linears by the library. */
+static void experts_train_on_codes(void **state)
+{
+    static const char *const words =
+        "12 of 12 products multiply codes, 6 by own kernels; not by the library: no library "
+        "multiplies codes of experts (6)";
+    (void)state;
+    if (emulated_device("cuda") && test_is_full())
+        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_tensorwise", TM_FAMILY_MIXTRAL, false, false, false, false }, 12,
+                        0, NULL);
+    if (emulated_device("hip"))
+        trains_on_codes(&(job){ "hip", "gfx942", "fp8_rowwise", TM_FAMILY_MIXTRAL, false, true, false, false }, 12, 0,
+                        words);
+}
+
+static void experts_train_by_other_recipes_too(void **state)
+{
+    static const char *const all[] = { "fp8_tensorwise", "fp8_current", "fp8_delayed", "fp8_rowwise" };
+    (void)state;
+    for (int r = 0; r < 4; r++) {
+        if (emulated_device("cuda"))
+            trains_on_codes(&(job){ "cuda", "sm_90", all[r], TM_FAMILY_MIXTRAL, false, false, false, r % 2 }, 12, 0,
+                            NULL);
+        if (emulated_device("hip"))
+            trains_on_codes(&(job){ "hip", "gfx942", all[r], TM_FAMILY_MIXTRAL, false, true, false, true }, 12, 0,
+                            NULL);
+        if (emulated_device("hip"))
+            trains_on_codes(&(job){ "hip", "gfx950", all[r], TM_FAMILY_MIXTRAL, false, false, false, false }, 12, 0,
+                            NULL);
+    }
+}
+
 /* Biases are those of parts. */
 static void gpts_train_on_codes(void **state)
 {
@@ -440,6 +474,8 @@ static const struct CMUnitTest tests[] = { cmocka_unit_test(gradients_of_codes_a
                                            full_test(by_other_recipes_too),
                                            full_test(by_other_blocks_too),
                                            cmocka_unit_test(own_kernels_train_on_codes),
+                                           cmocka_unit_test(experts_train_on_codes),
+                                           full_test(experts_train_by_other_recipes_too),
                                            full_test(own_kernels_train_by_other_recipes_too),
                                            cmocka_unit_test(what_others_do_is_said),
                                            cmocka_unit_test(an_old_compiler_multiplies_values) };
