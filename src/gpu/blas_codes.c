@@ -54,19 +54,26 @@ static const char *refuse_kind(const rule *r, const char *arch, int version)
     return version < r->version ? r->before : NULL;
 }
 
-static const char *refuse_formats(tm_gpu_maker maker, const char *arch, const tm_gpu_matmul_shape *s)
+const char *tm_gpu_refuse_codes(tm_gpu_maker maker, const char *arch, tm_gpu_format a, tm_gpu_format b)
 {
-    bool fnuz = is_fnuz(s->factors);
+    bool        fnuz = is_fnuz(a);
+    const char *why = refuse_kind(rules[maker == TM_GPU_HIP][TM_GPU_SCALES_OF_MATRICES], arch, 0);
+    if (why) return why;
+    if (maker == TM_GPU_CUDA) return fnuz || is_fnuz(b) ? "NVIDIA's GPUs have OCP's formats of 8 bits, not FNUZ" : NULL;
+    if (fnuz != is_fnuz(b)) return "one factor is FNUZ, the other one OCP";
+    if (arch && strcmp(arch, "gfx942") == 0 && !fnuz) return "gfx942 has formats of FNUZ only (quantize.fnuz)";
+    return arch && strcmp(arch, "gfx950") == 0 && fnuz ? "gfx950 has OCP's formats only (quantize.fnuz false)" : NULL;
+}
+
+/* Beyond what the units have. */
+static const char *refuse_formats(tm_gpu_maker maker, const tm_gpu_matmul_shape *s)
+{
     if (maker == TM_GPU_CUDA) {
-        if (fnuz || is_fnuz(s->second)) return "NVIDIA's GPUs have OCP's formats of 8 bits, not FNUZ";
         if (s->factors == TM_GPU_E2M1 || s->second == TM_GPU_E2M1)
             return "cublasLt multiplies codes of 4 bits with scales of blocks of 16 only";
         return s->factors == TM_GPU_E5M2 && s->second == TM_GPU_E5M2 ? "the library multiplies no e5m2 by e5m2" : NULL;
     }
-    if (fnuz != is_fnuz(s->second)) return "one factor is FNUZ, the other one OCP";
-    if (arch && strcmp(arch, "gfx942") == 0 && !fnuz) return "gfx942 has formats of FNUZ only (quantize.fnuz)";
-    if (arch && strcmp(arch, "gfx950") == 0 && fnuz) return "gfx950 has OCP's formats only (quantize.fnuz false)";
-    if (fnuz && s->scales > TM_GPU_SCALES_OF_ROWS) return "scales of blocks are those of OCP's formats";
+    if (is_fnuz(s->factors) && s->scales > TM_GPU_SCALES_OF_ROWS) return "scales of blocks are those of OCP's formats";
     return (s->factors == TM_GPU_E2M1 || s->second == TM_GPU_E2M1) && s->scales <= TM_GPU_SCALES_OF_ROWS
                ? "codes of 4 bits have scales of blocks of 32"
                : NULL;
@@ -108,8 +115,8 @@ static const char *refuse_layout(tm_gpu_maker maker, const tm_gpu_matmul_shape *
 const char *tm_gpu_blas_refuse_codes(tm_gpu_maker maker, const char *arch, int version, const tm_gpu_matmul_shape *s)
 {
     const rule *const *of = rules[maker == TM_GPU_HIP];
-    const char        *why = refuse_kind(of[TM_GPU_SCALES_OF_MATRICES], arch, version);
-    if (!why) why = refuse_formats(maker, arch, s);
+    const char        *why = tm_gpu_refuse_codes(maker, arch, s->factors, s->second);
+    if (!why) why = refuse_formats(maker, s);
     if (!why) why = refuse_kind(of[s->scales], arch, version);
     if (!why && s->scales != s->second_scales && !(is_of_128(s->scales) && is_of_128(s->second_scales)))
         why = "the factors have scales of different kinds";

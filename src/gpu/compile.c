@@ -36,6 +36,7 @@ struct tm_gpu_compiler {
     bool       hip;
     tm_library library;
     char       name[40];
+    int        number;           /* 100 times the major version, and the minor one */
     char       folder[PATH_MAX]; /* where code is kept; "": nowhere */
 };
 
@@ -125,6 +126,7 @@ tm_status tm_gpu_compiler_open(tm_gpu_maker maker, tm_gpu_compiler **out, tm_err
         return st;
     }
     snprintf(c->name, sizeof c->name, "%s %d.%d", c->hip ? "hiprtc" : "NVRTC", major, minor);
+    c->number = 100 * major + minor;
     find_folder(c);
     *out = c;
     return TM_OK;
@@ -138,6 +140,11 @@ void tm_gpu_compiler_close(tm_gpu_compiler *c)
 const char *tm_gpu_compiler_name(const tm_gpu_compiler *c)
 {
     return c->name;
+}
+
+int tm_gpu_compiler_version(const tm_gpu_compiler *c)
+{
+    return c->number;
 }
 
 const char *tm_gpu_compiler_library(const tm_gpu_compiler *c)

@@ -18,6 +18,7 @@ TM_MUST_USE tm_status tm_gpu_compiler_open(tm_gpu_maker maker, tm_gpu_compiler *
 void                  tm_gpu_compiler_close(tm_gpu_compiler *compiler); /* NULL is fine */
 /* "NVRTC 13.0", and the file that was loaded. */
 const char *tm_gpu_compiler_name(const tm_gpu_compiler *compiler);
+int         tm_gpu_compiler_version(const tm_gpu_compiler *compiler); /* 1204 is 12.4 */
 const char *tm_gpu_compiler_library(const tm_gpu_compiler *compiler);
 
 enum { TM_GPU_MOST_DEFINES = 16 };

@@ -260,6 +260,15 @@ typedef struct {
     int64_t even;  /* rows that are expected, for costs: x may have room for more */
 } tm_grouped_attr; /* grouped_linear and its gradients; absent: as many as x has */
 
+/* Products of codes of experts. lines: scales of a (of b) are those of lines, else one for each part. What has parts
+ * with scales of their own, each ending at `end`: rows of a, rows of b's matrices, or what is summed over, in both. */
+enum { TM_CUT_ROWS, TM_CUT_COLUMNS, TM_CUT_DEPTH, TM_GROUPED_PARTS = 8 };
+typedef struct {
+    int64_t even; /* as above */
+    int32_t lines[2], cut, n_parts;
+    int32_t end[TM_GROUPED_PARTS];
+} tm_grouped_scaled_attr;
+
 typedef struct {
     double rate;
 } tm_expert_bias_attr;

@@ -78,18 +78,18 @@ static const char *groups_check(const tm_shape *in, const tm_quantize_attr *attr
 }
 
 /* y and scales. */
-static const char *results_fit(const tm_shape *in, const tm_quantize_attr *attr, tm_shape *out)
+static const char *results_fit(const tm_shape *in, const tm_quantize_attr *attr, int64_t groups, tm_shape *out)
 {
     bool        scaled = tm_shape_present(out[TM_QUANTIZE_SCALES]);
     const char *why = scaled ? "only codes have scales beside them" : NULL;
     if (attr->codes >= TM_CODES_KINDS) return "there is no such kind of scales";
     if (attr->codes) why = tm_quantize_no_codes(attr, attr->codes);
     if (!attr->codes && !why) return tm_shape_fit(&out[0], in[0], "y must have the shape of x");
-    if (!why && (in[0].rank != 2 || tm_shape_present(in[TM_QUANTIZE_OFFSETS])))
-        why = "codes are those of a matrix, not of experts";
-    if (!why && scaled && !tm_shape_is_vector(out[TM_QUANTIZE_SCALES], tm_quantize_scales(attr, in[0])))
+    if (!why && attr->codes > TM_CODES_PLAIN && (in[0].rank != 2 || tm_shape_present(in[TM_QUANTIZE_OFFSETS])))
+        why = "codes with scales of blocks are those of a matrix, not of experts";
+    if (!why && scaled && !tm_shape_is_vector(out[TM_QUANTIZE_SCALES], tm_quantize_scales(attr, in[0], groups)))
         why = "there must be a scale of each part, of each line of the parts, or of each block";
-    tm_shape y = attr->down ? tm_shape_2(in[0].n[1], in[0].n[0]) : in[0];
+    tm_shape y = tm_quantize_codes(attr, in[0]);
     return why ? why : tm_shape_fit(&out[0], y, "codes must have a row for each line of x");
 }
 
@@ -115,13 +115,13 @@ static const char *quantize_infer(const tm_shape *in, const void *attr_, tm_shap
         return "there must be a scale of each factor";
     if (tm_shape_present(out[1]) && (out[1].rank != 2 || out[1].n[0] < rows || out[1].n[1] != TM_QUANTIZE_RECORD))
         return "the record must have four columns and a row of each factor";
-    return results_fit(in, attr, out);
+    return results_fit(in, attr, groups, out);
 }
 
 /* A part in float32, line by line. */
 typedef struct {
     int                     number;                  /* of the part */
-    int64_t                 first_line;              /* of it, among those of all parts */
+    int64_t                 first_line, cell;        /* of it, among those of all parts; its number among these */
     const double           *largest, *largest_lines; /* of the whole tensor and its lines, where they are given */
     const tm_call          *call;
     const tm_quantize_attr *attr;
@@ -151,11 +151,13 @@ static float largest_of(const reference *r, int64_t line, int64_t lines, int64_t
     return amax;
 }
 
-/* Where an element of x is in y. */
+/* Where an element of x is in y. Codes of an expert's weight are transposed by themselves. */
 static int64_t place_of(const reference *r, int64_t row, int64_t column)
 {
-    int64_t ld = tm_view_ld(&r->call->out[0]);
-    return r->attr->codes && r->attr->down ? column * ld + row : row * ld + column;
+    tm_shape x = r->call->in[0].shape;
+    int64_t  ld = tm_view_ld(&r->call->out[0]), rows = x.n[x.rank - 2];
+    if (!r->attr->codes || !r->attr->down) return row * ld + column;
+    return (row / rows * x.n[x.rank - 1] + column) * ld + row % rows;
 }
 
 /* Elements k .. k + n - 1 of lines line .. line + lines - 1 have one scale. */
@@ -192,7 +194,7 @@ static void write_scale(const reference *r, int64_t line, int64_t lines, int64_t
     double *scales = r->call->out[TM_QUANTIZE_SCALES].data;
     bool    of_lines = r->z->scaled == TM_SCALED_LINE;
     if (scales && r->attr->codes == TM_CODES_PLAIN)
-        scales[of_lines ? r->first_line + line : r->number] = (double)tm_scale_multiplier(scale);
+        scales[of_lines ? r->first_line + line : r->cell] = (double)tm_scale_multiplier(scale);
     for (int64_t l = line; scales && r->attr->codes > TM_CODES_PLAIN && l < line + lines; l++)
         scales[tm_quantize_scale_place(r->attr, r->call->in[0].shape, r->number, l, k)] =
             (double)tm_scale_multiplier(scale);
@@ -277,7 +279,8 @@ static void quantize_reference(const tm_call *call)
                         .attr = attr,
                         .z = &attr->recipe[switched],
                         .number = (int)(cell % attr->n_parts),
-                        .first_line = first_line };
+                        .first_line = first_line,
+                        .cell = cell };
         r.format = tm_narrow_of(r.z->format);
         r.part = tm_quantize_cell(call, cell);
         r.pass = ticks ? (uint64_t)ticks[1] : 0;

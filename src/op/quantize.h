@@ -283,7 +283,7 @@ static inline tm_quantize_part tm_quantize_part_of(const tm_quantize_attr *attr,
     return part;
 }
 
-/* Experts of a call: of a weight (E, M, K), or of the offsets; 1 without. */
+/* Experts of shapes, or of a call: of a weight (E, M, K), or of the offsets; 1 without. */
 static inline int64_t tm_quantize_groups(const tm_call *call)
 {
     const tm_view *offsets = &call->in[TM_QUANTIZE_OFFSETS];
@@ -347,11 +347,19 @@ static inline int64_t tm_quantize_scale_place(const tm_quantize_attr *attr, tm_s
     return tm_quantize_first_scale(attr, x, p) + tm_codes_place(attr->codes, of.lines, of.length, line, k);
 }
 
-/* Numbers in `scales` of codes: of each part, or of each line, one part after the other; or of blocks. */
-static inline int64_t tm_quantize_scales(const tm_quantize_attr *attr, tm_shape x)
+/* Numbers in `scales` of codes: of each part, or of each line, one part after the other, expert by expert; or of
+ * blocks, which experts have not. */
+static inline int64_t tm_quantize_scales(const tm_quantize_attr *attr, tm_shape x, int64_t groups)
 {
     if (attr->codes > TM_CODES_PLAIN) return tm_quantize_first_scale(attr, x, attr->n_parts);
-    return attr->recipe[0].scaled == TM_SCALED_LINE ? tm_quantize_lines(attr, x, 1) : attr->n_parts;
+    return attr->recipe[0].scaled == TM_SCALED_LINE ? tm_quantize_lines(attr, x, groups) : groups * attr->n_parts;
+}
+
+/* The shape of y where it holds codes: a row for each line. */
+static inline tm_shape tm_quantize_codes(const tm_quantize_attr *attr, tm_shape x)
+{
+    if (!attr->down) return x;
+    return x.rank == 3 ? tm_shape_3(x.n[0], x.n[2], x.n[1]) : tm_shape_2(x.n[1], x.n[0]);
 }
 
 /* What is quantized by itself: part `cell % n_parts` of expert `cell / n_parts`. Its rows in the tables follow in this

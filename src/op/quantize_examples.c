@@ -244,9 +244,73 @@ static const struct {
         .end = { 64, 160 } } },
 };
 
+/* Codes of experts: of rows that they share, the first ones without any where there are few, or of their weights. */
+static const struct {
+    int64_t          rows, columns, experts;
+    bool             weights;
+    tm_quantize_attr attr;
+} of_experts[] = {
+    { 60, 48, 3, false, { .recipe = { QUANTIZER(E4M3, TENSOR, RATIO, 0) }, .n_parts = 1, .end = { 60 } } },
+    { 37,
+      40,
+      3,
+      false,
+      { .recipe = { QUANTIZER(E4M3, LINE, RATIO_POW2, 0) }, .down = 1, .n_parts = 1, .end = { 37 } } },
+    { 112,
+      64,
+      4,
+      false,
+      { .recipe = { QUANTIZER(E5M2, DELAYED, RATIO, 0) }, .cut_columns = 1, .n_parts = 2, .end = { 32, 64 } } },
+    { 20,
+      32,
+      6,
+      false,
+      { .recipe = { QUANTIZER(E4M3, LINE, RATIO, 0) }, .cut_columns = 1, .n_parts = 2, .end = { 16, 32 } } },
+    { 144,
+      48,
+      5,
+      false,
+      { .recipe = { QUANTIZER(E5M2FNUZ, LINE, RATIO, 0) },
+        .down = 1,
+        .cut_columns = 1,
+        .n_parts = 2,
+        .end = { 16, 48 } } },
+    { 48, 40, 5, true, { .recipe = { QUANTIZER(E4M3, TENSOR, RATIO, 0) }, .n_parts = 2, .end = { 16, 48 } } },
+    { 48,
+      32,
+      3,
+      true,
+      { .recipe = { QUANTIZER(E4M3, LINE, RATIO_POW2, 0) }, .down = 1, .n_parts = 2, .end = { 32, 48 } } },
+    { 33, 64, 4, true, { .recipe = { QUANTIZER(E4M3FNUZ, LINE, RATIO, 0) }, .n_parts = 1, .end = { 33 } } },
+    { 32,
+      20,
+      3,
+      true,
+      { .recipe = { QUANTIZER(E5M2FNUZ, DELAYED, RATIO, 0) }, .down = 1, .n_parts = 1, .end = { 32 } } },
+};
+
+static bool experts_example(int k, tm_example *example)
+{
+    if (k >= TM_COUNT_OF(of_experts)) return false;
+    tm_quantize_attr attr = of_experts[k].attr;
+    int64_t          rows = of_experts[k].rows, columns = of_experts[k].columns, experts = of_experts[k].experts;
+    bool             weights = of_experts[k].weights;
+    tm_shape         x = weights ? tm_shape_3(experts, rows, columns) : tm_shape_2(rows, columns);
+    attr.switch_step = -1;
+    attr.codes = TM_CODES_PLAIN;
+    tm_example_begin(example, &attr, sizeof attr);
+    tm_example_in(example, 0, TM_ROLE_ACTIVATION, x, 0, 1);
+    tm_example_in(example, 2, TM_ROLE_STATE, tm_shape_1(experts * attr.n_parts), 8, 1);
+    if (!weights) tm_example_offsets(example, TM_QUANTIZE_OFFSETS, experts, rows);
+    example->out[1] = tm_shape_2(experts * attr.n_parts, TM_QUANTIZE_RECORD);
+    example->out[TM_QUANTIZE_SCALES] = tm_shape_1(tm_quantize_scales(&attr, x, experts));
+    example->out_dtype[0] = (tm_dtype)attr.recipe[0].format;
+    return true;
+}
+
 static bool codes_example(int k, tm_example *example)
 {
-    if (k >= TM_COUNT_OF(codes)) return false;
+    if (k >= TM_COUNT_OF(codes)) return experts_example(k - TM_COUNT_OF(codes), example);
     tm_quantize_attr attr = codes[k].attr;
     tm_shape         x = tm_shape_2(codes[k].rows, codes[k].columns);
     attr.switch_step = -1;
@@ -258,7 +322,7 @@ static bool codes_example(int k, tm_example *example)
         tm_example_in(example, TM_QUANTIZE_LARGEST, TM_ROLE_STATISTIC,
                       tm_shape_1(attr.n_parts + (attr.lines ? tm_quantize_lines(&attr, x, 1) : 0)), 6, 0.5);
     example->out[1] = tm_shape_2(attr.n_parts, TM_QUANTIZE_RECORD);
-    example->out[TM_QUANTIZE_SCALES] = tm_shape_1(tm_quantize_scales(&attr, x));
+    example->out[TM_QUANTIZE_SCALES] = tm_shape_1(tm_quantize_scales(&attr, x, 1));
     example->out_dtype[0] = (tm_dtype)attr.recipe[0].format;
     if (tm_codes_scale_of(attr.codes).dtype == TM_E8M0) example->out_dtype[TM_QUANTIZE_SCALES] = TM_E8M0;
     return true;

@@ -115,7 +115,7 @@ static int products_of_loss(const tm_call *call, bool gradient, product out[MOST
 /* Of experts with the same number of rows each. */
 static product grouped(const tm_call *call, double outputs, double inputs, double experts, bool weights)
 {
-    const tm_grouped_attr *attr = call->attr;
+    const tm_grouped_attr *attr = call->attr; /* or that of codes, which begins with it */
     double                 rows = (attr ? (double)attr->even : side(&call->in[0], 0)) / experts;
     return weights ? (product){ outputs, inputs, rows, experts, 1, 0 }
                    : (product){ rows, outputs, inputs, experts, 1, 0 };
@@ -140,6 +140,10 @@ static int products_of(const tm_instruction *x, product out[MOST_PRODUCTS])
         return out[0] = grouped(call, side(&in[1], 2), side(&in[1], 1), side(&in[1], 0), false), 1;
     case TM_OP_grouped_linear_wgrad:
         return out[0] = grouped(call, side(in, 1), side(&in[1], 1), side(&in[2], 0) - 1, true), 1;
+    case TM_OP_grouped_scaled_mm:
+        return out[0] = grouped(call, side(&in[1], 1), side(&in[1], 2), side(&in[1], 0), false), 1;
+    case TM_OP_grouped_scaled_wgrad:
+        return out[0] = grouped(call, side(in, 0), side(&in[1], 0), side(&in[4], 0) - 1, true), 1;
     case TM_OP_low_rank:
         return out[0] = (product){ side(in, 0), side(&in[2], 0), side(&in[2], 1), 1, 1, 0 }, 1;
     case TM_OP_low_rank_dgrad:

@@ -51,6 +51,42 @@ static void make_grouped(gpu_shape *s, const tm_op *op, const grouped_shape *of)
     if (op == &tm_op_grouped_bias_grad) e->out[0] = b;
 }
 
+/* The same of codes, of OCP's formats and of FNUZ's: with scales of experts, of lines, of parts of what each kernel may
+ * have in parts. */
+static bool make_grouped_scaled(gpu_shape *s, const tm_op *op, int k)
+{
+    bool weights = op == &tm_op_grouped_scaled_wgrad, fnuz = k % 2;
+    if (k >= 2 * TM_COUNT_OF(grouped)) return false;
+    const grouped_shape   *of = &grouped[k / 2];
+    int64_t                rows = of->rows, in = of->inputs, out = of->outputs, experts = of->experts;
+    int                    cut = weights ? k / 2 % 2 : 2 - k / 2 % 2;
+    int64_t                whole = cut == TM_CUT_ROWS ? out : cut == TM_CUT_COLUMNS ? (weights ? in : out) : in;
+    int32_t                lines[] = { k / 2 % 3 != 1, k / 2 % 3 != 0 }, parts = 2;
+    tm_grouped_scaled_attr attr = { .even = rows - of->behind,
+                                    .lines = { lines[0], lines[1] },
+                                    .cut = cut,
+                                    .n_parts = parts,
+                                    .end = { (int32_t)(whole / 3), (int32_t)whole } };
+    int64_t                a = weights ? experts * out : rows, b = experts * (weights ? in : out);
+    int64_t                through = cut == TM_CUT_DEPTH ? parts : 1;
+    int64_t                of_a = lines[0] ? a * through : experts * (cut == TM_CUT_COLUMNS ? 1 : parts);
+    int64_t                of_b = lines[1] ? b * through : experts * (cut == TM_CUT_ROWS ? 1 : parts);
+    *s = (gpu_shape){ .quick = false };
+    tm_example *e = &s->example;
+    tm_example_begin(e, &attr, sizeof attr);
+    tm_example_in(e, 0, TM_ROLE_ACTIVATION, weights ? tm_shape_2(out, rows) : tm_shape_2(rows, in), 0, 8);
+    tm_example_in(e, 1, TM_ROLE_ACTIVATION, weights ? tm_shape_2(in, rows) : tm_shape_3(experts, out, in), 0, 8);
+    tm_example_in(e, 2, TM_ROLE_STATISTIC, tm_shape_1(of_a), 0.25, 0.05);
+    tm_example_in(e, 3, TM_ROLE_STATISTIC, tm_shape_1(of_b), 0.125, 0.02);
+    tm_example_offsets(e, 4, experts, rows - of->behind);
+    e->whole[4] = of->whole;
+    e->dtype[0] = fnuz ? TM_E5M2FNUZ : TM_E4M3, e->dtype[1] = fnuz ? TM_E4M3FNUZ : TM_E5M2;
+    if (weights || !of->extras) return true;
+    tm_example_in(e, 5, TM_ROLE_PARAMETER, tm_shape_1(experts * out), 0, 1);
+    tm_example_in(e, 6, TM_ROLE_ACTIVATION, tm_shape_2(rows, out), 0, 1);
+    return true;
+}
+
 /* --- routes */
 
 static const struct {
@@ -161,6 +197,7 @@ static void make_rows(gpu_shape *s, const tm_op *op, int k)
 
 bool gpu_expert_shape_of(const tm_op *op, int k, gpu_shape *out)
 {
+    if (op == &tm_op_grouped_scaled_mm || op == &tm_op_grouped_scaled_wgrad) return make_grouped_scaled(out, op, k);
     bool counts = op == &tm_op_expert_counts || op == &tm_op_expert_span || op == &tm_op_expert_bias;
     bool rows = op == &tm_op_gather_rows || op == &tm_op_combine || op == &tm_op_combine_weights_grad;
     if (is_grouped(op) && k < TM_COUNT_OF(grouped))

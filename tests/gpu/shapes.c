@@ -96,7 +96,7 @@ bool gpu_usual_heads(const tm_op *op, int64_t size, gpu_shape *out)
 
 /* --- other ops: an example of theirs whose dimensions are others */
 
-enum { QUICK_ROWS = 10 };
+enum { QUICK_ROWS = 12 };
 
 static const struct {
     const tm_op *op;
@@ -113,6 +113,8 @@ static const struct {
     { &tm_op_bias_grad, 1, { 7, 3 }, { 24, 33 } },
     { &tm_op_cross_entropy, 4, { 33 }, { 2100 } }, /* several runs of a row for a thread */
     { &tm_op_cross_entropy_grad, 4, { 33 }, { 2100 } },
+    { &tm_op_scaled_mm, 7, { 50, 64, 32 }, { 131, 330, 140 } }, /* more than 128 k, which ends within a run */
+    { &tm_op_scaled_mm, 11, { 32, 20, 36 }, { 150, 77, 131 } },
     { &tm_op_rmsnorm_grad, 1, { 7 }, { 1027 } }, /* and one that lanes do not keep: sums by a kernel of their own */
     { &tm_op_rmsnorm, 1, { 7 }, { 8400 } },      /* more than lanes keep */
     { &tm_op_rmsnorm_grad, 1, { 7 }, { 8400 } },
@@ -159,6 +161,11 @@ static const struct {
     { &tm_op_linear, 1, { 3, 7, 9 }, { 70, 70, 40 } },
     { &tm_op_linear, 2, { 8, 9, 7 }, { 70, 70, 40 } },
     { &tm_op_linear, 4, { 8 }, { 70 } },
+    { &tm_op_scaled_mm, 0, { 3, 5, 7 }, { 130, 1, 1 } },
+    { &tm_op_scaled_mm, 9, { 64, 512, 80 }, { 300, 1040, 264 } },
+    { &tm_op_scaled_mm, 10, { 16, 32 }, { 129, 128 } },
+    { &tm_op_scaled_mm, 6, { 16, 32 }, { 258, 192 } },
+    { &tm_op_scaled_mm, 8, { 18, 144, 16 }, { 127, 1000, 20 } },
     { &tm_op_linear_dgrad, 5, { 70, 20, 40 }, { 200, 136, 136 } },
     { &tm_op_linear_dgrad, 5, { 20, 40 }, { 45, 70 } },
     { &tm_op_linear_wgrad, 5, { 70, 20 }, { 45, 70 } },
@@ -309,6 +316,7 @@ static void make_stretched(gpu_shape *s, int row)
     if ((op == &tm_op_rescale || op == &tm_op_rescale_wgrad) && !stretched[row].from[0])
         s->example.offset[2] = 0, s->example.scale[2] = 1e-300; /* 0 in float32 */
     for (int k = 1; k < 3 && op == &tm_op_scale_history; k++) s->example.offset[k] = s->example.scale[k] = 0;
+    if (op == &tm_op_scaled_mm) s->gap = 16;
     if (op == &tm_op_embedding_grad) {
         tm_embedding_attr *attr = (void *)s->example.attr;
         stretch(&attr->rows, stretched[row].from, stretched[row].to);

@@ -142,6 +142,9 @@ check "scales lie as the library has them" has "$out" "rmsnorm.quantized.scales 
 trainmark explain tiny-llama --device cuda --training.dtype bfloat16 --quantize.recipe mxfp8
 check "in e8m0" has "$out" "^quantized   48 of 48 products multiply codes$"
 check "a byte each" has "$out" "rmsnorm.quantized.scales float8_e8m0 *.32768. .* 32768 B"
+TRAINMARK_CUBLASLT=none trainmark explain tiny-llama --device cuda --training.dtype bfloat16 --quantize.recipe fp8_tensorwise
+check "without a library own kernels multiply codes" has "$out" "^ *[0-9]* scaled_mm .*  matrix$"
+check "and the reason is said" has "$out" "^quantized   48 of 48 products multiply codes, 48 by own kernels; not by the library: .* 'none'.* .48.$"
 trainmark explain tiny-llama --training.dtype bfloat16 --quantize.recipe fp8_tensorwise
 check "CPUs multiply values" has "$out" "^quantized   factors hold what their codes stand for, and are multiplied in float32$"
 check_not "and say nothing of products of codes" has "$out" "products multiply codes"

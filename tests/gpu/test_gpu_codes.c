@@ -22,6 +22,7 @@ typedef struct {
     tm_model_family family;
     bool            bf16, fnuz;
     bool            wide; /* sizes are multiples of 128 */
+    bool            own;  /* by own kernels, without the library */
 } job;
 
 typedef struct {
@@ -43,6 +44,7 @@ static tm_step_options options_of(const job *j)
         o.shape.dim = o.shape.ffn_dim = 128, o.shape.n_heads = 4, o.shape.n_kv_heads = 2;
         o.seq = 64;
     }
+    if (j->family == TM_FAMILY_MIXTRAL) o.shape.moe.experts = 5, o.shape.moe.top_k = 2, o.shape.moe.ffn_dim = 48;
     if (j->bf16) o.precision = &tm_precision_bf16;
     o.quantize = (tm_quantize){ .on = true, .switch_step = -1, .history = 4, .seed = 1 };
     o.quantize.recipe[0] = *tm_quantize_recipe_find(j->recipe);
@@ -50,10 +52,18 @@ static tm_step_options options_of(const job *j)
         uint8_t *format = &o.quantize.recipe[0].factor[f].format;
         *format = *format == TM_E5M2 ? TM_E5M2FNUZ : TM_E4M3FNUZ;
     }
+    if (j->family == TM_FAMILY_MIXTRAL) o.quantize.experts = o.quantize.recipe[0];
     return o;
 }
 
-/* values: in the place of codes. one_by_one: no program is a graph that is played. */
+/* Values in the place of codes: a switch to the same recipe, which never comes. */
+static void keep_values(tm_step_options *o)
+{
+    o->quantize.switch_step = 1000;
+    o->quantize.recipe[1] = o->quantize.recipe[0];
+}
+
+/* one_by_one: no program is a graph that is played. */
 static outcome train(const char *name, const job *j, bool values, bool one_by_one)
 {
     tm_device      *device;
@@ -62,7 +72,8 @@ static outcome train(const char *name, const job *j, bool values, bool one_by_on
     outcome         out = { .record = NULL };
     tm_text         words = { 0 };
     if (tm_device_open(name, 2, &device, &err) != TM_OK) fail_msg("%s: %s", name, err.text);
-    tm_device_own_kernels(device, values);
+    tm_device_own_kernels(device, j->own);
+    if (values) keep_values(&o);
     tm_trainer *trainer = test_trainer_open(device, &o, 7);
     tm_device_one_by_one(device, one_by_one);
     for (int t = 1; t <= STEPS; t++) {
@@ -116,7 +127,8 @@ static tm_device *with_gradients(const char *name, const job *j, bool values, tm
     tm_step_options o = options_of(j);
     test_batch      batch = test_batch_random(o.micro_batch * o.accumulation, o.seq, o.shape.vocab_size, 3);
     if (tm_device_open(name, 2, &device, &err) != TM_OK) fail_msg("%s: %s", name, err.text);
-    tm_device_own_kernels(device, values);
+    tm_device_own_kernels(device, j->own);
+    if (values) keep_values(&o);
     *trainer = test_trainer_open(device, &o, 7);
     const tm_graph *graph = tm_trainer_step_of(*trainer)->graph;
     for (size_t i = 0; i < graph->n_tensors; i++) {
@@ -164,13 +176,16 @@ static void gradients_of_codes_are_those_of_values(void **state)
 {
     (void)state;
     if (emulated_device("cuda")) {
-        gradients_are_alike(&(job){ "cuda", "sm_90", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false }, false);
-        gradients_are_alike(&(job){ "cuda", "sm_90", "fp8_rowwise", TM_FAMILY_LLAMA, false, false, false }, false);
+        gradients_are_alike(&(job){ "cuda", "sm_90", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false, false },
+                            false);
+        gradients_are_alike(&(job){ "cuda", "sm_90", "fp8_rowwise", TM_FAMILY_LLAMA, false, false, false, false },
+                            false);
     }
     if (emulated_device("hip")) { /* biases of parts */
-        gradients_are_alike(&(job){ "hip", "gfx950", "fp8_tensorwise", TM_FAMILY_QWEN2, true, false, false }, true);
-        gradients_are_alike(&(job){ "hip", "gfx950", "mxfp8_turbo", TM_FAMILY_LLAMA, true, false, true }, false);
-        gradients_are_alike(&(job){ "hip", "gfx950", "mxfp4", TM_FAMILY_LLAMA, true, false, true }, false);
+        gradients_are_alike(&(job){ "hip", "gfx950", "fp8_tensorwise", TM_FAMILY_QWEN2, true, false, false, false },
+                            true);
+        gradients_are_alike(&(job){ "hip", "gfx950", "mxfp8_turbo", TM_FAMILY_LLAMA, true, false, true, false }, false);
+        gradients_are_alike(&(job){ "hip", "gfx950", "mxfp4", TM_FAMILY_LLAMA, true, false, true, false }, false);
     }
 }
 
@@ -210,10 +225,11 @@ static void llamas_train_on_codes(void **state)
 {
     (void)state;
     if (emulated_device("cuda"))
-        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false }, 12, 0,
+        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false, false }, 12, 0,
                         "12 of 12 products multiply codes");
     if (emulated_device("hip"))
-        trains_on_codes(&(job){ "hip", "gfx942", "fp8_delayed", TM_FAMILY_LLAMA, false, true, false }, 12, 0, NULL);
+        trains_on_codes(&(job){ "hip", "gfx942", "fp8_delayed", TM_FAMILY_LLAMA, false, true, false, false }, 12, 0,
+                        NULL);
 }
 
 /* Scales of blocks: of parts that end within them here, as sizes are small. */
@@ -221,9 +237,9 @@ static void trainings_with_scales_of_blocks(void **state)
 {
     (void)state;
     if (emulated_device("cuda")) {
-        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_blockwise", TM_FAMILY_LLAMA, false, false, false }, 12, 0,
+        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_blockwise", TM_FAMILY_LLAMA, false, false, false, false }, 12, 0,
                         "12 of 12 products multiply codes");
-        trains_on_codes(&(job){ "cuda", "sm_100", "mxfp8", TM_FAMILY_LLAMA, true, false, false }, 12, 0, NULL);
+        trains_on_codes(&(job){ "cuda", "sm_100", "mxfp8", TM_FAMILY_LLAMA, true, false, false, false }, 12, 0, NULL);
     }
 }
 
@@ -231,21 +247,62 @@ static void by_other_blocks_too(void **state)
 {
     (void)state;
     if (emulated_device("cuda")) {
-        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_blockwise_turbo", TM_FAMILY_LLAMA, true, false, false }, 12, 0,
+        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_blockwise_turbo", TM_FAMILY_LLAMA, true, false, false, false },
+                        12, 0, NULL);
+        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_blockwise", TM_FAMILY_GPT, true, false, true, false }, 12, 0,
                         NULL);
-        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_blockwise", TM_FAMILY_GPT, true, false, true }, 12, 0, NULL);
-        trains_on_codes(&(job){ "cuda", "sm_100", "mxfp8_turbo", TM_FAMILY_QWEN2, true, false, true }, 12, 0, NULL);
-        trains_on_codes(&(job){ "cuda", "sm_100", "mxfp8", TM_FAMILY_LLAMA, false, false, false }, 12, 0, NULL);
+        trains_on_codes(&(job){ "cuda", "sm_100", "mxfp8_turbo", TM_FAMILY_QWEN2, true, false, true, false }, 12, 0,
+                        NULL);
+        trains_on_codes(&(job){ "cuda", "sm_100", "mxfp8", TM_FAMILY_LLAMA, false, false, false, false }, 12, 0, NULL);
     }
     if (emulated_device("hip")) {
-        trains_on_codes(&(job){ "hip", "gfx950", "mxfp8", TM_FAMILY_LLAMA, false, false, true }, 12, 0, NULL);
-        trains_on_codes(&(job){ "hip", "gfx950", "mxfp8_turbo", TM_FAMILY_LLAMA, true, false, true }, 12, 0, NULL);
-        trains_on_codes(&(job){ "hip", "gfx950", "mxfp4", TM_FAMILY_LLAMA, false, false, true }, 12, 0, NULL);
-        trains_on_codes(&(job){ "hip", "gfx950", "mxfp4_turbo", TM_FAMILY_LLAMA, true, false, true }, 12, 0, NULL);
+        trains_on_codes(&(job){ "hip", "gfx950", "mxfp8", TM_FAMILY_LLAMA, false, false, true, false }, 12, 0, NULL);
+        trains_on_codes(&(job){ "hip", "gfx950", "mxfp8_turbo", TM_FAMILY_LLAMA, true, false, true, false }, 12, 0,
+                        NULL);
+        trains_on_codes(&(job){ "hip", "gfx950", "mxfp4", TM_FAMILY_LLAMA, false, false, true, false }, 12, 0, NULL);
+        trains_on_codes(&(job){ "hip", "gfx950", "mxfp4_turbo", TM_FAMILY_LLAMA, true, false, true, false }, 12, 0,
+                        NULL);
     }
 }
 
 static const char *const recipes[] = { "fp8_tensorwise", "fp8_current", "fp8_delayed", "fp8_rowwise" };
+
+/* Without the library: products by own kernels, on every architecture that multiplies codes. */
+static void own_kernels_train_on_codes(void **state)
+{
+    static const char *const words =
+        "12 of 12 products multiply codes, 12 by own kernels; not by the library: own kernels "
+        "are asked for (12)";
+    (void)state;
+    if (emulated_device("cuda"))
+        trains_on_codes(&(job){ "cuda", "sm_89", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false, true }, 12, 0,
+                        words);
+    if (emulated_device("hip"))
+        trains_on_codes(&(job){ "hip", "gfx942", "fp8_rowwise", TM_FAMILY_LLAMA, true, true, false, true }, 12, 0,
+                        words);
+    if (emulated_device("hip") && test_is_full()) /* which no library has there */
+        trains_on_codes(&(job){ "hip", "gfx950", "fp8_blockwise", TM_FAMILY_LLAMA, false, false, false, true }, 12, 0,
+                        words);
+}
+
+static void own_kernels_train_by_other_recipes_too(void **state)
+{
+    static const char *const all[] = { "fp8_tensorwise", "fp8_current",   "fp8_delayed",
+                                       "fp8_rowwise",    "fp8_blockwise", "fp8_blockwise_turbo" };
+    (void)state;
+    for (int r = 0; r < 6; r++)
+        for (int bf16 = 0; bf16 < 2; bf16++) {
+            if (emulated_device("cuda"))
+                trains_on_codes(&(job){ "cuda", "sm_90", all[r], TM_FAMILY_GPT, bf16, false, false, true }, 12, 0,
+                                NULL);
+            if (emulated_device("hip"))
+                trains_on_codes(&(job){ "hip", "gfx942", all[r], TM_FAMILY_LLAMA, bf16, true, r > 3, true }, 12, 0,
+                                NULL);
+            if (emulated_device("hip"))
+                trains_on_codes(&(job){ "hip", "gfx950", all[r], TM_FAMILY_GPT, bf16, false, false, true }, 12, 0,
+                                NULL);
+        }
+}
 
 static void by_other_recipes_too(void **state)
 {
@@ -253,13 +310,49 @@ static void by_other_recipes_too(void **state)
     for (int r = 0; r < 4; r++) {
         int bf16 = r % 2;
         if (emulated_device("cuda"))
-            trains_on_codes(&(job){ "cuda", "sm_90", recipes[r], TM_FAMILY_LLAMA, bf16, false, false }, 12, 0, NULL);
+            trains_on_codes(&(job){ "cuda", "sm_90", recipes[r], TM_FAMILY_LLAMA, bf16, false, false, false }, 12, 0,
+                            NULL);
         if (emulated_device("cuda") && r < 3)
-            trains_on_codes(&(job){ "cuda", "sm_89", recipes[r], TM_FAMILY_LLAMA, bf16, false, false }, 12, 0, NULL);
+            trains_on_codes(&(job){ "cuda", "sm_89", recipes[r], TM_FAMILY_LLAMA, bf16, false, false, false }, 12, 0,
+                            NULL);
         if (emulated_device("hip"))
-            trains_on_codes(&(job){ "hip", "gfx942", recipes[r], TM_FAMILY_LLAMA, bf16, true, false }, 12, 0, NULL);
+            trains_on_codes(&(job){ "hip", "gfx942", recipes[r], TM_FAMILY_LLAMA, bf16, true, false, false }, 12, 0,
+                            NULL);
         if (emulated_device("hip"))
-            trains_on_codes(&(job){ "hip", "gfx950", recipes[r], TM_FAMILY_LLAMA, bf16, false, false }, 12, 0, NULL);
+            trains_on_codes(&(job){ "hip", "gfx950", recipes[r], TM_FAMILY_LLAMA, bf16, false, false, false }, 12, 0,
+                            NULL);
+    }
+}
+
+/* Experts' own scales, of rows that are found on the GPU; the linears by the library. */
+static void experts_train_on_codes(void **state)
+{
+    static const char *const words =
+        "12 of 12 products multiply codes, 6 by own kernels; not by the library: no library "
+        "multiplies codes of experts (6)";
+    (void)state;
+    if (emulated_device("cuda") && test_is_full())
+        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_tensorwise", TM_FAMILY_MIXTRAL, false, false, false, false }, 12,
+                        0, NULL);
+    if (emulated_device("hip"))
+        trains_on_codes(&(job){ "hip", "gfx942", "fp8_rowwise", TM_FAMILY_MIXTRAL, false, true, false, false }, 12, 0,
+                        words);
+}
+
+static void experts_train_by_other_recipes_too(void **state)
+{
+    static const char *const all[] = { "fp8_tensorwise", "fp8_current", "fp8_delayed", "fp8_rowwise" };
+    (void)state;
+    for (int r = 0; r < 4; r++) {
+        if (emulated_device("cuda"))
+            trains_on_codes(&(job){ "cuda", "sm_90", all[r], TM_FAMILY_MIXTRAL, false, false, false, r % 2 }, 12, 0,
+                            NULL);
+        if (emulated_device("hip"))
+            trains_on_codes(&(job){ "hip", "gfx942", all[r], TM_FAMILY_MIXTRAL, false, true, false, true }, 12, 0,
+                            NULL);
+        if (emulated_device("hip"))
+            trains_on_codes(&(job){ "hip", "gfx950", all[r], TM_FAMILY_MIXTRAL, false, false, false, false }, 12, 0,
+                            NULL);
     }
 }
 
@@ -268,71 +361,98 @@ static void gpts_train_on_codes(void **state)
 {
     (void)state;
     if (emulated_device("cuda"))
-        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_rowwise", TM_FAMILY_GPT, true, false, false }, 12, 0, NULL);
+        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_rowwise", TM_FAMILY_GPT, true, false, false, false }, 12, 0,
+                        NULL);
     if (emulated_device("hip") && test_is_full())
-        trains_on_codes(&(job){ "hip", "gfx942", "fp8_delayed", TM_FAMILY_GPT, false, true, false }, 8, 4,
-                        "8 of 12 products multiply codes; no codes: the library adds a bias to products of "
-                        "codes in bfloat16 only (4)");
+        trains_on_codes(
+            &(job){ "hip", "gfx942", "fp8_delayed", TM_FAMILY_GPT, false, true, false, false }, 12, 0,
+            "12 of 12 products multiply codes, 4 by own kernels; not by the library: the library adds a bias "
+            "to products of codes in bfloat16 only (4)");
 }
 
-/* What stays emulated is said, and the training is the emulated one, bit for bit. */
-static void what_is_emulated_is_said(void **state)
+static void is_said(const job *j, const char *wanted)
+{
+    tm_device *device;
+    tm_error   err = { 0 };
+    tm_step   *step;
+    tm_text    words = { 0 };
+    setenv("STANDIN_GPU_ARCH", j->arch, 1);
+    tm_step_options o = options_of(j);
+    assert_int_equal(tm_device_open(j->device, 2, &device, &err), TM_OK);
+    tm_device_own_kernels(device, j->own);
+    tm_chooser chooser = tm_device_chooser(device);
+    if (tm_step_create(&o, &chooser, &step, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_step_codes(step, &words);
+    assert_string_equal(words.data, wanted);
+    assert_int_equal(tm_step_products(step) != NULL, step->codes.emulated > 0);
+    tm_text_fini(&words);
+    tm_step_destroy(step);
+    tm_device_close(device);
+    unsetenv("STANDIN_GPU_ARCH");
+}
+
+/* What is emulated, and what own kernels do, is said with the reason. */
+static void what_others_do_is_said(void **state)
 {
     static const struct {
         job         of;
         const char *words;
-    } all[] = { { { "cuda", "sm_80", "fp8_tensorwise", TM_FAMILY_LLAMA, true, false, false },
-                  "0 of 12 products multiply codes; no codes: products of codes need sm_89 or later (12)" },
-                { { "cuda", "sm_100", "fp8_rowwise", TM_FAMILY_LLAMA, true, false, false },
-                  "0 of 12 products multiply codes; no codes: scales of lines need sm_90, no other GPU (12)" },
-                { { "hip", "gfx942", "fp8_tensorwise", TM_FAMILY_LLAMA, true, false, false },
-                  "0 of 12 products multiply codes; no codes: gfx942 has formats of FNUZ only "
-                  "(quantize.fnuz) (12)" },
-                { { "cuda", "sm_90", "mxfp8", TM_FAMILY_LLAMA, true, false, false },
-                  "0 of 12 products multiply codes; no codes: scales of blocks of 32 need sm_100 to sm_110 (12)" },
-                { { "cuda", "sm_100", "fp8_blockwise", TM_FAMILY_LLAMA, true, false, false },
-                  "0 of 12 products multiply codes; no codes: scales of blocks of 128 need sm_90, no other GPU (12)" },
-                { { "cuda", "sm_100", "mxfp4", TM_FAMILY_LLAMA, true, false, false },
-                  "0 of 12 products multiply codes; no codes: cublasLt multiplies codes of 4 bits with scales of "
-                  "blocks of 16 only (12)" },
-                { { "cuda", "sm_100", "mxfp6_e3m2", TM_FAMILY_LLAMA, true, false, false },
-                  "0 of 12 products multiply codes; no codes: codes have 8 or 4 bits (12)" },
-                { { "cuda", "sm_100", "nvfp4", TM_FAMILY_LLAMA, true, false, false },
-                  "0 of 12 products multiply codes; no codes: scales of two levels are multiplied as values (12)" },
-                { { "hip", "gfx950", "fp8_blockwise", TM_FAMILY_LLAMA, true, false, false },
-                  "0 of 12 products multiply codes; no codes: hipBLASLt has no scales of blocks of 128 (12)" },
-                { { "hip", "gfx950", "mxfp8", TM_FAMILY_LLAMA, true, false, false },
-                  "1 of 12 products multiply codes; no codes: rows must be multiples of 16 and the depth one of 128 "
-                  "with scales of blocks of 32 (11)" },
-                { { "cuda", "sm_90", "fp8_rowwise_with_gw_hp", TM_FAMILY_LLAMA, true, false, false },
-                  "4 of 8 products multiply codes; no codes: the scale of a matrix beside scales of lines "
-                  "(4)" } };
+    } all[] = {
+        { { "cuda", "sm_80", "fp8_tensorwise", TM_FAMILY_LLAMA, true, false, false, false },
+          "0 of 12 products multiply codes; no codes: products of codes need sm_89 or later (12)" },
+        { { "cuda", "sm_100", "fp8_rowwise", TM_FAMILY_LLAMA, true, false, false, false },
+          "12 of 12 products multiply codes, 12 by own kernels; not by the library: scales of lines need sm_90, no "
+          "other GPU (12)" },
+        { { "hip", "gfx942", "fp8_tensorwise", TM_FAMILY_LLAMA, true, false, false, false },
+          "0 of 12 products multiply codes; no codes: gfx942 has formats of FNUZ only "
+          "(quantize.fnuz) (12)" },
+        { { "cuda", "sm_90", "mxfp8", TM_FAMILY_LLAMA, true, false, false, false },
+          "0 of 12 products multiply codes; no codes: scales of blocks of 32 need sm_100 to sm_110 (12)" },
+        { { "cuda", "sm_100", "fp8_blockwise", TM_FAMILY_LLAMA, true, false, false, false },
+          "12 of 12 products multiply codes, 12 by own kernels; not by the library: scales of blocks of 128 need "
+          "sm_90, no other GPU (12)" },
+        { { "cuda", "sm_100", "mxfp4", TM_FAMILY_LLAMA, true, false, false, false },
+          "0 of 12 products multiply codes; no codes: cublasLt multiplies codes of 4 bits with scales of "
+          "blocks of 16 only (12)" },
+        { { "cuda", "sm_100", "mxfp6_e3m2", TM_FAMILY_LLAMA, true, false, false, false },
+          "0 of 12 products multiply codes; no codes: codes have 8 or 4 bits (12)" },
+        { { "cuda", "sm_100", "nvfp4", TM_FAMILY_LLAMA, true, false, false, false },
+          "0 of 12 products multiply codes; no codes: scales of two levels are multiplied as values (12)" },
+        { { "hip", "gfx950", "fp8_blockwise", TM_FAMILY_LLAMA, true, false, false, false },
+          "12 of 12 products multiply codes, 12 by own kernels; not by the library: hipBLASLt has no scales of blocks "
+          "of 128 (12)" },
+        { { "hip", "gfx950", "mxfp8", TM_FAMILY_LLAMA, true, false, false, false },
+          "1 of 12 products multiply codes; no codes: rows must be multiples of 16 and the depth one of 128 "
+          "with scales of blocks of 32 (11)" },
+        { { "cuda", "sm_90", "fp8_rowwise_with_gw_hp", TM_FAMILY_LLAMA, true, false, false, false },
+          "8 of 8 products multiply codes, 4 by own kernels; not by the library: the scale of a matrix beside scales "
+          "of lines (4)" },
+        { { "hip", "gfx942", "fp8_rowwise", TM_FAMILY_LLAMA, true, true, false, true },
+          "12 of 12 products multiply codes, 12 by own kernels; not by the library: own kernels are asked for (12)" }
+    };
     (void)state;
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        if (!emulated_device(all[i].of.device)) continue;
-        tm_device *device;
-        tm_error   err = { 0 };
-        tm_step   *step;
-        tm_text    words = { 0 };
-        setenv("STANDIN_GPU_ARCH", all[i].of.arch, 1);
-        tm_step_options o = options_of(&all[i].of);
-        assert_int_equal(tm_device_open(all[i].of.device, 2, &device, &err), TM_OK);
-        tm_chooser chooser = tm_device_chooser(device);
-        if (tm_step_create(&o, &chooser, &step, &err) != TM_OK) fail_msg("%s", err.text);
-        tm_step_codes(step, &words);
-        assert_string_equal(words.data, all[i].words);
-        assert_non_null(tm_step_products(step));
-        tm_text_fini(&words);
-        tm_step_destroy(step);
-        tm_device_close(device);
-        unsetenv("STANDIN_GPU_ARCH");
-    }
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (emulated_device(all[i].of.device)) is_said(&all[i].of, all[i].words);
+}
+
+/* PTX of an older one has no products of codes, and a driver would refuse it. */
+static void an_old_compiler_multiplies_values(void **state)
+{
+    job j = { "cuda", "sm_90", "fp8_rowwise", TM_FAMILY_LLAMA, true, false, false, true };
+    (void)state;
+    if (gpu_is_real() || !emulated_device("cuda")) skip();
+    setenv("STANDIN_COMPILER_VERSION", "12.3", 1);
+    is_said(&j, "0 of 12 products multiply codes; no codes: products of codes need NVRTC 12.4 (12)");
+    setenv("STANDIN_COMPILER_VERSION", "12.4", 1);
+    is_said(&j,
+            "12 of 12 products multiply codes, 12 by own kernels; not by the library: own kernels are asked for (12)");
+    unsetenv("STANDIN_COMPILER_VERSION");
 }
 
 /* A reference that is allowed is no library. */
 static void references_are_not_asked(void **state)
 {
-    const job  j = { "cpu", "", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false };
+    const job  j = { "cpu", "", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false, false };
     tm_device *device;
     tm_error   err = { 0 };
     tm_step   *step;
@@ -357,6 +477,11 @@ static const struct CMUnitTest tests[] = { cmocka_unit_test(gradients_of_codes_a
                                            cmocka_unit_test(trainings_with_scales_of_blocks),
                                            full_test(by_other_recipes_too),
                                            full_test(by_other_blocks_too),
-                                           cmocka_unit_test(what_is_emulated_is_said) };
+                                           cmocka_unit_test(own_kernels_train_on_codes),
+                                           cmocka_unit_test(experts_train_on_codes),
+                                           full_test(experts_train_by_other_recipes_too),
+                                           full_test(own_kernels_train_by_other_recipes_too),
+                                           cmocka_unit_test(what_others_do_is_said),
+                                           cmocka_unit_test(an_old_compiler_multiplies_values) };
 
 TM_TESTS(tests, NULL, NULL)

@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "machine/machine.h"
 #include "support/test.h"
@@ -180,6 +181,7 @@ typedef struct {
     tm_device *device;
     void (*count)(void);
     machine_use (*used)(const void *address);
+    machine_counts (*counted)(void);
     bool tells;
     int  judged;
 } counter;
@@ -278,17 +280,25 @@ static void judge(counter *c, const traffic_case *of, const tm_precision *precis
     tm_device_release(c->device, (tm_address){ (uintptr_t)call.workspace }, call.workspace_bytes);
 }
 
+/* False: there is no compiler. */
+static bool open_counter(counter *c, const char *maker)
+{
+    tm_error err = { 0 };
+    if (!emulated_device(maker)) return false;
+    void *runtime = dlopen(getenv("TRAINMARK_GPU_RUNTIME"), RTLD_NOW); /* it stays, with what it counts */
+    *(void **)&c->count = runtime ? dlsym(runtime, "standin_count") : NULL;
+    *(void **)&c->used = runtime ? dlsym(runtime, "standin_used") : NULL;
+    *(void **)&c->counted = runtime ? dlsym(runtime, "standin_counted") : NULL;
+    if (!c->count || !c->used || !c->counted) fail_msg("nothing counts in %s", getenv("TRAINMARK_GPU_RUNTIME"));
+    if (tm_device_open(maker, 2, &c->device, &err) != TM_OK) fail_msg("%s", err.text);
+    return true;
+}
+
 static int judge_all(const char *maker, bool tells)
 {
     static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_bf16_pure };
     counter                          c = { .tells = tells };
-    tm_error                         err = { 0 };
-    if (!emulated_device(maker)) return 0;
-    void *runtime = dlopen(getenv("TRAINMARK_GPU_RUNTIME"), RTLD_NOW); /* it stays, with what it counts */
-    *(void **)&c.count = runtime ? dlsym(runtime, "standin_count") : NULL;
-    *(void **)&c.used = runtime ? dlsym(runtime, "standin_used") : NULL;
-    if (!c.count || !c.used) fail_msg("nothing counts in %s", getenv("TRAINMARK_GPU_RUNTIME"));
-    if (tm_device_open(maker, 2, &c.device, &err) != TM_OK) fail_msg("%s", err.text);
+    if (!open_counter(&c, maker)) return 0;
     for (int i = 0; i < TM_COUNT_OF(cases); i++)
         for (int p = 0; p < 3; p++) judge(&c, &cases[i], precisions[p]);
     tm_device_close(c.device);
@@ -315,6 +325,55 @@ static void traffic_on_hip(void **state)
     kernels_move_their_floor("hip");
 }
 
+/* --- products by matrix units: no two lanes meet in a bank of shared memory */
+
+static void make_product(const tm_op *op, tm_example *e, tm_dtype code)
+{
+    enum { ROWS = 200, COLUMNS = 144, DEPTH = 192 };
+    bool codes = op == &tm_op_scaled_mm;
+    tm_example_begin(e, NULL, 0);
+    tm_example_in(e, 0, TM_ROLE_ACTIVATION, tm_shape_2(ROWS, DEPTH), 0, 1);
+    tm_example_in(e, 1, codes ? TM_ROLE_ACTIVATION : TM_ROLE_PARAMETER, tm_shape_2(COLUMNS, DEPTH), 0, 1);
+    if (codes) tm_example_in(e, 2, TM_ROLE_STATISTIC, tm_shape_1(1), 1, 0);
+    if (codes) tm_example_in(e, 3, TM_ROLE_STATISTIC, tm_shape_1(COLUMNS), 1, 0);
+    if (codes) e->dtype[0] = e->dtype[1] = code;
+}
+
+static void no_lanes_meet(const char *maker)
+{
+    static const tm_op *const ops[] = { &tm_op_linear, &tm_op_scaled_mm };
+    counter                   c = { .tells = false };
+    if (gpu_is_real() || !open_counter(&c, maker)) skip();
+    for (int i = 0; i < TM_COUNT_OF(ops); i++) {
+        tm_example example;
+        make_product(ops[i], &example, strcmp(maker, "hip") == 0 ? TM_E4M3FNUZ : TM_E4M3);
+        tm_call call = tm_example_call(ops[i], &example, &tm_precision_bf16_pure);
+        call.device = c.device;
+        tm_device_own_kernels(c.device, true);
+        const tm_kernel *kernel = kernel_for(&call);
+        if (!kernel || !strstr(kernel->name, "/matrix")) fail_msg("no matrix units for %s", ops[i]->name);
+        launch(&c, &call, kernel);
+        machine_counts n = c.counted();
+        assert_true(n.matrix_flops >= 2.0 * 200 * 144 * 192 && n.shared_least > 0);
+        if (n.shared_cycles != n.shared_least)
+            fail_msg("%s on %s: %llu cycles of shared memory, %llu without conflicts", kernel->name, maker,
+                     (unsigned long long)n.shared_cycles, (unsigned long long)n.shared_least);
+    }
+    tm_device_close(c.device);
+}
+
+static void no_lanes_meet_on_cuda(void **state)
+{
+    (void)state;
+    no_lanes_meet("cuda");
+}
+
+static void no_lanes_meet_on_hip(void **state)
+{
+    (void)state;
+    no_lanes_meet("hip");
+}
+
 static int tell(int argc, char **argv)
 {
     return argc == 3 && judge_all(argv[2], true) ? 0 : 1;
@@ -322,6 +381,8 @@ static int tell(int argc, char **argv)
 
 TM_TEST_ROLE("traffic", tell)
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(traffic_on_cuda), cmocka_unit_test(traffic_on_hip) };
+static const struct CMUnitTest tests[] = { cmocka_unit_test(traffic_on_cuda), cmocka_unit_test(traffic_on_hip),
+                                           cmocka_unit_test(no_lanes_meet_on_cuda),
+                                           cmocka_unit_test(no_lanes_meet_on_hip) };
 
 TM_TESTS(tests, NULL, NULL)

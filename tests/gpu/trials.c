@@ -265,7 +265,7 @@ static void try_usual_heads(const tm_op *op, const tm_kernel *kernel, tm_device 
 /* Products whose kernels also add to what is there, as no graph asks for yet. */
 static bool may_add(const tm_op *op)
 {
-    return op == &tm_op_linear || op == &tm_op_linear_dgrad || op == &tm_op_grouped_linear ||
+    return op == &tm_op_linear || op == &tm_op_linear_dgrad || op == &tm_op_scaled_mm || op == &tm_op_grouped_linear ||
            op == &tm_op_grouped_linear_dgrad;
 }
 
@@ -320,7 +320,8 @@ static int try_op(const tm_op *op, const tm_kernel *kernel, tm_device *device)
         for (int p = 0; p < 4 && all[p] && is_tried(op, &example); p++) {
             tm_judge j;
             tm_judge_open(&j, op, &example, number, p > 0);
-            if (op == &tm_op_scaled_mm) j.adds |= 1U; /* in the place of gradients of weights, too */
+            if (op == &tm_op_scaled_mm || op == &tm_op_grouped_scaled_mm)
+                j.adds |= 1U; /* in the place of gradients of weights, too */
             tried += try_precision(&j, device, kernel, all[p], 0);
             tm_judge_close(&j);
         }
@@ -373,7 +374,7 @@ void part_of_kernels_is_right(const char *name, trials_code code, int part, int 
             if (strstr(kernel->name, "/blocks")) continue; /* formats that no example has: test_gpu_adapters.c */
             if (code == CODE_OPENCL && beyond_opencl(kernel->name)) continue;
             if (!kernel->prepare) continue; /* copies between host and device: test_gpu_offload.c */
-            if (kernel->op == TM_OP_scaled_mm && lacks_codes(device)) continue;
+            if (strstr(op->name, "scaled_") && lacks_codes(device)) continue;
             if (strstr(kernel->name, "/wgmma") && !strstr(device->info.text, ", sm_90;")) continue;
             ops++;
             bool matrix = code == CODE_OPENCL && strstr(kernel->name, "/matrix");

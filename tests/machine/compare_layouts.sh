@@ -6,7 +6,8 @@
 set -eu
 program=$1 python=$2 calculator=$3
 places=0 differ=0
-for instruction in v_mfma_f32_32x32x2_f32 v_mfma_f32_32x32x8_f16 v_mfma_f32_32x32x8_bf16 v_mfma_f32_16x16x32_fp8_fp8; do
+for instruction in v_mfma_f32_32x32x2_f32 v_mfma_f32_32x32x8_f16 v_mfma_f32_32x32x8_bf16 v_mfma_f32_16x16x32_fp8_fp8 \
+    v_mfma_f32_32x32x16_fp8_fp8 v_mfma_f32_32x32x16_fp8_bf8 v_mfma_f32_32x32x16_bf8_fp8 v_mfma_f32_32x32x16_bf8_bf8; do
     for matrix in A B D; do
         theirs=$("$python" "$calculator" --architecture cdna3 --instruction "$instruction" --register-layout \
             --$matrix-matrix --csv | grep '^[0-9]')
@@ -19,5 +20,5 @@ for instruction in v_mfma_f32_32x32x2_f32 v_mfma_f32_32x32x8_f16 v_mfma_f32_32x3
         fi
     done
 done
-echo "$places places of 12 matrices, $differ matrices differ"
+echo "$places places of 24 matrices, $differ matrices differ"
 [ "$differ" -eq 0 ]

@@ -17,37 +17,40 @@ typedef struct floats {
     _Alignas(32) float k[32][32]; /* [k][row of A or column of B] */
 } floats;
 
-enum { IS_F32, IS_F16, IS_BF16, IS_FP8 };
+enum { IS_F32, IS_F16, IS_BF16, IS_FP8, IS_BF8 };
 typedef struct product {
-    int side, depth, format; /* M, K */
+    int side, depth, format[2]; /* M, K; of A and of B */
 } product;
 static const product products[] = {
-#define MATRIX(name, shape, side, depth, format, flags) { side, depth, format },
+#define MATRIX(name, shape, side, depth, of_a, of_b, flags) { side, depth, { of_a, of_b } },
 #include "machine/gcn.def"
 };
 enum {
-#define MATRIX(name, shape, side, depth, format, flags) NUMBER_OF_##name,
+#define MATRIX(name, shape, side, depth, of_a, of_b, flags) NUMBER_OF_##name,
 #include "machine/gcn.def"
 };
 
-/* E4M3 as float: OCP's (exponent bias 7, NaN 0x7f and 0xff), FNUZ's (bias 8, NaN 0x80). */
-static float from_fp8(u32 byte, bool ocp)
+/* E4M3 (`bf8`: E5M2) as float: OCP's (exponent bias 7 or 15; E4M3 has the NaN 0x7f and 0xff, E5M2 ends as IEEE 754's
+ * formats do), FNUZ's (bias 8 or 16, NaN 0x80). */
+static float from_fp8(u32 byte, bool bf8, bool ocp)
 {
-    u32   exponent = byte >> 3 & 15, fraction = byte & 7;
+    int   mantissa = bf8 ? 2 : 3, bias = (bf8 ? 15 : 7) + !ocp;
+    u32   ones = 1u << mantissa, exponent = (byte & 127) >> mantissa, fraction = byte & (ones - 1);
     float sign = byte & 128 ? -1.0f : 1.0f;
-    if (ocp ? (byte & 127) == 127 : byte == 128) return NAN;
-    int   power = (exponent ? (int)exponent : 1) - (ocp ? 7 : 8) - 3;
-    float f = exponent ? (float)(8 + fraction) : (float)fraction;
+    if (ocp ? bf8 ? (byte & 127) > 124 : (byte & 127) == 127 : byte == 128) return NAN;
+    if (ocp && bf8 && exponent == 31) return sign * INFINITY;
+    int   power = (exponent ? (int)exponent : 1) - bias - mantissa;
+    float f = exponent ? (float)(ones + fraction) : (float)fraction;
     return sign * ldexpf(f, power);
 }
 
-static const float *fp8_table(bool ocp)
+static const float *fp8_table(bool bf8, bool ocp)
 {
-    static float tables[2][256];
-    static bool  filled[2];
-    for (u32 i = 0; !filled[ocp] && i < 256; i++) tables[ocp][i] = from_fp8(i, ocp);
-    filled[ocp] = true;
-    return tables[ocp];
+    static float tables[2][2][256];
+    static bool  filled[2][2];
+    for (u32 i = 0; !filled[bf8][ocp] && i < 256; i++) tables[bf8][ocp][i] = from_fp8(i, bf8, ocp);
+    filled[bf8][ocp] = true;
+    return tables[bf8][ocp];
 }
 
 static inline float from_half(u32 h)
@@ -57,27 +60,28 @@ static inline float from_half(u32 h)
 }
 
 /* Numbers e of each lane of a group, of `lanes` lanes, from their register. */
-static void unpack(const product *p, const float *table, const u32 *from, int e, int lanes, float *to)
+static void unpack(int format, const float *table, const u32 *from, int e, int lanes, float *to)
 {
     int half = 16 * (e & 1), quarter = 8 * (e & 3);
-    if (p->format == IS_F32)
+    if (format == IS_F32)
         for (int i = 0; i < lanes; i++) to[i] = float_of(from[i]);
-    else if (p->format == IS_F16)
+    else if (format == IS_F16)
         for (int i = 0; i < lanes; i++) to[i] = from_half(from[i] >> half & 0xffff);
-    else if (p->format == IS_BF16)
+    else if (format == IS_BF16)
         for (int i = 0; i < lanes; i++) to[i] = float_of(from[i] >> half << 16);
     else
         for (int i = 0; i < lanes; i++) to[i] = table[from[i] >> quarter & 255];
 }
 
-static void unpack_operand(wave *w, const product *p, const operand *o, floats *to)
+static void unpack_operand(wave *w, const product *p, int which, const operand *o, floats *to)
 {
-    const float *table = fp8_table(w->r->module->gfx950);
+    int          format = p->format[which];
+    const float *table = fp8_table(format == IS_BF8, w->r->module->gfx950);
     int          each = p->depth * p->side / LANES;
-    int          in_register = p->format == IS_F32 ? 1 : p->format == IS_FP8 ? 4 : 2;
+    int          in_register = format == IS_F32 ? 1 : format >= IS_FP8 ? 4 : 2;
     for (int group = 0; group < LANES / p->side; group++)
         for (int e = 0; e < each; e++)
-            unpack(p, table, w->v[o->at + e / in_register] + group * p->side, e, p->side, to->k[group * each + e]);
+            unpack(format, table, w->v[o->at + e / in_register] + group * p->side, e, p->side, to->k[group * each + e]);
 }
 
 static inline eight multiply_add(eight a, float b, eight c)
@@ -111,8 +115,8 @@ static bool step_matrix(wave *w, const instruction *x)
     floats         a, b;
     u32(*d)[LANES] = w->v + x->o[0].at;
     int groups = LANES / p->side, count = p->side * p->side / LANES;
-    unpack_operand(w, p, &x->o[1], &a);
-    unpack_operand(w, p, &x->o[2], &b);
+    unpack_operand(w, p, 0, &x->o[1], &a);
+    unpack_operand(w, p, 1, &x->o[2], &b);
     if (c->kind == VECTOR && c->at != x->o[0].at) memmove(d, w->v[c->at], (size_t)count * sizeof *d);
     for (int i = 0; c->kind == NUMBER && i < count * LANES; i++) d[i / LANES][i % LANES] = (u32)c->number;
     for (int r = 0; r < count; r += 4)
@@ -123,7 +127,7 @@ static bool step_matrix(wave *w, const instruction *x)
 }
 
 const row gcn_matrix_rows[] = {
-#define MATRIX(name, shape, side, depth, format, flags)                                                                \
+#define MATRIX(name, shape, side, depth, of_a, of_b, flags)                                                            \
     { #name, shape, step_matrix, .takes = flags, .kind = NUMBER_OF_##name },
 #include "machine/gcn.def"
     { 0 },

@@ -167,6 +167,7 @@ static bool file(reader *r)
 static bool directive(reader *r)
 {
     const char *s = r->statement;
+    place       at;
     if (!strncmp(s, ".visible .entry", 15)) return entry(r);
     if (!strncmp(s, ".extern .shared", 15))
         return (sscanf(s, ".extern .shared .align %d .b8 %127[A-Za-z0-9_$][]", &r->dynamic_align, r->dynamic) == 2 &&
@@ -176,10 +177,9 @@ static bool directive(reader *r)
     if (!r->k && !strncmp(s, ".global .align 1 .u8 ", 21) && !strchr(s, '[') && !strchr(s, '=')) return true;
     if (!strncmp(s, ".loc ", 5)) return locate(r), true;
     if (!strncmp(s, ".file", 5)) return file(r);
-    static const char *const ignored[] = { ".version",
-                                           ".target",
-                                           ".section",
-                                           ".pragma \"nounroll\"",
+    if (sscanf(s, ".version %d.%d", &at.line, &at.column) == 2) return r->isa = 10 * at.line + at.column, true;
+    if (sscanf(s, ".target sm_%d", &r->target) == 1) return true;
+    static const char *const ignored[] = { ".section", ".pragma \"nounroll\"",
                                            ".pragma \"used_bytes_mask", /* what of a load is not used */
                                            ".minnctapersm" };
     for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)

@@ -54,7 +54,7 @@ static const int *places(const ptx_block *b, const ptx_operand *o)
 
 /* In line: a function of its own for each format. */
 static inline __attribute__((always_inline)) void multiply(ptx_block *b, ptx_warp *w, const ptx_instruction *x,
-                                                           int each, element *of)
+                                                           int each, element *of_a, element *of_b)
 {
     float      left[ROWS][MOST_K];
     eight      right[MOST_K], sums[ROWS];
@@ -63,8 +63,8 @@ static inline __attribute__((always_inline)) void multiply(ptx_block *b, ptx_war
         for (int i = 0; i < LANES; i++) {
             int g = i / 4, t = i % 4;
             for (int e = 0; e < each; e++)
-                left[g + 8 * (r % 2)][4 * each * (r / 2) + each * t + e] = of(w->file[p[r] + i], e);
-            for (int e = 0; e < each && r < 2; e++) right[4 * each * r + each * t + e][g] = of(w->file[q[r] + i], e);
+                left[g + 8 * (r % 2)][4 * each * (r / 2) + each * t + e] = of_a(w->file[p[r] + i], e);
+            for (int e = 0; e < each && r < 2; e++) right[4 * each * r + each * t + e][g] = of_b(w->file[q[r] + i], e);
             sums[g + 8 * (r / 2)][2 * t + r % 2] = float_of(w->file[c[r] + i]);
         }
     for (int m = 0; m < ROWS; m += 4) {
@@ -82,15 +82,17 @@ static inline __attribute__((always_inline)) void multiply(ptx_block *b, ptx_war
     if (b->counted) b->counts->matrix_flops += 2 * ROWS * 8 * 8 * (uint64_t)each;
 }
 
-#define MMA_OF(name, each, of)                                                                                         \
+#define MMA_OF(name, each, of_a, of_b)                                                                                 \
     PTX_HANDLER(name)                                                                                                  \
     {                                                                                                                  \
-        multiply(b, w, x, each, of);                                                                                   \
+        multiply(b, w, x, each, of_a, of_b);                                                                           \
     }
-MMA_OF(mma_bf16, 2, bf16_of)
-MMA_OF(mma_f16, 2, f16_of)
-MMA_OF(mma_e4m3, 4, e4m3_of)
-MMA_OF(mma_e5m2, 4, e5m2_of)
+MMA_OF(mma_bf16, 2, bf16_of, bf16_of)
+MMA_OF(mma_f16, 2, f16_of, f16_of)
+MMA_OF(mma_e4m3, 4, e4m3_of, e4m3_of)
+MMA_OF(mma_e5m2, 4, e5m2_of, e5m2_of)
+MMA_OF(mma_e4m3_e5m2, 4, e4m3_of, e5m2_of)
+MMA_OF(mma_e5m2_e4m3, 4, e5m2_of, e4m3_of)
 
 /* Matrices of 8 rows of 16 bytes; lane 8 k + r says where row r of matrix k is. Lane i gets elements 2 (i % 4) and the
  * next of row i / 4; transposed, of column i / 4. */

@@ -37,6 +37,7 @@ typedef struct reader {
     int         n_inlined;
     char        dynamic[NAME]; /* the name of dynamic shared memory, and its alignment */
     int         dynamic_align;
+    int         isa, target; /* .version 8.4 is 84, .target sm_90 is 90 */
     char       *error;
 } reader;
 

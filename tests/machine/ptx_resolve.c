@@ -367,6 +367,13 @@ static void note_units(ptx_kernel *k, const char *op)
     while (8 << *unit > sizes[0]) --*unit;
 }
 
+/* Products of 8 bits came with ISA 8.4, for sm_89 and later (PTX ISA, "mma"). */
+static bool too_early(const reader *r, const char *op)
+{
+    bool codes = !strncmp(op, "mma.", 4) && (strstr(op, ".e4m3") || strstr(op, ".e5m2"));
+    return codes && (r->isa < 84 || r->target < 89);
+}
+
 bool ptx_resolve(reader *r)
 {
     static const ptx_row *const tables[] = { ptx_alu_rows, ptx_memory_rows, ptx_matrix_rows, ptx_async_rows,
@@ -396,6 +403,7 @@ bool ptx_resolve(reader *r)
             found = fits(r, row, op, parts, n, &x);
         }
     if (!found) return ptx_wrong(r, known ? "operands that are not known" : "an instruction that is not known");
+    if (too_early(r, op)) return ptx_wrong(r, "products of 8 bits need ISA 8.4 and sm_89");
     note_registers(r, &x);
     x.text = strdup(r->statement);
     if (!x.text) abort();

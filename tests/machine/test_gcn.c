@@ -323,6 +323,7 @@ static double of_bits(uint64_t bits)
 }
 WIDE(wide_gt_f, of_bits(p) > of_bits(q))
 WIDE(wide_ngt_f, !(of_bits(p) > of_bits(q)))
+WIDE(wide_nlt_f, !(of_bits(p) < of_bits(q)))
 #define COMPARED_64(name) "v_cmp_" name "_e32 vcc, v[0:1], v[2:3]\nv_cndmask_b32_e64 v4, 0, 1, vcc\nv_mov_b32_e32 v5, 0"
 
 static const wide_row wide_rows[] = {
@@ -338,6 +339,7 @@ static const wide_row wide_rows[] = {
     { COMPARED_64("le_i64"), wide_le },
     { COMPARED_64("gt_f64"), wide_gt_f },
     { COMPARED_64("ngt_f64"), wide_ngt_f },
+    { COMPARED_64("nlt_f64"), wide_nlt_f },
     { "v_pk_add_f32 v[4:5], v[0:1], v[2:3]", wide_add_f },
     { "v_pk_add_f32 v[4:5], v[0:1], v[2:3] neg_lo:[0,1] neg_hi:[0,1]", wide_sub_f },
     { "v_pk_mul_f32 v[4:5], v[0:1], v[2:3]", wide_mul_f },

@@ -97,6 +97,16 @@ static const rule rules[] = {
       .body = BEGIN "ds_write_b32 v9, v0\nds_read2st64_b32 v[1:2], v9 offset1:2\ns_waitcnt lgkmcnt(0)\n" END,
       .wanted = "4 bytes at 512 of 512 bytes of LDS",
       .lds = 512 },
+    { .what = "two pairs of words, far apart",
+      .body = BEGIN "ds_write_b32 v9, v0\nds_write_b32 v9, v0 offset:1024\nv_mov_b32_e32 v10, 8\n"
+                    "ds_read2st64_b64 v[1:4], v10 offset1:2\ns_waitcnt lgkmcnt(0)\n" END,
+      .wanted = "",
+      .lds = 1280 },
+    { .what = "of which the second one is not there",
+      .body = BEGIN "ds_write_b32 v9, v0\nv_mov_b32_e32 v10, 8\nds_read2st64_b64 v[1:4], v10 offset1:2\n"
+                    "s_waitcnt lgkmcnt(0)\n" END,
+      .wanted = "8 bytes at 1032 of 1032 bytes of LDS",
+      .lds = 1032 },
     { .what = "a permutation without a wait",
       .body = BEGIN "ds_bpermute_b32 v1, v9, v0\n" END,
       .wanted = "v1 before the wait" },

@@ -318,12 +318,14 @@ static uint32_t coded(int v, const char *format)
 static void mma_layouts(void **state)
 {
     static const struct {
-        const char *form, *format;
+        const char *form, *a, *b;
         int         each;
-    } rows[] = { { "m16n8k16.row.col.f32.bf16.bf16.f32", "bf16", 2 },
-                 { "m16n8k16.row.col.f32.f16.f16.f32", "f16", 2 },
-                 { "m16n8k32.row.col.f32.e4m3.e4m3.f32", "e4m3", 4 },
-                 { "m16n8k32.row.col.f32.e5m2.e5m2.f32", "e5m2", 4 } };
+    } rows[] = { { "m16n8k16.row.col.f32.bf16.bf16.f32", "bf16", "bf16", 2 },
+                 { "m16n8k16.row.col.f32.f16.f16.f32", "f16", "f16", 2 },
+                 { "m16n8k32.row.col.f32.e4m3.e4m3.f32", "e4m3", "e4m3", 4 },
+                 { "m16n8k32.row.col.f32.e4m3.e5m2.f32", "e4m3", "e5m2", 4 },
+                 { "m16n8k32.row.col.f32.e5m2.e4m3.f32", "e5m2", "e4m3", 4 },
+                 { "m16n8k32.row.col.f32.e5m2.e5m2.f32", "e5m2", "e5m2", 4 } };
     (void)state;
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
         trial     t = trial_begin(32);
@@ -335,13 +337,11 @@ static void mma_layouts(void **state)
         for (int lane = 0; lane < 32; lane++) {
             for (int i = 0; i < 4 * each; i++) {
                 place p = a_of(lane, i, each);
-                in[lane * 16 + i / each] |= coded(trial_small(p.row, p.column, 1), rows[k].format)
-                                            << (i % each * width);
+                in[lane * 16 + i / each] |= coded(trial_small(p.row, p.column, 1), rows[k].a) << (i % each * width);
             }
             for (int i = 0; i < 2 * each; i++) {
                 place p = b_of(lane, i, each);
-                in[lane * 16 + 4 + i / each] |= coded(trial_small(p.row, p.column, 2), rows[k].format)
-                                                << (i % each * width);
+                in[lane * 16 + 4 + i / each] |= coded(trial_small(p.row, p.column, 2), rows[k].b) << (i % each * width);
             }
             for (int i = 0; i < 4; i++)
                 in[lane * 16 + 8 + i] = (uint32_t)bits((float)trial_small(c_of(lane, i).row, c_of(lane, i).column, 3));

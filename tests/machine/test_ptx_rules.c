@@ -457,6 +457,28 @@ static void what_is_not_known_is_named(void **state)
     }
 }
 
+/* ".version 9.0\n.target sm_90a": the same places, other numbers. */
+static void products_of_8_bits_need_their_isa(void **state)
+{
+    static const struct {
+        const char *version, *target;
+        bool        taken;
+    } rows[] = { { "9.0", "90a", true }, { "8.4", "89 ", true }, { "8.3", "90 ", false }, { "8.4", "86 ", false } };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char error[MACHINE_ERROR_ROOM] = "",
+             *text = trial_text("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32 {%f5,%f6,%f7,%f8}, "
+                                "{%r10,%r11,%r12,%r13}, {%r14,%r15}, {%f1,%f2,%f3,%f4};");
+        memcpy(strstr(text, "9.0"), rows[i].version, 3);
+        memcpy(strstr(text, "sm_90a") + 3, rows[i].target, 3);
+        machine_module *m = machine_load_ptx(text, error);
+        if ((m != NULL) != rows[i].taken) fail_msg("%s, sm_%s: %s", rows[i].version, rows[i].target, error);
+        if (!m) assert_non_null(strstr(error, "need ISA 8.4 and sm_89"));
+        if (m) machine_unload(m);
+        free(text);
+    }
+}
+
 static void launches_are_checked(void **state)
 {
     (void)state;
@@ -559,6 +581,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(tensors_are_copied),
     cmocka_unit_test(wrong_tensors_are_named),
     cmocka_unit_test(what_is_not_known_is_named),
+    cmocka_unit_test(products_of_8_bits_need_their_isa),
     cmocka_unit_test(launches_are_checked),
     cmocka_unit_test(nothing_is_zero_by_chance),
     cmocka_unit_test(accesses_are_counted),

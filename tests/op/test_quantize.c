@@ -321,11 +321,63 @@ static int64_t place_of_block(const tm_quantize_attr *attr, tm_shape x, int part
     }
 }
 
-/* Codes times their scales are what the same call without `codes` leaves, but for the rounding of 1 / s: of any parts,
- * along rows and along columns, where y is transposed. */
+/* Of an element: its expert, that expert's first row and rows; its row in there. */
+typedef struct {
+    int64_t expert, first, rows, row;
+} owner;
+
+static owner owner_of(const tm_call *call, int64_t row)
+{
+    tm_shape       x = call->in[0].shape;
+    const int32_t *offsets = call->in[TM_QUANTIZE_OFFSETS].data;
+    owner          o = { .rows = x.n[x.rank - 2] };
+    if (x.rank == 3) o.expert = row / o.rows;
+    while (offsets && row >= offsets[o.expert + 1]) o.expert++;
+    o.first = offsets ? offsets[o.expert] : o.expert * o.rows;
+    if (offsets) o.rows = offsets[o.expert + 1] - o.first;
+    o.row = row - o.first;
+    return o;
+}
+
+/* Where the scale of an element is. */
+static int64_t place_of_scale(const tm_call *call, owner o, int64_t column)
+{
+    const tm_quantize_attr *attr = call->attr;
+    tm_shape                x = call->in[0].shape;
+    int64_t                 columns = x.n[x.rank - 1], part = 0, at = attr->cut_columns ? column : o.row;
+    int64_t                 line = attr->down ? column : o.row, lines = attr->down ? columns : o.rows;
+    int64_t                 first = attr->down ? o.expert * columns : o.first;
+    while (at >= attr->end[part]) part++;
+    if (attr->codes > TM_CODES_PLAIN) return place_of_block(attr, x, (int)part, line, attr->down ? o.row : column);
+    if (attr->recipe[0].scaled != TM_SCALED_LINE) return o.expert * attr->n_parts + part;
+    return attr->down != attr->cut_columns ? first * attr->n_parts + part * lines + line : first + line;
+}
+
+/* Codes times their scales are what the same call without `codes` leaves, but for the rounding of 1 / s: of any parts
+ * and experts, along rows and along columns, where y is transposed. */
+static void compare_codes(const tm_call *codes, const tm_call *values, int k)
+{
+    const tm_quantize_attr *attr = codes->attr;
+    tm_shape                x = codes->in[0].shape;
+    const double           *q = codes->out[0].data, *scales = codes->out[TM_QUANTIZE_SCALES].data;
+    const double           *y = values->out[0].data;
+    int64_t                 columns = x.n[x.rank - 1], high = x.n[x.rank - 2], rows = tm_shape_elements(x) / columns;
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < columns; c++) {
+            owner   o = owner_of(codes, r);
+            double  scale = scales[place_of_scale(codes, o, c)];
+            int64_t at = attr->down ? (r / high * columns + c) * high + r % high : r * columns + c;
+            double  code = q[at], wanted = y[r * columns + c];
+            uint8_t byte = (uint8_t)tm_value_encode((tm_dtype)attr->recipe[0].format, code, TM_ROUND_EVEN, true, 0);
+            assert_true(tm_value_decode((tm_dtype)attr->recipe[0].format, byte) == code);
+            if (!(fabs(code * scale - wanted) <= 0x1p-22 * fabs(wanted)))
+                fail_msg("example %d, (%d, %d): %g times %g, and not %g", k, (int)r, (int)c, code, scale, wanted);
+        }
+}
+
 static void codes_times_scales_are_the_values(void **state)
 {
-    int        tried = 0;
+    int        tried = 0, of_experts = 0;
     tm_example example;
     (void)state;
     for (int k = 0; tm_op_quantize.example(k, &example); k++) {
@@ -341,28 +393,13 @@ static void codes_times_scales_are_the_values(void **state)
         same.out[TM_QUANTIZE_SCALES].rank = -1, same.out_dtype[0] = TM_F64;
         tm_call_make(&values, &tm_op_quantize, &same, 11);
         values.op->reference(&values);
-        const double *q = codes.out[0].data, *scales = codes.out[TM_QUANTIZE_SCALES].data, *y = values.out[0].data;
-        int64_t       rows = example.in[0].n[0], columns = example.in[0].n[1], lines = attr->down ? columns : rows;
-        for (int64_t r = 0; r < rows; r++)
-            for (int64_t c = 0; c < columns; c++) {
-                int64_t part = 0, line = attr->down ? c : r, at = attr->cut_columns ? c : r;
-                while (at >= attr->end[part]) part++;
-                bool    whole = attr->recipe[0].scaled != TM_SCALED_LINE, through = attr->down != attr->cut_columns;
-                int64_t place = whole ? part : through ? part * lines + line : line;
-                if (attr->codes > TM_CODES_PLAIN)
-                    place = place_of_block(attr, example.in[0], (int)part, line, attr->down ? r : c);
-                double  scale = scales[place];
-                double  code = q[attr->down ? c * rows + r : r * columns + c], wanted = y[r * columns + c];
-                uint8_t byte = (uint8_t)tm_value_encode((tm_dtype)attr->recipe[0].format, code, TM_ROUND_EVEN, true, 0);
-                assert_true(tm_value_decode((tm_dtype)attr->recipe[0].format, byte) == code);
-                if (!(fabs(code * scale - wanted) <= 0x1p-22 * fabs(wanted)))
-                    fail_msg("example %d, (%d, %d): %g times %g, and not %g", k, (int)r, (int)c, code, scale, wanted);
-            }
+        compare_codes(&codes, &values, k);
+        of_experts += example.in[0].rank == 3 || example.in[TM_QUANTIZE_OFFSETS].rank > 0;
         tm_call_free(&codes);
         tm_call_free(&values);
         tried++;
     }
-    assert_true(tried >= 16);
+    assert_true(tried >= 16 && of_experts >= 9);
 }
 
 static const struct CMUnitTest tests[] = {

@@ -257,14 +257,21 @@ machine_tally       standin_audit_print(const char *proved)
     return audit ? machine_audit_print(audit, proved) : none;
 }
 
-static bool counting;
+static bool           counting;
+static machine_counts counted;
 
-/* For tests: from now on launches are counted; what an allocation was asked for since then. */
+/* For tests: from now on launches are counted; what they did, and what an allocation was asked for since then. */
 SHOWN void standin_count(void);
 void       standin_count(void)
 {
     counting = true;
+    counted = (machine_counts){ 0 };
     machine_use_clear(standin_memory());
+}
+SHOWN machine_counts standin_counted(void);
+machine_counts       standin_counted(void)
+{
+    return counted;
 }
 SHOWN machine_use standin_used(const void *address);
 machine_use       standin_used(const void *address)
@@ -274,11 +281,10 @@ machine_use       standin_used(const void *address)
 
 static bool run_as_asked(const launching *l, char error[MACHINE_ERROR_ROOM])
 {
-    const char    *arch = getenv("STANDIN_GPU_AUDIT");
-    machine_order  order = order_of_day();
-    machine_counts counts = { 0 };
+    const char   *arch = getenv("STANDIN_GPU_AUDIT");
+    machine_order order = order_of_day();
     if (!arch)
-        return machine_run(l->kernel->module, standin_memory(), &l->launch, &order, counting ? &counts : NULL, error);
+        return machine_run(l->kernel->module, standin_memory(), &l->launch, &order, counting ? &counted : NULL, error);
     if (!audit) audit = machine_audit_new(arch);
     return machine_audit_run(audit, l->kernel->module, standin_memory(), &l->launch, error);
 }

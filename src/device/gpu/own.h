@@ -94,7 +94,9 @@ void                  tm_gpu_free_near(tm_device *device, tm_address memory, siz
 /* Where the processor finds an address of such memory; NULL: it is the GPU's. */
 char *tm_gpu_near_at(const tm_gpu_own *own, tm_address address);
 
-/* product_library.c. Of a device that was opened: the library is found and begun. TM_OK: also where there is none. */
+/* product_library.c. */
+tm_gpu_format tm_gpu_format_of(tm_dtype dtype); /* of float32, bfloat16 and codes of 8 bits */
+/* Of a device that was opened: the library is found and begun. TM_OK: also where there is none. */
 TM_MUST_USE tm_status tm_gpu_library_open(tm_device *device, tm_error *err);
 TM_MUST_USE tm_status tm_gpu_library_prepare(const void *device, const tm_gpu_product_of *p, tm_error *err);
 TM_MUST_USE tm_status tm_gpu_library_start(const tm_call *call, const tm_gpu_product_of *p, tm_error *err);

@@ -25,6 +25,18 @@ const char *tm_gpu_by_matrix(const void *device, tm_dtype a, tm_dtype b)
     return has_units(((const tm_device *)device)->own) ? NULL : "the architecture has no such matrix unit";
 }
 
+/* NVRTC before 12.4 writes PTX of an ISA that has no such products. A missing one is told when it is needed. */
+const char *tm_gpu_codes_by_matrix(const void *device, tm_dtype a, tm_dtype b)
+{
+    tm_gpu_own *own = ((const tm_device *)device)->own;
+    tm_error    ignored = { 0 };
+    const char *arch = own->gpu ? tm_gpu_facts_of(own->gpu)->arch : NULL;
+    const char *why = tm_gpu_refuse_codes(own->maker, arch, tm_gpu_format_of(a), tm_gpu_format_of(b));
+    if (why || !own->gpu || own->maker == TM_GPU_HIP) return why;
+    bool found = tm_gpu_compiler_needed(own, &ignored) == TM_OK;
+    return found && tm_gpu_compiler_version(own->compiler) < 1204 ? "products of codes need NVRTC 12.4" : NULL;
+}
+
 tm_status tm_gpu_note_product(const void *device, const tm_gpu_product_of *p, void **state, tm_error *err)
 {
     tm_gpu_defines d = { .n = 0 };

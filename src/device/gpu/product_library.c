@@ -67,7 +67,7 @@ size_t tm_gpu_library_bytes(const void *device, const tm_gpu_product_of *p)
     return wanted < most ? wanted : most;
 }
 
-static tm_gpu_format format_of(tm_dtype dtype)
+tm_gpu_format tm_gpu_format_of(tm_dtype dtype)
 {
     switch (dtype) {
     case TM_E4M3:
@@ -97,9 +97,9 @@ static tm_gpu_scales scales_of(const tm_gpu_product_of *p, int side)
 
 static tm_gpu_matmul_shape shape_of(const void *device, const tm_gpu_product_of *p)
 {
-    return (tm_gpu_matmul_shape){ .factors = format_of(p->a),
-                                  .result = format_of(p->c),
-                                  .second = p->codes ? format_of(p->b) : TM_GPU_F32,
+    return (tm_gpu_matmul_shape){ .factors = tm_gpu_format_of(p->a),
+                                  .result = tm_gpu_format_of(p->c),
+                                  .second = p->codes ? tm_gpu_format_of(p->b) : TM_GPU_F32,
                                   .scales = scales_of(p, 0),
                                   .second_scales = scales_of(p, 1),
                                   .a_across = p->a_across,

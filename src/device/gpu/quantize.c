@@ -147,7 +147,7 @@ static bool takes_wide(const tm_call *call)
 {
     const tm_quantize_attr *attr = call->attr;
     const tm_view          *y = &call->out[0];
-    if (!attr->codes || (uintptr_t)y->data % RUN != 0 || y->shape.n[1] % RUN != 0) return false;
+    if (!attr->codes || (uintptr_t)y->data % RUN != 0 || y->shape.n[y->shape.rank - 1] % RUN != 0) return false;
     for (int p = 0; p + 1 < attr->n_parts && attr->down != attr->cut_columns; p++)
         if (attr->end[p] % RUN != 0) return false;
     return true;
@@ -284,20 +284,21 @@ static void note(const void *device, const tm_gpu_defines *d, const char *kernel
     tm_gpu_note(device, "quantize", tm_gpu_text_quantize, d, kernel, state);
 }
 
-/* Are there places in the layout of scales that no block has? */
+/* Are there places in the layout of scales that no block has, or that an expert without rows leaves? */
 static bool fills_up(const tm_call *call)
 {
     const tm_quantize_attr *attr = call->attr;
     tm_codes_scale          of = tm_codes_scale_of(attr->codes);
     int64_t                 used = 0;
     bool                    whole = of.block > 0 && tm_quantize_whole(attr);
-    if (of.block == 0 || !tm_view_present(&call->out[TM_QUANTIZE_SCALES])) return false;
+    if (!tm_view_present(&call->out[TM_QUANTIZE_SCALES])) return false;
+    if (of.block == 0) return attr->codes && tm_view_present(&call->in[TM_QUANTIZE_OFFSETS]);
     for (int p = 0; p < (whole ? 1 : attr->n_parts); p++) {
         tm_shape         x = call->in[0].shape;
         tm_quantize_part part = whole ? tm_quantize_all_parts(attr, x) : tm_quantize_part_of(attr, x, p);
         used += cut(part.lines, of.lines) * cut(part.length, of.block);
     }
-    return used < tm_quantize_scales(attr, call->in[0].shape);
+    return used < tm_quantize_scales(attr, call->in[0].shape, 1);
 }
 
 static tm_status prepare(const void *device, const tm_call *call, void **state, tm_error *err)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "graph/passes/codes.h"
 
+#include "op/attrs.h"
 #include "op/quantize.h"
 
 #include <stdio.h>
@@ -25,6 +26,8 @@ typedef struct {
     int64_t                 rows, columns, depth;
     int                     kind[2];    /* tm_codes_kind of their scales */
     int                     parts, cut; /* cut: 0: rows of c, 1: its columns, 2: the depth; of one part -1 */
+    bool                    grouped;    /* of experts: one product, whatever parts there are */
+    int                     split;      /* of experts: the factor whose parts these are; of one part -1 */
 } product;
 
 typedef struct {
@@ -38,37 +41,63 @@ typedef struct {
 /* --- what is counted ------------------------------------------------------------------------------------------------
  */
 
-static void count_reason(const pass *p, const char *why, size_t n)
+static void count_reason(const pass *p, tm_reasons *of, const char *why, size_t n)
 {
-    tm_codes *out = p->out;
-    if (!out || !p->any) return;
-    out->emulated++;
-    for (int i = 0; i < out->n_reasons; i++)
-        if (strncmp(out->reasons[i].why, why, n) == 0 && out->reasons[i].why[n] == '\0') {
-            out->reasons[i].products++;
+    for (int i = 0; i < of->n; i++)
+        if (strncmp(of->of[i].why, why, n) == 0 && of->of[i].why[n] == '\0') {
+            of->of[i].products++;
             return;
         }
-    if (out->n_reasons == TM_MAX_REASONS) return;
-    out->reasons[out->n_reasons].why = tm_arena_format(p->graph->arena, "%.*s", (int)n, why);
-    out->reasons[out->n_reasons++].products = 1;
+    if (of->n == TM_MAX_REASONS) return;
+    of->of[of->n].why = tm_arena_format(p->graph->arena, "%.*s", (int)n, why);
+    of->of[of->n++].products = 1;
 }
 
-/* "scaled_mm/library: why\n" */
-static void count_refusals(const pass *p, const tm_text *refusals)
+static void count_emulated(const pass *p, const char *why, size_t n)
+{
+    if (!p->out || !p->any) return;
+    p->out->emulated++;
+    count_reason(p, &p->out->no_codes, why, n);
+}
+
+/* Of "scaled_mm/library: why\nscaled_mm/matrix: why\n", from the best kernel on, what the best one says. NULL: nothing.
+ */
+static const char *first_reason(const tm_text *refusals)
 {
     const char *why = refusals->data ? strstr(refusals->data, ": ") : NULL;
-    if (why) count_reason(p, why + 2, strcspn(why + 2, "\n"));
+    return why ? why + 2 : NULL;
+}
+
+/* What the last one says, which takes most, unless it knows nothing of such codes. */
+static const char *last_reason(const tm_text *refusals)
+{
+    static const char lacks[] = "own kernels have no ";
+    const char       *line = refusals->data, *end = line ? strchr(line, '\n') : NULL;
+    for (; end && end[1] != '\0'; end = strchr(line, '\n')) line = end + 1;
+    const char *why = end ? strstr(line, ": ") : NULL;
+    return !why || strncmp(why + 2, lacks, sizeof lacks - 1) == 0 ? first_reason(refusals) : why + 2;
+}
+
+static void count_taken(const pass *p, bool own, const tm_text *refusals)
+{
+    const char *why = first_reason(refusals);
+    if (!why) why = "no library multiplies codes of experts";
+    if (!p->out) return;
+    p->out->products++;
+    p->out->own += own;
+    if (own) count_reason(p, &p->out->no_library, why, strcspn(why, "\n"));
 }
 
 /* --- what is asked for ----------------------------------------------------------------------------------------------
  */
 
-static bool is_taken(const pass *p, tm_call *call, tm_text *refusals)
+/* NULL: no kernel takes it; a reference, which has no launch, is none. */
+static const tm_kernel *kernel_of(const pass *p, tm_call *call, tm_text *refusals)
 {
     call->threads = p->chooser->threads;
     call->device = p->chooser->context;
     const tm_kernel *kernel = p->chooser->choose(p->chooser->context, call, refusals);
-    return kernel && (call->op != &tm_op_scaled_mm || kernel->library);
+    return kernel && kernel->launch ? kernel : NULL;
 }
 
 static tm_call empty_call(const tm_op *op)
@@ -158,9 +187,46 @@ static tm_call codes_call(const pass *p, const product *f, int side, tm_quantize
     tm_node_call(p->graph, f->from[side], &call);
     *attr = coded_attr(f, side);
     call.attr = attr;
-    call.out[0] = (tm_view){ .dtype = format_of(f, side), .shape = tm_shape_2(side ? f->columns : f->rows, f->depth) };
-    call.out[TM_QUANTIZE_SCALES] = (tm_view){ .dtype = (tm_dtype)tm_codes_scale_of(attr->codes).dtype,
-                                              .shape = tm_shape_1(tm_quantize_scales(attr, call.in[0].shape)) };
+    call.out[0] = (tm_view){ .dtype = format_of(f, side), .shape = tm_quantize_codes(attr, call.in[0].shape) };
+    call.out[TM_QUANTIZE_SCALES] =
+        (tm_view){ .dtype = (tm_dtype)tm_codes_scale_of(attr->codes).dtype,
+                   .shape = tm_shape_1(tm_quantize_scales(attr, call.in[0].shape, tm_quantize_groups(&call))) };
+    return call;
+}
+
+/* Of experts. */
+static tm_grouped_scaled_attr grouped_attr(const product *f, const tm_call *values)
+{
+    const tm_grouped_attr *of = values->attr;
+    tm_shape               out = values->out[0].shape;
+    tm_grouped_scaled_attr attr = { .even = of ? of->even : values->in[0].shape.n[0],
+                                    .lines = { has_lines(f, 0), has_lines(f, 1) },
+                                    .cut = TM_CUT_COLUMNS,
+                                    .n_parts = 1,
+                                    .end = { (int32_t)out.n[out.rank - 1] } };
+    if (f->split < 0) return attr;
+    attr.cut = f->cut;
+    attr.n_parts = f->attr[f->split]->n_parts;
+    memcpy(attr.end, f->attr[f->split]->end, sizeof attr.end);
+    return attr;
+}
+
+static tm_call grouped_call(const pass *p, const product *f, tm_grouped_scaled_attr *attr)
+{
+    bool    weights = f->node->op == TM_OP_grouped_linear_wgrad;
+    tm_call values, call = empty_call(weights ? &tm_op_grouped_scaled_wgrad : &tm_op_grouped_scaled_mm);
+    tm_node_call(p->graph, f->node, &values);
+    *attr = grouped_attr(f, &values);
+    call.attr = attr;
+    for (int s = 0; s < 2; s++) {
+        tm_quantize_attr of;
+        tm_call          codes = codes_call(p, f, s, &of);
+        call.in[s] = codes.out[0], call.in[2 + s] = codes.out[TM_QUANTIZE_SCALES];
+    }
+    call.in[4] = values.in[2];
+    for (int k = 3; k < 5 && f->node->op == TM_OP_grouped_linear; k++) call.in[k + 2] = values.in[k];
+    call.out[0] = values.out[0];
+    call.accumulate = f->node->accumulate & 1U;
     return call;
 }
 
@@ -172,10 +238,13 @@ static bool lines_fit(const product *f)
 {
     switch (f->node->op) {
     case TM_OP_linear:
+    case TM_OP_grouped_linear:
         return !f->attr[0]->down && !f->attr[1]->down;
     case TM_OP_linear_dgrad:
+    case TM_OP_grouped_linear_dgrad:
         return !f->attr[0]->down && f->attr[1]->down;
     case TM_OP_linear_wgrad:
+    case TM_OP_grouped_linear_wgrad:
         return f->attr[0]->down && f->attr[1]->down;
     default:
         return false;
@@ -190,25 +259,26 @@ static bool is_whole(const product *f, int side)
     tm_quantize_attr        coded = coded_attr(f, side);
     if (attr->n_parts == 1) return true;
     if (f->kind[side] != TM_CODES_PLAIN) return tm_quantize_whole(&coded);
-    return attr->down == attr->cut_columns && has_lines(f, 0) && has_lines(f, 1);
+    return attr->down == attr->cut_columns && has_lines(f, side) && (f->grouped || has_lines(f, !side));
 }
 
 /* Parts of a factor are lines of it, or what its lines run through. */
 static const char *find_parts(product *f)
 {
-    f->parts = 1, f->cut = -1;
+    f->parts = 1, f->cut = f->split = -1;
     for (int s = 0; s < 2; s++) {
         const tm_quantize_attr *attr = f->attr[s];
         if (is_whole(f, s)) continue;
         int cut = attr->down != attr->cut_columns ? 2 : s;
         if (f->parts > 1 && (cut != f->cut || cut != 2)) return "both factors are parts";
-        f->parts = attr->n_parts, f->cut = cut;
-        for (int i = 0; i < f->parts; i++)
+        f->parts = attr->n_parts, f->cut = cut, f->split = s;
+        for (int i = 0; i < f->parts && !f->grouped; i++)
             if (attr->end[i] % 16 != 0) return "parts of a fused weight that are no multiples of 16";
     }
     if (f->cut == 2 && (f->attr[0]->n_parts != f->attr[1]->n_parts ||
                         memcmp(f->attr[0]->end, f->attr[1]->end, (size_t)f->parts * sizeof f->attr[0]->end[0]) != 0))
         return "parts of one factor are not those of the other one";
+    if (f->grouped) f->parts = 1;
     return f->parts > 1 && f->node->op == TM_OP_linear && f->node->in[3] != TM_NONE
                ? "a residual is added to a whole product only"
                : NULL;
@@ -217,7 +287,7 @@ static const char *find_parts(product *f)
 /* The kinds of scales number k; NULL: the factors can be codes with them. */
 static const char *take_kinds(product *f, int k)
 {
-    const char *why = NULL;
+    const char *why = f->grouped && k > 0 ? "codes of experts have no scales of blocks" : NULL;
     for (int s = 0; s < 2 && !why; s++) {
         f->kind[s] = kinds[k][f->attr[s]->recipe[0].scaled == TM_SCALED_SQUARE];
         why = tm_quantize_no_codes(f->attr[s], f->kind[s]);
@@ -232,7 +302,7 @@ static bool find_product(const pass *p, const tm_node *node, product *f, const c
                    node->op == TM_OP_grouped_linear_wgrad;
     bool plain = node->op == TM_OP_linear || node->op == TM_OP_linear_dgrad || node->op == TM_OP_linear_wgrad;
     int  quantized = 0;
-    *f = (product){ .node = node };
+    *f = (product){ .node = node, .grouped = grouped };
     *why = NULL;
     if (!grouped && !plain) return false;
     for (int s = 0; s < 2; s++) {
@@ -241,42 +311,48 @@ static bool find_product(const pass *p, const tm_node *node, product *f, const c
         quantized += f->from[s] != NULL;
     }
     if (quantized == 0) return false;
-    if (grouped) *why = "products of experts are those of values";
     for (int s = 0; s < 2 && !*why; s++) {
         if (quantized < 2) *why = "only one of the factors is quantized";
         if (!*why && p->made[node->in[s]].readers != 1) *why = "somebody else reads a factor";
     }
     if (*why) return true;
     tm_shape a = tm_graph_at(p->graph, node->in[0])->shape, b = tm_graph_at(p->graph, node->in[1])->shape;
-    f->rows = a.n[f->attr[0]->down], f->depth = a.n[!f->attr[0]->down], f->columns = b.n[f->attr[1]->down];
+    f->rows = a.n[f->attr[0]->down], f->depth = a.n[!f->attr[0]->down];
+    f->columns = b.n[b.rank - 2 + f->attr[1]->down];
     if (!lines_fit(f)) *why = "lines of a factor run the other way";
-    if (!*why && tm_graph_at(p->graph, node->out[0])->offset % 16 != 0) *why = "the product begins between 16 columns";
+    if (!*why && plain && tm_graph_at(p->graph, node->out[0])->offset % 16 != 0)
+        *why = "the product begins between 16 columns";
     return true;
 }
 
-static bool is_product_taken(const pass *p, const product *f, tm_text *refusals)
+/* *own: of its parts one is an own kernel's. */
+static bool is_product_taken(const pass *p, const product *f, bool *own, tm_text *refusals)
 {
+    *own = false;
     for (int part = 0; part < f->parts; part++) {
-        tm_scaled_attr attr;
-        tm_call        call = call_of(p, f, part, &attr);
-        if (!is_taken(p, &call, refusals)) return false;
+        tm_scaled_attr         attr;
+        tm_grouped_scaled_attr of_experts;
+        tm_call                call = f->grouped ? grouped_call(p, f, &of_experts) : call_of(p, f, part, &attr);
+        const tm_kernel       *kernel = kernel_of(p, &call, refusals);
+        if (!kernel) return false;
+        *own |= !kernel->library;
     }
     for (int s = 0; s < 2; s++) {
         tm_quantize_attr attr;
         tm_call          call = codes_call(p, f, s, &attr);
-        if (!is_taken(p, &call, refusals)) return false;
+        if (!kernel_of(p, &call, refusals)) return false;
     }
     return true;
 }
 
 /* Finds the first kinds of scales that the recipe and the device have. *why: what the recipe is refused for with all
  * kinds, else the refusals of the device tell. */
-static bool can_be_codes(const pass *p, product *f, tm_text *refusals, const char **why)
+static bool can_be_codes(const pass *p, product *f, bool *own, tm_text *refusals, const char **why)
 {
     const char *unfit = NULL;
     for (int k = 0; k < (int)(sizeof kinds / sizeof kinds[0]); k++) {
         const char *no = take_kinds(f, k);
-        if (!no && is_product_taken(p, f, refusals)) return true;
+        if (!no && is_product_taken(p, f, own, refusals)) return true;
         if (no && !unfit) unfit = no;
     }
     *why = refusals->length > 0 ? NULL : unfit;
@@ -378,6 +454,22 @@ static void emit_part(const pass *p, const product *f, const coded c[2], int par
     append(segment, &node);
 }
 
+static void emit_grouped(const pass *p, const product *f, const coded c[2], tm_segment *segment)
+{
+    tm_grouped_scaled_attr *attr = tm_arena_take(p->graph->arena, sizeof *attr);
+    tm_call                 call = grouped_call(p, f, attr);
+    tm_node                 node = *f->node;
+    node.op = tm_op_id_of(call.op);
+    node.attr = attr;
+    node.attr_bytes = sizeof *attr;
+    node.rounded = 0;
+    for (int i = 0; i < TM_MAX_IN; i++) node.in[i] = TM_NONE;
+    for (int s = 0; s < 2; s++) node.in[s] = c[s].codes, node.in[2 + s] = c[s].scales;
+    node.in[4] = f->node->in[2];
+    for (int k = 3; k < 5 && f->node->op == TM_OP_grouped_linear; k++) node.in[k + 2] = f->node->in[k];
+    append(segment, &node);
+}
+
 /* Who is quantized, and who reads it. */
 static void list_made(pass *p)
 {
@@ -398,7 +490,7 @@ static bool ask_device(const pass *p)
     for (int s = 0; s < 2; s++) call.in[s] = (tm_view){ .dtype = TM_E4M3, .shape = tm_shape_2(16, 16) };
     for (int s = 2; s < 4; s++) call.in[s] = (tm_view){ .dtype = TM_F32, .shape = tm_shape_1(1) };
     call.out[0] = (tm_view){ .dtype = TM_F32, .shape = tm_shape_2(16, 16) };
-    bool any = is_taken(p, &call, &refusals) || refusals.length > 0;
+    bool any = kernel_of(p, &call, &refusals) || refusals.length > 0;
     tm_text_fini(&refusals);
     return any;
 }
@@ -417,7 +509,9 @@ static void rewrite(pass *p, const product *taken, size_t n)
             for (int s = 0; s < 2; s++)
                 if (taken[i].from[s] == &source.nodes[x]) codes[i][s] = give_codes(p, &taken[i], s, &node);
         if (next < n && taken[next].node == &source.nodes[x]) {
-            for (int part = 0; part < taken[next].parts; part++) emit_part(p, &taken[next], codes[next], part, segment);
+            if (taken[next].grouped) emit_grouped(p, &taken[next], codes[next], segment);
+            for (int part = 0; part < taken[next].parts && !taken[next].grouped; part++)
+                emit_part(p, &taken[next], codes[next], part, segment);
             next++;
         } else
             append(segment, &node);
@@ -438,17 +532,15 @@ void tm_codes_pass(tm_graph *graph, const tm_chooser *chooser, tm_codes *out)
     for (size_t x = 0; x < segment->n_nodes && p.any; x++) {
         product     f;
         const char *why;
+        bool        own;
         tm_text     refusals = { 0 };
         if (!find_product(&p, &segment->nodes[x], &f, &why)) continue;
-        if (!why && can_be_codes(&p, &f, &refusals, &why))
-            taken[n++] = f;
-        else if (why)
-            count_reason(&p, why, strlen(why));
-        else
-            count_refusals(&p, &refusals);
+        if (!why && can_be_codes(&p, &f, &own, &refusals, &why))
+            count_taken(&p, own, &refusals), taken[n++] = f;
+        else if (why || (why = last_reason(&refusals)))
+            count_emulated(&p, why, strcspn(why, "\n"));
         tm_text_fini(&refusals);
     }
-    if (out) out->products += (int)n;
     if (n > 0) rewrite(&p, taken, n);
     free(p.made);
     free(taken);

@@ -10,18 +10,23 @@
 
 enum { TM_MAX_REASONS = 4 };
 
-/* Of a device that has products of codes, or could have them; of others zeros. */
+/* Why products are not computed in a better way: the first reasons that were met. */
 typedef struct {
-    int products, emulated; /* of linears and experts, with quantized factors: of codes; of values */
     struct {
         const char *why; /* of the graph's arena */
         int         products;
-    } reasons[TM_MAX_REASONS]; /* of those of values, the first that were met */
-    int n_reasons;
+    } of[TM_MAX_REASONS];
+    int n;
+} tm_reasons;
+
+/* Of a device that has products of codes, or could have them; of others zeros. */
+typedef struct {
+    int        products, own, emulated; /* with quantized factors: of codes; of these by own kernels; of values */
+    tm_reasons no_library, no_codes;    /* of own ones; of those of values */
 } tm_codes;
 
-/* On the current segment, behind the precision pass. `chooser`: who will choose the kernels. A library of products is
- * asked, no reference. out: is added to; NULL: nobody counts. */
+/* On the current segment, behind the precision pass. `chooser`: who will choose the kernels. A library of products and
+ * kernels of the device are asked, no reference. out: is added to; NULL: nobody counts. */
 void tm_codes_pass(tm_graph *graph, const tm_chooser *chooser, tm_codes *out);
 
 #endif

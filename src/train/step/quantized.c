@@ -35,12 +35,19 @@ const char *tm_step_products(const tm_step *step)
     return words[formats];
 }
 
+static void write_reasons(tm_text *out, const char *before, const tm_reasons *reasons)
+{
+    for (int i = 0; i < reasons->n; i++)
+        tm_text_printf(out, "%s%s (%d)", i ? ", " : before, reasons->of[i].why, reasons->of[i].products);
+}
+
 void tm_step_codes(const tm_step *step, tm_text *out)
 {
     const tm_codes *codes = &step->codes;
     if (codes->products + codes->emulated == 0) return;
     tm_text_printf(out, "%d of %d products multiply codes", codes->products,
                    codes->products + codes->emulated);
-    for (int i = 0; i < codes->n_reasons; i++)
-        tm_text_printf(out, "%s%s (%d)", i ? ", " : "; no codes: ", codes->reasons[i].why, codes->reasons[i].products);
+    if (codes->own) tm_text_printf(out, ", %d by own kernels", codes->own);
+    write_reasons(out, "; not by the library: ", &codes->no_library);
+    write_reasons(out, "; no codes: ", &codes->no_codes);
 }

@@ -153,7 +153,8 @@ double tm_schedule_flops(const tm_step_schedule *schedule);
 /* The formats in which products of quantized factors are multiplied: "bfloat16", "float32", "bfloat16 and float32".
  * NULL: no factor is quantized, or all products of them are those of codes (tm_step.codes). */
 const char *tm_step_products(const tm_step *step);
-/* "30 of 42 products multiply codes; no codes: WHY (8), WHY (4)", of a micro-batch. Nothing where the device
+/* "30 of 42 products multiply codes, 6 by own kernels; not by the library: WHY (6); no codes: WHY (8), WHY (4)", of a
+ * micro-batch. Nothing where the device
  * has no products of codes, and says nothing of them. */
 void tm_step_codes(const tm_step *step, tm_text *out);
 

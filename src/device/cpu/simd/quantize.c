@@ -132,14 +132,15 @@ static void gather(const tm_call *call, const tile *t, const tm_quantizer *z, in
         for (int64_t i = 0; i + TM_ROTATED <= n; i += TM_ROTATED) tm_rotate_16(x[l] + i, z->rotation);
 }
 
-/* Codes lie line after line. */
+/* Codes lie line after line; those of an expert's weight are a matrix of their own. */
 static void scatter_codes(const tm_call *call, const tile *t, int64_t k, int64_t n, float x[][PITCH])
 {
     const tm_quantize_attr *attr = call->attr;
     const tm_view          *out = &call->out[0];
-    int64_t                 length = tm_view_columns(out);
-    int64_t                 first = attr->down ? t->part.column : t->part.row;
-    int64_t                 begin = attr->down ? t->part.row : t->part.column;
+    tm_shape                in = call->in[0].shape;
+    int64_t                 length = tm_view_columns(out), rows = in.n[in.rank - 2], row = t->part.row;
+    int64_t                 first = attr->down ? row / rows * in.n[in.rank - 1] + t->part.column : row;
+    int64_t                 begin = attr->down ? row % rows : t->part.column;
     for (int64_t l = 0; l < t->lines; l++)
         for (int64_t i = 0; i < n; i++)
             tm_value_set(out->data, out->dtype, (first + t->line + l) * length + begin + k + i, (double)x[l][i]);

@@ -21,12 +21,13 @@ struct alignas(8) pairs {
     u32 of[2];
 };
 
-/* Where lines run down, y is transposed. wide: 16 codes can be written at once. Of codes of 4 bits two share a byte, the
+/* Where lines run down, y is transposed. wide: 16 codes can be written at once
+ * where the first one is at a multiple of 16, as those of experts' rows may not be. Of codes of 4 bits two share a byte, the
  * first one in its low half; a line has a multiple of 32. */
 DEVICE void store(const float (&v)[RUN], const call &c, const part &p, int line, int k, const recipe &q)
 {
     int   n = line < p.lines ? p.length - k : 0;
-    i64   at = c.down ? (p.column + line) * c.rows + p.row + k : (p.row + line) * c.columns + p.column + k;
+    i64   at = c.down ? p.turned + (p.column + line) * c.rows + k : (p.row + line) * c.columns + p.column + k;
     words w = {};
     u32   code[RUN];
     UNROLL for (int i = 0; i < RUN; i++) code[i] = code_of(v[i], q);
@@ -35,7 +36,7 @@ DEVICE void store(const float (&v)[RUN], const call &c, const part &p, int line,
     if (n >= RUN) *(pairs *)(void *)(c.y + (u64)at / 2) = pairs{ { w.of[0], w.of[1] } };
 #else
     UNROLL for (int i = 0; i < RUN; i++) w.of[i / 4] |= code[i] << 8 * (i % 4);
-    if (c.wide && n >= RUN) {
+    if (c.wide && n >= RUN && at % RUN == 0) {
         *(words *)(void *)(c.y + at) = w;
     } else {
         UNROLL for (int i = 0; i < RUN; i++)

@@ -63,9 +63,10 @@ struct call {
 
 /* --- parts of x, and tiles of their lines */
 
-/* What is quantized by itself; first: the number of its first line among all lines. */
+/* What is quantized by itself; first: the number of its first line among all lines; turned: where codes of its first row
+ * begin, less the column's, where lines run down. */
 struct part {
-    i64 row, first;
+    i64 row, first, turned;
     int number, column, lines, length;
 };
 
@@ -81,9 +82,10 @@ DEVICE part part_of(const call &c, int group, int number)
 {
     i64  row = group * c.rows, rows = c.rows;
     int  begin = number > 0 ? element_of(c.end, number - 1) : 0, n = element_of(c.end, number) - begin;
-    part p = { 0, 0, number, 0, 0, 0 };
+    part p = { 0, 0, 0, number, 0, 0, 0 };
     if (c.offsets) row = c.offsets[group], rows = c.offsets[group + 1] - c.offsets[group];
     p.row = row + (c.cut_columns ? 0 : begin);
+    p.turned = c.offsets ? row : row * c.columns + (c.cut_columns ? 0 : begin);
     p.column = c.cut_columns ? begin : 0;
     int high = c.cut_columns || c.offsets ? (int)rows : n, wide = c.cut_columns ? n : c.columns;
     p.lines = c.down ? wide : high;
