@@ -3,6 +3,7 @@
 
 #include "op/attrs.h"
 #include "op/describe.h"
+#include "op/quantize.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -101,7 +102,7 @@ enum { QUICK_ROWS = 12 };
 static const struct {
     const tm_op *op;
     int          number;         /* of the example */
-    int64_t      from[3], to[5]; /* the last two, if not 0: seq and from of embedding_grad */
+    int64_t      from[3], to[5]; /* the last two, if not 0: seq and from of embedding_grad, parts */
 } stretched[] = {
     /* for the quick suite, the first QUICK_ROWS: rows that are multiples of 16 bytes */
     { &tm_op_rope, 8, { 391 }, { 392 } },
@@ -208,7 +209,13 @@ static const struct {
     { &tm_op_adafactor, 5, { 5, 13 }, { 70, 260 } },
     { &tm_op_adafactor, 10, { 3, 16 }, { 1030, 2 } }, /* more matrices than a grid has blocks */
     { &tm_op_quantize, 3, { 300 }, { 140 } },         /* squares of 128, in two tiles of a line */
-    { &tm_op_scale_history, 1, { 3 }, { 2 } },        /* nothing but zeros */
+    { &tm_op_quantize, 0, { 3 }, { 64, 0, 0, 8 } },   /* as many parts as there may be */
+    { &tm_op_quantize, 2, { 40 }, { 64, 0, 0, 8 } },
+    { &tm_op_quantize_largest, 0, { 3 }, { 64, 0, 0, 8 } },
+    { &tm_op_quantize_largest, 0, { 3 }, { 17000 } }, /* more tiles than a block has threads */
+    { &tm_op_quantize_largest, 2, { 40 }, { 64, 0, 0, 8 } },
+    { &tm_op_quantize_largest, 19, { 60 }, { 64, 0, 0, 8 } },
+    { &tm_op_scale_history, 1, { 3 }, { 2 } }, /* nothing but zeros */
     { &tm_op_square_sum, 10, { 0 }, { 0 } },
     { &tm_op_square_sum, 3, { 1030 }, { 1060000 } },
     { &tm_op_cast, 9, { 200 }, { 60 } },
@@ -303,6 +310,16 @@ static void stretch_shape(tm_shape *shape, const int64_t *from, const int64_t *t
     for (int d = 0; d < shape->rank; d++) stretch(&shape->n[d], from, to);
 }
 
+/* Its lines in so many parts. */
+static void divide(tm_example *example, int64_t parts)
+{
+    tm_quantize_attr *attr = (void *)example->attr;
+    int64_t           lines = example->in[0].n[0];
+    attr->n_parts = (int32_t)parts;
+    for (int64_t i = 0; i < parts; i++) attr->end[i] = (int32_t)(lines * (i + 1) / parts);
+    if (example->out[1].rank > 0) example->out[1].n[0] = parts;
+}
+
 static void make_stretched(gpu_shape *s, int row)
 {
     const tm_op *op = stretched[row].op;
@@ -315,6 +332,9 @@ static void make_stretched(gpu_shape *s, int row)
         stretch(&((tm_head_norm_attr *)(void *)s->example.attr)->head_dim, stretched[row].from, stretched[row].to);
     if ((op == &tm_op_rescale || op == &tm_op_rescale_wgrad) && !stretched[row].from[0])
         s->example.offset[2] = 0, s->example.scale[2] = 1e-300; /* 0 in float32 */
+    if (op == &tm_op_quantize_largest && stretched[row].to[0] > 64) divide(&s->example, 1);
+    if ((op == &tm_op_quantize || op == &tm_op_quantize_largest) && stretched[row].to[3])
+        divide(&s->example, stretched[row].to[3]);
     for (int k = 1; k < 3 && op == &tm_op_scale_history; k++) s->example.offset[k] = s->example.scale[k] = 0;
     if (op == &tm_op_scaled_mm) s->gap = 16;
     if (op == &tm_op_embedding_grad) {

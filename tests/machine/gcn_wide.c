@@ -80,7 +80,7 @@ static bool step_carry(wave *w, const instruction *x)
 /* --- comparisons
  * -------------------------------------------------------------------------------------------------------- */
 
-enum { EQ_U, NE_U, LT_U, LT_I, GE_I, LT_F, LE_F, GT_F, NGT_F, NLT_F };
+enum { EQ_U, NE_U, LT_U, LT_I, GE_I, LT_F, NLT_F, LE_F, GT_F, NGT_F };
 
 static bool compared(int how, u64 a, u64 b)
 {
@@ -96,8 +96,9 @@ static bool compared(int how, u64 a, u64 b)
     case GE_I:
         return (i64)a >= (i64)b;
     case LT_F:
+        return double_of(a) < double_of(b);
     case NLT_F:
-        return (double_of(a) < double_of(b)) == (how == LT_F);
+        return !(double_of(a) < double_of(b));
     case LE_F:
         return double_of(a) <= double_of(b);
     default:
@@ -296,6 +297,7 @@ const row gcn_wide_rows[] = {
     { "v_cmp_lt_i64", "s2 x2 x2", step_compare_wide, .kind = LT_I },
     { "v_cmp_ge_i64", "s2 x2 x2", step_compare_wide, .kind = GE_I },
     { "v_cmp_lt_f64", "s2 x2 x2", step_compare_wide, .takes = FLOATS, .kind = LT_F },
+    { "v_cmp_nlt_f64", "s2 x2 x2", step_compare_wide, .takes = FLOATS, .kind = NLT_F },
     { "v_cmp_le_f64", "s2 x2 x2", step_compare_wide, .takes = FLOATS, .kind = LE_F },
     { "v_cmp_gt_f64", "s2 x2 x2", step_compare_wide, .takes = FLOATS, .kind = GT_F },
     { "v_cmp_ngt_f64", "s2 x2 x2", step_compare_wide, .takes = FLOATS, .kind = NGT_F },
