@@ -46,7 +46,7 @@ typedef struct {
     int64_t        plan_bytes;    /* of it, that a plan may take; 0: unknown, or the host's */
     bool           weight_copies; /* its kernels read weights in the format of the computation, cast from step to step
                                      (graph/passes/resident.c), not for each use */
-    bool           fuses;         /* its kernels are bound by memory: passes make one op of neighbours (head_rope.c) */
+    bool        fuses;            /* its kernels are bound by memory: passes make one op of neighbours (head_rope.c) */
     int64_t     loss_rows;     /* rows that products of the output layer and its gradient need to be worth it; 0: any */
     int64_t     cache_bytes;   /* of a GPU's last level; 0: unknown, or the host's */
     const char *model;         /* of a GPU, as its runtime says: "AMD Instinct MI300X"; NULL: planned for, or none */

@@ -234,7 +234,7 @@ static void the_microscope_sees(const char *name, int m)
     size_t both = 0, fused = 0;
     for (size_t i = 0; i < found.look.n_tensors; i++) {
         const tm_look_tensor *a = &found.look.tensors[i], *b = tensor_of(&wanted, a->name);
-        bool own = !b && (strstr(a->name, "head_rope") || strstr(a->name, "attention.linear.grad"));
+        bool                  own = !b && (strstr(a->name, "head_rope") || strstr(a->name, "attention.linear.grad"));
         if (own) fused++;
         if (own) continue;
         if (!b) fail_msg("%s is seen on %s alone", a->name, name);
