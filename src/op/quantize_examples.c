@@ -196,7 +196,7 @@ static const struct {
         .n_parts = 2,
         .end = { 128, 288 } } },
     { 304,
-      272,
+      528,
       false,
       { .recipe = { QUANTIZER(E4M3, SQUARE, RATIO_POW2, 128) },
         .codes = TM_CODES_SQUARES,

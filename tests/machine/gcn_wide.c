@@ -301,7 +301,6 @@ const row gcn_wide_rows[] = {
     { "v_cmp_le_f64", "s2 x2 x2", step_compare_wide, .takes = FLOATS, .kind = LE_F },
     { "v_cmp_gt_f64", "s2 x2 x2", step_compare_wide, .takes = FLOATS, .kind = GT_F },
     { "v_cmp_ngt_f64", "s2 x2 x2", step_compare_wide, .takes = FLOATS, .kind = NGT_F },
-    { "v_cmp_nlt_f64", "s2 x2 x2", step_compare_wide, .takes = FLOATS, .kind = NLT_F },
     { "v_cmp_class_f64", "s2 x2 x", step_class, .takes = FLOATS },
     { "v_lshrrev_b64", "v2 x x2", step_wide, .kind = LSHR },
     { "v_add_f64", "v2 x2 x2", step_wide, .takes = FLOATS, .kind = ADD, .flops = 1 },
