@@ -19,7 +19,9 @@ static const grouped_shape grouped[] = {
     { 300, 72, 136, 3, 30, TM_WHOLE_OFFSETS, true, false }, /* runs of eight, two tiles each way, rows of nobody */
     { 1, 16, 8, 90, 0, TM_WHOLE_ONE, false, false },        /* one row, more experts than a wave has lanes */
     { 260, 24, 16, 130, 0, TM_WHOLE_OFFSETS, false, false }, { 90, 35, 200, 300, 40, TM_WHOLE_OFFSETS, true, false },
-    { 200, 200, 9, 2, 199, TM_WHOLE_ONE, false, false }, /* all but one row are nobody's */
+    { 200, 200, 9, 2, 199, TM_WHOLE_ONE, false, false },  /* all but one row are nobody's */
+    { 160, 40, 72, 5, 0, TM_WHOLE_OFFSETS, true, false }, /* experts begin between runs of 16 rows */
+    { 290, 24, 40, 2, 0, TM_WHOLE_ONE, true, false },     /* three tiles of one expert */
 };
 
 static bool is_grouped(const tm_op *op)
@@ -61,7 +63,7 @@ static bool make_grouped_scaled(gpu_shape *s, const tm_op *op, int k)
     int64_t                rows = of->rows, in = of->inputs, out = of->outputs, experts = of->experts;
     int                    cut = weights ? k / 2 % 2 : 2 - k / 2 % 2;
     int64_t                whole = cut == TM_CUT_ROWS ? out : cut == TM_CUT_COLUMNS ? (weights ? in : out) : in;
-    int32_t                lines[] = { k / 2 % 3 != 1, k / 2 % 3 != 0 }, parts = 2;
+    int32_t                lines[] = { k / 2 % 4 != 1, k / 2 % 3 != 0 }, parts = 2;
     tm_grouped_scaled_attr attr = { .even = rows - of->behind,
                                     .lines = { lines[0], lines[1] },
                                     .cut = cut,

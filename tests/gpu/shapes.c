@@ -115,7 +115,7 @@ static const struct {
     { &tm_op_cross_entropy, 4, { 33 }, { 2100 } }, /* several runs of a row for a thread */
     { &tm_op_cross_entropy_grad, 4, { 33 }, { 2100 } },
     { &tm_op_scaled_mm, 7, { 50, 64, 32 }, { 131, 330, 140 } }, /* more than 128 k, which ends within a run */
-    { &tm_op_scaled_mm, 11, { 32, 20, 36 }, { 150, 77, 131 } },
+    { &tm_op_scaled_mm, 11, { 32, 20, 36 }, { 150, 277, 131 } },
     { &tm_op_rmsnorm_grad, 1, { 7 }, { 1027 } }, /* and one that lanes do not keep: sums by a kernel of their own */
     { &tm_op_rmsnorm, 1, { 7 }, { 8400 } },      /* more than lanes keep */
     { &tm_op_rmsnorm_grad, 1, { 7 }, { 8400 } },
@@ -166,7 +166,7 @@ static const struct {
     { &tm_op_scaled_mm, 9, { 64, 512, 80 }, { 300, 1040, 264 } },
     { &tm_op_scaled_mm, 10, { 16, 32 }, { 129, 128 } },
     { &tm_op_scaled_mm, 6, { 16, 32 }, { 258, 192 } },
-    { &tm_op_scaled_mm, 8, { 18, 144, 16 }, { 127, 1000, 20 } },
+    { &tm_op_scaled_mm, 8, { 18, 144, 16 }, { 150, 500, 20 } },
     { &tm_op_linear_dgrad, 5, { 70, 20, 40 }, { 200, 136, 136 } },
     { &tm_op_linear_dgrad, 5, { 20, 40 }, { 45, 70 } },
     { &tm_op_linear_wgrad, 5, { 70, 20 }, { 45, 70 } },
