@@ -67,8 +67,8 @@ typedef struct {
     size_t        workspace;            /* bytes that it may have */
 } tm_gpu_matmul_shape;
 
-/* Why no matrix unit of an architecture (NULL: of any that multiplies codes) takes codes of these formats (static text).
- * NULL: one does. */
+/* Why no matrix unit of an architecture (NULL: of any that multiplies codes) takes codes of these formats (static
+ * text). NULL: one does. */
 const char *tm_gpu_refuse_codes(tm_gpu_maker maker, const char *arch, tm_gpu_format a, tm_gpu_format b);
 
 /* Of codes: why a library of this version, on a GPU of this architecture, does not take the shape (static text). NULL:

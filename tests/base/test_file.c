@@ -2,11 +2,6 @@
 /* Writing into a folder that somebody else has prepared: links are replaced or refused, never written through. */
 #include "support/folder.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "support/test.h"
 
 #include "base/file.h"
@@ -15,7 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>

@@ -6,11 +6,6 @@
 #include "base/program.h"
 #include "base/random.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "support/test.h"
 
 static void the_empty_value_is_the_published_one(void **unused)

@@ -3,11 +3,6 @@
  * package itself finds there; and caches of which a part is missing. */
 #include "support/folder.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "support/test.h"
 
 #include "base/file.h"

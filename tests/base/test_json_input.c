@@ -2,10 +2,6 @@
 /* JSON that Python writes and that the standard does not have: it is read, and what is whole stays what it is. */
 #include "base/json_input.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,11 +2,6 @@
 /* One process at a time in a folder, and folders that outlive nobody. */
 #include "support/folder.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "support/test.h"
 
 #include "base/file.h"

@@ -2,11 +2,6 @@
 /* A mapped file that is cut short ends the program with its name, not with a bare SIGBUS. */
 #include "support/folder.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "support/test.h"
 
 #include "base/file.h"
@@ -14,7 +9,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>

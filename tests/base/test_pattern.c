@@ -2,10 +2,6 @@
 /* Patterns that choose names: what they take as a whole, behind a dot, and which number they have; what gives up. */
 #include "base/pattern.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "support/test.h"

@@ -6,11 +6,7 @@
 #include "ab_rules.h"
 #include "train/run/interleave.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

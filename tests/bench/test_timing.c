@@ -2,10 +2,6 @@
 /* The rules of timing: how often a call is made, in which order, when it ends. The calls sleep or count, so that no
  * busy machine can break the tests: nothing is asserted about how fast anything is. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "support/test.h"
 

@@ -5,11 +5,7 @@
 #include "cli/command.h"
 #include "support/whole.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

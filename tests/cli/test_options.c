@@ -5,9 +5,7 @@
 #include "cli/cli.h"
 #include "cli/command.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the program writes as JSON parses, and its numbers belong together. The program is started as a user does; its
  * path is in TRAINMARK. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
 #include "support/test.h"
 
 #include <jansson.h>

@@ -4,10 +4,6 @@
 #include "support/foreign.h"
 #include "support/full_config.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -4,10 +4,6 @@
 #include "config/yaml.h"
 #include "support/foreign.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keys that would change nothing: refused where they are given, noted where a higher layer switches them off, and no
  * matter in a preset. tests/train/test_key_effects.c shows that all others change a run. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 

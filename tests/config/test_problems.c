@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Everything that is wrong with a file is told in one go, and nothing that only follows from it. Each case lists all
  * lines of the message. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include "support/test.h"
 
 #include "support/refusal.h"

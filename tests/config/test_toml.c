@@ -3,10 +3,6 @@
 #include "base/text.h"
 #include "config/toml.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

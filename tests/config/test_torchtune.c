@@ -2,10 +2,6 @@
 /* Recipes of torchtune: keys, components and references between them. */
 #include "support/foreign.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -12,10 +12,6 @@
 #include "support/folder.h"
 
 #include <jansson.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "support/test.h"
 

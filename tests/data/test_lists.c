@@ -6,10 +6,6 @@
 #include "base/file_list.h"
 #include "data/md5_list.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,10 +5,6 @@
 #include "data/parquet.h"
 #include "data/parquet_footer.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -4,10 +4,6 @@
 #include "data/parquet_numbers.h"
 #include "data/parquet_thrift.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "support/test.h"

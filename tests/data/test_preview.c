@@ -5,10 +5,6 @@
 #include "base/file.h"
 #include "data/preview.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 

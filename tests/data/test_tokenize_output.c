@@ -9,10 +9,6 @@
 #include "data/output.h"
 #include "data/tokenize_output.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The probes of the machine: the stream kernels compute what they say, in every set of instructions and at every size;
  * the peak of the arithmetic is neither below nor far above what the matrix product reaches. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
 #include "support/test.h"

@@ -3,10 +3,6 @@
 #define TM_ISA base
 #include "device/cpu/simd/gemm_fetch.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
 #include "support/test.h"
 
 /* Every line that a run of so many bytes can touch, wherever it begins; then the last one's end again and again. */

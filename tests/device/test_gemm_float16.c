@@ -8,9 +8,6 @@
 #include "device/cpu/simd/kernels.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 

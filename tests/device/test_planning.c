@@ -2,11 +2,7 @@
 /* A device that is not there can be planned for: it chooses kernels, nothing of it runs. So what chooses them may not
  * use the instructions that it plans for: each call is single-stepped here, and no instruction of the program may be
  * one with a VEX or EVEX prefix (AVX and later). */
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>

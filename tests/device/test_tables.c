@@ -11,10 +11,6 @@
 #include "device/cpu/copy.h"
 #include "device/cpu/simd/kernels.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,10 +5,6 @@
 #include "graph/plan.h"
 #include "op/attrs.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "support/test.h"

@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which bytes are taken when: against a table with one cell per instruction and byte. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "support/test.h"
 
 #include "base/random.h"
 #include "graph/occupancy.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 enum { MOST_INSTRUCTIONS = 70, MOST_BYTES = 4096, SETS = 60 };

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Placement of buffers with known lifetimes: checked against brute force and against its own plainest form on random
  * sets, and on sets of 200,000. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "support/test.h"
 
@@ -12,7 +8,6 @@
 #include "graph/place.h"
 #include "support/plain_place.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

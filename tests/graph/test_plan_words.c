@@ -6,10 +6,6 @@
 #include "base/arena.h"
 #include "op/attrs.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,10 +2,6 @@
 /* The precision pass: which weights are cast, where, how long the copies live, and in which formats everything is. */
 #include "support/training.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "support/test.h"

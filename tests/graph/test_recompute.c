@@ -2,10 +2,6 @@
 /* The recompute pass: what is kept, where copies stand, what memory it saves, and that no gradient changes. */
 #include "support/training.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

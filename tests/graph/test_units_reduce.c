@@ -4,11 +4,6 @@
 #include "graph/passes/units.h"
 #include "support/training.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "support/test.h"
 
 enum { MEMBERS = 3, NODES = 6 };

@@ -2,10 +2,6 @@
 /* Elements of files in formats of the program: whatever the pair, the same as one element after the other. */
 #include "hf/convert.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "support/test.h"

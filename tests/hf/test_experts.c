@@ -8,10 +8,6 @@
 #include "support/golden.h"
 #include "support/hf_folder.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -2,11 +2,6 @@
 /* When the benchmarks are evaluated. */
 #include "mlperf/benchmark.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "support/test.h"
 
 #include "base/log.h"

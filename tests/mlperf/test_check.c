@@ -7,10 +7,6 @@
 #include "mlperf/benchmark.h"
 #include "support/mllog.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

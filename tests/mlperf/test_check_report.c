@@ -3,10 +3,6 @@
 #include "mlperf/check.h"
 #include "support/mllog.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 

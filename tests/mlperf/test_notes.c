@@ -3,9 +3,6 @@
  */
 #include "mlperf/notes.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A submitter's folder: what is checked, what is written, and that nothing outside of it is touched. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include "support/test.h"
 
 #include "base/file.h"

@@ -2,10 +2,6 @@
 /* Logs and what the public tools say of them (expected.json beside the logs): everything has to agree to the last
  * digit. Those of example/ were made for this repository (tools/make_mllog_expected.py asked the public tools); two
  * published submissions are not part of it: TRAINMARK_MLPERF_LOGS names their folder. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include "support/test.h"
 
 #include "mlperf/score.h"

@@ -6,10 +6,6 @@
 #include "support/training.h"
 #include "train/step/step.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A certificate as a document: what is printed is read again, a changed digit is seen; hosts that do not come; nodes
  * and times beside each other; and the fleet of a store, beside which the next certificate is judged. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include "support/test.h"
 
 #include "../support/folder.h"

@@ -5,7 +5,6 @@
 #include "node/judge.h"
 
 #include <math.h>
-#include <stddef.h>
 #include <string.h>
 
 #include "support/test.h"

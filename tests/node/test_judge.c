@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The judge on made-up fleets: what is planted is found at its place, clean fleets give no finding; majorities, ties,
  * kinds of nodes, and what earlier certificates change. Seeds are fixed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include "support/test.h"
 
 #include "base/random.h"

@@ -2,9 +2,6 @@
 /* Layouts of scales beside codes (op/codes.h), and what scaled_mm refuses of them. */
 #include "op/codes.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 
 #include "support/test.h"

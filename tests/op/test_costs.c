@@ -4,10 +4,6 @@
 #include "graph/graph.h"
 #include "op/op.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -5,9 +5,6 @@
 #include "op/exchange.h"
 #include "op/op.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,9 +6,6 @@
 #include "op/attrs.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
 #include "support/test.h"

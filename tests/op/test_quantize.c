@@ -8,9 +8,6 @@
 #include "base/random.h"
 #include "graph/value.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 
 #include "support/test.h"

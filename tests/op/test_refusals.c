@@ -4,10 +4,6 @@
 
 #include <ctype.h>
 #include <stdio.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "support/test.h"

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a power cut takes from metrics.jsonl: at most the lines of the last second, none from before a checkpoint. The
  * disk here keeps what was in the file when it was last flushed, and nothing else. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
 #include "support/test.h"

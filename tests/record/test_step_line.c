@@ -7,10 +7,6 @@
 #include "record/step_line.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "support/test.h"
 

@@ -6,11 +6,6 @@
 #include "support/folder.h"
 #include "support/full_config.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "support/test.h"
 
 #include "base/file.h"

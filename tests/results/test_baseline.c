@@ -2,11 +2,6 @@
 /* Several runs of each side: which of them count, when they finished, what is no side. */
 #include "results/baseline.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

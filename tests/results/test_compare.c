@@ -2,11 +2,6 @@
 /* Two results side by side: every figure of a run and of a benchmark, what differs of them, as whole tables. */
 #include "results/compare.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include <math.h>
 #include <string.h>
 

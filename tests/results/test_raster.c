@@ -3,10 +3,6 @@
  * libraries, and the SVG that they are given, is compared to the letter. */
 #include "results/report.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <dlfcn.h>
 #include <string.h>
 

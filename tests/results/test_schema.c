@@ -5,11 +5,6 @@
 #include "support/full_config.h"
 #include "support/schema.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "support/test.h"
 
 #include "record/record.h"

@@ -2,11 +2,6 @@
 /* The store of results: many writers, killed writers, old and strange files. */
 #include "support/folder.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "support/test.h"
 
 #include "base/clock.h"

@@ -2,10 +2,6 @@
 /* What the intervals of a run claim, counted: they hold the long-run value of the process that made the samples. Step
  * times as machines make them (neighbours that are alike, spikes, two speeds, slow waves), whose truth is that of a
  * series of a million. Seeds are fixed. What no steady state is seen in has no interval. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include "support/test.h"
 
 #include "base/random.h"

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Paired comparisons: values worked out by hand, and what the verdict promises, counted over synthetic sessions with
  * drift, autocorrelation, bursts, and processes that differ from one start to the next. Seeds are fixed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include "support/test.h"
 
 #include "base/random.h"

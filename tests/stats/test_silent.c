@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rate of silent errors that a comparison excludes, beside a simulation: of many machines with errors at exactly
  * that rate, 5 % show none in that time. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include "support/test.h"
 
 #include "base/random.h"

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Several starts against several: values worked out by hand, who took turns, and the promises counted on 400 recorded
  * starts: no alarm where nothing differs, a slowdown of 5 % seen. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include "support/test.h"
 
 #include "base/random.h"

@@ -5,8 +5,6 @@
 
 #include "stats/series.h"
 
-#include <stdbool.h>
-
 static void warmup_steps(void **state)
 {
     (void)state;

@@ -3,10 +3,6 @@
 #include "support/folder.h"
 #include "system/check_context.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include "support/test.h"
 
 #include <errno.h>

@@ -8,10 +8,6 @@
 #include "system/check.h"
 #include "system/check_report.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include "support/test.h"
 
 #include <errno.h>

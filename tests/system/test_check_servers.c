@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Day one on a new server of eight GPUs: healthy ones have nothing to say; of one with a fault, the row that is made
  * for this fault says so, with what to do, and no other row does. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include "support/test.h"
 
 #include "check_servers.h"

@@ -3,9 +3,6 @@
  * their text is found with every template. */
 #include "token/chat.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

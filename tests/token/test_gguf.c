@@ -3,10 +3,6 @@
 #include "support/folder.h"
 #include "token/gguf.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,10 +3,6 @@
  * refusal with its whole message (tests/token/operations.json, made by tools/make_chat_fixtures.py); limits. */
 #include "token/template.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

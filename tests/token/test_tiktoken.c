@@ -3,10 +3,6 @@
 #include "base/text.h"
 #include "token/token.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "support/test.h"

@@ -45,8 +45,7 @@ void tm_step_codes(const tm_step *step, tm_text *out)
 {
     const tm_codes *codes = &step->codes;
     if (codes->products + codes->emulated == 0) return;
-    tm_text_printf(out, "%d of %d products multiply codes", codes->products,
-                   codes->products + codes->emulated);
+    tm_text_printf(out, "%d of %d products multiply codes", codes->products, codes->products + codes->emulated);
     if (codes->own) tm_text_printf(out, ", %d by own kernels", codes->own);
     write_reasons(out, "; not by the library: ", &codes->no_library);
     write_reasons(out, "; no codes: ", &codes->no_codes);
