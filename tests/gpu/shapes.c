@@ -289,8 +289,8 @@ static void make_stretched(gpu_shape *s, int row)
     if (op == &tm_op_head_norm || op == &tm_op_head_norm_grad)
         stretch(&((tm_head_norm_attr *)(void *)s->example.attr)->head_dim, stretched[row].from, stretched[row].to);
     if ((op == &tm_op_rescale || op == &tm_op_rescale_wgrad) && !stretched[row].from[0])
-        s->example.offset[2] = 0, s->example.scale[2] = 1e-300; /* 0 in float32 */
-    if (op == &tm_op_scaled_mm) s->gap = 16;
+        s->example.offset[2] = 0, s->example.scale[2] = 1e-300;           /* 0 in float32 */
+    if (op == &tm_op_scaled_mm && s->example.in[5].rank < 0) s->gap = 16; /* a matrix is added to a whole one */
     if (op == &tm_op_embedding_grad) {
         tm_embedding_attr *attr = (void *)s->example.attr;
         stretch(&attr->rows, stretched[row].from, stretched[row].to);
