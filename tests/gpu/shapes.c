@@ -336,7 +336,7 @@ static void make_stretched(gpu_shape *s, int row)
     if ((op == &tm_op_quantize || op == &tm_op_quantize_largest) && stretched[row].to[3])
         divide(&s->example, stretched[row].to[3]);
     for (int k = 1; k < 3 && op == &tm_op_scale_history; k++) s->example.offset[k] = s->example.scale[k] = 0;
-    if (op == &tm_op_scaled_mm) s->gap = 16;
+    if (op == &tm_op_scaled_mm && s->example.in[5].rank < 0) s->gap = 16; /* a matrix is added to a whole one */
     if (op == &tm_op_embedding_grad) {
         tm_embedding_attr *attr = (void *)s->example.attr;
         stretch(&attr->rows, stretched[row].from, stretched[row].to);
