@@ -27,7 +27,8 @@ for device in cuda hip; do
         continue
     fi
     check "attention on $device" [ "$code/$(value correct)" = 0/true ]
-    check "by matrix units, timed both ways" [ "$(value backend)/$(value fwd_time | grep -c '[0-9]')$(value bwd_time | grep -c '[0-9]')" = attention/matrix/11 ]
+    case $device in cuda) by=wgmma ;; *) by=matrix ;; esac
+    check "by matrix units, timed both ways" [ "$(value backend)/$(value fwd_time | grep -c '[0-9]')$(value bwd_time | grep -c '[0-9]')" = attention/$by/11 ]
     trainmark bench mlp --device $device --dims 16-32-16 --batch 4 --iterations 3 --store none --json
     check "a perceptron on $device" [ "$code/$(value correct)" = 0/true ]
 done

@@ -57,20 +57,20 @@ KERNEL(time_embedding)(X *RESTRICT y, const Y *RESTRICT t, i64 samples, int half
 
 /* Of X. A block for each row; shift and scale: those of its sample. */
 template <int N>
-DEVICE void modulate_row(X *y, f32 *mean, f32 *rstd, const X *x, const X *shift, const X *scale, int columns, float eps)
+DEVICE void modulate_row(X *y, f32 *mean, f32 *rstd, const X *x, const X *shift, const X *scale, int columns, float eps,
+                         float *room)
 {
-    SHARED float room[2][ROOM];
-    float        sum = 0.0f, squares = 0.0f;
+    float sum = 0.0f, squares = 0.0f;
     EACH_RUN (N, c, columns) {
         floats<N> v = floats_at<N>(x, c);
         UNROLL for (int e = 0; e < N; e++) sum += v.of[e];
     }
-    float m = block_sum(sum, room[0]) / (float)columns;
+    float m = block_sum(sum, room) / (float)columns;
     EACH_RUN (N, c, columns) {
         floats<N> v = floats_at<N>(x, c);
         UNROLL for (int e = 0; e < N; e++) squares = multiply_add(v.of[e] - m, v.of[e] - m, squares);
     }
-    float r = 1.0f / square_root(block_sum(squares, room[1]) / (float)columns + eps);
+    float r = 1.0f / square_root(block_sum(squares, room + ROOM) / (float)columns + eps);
     if (thread_id() == 0) *mean = m, *rstd = r;
     EACH_RUN (N, c, columns) {
         floats<N> v = floats_at<N>(x, c), factor = floats_at<N>(scale, c), added = floats_at<N>(shift, c);
@@ -84,22 +84,22 @@ KERNEL(modulate)
 (X *RESTRICT y, f32 *RESTRICT mean, f32 *RESTRICT rstd, const X *RESTRICT x, const X *RESTRICT shift,
  const X *RESTRICT scale, int columns, int seq, i64 ld_shift, i64 ld_scale, float eps, int wide)
 {
-    i64 row = (i64)block_id(0) * columns, sample = sample_of(block_id(0), seq);
+    SHARED float room[2 * ROOM];
+    i64          row = (i64)block_id(0) * columns, sample = sample_of(block_id(0), seq);
     shift += sample * ld_shift;
     scale += sample * ld_scale;
     if (wide)
-        modulate_row<RUN>(y + row, mean + block_id(0), rstd + block_id(0), x + row, shift, scale, columns, eps);
+        modulate_row<RUN>(y + row, mean + block_id(0), rstd + block_id(0), x + row, shift, scale, columns, eps, room);
     else
-        modulate_row<1>(y + row, mean + block_id(0), rstd + block_id(0), x + row, shift, scale, columns, eps);
+        modulate_row<1>(y + row, mean + block_id(0), rstd + block_id(0), x + row, shift, scale, columns, eps, room);
 }
 
 /* dx alone. It may lie where dy or the addend lies: each thread has read a run before it writes it. */
 template <int N>
 DEVICE void modulate_grad_row(X *dx, const X *dy, const X *x, const X *scale, float m, float r, const X *addend,
-                              int columns)
+                              int columns, float *room)
 {
-    SHARED float room[2][ROOM];
-    float        sum = 0.0f, dot = 0.0f;
+    float sum = 0.0f, dot = 0.0f;
     EACH_RUN (N, c, columns) {
         floats<N> d = floats_at<N>(dy, c), v = floats_at<N>(x, c), factor = floats_at<N>(scale, c);
         UNROLL for (int e = 0; e < N; e++) {
@@ -108,8 +108,8 @@ DEVICE void modulate_grad_row(X *dx, const X *dy, const X *x, const X *scale, fl
             dot = multiply_add(h, (v.of[e] - m) * r, dot);
         }
     }
-    sum = block_sum(sum, room[0]) / (float)columns;
-    dot = block_sum(dot, room[1]) / (float)columns;
+    sum = block_sum(sum, room) / (float)columns;
+    dot = block_sum(dot, room + ROOM) / (float)columns;
     EACH_RUN (N, c, columns) {
         floats<N> d = floats_at<N>(dy, c), v = floats_at<N>(x, c), factor = floats_at<N>(scale, c), more = {};
         if (addend) more = floats_at<N>(addend, c);
@@ -124,14 +124,15 @@ KERNEL(modulate_grad)
 (X *dx, const X *dy, const X *RESTRICT x, const X *RESTRICT scale, const f32 *RESTRICT mean, const f32 *RESTRICT rstd,
  const X *addend, int columns, int seq, i64 ld_scale, int wide)
 {
-    i64   row = (i64)block_id(0) * columns;
-    float m = mean[block_id(0)], r = rstd[block_id(0)];
+    SHARED float room[2 * ROOM];
+    i64          row = (i64)block_id(0) * columns;
+    float        m = mean[block_id(0)], r = rstd[block_id(0)];
     scale += sample_of(block_id(0), seq) * ld_scale;
     if (addend) addend += row;
     if (wide)
-        modulate_grad_row<RUN>(dx + row, dy + row, x + row, scale, m, r, addend, columns);
+        modulate_grad_row<RUN>(dx + row, dy + row, x + row, scale, m, r, addend, columns, room);
     else
-        modulate_grad_row<1>(dx + row, dy + row, x + row, scale, m, r, addend, columns);
+        modulate_grad_row<1>(dx + row, dy + row, x + row, scale, m, r, addend, columns, room);
 }
 
 /* y = x + gate u; x NULL: the product alone. */

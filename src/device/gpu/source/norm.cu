@@ -262,7 +262,8 @@ DEVICE void gradient_rows(const gradients &g, team t, float *room)
         EACH_FURTHER (r, mine) {
             run<X, N> dr = load<X, N>(g.dy, row + r * N), xr = load<X, N>(g.x, row + r * N);
             put_run<MEANS, N>(g, o, dr, xr, row, r * N);
-            if (N > 1) continue; /* where sums are made on the way, lanes keep all runs of more than an element */
+            /* Where sums are made on the way, lanes keep all runs of more than an element, but in waves of one lane. */
+            if (N > 1 && WAVE > 1) continue;
             if (g.parts) {
                 floats<N> before = {};
                 if (i) before = floats_at<N>(g.parts, own + r * N);
