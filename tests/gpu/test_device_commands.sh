@@ -271,9 +271,9 @@ check "and by the library" has gemm.json '"engine": "hipBLASLt"'
 STANDIN_BLAS_WRONG=1 trainmark bench gemm --device hip --M 16 --N 24 --K 32 --rep-ms 1 --precision 0
 check "a wrong product: exit 3" [ "$code" -eq 3 ]
 check "which one" has "$err" "hipBLASLt 16x24x32:nn: wrong result: C.15..23. is"
-trainmark bench stream --device hip
+trainmark bench collectives --device hip --ranks 1
 check "a bench that does not run there: exit 2" [ "$code" -eq 2 ]
-check "with those that do" has "$err" "bench stream runs on the devices cpu, reference, null, found --device hip; on GPUs run: gemm, attention, mlp"
+check "with those that do" has "$err" "bench collectives runs on the devices cpu, reference, null, found --device hip; on GPUs run: gemm, attention, mlp"
 TRAINMARK_GPU_RUNTIME=/nowhere/libamdhip64.so trainmark bench gemm --device hip
 check "no runtime: exit 4, as of run" [ "$code" -eq 4 ]
 check "and what to install" has "$err" "install ROCm's libamdhip64.so"
@@ -285,12 +285,12 @@ source: Us
 figures: figures.csv
 rows:
   product: { hardware: 1xMI300X, theirs: multiply, ours: "bench gemm --shapes 16x24x32 --dtype bfloat16 --rep-ms 1 --precision 0", figure: gemm * bfloat16 }
-  network: { hardware: 1xMI300X, theirs: train, ours: bench stream }
+  network: { hardware: 1xMI300X, theirs: train, ours: bench collectives }
 END
 STANDIN_GPU_NAME="AMD Instinct MI300X" trainmark reproduce page.yaml --out reproduced
 check "a row of a page is measured on the GPU" has reproduced/product.ended '^--device$'
 check "with its figure" has "$out" "^. product . tflops . ran "
-check "one that does not run there says so" has "$out" "^network: bench stream does not run on GPUs$"
+check "one that does not run there says so" has "$out" "^network: bench collectives does not run on GPUs$"
 
 for file in kernels/*; do printf damage | dd of="$file" bs=1 seek=90 conv=notrunc 2>/dev/null; done
 trainmark run tiny-llama $small --training.steps 1 --checkpoint.enable false --device hip --out mended
