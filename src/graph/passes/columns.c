@@ -8,52 +8,11 @@
  *
  * Of a join or split of which one part is a view the other one is copied: the same bits.
  */
-#include "graph/passes/passes.h"
+#include "graph/passes/fusing.h"
 
 #include "op/attrs.h"
 
-#include <stdlib.h>
-
-enum { NOBODY = -1, SEVERAL = -2 };
-
-/* Of the segment, by tensor: the node that makes it, how many nodes read it, and how many its views. */
-typedef struct {
-    tm_graph         *graph;
-    const tm_chooser *chooser;
-    size_t            n; /* tensors known when the pass began */
-    int32_t          *maker, *reads, *views;
-    bool             *gone; /* (nodes) */
-} pass;
-
-static void note_uses(pass *p)
-{
-    const tm_segment *segment = p->graph->segment;
-    for (size_t i = 0; i < p->n; i++) p->maker[i] = NOBODY;
-    for (size_t x = 0; x < segment->n_nodes; x++) {
-        const tm_node *node = &segment->nodes[x];
-        for (int k = 0; k < TM_MAX_OUT; k++) {
-            if (node->out[k] == TM_NONE) continue;
-            tm_tensor_id base = tm_graph_base(p->graph, node->out[k]);
-            p->maker[base] = p->maker[base] == NOBODY && base == node->out[k] ? (int32_t)x : SEVERAL;
-        }
-        for (int i = 0; i < TM_MAX_IN; i++) {
-            if (node->in[i] == TM_NONE) continue;
-            p->reads[node->in[i]]++;
-            if (tm_graph_base(p->graph, node->in[i]) != node->in[i]) p->views[tm_graph_base(p->graph, node->in[i])]++;
-        }
-    }
-}
-
-static bool is_taken(const pass *p, const tm_node *node)
-{
-    tm_call call;
-    tm_node_call(p->graph, node, &call);
-    call.threads = p->chooser->threads;
-    call.device = p->chooser->context;
-    return p->chooser->choose(p->chooser->context, &call, NULL) != NULL;
-}
-
-static tm_tensor_id columns_of(const pass *p, tm_tensor_id whole, int64_t first, int64_t columns)
+static tm_tensor_id columns_of(const fusing *p, tm_tensor_id whole, int64_t first, int64_t columns)
 {
     char *name = tm_arena_format(p->graph->arena, "%s.%lld", tm_graph_at(p->graph, whole)->name, (long long)first);
     return tm_graph_view(p->graph, name, whole, first, columns);
@@ -75,7 +34,7 @@ static tm_node copying(const tm_node *like, tm_tensor_id x, tm_tensor_id y)
  * ------------------------------------------------------------------------------------------------- */
 
 /* Does a node from `begin` on, before `end`, read or write this gradient? */
-static bool is_used_between(const pass *p, size_t begin, size_t end, tm_tensor_id gradient)
+static bool is_used_between(const fusing *p, size_t begin, size_t end, tm_tensor_id gradient)
 {
     for (size_t x = begin; x < end; x++) {
         const tm_node *node = &p->graph->segment->nodes[x];
@@ -87,7 +46,7 @@ static bool is_used_between(const pass *p, size_t begin, size_t end, tm_tensor_i
     return false;
 }
 
-static void sum_on_the_way(pass *p, size_t x)
+static void sum_on_the_way(fusing *p, size_t x)
 {
     tm_node       *nodes = p->graph->segment->nodes;
     const tm_node *sum = &nodes[x];
@@ -99,7 +58,7 @@ static void sum_on_the_way(pass *p, size_t x)
     both.op = TM_OP_gelu_bias_grad;
     both.out[1] = sum->out[0];
     both.accumulate = (sum->accumulate & 1U) << 1;
-    if (!is_taken(p, &both)) return;
+    if (!fusing_takes(p, &both)) return;
     *grad = both;
     p->gone[x] = true;
 }
@@ -108,7 +67,7 @@ static void sum_on_the_way(pass *p, size_t x)
  * -------------------------------------------------------------------------------------------- */
 
 /* Does the node, as it is or with `view` in the place of `id`, read it only where it takes views? */
-static bool takes_view(const pass *p, const tm_node *node, tm_tensor_id id, tm_tensor_id view)
+static bool takes_view(const fusing *p, const tm_node *node, tm_tensor_id id, tm_tensor_id view)
 {
     tm_node with = *node;
     bool    reads = false;
@@ -118,11 +77,11 @@ static bool takes_view(const pass *p, const tm_node *node, tm_tensor_id id, tm_t
         with.in[i] = view;
         reads = true;
     }
-    return !reads || is_taken(p, &with);
+    return !reads || fusing_takes(p, &with);
 }
 
 /* True: who read the part reads the view now. */
-static bool read_in_place(pass *p, tm_tensor_id part, tm_tensor_id view)
+static bool read_in_place(fusing *p, tm_tensor_id part, tm_tensor_id view)
 {
     tm_segment *segment = p->graph->segment;
     if (p->views[part] > 0 || p->maker[part] < 0) return false;
@@ -135,7 +94,7 @@ static bool read_in_place(pass *p, tm_tensor_id part, tm_tensor_id view)
 }
 
 /* True: who made the part for a join alone makes it in the view now. */
-static bool make_in_place(pass *p, tm_tensor_id part, tm_tensor_id view)
+static bool make_in_place(fusing *p, tm_tensor_id part, tm_tensor_id view)
 {
     if (tm_graph_base(p->graph, part) != part || p->maker[part] < 0 || p->reads[part] != 1 || p->views[part] > 0)
         return false;
@@ -143,7 +102,7 @@ static bool make_in_place(pass *p, tm_tensor_id part, tm_tensor_id view)
     for (int k = 0; k < TM_MAX_OUT; k++) {
         if (maker->out[k] != part) continue;
         with.out[k] = view;
-        if (!(tm_op_get(maker->op)->strided_out >> k & 1U) || maker->accumulate >> k & 1U || !is_taken(p, &with))
+        if (!(tm_op_get(maker->op)->strided_out >> k & 1U) || maker->accumulate >> k & 1U || !fusing_takes(p, &with))
             return false;
     }
     *maker = with;
@@ -151,7 +110,7 @@ static bool make_in_place(pass *p, tm_tensor_id part, tm_tensor_id view)
 }
 
 /* One who has no part in its place stays; the view of the other part is made anew where it is copied. */
-static void take_apart(pass *p, size_t x)
+static void take_apart(fusing *p, size_t x)
 {
     tm_node             node = p->graph->segment->nodes[x];
     const tm_join_attr *attr = node.attr;
@@ -159,11 +118,11 @@ static void take_apart(pass *p, size_t x)
     if ((!joins && node.op != TM_OP_split) || attr->samples > 0) return;
     tm_tensor_id whole = joins ? node.out[0] : node.in[0], view[2], *part = joins ? node.in : node.out;
     if (part[0] == TM_NONE || part[1] == TM_NONE || part[0] == part[1]) return;
-    if (tm_graph_base(p->graph, whole) != whole || p->maker[whole] == NOBODY) return;
+    if (tm_graph_base(p->graph, whole) != whole || p->maker[whole] == FUSING_NOBODY) return;
     view[0] = columns_of(p, whole, 0, attr->first);
     view[1] = columns_of(p, whole, attr->first, attr->second);
     tm_node one = joins ? copying(&node, part[0], view[0]) : copying(&node, view[0], part[0]);
-    if (!is_taken(p, &one)) return;
+    if (!fusing_takes(p, &one)) return;
     p->gone[x] = true;
     for (int k = 0; k < 2; k++)
         placed[k] = joins ? make_in_place(p, part[k], view[k]) : read_in_place(p, part[k], view[k]);
@@ -176,24 +135,11 @@ static void take_apart(pass *p, size_t x)
 
 void tm_columns_pass(tm_graph *graph, const tm_chooser *chooser)
 {
-    tm_segment *segment = graph->segment;
-    size_t      n = graph->n_tensors, nodes = segment->n_nodes, kept = 0;
+    const size_t nodes = graph->segment->n_nodes;
+    fusing       p;
     if (!chooser->fuses) return;
-    pass p = { .graph = graph,
-               .chooser = chooser,
-               .n = n,
-               .maker = tm_alloc((n + 1) * sizeof(int32_t)),
-               .reads = tm_alloc((n + 1) * sizeof(int32_t)),
-               .views = tm_alloc((n + 1) * sizeof(int32_t)),
-               .gone = tm_alloc((nodes + 1) * sizeof(bool)) };
-    note_uses(&p);
+    fusing_open(&p, graph, chooser);
     for (size_t x = 0; x < nodes; x++) sum_on_the_way(&p, x);
     for (size_t x = 0; x < nodes; x++) take_apart(&p, x);
-    for (size_t x = 0; x < nodes; x++)
-        if (!p.gone[x]) segment->nodes[kept++] = segment->nodes[x];
-    segment->n_nodes = kept;
-    free(p.maker);
-    free(p.reads);
-    free(p.views);
-    free(p.gone);
+    fusing_close(&p);
 }

@@ -4,44 +4,14 @@
  * Of rows that are not joined only the heads pass through it: what stands behind them (values) is read where the
  * product left it, as far as views read it.
  */
-#include "graph/passes/passes.h"
+#include "graph/passes/fusing.h"
 
 #include "op/attrs.h"
 
-#include <stdlib.h>
-
-enum { NOBODY = -1 };
-
-/* Of the segment: who makes a tensor, and how many nodes read it, through views or itself. */
-typedef struct {
-    tm_graph         *graph;
-    const tm_chooser *chooser;
-    size_t            n; /* tensors known when the pass began */
-    int32_t          *maker;
-    int32_t          *reads, *whole; /* whole: reads of itself */
-    bool             *gone;          /* (nodes) */
-} pass;
-
-static void note_uses(pass *p)
-{
-    const tm_segment *segment = p->graph->segment;
-    for (size_t i = 0; i < p->n; i++) p->maker[i] = NOBODY;
-    for (size_t x = 0; x < segment->n_nodes; x++) {
-        const tm_node *node = &segment->nodes[x];
-        for (int k = 0; k < TM_MAX_OUT; k++)
-            if (node->out[k] != TM_NONE) p->maker[node->out[k]] = (int32_t)x;
-        for (int i = 0; i < TM_MAX_IN; i++) {
-            if (node->in[i] == TM_NONE) continue;
-            p->reads[tm_graph_base(p->graph, node->in[i])]++;
-            p->whole[node->in[i]] += tm_graph_at(p->graph, node->in[i])->base == TM_NONE;
-        }
-    }
-}
-
 /* The node of that op that makes a tensor for one reader alone; NULL: there is none. */
-static const tm_node *made_by(const pass *p, tm_tensor_id id, tm_op_id op)
+static const tm_node *made_by(const fusing *p, tm_tensor_id id, tm_op_id op)
 {
-    if (tm_graph_base(p->graph, id) != id || p->maker[id] == NOBODY || p->reads[id] != 1) return NULL;
+    if (tm_graph_base(p->graph, id) != id || p->maker[id] < 0 || p->reads[id] + p->views[id] != 1) return NULL;
     const tm_node *node = &p->graph->segment->nodes[p->maker[id]];
     return node->op == op && node->out[0] == id ? node : NULL;
 }
@@ -58,16 +28,16 @@ static bool follows(int64_t stride, int64_t head_dim)
 }
 
 /* Are the heads that a norm norms those that the rope turns, from the first column on? */
-static bool fits(const pass *p, const chain *c, const tm_node *norm)
+static bool fits(const fusing *p, const chain *c, const tm_node *norm)
 {
     const tm_rope_attr      *rope = c->rope->attr;
     const tm_head_norm_attr *a = norm->attr;
     bool                     same = a->heads == rope->heads && a->head_dim == rope->head_dim && a->first == 0;
-    return same && follows(a->stride, a->head_dim) && p->reads[norm->out[1]] == 0 &&
+    return same && follows(a->stride, a->head_dim) && p->reads[norm->out[1]] + p->views[norm->out[1]] == 0 &&
            tm_graph_at(p->graph, norm->in[0])->base == TM_NONE;
 }
 
-static bool find_chain(const pass *p, const tm_node *rope, chain *c)
+static bool find_chain(const fusing *p, const tm_node *rope, chain *c)
 {
     const tm_rope_attr *turns = rope->attr;
     *c = (chain){ .rope = rope, .join = made_by(p, rope->in[0], TM_OP_join) };
@@ -93,9 +63,9 @@ static bool find_chain(const pass *p, const tm_node *rope, chain *c)
 }
 
 /* Do only views read the result, each of the heads alone or of nothing of them? */
-static bool read_apart(const pass *p, tm_tensor_id y, int64_t heads)
+static bool read_apart(const fusing *p, tm_tensor_id y, int64_t heads)
 {
-    if (p->whole[y] > 0 || tm_graph_at(p->graph, y)->shape.n[1] == heads) return false;
+    if (p->reads[y] > 0 || tm_graph_at(p->graph, y)->shape.n[1] == heads) return false;
     for (size_t i = 0; i < p->n; i++) {
         const tm_tensor *view = &p->graph->tensors[i];
         if (view->base != y) continue;
@@ -105,7 +75,7 @@ static bool read_apart(const pass *p, tm_tensor_id y, int64_t heads)
 }
 
 /* The views of y become those of its first columns, `made`, or of `x`, which has the others. */
-static void move_views(const pass *p, tm_tensor_id y, tm_tensor_id made, tm_tensor_id x)
+static void move_views(const fusing *p, tm_tensor_id y, tm_tensor_id made, tm_tensor_id x)
 {
     int64_t heads = tm_graph_at(p->graph, made)->shape.n[1], width = tm_graph_at(p->graph, x)->shape.n[1];
     for (size_t i = 0; i < p->n; i++) {
@@ -119,7 +89,7 @@ static void move_views(const pass *p, tm_tensor_id y, tm_tensor_id made, tm_tens
 }
 
 /* The node, which is not part of the segment; *apart: only its heads pass through. */
-static tm_node fused(pass *p, const chain *c, bool *apart)
+static tm_node fused(fusing *p, const chain *c, bool *apart)
 {
     tm_graph    *graph = p->graph;
     tm_segment  *segment = graph->segment;
@@ -148,16 +118,7 @@ static tm_node fused(pass *p, const chain *c, bool *apart)
     return made;
 }
 
-static bool is_taken(const pass *p, const tm_node *node)
-{
-    tm_call call;
-    tm_node_call(p->graph, node, &call);
-    call.threads = p->chooser->threads;
-    call.device = p->chooser->context;
-    return p->chooser->choose(p->chooser->context, &call, NULL) != NULL;
-}
-
-static void fuse(pass *p, size_t x)
+static void fuse(fusing *p, size_t x)
 {
     tm_segment *segment = p->graph->segment;
     size_t      tensors = p->graph->n_tensors;
@@ -168,7 +129,7 @@ static void fuse(pass *p, size_t x)
     for (int k = 0; c.join && k < 2; k++) norms[k] = p->maker[c.join->in[k]];
     tm_tensor_id y = c.rope->out[0], from = c.norm[0]->in[0];
     tm_node      made = fused(p, &c, &apart); /* what the chain points to may have moved */
-    if (!is_taken(p, &made)) {
+    if (!fusing_takes(p, &made)) {
         p->graph->n_tensors = tensors;
         return;
     }
@@ -179,23 +140,10 @@ static void fuse(pass *p, size_t x)
 
 void tm_head_rope_pass(tm_graph *graph, const tm_chooser *chooser)
 {
-    tm_segment *segment = graph->segment;
-    size_t      n = graph->n_tensors, nodes = segment->n_nodes, kept = 0;
+    const size_t nodes = graph->segment->n_nodes;
+    fusing       p;
     if (!chooser->fuses) return;
-    pass p = { .graph = graph,
-               .chooser = chooser,
-               .n = n,
-               .maker = tm_alloc((n + 1) * sizeof(int32_t)),
-               .reads = tm_alloc((n + 1) * sizeof(int32_t)),
-               .whole = tm_alloc((n + 1) * sizeof(int32_t)),
-               .gone = tm_alloc((nodes + 1) * sizeof(bool)) };
-    note_uses(&p);
+    fusing_open(&p, graph, chooser);
     for (size_t x = 0; x < nodes; x++) fuse(&p, x);
-    for (size_t x = 0; x < nodes; x++)
-        if (!p.gone[x]) segment->nodes[kept++] = segment->nodes[x];
-    segment->n_nodes = kept;
-    free(p.maker);
-    free(p.reads);
-    free(p.whole);
-    free(p.gone);
+    fusing_close(&p);
 }
