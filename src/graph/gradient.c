@@ -231,8 +231,10 @@ static void mark_wanted(tm_gradient *gradient, const tm_segment *segment, const 
         const tm_node *node = &segment->nodes[x];
         bool           needed = false;
         for (int i = 0; i < TM_MAX_IN; i++) needed |= tm_gradient_wanted(gradient, node->in[i]);
-        for (int k = 0; needed && k < TM_MAX_OUT; k++)
-            if (node->out[k] != TM_NONE) gradient->wanted[tm_graph_base(gradient->graph, node->out[k])] = true;
+        for (int k = 0; needed && k < TM_MAX_OUT; k++) {
+            if (node->out[k] == TM_NONE || tm_graph_at(gradient->graph, node->out[k])->fixed) continue;
+            gradient->wanted[tm_graph_base(gradient->graph, node->out[k])] = true;
+        }
     }
 }
 

@@ -80,6 +80,7 @@ typedef struct {
     bool              trained;         /* parameters: has a gradient and is updated */
     bool              as_stored;       /* parameters: read in the format they are stored in: routers */
     bool              head;            /* parameters: logits are products with it: the output layer */
+    bool              fixed;           /* activations: nothing trained made it, so it gets no gradient */
     const tm_adapter *adapter;         /* parameters: trained beside it; NULL: none */
     tm_tensor_id      adapts;          /* parameters of an adapter: the matrix that it stands beside; else TM_NONE */
     tm_tensor_id      gradient;        /* parameters: TM_NONE until the gradient pass makes it */

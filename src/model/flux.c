@@ -267,6 +267,7 @@ static tm_tensor_id blocks(builder *b, const tm_inputs *inputs)
         b->graph->layer = -1;
         b->graph->module = "received";
         split(b, tokens_and_vec(b), b->model->received, &x, &b->silu_vec);
+        tm_graph_at(b->graph, b->silu_vec)->fixed = b->model->fixed_front;
         if (stage->first < doubles) split(b, text_and_image(b), x, &text, &image);
     }
     for (int i = stage->first; i < stage->end && i < doubles; i++) double_block(b, i, &text, &image);

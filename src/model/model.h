@@ -38,6 +38,8 @@ typedef struct {
                          * them; all, unless this rank has parts of a pipeline */
     tm_tensor_id
          received; /* (tm_model_passed_rows, C): what the stage before passed on; TM_NONE: the stage begins the model */
+    bool fixed_front;  /* nothing is trained of what lies in front of the blocks, in any stage: set before
+                        * tm_model_loss */
     bool whole_logits; /* the output layer's products are nodes of their own, with the logits of all rows: set before
                         * tm_model_loss; else the loss makes them, a chunk of rows at a time */
     tm_tensor_id row_losses; /* (N) float64: the loss of each row of a language is written there; TM_NONE: nowhere. Set

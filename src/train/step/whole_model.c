@@ -59,6 +59,7 @@ static tm_status take_from(tm_step *step, tm_step *whole, const tm_chooser *choo
 {
     const tm_step_options *o = &step->options;
     step->first_trained = find_first_trained(whole);
+    step->model.fixed_front = step->first_trained >= 0;
     TM_TRY(tm_groups_assign(step->graph, o->groups, o->n_groups, false, step->group_of, err));
     if (!o->quantize.on) return TM_OK;
     TM_TRY(step_add_first(whole, chooser, err));
