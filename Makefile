@@ -116,12 +116,13 @@ LONG_SCRIPTS := $(sort $(wildcard tests/house/test_*.sh tests/long/test_*.sh))
 # that measure run one at a time, after the others.
 MEASURING := $(addprefix tests/cli/test_,ab.sh bench.sh bench_models.sh check_hosts.sh measurement.sh) \
     $(addprefix $(BUILD)/tests/bench/test_,timing slices tables_runs ab_whole)
-FULL_SCRIPTS := tests/gpu/test_judged.sh tests/gpu/test_text_commands.sh tests/gpu/test_bench_commands.sh $(addprefix tests/cli/test_,attacks.sh bench_jobs.sh check.sh coming_from.sh foreign.sh gpu_ranks.sh key_effects.sh \
+FULL_SCRIPTS := $(addprefix tests/gpu/test_,judged.sh text_commands.sh bench_commands.sh device_runs.sh adapter_commands.sh) \
+    tests/tools/test_gpu_acceptance.sh $(addprefix tests/cli/test_,attacks.sh bench_jobs.sh check.sh coming_from.sh foreign.sh gpu_ranks.sh key_effects.sh \
     mlperf_run.sh reproduce.sh run_words.sh search.sh) tests/train/test_late_suite.sh tests/tools/test_mutants.sh
-# DRAW=SEED adds a tenth of them, which depends on the seed.
+# DRAW=SEED adds a fifth of them, which depends on the seed.
 FULL     := $(FULL_SCRIPTS) $(MEASURING)
 drawn     = $(shell for t in $(1); do h=$$(echo "$(DRAW) $$t" | cksum | cut -d " " -f 1); \
-    if [ $$((h % 10)) = 0 ]; then echo $$t; fi; done)
+    if [ $$((h % 5)) = 0 ]; then echo $$t; fi; done)
 QUICK    := $(filter-out $(FULL),$(TEST_SCRIPTS) $(TESTS))
 
 # Kernels are linked as objects: weak references, of instruction sets that may be left out, take nothing from an archive.

@@ -26,7 +26,7 @@ static measured steps_of(const char *device, const char *words)
     return measure("gpt", device, all);
 }
 
-/* By the loss of the first step. Those that follow depend on how many there were: tests/gpu/test_device_commands.sh. */
+/* By the loss of the first step. Those that follow depend on how many there were: tests/gpu/test_device_runs.sh. */
 static void steps_are_those_of_a_cpu(int hip)
 {
     static const struct {
@@ -126,11 +126,11 @@ static void a_call_that_fails_is_told(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(cuda_takes_steps),
-    cmocka_unit_test(hip_takes_steps),
-    cmocka_unit_test(slices_and_the_model_in_turns),
-    cmocka_unit_test(what_does_not_fit_is_skipped),
-    cmocka_unit_test(a_call_that_fails_is_told),
+    full_test(cuda_takes_steps),
+    full_test(hip_takes_steps),
+    full_test(slices_and_the_model_in_turns),
+    full_test(what_does_not_fit_is_skipped),
+    full_test(a_call_that_fails_is_told),
 };
 
 TM_TESTS(tests, NULL, NULL)

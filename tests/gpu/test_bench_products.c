@@ -305,9 +305,9 @@ static void other_workloads_are_refused(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(cuda_multiplies),
-    cmocka_unit_test(hip_multiplies),
-    cmocka_unit_test(engines),
-    cmocka_unit_test(tuned_algorithms_are_taken),
+    full_test(hip_multiplies),
+    full_test(engines),
+    full_test(tuned_algorithms_are_taken),
     cmocka_unit_test(sets_are_beyond_the_cache),
     cmocka_unit_test(a_wrong_element_is_found),
     cmocka_unit_test(what_does_not_fit_is_skipped),

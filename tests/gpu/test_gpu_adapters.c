@@ -302,9 +302,7 @@ static void adapters_train_on_hip(void **state)
     adapters_train_on("hip");
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(blocks_are_decoded_on_cuda),
-                                           cmocka_unit_test(blocks_are_decoded_on_hip),
-                                           cmocka_unit_test(adapters_train_on_cuda),
-                                           cmocka_unit_test(adapters_train_on_hip) };
+static const struct CMUnitTest tests[] = { full_test(blocks_are_decoded_on_cuda), full_test(blocks_are_decoded_on_hip),
+                                           full_test(adapters_train_on_cuda), full_test(adapters_train_on_hip) };
 
 TM_TESTS(tests, NULL, NULL)

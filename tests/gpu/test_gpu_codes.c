@@ -481,20 +481,20 @@ static void references_are_not_asked(void **state)
     tm_device_close(device);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(gradients_of_codes_are_those_of_values),
+static const struct CMUnitTest tests[] = { full_test(gradients_of_codes_are_those_of_values),
                                            cmocka_unit_test(references_are_not_asked),
-                                           cmocka_unit_test(llamas_train_on_codes),
-                                           cmocka_unit_test(gpts_train_on_codes),
-                                           cmocka_unit_test(trainings_with_scales_of_blocks),
+                                           full_test(llamas_train_on_codes),
+                                           full_test(gpts_train_on_codes),
+                                           full_test(trainings_with_scales_of_blocks),
                                            full_test(by_other_recipes_too),
                                            full_test(by_other_blocks_too),
-                                           cmocka_unit_test(own_kernels_train_on_codes),
-                                           cmocka_unit_test(experts_train_on_codes),
+                                           full_test(own_kernels_train_on_codes),
+                                           full_test(experts_train_on_codes),
                                            full_test(experts_train_by_other_recipes_too),
                                            full_test(own_kernels_train_on_sm_90),
                                            full_test(own_kernels_train_on_gfx942),
                                            full_test(own_kernels_train_on_gfx950),
                                            cmocka_unit_test(what_others_do_is_said),
-                                           cmocka_unit_test(an_old_compiler_multiplies_values) };
+                                           full_test(an_old_compiler_multiplies_values) };
 
 TM_TESTS(tests, NULL, NULL)

@@ -182,13 +182,11 @@ ON_BOTH(qwen3_moe, QWEN3_MOE)
 ON_BOTH(in_turn, IN_TURN)
 ON_BOTH(adapted, ADAPTED)
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(mixtral_on_cuda), cmocka_unit_test(groups_on_hip),
-                                           full_test(mixtral_on_hip),         full_test(groups_on_cuda),
-                                           full_test(many_on_cuda),           full_test(many_on_hip),
-                                           full_test(deepseek_on_cuda),       full_test(deepseek_on_hip),
-                                           full_test(gpt_oss_on_cuda),        full_test(gpt_oss_on_hip),
-                                           full_test(qwen3_moe_on_cuda),      full_test(qwen3_moe_on_hip),
-                                           full_test(in_turn_on_cuda),        full_test(in_turn_on_hip),
-                                           full_test(adapted_on_cuda),        full_test(adapted_on_hip) };
+static const struct CMUnitTest tests[] = {
+    full_test(mixtral_on_cuda), full_test(groups_on_hip),  full_test(mixtral_on_hip),    full_test(groups_on_cuda),
+    full_test(many_on_cuda),    full_test(many_on_hip),    full_test(deepseek_on_cuda),  full_test(deepseek_on_hip),
+    full_test(gpt_oss_on_cuda), full_test(gpt_oss_on_hip), full_test(qwen3_moe_on_cuda), full_test(qwen3_moe_on_hip),
+    full_test(in_turn_on_cuda), full_test(in_turn_on_hip), full_test(adapted_on_cuda),   full_test(adapted_on_hip)
+};
 
 TM_TESTS(tests, NULL, NULL)

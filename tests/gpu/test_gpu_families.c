@@ -335,11 +335,9 @@ static void what_is_not_finite_is_located(void **state)
     tm_device_close(device);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(cuda_trains_as_a_cpu),
-                                           cmocka_unit_test(hip_trains_as_a_cpu),
-                                           cmocka_unit_test(the_microscope_sees_on_cuda),
-                                           cmocka_unit_test(the_microscope_sees_on_hip),
-                                           cmocka_unit_test(gradients_repeat),
-                                           cmocka_unit_test(what_is_not_finite_is_located) };
+static const struct CMUnitTest tests[] = {
+    full_test(cuda_trains_as_a_cpu),       full_test(hip_trains_as_a_cpu), full_test(the_microscope_sees_on_cuda),
+    full_test(the_microscope_sees_on_hip), full_test(gradients_repeat),    full_test(what_is_not_finite_is_located)
+};
 
 TM_TESTS(tests, NULL, NULL)

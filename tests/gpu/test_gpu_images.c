@@ -327,16 +327,16 @@ static void a_picture_is_drawn_on_hip(void **state)
     draws_on("hip");
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(flux_trains_on_cuda_in_bf16_by_library),
-                                           cmocka_unit_test(flux_trains_on_hip_in_f32_by_own),
+static const struct CMUnitTest tests[] = { full_test(flux_trains_on_cuda_in_bf16_by_library),
+                                           full_test(flux_trains_on_hip_in_f32_by_own),
                                            full_test(flux_trains_on_cuda_in_f32_by_library),
                                            full_test(flux_trains_on_cuda_in_f32_by_own),
                                            full_test(flux_trains_on_cuda_in_bf16_by_own),
                                            full_test(flux_trains_on_hip_in_f32_by_library),
                                            full_test(flux_trains_on_hip_in_bf16_by_library),
                                            full_test(flux_trains_on_hip_in_bf16_by_own),
-                                           cmocka_unit_test(encoders_on_cuda),
-                                           cmocka_unit_test(encoders_on_hip),
+                                           full_test(encoders_on_cuda),
+                                           full_test(encoders_on_hip),
                                            full_test(a_picture_is_drawn_on_cuda),
                                            full_test(a_picture_is_drawn_on_hip) };
 

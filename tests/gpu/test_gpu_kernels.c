@@ -95,10 +95,10 @@ static void what_is_left_out_is_named_on_hip(void **state)
     assert_true(left_out("hip", "gfx942", "rope") > 0);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(on_cuda),
-                                           cmocka_unit_test(on_cuda_too),
-                                           cmocka_unit_test(on_hip),
-                                           cmocka_unit_test(on_hip_too),
+static const struct CMUnitTest tests[] = { full_test(on_cuda),
+                                           full_test(on_cuda_too),
+                                           full_test(on_hip),
+                                           full_test(on_hip_too),
                                            cmocka_unit_test(what_is_left_out_is_named_on_cuda),
                                            cmocka_unit_test(what_is_left_out_is_named_on_hip),
                                            full_test(what_is_left_out_of_wgmma_is_named) };

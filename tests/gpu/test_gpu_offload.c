@@ -168,8 +168,8 @@ static void a_copy_that_fails_is_told(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(offload_changes_no_bit_on_cuda),
-                                           cmocka_unit_test(offload_changes_no_bit_on_hip),
+static const struct CMUnitTest tests[] = { full_test(offload_changes_no_bit_on_cuda),
+                                           full_test(offload_changes_no_bit_on_hip),
                                            cmocka_unit_test(memory_of_the_host_is_like_any_other),
                                            cmocka_unit_test(a_copy_that_fails_is_told) };
 

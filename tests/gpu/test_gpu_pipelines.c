@@ -214,7 +214,7 @@ static void every_call_fails_once(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(stages_train_on_cuda), full_test(more_stages_train_on_cuda),
+    full_test(stages_train_on_cuda),        full_test(more_stages_train_on_cuda),
     full_test(all_stages_train_on_cuda),    full_test(stages_train_on_hip),
     full_test(all_stages_train_on_hip),     full_test(two_runs_have_the_same_bits),
     full_test(failures_name_rank_and_call), full_test(every_call_fails_once)

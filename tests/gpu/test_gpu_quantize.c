@@ -340,9 +340,8 @@ static void all_recipes_train_as_on_cpus(void **state)
             trains_by(makers[m], tm_quantize_recipe_at(i)->name, (i + m) % 3 != 0);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(cuda_has_the_bits_of_cpus),
-                                           cmocka_unit_test(hip_has_the_bits_of_cpus),
-                                           cmocka_unit_test(recipes_train_as_on_cpus),
+static const struct CMUnitTest tests[] = { full_test(cuda_has_the_bits_of_cpus), full_test(hip_has_the_bits_of_cpus),
+                                           full_test(recipes_train_as_on_cpus),
                                            full_test(all_recipes_train_as_on_cpus) };
 
 TM_TESTS(tests, NULL, NULL)

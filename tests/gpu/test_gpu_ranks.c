@@ -152,11 +152,10 @@ static void failures_name_rank_and_call(void **state)
     goes_wrong(NULL, NULL, SIGSTOP, "rank 1 of group world is late", NULL);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(layouts_train_on_cuda),
-                                           cmocka_unit_test(layouts_train_on_hip),
-                                           cmocka_unit_test(codes_are_multiplied_in_shards),
-                                           cmocka_unit_test(two_runs_have_the_same_bits),
-                                           cmocka_unit_test(checkpoints_go_on_with_other_ranks),
-                                           full_test(failures_name_rank_and_call) };
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(layouts_train_on_cuda),       full_test(layouts_train_on_hip),
+    full_test(codes_are_multiplied_in_shards),     full_test(two_runs_have_the_same_bits),
+    full_test(checkpoints_go_on_with_other_ranks), full_test(failures_name_rank_and_call)
+};
 
 TM_TESTS(tests, NULL, NULL)

@@ -341,15 +341,15 @@ static void with_a_ledger_the_third_step_is_played(void **state)
 
 static const struct CMUnitTest tests[] = { cmocka_unit_test(cuda_trains_as_a_cpu),
                                            cmocka_unit_test(hip_trains_as_a_cpu),
-                                           cmocka_unit_test(copies_leave_the_bits_of_casts_on_cuda),
-                                           cmocka_unit_test(copies_leave_the_bits_of_casts_on_hip),
-                                           cmocka_unit_test(early_updates_leave_the_bits),
+                                           full_test(copies_leave_the_bits_of_casts_on_cuda),
+                                           full_test(copies_leave_the_bits_of_casts_on_hip),
+                                           full_test(early_updates_leave_the_bits),
                                            full_test(a_llama_trains_on_gfx942),
                                            full_test(a_llama_trains_on_gfx950),
                                            full_test(a_llama_trains_on_sm_80),
                                            full_test(a_llama_trains_on_sm_90),
-                                           cmocka_unit_test(a_call_that_fails_is_told),
-                                           cmocka_unit_test(a_library_that_fails_is_told),
+                                           full_test(a_call_that_fails_is_told),
+                                           full_test(a_library_that_fails_is_told),
                                            cmocka_unit_test(with_a_ledger_the_third_step_is_played) };
 
 TM_TESTS(tests, NULL, NULL)

@@ -357,9 +357,9 @@ static void optimizers_train_as_on_a_cpu_on_hip(void **state)
     trains_as_a_cpu("hip");
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(updates_have_the_bits_of_a_cpu_on_cuda),
-                                           cmocka_unit_test(updates_have_the_bits_of_a_cpu_on_hip),
-                                           cmocka_unit_test(optimizers_train_as_on_a_cpu_on_cuda),
-                                           cmocka_unit_test(optimizers_train_as_on_a_cpu_on_hip) };
+static const struct CMUnitTest tests[] = { full_test(updates_have_the_bits_of_a_cpu_on_cuda),
+                                           full_test(updates_have_the_bits_of_a_cpu_on_hip),
+                                           full_test(optimizers_train_as_on_a_cpu_on_cuda),
+                                           full_test(optimizers_train_as_on_a_cpu_on_hip) };
 
 TM_TESTS(tests, NULL, NULL)

@@ -283,7 +283,7 @@ static void on_hip(void **state)
     products_agree("hip");
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(on_cuda), cmocka_unit_test(on_hip),
+static const struct CMUnitTest tests[] = { cmocka_unit_test(on_cuda), full_test(on_hip),
                                            cmocka_unit_test(the_library_refuses),
                                            cmocka_unit_test(workspace_is_by_rule) };
 

@@ -381,8 +381,7 @@ static int tell(int argc, char **argv)
 
 TM_TEST_ROLE("traffic", tell)
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(traffic_on_cuda), cmocka_unit_test(traffic_on_hip),
-                                           cmocka_unit_test(no_lanes_meet_on_cuda),
-                                           cmocka_unit_test(no_lanes_meet_on_hip) };
+static const struct CMUnitTest tests[] = { full_test(traffic_on_cuda), full_test(traffic_on_hip),
+                                           full_test(no_lanes_meet_on_cuda), full_test(no_lanes_meet_on_hip) };
 
 TM_TESTS(tests, NULL, NULL)
