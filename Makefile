@@ -96,9 +96,9 @@ MPICC_mpich   := $(firstword $(shell command -v mpicc.mpich) $(if $(shell mpicc 
 MODULES  := $(foreach mpi,openmpi mpich,$(if $(MPICC_$(mpi)),$(BUILD)/trainmark-$(mpi).so))
 LIB_OBJ  := $(filter-out $(BUILD)/src/cli/main.o $(SIMD_OBJ),$(OBJ))
 # A program of tests per room; $(BUILD)/tests/op/test_add is a link to that of op and runs the tests of test_add.c. A file that
-# takes the place of functions of the system or of trainmark (TM_TESTS_ALONE) is a program of its own.
+# takes the place of functions of the system or of trainmark (TESTS_ALONE) is a program of its own.
 TEST_SRC := $(sort $(shell find tests -name 'test_*.c'))
-ALONE    := $(patsubst %.c,$(BUILD)/%,$(shell grep -l '^TM_TESTS_ALONE' $(TEST_SRC)))
+ALONE    := $(patsubst %.c,$(BUILD)/%,$(shell grep -l '^TESTS_ALONE' $(TEST_SRC)))
 TESTS    := $(TEST_SRC:%.c=$(BUILD)/%)
 TOGETHER := $(filter-out $(ALONE),$(TESTS))
 TEST_ROOMS := $(sort $(dir $(TOGETHER)))

@@ -19,20 +19,18 @@ static int64_t read_ns(clockid_t clock)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static void times_are_those_of_the_system(void **state)
+TEST(times_are_those_of_the_system)
 {
-    (void)state;
     int64_t before = read_ns(CLOCK_MONOTONIC), now = tm_now_ns(), after = read_ns(CLOCK_MONOTONIC);
     assert_true(before <= now && now <= after);
     before = read_ns(CLOCK_REALTIME) / 1000000, now = tm_wall_ms(), after = read_ns(CLOCK_REALTIME) / 1000000;
     assert_true(before <= now && now <= after);
 }
 
-static void the_wall_is_told_in_utc(void **state)
+TEST(the_wall_is_told_in_utc)
 {
     char   text[32], wanted[32];
     time_t from;
-    (void)state;
     do { /* within one second */
         from = time(NULL);
         memset(text, 'x', sizeof text);
@@ -42,10 +40,9 @@ static void the_wall_is_told_in_utc(void **state)
     assert_string_equal(text, wanted);
 }
 
-static void a_process_is_as_old_as_it_is(void **state)
+TEST(a_process_is_as_old_as_it_is)
 {
     static const char *const names[] = { "plain", "a b c", "x) R 1 (y", ")))" };
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         int64_t tick = 1000000000 / sysconf(_SC_CLK_TCK), from = read_ns(CLOCK_BOOTTIME);
         int     ends[2];
@@ -83,12 +80,11 @@ static void *spin(void *delayed)
 }
 
 /* Of two threads that want the same processor all the time, each waits for the other; one that rests does not. */
-static void a_thread_is_delayed_by_others(void **state)
+TEST(a_thread_is_delayed_by_others)
 {
     pthread_t thread[2];
     int64_t   delayed[2];
     cpu_set_t all, one;
-    (void)state;
     if (access("/proc/thread-self/schedstat", R_OK) != 0) skip();
     assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
     CPU_ZERO(&one);
@@ -100,12 +96,3 @@ static void a_thread_is_delayed_by_others(void **state)
     assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
     assert_true(delayed[0] >= 0 && delayed[1] >= 0 && delayed[0] + delayed[1] > 20000000);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_thread_is_delayed_by_others),
-    cmocka_unit_test(times_are_those_of_the_system),
-    cmocka_unit_test(the_wall_is_told_in_utc),
-    cmocka_unit_test(a_process_is_as_old_as_it_is),
-};
-
-TM_TESTS(tests, NULL, NULL)

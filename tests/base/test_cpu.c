@@ -45,9 +45,8 @@ static int remove_root(void **state)
     return system(command);
 }
 
-static void cgroup_v2_quota_and_memory(void **state)
+TEST_WITH(cgroup_v2_quota_and_memory, make_root, remove_root)
 {
-    (void)state;
     put("/proc/self/cgroup", "0::/user.slice/job\n");
     put("/sys/fs/cgroup/user.slice/cpu.max", "150000 100000\n"); /* the parent is tighter than the group */
     put("/sys/fs/cgroup/user.slice/job/cpu.max", "400000 100000\n");
@@ -64,9 +63,8 @@ static void cgroup_v2_quota_and_memory(void **state)
     assert_int_equal(tm_memory_available_bytes(root), 500000);
 }
 
-static void cgroup_v1_in_a_container(void **state)
+TEST_WITH(cgroup_v1_in_a_container, make_root, remove_root)
 {
-    (void)state;
     /* The path is the host's and not visible here: the mount itself is the group. "cpuset" must not pass for "cpu". */
     put("/proc/self/cgroup", "5:cpuset:/wrong\n4:memory:/docker/abc\n3:cpuacct,cpu:/docker/abc\n");
     put("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "250000\n");
@@ -80,9 +78,8 @@ static void cgroup_v1_in_a_container(void **state)
     assert_int_equal(tm_memory_available_bytes(root), 4000 * 1024);
 }
 
-static void no_limits(void **state)
+TEST_WITH(no_limits, make_root, remove_root)
 {
-    (void)state;
     tm_cgroup_limits limits = tm_cgroup_limits_read(root); /* nothing readable at all */
     assert_true(isinf(limits.cpus));
     assert_true(limits.memory_bytes == INT64_MAX);
@@ -92,9 +89,8 @@ static void no_limits(void **state)
     assert_true(isinf(tm_cgroup_limits_read(root).cpus));
 }
 
-static void caches_of_a_tree(void **state)
+TEST_WITH(caches_of_a_tree, make_root, remove_root)
 {
-    (void)state;
     static const char *const rows[][4] = {
         { "Data", "1", "48K", "64" },
         { "Instruction", "1", "32K", "64" },
@@ -115,9 +111,8 @@ static void caches_of_a_tree(void **state)
     assert_int_equal(caches.line_bytes, 64);
 }
 
-static void threads_follow_the_affinity(void **state)
+TEST(threads_follow_the_affinity)
 {
-    (void)state;
     cpu_set_t was, one;
     assert_int_equal(sched_getaffinity(0, sizeof was, &was), 0);
     int all = tm_cpu_threads_allowed();
@@ -133,9 +128,8 @@ static void threads_follow_the_affinity(void **state)
     assert_int_equal(sched_setaffinity(0, sizeof was, &was), 0);
 }
 
-static void isa_agrees_with_the_kernel(void **state)
+TEST(isa_agrees_with_the_kernel)
 {
-    (void)state;
     unsetenv("TM_TEST_CPU");
     tm_cpu_isa  isa = tm_cpu_isa_probe();
     static char info[1 << 16];
@@ -151,9 +145,8 @@ static void isa_agrees_with_the_kernel(void **state)
     assert_int_equal(isa.amx, isa.avx512 && strstr(info, " amx_tile ") && strstr(info, " amx_bf16 "));
 }
 
-static void a_test_can_have_a_small_cache(void **state)
+TEST(a_test_can_have_a_small_cache)
 {
-    (void)state;
     unsetenv("TM_TEST_CACHE_MIB");
     int64_t all = tm_cpu_last_level_bytes("");
     setenv("TM_TEST_CACHE_MIB", "1", 1);
@@ -162,9 +155,8 @@ static void a_test_can_have_a_small_cache(void **state)
     assert_int_equal(tm_cpu_last_level_bytes(""), all);
 }
 
-static void a_test_can_hide_instructions(void **state)
+TEST(a_test_can_hide_instructions)
 {
-    (void)state;
     unsetenv("TM_TEST_CPU");
     tm_cpu_isa all = tm_cpu_isa_probe();
     setenv("TM_TEST_CPU", "base", 1);
@@ -182,9 +174,8 @@ static void a_test_can_hide_instructions(void **state)
     assert_false(avx512.avx512_bf16 || avx512.fast_bf16 || avx512.amx);
 }
 
-static void denormals_are_flushed(void **state)
+TEST(denormals_are_flushed)
 {
-    (void)state;
 #if !defined(__x86_64__) && !defined(__aarch64__)
     print_message("no denormal control on this processor\n");
     skip();
@@ -197,9 +188,8 @@ static void denormals_are_flushed(void **state)
     assert_true(read == 0.0f);
 }
 
-static void resident_memory_grows_with_use(void **state)
+TEST(resident_memory_grows_with_use)
 {
-    (void)state;
     enum { BYTES = 64 << 20 };
     int64_t before = tm_resident_anonymous_bytes();
     char   *block = tm_alloc(BYTES);
@@ -214,9 +204,8 @@ static void resident_memory_grows_with_use(void **state)
     assert_true(tm_memory_available_bytes("") > 0);
 }
 
-static void load_of_a_tree(void **state)
+TEST_WITH(load_of_a_tree, make_root, remove_root)
 {
-    (void)state;
     put("/proc/loadavg", "0.57 0.18 0.10 3/95 7603\n");
     put("/sys/devices/system/cpu/online", "0-3,8,10-11\n");
     assert_int_equal(tm_cpu_running_tasks(root), 3);
@@ -250,9 +239,8 @@ static void put_processor(int cpu, const char *l3_size, const char *shared)
         }
 }
 
-static void last_level_caches_are_added_up(void **state)
+TEST_WITH(last_level_caches_are_added_up, make_root, remove_root)
 {
-    (void)state;
     assert_int_equal(tm_cpu_last_level_bytes(root), 0);
     put_processor(0, "16M", "0-1");
     put_processor(1, "16M", "0-1");
@@ -293,9 +281,8 @@ static int processors_in_order(const cpu_set_t *mask, int order[CPU_SETSIZE])
 
 /* Every process of a host has processors beside each other, and each processor one process, as far as there are enough.
  */
-static void processes_share_the_processors(void **state)
+TEST(processes_share_the_processors)
 {
-    (void)state;
     cpu_set_t was, now;
     int       order[CPU_SETSIZE];
     assert_int_equal(sched_getaffinity(0, sizeof was, &was), 0);
@@ -315,21 +302,3 @@ static void processes_share_the_processors(void **state)
         }
     assert_true(tm_cpu_affinity_hash() == hash);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_setup_teardown(cgroup_v2_quota_and_memory, make_root, remove_root),
-    cmocka_unit_test_setup_teardown(cgroup_v1_in_a_container, make_root, remove_root),
-    cmocka_unit_test_setup_teardown(no_limits, make_root, remove_root),
-    cmocka_unit_test_setup_teardown(caches_of_a_tree, make_root, remove_root),
-    cmocka_unit_test_setup_teardown(load_of_a_tree, make_root, remove_root),
-    cmocka_unit_test_setup_teardown(last_level_caches_are_added_up, make_root, remove_root),
-    cmocka_unit_test(threads_follow_the_affinity),
-    cmocka_unit_test(processes_share_the_processors),
-    cmocka_unit_test(isa_agrees_with_the_kernel),
-    cmocka_unit_test(a_test_can_hide_instructions),
-    cmocka_unit_test(a_test_can_have_a_small_cache),
-    cmocka_unit_test(resident_memory_grows_with_use),
-    cmocka_unit_test(denormals_are_flushed),
-};
-
-TM_TESTS(tests, NULL, NULL)

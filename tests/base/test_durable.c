@@ -47,9 +47,8 @@ static ino_t inode_of(const char *path)
     return info.st_ino;
 }
 
-static void a_file_is_flushed_then_named_then_its_folder_flushed(void **state)
+TEST(a_file_is_flushed_then_named_then_its_folder_flushed)
 {
-    (void)state;
     tm_error err = { 0 };
     watched = test_in_folder("file");
     n_calls = 0;
@@ -60,9 +59,8 @@ static void a_file_is_flushed_then_named_then_its_folder_flushed(void **state)
 }
 
 /* tests/train/test_checkpoint_crash.c shows that a save asks for each of them at the right time. */
-static void a_checkpoint_reaches_the_disk_by_fsync(void **state)
+TEST(a_checkpoint_reaches_the_disk_by_fsync)
 {
-    (void)state;
     const tm_checkpoint_io *io = &tm_checkpoint_system_io;
     const char             *path = test_in_folder("part");
     int                     fd = io->create(io->context, path);
@@ -78,9 +76,8 @@ static void a_checkpoint_reaches_the_disk_by_fsync(void **state)
 }
 
 /* A signal may come in the middle of it: that is no failure of the disk. */
-static void a_flush_that_a_signal_ends_is_made_again(void **state)
+TEST(a_flush_that_a_signal_ends_is_made_again)
 {
-    (void)state;
     tm_error                err = { 0 };
     const tm_checkpoint_io *io = &tm_checkpoint_system_io;
     for (int n = 1; n <= 3; n++) {
@@ -100,10 +97,5 @@ static void a_flush_that_a_signal_ends_is_made_again(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_file_is_flushed_then_named_then_its_folder_flushed),
-    cmocka_unit_test(a_checkpoint_reaches_the_disk_by_fsync),
-    cmocka_unit_test(a_flush_that_a_signal_ends_is_made_again),
-};
-
-TM_TESTS_ALONE(tests, NULL, test_folder_teardown)
+TESTS_ALONE
+TEST_FIXTURE(NULL, test_folder_teardown)

@@ -52,9 +52,8 @@ static bool is_link(const char *path)
     return lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
 }
 
-static void a_link_is_replaced(void **state)
+TEST_WITH(a_link_is_replaced, NULL, test_folder_teardown)
 {
-    (void)state;
     const char *victim = plant(), *path = test_in_folder("result.json");
     tm_error    err = { 0 };
     assert_int_equal(symlink(victim, path), 0);
@@ -66,9 +65,8 @@ static void a_link_is_replaced(void **state)
 }
 
 /* Two drafts of one file do not know of each other, and neither name could be known before. */
-static void drafts_have_random_names(void **state)
+TEST_WITH(drafts_have_random_names, NULL, test_folder_teardown)
 {
-    (void)state;
     tm_file_draft a, b;
     tm_error      err = { 0 };
     const char   *path = test_in_folder("data.bin");
@@ -92,9 +90,8 @@ static void drafts_have_random_names(void **state)
     assert_int_equal(entries(test_folder()), 1);
 }
 
-static void a_failed_write_leaves_nothing(void **state)
+TEST_WITH(a_failed_write_leaves_nothing, NULL, test_folder_teardown)
 {
-    (void)state;
     tm_error      err = { 0 };
     const char   *path = test_in_folder("big");
     struct rlimit before, small = { 100, 100 };
@@ -114,9 +111,8 @@ static void a_failed_write_leaves_nothing(void **state)
     assert_non_null(strstr(err.text, "cannot create '/nowhere/at/all': directory '/nowhere/at'"));
 }
 
-static void devices_are_not_replaced(void **state)
+TEST_WITH(devices_are_not_replaced, NULL, test_folder_teardown)
 {
-    (void)state;
     const char *path = test_in_folder("fifo");
     tm_error    err = { 0 };
     struct stat info;
@@ -127,9 +123,8 @@ static void devices_are_not_replaced(void **state)
     assert_int_equal(entries(test_folder()), 1);
 }
 
-static void lines_are_not_added_through_a_link(void **state)
+TEST_WITH(lines_are_not_added_through_a_link, NULL, test_folder_teardown)
 {
-    (void)state;
     const char *victim = plant(), *path = test_in_folder("perf.csv");
     tm_error    err = { 0 };
     int         fd = -1;
@@ -148,9 +143,8 @@ static void lines_are_not_added_through_a_link(void **state)
 }
 
 /* A second name of a file of somebody else: neither lines nor an owner are written to it. */
-static void a_second_name_keeps_its_content(void **state)
+TEST_WITH(a_second_name_keeps_its_content, NULL, test_folder_teardown)
 {
-    (void)state;
     const char *victim = plant(), *path = test_in_folder("perf.csv");
     tm_error    err = { 0 };
     int         fd = 0;
@@ -175,9 +169,8 @@ static void a_second_name_keeps_its_content(void **state)
 }
 
 /* Whoever puts a pipe where lines go does not stop the program; with a reader it is as good as a file. */
-static void lines_go_to_a_pipe_that_is_read(void **state)
+TEST_WITH(lines_go_to_a_pipe_that_is_read, NULL, test_folder_teardown)
 {
-    (void)state;
     const char *path = test_in_folder("fifo");
     tm_error    err = { 0 };
     int         fd = -1;
@@ -195,9 +188,8 @@ static void lines_go_to_a_pipe_that_is_read(void **state)
     close(reader);
 }
 
-static void new_files_and_locks_follow_no_link(void **state)
+TEST_WITH(new_files_and_locks_follow_no_link, NULL, test_folder_teardown)
 {
-    (void)state;
     const char *victim = plant(), *link_path = test_in_folder("link"), *away = test_in_folder("away");
     assert_int_equal(symlink(victim, link_path), 0);
     assert_int_equal(tm_file_open_new(link_path), -1);
@@ -225,7 +217,7 @@ static void new_files_and_locks_follow_no_link(void **state)
 }
 
 /* What Git LFS leaves in place of a file is no content. */
-static void a_pointer_of_git_lfs_is_named(void **state)
+TEST_WITH(a_pointer_of_git_lfs_is_named, NULL, test_folder_teardown)
 {
     static const char pointer[] = "version https://git-lfs.github.com/spec/v1\n"
                                   "oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\n"
@@ -233,7 +225,6 @@ static void a_pointer_of_git_lfs_is_named(void **state)
     tm_text           text = { 0 };
     tm_error          err = { 0 };
     char              path[300];
-    (void)state;
     snprintf(path, sizeof path, "%s", test_in_folder("model.safetensors"));
     assert_int_equal(tm_file_write(path, pointer, sizeof pointer - 1, &err), TM_OK);
     assert_int_equal(tm_file_read(path, 1000, &text, &err), TM_INVALID);
@@ -244,9 +235,8 @@ static void a_pointer_of_git_lfs_is_named(void **state)
 
 /* What a killed process left of a file is removed by whoever writes it next: of this name, unless somebody has it
  * locked, and nothing that only looks like it. */
-static void a_draft_of_a_process_that_is_gone_is_removed(void **state)
+TEST_WITH(a_draft_of_a_process_that_is_gone_is_removed, NULL, test_folder_teardown)
 {
-    (void)state;
     static const char *const stays[] = { "other.json.tmp.0123456789abcdef",
                                          "result.json.tmp.0123456789abcde",
                                          "result.json.tmp.0123456789abcdef0",
@@ -287,17 +277,4 @@ static int begin(void **state)
     return 0;
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_teardown(a_link_is_replaced, test_folder_teardown),
-    cmocka_unit_test_teardown(drafts_have_random_names, test_folder_teardown),
-    cmocka_unit_test_teardown(a_failed_write_leaves_nothing, test_folder_teardown),
-    cmocka_unit_test_teardown(devices_are_not_replaced, test_folder_teardown),
-    cmocka_unit_test_teardown(lines_are_not_added_through_a_link, test_folder_teardown),
-    cmocka_unit_test_teardown(a_second_name_keeps_its_content, test_folder_teardown),
-    cmocka_unit_test_teardown(lines_go_to_a_pipe_that_is_read, test_folder_teardown),
-    cmocka_unit_test_teardown(a_pointer_of_git_lfs_is_named, test_folder_teardown),
-    cmocka_unit_test_teardown(new_files_and_locks_follow_no_link, test_folder_teardown),
-    cmocka_unit_test_teardown(a_draft_of_a_process_that_is_gone_is_removed, test_folder_teardown),
-};
-
-TM_TESTS(tests, begin, NULL)
+TEST_FIXTURE(begin, NULL)

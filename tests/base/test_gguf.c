@@ -74,9 +74,8 @@ static bytes with_value(const char *key, uint64_t type)
     return b;
 }
 
-static void heads_that_lie_are_refused(void **state)
+TEST(heads_that_lie_are_refused)
 {
-    (void)state;
     bytes b = { .text = { 0 } };
     tm_text_add(&b.text, "GGML tensors and more");
     refuse(&b, TM_FORMAT, "not a GGUF file");
@@ -93,9 +92,8 @@ static void heads_that_lie_are_refused(void **state)
     refuse(&b, TM_FORMAT, "ends at byte 20");
 }
 
-static void values_that_lie_are_refused(void **state)
+TEST(values_that_lie_are_refused)
 {
-    (void)state;
     bytes b = with_value("a.key", 77);
     refuse(&b, TM_FORMAT, "'a.key' has a type that GGUF does not know");
     b = with_value("a.key", TM_GGUF_TEXT);
@@ -144,9 +142,8 @@ static bytes with_tensor(uint64_t rows, uint64_t columns, uint64_t format, uint6
     return b;
 }
 
-static void tensors_that_lie_are_refused(void **state)
+TEST(tensors_that_lie_are_refused)
 {
-    (void)state;
     bytes b = with_tensor(4, 4, 0, 32);
     refuse(&b, TM_FORMAT, "'a.weight' is at bytes 32 to 96 of the data, which has 64");
     b = with_tensor(4, 4, 0, 8);
@@ -212,13 +209,12 @@ static tm_text written(const char *path)
     return all;
 }
 
-static void what_was_written_is_read(void **state)
+TEST(what_was_written_is_read)
 {
-    tm_gguf *g;
-    tm_error err = { 0 };
-    size_t   n;
-    int64_t  whole;
-    (void)state;
+    tm_gguf    *g;
+    tm_error    err = { 0 };
+    size_t      n;
+    int64_t     whole;
     const char *path = test_in_folder("x.gguf");
     tm_text     all = written(path);
     if (tm_gguf_open(path, &g, &err) != TM_OK) fail_msg("%s", err.text);
@@ -251,9 +247,8 @@ static void what_was_written_is_read(void **state)
 }
 
 /* However short: refused, never read beyond its end. */
-static void every_beginning_of_a_file_is_refused(void **state)
+TEST(every_beginning_of_a_file_is_refused)
 {
-    (void)state;
     tm_text all = written(test_in_folder("x.gguf"));
     for (size_t n = 0; n < all.length - 30; n++) { /* behind the last tensor there is padding */
         tm_gguf *g;
@@ -268,10 +263,4 @@ static void every_beginning_of_a_file_is_refused(void **state)
     test_folder_remove();
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(heads_that_lie_are_refused),           cmocka_unit_test(values_that_lie_are_refused),
-    cmocka_unit_test(tensors_that_lie_are_refused),         cmocka_unit_test(what_was_written_is_read),
-    cmocka_unit_test(every_beginning_of_a_file_is_refused),
-};
-
-TM_TESTS_IN_ORDER(tests, NULL, NULL)
+TESTS_IN_ORDER

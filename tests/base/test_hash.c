@@ -8,9 +8,8 @@
 
 #include "support/test.h"
 
-static void the_empty_value_is_the_published_one(void **unused)
+TEST(the_empty_value_is_the_published_one)
 {
-    (void)unused;
     assert_true(tm_hash(NULL, 0) == 0x2D06800538D394C2u);
     assert_true(tm_hash("", 0) == 0x2D06800538D394C2u);
     tm_hasher *hasher = tm_hasher_create();
@@ -20,9 +19,8 @@ static void the_empty_value_is_the_published_one(void **unused)
     tm_hasher_destroy(NULL);
 }
 
-static void pieces_give_the_value_of_the_whole(void **unused)
+TEST(pieces_give_the_value_of_the_whole)
 {
-    (void)unused;
     static unsigned char data[5000];
     for (size_t i = 0; i < sizeof data; i++) data[i] = (unsigned char)tm_random_u64(1, 2, i);
     tm_hasher *hasher = tm_hasher_create();
@@ -41,9 +39,8 @@ static void pieces_give_the_value_of_the_whole(void **unused)
     tm_hasher_destroy(hasher);
 }
 
-static void every_flipped_bit_is_seen(void **unused)
+TEST(every_flipped_bit_is_seen)
 {
-    (void)unused;
     unsigned char data[257] = { 0 };
     uint64_t      before = tm_hash(data, sizeof data);
     for (size_t bit = 0; bit < 8 * sizeof data; bit++) {
@@ -54,21 +51,11 @@ static void every_flipped_bit_is_seen(void **unused)
 }
 
 /* By which ranks tell that they run the same one. */
-static void the_program_has_the_value_of_its_file(void **unused)
+TEST(the_program_has_the_value_of_its_file)
 {
     static volatile char large[150000] = { 1 }; /* of the file: more than is read at once */
-    (void)unused;
-    tm_text whole = { 0 };
+    tm_text              whole = { 0 };
     assert_int_equal(tm_file_read("/proc/self/exe", 1 << 30, &whole, NULL), TM_OK);
     assert_true(whole.length > sizeof large && large[0] == 1 && tm_program_hash() == tm_hash(whole.data, whole.length));
     tm_text_fini(&whole);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(the_empty_value_is_the_published_one),
-    cmocka_unit_test(pieces_give_the_value_of_the_whole),
-    cmocka_unit_test(every_flipped_bit_is_seen),
-    cmocka_unit_test(the_program_has_the_value_of_its_file),
-};
-
-TM_TESTS(tests, NULL, NULL)

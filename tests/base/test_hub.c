@@ -74,9 +74,8 @@ static const char *text_of(const json_t *object, const char *member)
 
 /* What is found is the snapshot that the package finds, and nothing is where it finds nothing. A snapshot that lacks
  * weights is found for its config.json; the package refuses it as a whole. */
-static void snapshots_are_those_of_the_package(void **state)
+TEST(snapshots_are_those_of_the_package)
 {
-    (void)state;
     json_t *all = read_answers("asked"), *one;
     size_t  i, right = 0;
     setenv("HF_HUB_CACHE", "tests/hf/hub", 1);
@@ -116,9 +115,8 @@ static void snapshots_are_those_of_the_package(void **state)
 }
 
 /* The cache is where the package has it, by the same variables. */
-static void the_cache_is_where_the_package_has_it(void **state)
+TEST(the_cache_is_where_the_package_has_it)
 {
-    (void)state;
     json_t     *all = read_answers("caches"), *one, *value;
     size_t      i;
     const char *name, *home = getenv("HOME");
@@ -147,9 +145,8 @@ static void the_cache_is_where_the_package_has_it(void **state)
     if (home) setenv("HOME", kept, 1);
 }
 
-static void a_path_that_is_there_wins(void **state)
+TEST(a_path_that_is_there_wins)
 {
-    (void)state;
     char  cache[640], before[600];
     char *folder = test_tree_make();
     assert_non_null(getcwd(before, sizeof before));
@@ -171,9 +168,8 @@ static void a_path_that_is_there_wins(void **state)
 }
 
 /* What can be no name stays, and so does what is rather a path that is wrong: the caller says what it lacks. */
-static void other_paths_stay(void **state)
+TEST(other_paths_stay)
 {
-    (void)state;
     static const char *const models[] = { "/no/where",
                                           "./org/name",
                                           "../x",
@@ -202,9 +198,8 @@ static void other_paths_stay(void **state)
     forget();
 }
 
-static void parts_of_data_sets(void **state)
+TEST(parts_of_data_sets)
 {
-    (void)state;
 #define ROWS "datasets--example--rows/snapshots/6c30d261539235005dac78552ab077de42661332"
     static const char cache[] = "tests/hf/hub";
     setenv("HF_HUB_CACHE", cache, 1);
@@ -243,9 +238,8 @@ static void begin_set(const char *name)
     put(path, COMMIT);
 }
 
-static void a_set_is_what_one_part_of_it_is(void **state)
+TEST(a_set_is_what_one_part_of_it_is)
 {
-    (void)state;
     char cache[600];
     snprintf(cache, sizeof cache, "%s", test_in_folder("hub"));
     setenv("HF_HUB_CACHE", cache, 1);
@@ -275,9 +269,8 @@ static void a_set_is_what_one_part_of_it_is(void **state)
     test_folder_remove();
 }
 
-static void what_is_missing_is_named(void **state)
+TEST(what_is_missing_is_named)
 {
-    (void)state;
     char cache[600];
     snprintf(cache, sizeof cache, "%s", test_in_folder("hub"));
     setenv("HF_HUB_CACHE", cache, 1);
@@ -334,9 +327,8 @@ static void what_is_missing_is_named(void **state)
 }
 
 /* What the commit has tells what is missing where the index itself is not there yet. */
-static void a_commit_says_what_it_has(void **state)
+TEST(a_commit_says_what_it_has)
 {
-    (void)state;
     tm_error err = { 0 };
     char     snapshot[700];
     put("hub/models--o--t/trees/" COMMIT ".json",
@@ -353,9 +345,8 @@ static void a_commit_says_what_it_has(void **state)
     test_folder_remove();
 }
 
-static void paths_say_what_they_are(void **state)
+TEST(paths_say_what_they_are)
 {
-    (void)state;
     tm_hub_origin o;
     assert_true(tm_hub_origin_of("/x/models--meta-llama--Llama-3.1-8B/snapshots/" COMMIT, &o));
     assert_string_equal(o.name, "meta-llama/Llama-3.1-8B");
@@ -371,18 +362,6 @@ static void paths_say_what_they_are(void **state)
     assert_false(tm_hub_origin_of("/x/models--a--b", &o));
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(snapshots_are_those_of_the_package),
-    cmocka_unit_test(the_cache_is_where_the_package_has_it),
-    cmocka_unit_test(a_path_that_is_there_wins),
-    cmocka_unit_test(other_paths_stay),
-    cmocka_unit_test(parts_of_data_sets),
-    cmocka_unit_test(a_set_is_what_one_part_of_it_is),
-    cmocka_unit_test(what_is_missing_is_named),
-    cmocka_unit_test(paths_say_what_they_are),
-    cmocka_unit_test(a_commit_says_what_it_has),
-};
-
 static int without_variables(void **state)
 {
     (void)state;
@@ -390,4 +369,4 @@ static int without_variables(void **state)
     return 0;
 }
 
-TM_TESTS(tests, without_variables, test_folder_teardown)
+TEST_FIXTURE(without_variables, test_folder_teardown)

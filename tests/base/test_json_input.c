@@ -15,7 +15,7 @@ static json_t *read_text(const char *text, size_t flags)
 }
 
 /* In jansson's compact form, members in their order. */
-static void pythons_json_is_read(void **state)
+TEST(pythons_json_is_read)
 {
     static const char *const cases[][2] = {
         { "{\"a\": NaN, \"b\": -Infinity, \"c\": [Infinity, 1]}", "{\"a\":null,\"b\":null,\"c\":[null,1]}" },
@@ -28,7 +28,6 @@ static void pythons_json_is_read(void **state)
           "{\"NaN\":\"NaN 12345678901234567890 \\\"Infinity\",\"x\":null}" },
         { "{\"a\": \"\\ud83d\\ude00\", \"b\": NaN}", "{\"a\":\"\xF0\x9F\x98\x80\",\"b\":null}" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         json_t *root = read_text(cases[i][0], 0);
         if (!root) fail_msg("refused: %s", cases[i][0]);
@@ -39,7 +38,7 @@ static void pythons_json_is_read(void **state)
     }
 }
 
-static void what_is_no_json_is_refused(void **state)
+TEST(what_is_no_json_is_refused)
 {
     static const char *const texts[] = { "",
                                          "{",
@@ -54,7 +53,6 @@ static void what_is_no_json_is_refused(void **state)
                                          "{\"a\": +Infinity}",
                                          "{\"a\": 1e}",
                                          "{\"a\": 12345678901234567890x}" };
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         json_error_t error = { .line = 0 };
         json_t      *root = tm_json_input(texts[i], strlen(texts[i]), 0, &error);
@@ -72,11 +70,10 @@ static void what_is_no_json_is_refused(void **state)
 }
 
 /* Half a pair is read, told where the text is used, and mixed up with no other character. */
-static void half_a_surrogate_pair(void **state)
+TEST(half_a_surrogate_pair)
 {
     static const char *const halves[] = { "\"\\ud83d\"", "\"a\\ude00b\"", "\"\\ud83d\\u0041\"",
                                           "\"\\ud83d\\ud83d\\ude00\"", "\"\\ufdd0 \\uD83D \xEF\xB7\x91\"" };
-    (void)state;
     for (size_t i = 0; i < sizeof halves / sizeof halves[0]; i++) {
         char text[200];
         snprintf(text, sizeof text, "{\"used\": %s, \"other\": \"\xEF\xB7\x90\"}", halves[i]);
@@ -94,11 +91,3 @@ static void half_a_surrogate_pair(void **state)
     assert_null(tm_json_text_problem(json_object_get(root, "n"), false));
     json_decref(root);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(pythons_json_is_read),
-    cmocka_unit_test(what_is_no_json_is_refused),
-    cmocka_unit_test(half_a_surrogate_pair),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -50,9 +50,8 @@ static void end(pid_t child)
     assert_int_equal(waitpid(child, NULL, 0), child);
 }
 
-static void a_folder_has_one_owner(void **state)
+TEST_WITH(a_folder_has_one_owner, NULL, test_folder_teardown)
 {
-    (void)state;
     tm_folder_lock lock;
     tm_error       err = { 0 };
     char           words[64];
@@ -71,9 +70,8 @@ static void a_folder_has_one_owner(void **state)
 }
 
 /* There, locks may hold on one host only: a name of another one that was never taken away counts. */
-static void on_a_network_the_name_counts_too(void **state)
+TEST_WITH(on_a_network_the_name_counts_too, NULL, test_folder_teardown)
 {
-    (void)state;
     tm_folder_lock lock;
     tm_error       err = { 0 };
     end(start_owner(test_folder(), "elsewhere", true));
@@ -91,9 +89,8 @@ static void on_a_network_the_name_counts_too(void **state)
 }
 
 /* On a file system with locks there is nothing to say. */
-static void locks_are_taken_without_a_word(void **state)
+TEST_WITH(locks_are_taken_without_a_word, NULL, test_folder_teardown)
 {
-    (void)state;
     tm_folder_lock lock;
     tm_error       err = { 0 };
     tm_text        owner = { 0 };
@@ -131,9 +128,8 @@ static void locks_are_taken_without_a_word(void **state)
                                   "directory with --out");
 }
 
-static void a_folder_that_is_removed_is_noticed(void **state)
+TEST_WITH(a_folder_that_is_removed_is_noticed, NULL, test_folder_teardown)
 {
-    (void)state;
     tm_folder_lock lock;
     tm_error       err = { 0 };
     const char    *folder = test_in_folder("run");
@@ -156,9 +152,8 @@ static size_t scratch_folders(void)
     return n;
 }
 
-static void what_the_dead_left_is_removed(void **state)
+TEST_WITH(what_the_dead_left_is_removed, NULL, test_folder_teardown)
 {
-    (void)state;
     tm_scratch mine;
     tm_error   err = { 0 };
     int        ready[2];
@@ -194,9 +189,8 @@ static void what_the_dead_left_is_removed(void **state)
 }
 
 /* Older than ten minutes and without a lock: nobody is making it any more. */
-static void old_folders_without_a_lock_go(void **state)
+TEST_WITH(old_folders_without_a_lock_go, NULL, test_folder_teardown)
 {
-    (void)state;
     static const char *const names[] = { "tm-ab-old", "tm-ab-young" };
     tm_scratch               mine;
     tm_error                 err = { 0 };
@@ -221,11 +215,10 @@ static void old_folders_without_a_lock_go(void **state)
 }
 
 /* Where nobody names a place for temporary files they are in /tmp. */
-static void folders_for_a_while_are_in_tmp(void **state)
+TEST(folders_for_a_while_are_in_tmp)
 {
     static const char prefix[] = "tm-lock-test", place[] = "/tmp/tm-lock-test-";
     char             *kept = getenv("TMPDIR"), was[4096] = "";
-    (void)state;
     if (kept) snprintf(was, sizeof was, "%s", kept);
     for (int set = 0; set < 2; set++) {
         tm_scratch  mine;
@@ -248,15 +241,3 @@ static void folders_for_a_while_are_in_tmp(void **state)
     else
         unsetenv("TMPDIR");
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_teardown(a_folder_has_one_owner, test_folder_teardown),
-    cmocka_unit_test_teardown(on_a_network_the_name_counts_too, test_folder_teardown),
-    cmocka_unit_test_teardown(locks_are_taken_without_a_word, test_folder_teardown),
-    cmocka_unit_test_teardown(a_folder_that_is_removed_is_noticed, test_folder_teardown),
-    cmocka_unit_test_teardown(what_the_dead_left_is_removed, test_folder_teardown),
-    cmocka_unit_test_teardown(old_folders_without_a_lock_go, test_folder_teardown),
-    cmocka_unit_test(folders_for_a_while_are_in_tmp),
-};
-
-TM_TESTS(tests, NULL, NULL)

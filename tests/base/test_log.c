@@ -75,9 +75,8 @@ static int lowest_free(void)
     return fd;
 }
 
-static void messages_go_to_files_of_their_levels(void **state)
+TEST(messages_go_to_files_of_their_levels)
 {
-    (void)state;
     tm_error err = { 0 };
     int      before = lowest_free();
     check_stderr(TM_LOG_WARN, "early", "trainmark: " WARNING("early") "trainmark: " ERROR("early"));
@@ -104,9 +103,8 @@ static void messages_go_to_files_of_their_levels(void **state)
     check_file(TM_LOG_WARN, WARNING("open") ERROR("open") WARNING("again") ERROR("again") "more\n");
 }
 
-static void a_folder_that_is_not_there_is_refused(void **state)
+TEST(a_folder_that_is_not_there_is_refused)
 {
-    (void)state;
     tm_error err = { 0 };
     int      before = lowest_free();
     assert_int_equal(tm_log_open_folder(test_in_folder("none"), &err), TM_INVALID);
@@ -128,19 +126,13 @@ static void say_much(const char *when)
     tm_log(TM_LOG_ERROR, "%s%05000d", when, 7);
 }
 
-static void long_messages_are_cut(void **state)
+TEST(long_messages_are_cut)
 {
-    (void)state;
     tm_text found = stderr_of(say_much, "n ");
     assert_int_equal(found.length, strlen("trainmark: error: ") + 2047 + 1);
     assert_int_equal(strspn(found.data + strlen("trainmark: error: n "), "0"), 2045);
     tm_text_fini(&found);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(messages_go_to_files_of_their_levels),
-    cmocka_unit_test(a_folder_that_is_not_there_is_refused),
-    cmocka_unit_test(long_messages_are_cut),
-};
-
-TM_TESTS_IN_ORDER(tests, NULL, test_folder_teardown)
+TESTS_IN_ORDER
+TEST_FIXTURE(NULL, test_folder_teardown)

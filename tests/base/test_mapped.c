@@ -48,9 +48,8 @@ static int read_cut_file(bool known, char said[512])
     return status;
 }
 
-static void the_file_is_named(void **state)
+TEST(the_file_is_named)
 {
-    (void)state;
     char said[512];
     int  status = read_cut_file(true, said);
     assert_true(WIFEXITED(status));
@@ -64,9 +63,8 @@ static void the_file_is_named(void **state)
     assert_string_equal(said, wanted);
 }
 
-static void other_faults_stay_faults(void **state)
+TEST(other_faults_stay_faults)
 {
-    (void)state;
     char said[512];
     int  status = read_cut_file(false, said);
     assert_true(WIFSIGNALED(status));
@@ -114,10 +112,9 @@ static int read_one_of_several(int which, size_t at, char said[512])
     return status;
 }
 
-static void the_right_one_of_several_is_named(void **state)
+TEST(the_right_one_of_several_is_named)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    (void)state;
     const struct {
         int         which;
         size_t      at;
@@ -138,10 +135,4 @@ static void the_right_one_of_several_is_named(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_teardown(the_file_is_named, test_folder_teardown),
-    cmocka_unit_test_teardown(other_faults_stay_faults, test_folder_teardown),
-    cmocka_unit_test_teardown(the_right_one_of_several_is_named, test_folder_teardown),
-};
-
-TM_TESTS(tests, NULL, NULL)
+TEST_FIXTURE(NULL, test_folder_teardown)

@@ -22,9 +22,8 @@ static const struct {
       "57edf4a22be3c955ac49da2e2107b67a" },
 };
 
-static void the_vectors_of_the_rfc(void **state)
+TEST(the_vectors_of_the_rfc)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++) {
         size_t n = strlen(vectors[i].text);
         char   hex[TM_MD5_HEX];
@@ -39,9 +38,8 @@ static void the_vectors_of_the_rfc(void **state)
 }
 
 /* Every length around the padding's edges, byte by byte and whole. */
-static void pieces_do_not_matter(void **state)
+TEST(pieces_do_not_matter)
 {
-    (void)state;
     uint8_t bytes[300];
     for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)(i * 131 + 7);
     for (size_t n = 0; n < sizeof bytes; n++) {
@@ -61,9 +59,8 @@ static void pieces_do_not_matter(void **state)
     assert_string_equal(tm_md5_end(&md5, hex), "7707d6ae4e027c70eea2a935c2296f21");
 }
 
-static void a_file_has_the_value_of_its_bytes(void **state)
+TEST(a_file_has_the_value_of_its_bytes)
 {
-    (void)state;
     char     path[] = "/tmp/tm_md5_XXXXXX", hex[TM_MD5_HEX];
     tm_error err = { 0 };
     int      fd = mkstemp(path);
@@ -79,11 +76,3 @@ static void a_file_has_the_value_of_its_bytes(void **state)
     assert_int_equal(tm_md5_file("/dev/null", hex, &err), TM_INVALID);
     assert_non_null(strstr(err.text, "is not a regular file"));
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(the_vectors_of_the_rfc),
-    cmocka_unit_test(pieces_do_not_matter),
-    cmocka_unit_test(a_file_has_the_value_of_its_bytes),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -8,7 +8,7 @@
 
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
 
-static void names_are_taken_as_a_whole_or_behind_a_dot(void **state)
+TEST(names_are_taken_as_a_whole_or_behind_a_dot)
 {
     static const struct {
         const char *pattern, *text;
@@ -37,7 +37,6 @@ static void names_are_taken_as_a_whole_or_behind_a_dot(void **state)
         { "(", "(", false, false, -1 },
         { "(a+)+$", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab", false, false, -1 },
     };
-    (void)state;
     for (size_t i = 0; i < COUNT(rows); i++) {
         if (tm_pattern_matches(rows[i].pattern, rows[i].text) != rows[i].matches ||
             tm_pattern_ends(rows[i].pattern, rows[i].text) != rows[i].ends)
@@ -46,10 +45,9 @@ static void names_are_taken_as_a_whole_or_behind_a_dot(void **state)
     }
 }
 
-static void the_first_that_fits_counts(void **state)
+TEST(the_first_that_fits_counts)
 {
     static const tm_pattern_value all[] = { { "a", 1 }, { "b.a", 2 }, { "c", 3 } };
-    (void)state;
     assert_ptr_equal(tm_pattern_find(all, 3, "b.a"), &all[0]);
     assert_ptr_equal(tm_pattern_find(all + 1, 2, "b.a"), &all[1]);
     assert_ptr_equal(tm_pattern_find(all, 3, "x.c"), &all[2]);
@@ -57,19 +55,10 @@ static void the_first_that_fits_counts(void **state)
     assert_null(tm_pattern_find(all, 0, "a"));
 }
 
-static void what_is_none_is_refused(void **state)
+TEST(what_is_none_is_refused)
 {
     tm_error err = { 0 };
-    (void)state;
     assert_int_equal(tm_pattern_check("a(b)?", "here", &err), TM_OK);
     assert_int_equal(tm_pattern_check("a(b", "here", &err), TM_INVALID);
     assert_string_equal(err.text, "here: 'a(b' is no regular expression: missing closing parenthesis");
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(names_are_taken_as_a_whole_or_behind_a_dot),
-    cmocka_unit_test(the_first_that_fits_counts),
-    cmocka_unit_test(what_is_none_is_refused),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -21,9 +21,8 @@ static void expect_plain(const char *from, unsigned keep, const char *wanted)
     tm_text_fini(&out);
 }
 
-static void terminals_obey_nothing(void **state)
+TEST(terminals_obey_nothing)
 {
-    (void)state;
     expect_plain("llama3.1_8B, Größe 5 µm, 模型", 0, "llama3.1_8B, Größe 5 µm, 模型");
     expect_plain("\033]0;owned\007\033[2J", 0, "\\x1b]0;owned\\x07\\x1b[2J");
     expect_plain("a\rb\bc\177", TM_PLAIN_LINES, "a\\x0db\\x08c\\x7f");
@@ -65,17 +64,15 @@ static void warn(void)
     tm_warn("cannot use '%s'", "\033]0;x\007\ntrainmark: all is well");
 }
 
-static void the_log_is_a_sink(void **state)
+TEST(the_log_is_a_sink)
 {
-    (void)state;
     tm_text text = printed(warn);
     assert_string_equal(text.data, "trainmark: warning: cannot use '\\x1b]0;x\\x07\n  trainmark: all is well'\n");
     tm_text_fini(&text);
 }
 
-static void spreadsheets_compute_nothing(void **state)
+TEST(spreadsheets_compute_nothing)
 {
-    (void)state;
     static const struct {
         const char *cell, *wanted;
     } cells[] = {
@@ -109,7 +106,7 @@ static void spreadsheets_compute_nothing(void **state)
 }
 
 /* Cells between '|', of records between newlines; "+n" where a record has n cells more than there is room for. */
-static void records_are_split(void **state)
+TEST(records_are_split)
 {
     static const char *const all[][2] = {
         { "", "" },
@@ -129,7 +126,6 @@ static void records_are_split(void **state)
         { "\"a\"x,b\nc", "a\nc\n" },
         { "'=1+1,'x,'-2,'", "=1+1|'x|-2+1\n" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         const char *cursor = all[i][0];
         tm_text     storage = { 0 }, out = { 0 };
@@ -148,9 +144,8 @@ static void records_are_split(void **state)
     }
 }
 
-static void json_holds_no_control_character(void **state)
+TEST(json_holds_no_control_character)
 {
-    (void)state;
     tm_text out = { 0 };
     tm_json_quote(&out, "a\033\177\xc2\x9b\xc2\xa0z");
     assert_string_equal(out.data, "\"a\\u001b\\u007f\\u009b\xc2\xa0z\"");
@@ -159,9 +154,8 @@ static void json_holds_no_control_character(void **state)
 
 /* --- secrets ------------------------------------------------------------------------------------------------------ */
 
-static void names_of_secrets(void **state)
+TEST(names_of_secrets)
 {
-    (void)state;
     static const char *const secret[] = {
         "HF_TOKEN",   "my_secret",     "API_KEY",    "MYSQL_PASSWORD", "AWS_CREDENTIALS",      "MYSQL_PWD",
         "PROXY_AUTH", "AUTHORIZATION", "SENTRY_DSN", "ftp_pwd",        "BASIC_AUTH_SOCK_TOKEN"
@@ -182,9 +176,8 @@ static void expect_masked(const char *value, const char *wanted)
     tm_text_fini(&out);
 }
 
-static void values_that_look_like_secrets(void **state)
+TEST(values_that_look_like_secrets)
 {
-    (void)state;
     expect_masked("postgres://bench:hunter2secret@db.example.com/x", "postgres://bench:***@db.example.com/x");
     expect_masked("https://a:b@c, redis://:pw@d:6379", "https://a:***@c, redis://:***@d:6379");
     expect_masked("https://example.com:8080/a@b", "https://example.com:8080/a@b");
@@ -211,9 +204,8 @@ static void values_that_look_like_secrets(void **state)
     expect_masked("", ""); /* a variable that is set to nothing */
 }
 
-static void command_lines_and_texts(void **state)
+TEST(command_lines_and_texts)
 {
-    (void)state;
     static const char words[] =
         "trainmark\0run\0--data.path\0s3://user:pa55word@bucket/x\0--note\0wJalrXUtnFEMI7K3MDENG";
     tm_text out = { 0 };
@@ -233,12 +225,3 @@ static void command_lines_and_texts(void **state)
     unsetenv("UPSTREAM_DSN");
     tm_text_fini(&out);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(terminals_obey_nothing),          cmocka_unit_test(the_log_is_a_sink),
-    cmocka_unit_test(spreadsheets_compute_nothing),    cmocka_unit_test(records_are_split),
-    cmocka_unit_test(json_holds_no_control_character), cmocka_unit_test(names_of_secrets),
-    cmocka_unit_test(values_that_look_like_secrets),   cmocka_unit_test(command_lines_and_texts),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -75,9 +75,8 @@ static bool gone_within(pid_t pid, double seconds)
     return false;
 }
 
-static void environment_and_output(void **state)
+TEST(environment_and_output)
 {
-    (void)state;
     char        text[1024];
     tm_process *p =
         start_shell("echo \"$TM_TEST_WORD $HOME\"; read line || echo no input; kill -l $? >/dev/null; exit 3", NULL);
@@ -100,9 +99,8 @@ static int answer(void)
     return n > 0 && write(fd, "got ", 4) == 4 && write(fd, word, (size_t)n) == n ? 0 : 1;
 }
 
-static void channel_is_passed(void **state)
+TEST(channel_is_passed)
 {
-    (void)state;
     char               text[1024], *argv[] = { "/proc/self/exe", "answer", NULL };
     tm_process_options options = { .argv = argv, .channel = "TM_TEST_FD" };
     tm_process        *p;
@@ -116,9 +114,8 @@ static void channel_is_passed(void **state)
     tm_process_close(p, 0);
 }
 
-static void programs_that_are_not_there(void **state)
+TEST(programs_that_are_not_there)
 {
-    (void)state;
     const struct {
         const char *name, *why;
     } rows[] = { { "/no/such/program", "No such file" },
@@ -137,9 +134,8 @@ static void programs_that_are_not_there(void **state)
     free(path);
 }
 
-static void last_words(void **state)
+TEST(last_words)
 {
-    (void)state;
     tm_process *p = start_shell(
         "i=0; while [ $i -lt 30000 ]; do echo line $i >&2; i=$((i+1)); done; echo the end >&2; exit 1", NULL);
     char text[1024];
@@ -153,9 +149,8 @@ static void last_words(void **state)
 }
 
 /* Of one line without an end that is longer than what is kept; blanks at the end go, and no byte ends the text. */
-static void last_words_are_the_last_bytes(void **state)
+TEST(last_words_are_the_last_bytes)
 {
-    (void)state;
     enum { KEPT = 4400 };
     static const struct {
         const char *script;
@@ -184,10 +179,9 @@ static void last_words_are_the_last_bytes(void **state)
 }
 
 /* What comes later pushes the rest out at its beginning. */
-static void last_words_move_up(void **state)
+TEST(last_words_move_up)
 {
     static const char *const pauses[] = { "", "sleep 0.1;", "sleep 0.3;" };
-    (void)state;
     for (size_t i = 0; i < sizeof pauses / sizeof pauses[0]; i++) {
         char    script[128], text[1024];
         tm_text all = { 0 };
@@ -217,9 +211,8 @@ static tm_process *start_family(pid_t *grandchild, bool deaf)
     return p;
 }
 
-static void stop_and_continue_reach_the_group(void **state)
+TEST(stop_and_continue_reach_the_group)
 {
-    (void)state;
     pid_t       grandchild;
     tm_error    err = { 0 };
     tm_process *p = start_family(&grandchild, false);
@@ -234,9 +227,8 @@ static void stop_and_continue_reach_the_group(void **state)
     assert_true(gone_within(grandchild, 60));
 }
 
-static void close_is_polite_then_firm(void **state)
+TEST(close_is_polite_then_firm)
 {
-    (void)state;
     pid_t       grandchild;
     tm_process *p = start_family(&grandchild, false);
     int64_t     begin = tm_now_ns();
@@ -250,9 +242,8 @@ static void close_is_polite_then_firm(void **state)
     assert_true(gone_within(grandchild, 60));
 }
 
-static void a_child_that_ends_takes_its_children_along(void **state)
+TEST(a_child_that_ends_takes_its_children_along)
 {
-    (void)state;
     char        text[1024];
     tm_process *p = start_shell("sleep 1000 >/dev/null 2>&1 & echo $!", NULL);
     read_all(p, tm_process_output(p), 1023, text);
@@ -304,9 +295,8 @@ static void guard_is_alone(tm_process *p)
     assert_true(gone_within(guard, 5));
 }
 
-static void the_guard_waits_for_the_end(void **state)
+TEST(the_guard_waits_for_the_end)
 {
-    (void)state;
     guard_is_alone(start_shell("sleep 1000", NULL));
 }
 
@@ -327,9 +317,8 @@ static void *start_on_old_linux(void *unused)
     return syscall(SYS_close_range, ~0u, ~0u, 0) != 0 && errno == ENOSYS ? start_shell("sleep 1000", NULL) : NULL;
 }
 
-static void the_guard_closes_all_on_old_linux(void **state)
+TEST(the_guard_closes_all_on_old_linux)
 {
-    (void)state;
     enum { FILES = 200 };
     int files[FILES];
     for (int i = 0; i < FILES; i++) assert_true((files[i] = open("/dev/null", O_RDONLY)) >= 0);
@@ -343,9 +332,8 @@ static void the_guard_closes_all_on_old_linux(void **state)
 }
 
 /* The parent dies by SIGKILL: its guard kills what it had started, stopped or not. */
-static void no_orphans(void **state)
+TEST(no_orphans)
 {
-    (void)state;
     for (int stopped = 0; stopped < 2; stopped++) {
         int line[2];
         assert_int_equal(pipe2(line, O_CLOEXEC), 0);
@@ -370,9 +358,8 @@ static void no_orphans(void **state)
     }
 }
 
-static void waiting_ends(void **state)
+TEST(waiting_ends)
 {
-    (void)state;
     tm_process           *p = start_shell("sleep 1000", NULL);
     volatile sig_atomic_t stop = 0;
     int64_t               begin = tm_now_ns();
@@ -395,9 +382,8 @@ static void on_term(int number)
 }
 
 /* Also one that comes when nobody waits yet; which signals are blocked stays as it was. */
-static void a_signal_ends_waiting(void **state)
+TEST(a_signal_ends_waiting)
 {
-    (void)state;
     struct sigaction action = { .sa_handler = on_term }, usual;
     sigset_t         mine, before, after;
     assert_int_equal(sigaction(SIGTERM, &action, &usual), 0);
@@ -422,22 +408,3 @@ static int be_answer(int argc, char **argv)
     return answer();
 }
 TM_TEST_ROLE("answer", be_answer)
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(environment_and_output),
-    cmocka_unit_test(channel_is_passed),
-    cmocka_unit_test(programs_that_are_not_there),
-    cmocka_unit_test(last_words),
-    cmocka_unit_test(last_words_are_the_last_bytes),
-    cmocka_unit_test(last_words_move_up),
-    cmocka_unit_test(stop_and_continue_reach_the_group),
-    cmocka_unit_test(close_is_polite_then_firm),
-    cmocka_unit_test(a_child_that_ends_takes_its_children_along),
-    cmocka_unit_test(the_guard_waits_for_the_end),
-    cmocka_unit_test(the_guard_closes_all_on_old_linux),
-    cmocka_unit_test(no_orphans),
-    cmocka_unit_test(waiting_ends),
-    cmocka_unit_test(a_signal_ends_waiting),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -18,9 +18,8 @@ static const struct {
     { 0xa35312e0f807cffc, 0x0370734413198a2e, 0x85a308d3243f6a88, { 0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1 } },
 };
 
-static void bits_are_those_of_philox(void **state)
+TEST(bits_are_those_of_philox)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++) {
         uint64_t        seed = vectors[i].seed, stream = vectors[i].stream, index = vectors[i].index;
         const uint32_t *r = vectors[i].r;
@@ -41,19 +40,17 @@ static void bits_are_those_of_philox(void **state)
 }
 
 /* FNV-1a of 64 bits, as published. */
-static void streams_are_hashes_of_names(void **state)
+TEST(streams_are_hashes_of_names)
 {
-    (void)state;
     assert_true(tm_random_stream("") == 0xcbf29ce484222325);
     assert_true(tm_random_stream("a") == 0xaf63dc4c8601ec8c);
     assert_true(tm_random_stream("foobar") == 0x85944171f73967e8);
 }
 
-static void permutations_have_each_number_once(void **state)
+TEST(permutations_have_each_number_once)
 {
     static unsigned char seen[1030];
     uint64_t             moved = 0;
-    (void)state;
     for (uint64_t n = 1; n <= sizeof seen; n += n < 70 ? 1 : 240) {
         memset(seen, 0, sizeof seen);
         for (uint64_t i = 0; i < n; i++) {
@@ -68,11 +65,3 @@ static void permutations_have_each_number_once(void **state)
     assert_true(tm_random_permute(3, 4, 5, 1000) != tm_random_permute(4, 4, 5, 1000) ||
                 tm_random_permute(3, 4, 6, 1000) != tm_random_permute(4, 4, 6, 1000));
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(bits_are_those_of_philox),
-    cmocka_unit_test(streams_are_hashes_of_names),
-    cmocka_unit_test(permutations_have_each_number_once),
-};
-
-TM_TESTS(tests, NULL, NULL)

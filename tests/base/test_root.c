@@ -108,9 +108,8 @@ static void check_row(size_t i, int fd, int cause, const char *way)
         fail_msg("%s, %s: '%s', %s", way, rows[i].path, text, n < 0 ? strerror(cause) : "read");
 }
 
-static void links_stay_inside(void **state)
+TEST(links_stay_inside)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         int fd = tm_root_open(root, rows[i].path, O_RDONLY);
         check_row(i, fd, errno, "openat2");
@@ -136,11 +135,10 @@ static void open_alike(const char *path, int flags, int cause)
 }
 
 /* Links of links, and paths that are long: where the system gives up. */
-static void limits_are_those_of_the_system(void **state)
+TEST(limits_are_those_of_the_system)
 {
     enum { LINKS = 40, LONGEST = 4096, DEEPEST = 63 };
     char path[LONGEST + 1];
-    (void)state;
     put_link("/l0", "etc/secret");
     for (int i = 1; i <= LINKS; i++) {
         char name[16], target[16];
@@ -173,10 +171,9 @@ static void limits_are_those_of_the_system(void **state)
 }
 
 /* Of a link itself, of folders, below a root that is none, and a target that makes the path too long. */
-static void what_is_opened_is_what_is_asked_for(void **state)
+TEST(what_is_opened_is_what_is_asked_for)
 {
     struct stat info;
-    (void)state;
     open_alike("/a/absolute", O_PATH | O_NOFOLLOW, 0);
     open_alike("/a/folder/../up", O_PATH | O_NOFOLLOW, 0);
     int fd = tm_root_open_by_hand(root, "/a/absolute", O_PATH | O_NOFOLLOW);
@@ -212,10 +209,9 @@ static void what_is_opened_is_what_is_asked_for(void **state)
 }
 
 /* What is written replaces what was there, and what does not go tells why. */
-static void writing_tells_why_not(void **state)
+TEST(writing_tells_why_not)
 {
     char line[64], said[16];
-    (void)state;
     put("/setting", "a longer one\n");
     assert_true(tm_root_write(root, "/setting", "new\n"));
     assert_int_equal(errno, 0);
@@ -248,9 +244,8 @@ static void writing_tells_why_not(void **state)
 }
 
 /* Where standard input is closed the first file that is opened has its number, 0. */
-static void a_file_may_have_the_number_0(void **state)
+TEST(a_file_may_have_the_number_0)
 {
-    (void)state;
     size_t    n;
     char      line[16];
     tm_text   text = { 0 };
@@ -282,9 +277,8 @@ static void a_file_may_have_the_number_0(void **state)
     tm_text_fini(&text);
 }
 
-static void whole_files(void **state)
+TEST(whole_files)
 {
-    (void)state;
     tm_text text = { 0 };
     char    line[8];
     put("/long", "0123456789 \n");
@@ -319,9 +313,8 @@ static void whole_files(void **state)
     tm_text_fini(&text);
 }
 
-static void lists(void **state)
+TEST(lists)
 {
-    (void)state;
     size_t    n;
     tm_arena *arena = tm_arena_create();
     put("/a/b/cpu10", "");
@@ -340,14 +333,4 @@ static void lists(void **state)
     tm_arena_destroy(arena);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_setup_teardown(links_stay_inside, make_tree, remove_tree),
-    cmocka_unit_test_setup_teardown(limits_are_those_of_the_system, make_tree, remove_tree),
-    cmocka_unit_test_setup_teardown(what_is_opened_is_what_is_asked_for, make_tree, remove_tree),
-    cmocka_unit_test_setup_teardown(writing_tells_why_not, make_tree, remove_tree),
-    cmocka_unit_test_setup_teardown(a_file_may_have_the_number_0, make_tree, remove_tree),
-    cmocka_unit_test_setup_teardown(whole_files, make_tree, remove_tree),
-    cmocka_unit_test_setup_teardown(lists, make_tree, remove_tree),
-};
-
-TM_TESTS(tests, NULL, NULL)
+TEST_FIXTURE(make_tree, remove_tree)

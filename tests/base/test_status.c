@@ -12,11 +12,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void the_first_failure_stays(void **state)
+TEST(the_first_failure_stays)
 {
     tm_error err = { 0 };
     size_t   n;
-    (void)state;
     assert_null(tm_error_next(&err, NULL, &n));
     assert_int_equal(tm_fail(&err, TM_INVALID, "one of %d", 2), TM_INVALID);
     assert_int_equal(tm_fail(&err, TM_IO, "another"), TM_IO);
@@ -28,10 +27,9 @@ static void the_first_failure_stays(void **state)
     assert_null(tm_error_next(&err, line, &n));
 }
 
-static void several_are_told_each_once(void **state)
+TEST(several_are_told_each_once)
 {
     tm_error err = { 0 };
-    (void)state;
     assert_int_equal(tm_also(&err, TM_UNSUPPORTED, "first"), TM_UNSUPPORTED);
     assert_string_equal(err.text, "first");
     assert_int_equal(tm_also(&err, TM_INVALID, "second\nline"), TM_INVALID);
@@ -43,10 +41,9 @@ static void several_are_told_each_once(void **state)
     assert_int_equal(tm_also(NULL, TM_INVALID, "nobody listens"), TM_INVALID);
 }
 
-static void those_of_a_call_join_the_others(void **state)
+TEST(those_of_a_call_join_the_others)
 {
     tm_error err = { 0 }, own = { 0 };
-    (void)state;
     assert_int_equal(tm_also_of(&err, TM_OK, &own), TM_OK);
     assert_int_equal(err.status, TM_OK);
     tm_fail(&own, TM_FORMAT, "a");
@@ -62,12 +59,11 @@ static void those_of_a_call_join_the_others(void **state)
 }
 
 /* What has no room is counted, also when it comes from a list that has no room itself. */
-static void the_text_is_bounded(void **state)
+TEST(the_text_is_bounded)
 {
     tm_error err = { 0 }, whole = { 0 };
     size_t   n;
     int      lines = 0, told = 0;
-    (void)state;
     for (int i = 0; i < 100; i++) tm_also(&err, TM_INVALID, "problem %3d of a hundred: %60s", i, "words");
     assert_int_equal(err.n, 100);
     assert_true(strlen(err.text) < sizeof err.text - 1);
@@ -92,11 +88,10 @@ static void the_text_is_bounded(void **state)
 }
 
 /* What cannot be says where, and ends the program. */
-static void bugs_are_told(void **state)
+TEST(bugs_are_told)
 {
     int  ends[2], status;
     char said[200] = "";
-    (void)state;
     assert_int_equal(pipe(ends), 0);
     fflush(NULL);
     pid_t child = fork();
@@ -114,13 +109,3 @@ static void bugs_are_told(void **state)
     close(ends[0]);
     assert_string_equal(said, "trainmark: bug: a/b.c:7: one == two\n");
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(the_first_failure_stays),
-    cmocka_unit_test(several_are_told_each_once),
-    cmocka_unit_test(those_of_a_call_join_the_others),
-    cmocka_unit_test(the_text_is_bounded),
-    cmocka_unit_test(bugs_are_told),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -10,9 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void known_numbers(void **state)
+TEST(known_numbers)
 {
-    (void)state;
     static const struct {
         double      value;
         const char *text;
@@ -43,9 +42,8 @@ static void known_numbers(void **state)
         assert_string_equal(tm_format_double(text, known[k].value), known[k].text);
 }
 
-static void every_number_reads_back(void **state)
+TEST(every_number_reads_back)
 {
-    (void)state;
     for (uint64_t i = 0; i < 100000; i++) {
         uint64_t bits = tm_random_u64(1, 1, i);
         double   value, back;
@@ -62,9 +60,8 @@ static void every_number_reads_back(void **state)
     }
 }
 
-static void grouped_and_bytes(void **state)
+TEST(grouped_and_bytes)
 {
-    (void)state;
     char text[40];
     assert_string_equal(tm_format_grouped(text, 0), "0");
     assert_string_equal(tm_format_grouped(text, -1234567), "-1,234,567");
@@ -73,11 +70,3 @@ static void grouped_and_bytes(void **state)
     assert_string_equal(tm_format_bytes(text, 1023), "1023 B");
     assert_string_equal(tm_format_bytes(text, 1536), "1.50 KiB");
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(known_numbers),
-    cmocka_unit_test(every_number_reads_back),
-    cmocka_unit_test(grouped_and_bytes),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -278,10 +278,9 @@ static void add_files(tm_text *out)
 }
 
 /* Memory of an arena is apart, aligned and zero, also behind blocks of its own. */
-static void arenas_give_what_is_asked_for(void **state)
+TEST(arenas_give_what_is_asked_for)
 {
     enum { N = 300 };
-    (void)state;
     tm_arena      *arena = tm_arena_create();
     unsigned char *at[N];
     for (size_t i = 0; i < N; i++) {
@@ -318,10 +317,9 @@ static void arenas_give_what_is_asked_for(void **state)
     free(items);
 }
 
-static void outputs_are_as_recorded(void **state)
+TEST(outputs_are_as_recorded)
 {
     tm_text out = { 0 };
-    (void)state;
     add_texts(&out);
     add_utf8(&out);
     add_numbers(&out);
@@ -335,9 +333,4 @@ static void outputs_are_as_recorded(void **state)
     whole_is("tests/base/whole.txt", &out);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(outputs_are_as_recorded),
-    cmocka_unit_test(arenas_give_what_is_asked_for),
-};
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

@@ -106,10 +106,9 @@ static void put(const char *root, const char *path, const char *content)
     assert_true(file && fputs(content, file) >= 0 && fclose(file) == 0);
 }
 
-static void machines_to_the_letter(void **state)
+TEST(machines_to_the_letter)
 {
     tm_text out = { 0 };
-    (void)state;
     for (size_t i = 0; i < sizeof trees / sizeof trees[0]; i++) {
         char *root = test_tree_make();
         for (int k = 0; trees[i][k]; k += 2) put(root, trees[i][k], trees[i][k + 1]);
@@ -126,7 +125,3 @@ static void machines_to_the_letter(void **state)
     }
     whole_is("tests/base/whole-machine.txt", &out);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(machines_to_the_letter) };
-
-TM_TESTS(tests, NULL, NULL)

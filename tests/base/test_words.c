@@ -26,9 +26,8 @@ static void splits(const char *text, int n, const char *const *wanted)
     splits(text, (int)(sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *)),                                 \
            (const char *const[]){ __VA_ARGS__ })
 
-static void words_of_a_line(void **state)
+TEST(words_of_a_line)
 {
-    (void)state;
     SPLITS("python -u train.py", "python", "-u", "train.py");
     SPLITS("  a\t\tb \n c  ", "a", "b", "c");
     SPLITS("a 'b c' \"d e\"", "a", "b c", "d e");
@@ -43,15 +42,13 @@ static void words_of_a_line(void **state)
            "p");
 }
 
-static void nothing_is_expanded(void **state)
+TEST(nothing_is_expanded)
 {
-    (void)state;
     SPLITS("$HOME `id` $(id) * ~ a|b ; > f & #", "$HOME", "`id`", "$(id)", "*", "~", "a|b", ";", ">", "f", "&", "#");
 }
 
-static void what_does_not_end(void **state)
+TEST(what_does_not_end)
 {
-    (void)state;
     const char *const bad[] = { "a 'b", "a \"b", "\"a\\\"", "a\\", "'", "\"", "\\" };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         tm_arena *arena = tm_arena_create();
@@ -65,10 +62,4 @@ static void what_does_not_end(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(words_of_a_line),
-    cmocka_unit_test(nothing_is_expanded),
-    cmocka_unit_test(what_does_not_end),
-};
-
-TM_TESTS_IN_ORDER(tests, NULL, NULL)
+TESTS_IN_ORDER

@@ -16,9 +16,8 @@
 static const char usual[] =
     "trainmark 0.1.0\n{\"cpu\": {}, \"build\": {\"compiler\": \"gcc\", \"commit\": \"42fbcc046832\"}}\n";
 
-static void a_trainmark_is_known(void **state)
+TEST(a_trainmark_is_known)
 {
-    (void)state;
     static const char *const cases[][2] = {
         { usual, "trainmark 0.1.0, commit 42fbcc046832" },
         { "trainmark 12.34.5-rc1\n{\"build\": {\"commit\": null}}", "trainmark 12.34.5-rc1, commit unknown" },
@@ -35,9 +34,8 @@ static void a_trainmark_is_known(void **state)
     }
 }
 
-static void nothing_else_is(void **state)
+TEST(nothing_else_is)
 {
-    (void)state;
     static const char *const cases[] = {
         "",
         "\n",
@@ -85,9 +83,8 @@ static tm_status ask(const char *text, tm_text *out, tm_error *err)
     return st;
 }
 
-static void programs_are_asked(void **state)
+TEST(programs_are_asked)
 {
-    (void)state;
     tm_text  out = { 0 };
     tm_error err = { 0 };
     assert_int_equal(ask("[ \"$1$2\" = version-v ] && echo trainmark 3.2.1 && sleep 0.05 && "
@@ -123,9 +120,8 @@ static void programs_are_asked(void **state)
 
 /* It says the right words and closes its output, but does not end: after ten seconds, of which each look at the clock
  * takes a tenth. */
-static void an_answer_that_does_not_end(void **state)
+TEST(an_answer_that_does_not_end)
 {
-    (void)state;
     tm_text  out = { 0 };
     tm_error err = { 0 };
     fake_clock_start(100000000, 0);
@@ -138,9 +134,8 @@ static void an_answer_that_does_not_end(void **state)
     assert_true(passed >= 10000000000 && passed < 12000000000);
 }
 
-static void a_question_can_be_stopped(void **state)
+TEST(a_question_can_be_stopped)
 {
-    (void)state;
     tm_text               out = { 0 };
     tm_error              err = { 0 };
     volatile sig_atomic_t stop = 1;
@@ -150,10 +145,4 @@ static void a_question_can_be_stopped(void **state)
     free(path);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_trainmark_is_known),      cmocka_unit_test(nothing_else_is),
-    cmocka_unit_test(programs_are_asked),        cmocka_unit_test(an_answer_that_does_not_end),
-    cmocka_unit_test(a_question_can_be_stopped),
-};
-
-TM_TESTS_ALONE(tests, NULL, NULL)
+TESTS_ALONE

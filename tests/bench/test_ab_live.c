@@ -341,18 +341,16 @@ static void run_case(const session_case *c)
     tm_ab_session_fini(&s);
 }
 
-static void live_sessions(void **state)
+TEST(live_sessions)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) run_case(&cases[i]);
 }
 
 /* --- the order of turns ------------------------------------------------------------------------------------------- */
 
 /* The six orders of three come once each in six draws, of blocks and of starts, with any seed. */
-static void orders_come_in_turn(void **state)
+TEST(orders_come_in_turn)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 2; seed++) {
         session_case  c = cases[3];
         tm_ab_session s = { 0 };
@@ -390,9 +388,8 @@ static void orders_come_in_turn(void **state)
 
 /* Of a program that only prints lines, those that a stop cut in two and those nobody timed are left out, in every turn
  * but the first of a process, which has none; all of its lines are numbered. */
-static void strangers_are_cut(void **state)
+TEST(strangers_are_cut)
 {
-    (void)state;
     char         *argv[] = { (char *)"sh", (char *)"-c", (char *)"while :; do echo; sleep 0.001; done", NULL };
     tm_ab_session s = { 0 };
     tm_error      err = { 0 };
@@ -433,7 +430,5 @@ static int begin(void **state)
     return 0;
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(live_sessions), cmocka_unit_test(orders_come_in_turn),
-                                           cmocka_unit_test(strangers_are_cut) };
-
-TM_TESTS_ALONE(tests, begin, NULL)
+TESTS_ALONE
+TEST_FIXTURE(begin, NULL)

@@ -58,9 +58,8 @@ static void near(double value, double wanted)
     if (!(fabs(value - wanted) <= 1e-9)) fail_msg("%.12g is not %.12g", value, wanted);
 }
 
-static void figures_by_hand(void **state)
+TEST(figures_by_hand)
 {
-    (void)state;
     tm_ab_session s = make(8, 1.2, 64, 64);
     tm_ab_figures f = tm_ab_figures_of(&s);
     near(f.paired.b.ratio, 1.2 / sqrt(1.01));
@@ -90,9 +89,8 @@ static void figures_by_hand(void **state)
     tm_ab_session_fini(&s);
 }
 
-static void incomplete_blocks_make_no_pair(void **state)
+TEST(incomplete_blocks_make_no_pair)
 {
-    (void)state;
     int64_t       n;
     tm_ab_session s = make(2, 1.1, 1, 1);
     free(tm_ab_pairs(&s, 0, s.n_turns, NULL, 1, &n));
@@ -111,9 +109,8 @@ static void incomplete_blocks_make_no_pair(void **state)
     tm_ab_session_fini(&s);
 }
 
-static void written_and_read(void **state)
+TEST(written_and_read)
 {
-    (void)state;
     tm_text       first = { 0 }, second = { 0 }, said[2] = { { 0 }, { 0 } };
     tm_ab_session s = make(7, 1.07, 64, 64), back = { 0 };
     tm_error      err = { 0 };
@@ -144,9 +141,8 @@ static void written_and_read(void **state)
     tm_text_fini(&second);
 }
 
-static void damaged_records(void **state)
+TEST(damaged_records)
 {
-    (void)state;
     const struct {
         const char *from, *to, *why;
     } rows[] = { { "trainmark.ab/1", "trainmark.ab/9", "line 1" },
@@ -214,12 +210,11 @@ static tm_ab_session played(double budget, double rest, double step)
 }
 
 /* What a session that was too short asks for is enough for six rounds, and not much more than that. */
-static void the_budget_asked_for_is_enough(void **state)
+TEST(the_budget_asked_for_is_enough)
 {
     static const struct {
         double budget, rest, step;
     } cases[] = { { 3, .2, .002 }, { 10, 1.2, .002 }, { 10, 2, .03 }, { 12, 1, .3 }, { 60, 12, .5 }, { 20, .2, 1 } };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_ab_session s = played(cases[i].budget, cases[i].rest, cases[i].step);
         double        needed = tm_ab_budget_needed(&s);
@@ -236,13 +231,3 @@ static void the_budget_asked_for_is_enough(void **state)
     near(tm_ab_usual_turn(16), 0.1);
     near(tm_ab_usual_turn(1e6), 0.2);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(the_budget_asked_for_is_enough),
-    cmocka_unit_test(figures_by_hand),
-    cmocka_unit_test(incomplete_blocks_make_no_pair),
-    cmocka_unit_test(written_and_read),
-    cmocka_unit_test(damaged_records),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -106,9 +106,8 @@ static tm_status session_of(tm_ab_program a, tm_ab_program b, tm_ab_options opti
 }
 
 /* Six rounds of six runs each, after which the interval is narrow enough; as many as the pairs that are wanted. */
-static void whole_runs_follow_the_design(void **state)
+TEST(whole_runs_follow_the_design)
 {
-    (void)state;
     for (int64_t least = 6; least < 9; least++) {
         static const ab_play play = { .seconds = { 0.5, 0.625 }, .steps = 4, .tokens = { 64, 32 } };
         tm_ab_session        s;
@@ -189,7 +188,7 @@ static tm_ab_session made(int rounds, double a, double b, double noise, bool tok
     return s;
 }
 
-static void reports_have_the_figures_of_the_record(void **state)
+TEST(reports_have_the_figures_of_the_record)
 {
     static const struct {
         int    rounds;
@@ -200,7 +199,6 @@ static void reports_have_the_figures_of_the_record(void **state)
         { 6, 0.25, 2, 0.001, true }, { 6, 0.9999, 0.5, 0.01, false },  { 13, 2, 1.001, 0.01, true },
         { 13, 1, 1.3, 0.02, false }, { 20, 0.001, 0.99, 0.001, true },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_ab_session s = made(cases[i].rounds, cases[i].a, cases[i].b, cases[i].noise, cases[i].tokens);
         s.end = (tm_ab_end)(i % 3);
@@ -287,11 +285,10 @@ static int refused_line(int l, const char *name, const char *value)
 }
 
 /* One member of a line after the other is made another thing. */
-static void records_are_in_range(void **state)
+TEST(records_are_in_range)
 {
     static const char *const values[] = { "null",  "-2",       "-1",       "0",    "0.5",    "1",     "3",    "1e9",
                                           "1.1e9", "16777216", "16777217", "1e18", "1.1e18", "\"x\"", "true", "[]" };
-    (void)state;
     for (int l = 0; l < LINES; l++)
         for (const char *at = record_lines[l]; (at = strstr(at, "\": "));) {
             const char *begin = at;
@@ -338,9 +335,8 @@ static void refused(const char *mode, const char *line, const char *steps, tm_ab
     tm_ab_session_fini(&s);
 }
 
-static void what_is_no_turn_is_refused(void **state)
+TEST(what_is_no_turn_is_refused)
 {
-    (void)state;
     tm_ab_options live = { .budget_seconds = 20 }, whole = { .budget_seconds = 20, .whole_runs = true };
     refused("mute", NULL, "3", live,
             "B (a) does not know the turn protocol (TRAINMARK_TURN_FD; name an older version with --a-command or "
@@ -368,7 +364,7 @@ static void what_is_no_turn_is_refused(void **state)
 }
 
 /* Lines of any other program: with CR LF, all at once, of which some are steps. */
-static void lines_of_strangers(void **state)
+TEST(lines_of_strangers)
 {
     static const struct {
         const char *script, *pattern;
@@ -379,7 +375,6 @@ static void lines_of_strangers(void **state)
         { "echo; sleep 0.01; echo", NULL, 2 },
         { "echo a1; echo b; sleep 0.01; echo a22; echo a", "^a[0-9]+$", 2 },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char         *argv[] = { (char *)"sh", (char *)"-c", (char *)cases[i].script, NULL };
         tm_ab_program p = { .text = "sh", .argv = argv, .pattern = cases[i].pattern };
@@ -410,10 +405,4 @@ static int begin(void **state)
     return 0;
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(whole_runs_follow_the_design), cmocka_unit_test(reports_have_the_figures_of_the_record),
-    cmocka_unit_test(records_are_in_range),         cmocka_unit_test(what_is_no_turn_is_refused),
-    cmocka_unit_test(lines_of_strangers),
-};
-
-TM_TESTS(tests, begin, NULL)
+TEST_FIXTURE(begin, NULL)

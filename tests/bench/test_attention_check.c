@@ -101,9 +101,8 @@ static const tm_attention_attr attrs[] = {
 };
 enum { ATTRS = sizeof attrs / sizeof attrs[0] };
 
-static void right_results(void **state)
+TEST(right_results)
 {
-    (void)state;
     static const struct {
         const char *device;
         tm_dtype    dtype;
@@ -120,9 +119,8 @@ static void right_results(void **state)
 }
 
 /* A relative error of 1e-3 in one element of the last row or key, which are always looked at. */
-static void planted_errors(void **state)
+TEST(planted_errors)
 {
-    (void)state;
     tm_attention_tensors t = make(&attrs[1], 2, "cpu", TM_F32);
     int64_t              rows = t.batch * t.attr.seq_q, W = qkv_elements(&t) / rows, D = t.attr.dim_qk;
     struct {
@@ -155,9 +153,8 @@ static void planted_errors(void **state)
 }
 
 /* Other masks: one key more or less is not taken for a rounding error. */
-static void wrong_masks(void **state)
+TEST(wrong_masks)
 {
-    (void)state;
     tm_attention_tensors t = make(&attrs[3], 1, "cpu", TM_BF16);
     t.attr.window++;
     assert_false(verify(&t).correct);
@@ -167,8 +164,3 @@ static void wrong_masks(void **state)
     assert_false(verify(&t).correct);
     release(&t);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(right_results), cmocka_unit_test(planted_errors),
-                                           cmocka_unit_test(wrong_masks) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -122,14 +122,13 @@ static void outcome_is(const char *options, bool stopped, tm_status status, size
     tm_config_destroy(config);
 }
 
-static void every_outcome(void **state)
+TEST(every_outcome)
 {
     static const char only_cpu[] = "--isa base is for device cpu, found device ",
                       none[] = "nothing was measured: the first reason";
     static const char disturbed[] = "the machine was disturbed: "; /* one of its clocks is made up */
     char              text[600], notes[1300];
     size_t            n;
-    (void)state;
     wanted_bench.device = "cpu", wanted_bench.threads = 1, wanted_bench.seed = 1, wanted_bench.budget = 60,
     wanted_bench.later = 1.5;
     wanted_bench.warmup_ms = 25, wanted_bench.rep_ms = 100, wanted_bench.precision = 0.01, wanted_bench.duration = 0;
@@ -197,9 +196,8 @@ static void every_outcome(void **state)
     "family: gpt, name: tiny, n_layers: 4, n_heads: 2, ffn_dim: 32, vocab_size: 24, max_seq_len: 64, tied: true, "     \
     "init: gpt2, "
 
-static void a_model_has_a_name_or_a_file(void **state)
+TEST(a_model_has_a_name_or_a_file)
 {
-    (void)state;
     static const struct {
         const char *name, *text; /* of the file; NULL: none is written */
         int64_t     dim, seq;
@@ -244,9 +242,8 @@ static void a_model_has_a_name_or_a_file(void **state)
 
 /* By a clock that makes every reading take 30 ms, all measurements of a ceiling give the same: R FLOP/s by one thread.
  */
-static void the_better_ceiling_counts(void **state)
+TEST(the_better_ceiling_counts)
 {
-    (void)state;
     tm_error           err = { 0 };
     tm_ceilings        one, all;
     tm_table          *table = tm_table_create("x");
@@ -308,9 +305,8 @@ FILE *fopen(const char *path, const char *mode)
     return fmemopen(text, strlen(text), "r");
 }
 
-static void ceilings_are_noted(void **state)
+TEST(ceilings_are_noted)
 {
-    (void)state;
     tm_error err = { 0 };
     char     how[160], sheet[256];
     for (int i = 0; i < 6; i++) {
@@ -344,9 +340,8 @@ static void ceilings_are_noted(void **state)
 
 /* Parts are parts of the whole, with any number of threads, across the blocks that threads fill; streams and seeds
  * differ. */
-static void parts_of_random_inputs(void **state)
+TEST(parts_of_random_inputs)
 {
-    (void)state;
     enum { N = 8200 };
     static float whole[N + 1], part[N + 1];
     tm_bench     b = { .seed = 5, .threads = 1 };
@@ -375,12 +370,5 @@ static void parts_of_random_inputs(void **state)
     assert_memory_not_equal(part, whole, 32);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_outcome),
-    cmocka_unit_test(a_model_has_a_name_or_a_file),
-    cmocka_unit_test(the_better_ceiling_counts),
-    cmocka_unit_test(ceilings_are_noted),
-    cmocka_unit_test(parts_of_random_inputs),
-};
-
-TM_TESTS_ALONE(tests, NULL, test_folder_teardown)
+TESTS_ALONE
+TEST_FIXTURE(NULL, test_folder_teardown)

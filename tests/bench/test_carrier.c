@@ -13,9 +13,8 @@ static const tm_workload *collectives(void)
     return tm_workload_find("collectives");
 }
 
-static void buffers_and_time(void **state)
+TEST(buffers_and_time)
 {
-    (void)state;
     for (int shared = 0; shared < 2; shared++) {
         tm_comm   *world;
         tm_error   err = { 0 };
@@ -83,9 +82,8 @@ static void *run_rank(void *context)
     return NULL;
 }
 
-static void copies(void **state)
+TEST(copies)
 {
-    (void)state;
     enum { RANKS = 2 };
     static const struct {
         const char *arguments;
@@ -121,6 +119,4 @@ static void copies(void **state)
     whole_is("tests/golden/whole-bench-copies.txt", &out);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(buffers_and_time), cmocka_unit_test(copies) };
-
-TM_TESTS_ALONE(tests, NULL, NULL)
+TESTS_ALONE

@@ -62,12 +62,11 @@ static void close_all(opened *o)
     assert_true(threads() <= idle);
 }
 
-static void buffers(void **state)
+TEST(buffers)
 {
     opened      o;
     tm_carrier *c = &o.carrier;
     char        what[] = "written, not read; copied", back[sizeof what] = "";
-    (void)state;
     open_on_gpu(&o, "engine=nccl");
     if (o.status != TM_OK) fail_msg("%s", o.err.text);
     assert_int_equal(held(), 3);
@@ -92,13 +91,12 @@ static void buffers(void **state)
     close_all(&o);
 }
 
-static void calls_and_time(void **state)
+TEST(calls_and_time)
 {
     opened      o;
     tm_carrier *c = &o.carrier;
     float       numbers[2] = { 4, 7 };
     double      seconds = -1, one = -1;
-    (void)state;
     open_on_gpu(&o, "engine=nccl");
     if (o.status != TM_OK) fail_msg("%s", o.err.text);
     tm_collective sum = { .kind = TM_COMM_ALL_REDUCE,
@@ -124,11 +122,10 @@ static void calls_and_time(void **state)
     close_all(&o);
 }
 
-static void notes(void **state)
+TEST(notes)
 {
     opened o;
     char   wanted[2][PATH_MAX + 128];
-    (void)state;
     setenv("NCCL_COMM_BLOCKING", "0", 1);
     open_on_gpu(&o, "engine=nccl");
     unsetenv("NCCL_COMM_BLOCKING");
@@ -144,11 +141,10 @@ static void notes(void **state)
 
 /* The second, the third or the first of the three blocks is not to be had: those before it are given back. The stand-in
  * counts on from one to the next. */
-static void too_little_memory(void **state)
+TEST(too_little_memory)
 {
     static const char *const fails[] = { "cuMemAlloc_v2@2=2", "cuMemAlloc_v2@5=2", "cuMemAlloc_v2@6=2" };
     opened                   o;
-    (void)state;
     for (int i = 0; i < 3; i++) {
         setenv("STANDIN_GPU_FAIL", fails[i], 1);
         open_on_gpu(&o, "engine=nccl");
@@ -158,10 +154,9 @@ static void too_little_memory(void **state)
     }
 }
 
-static void options(void **state)
+TEST(options)
 {
     opened o;
-    (void)state;
     open_on_gpu(&o, "engine=nccl buffers=private");
     assert_int_equal(o.status, TM_USAGE);
     assert_string_equal(o.err.text, "--buffers says where processes have their memory; --engine nccl has it on the "
@@ -199,8 +194,5 @@ static int begin(void **state)
     return 0;
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(buffers), cmocka_unit_test(calls_and_time),
-                                           cmocka_unit_test(notes), cmocka_unit_test(too_little_memory),
-                                           cmocka_unit_test(options) };
-
-TM_TESTS_ALONE(tests, begin, NULL)
+TESTS_ALONE
+TEST_FIXTURE(begin, NULL)

@@ -114,9 +114,8 @@ static tm_attention_check judged(const bed *b)
 }
 
 #define SELF(T, H, J, D) .seq_q = T, .seq_k = T, .heads = H, .kv_heads = J, .dim_qk = D, .dim_v = D
-static void errors_in_attention_are_found(void **state)
+TEST(errors_in_attention_are_found)
 {
-    (void)state;
     static const tm_attention_attr attrs[] = {
         { SELF(1, 1, 1, 2), .scale = 1, .causal = 1 },
         { SELF(19, 4, 2, 6), .scale = 0.5, .causal = 1 },
@@ -217,9 +216,8 @@ static tm_product_check product_judged(const tm_operands *o)
     return c;
 }
 
-static void errors_in_products_are_found(void **state)
+TEST(errors_in_products_are_found)
 {
-    (void)state;
     static const tm_product shapes[] = {
         { .m = 1, .n = 2, .k = 1, .dtype = TM_F32, .c_dtype = TM_F32 },
         { .m = 7, .n = 301, .k = 33, .dtype = TM_F32, .c_dtype = TM_F32, .trans_a = true },
@@ -276,8 +274,3 @@ static void errors_in_products_are_found(void **state)
     }
     tm_device_close(bench.device);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(errors_in_attention_are_found),
-                                           cmocka_unit_test(errors_in_products_are_found) };
-
-TM_TESTS(tests, NULL, NULL)

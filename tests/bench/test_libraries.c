@@ -312,9 +312,8 @@ static void rows_follow(const library_case *c, const char *told)
     json_decref(table);
 }
 
-static void libraries_do_as_they_say(void **state)
+TEST(libraries_do_as_they_say)
 {
-    (void)state;
     (void)test_folder();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char path[PATH_MAX], list[700], *rest = list;
@@ -337,6 +336,5 @@ static void libraries_do_as_they_say(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(libraries_do_as_they_say) };
-
-TM_TESTS_ALONE(tests, NULL, test_folder_teardown)
+TESTS_ALONE
+TEST_FIXTURE(NULL, test_folder_teardown)

@@ -14,9 +14,8 @@ static const tm_cell *cell(const tm_table *table, const char *column)
     return tm_table_cell(table, tm_table_n_rows(table) - 1, (size_t)tm_table_find(table, column));
 }
 
-static void columns_hold_the_measurement(void **state)
+TEST(columns_hold_the_measurement)
 {
-    (void)state;
     double seconds[24];
     for (int i = 0; i < 24; i++) seconds[i] = i % 2 ? 2e-3 : 4e-3;
     tm_samples     samples = { .seconds = seconds,
@@ -45,9 +44,8 @@ static void columns_hold_the_measurement(void **state)
     tm_table_destroy(table);
 }
 
-static void too_few_samples_have_no_interval(void **state)
+TEST(too_few_samples_have_no_interval)
 {
-    (void)state;
     double         seconds[] = { 1e-3, 2e-3 };
     tm_samples     samples = { .seconds = seconds, .n = 2, .loops = 1, .verdict = TM_VERDICT_NOT_JUDGED };
     tm_measurement m;
@@ -62,9 +60,8 @@ static void too_few_samples_have_no_interval(void **state)
     tm_table_destroy(table);
 }
 
-static void shares_of_a_budget(void **state)
+TEST(shares_of_a_budget)
 {
-    (void)state;
     const double least[] = { 10, 80, 90 };
     assert_true(fabs(tm_bench_share(600, least, 3) - 150) < 1e-9); /* 10 + 420 / 3 */
     assert_true(fabs(tm_bench_share(180, least, 3) - 10) < 1e-9);  /* nothing is left over */
@@ -73,11 +70,3 @@ static void shares_of_a_budget(void **state)
     assert_true(fabs(tm_bench_share(100, &least[2], 1) - 100) < 1e-9); /* the last has it all */
     assert_true(tm_bench_share(0, least, 3) == 0);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(columns_hold_the_measurement),
-    cmocka_unit_test(too_few_samples_have_no_interval),
-    cmocka_unit_test(shares_of_a_budget),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -38,9 +38,8 @@ static double one_step(tm_mlp *net)
     return loss;
 }
 
-static void counts(void **state)
+TEST(counts)
 {
-    (void)state;
     tm_device     *device = test_device_open("cpu", 2);
     tm_mlp_options o = small(TM_OP_relu, true, &tm_precision_f32);
     tm_mlp        *net;
@@ -59,9 +58,8 @@ static void counts(void **state)
     tm_device_close(device);
 }
 
-static void learns_and_checks(void **state)
+TEST(learns_and_checks)
 {
-    (void)state;
     static const struct {
         const char         *device;
         const tm_precision *precision;
@@ -89,9 +87,8 @@ static void learns_and_checks(void **state)
 }
 
 /* Nothing is computed there: the outputs are not those of the network. */
-static void check_sees_what_was_not_computed(void **state)
+TEST(check_sees_what_was_not_computed)
 {
-    (void)state;
     tm_device     *device = test_device_open("null", 1);
     tm_mlp_options o = small(TM_OP_relu, true, &tm_precision_f32);
     tm_bench       bench;
@@ -106,9 +103,8 @@ static void check_sees_what_was_not_computed(void **state)
 }
 
 /* The check has room for the widest layer, wherever it is; what is planted in the widest is seen. */
-static void any_layer_may_be_the_widest(void **state)
+TEST(any_layer_may_be_the_widest)
 {
-    (void)state;
     static const int64_t widths[][4] = { { 24, 40, 90 }, { 24, 90, 40 }, { 90, 40, 24 }, { 90, 40, 24, 91 } };
     tm_device           *device = test_device_open("cpu", 2);
     for (int i = 0; i < 4; i++) {
@@ -130,9 +126,8 @@ static void any_layer_may_be_the_widest(void **state)
 }
 
 /* A format that no kernel of the device computes: nothing is made, and nothing is left. */
-static void what_cannot_be_planned(void **state)
+TEST(what_cannot_be_planned)
 {
-    (void)state;
     tm_device     *device = test_device_open("cpu", 1);
     tm_mlp_options o = small(TM_OP_relu, true, &tm_precision_f64);
     tm_error       err = { 0 };
@@ -142,10 +137,3 @@ static void what_cannot_be_planned(void **state)
     assert_non_null(strstr(err.text, "no fast kernel"));
     tm_device_close(device);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(counts), cmocka_unit_test(learns_and_checks),
-                                           cmocka_unit_test(check_sees_what_was_not_computed),
-                                           cmocka_unit_test(any_layer_may_be_the_widest),
-                                           cmocka_unit_test(what_cannot_be_planned) };
-
-TM_TESTS(tests, NULL, NULL)

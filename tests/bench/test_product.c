@@ -15,9 +15,8 @@ static const tm_product f32_product = { .dtype = TM_F32, .c_dtype = TM_F32 };
 
 /* --- shapes ---------------------------------------------------------------------------------- */
 
-static void shapes_are_read(void **state)
+TEST(shapes_are_read)
 {
-    (void)state;
     tm_product_list list = { .count = 0 };
     tm_error        err = { 0 };
     tm_product      like = f32_product;
@@ -36,9 +35,8 @@ static void shapes_are_read(void **state)
     assert_string_equal(list.items[6].name, "llama70b 7");
 }
 
-static void wrong_shapes_are_refused(void **state)
+TEST(wrong_shapes_are_refused)
 {
-    (void)state;
     static const char *const wrong[] = { "",        "512",      "512x768",     "512x768x",
                                          "0x1x1",   "1x1x1,",   ",1x1x1",      "1x1x1:",
                                          "1x1x1:n", "1x1x1:nx", "1x1x1:ntn",   "16777217x1x1",
@@ -59,9 +57,8 @@ static void wrong_shapes_are_refused(void **state)
     tm_text_fini(&many);
 }
 
-static void flops_and_bytes(void **state)
+TEST(flops_and_bytes)
 {
-    (void)state;
     tm_product p = { .m = 3, .n = 5, .k = 7, .dtype = TM_F32, .c_dtype = TM_F32 };
     assert_true(tm_product_flops(&p) == 210 && tm_product_bytes(&p) == 4 * (21 + 35 + 15));
     p.dtype = TM_BF16;
@@ -74,9 +71,8 @@ static void flops_and_bytes(void **state)
 }
 
 /* Everything that a step multiplies costs 6 FLOP per weight and row: the products of all layers, three layouts. */
-static void a_models_products_are_all_its_products(void **state)
+TEST(a_models_products_are_all_its_products)
 {
-    (void)state;
     static const char *const models[] = { "tiny-llama", "llama3.1_8B", "gpt2-124M", "gpt-xl" };
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         tm_model_shape  shape;
@@ -152,9 +148,8 @@ static const tm_product shapes[] = {
 };
 enum { SHAPES = sizeof shapes / sizeof shapes[0] };
 
-static void right_products_pass(void **state)
+TEST(right_products_pass)
 {
-    (void)state;
     for (int i = 0; i < SHAPES; i++) {
         bed b;
         bed_make(&b, shapes[i]);
@@ -179,9 +174,8 @@ static void spoil(bed *b, int64_t row, int64_t column)
     tm_value_set(c, p->c_dtype, row * p->n + column, tm_value_get(c, p->c_dtype, row * p->n + column) + size);
 }
 
-static void a_wrong_element_in_a_checked_row_or_column_is_found(void **state)
+TEST(a_wrong_element_in_a_checked_row_or_column_is_found)
 {
-    (void)state;
     for (int i = 1; i < SHAPES; i++)
         for (int where = 0; where < 4; where++) {
             bed b;
@@ -201,9 +195,8 @@ static void a_wrong_element_in_a_checked_row_or_column_is_found(void **state)
         }
 }
 
-static void an_element_that_was_never_written_is_found(void **state)
+TEST(an_element_that_was_never_written_is_found)
 {
-    (void)state;
     for (int i = 1; i < SHAPES; i++) {
         bed b;
         bed_make(&b, shapes[i]);
@@ -219,9 +212,8 @@ static void an_element_that_was_never_written_is_found(void **state)
 
 /* The bound of a float16 C is its rounding, and little more: a right result comes near it, a number that is two steps
  * away is wrong. So are all infinities. */
-static void a_float16_result_has_a_narrow_bound(void **state)
+TEST(a_float16_result_has_a_narrow_bound)
 {
-    (void)state;
     bed        b;
     tm_product p = { .m = 70, .n = 300, .k = 16, .dtype = TM_F16, .c_dtype = TM_F16, .trans_b = true };
     bed_make(&b, p);
@@ -242,9 +234,8 @@ static void a_float16_result_has_a_narrow_bound(void **state)
 }
 
 /* Numbers of float16 below 2^-14 are 2^-24 apart. */
-static void tiny_float16_results_are_judged_by_their_steps(void **state)
+TEST(tiny_float16_results_are_judged_by_their_steps)
 {
-    (void)state;
     bed        b;
     tm_product p = { .m = 8, .n = 64, .k = 1, .dtype = TM_F16, .c_dtype = TM_F16 };
     bed_make(&b, p);
@@ -259,9 +250,8 @@ static void tiny_float16_results_are_judged_by_their_steps(void **state)
 }
 
 /* Sums that lack one of their 4096 terms are found, and so is a transposition that was ignored. */
-static void a_product_that_leaves_out_a_term_is_found(void **state)
+TEST(a_product_that_leaves_out_a_term_is_found)
 {
-    (void)state;
     for (int what = 0; what < 2; what++) {
         bed        b;
         tm_product p = { .m = 48, .n = 48, .k = what ? 48 : 4096, .trans_a = what, .dtype = TM_F32, .c_dtype = TM_F32 };
@@ -281,9 +271,8 @@ static void a_product_that_leaves_out_a_term_is_found(void **state)
 
 /* --- operands -------------------------------------------------------------------------------- */
 
-static void sets_rotate_and_hold_the_same(void **state)
+TEST(sets_rotate_and_hold_the_same)
 {
-    (void)state;
     tm_bench    bench = { .seed = 3, .threads = 2 };
     tm_error    err = { 0 };
     tm_operands o;
@@ -306,9 +295,8 @@ static void sets_rotate_and_hold_the_same(void **state)
     tm_device_close(bench.device);
 }
 
-static void float16_operands_are_those_of_float32_rounded(void **state)
+TEST(float16_operands_are_those_of_float32_rounded)
 {
-    (void)state;
     tm_bench    bench = { .seed = 3, .threads = 2 };
     tm_error    err = { 0 };
     tm_operands o[2];
@@ -328,20 +316,3 @@ static void float16_operands_are_those_of_float32_rounded(void **state)
     for (int half = 0; half < 2; half++) tm_operands_release(&o[half], &bench);
     tm_device_close(bench.device);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(shapes_are_read),
-    cmocka_unit_test(wrong_shapes_are_refused),
-    cmocka_unit_test(flops_and_bytes),
-    cmocka_unit_test(a_models_products_are_all_its_products),
-    cmocka_unit_test(right_products_pass),
-    cmocka_unit_test(a_wrong_element_in_a_checked_row_or_column_is_found),
-    cmocka_unit_test(an_element_that_was_never_written_is_found),
-    cmocka_unit_test(a_float16_result_has_a_narrow_bound),
-    cmocka_unit_test(tiny_float16_results_are_judged_by_their_steps),
-    cmocka_unit_test(a_product_that_leaves_out_a_term_is_found),
-    cmocka_unit_test(sets_rotate_and_hold_the_same),
-    cmocka_unit_test(float16_operands_are_those_of_float32_rounded),
-};
-
-TM_TESTS(tests, NULL, NULL)

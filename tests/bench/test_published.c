@@ -40,9 +40,8 @@ static int count(const tm_table *table, const char *source)
     return n;
 }
 
-static void every_table_is_whole(void **state)
+TEST(every_table_is_whole)
 {
-    (void)state;
     static const struct {
         const char *workload, *source;
         int         rows;
@@ -68,9 +67,8 @@ static void every_table_is_whole(void **state)
 }
 
 /* "8192x8192x8192" with the time that the note gives: 2 M N K / time is the value, as far as its digits go. */
-static void products_agree_with_their_times(void **state)
+TEST(products_agree_with_their_times)
 {
-    (void)state;
     tm_published *reference = built_in();
     tm_table     *table = tm_published_list(reference, "gemm");
     int           checked = 0;
@@ -89,9 +87,8 @@ static void products_agree_with_their_times(void **state)
 }
 
 /* tokens/s x 6 N gives the published TFLOP/s: the GPT suite's own counting. */
-static void the_suite_counts_6n(void **state)
+TEST(the_suite_counts_6n)
 {
-    (void)state;
     static const struct {
         const char *row;
         double      parameters;
@@ -135,9 +132,8 @@ static size_t rows_for(const char *workload, const char *name, const char *colum
     return n;
 }
 
-static void only_like_is_compared(void **state)
+TEST(only_like_is_compared)
 {
-    (void)state;
     assert_int_equal(rows_for("gpt", "small", "tflops_6n"), 1);
     assert_int_equal(rows_for("gpt", "Small", "tflops_6n"), 1);
     assert_int_equal(rows_for("gpt", "small", "tflops_titan"), 0); /* another convention */
@@ -148,9 +144,8 @@ static void only_like_is_compared(void **state)
 }
 
 /* Of a row that has its number as a number, whole or not, and its case as a text. */
-static void only_numbers_are_compared(void **state)
+TEST(only_numbers_are_compared)
 {
-    (void)state;
     tm_published *reference = built_in();
     for (int kind = 0; kind < 6; kind++) {
         tm_table *here = tm_table_create("gpt");
@@ -170,9 +165,8 @@ static void only_numbers_are_compared(void **state)
     tm_published_destroy(reference);
 }
 
-static void values_of_many_devices_are_divided(void **state)
+TEST(values_of_many_devices_are_divided)
 {
-    (void)state;
     tm_published *reference = built_in();
     tm_table     *here = measured("scaling", "13b", "tokens_per_second", 1000);
     tm_table     *table = tm_published_compare(reference, here);
@@ -186,9 +180,8 @@ static void values_of_many_devices_are_divided(void **state)
 }
 
 /* What was not measured says so, in whichever column. */
-static void tags(void **state)
+TEST(tags)
 {
-    (void)state;
     for (int place = 0; place < 3; place++) {
         tm_published *reference = built_in();
         tm_table     *here = tm_table_create("gpt");
@@ -210,9 +203,8 @@ static void tags(void **state)
 }
 
 /* All columns with their digits, and all cells of rows that are compared. */
-static void tables_say_all(void **state)
+TEST(tables_say_all)
 {
-    (void)state;
     tm_text       out = { 0 };
     tm_published *reference = built_in();
     tm_table     *here = measured("gpt", "small", "tflops_6n", 12.5), *tables[3];
@@ -248,9 +240,8 @@ static void tables_say_all(void **state)
 
 #define HEADER "workload,row,device,devices,scope,dtype,batch,seq,column,value,unit,convention,source,date,note\n"
 
-static void wrong_files_are_refused(void **state)
+TEST(wrong_files_are_refused)
 {
-    (void)state;
     static const struct {
         const char *content, *wanted;
     } wrong[] = { { "", "no published figure" },
@@ -274,17 +265,3 @@ static void wrong_files_are_refused(void **state)
     }
     unlink(path);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_table_is_whole),
-    cmocka_unit_test(products_agree_with_their_times),
-    cmocka_unit_test(the_suite_counts_6n),
-    cmocka_unit_test(only_like_is_compared),
-    cmocka_unit_test(only_numbers_are_compared),
-    cmocka_unit_test(values_of_many_devices_are_divided),
-    cmocka_unit_test(tags),
-    cmocka_unit_test(tables_say_all),
-    cmocka_unit_test(wrong_files_are_refused),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -23,9 +23,8 @@ static tm_run_options tiny(void)
 }
 
 /* Equal layers: parameters and FLOPs rise by the same amount from slice to slice, to the whole model's. */
-static void parts_are_lines(void **state)
+TEST(parts_are_lines)
 {
-    (void)state;
     tm_device     *device = test_device_open("cpu", 1);
     tm_run_options run = tiny();
     tm_part        part[5];
@@ -41,9 +40,8 @@ static void parts_are_lines(void **state)
 }
 
 /* The arena is the plan's, and the steps train: the first loss is accepted, a model that cannot have it is not. */
-static void part_trains(void **state)
+TEST(part_trains)
 {
-    (void)state;
     tm_device     *device = test_device_open("cpu", 1);
     tm_run_options run = tiny();
     tm_part        part;
@@ -125,17 +123,15 @@ static void measure_four_rounds(bool together)
     tm_device_close(c.device);
 }
 
-static void rounds_and_line(void **state)
+TEST(rounds_and_line)
 {
-    (void)state;
     measure_four_rounds(false);
     measure_four_rounds(true);
 }
 
 /* The end of the budget and a stop are heeded; what was measured stays. */
-static void ends(void **state)
+TEST(ends)
 {
-    (void)state;
     bench_case            c;
     tm_slices             s;
     tm_error              err = { 0 };
@@ -203,7 +199,7 @@ void tm_validity_destroy(tm_validity *v)
 }
 
 /* A part has the worst verdict of its turns, and the reason of the first that was as bad. */
-static void the_worst_turn_counts(void **state)
+TEST(the_worst_turn_counts)
 {
     static const char letters[][PARTS][ROUNDS + 1] = { { "vvvv", "--v-", "vnin", "----" },
                                                        { "nnvi", "-vnn", "ivni", "v---" } };
@@ -218,7 +214,6 @@ static void the_worst_turn_counts(void **state)
                             { TM_VERDICT_NOISY, "part 1 in round 2" },
                             { TM_VERDICT_INVALID, "part 2 in round 0" },
                             { TM_VERDICT_VALID, "part 3 in round 0" } } };
-    (void)state;
     for (int i = 0; i < 2; i++) {
         bench_case c;
         tm_slices  s;
@@ -240,9 +235,8 @@ static void the_worst_turn_counts(void **state)
 }
 
 /* From one or two rounds, what cannot be is noise; from three on it is left to the guards. */
-static void noise(void **state)
+TEST(noise)
 {
-    (void)state;
     tm_slices s = { .rounds = 2, .line = { .a = 1, .b = 0.1, .value = 2 } };
     tm_peaks  peaks = { .flops = 100 }, unknown = { 0 };
     assert_false(tm_slices_are_noise(&s, 190, &peaks));
@@ -256,8 +250,4 @@ static void noise(void **state)
     assert_false(tm_slices_are_noise(&s, 190, &peaks));
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(parts_are_lines),       cmocka_unit_test(part_trains),
-                                           cmocka_unit_test(rounds_and_line),       cmocka_unit_test(ends),
-                                           cmocka_unit_test(the_worst_turn_counts), cmocka_unit_test(noise) };
-
-TM_TESTS_ALONE(tests, NULL, NULL)
+TESTS_ALONE

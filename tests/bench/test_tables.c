@@ -5,11 +5,10 @@
 #include "bench/table_rules.h"
 
 /* Every workload has its options behind those of all; each is described and has a default that it accepts. */
-static void workloads_have_options(void **state)
+TEST(workloads_have_options)
 {
     size_t                    n;
     const tm_workload *const *workloads = tm_workloads(&n);
-    (void)state;
     for (size_t i = 0; i < n; i++) {
         tm_config *config = tm_bench_configure(workloads[i], "help");
         size_t     keys = tm_config_n_keys(config), own = workloads[i]->n_options;
@@ -30,7 +29,7 @@ static void workloads_have_options(void **state)
     assert_null(tm_workload_find("strea"));
 }
 
-static void stream_tables(void **state)
+TEST(stream_tables)
 {
     static const struct {
         const char *arguments;
@@ -45,7 +44,6 @@ static void stream_tables(void **state)
         { "elements=8", 1e-9, NAN, NAN, false, "the budget ended before a sample (--budget)" },
         { "elements=8", 0, NAN, NAN, true, "stopped while timing" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const trial what = { tm_workload_find("stream"), "cpu", cases[i].arguments,
                              cases[i].seconds,           NULL,  cases[i].stopped };
@@ -63,7 +61,7 @@ static void stream_tables(void **state)
 }
 
 /* Which products: their number, and the shape of one row. */
-static void gemm_tables(void **state)
+TEST(gemm_tables)
 {
     static const char alone[] = "--M, --N, --K, --shapes and --model each say what to multiply; give one";
     static const struct {
@@ -104,7 +102,6 @@ static void gemm_tables(void **state)
         { "reference", "M=4 N=5 K=6 cache=warm", 0, false, 0, TM_UNSUPPORTED,
           "device reference has no matrix product" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const trial what = { tm_workload_find("gemm"), cases[i].device, cases[i].arguments, cases[i].seconds, NULL,
                              cases[i].stopped };
@@ -116,10 +113,9 @@ static void gemm_tables(void **state)
 }
 
 /* Widths of Llama 2 70B and numbers of tokens are multiples of 256. */
-static void products_of_llama_70b(void **state)
+TEST(products_of_llama_70b)
 {
     static const char *const sides[] = { "M", "N", "K" };
-    (void)state;
     tried t = try_workload(&(trial){ tm_workload_find("gemm"), "cpu", "shapes=llama70b cache=warm", 1e-3 });
     assert_int_equal(tm_table_n_rows(t.table), 7);
     for (size_t row = 0; row < 7; row++)
@@ -131,9 +127,8 @@ static void products_of_llama_70b(void **state)
 }
 
 /* Rows of a model's products: forward, of its input and of its weights, with the same operands in turn. */
-static void products_of_a_model(void **state)
+TEST(products_of_a_model)
 {
-    (void)state;
     tried t = try_workload(&(trial){ tm_workload_find("gemm"), "cpu", "model=tiny-llama seq=16 batch=2 cache=warm" });
     for (size_t row = 0; row + 2 < tm_table_n_rows(t.table); row += 3) {
         static const char *const ways[] = { " forward", " dgrad", " wgrad" };
@@ -167,7 +162,7 @@ static void attention_elsewhere(const tm_table *table, size_t row)
     assert_int_equal(truth_at(table, row, "correct"), strcmp(words_at(table, row, "backend"), "attention/null") != 0);
 }
 
-static void attention_tables(void **state)
+TEST(attention_tables)
 {
     static const struct {
         const char *device, *arguments;
@@ -196,7 +191,6 @@ static void attention_tables(void **state)
         { "cpu", "heads=6 kv_heads=4", 0, 0, TM_INVALID, "heads" },
         { "cpu", "model=none-such", 0, 0, TM_INVALID, "unknown model 'none-such'" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         table_follows(&(trial){ tm_workload_find("attention"), cases[i].device, cases[i].arguments, cases[i].seconds },
                       cases[i].rows, cases[i].status, cases[i].words,
@@ -218,7 +212,7 @@ static void on_no_cpu(const tm_table *table, size_t row)
     mlp_row(table, row, true, false);
 }
 
-static void mlp_tables(void **state)
+TEST(mlp_tables)
 {
     static const char widths[] = "'; wanted 2 to 17 widths of 1 to 16777216 with - between";
     static const char few[] = " outputs are judged, but whether it learns takes 10; raise --budget or --iterations";
@@ -253,7 +247,6 @@ static void mlp_tables(void **state)
         { "cpu", "dims=1-16777217", 0, -1, false, 0, TM_USAGE, widths },
         { "cpu", "dims=1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1-1", 0, -1, false, 0, TM_USAGE, widths },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const bool cpu = strcmp(cases[i].device, "cpu") == 0,
                    frozen = strstr(cases[i].arguments, "lr=0") && !strstr(cases[i].arguments, "lr=0.");
@@ -277,7 +270,7 @@ static void mlp_tables(void **state)
 }
 
 /* Slow enough for the budget that counts where none is given: five minutes. */
-static void slow_iterations_end_with_the_budget(void **state)
+TEST(slow_iterations_end_with_the_budget)
 {
     const trial slow = { tm_workload_find("mlp"),
                          "cpu",
@@ -287,7 +280,6 @@ static void slow_iterations_end_with_the_budget(void **state)
                          false,
                          false,
                          100000000 };
-    (void)state;
     table_follows(&slow, 1, TM_OK, "budget", with_bias);
     tried t = try_workload(&slow);
     cell_within(t.table, 0, "n", 0.95 * 300 / 0.216, 300 / 0.2);
@@ -302,11 +294,10 @@ static double cell_of(const tm_table *table, const char *column)
 
 /* Initial values, the check, warm-up and iterations together end within an iteration of the budget, or are the least
  * that can be: the check, one iteration that counts. Every kernel takes 20 ms and up to a sixth more. */
-static void the_budget_of_mlp_is_kept(void **state)
+TEST(the_budget_of_mlp_is_kept)
 {
     static const double budgets[] = { 0.01, 0.5, 1, 2, 5, 20 };
     double              before = 0;
-    (void)state;
     for (size_t i = 0; i < sizeof budgets / sizeof budgets[0]; i++) {
         tried  t = try_workload(&(trial){ tm_workload_find("mlp"), "cpu",
                                           "dims=5-4 batch=3 iterations=100000 warmup=3 budget=9", budgets[i], NULL,
@@ -336,11 +327,10 @@ static tm_status read_from(tm_queue *queue, void *to, tm_address from, size_t by
 }
 
 /* Whatever it cannot read, the loss of a step or what the check looks at: there is no result. */
-static void a_device_that_breaks(void **state)
+TEST(a_device_that_breaks)
 {
     enum { STEPS = 3, CHECKED = 4 }; /* losses; input, output, weights and bias of the one sample and layer */
     tm_backend breaking = tm_backend_cpu;
-    (void)state;
     breaking.read = read_from;
     for (int n = 0; n <= STEPS + CHECKED; n++) {
         trial t = { tm_workload_find("mlp"), "breaking", "dims=5-4 batch=1 iterations=2 warmup=1",
@@ -354,17 +344,4 @@ static void a_device_that_breaks(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(workloads_have_options),
-    cmocka_unit_test(stream_tables),
-    cmocka_unit_test(gemm_tables),
-    cmocka_unit_test(products_of_llama_70b),
-    cmocka_unit_test(products_of_a_model),
-    cmocka_unit_test(attention_tables),
-    cmocka_unit_test(mlp_tables),
-    cmocka_unit_test(slow_iterations_end_with_the_budget),
-    cmocka_unit_test(a_device_that_breaks),
-    cmocka_unit_test(the_budget_of_mlp_is_kept),
-};
-
-TM_TESTS_ALONE(tests, NULL, NULL)
+TESTS_ALONE

@@ -118,9 +118,8 @@ static void startup_tables(tm_text *out)
 }
 
 /* What the system counts of a start: this program's own size, memory of pages, and less time than it all took. */
-static void starts_are_measured(void **state)
+TEST(starts_are_measured)
 {
-    (void)state;
     struct stat own;
     setenv("TEST_STARTS", test_in_folder("starts-2"), 1);
     int64_t begin = tm_now_ns();
@@ -216,9 +215,8 @@ static void gpt_tables(tm_text *out)
 }
 
 /* Slices: rows in order, each with what follows from its rate; the note is the line through them. */
-static void slices_have_rows(void **state)
+TEST(slices_have_rows)
 {
-    (void)state;
     static const char *const cases[] = { "tiny.yaml, 1 of 4 layers", "tiny.yaml, 2 of 4 layers",
                                          "tiny.yaml, 3 of 4 layers", "tiny.yaml" };
     char                     old[4096];
@@ -271,9 +269,8 @@ static double cpu_seconds(void)
 }
 
 /* A budget that is over after the probe ends the measurement after its first step, by the real clock. */
-static void a_budget_that_is_over_ends_it(void **state)
+TEST(a_budget_that_is_over_ends_it)
 {
-    (void)state;
     char old[4096];
     assert_non_null(getcwd(old, sizeof old));
     write_model();
@@ -364,9 +361,8 @@ static void collective_tables(tm_text *out)
     tell(out, &(trial){ tm_workload_find("collectives"), "cpu", "calls=all", 0, NULL, false }, "", "", "");
 }
 
-static void tables_say_all(void **state)
+FULL_TEST(tables_say_all)
 {
-    (void)state;
     tm_text out = { 0 };
     startup_tables(&out);
     gpt_tables(&out);
@@ -376,11 +372,5 @@ static void tables_say_all(void **state)
 
 TM_TEST_ROLE("run", play_run)
 
-static const struct CMUnitTest tests[] = {
-    full_test(tables_say_all),
-    cmocka_unit_test(starts_are_measured),
-    cmocka_unit_test(slices_have_rows),
-    cmocka_unit_test(a_budget_that_is_over_ends_it),
-};
-
-TM_TESTS_ALONE(tests, NULL, test_folder_teardown)
+TESTS_ALONE
+TEST_FIXTURE(NULL, test_folder_teardown)

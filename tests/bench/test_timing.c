@@ -74,9 +74,8 @@ static tm_timing plain(void)
 }
 
 /* Another clock counts, in coarse steps; what fails ends it, and the round in which it does is left out. */
-static void a_clock_of_ones_own(void **state)
+TEST(a_clock_of_ones_own)
 {
-    (void)state;
     bed      *b = make(0);
     tm_error  err = { 0 };
     tm_timing t = plain();
@@ -97,9 +96,8 @@ static void a_clock_of_ones_own(void **state)
     drop(b);
 }
 
-static void the_least_number_of_samples_is_taken(void **state)
+TEST(the_least_number_of_samples_is_taken)
 {
-    (void)state;
     bed      *b = make(1000000);
     tm_error  err = { 0 };
     tm_timing t = plain();
@@ -115,9 +113,8 @@ static void the_least_number_of_samples_is_taken(void **state)
 }
 
 /* Milliseconds become counts: 30 ms of calls that take 5 ms or more are at most 6 calls and a first one. */
-static void milliseconds_become_counts(void **state)
+TEST(milliseconds_become_counts)
 {
-    (void)state;
     bed      *b = make(5000000);
     tm_error  err = { 0 };
     tm_timing t = plain();
@@ -132,9 +129,8 @@ static void milliseconds_become_counts(void **state)
 }
 
 /* A call that takes no time is made so often per sample that a thousand ticks pass. */
-static void short_calls_are_looped(void **state)
+TEST(short_calls_are_looped)
 {
-    (void)state;
     bed      *b = make(0);
     tm_error  err = { 0 };
     tm_timing t = plain();
@@ -149,9 +145,8 @@ static void short_calls_are_looped(void **state)
     drop(b);
 }
 
-static void candidates_take_turns(void **state)
+TEST(candidates_take_turns)
 {
-    (void)state;
     bed      *b = make(200000);
     tm_error  err = { 0 };
     tm_timing t = plain();
@@ -163,9 +158,8 @@ static void candidates_take_turns(void **state)
     drop(b);
 }
 
-static void settling_makes_a_call_that_does_not_count(void **state)
+TEST(settling_makes_a_call_that_does_not_count)
 {
-    (void)state;
     bed      *b = make(30000000); /* longer than a turn: one sample each */
     tm_error  err = { 0 };
     tm_timing t = plain();
@@ -176,9 +170,8 @@ static void settling_makes_a_call_that_does_not_count(void **state)
     drop(b);
 }
 
-static void duration_and_budget_end_it(void **state)
+TEST(duration_and_budget_end_it)
 {
-    (void)state;
     tm_error  err = { 0 };
     tm_timing t = plain();
     t.duration_s = 0.05;
@@ -220,9 +213,8 @@ static void stop_at_ten(void *context, int64_t turn)
     if (turn == 10) stop_now = 1;
 }
 
-static void a_user_can_stop_it(void **state)
+TEST(a_user_can_stop_it)
 {
-    (void)state;
     bed      *b = make(100000);
     tm_error  err = { 0 };
     tm_timing t = plain();
@@ -234,9 +226,8 @@ static void a_user_can_stop_it(void **state)
     drop(b);
 }
 
-static void precision_ends_it_earlier_or_later(void **state)
+TEST(precision_ends_it_earlier_or_later)
 {
-    (void)state;
     tm_error  err = { 0 };
     tm_timing t = plain();
     t.rep_ms = 20;
@@ -257,9 +248,8 @@ static void precision_ends_it_earlier_or_later(void **state)
 }
 
 /* The cache is overwritten between samples, outside of them: a sample of a call that sleeps 1 ms holds no more. */
-static void the_cold_cache_is_not_timed(void **state)
+TEST(the_cold_cache_is_not_timed)
 {
-    (void)state;
     tm_error  err = { 0 };
     tm_timing t = plain();
     t.cold = true;
@@ -275,9 +265,8 @@ static void the_cold_cache_is_not_timed(void **state)
     drop(b);
 }
 
-static void operands_rotate_through_twice_the_cache(void **state)
+TEST(operands_rotate_through_twice_the_cache)
 {
-    (void)state;
     bool    known;
     int64_t cache = tm_last_level_bytes(&known);
     assert_true(cache > 0);
@@ -286,19 +275,3 @@ static void operands_rotate_through_twice_the_cache(void **state)
         assert_true(tm_rotation(bytes) == 2 || (tm_rotation(bytes) - 1) * bytes <= 2 * cache);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_clock_of_ones_own),
-    cmocka_unit_test(the_least_number_of_samples_is_taken),
-    cmocka_unit_test(milliseconds_become_counts),
-    cmocka_unit_test(short_calls_are_looped),
-    cmocka_unit_test(candidates_take_turns),
-    cmocka_unit_test(settling_makes_a_call_that_does_not_count),
-    cmocka_unit_test(duration_and_budget_end_it),
-    cmocka_unit_test(a_user_can_stop_it),
-    cmocka_unit_test(precision_ends_it_earlier_or_later),
-    cmocka_unit_test(the_cold_cache_is_not_timed),
-    cmocka_unit_test(operands_rotate_through_twice_the_cache),
-};
-
-TM_TESTS(tests, NULL, NULL)

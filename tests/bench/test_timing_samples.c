@@ -290,9 +290,8 @@ static void time_case(const timing_case *c)
     }
 }
 
-static void every_sample(void **state)
+TEST(every_sample)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) time_case(&cases[i]);
 }
 
@@ -322,9 +321,8 @@ static void look(void *context, int64_t turn)
 }
 
 /* Before each sample, not before the first call and not within, a byte of every line is written. */
-static void the_cache_is_emptied(void **state)
+TEST(the_cache_is_emptied)
 {
-    (void)state;
     int64_t    wrong = 0, least = 2 * tm_last_level_bytes(NULL);
     tm_timed   timed = { look, &wrong };
     tm_samples samples;
@@ -364,9 +362,8 @@ static void nothing(void *context, int64_t turn)
 }
 
 /* Other threads that run are waited for, 0.3 s at most each time; one that sleeps is not. */
-static void others_are_waited_for(void **state)
+TEST(others_are_waited_for)
 {
-    (void)state;
     pthread_t  thread;
     tm_timed   timed = { nothing, NULL };
     tm_samples samples;
@@ -389,9 +386,8 @@ static void others_are_waited_for(void **state)
     tm_samples_fini(&samples);
 }
 
-static void ticks_and_rotations(void **state)
+TEST(ticks_and_rotations)
 {
-    (void)state;
     bool    known = false;
     int64_t bytes = tm_cpu_last_level_bytes(""), used = tm_last_level_bytes(&known);
     assert_int_equal(known, bytes > 0);
@@ -408,11 +404,4 @@ static void ticks_and_rotations(void **state)
     assert_int_equal(fake_clock_passed(), 2000 * 17);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_sample),
-    cmocka_unit_test(the_cache_is_emptied),
-    cmocka_unit_test(others_are_waited_for),
-    cmocka_unit_test(ticks_and_rotations),
-};
-
-TM_TESTS_ALONE(tests, NULL, NULL)
+TESTS_ALONE

@@ -147,11 +147,10 @@ static void fill_ops(tm_table *t)
 }
 
 /* One file of five benches, which is complete in the end: what one has put there the others leave alone. */
-static void benches_share_a_file(void **state)
+TEST(benches_share_a_file)
 {
-    tm_arena *arena = tm_arena_create();
-    fixture  *f = open_fixture("box.yaml");
-    (void)state;
+    tm_arena   *arena = tm_arena_create();
+    fixture    *f = open_fixture("box.yaml");
     tm_hardware hw = written(f, arena, "stream", fill_stream);
     near(hw.number[TM_HARDWARE_MEMORY_RATE], 50);
     near(hw.number[TM_HARDWARE_MEMORY_SHARE], 0.6);
@@ -205,10 +204,9 @@ static void put_file(const fixture *f, const char *text)
     assert_int_equal(tm_file_write(f->path, text, strlen(text), NULL), TM_OK);
 }
 
-static void wrong_files_are_refused(void **state)
+TEST(wrong_files_are_refused)
 {
     fixture *f = open_fixture("wrong.yaml");
-    (void)state;
     refused(f, "mlp", TM_USAGE, "gemm, stream, attention, collectives, ops");
     refused(f, "gpt", TM_USAGE, "--write-hardware");
     put_file(f, "name: x\nmaker: y\nkind: gpu\nlinks: none\n");
@@ -221,7 +219,7 @@ static void wrong_files_are_refused(void **state)
 }
 
 /* Every instruction of a step is a call of its op; the losses of steps that are taken apart are those of whole ones. */
-static void every_instruction_is_timed(void **state)
+TEST(every_instruction_is_timed)
 {
     const tm_workload *workload = tm_workload_find("ops");
     tm_config         *config = tm_bench_configure(workload, "help"), *model;
@@ -231,7 +229,6 @@ static void every_instruction_is_timed(void **state)
     tm_device         *device;
     tm_step           *step;
     static const char  line[] = "micro-llama --training.seq_len 32 --training.local_batch_size 2";
-    (void)state;
     tm_config_set(config, "case", line, "the test");
     tm_config_set(config, "passes", "3", "the test");
     tm_config_set(config, "threads", "1", "the test");
@@ -259,7 +256,7 @@ static void every_instruction_is_timed(void **state)
 }
 
 /* A step that is taken apart trains as a whole one does. */
-static void apart_is_the_same_step(void **state)
+TEST(apart_is_the_same_step)
 {
     tm_config     *model;
     tm_error       err = { 0 };
@@ -268,7 +265,6 @@ static void apart_is_the_same_step(void **state)
     tm_part        part;
     tm_live_part  *whole, *apart;
     double         seconds, first, last[2], *each;
-    (void)state;
     assert_int_equal(
         tm_bench_model_config("micro-llama --training.seq_len 32 --training.local_batch_size 2", &model, &err), TM_OK);
     assert_int_equal(tm_run_options_read(model, &run, &err), TM_OK);
@@ -294,9 +290,4 @@ static void apart_is_the_same_step(void **state)
     tm_config_destroy(model);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(benches_share_a_file),
-                                           cmocka_unit_test(wrong_files_are_refused),
-                                           cmocka_unit_test(every_instruction_is_timed),
-                                           cmocka_unit_test(apart_is_the_same_step) };
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

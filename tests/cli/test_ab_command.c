@@ -127,7 +127,7 @@ static void printed(const char *report)
 #define OWN RUN("trainmark run " MODEL, "", "SELF", "")
 #define JOB " --job.description 'two words'"
 
-static void words_become_options(void **state)
+TEST(words_become_options)
 {
     static const struct {
         const char *words, *a, *b;
@@ -159,7 +159,6 @@ static void words_become_options(void **state)
         { "--a-command|one|--b-command|'an other'  \"of words\" \\'|--turn|run", "one||||[one]",
           "'an other'  \"of words\" \\'||||[an other][of words][']", 0.2, 120, 0.01, 0.005, 12, 1, true, false, NULL },
     };
-    (void)state;
     slower = 1.25, ends = TM_OK;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         const tm_ab_options *o = &asked.options;
@@ -188,7 +187,7 @@ static void words_become_options(void **state)
 #define GIVE_A "give A: --a, --a-binary or --a-command (`trainmark ab --help`)"
 #define NO_ARGS "give --a or --b, the arguments of `trainmark run`"
 
-static void what_is_refused(void **state)
+TEST(what_is_refused)
 {
     static const struct {
         const char *words, *wanted;
@@ -225,7 +224,6 @@ static void what_is_refused(void **state)
         { "--a|" SMALL "|--out|/dev/null/x", "cannot create directory '/dev/null/x'", TM_INVALID },
         { "--from|nowhere", "cannot open 'nowhere'", TM_INVALID },
     };
-    (void)state;
     slower = 1.25, ends = TM_OK;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         tm_status st = call_ab(all[i].words);
@@ -235,9 +233,8 @@ static void what_is_refused(void **state)
 }
 
 /* Any option but two is the session's own. */
-static void a_record_is_judged_as_it_was(void **state)
+TEST(a_record_is_judged_as_it_was)
 {
-    (void)state;
     slower = 1.25, ends = TM_OK;
     assert_int_equal(call_ab("--a|" SMALL "|--out|record"), TM_OK);
     for (size_t i = 0; i < tm_command_ab.n_options; i++) {
@@ -269,9 +266,8 @@ static void a_record_is_judged_as_it_was(void **state)
     assert_int_equal(call_ab("--a|" SMALL "|--fail-if-slower|0"), TM_OK);
 }
 
-static void what_is_kept(void **state)
+TEST(what_is_kept)
 {
-    (void)state;
     slower = 1.25, ends = TM_INTERRUPTED;
     assert_int_equal(call_ab("--a|" SMALL "|--out|stopped"), TM_INTERRUPTED);
     assert_true(tm_file_exists("stopped/session.jsonl") && tm_file_exists("stopped/result.json"));
@@ -294,8 +290,5 @@ static void what_is_kept(void **state)
     assert_int_equal(call_ab("--a|" SMALL "|--out|full"), TM_INTERRUPTED);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(words_become_options), cmocka_unit_test(what_is_refused),
-                                           cmocka_unit_test(a_record_is_judged_as_it_was),
-                                           cmocka_unit_test(what_is_kept) };
-
-TM_TESTS_ALONE(tests, told_enter, told_leave)
+TESTS_ALONE
+TEST_FIXTURE(told_enter, told_leave)

@@ -76,9 +76,8 @@ static void document_is_right(const char *text, const char *verdict, const tm_co
     tm_text_fini(&printed);
 }
 
-static void documents_are_stored(void **state)
+TEST(documents_are_stored)
 {
-    (void)state;
     tm_table *t = table();
     char      path[512];
     strcpy(path, test_in_folder("results.db"));
@@ -113,9 +112,8 @@ static void documents_are_stored(void **state)
 }
 
 /* What a secret variable holds is in no document, wherever it has come to. */
-static void secrets_are_not_stored(void **state)
+TEST(secrets_are_not_stored)
 {
-    (void)state;
     tm_text    document = { 0 };
     tm_error   err = { 0 };
     tm_store  *store;
@@ -144,9 +142,8 @@ static void secrets_are_not_stored(void **state)
 }
 
 /* A store that was asked for is an error where it cannot be written; the usual one is not worth a measurement. */
-static void what_cannot_be_stored(void **state)
+TEST(what_cannot_be_stored)
 {
-    (void)state;
     char      path[512];
     tm_error  err = { 0 };
     tm_table *t = table();
@@ -163,8 +160,4 @@ static void what_cannot_be_stored(void **state)
     tm_table_destroy(t);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(documents_are_stored),
-                                           cmocka_unit_test(secrets_are_not_stored),
-                                           cmocka_unit_test(what_cannot_be_stored) };
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

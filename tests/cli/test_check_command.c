@@ -131,7 +131,7 @@ static void reported(const char *words, const char *wanted)
 
 /* --- tests -------------------------------------------------------------------------------------------------------- */
 
-static void what_is_refused(void **state)
+TEST(what_is_refused)
 {
     static const struct {
         const char *words, *what, *why;
@@ -204,7 +204,6 @@ static void what_is_refused(void **state)
         { "--only cpuu --sysroot m", "--sysroot 'm' is not a directory that can be read", "", TM_INVALID },
         { "--aggregate nowhere", "cannot read directory 'nowhere/smoke': No such file or directory", "", TM_INVALID },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         told.length = 0;
         tm_status st = call_check(all[i].words);
@@ -217,7 +216,7 @@ static void what_is_refused(void **state)
 #define STREAM "copy_gb_per_sec 12.25, dot_gb_per_sec 20"
 
 /* Limits that are written are a tenth away from the figure, on the side that is worse. */
-static void limits_are_written(void **state)
+TEST(limits_are_written)
 {
     static const struct {
         const char *name, *kind;
@@ -225,7 +224,6 @@ static void limits_are_written(void **state)
     } wanted[] = { { "training.loss_decreased", "min", 0.9 }, { "training.final_loss", "info", 3.25 },
                    { "gemm.gflops_per_sec", "min", 225 },     { "stream.copy_gb_per_sec", "min", 11.025 },
                    { "stream.dot_gb_per_sec", "min", 18 },    { "training.step_time_mean_ms", "max", 8.8 } };
-    (void)state;
     reported("--only perf --perf --write-thresholds limits.json --per-gpu-timeout-sec 3.5",
              "perf_gemm INFO gflops_per_sec 250|perf_stream INFO " STREAM "|" PASSES);
     has_line("", "measured within 3.5 s\n");
@@ -244,12 +242,11 @@ static void limits_are_written(void **state)
              "perf_gemm PASS gflops_per_sec 250|perf_stream PASS " STREAM "|" PASSES);
 }
 
-static void limits_are_judged(void **state)
+TEST(limits_are_judged)
 {
     static const char high[] = "{\"" CHECK_CELL "\": {\"training.final_loss\": {\"kind\": \"max\", \"value\": 3}, "
                                "\"stream.dot_gb_per_sec\": {\"kind\": \"min\", \"value\": 20.5}}}\n";
     tm_error          err = { 0 };
-    (void)state;
     reported("--only perf --perf --gemm-tflops-min 0.25 --hbm-gbs-min 12.25",
              "perf_gemm PASS gflops_per_sec 250|perf_stream PASS " STREAM "|" PASSES);
     reported("--only perf --perf --gemm-tflops-min 0.2501",
@@ -292,7 +289,7 @@ static long of_children(void)
 }
 
 /* A check is waited for ten seconds at most, or less. */
-static void checks_that_take_too_long(void **state)
+TEST(checks_that_take_too_long)
 {
     static const struct {
         const char *words;
@@ -302,7 +299,6 @@ static void checks_that_take_too_long(void **state)
                   { "--only memlock --per-gpu-timeout-sec 11", 20, "no answer within 10 s" },
                   { "--only memlock --per-gpu-timeout-sec 4.5", 20, "no answer within 4.5 s" },
                   { "--only memlock --per-gpu-timeout-sec 4.5", 1e-9, NULL } };
-    (void)state;
     make_machine();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char words[100];
@@ -318,7 +314,7 @@ static void checks_that_take_too_long(void **state)
     told.length = 0;
 }
 
-static void options_reach_their_checks(void **state)
+TEST(options_reach_their_checks)
 {
     static const char *const cases[][2] = {
         { "settings,-tuned",
@@ -341,7 +337,6 @@ static void options_reach_their_checks(void **state)
         { "governor --dump-path nodes", "governor WARN 1 of 1 are not: cpu0 powersave" },
         { "numa_balancing --tune-host", "numa_balancing PASS 0" }, /* while it is tuned */
     };
-    (void)state;
     make_machine();
     long before = of_children();
     reported("--sysroot m --only memlock", "memlock FAIL 8.00 MiB");
@@ -362,11 +357,10 @@ static void options_reach_their_checks(void **state)
     has_line("", "no host settings to restore\n");
 }
 
-static void check_json_is_the_text(void **state)
+TEST(check_json_is_the_text)
 {
     static const char *const counted[] = { "pass", "warn", "fail", "info", "skip" };
     json_error_t             cause;
-    (void)state;
     make_machine();
     told.length = 0;
     assert_int_equal(call_check("--sysroot m --only settings,-tuned --json"), TM_OK);
@@ -398,11 +392,10 @@ static void check_json_is_the_text(void **state)
     json_decref(report);
 }
 
-static void nodes_are_listed(void **state)
+TEST(nodes_are_listed)
 {
     static const char *const launchers[] = { "RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "NOBODY" };
     tm_error                 err = { 0 };
-    (void)state;
     make_machine();
     told.length = 0;
     assert_int_equal(call_check("--sysroot m --only governor --dump-path nodes"), TM_OK);
@@ -429,12 +422,5 @@ static void nodes_are_listed(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(what_is_refused),
-                                           cmocka_unit_test(limits_are_written),
-                                           cmocka_unit_test(limits_are_judged),
-                                           cmocka_unit_test(checks_that_take_too_long),
-                                           cmocka_unit_test(options_reach_their_checks),
-                                           cmocka_unit_test(check_json_is_the_text),
-                                           cmocka_unit_test(nodes_are_listed) };
-
-TM_TESTS_ALONE(tests, told_enter, told_leave)
+TESTS_ALONE
+TEST_FIXTURE(told_enter, told_leave)

@@ -29,24 +29,21 @@ static void expect_problem(double seconds, const char *why)
     for (int status; waitpid(-1, &status, 0) > 0;) assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
-static void what_takes_too_long_is_killed(void **state)
+TEST(what_takes_too_long_is_killed)
 {
-    (void)state;
     expect_problem(0.001, "killed after 0.001 s (--per-gpu-timeout-sec)");
     expect_problem(0.0125, "killed after 0.0125 s (--per-gpu-timeout-sec)");
 }
 
-static void a_signal_ends_it(void **state)
+TEST(a_signal_ends_it)
 {
-    (void)state;
     tm_cli_stop = 1;
     expect_problem(100, "stopped by a signal");
     tm_cli_stop = 0;
 }
 
-static void no_process(void **state)
+TEST(no_process)
 {
-    (void)state;
     struct rlimit before, none;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     none = before;
@@ -106,9 +103,8 @@ static void expect_heard(const char *words, int signal_, const char *figures, co
     tm_arena_destroy(arena);
 }
 
-static void what_the_child_has_said_counts(void **state)
+TEST(what_the_child_has_said_counts)
 {
-    (void)state;
     expect_heard("", 0, "",
                  "the measurement ended early | the measurement ended early | the measurement ended early | ");
     expect_heard("", SIGTERM, "",
@@ -141,11 +137,10 @@ static double figure(const check_measurement *m, const char *name)
 }
 
 /* By a clock by which every kernel takes the same time, but for a sixth: so do the steps. */
-static void figures_of_a_training(void **state)
+TEST(figures_of_a_training)
 {
     tm_arena         *arena = tm_arena_create();
     check_measurement m;
-    (void)state;
     one_part = true;
     fake_clock_start(2000000, 1000000);
     check_measure(3000, arena, &m);
@@ -165,10 +160,9 @@ static void figures_of_a_training(void **state)
 }
 
 /* The first that is there; of none, nothing. */
-static void the_first_problem_counts(void **state)
+TEST(the_first_problem_counts)
 {
     check_measurement m = { 0 };
-    (void)state;
     assert_null(check_measurement_problem(&m));
     m.problem[TM_PERF_PARTS - 1] = "the last";
     assert_string_equal(check_measurement_problem(&m), "the last");
@@ -176,11 +170,10 @@ static void the_first_problem_counts(void **state)
     assert_string_equal(check_measurement_problem(&m), "the second");
 }
 
-static void no_time_is_no_figure(void **state)
+TEST(no_time_is_no_figure)
 {
     double   gflops = -1;
     tm_error err = { 0 };
-    (void)state;
     assert_int_equal(check_gemm(1e-9, &gflops, &err), TM_INVALID);
     assert_non_null(strstr(err.text, "'budget' (command line) is out of range: found 1e-09"));
     assert_true(gflops >= 0 && gflops <= 0);
@@ -195,12 +188,4 @@ static void no_time_is_no_figure(void **state)
     assert_true(gflops >= 0 && gflops <= 0);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(what_takes_too_long_is_killed),
-                                           cmocka_unit_test(a_signal_ends_it),
-                                           cmocka_unit_test(no_process),
-                                           cmocka_unit_test(the_first_problem_counts),
-                                           cmocka_unit_test(what_the_child_has_said_counts),
-                                           cmocka_unit_test(figures_of_a_training),
-                                           cmocka_unit_test(no_time_is_no_figure) };
-
-TM_TESTS_ALONE(tests, NULL, NULL)
+TESTS_ALONE

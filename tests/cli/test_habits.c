@@ -24,7 +24,7 @@ static void is_name(const char *asked, const char *is, const char *wanted)
 
 /* Case, '-' and '_' make no difference to a name, nor does the size behind it where that is clear; tags are names
  * behind the beginning of a catalogue, with what is measured behind them. */
-static void names_are_found(void **state)
+TEST(names_are_found)
 {
     static const char *const models[][2] = {
         { "Llama-3.1-8B", "llama3.1_8B" },
@@ -74,7 +74,6 @@ static void names_are_found(void **state)
     const tm_preset *presets = tm_model_presets(&n);
     tm_arena        *arena = tm_arena_create();
     tm_config       *config = tm_cli_config();
-    (void)state;
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
         is_name(models[i][0], tm_habit_model(config, models[i][0]), models[i][1]);
     for (size_t i = 0; i < sizeof tags / sizeof tags[0]; i++)
@@ -94,7 +93,7 @@ static void names_are_found(void **state)
 }
 
 /* Words that all entries have, families as their presets begin, one entry. */
-static void tags_select_entries(void **state)
+TEST(tags_select_entries)
 {
     static const char *const all[] = { "pyt", "jax", "primus", "training", "pretrain" };
     static const char *const none[] = { "pretrai", "", "-", "8b", "pyt_train_none" };
@@ -106,7 +105,6 @@ static void tags_select_entries(void **state)
     size_t                   n;
     const tm_preset         *presets = tm_model_presets(&n);
     tm_config               *config = tm_cli_config();
-    (void)state;
     for (size_t k = 0; k < n; k++) {
         const char *preset = presets[k].name;
         for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) assert_true(tm_habit_selects(config, all[i], preset));
@@ -183,7 +181,7 @@ static void is_translated(const char *words, const char *rest, const char *keys,
     tm_arena_destroy(arena);
 }
 
-static void words_of_others(void **state)
+TEST(words_of_others)
 {
     static const struct {
         const char *words, *rest, *keys;
@@ -408,7 +406,6 @@ static void words_of_others(void **state)
     static const char *const own[] = { "",    "tiny-llama --training.steps 3",   "-x 3", "-tm 3",
                                        "- 3", "tiny-llama --keep-model-folders", "bash", "madengine report" };
     static const char *const variables[] = { "CONFIG_FILE", "GPUS_PER_NODE", "EXP" };
-    (void)state;
     for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) unsetenv(variables[i]);
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
         is_translated(lines[i].words, lines[i].rest, lines[i].keys, lines[i].report);
@@ -434,7 +431,7 @@ static void words_of_others(void **state)
     unsetenv("CONFIG_FILE");
 }
 
-static void what_cannot_be_done_is_refused(void **state)
+TEST(what_cannot_be_done_is_refused)
 {
     static const struct {
         const char *words;
@@ -520,7 +517,6 @@ static void what_cannot_be_done_is_refused(void **state)
           "projection performance: only memory is planned; take `projection memory`" },
         { "tune ls", TM_USAGE, "'tune ls' is no training; wanted tune run" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         tm_arena  *arena = tm_arena_create();
         tm_config *config = tm_cli_config();
@@ -537,7 +533,7 @@ static void what_cannot_be_done_is_refused(void **state)
 }
 
 /* Whatever the script is asked for, one note says which recipe a run takes, or that there is none. */
-static void each_run_says_its_recipe(void **state)
+TEST(each_run_says_its_recipe)
 {
     static const char *const tasks[] = { "pretrain",      "HF_pretrain",    "finetune_fw",
                                          "finetune_lora", "finetune_qlora", "HF_finetune_lora" };
@@ -545,7 +541,6 @@ static void each_run_says_its_recipe(void **state)
                                           "Qwen3-8B",     "Mixtral-8x7B",  "Flux" };
     static const char *const precisions[] = { "", " -p BF16", " -p FP8", " -p FP32" };
     int                      built_in = 0, none = 0;
-    (void)state;
     for (size_t t = 0; t < sizeof tasks / sizeof tasks[0]; t++)
         for (size_t m = 0; m < sizeof models / sizeof models[0]; m++)
             for (size_t p = 0; p < sizeof precisions / sizeof precisions[0]; p++) {
@@ -570,10 +565,3 @@ static void each_run_says_its_recipe(void **state)
             }
     assert_true(built_in > 30 && none > 30);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(names_are_found), cmocka_unit_test(tags_select_entries),
-                                           cmocka_unit_test(words_of_others),
-                                           cmocka_unit_test(what_cannot_be_done_is_refused),
-                                           cmocka_unit_test(each_run_says_its_recipe) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -32,21 +32,16 @@ static void add_config(const char *what, tm_config *config, tm_text *out)
     tm_config_destroy(config);
 }
 
-static void every_key(void **state)
+TEST(every_key)
 {
     tm_text                   out = { 0 };
     tm_cli_command            storage;
     const tm_cli_command     *c;
     size_t                    n;
     const tm_workload *const *workloads = tm_workloads(&n);
-    (void)state;
     add_config("a configuration", tm_cli_config(), &out);
     for (size_t i = 0; (c = tm_cli_nested(NULL, i, &storage)); i++)
         if (strcmp(c->name, "check") == 0) add_config(c->name, c->keys(c), &out);
     for (size_t i = 0; i < n; i++) add_config(workloads[i]->name, tm_bench_configure(workloads[i], "help"), &out);
     whole_is("tests/cli/expected/keys.txt", &out);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(every_key) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -147,9 +147,8 @@ static const made_end good[] = { { .rate = 100, .batch = 24, .steps = 3 },
                                  { .rate = 60.5, .batch = 96, .steps = 4 } };
 
 /* Weak: the batch grows with the ranks. Strong: it stays, and so does the micro-batch as far as it divides. */
-static void batches_are_divided(void **state)
+TEST(batches_are_divided)
 {
-    (void)state;
     PLAY(good), assert_int_equal(scale("weak", small, "1,2,4", false, false, NULL), TM_OK);
     is_started(
         0,
@@ -198,7 +197,7 @@ static void batches_are_divided(void **state)
 }
 
 /* Losses: the bound itself, one above it, only behind the steps that count, and of other formats. */
-static void losses_are_compared(void **state)
+TEST(losses_are_compared)
 {
     static const made_end at[] = { { .rate = 1, .steps = 60 },
                                    { .rate = 1, .steps = 60, .apart = 0.99e-5, .from = 50 } };
@@ -210,7 +209,6 @@ static void losses_are_compared(void **state)
     static const made_end zero[] = { { .rate = 1, .steps = 3, .apart = -1, .from = 2 }, { .rate = 1, .steps = 3 } };
     static const made_end empty[] = { { .rate = 1, .steps = 3 }, { .rate = 1, .steps = -1 } };
     static const char     bf16[] = "--training.threads 1 --training.local_batch_size 4 --training.dtype bfloat16";
-    (void)state;
     PLAY(at), assert_int_equal(scale("at", small, "1,2", true, false, NULL), TM_OK);
     PLAY(above), assert_int_equal(scale("above", small, "1,2", true, false, NULL), TM_NEGATIVE);
     assert_non_null(
@@ -227,7 +225,7 @@ static void losses_are_compared(void **state)
 }
 
 /* Failures of every kind; the base is the first that ran. */
-static void failures_end_it_late(void **state)
+TEST(failures_end_it_late)
 {
     static const made_end  bad[] = { { .code = 4, .nomem = true, .words = "out of memory" },
                                      { .rate = 10, .batch = 8, .steps = 1 },
@@ -237,7 +235,6 @@ static void failures_end_it_late(void **state)
                                           TM_INVALID, TM_NEGATIVE, TM_INTERNAL };
     static const made_end  none[] = { { .code = 0 } }, never[] = { { .code = -9 } };
     static const made_end  stopped[] = { { .rate = 1, .steps = 1 }, { .code = 130 } };
-    (void)state;
     PLAY(bad), assert_int_equal(scale("bad", small, "1,2,3,4", false, false, NULL), TM_NOMEM);
     assert_non_null(strstr(told.data, "on 1 rank the run ended with exit code 4; see bad/ranks-1.txt"));
     assert_non_null(strstr(told.data, "1 rank: out of memory\n"));
@@ -256,12 +253,11 @@ static void failures_end_it_late(void **state)
 }
 
 /* Processors are shared among the ranks of the largest size, unless the experiment says how many. */
-static void threads_of_ranks(void **state)
+TEST(threads_of_ranks)
 {
     static const made_end one[] = { { .rate = 1, .steps = 1 } };
     char                  wanted[80];
-    (void)state;
-    int allowed = tm_cpu_threads_allowed();
+    int                   allowed = tm_cpu_threads_allowed();
     for (int ranks = 1; ranks <= 256; ranks *= 16) {
         char sizes[24];
         snprintf(sizes, sizeof sizes, "1,%d", ranks + 1 > 256 ? 256 : ranks + 1);
@@ -273,7 +269,5 @@ static void threads_of_ranks(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(batches_are_divided), cmocka_unit_test(losses_are_compared),
-                                           cmocka_unit_test(failures_end_it_late), cmocka_unit_test(threads_of_ranks) };
-
-TM_TESTS_ALONE(tests, told_enter, told_leave)
+TESTS_ALONE
+TEST_FIXTURE(told_enter, told_leave)

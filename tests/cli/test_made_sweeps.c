@@ -148,7 +148,7 @@ static void summary_is(const char *folder, const char *statuses)
 static const char axes[] = "--training.local_batch_size=[2,4,8] --optimizer.lr=[1e-3,0.002]";
 
 /* What does not fit makes the larger batches hopeless; what has an end is not done again, what failed is. */
-static void sweeps_are_summed_up(void **state)
+TEST(sweeps_are_summed_up)
 {
     static const made_end ends[] = { { .rate = 100, .batch = 2, .steps = 17 },
                                      { .code = 4, .nomem = true, .steps = 2, .rate = 7 },
@@ -159,7 +159,6 @@ static void sweeps_are_summed_up(void **state)
         "'runs/many' holds runs of another command (runs/many/command.txt); name another directory with --out";
     summary s;
     char    line[400];
-    (void)state;
     PLAY(ends), assert_int_equal(sweep_of("runs/many", axes, false, 0, "--word"), TM_NUMBERS);
     assert_non_null(strstr(told.data, "run 3 (local_batch_size=4_lr=0.001) ended with exit code 3; see "
                                       "runs/many/0003_logs_local_batch_size=4_lr=0.001.txt"));
@@ -197,14 +196,13 @@ static void sweeps_are_summed_up(void **state)
     assert_non_null(strstr(told.data, other));
 }
 
-static void ends_become_statuses(void **state)
+TEST(ends_become_statuses)
 {
     static const made_end codes[] = { { .code = 1 }, { .code = 4 }, { .code = 5 }, { .code = -1, .nomem = true } };
     static const made_end invalid[] = { { .code = 4 } }, stopped[] = { { .rate = 1, .steps = 1 }, { .code = 130 } };
     static const made_end rest[] = { { .rate = 90, .batch = 4, .steps = 1 } },
                           large[] = { { .code = 1, .nomem = true } };
     char line[400];
-    (void)state;
     PLAY(codes), assert_int_equal(sweep_of("codes", "--debug.seed=[1,2,3,4]", false, 0, "--word"), TM_INTERNAL);
     summary_is("codes", "error error error oom");
     assert_non_null(strstr(told.data, "run 1 (seed=1) ended with exit code 1; see codes/0001_logs_seed=1.txt"));
@@ -226,13 +224,12 @@ static void ends_become_statuses(void **state)
 }
 
 /* Rows of a summary that are no run's are left out; what an editor made of its line ends does no harm. */
-static void summaries_that_were_changed(void **state)
+TEST(summaries_that_were_changed)
 {
     static const made_end good[] = { { .rate = 1, .steps = 1 } };
     tm_error              err = { 0 };
     int                   number = 0;
     char                  line[400];
-    (void)state;
     PLAY(good), assert_int_equal(sweep_of("changed", "--debug.seed=[1,2,3]", false, 0, "--word"), TM_OK);
     summary_is("changed", "success success success");
     tm_text text = fake_read("changed/runs_summary.csv"), before = fake_read("changed/runs_summary.csv"), out = { 0 };
@@ -264,7 +261,7 @@ static void summaries_that_were_changed(void **state)
 }
 
 /* Run K of a dry run is planned with K thousand bytes. */
-static void plans_of_sweeps(void **state)
+TEST(plans_of_sweeps)
 {
     static const made_end none[] = { { .code = 1 } };
     static const struct {
@@ -274,7 +271,6 @@ static void plans_of_sweeps(void **state)
     } cases[] = { { axes, 3000, 0, "yes yes yes no no no" },
                   { axes, 0, 0, "yes yes yes yes yes yes" },
                   { "--debug.seed=[1,2] --training.steps=[3,4,5]", 2999, 4, "yes yes no no cannot cannot" } };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char list[100], line[300], wanted[120], *rest = list;
         int  row = 0;
@@ -336,7 +332,7 @@ static int64_t largest(int64_t global, int64_t memory)
     return best;
 }
 
-static void the_largest_batch_is_found(void **state)
+TEST(the_largest_batch_is_found)
 {
     static const made_end runs[] = { { .code = 0 } };
     static const struct {
@@ -359,7 +355,6 @@ static void the_largest_batch_is_found(void **state)
     };
     int64_t batch;
     char    said[96];
-    (void)state;
     bytes_of_one = 10;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int64_t wanted = largest(cases[i].global, cases[i].memory);
@@ -385,7 +380,7 @@ static void the_largest_batch_is_found(void **state)
 }
 
 /* Proven by two steps; what does not run is made smaller by a sixteenth, at least by one. */
-static void batches_are_proven(void **state)
+TEST(batches_are_proven)
 {
     static const made_end runs[] = { { .code = 0 } }, never[] = { { .code = 1, .nomem = true } },
                           lost[] = { { .code = -9 } };
@@ -408,7 +403,6 @@ static void batches_are_proven(void **state)
     };
     static const tm_status of_codes[] = { TM_OK, TM_INTERNAL, TM_INTERNAL, TM_NUMBERS, TM_INVALID, TM_INTERNAL };
     int64_t                batch;
-    (void)state;
     bytes_of_one = 10;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char list[40], line[400], wanted[300], *rest = list;
@@ -441,7 +435,7 @@ static void batches_are_proven(void **state)
 }
 
 /* A list, a number or another key is no search. */
-static void what_is_no_search(void **state)
+TEST(what_is_no_search)
 {
     static const struct {
         const char *words;
@@ -453,7 +447,6 @@ static void what_is_no_search(void **state)
                  { "--training.local_batch_size 2", false },
                  { "--training.local_batch_size auto --debug.seed=[1,2]", false },
                  { "--debug.seed=[1]", false } };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         asked a;
         ask(&a, rows[i].words);
@@ -462,12 +455,5 @@ static void what_is_no_search(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(sweeps_are_summed_up),
-                                           cmocka_unit_test(ends_become_statuses),
-                                           cmocka_unit_test(summaries_that_were_changed),
-                                           cmocka_unit_test(plans_of_sweeps),
-                                           cmocka_unit_test(the_largest_batch_is_found),
-                                           cmocka_unit_test(batches_are_proven),
-                                           cmocka_unit_test(what_is_no_search) };
-
-TM_TESTS_ALONE(tests, told_enter, told_leave)
+TESTS_ALONE
+TEST_FIXTURE(told_enter, told_leave)

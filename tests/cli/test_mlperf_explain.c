@@ -166,9 +166,8 @@ static tm_status explain(const char *words)
     return st;
 }
 
-static void all_that_is_said(void **state)
+TEST(all_that_is_said)
 {
-    (void)state;
     assert_int_equal(explain("a"), TM_OK);
     assert_int_equal(explain("a|b|c|d|e|f|g|h"), TM_OK);
     assert_int_equal(explain("h|a|--json"), TM_OK);
@@ -181,13 +180,11 @@ static void all_that_is_said(void **state)
 }
 
 /* Sixteen side by side are the most. */
-static void sixteen_results(void **state)
+TEST(sixteen_results)
 {
-    (void)state;
     assert_int_equal(explain("a|c|e|h|a|c|e|h|a|c|e|h|a|c|e|h"), TM_OK);
     told.length = 0;
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(all_that_is_said), cmocka_unit_test(sixteen_results) };
-
-TM_TESTS_ALONE(tests, told_enter, told_leave)
+TESTS_ALONE
+TEST_FIXTURE(told_enter, told_leave)

@@ -53,12 +53,11 @@ static void add_all(const tm_cli_command *parent, const char *path, tm_text *out
     }
 }
 
-static void every_option(void **state)
+TEST(every_option)
 {
     tm_text     found = { 0 }, wanted = { 0 };
     tm_error    err = { 0 };
     const char *mode = getenv("EXPECTED");
-    (void)state;
     add_all(NULL, "", &found);
     if (mode && strcmp(mode, "write") == 0)
         assert_int_equal(tm_file_write(file, found.data, found.length, &err), TM_OK);
@@ -75,7 +74,7 @@ static void every_option(void **state)
 }
 
 /* What help says of an option's value. */
-static void in_words(void **state)
+TEST(in_words)
 {
     static const struct {
         tm_option   o;
@@ -95,7 +94,6 @@ static void in_words(void **state)
         { { .name = "a", .kind = TM_OPTION_CHOICE, .choices = "x|y", .fallback = "y", .help = "a word" },
           "a word (x, y; default y)" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         tm_text out = { 0 };
         tm_cli_describe(&rows[i].o, &out);
@@ -103,7 +101,3 @@ static void in_words(void **state)
         tm_text_fini(&out);
     }
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(every_option), cmocka_unit_test(in_words) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -164,7 +164,7 @@ static void call(const tm_cli_command *c, const parsed *row)
     tm_text_fini(&out);
 }
 
-static void command_lines_are_read(void **state)
+TEST(command_lines_are_read)
 {
     static const parsed whole[] = {
         { "", "!missing WORD/missing -t or --text" },
@@ -299,13 +299,12 @@ static void command_lines_are_read(void **state)
         { "a b -- -x", "words 'a' 'b' '-x'" },
         { "a ''", "!an argument is empty; wanted A B" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++) call(&command, &whole[i]);
     for (size_t i = 0; i < sizeof passes / sizeof passes[0]; i++) call(&passing, &passes[i]);
     for (size_t i = 0; i < sizeof two / sizeof two[0]; i++) call(&plain, &two[i]);
 }
 
-static void sizes_are_read(void **state)
+TEST(sizes_are_read)
 {
     static const struct {
         const char *text;
@@ -344,7 +343,6 @@ static void sizes_are_read(void **state)
                   { "1K", -5 },
                   { "x", -5 },
                   { "1x", -5 } };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int64_t   bytes = -5;
         tm_error  err = { 0 };
@@ -355,7 +353,7 @@ static void sizes_are_read(void **state)
     }
 }
 
-static void commands_are_found(void **state)
+TEST(commands_are_found)
 {
     static const parsed cases[] = { { "plain", "plain" },
                                     { "PLAIN", "plain" },
@@ -367,7 +365,6 @@ static void commands_are_found(void **state)
                                     { "-x", "!'-x' stands where a command should; options follow it: trainmark " },
                                     { "", "!'; `trainmark " } };
     tm_cli_command      storage;
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (int path = 0; path < 2; path++) {
             const tm_cli_command *found = NULL;
@@ -395,10 +392,9 @@ static void commands_are_found(void **state)
 }
 
 /* The lowest level of messages that reach standard error. */
-static void loudness_is_set(void **state)
+TEST(loudness_is_set)
 {
     static const int lowest[] = { TM_LOG_WARN, TM_LOG_ERROR, TM_LOG_DEBUG, TM_LOG_ERROR }; /* as it was; -q; -v; both */
-    (void)state;
     for (int i = 0; i < 4; i++) {
         tm_cli_line line = { .quiet = i & 1, .verbose = i & 2 };
         tm_text     seen = { 0 };
@@ -418,14 +414,13 @@ static void loudness_is_set(void **state)
 }
 
 /* -q and -v alone are the command's, the rest is passed on. */
-static void common_options_are_taken(void **state)
+TEST(common_options_are_taken)
 {
     static const parsed cases[] = { { "c -q a -v b", " quiet verbose: a b" },
                                     { "c a -- -q", ": a -- -q" },
                                     { "c --flag -t", ": --flag -t" },
                                     { "c --verbose -- --verbose", " verbose: -- --verbose" },
                                     { "c --quiet=1 a", "!option '--quiet' takes no value" } };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         static const tm_cli_command none = { .name = "c" };
         char                        copy[256], *argv[16], *rest = copy, *words[16];
@@ -444,7 +439,7 @@ static void common_options_are_taken(void **state)
     tm_log_set_level(TM_LOG_INFO);
 }
 
-static void help_is_filled(void **state)
+TEST(help_is_filled)
 {
     static const char whole[] =
         "usage: trainmark a name WORD --text WORD [options]\n"
@@ -482,7 +477,6 @@ static void help_is_filled(void **state)
                                    "\n"
                                    "`trainmark a name COMMAND --help` describes a command and its options.\n";
     tm_text           out[2] = { { 0 }, { 0 } };
-    (void)state;
     tm_cli_help(&command, "a name", TM_CLI_HELP_WIDTH, &out[0]);
     tm_cli_help(&nests, "a name", TM_CLI_HELP_WIDTH, &out[1]);
     assert_string_equal(out[0].data, whole);
@@ -490,11 +484,3 @@ static void help_is_filled(void **state)
     tm_text_fini(&out[0]);
     tm_text_fini(&out[1]);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(command_lines_are_read),   cmocka_unit_test(sizes_are_read),
-    cmocka_unit_test(commands_are_found),       cmocka_unit_test(loudness_is_set),
-    cmocka_unit_test(common_options_are_taken), cmocka_unit_test(help_is_filled),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -58,10 +58,9 @@ static void compare(const char *path, const char *name, double bound)
 
 #define FORM "--size", "32", "--steps", "4", "--text-tokens", "12", "--guidance", "3.5", "--threads", "2", "-q"
 
-static void a_picture_is_that_of_diffusers(void **state)
+TEST(a_picture_is_that_of_diffusers)
 {
     const char *out = test_in_folder("a.png");
-    (void)state;
     command((const char *const[]){ PIPELINE "model", "--prompt", "a photo of a cat", "-o", out, "--seed", "7", FORM,
                                    NULL });
     compare(out, "plain", 1);
@@ -71,27 +70,21 @@ static void a_picture_is_that_of_diffusers(void **state)
     compare(out, "plain", 1);
 }
 
-static void a_negative_prompt_is_guidance_against_it(void **state)
+TEST(a_negative_prompt_is_guidance_against_it)
 {
     const char *out = test_in_folder("b.png");
-    (void)state;
     command((const char *const[]){ PIPELINE "model", "--prompt", "a photo of a cat", "--negative-prompt", "a dog",
                                    "--true-cfg", "2.5", "-o", out, "--seed", "7", FORM, NULL });
     compare(out, "against", 1);
 }
 
 /* What bfloat16 rounds off is seen, and is not much: the same picture, not the same bits. */
-static void bfloat16_draws_nearly_the_same(void **state)
+TEST(bfloat16_draws_nearly_the_same)
 {
     const char *out = test_in_folder("c.png");
-    (void)state;
     command((const char *const[]){ PIPELINE "model", "--prompt", "a photo of a cat", "-o", out, "--seed", "7",
                                    "--dtype", "bfloat16", FORM, NULL });
     compare(out, "plain", 24);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(a_picture_is_that_of_diffusers),
-                                           cmocka_unit_test(a_negative_prompt_is_guidance_against_it),
-                                           cmocka_unit_test(bfloat16_draws_nearly_the_same) };
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

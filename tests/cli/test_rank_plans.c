@@ -55,7 +55,7 @@ static void compare(const char *words)
     tm_arena_destroy(arena);
 }
 
-static void ranks_need_what_is_told(void **state)
+TEST(ranks_need_what_is_told)
 {
     static const char *const plans[] = {
         "tiny-llama --platform 2x8xH100",
@@ -66,9 +66,5 @@ static void ranks_need_what_is_told(void **state)
         "micro-llama --platform 5xH100 --optimizer.name Adafactor",
         "mixtral_8x7B --model.n_layers 1 --model.dim 256 --platform 8xH100 --parallelism.expert_parallel_degree 4",
     };
-    (void)state;
     for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++) compare(plans[i]);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(ranks_need_what_is_told) };
-TM_TESTS(tests, NULL, NULL)

@@ -94,9 +94,8 @@ static double number(json_t *root, const char *path)
     return json_number_value(value);
 }
 
-static void result_belongs_together(void **state)
+TEST(result_belongs_together)
 {
-    (void)state;
     need_program();
     json_t *result = load("output/tiny-llama/result.json");
     assert_string_equal(json_string_value(member(result, "verdict")), "not-judged");
@@ -133,9 +132,8 @@ static void result_belongs_together(void **state)
     json_decref(result);
 }
 
-static void metrics_have_a_record_per_step(void **state)
+TEST(metrics_have_a_record_per_step)
 {
-    (void)state;
     need_program();
     char path[LINE], text[LINE];
     snprintf(path, sizeof path, "%s/output/tiny-llama/metrics.jsonl", folder);
@@ -212,7 +210,7 @@ static void store_more(int copies)
 
 /* Ten times as many stored runs, ten thousand, are listed, filtered and compared in ten times the time at most. What
  * grows with their square and takes a tenth of a second then shows: a hundred times as long. */
-static void ten_thousand_stored_runs(void **state)
+TEST(ten_thousand_stored_runs)
 {
     static const char *const commands[] = { "results",
                                             "results --last 0",
@@ -224,7 +222,6 @@ static void ten_thousand_stored_runs(void **state)
     enum { COMMANDS = sizeof commands / sizeof commands[0] };
     const double most = 20; /* times as long */
     double       few[COMMANDS];
-    (void)state;
     need_program();
     store_more(999);
     for (size_t i = 0; i < COMMANDS; i++) few[i] = seconds_of(commands[i], "many.json");
@@ -240,9 +237,8 @@ static void ten_thousand_stored_runs(void **state)
     json_decref(all);
 }
 
-static void models_parse(void **state)
+TEST(models_parse)
 {
-    (void)state;
     need_program();
     assert_int_equal(start("models --json", "models.json"), 0);
     json_t *models = load("models.json");
@@ -262,9 +258,8 @@ static void models_parse(void **state)
     json_decref(models);
 }
 
-static void explain_agrees_with_the_run(void **state)
+TEST(explain_agrees_with_the_run)
 {
-    (void)state;
     need_program();
     char arguments[LINE / 2];
     snprintf(arguments, sizeof arguments, "explain %s --json", run_arguments + 4);
@@ -276,12 +271,4 @@ static void explain_agrees_with_the_run(void **state)
     json_decref(result);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(result_belongs_together),
-    cmocka_unit_test(metrics_have_a_record_per_step),
-    cmocka_unit_test(models_parse),
-    cmocka_unit_test(explain_agrees_with_the_run),
-    cmocka_unit_test(ten_thousand_stored_runs),
-};
-
-TM_TESTS(tests, open_folder, remove_folder)
+TEST_FIXTURE(open_folder, remove_folder)

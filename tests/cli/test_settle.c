@@ -161,15 +161,13 @@ static void settle(const waiting_case *c)
     if (value) unsetenv(setting);
 }
 
-static void who_waits_asleep(void **state)
+TEST(who_waits_asleep)
 {
-    (void)state;
     setenv("WORLD_SIZE", "2", 1), setenv("LOCAL_RANK", "0", 1);
     unsetenv("GOMP_SPINCOUNT"), unsetenv("OMP_WAIT_POLICY");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) settle(&cases[i]);
     tm_text_fini(&told);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(who_waits_asleep) };
-
-TM_TESTS_ALONE(tests, told_enter, told_leave)
+TESTS_ALONE
+TEST_FIXTURE(told_enter, told_leave)

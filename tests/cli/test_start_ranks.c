@@ -149,9 +149,8 @@ static void wait_for(const patience *p)
     tm_arena_destroy(arena);
 }
 
-static void patience_ends(void **state)
+TEST(patience_ends)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) wait_for(&cases[i]);
     tm_text_fini(&told);
 }
@@ -180,10 +179,9 @@ static void be_rank(const char *rank, int input, int output)
 }
 
 /* What launchers leave open as the input of ranks is not read, and the first one alone prints. */
-static void ranks_settle(void **state)
+TEST(ranks_settle)
 {
     static const char *const numbers[] = { "0", "1" };
-    (void)state;
     for (int r = 0; r < 2; r++) {
         int  input[2], output[2], status;
         char said[16];
@@ -220,12 +218,11 @@ static void keep_signals(const char *modules)
     _exit(0);
 }
 
-static void signals_are_kept(void **state)
+TEST(signals_are_kept)
 {
     char    self[4096], modules[4200];
     int     status;
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    (void)state;
     assert_true(n > 0);
     self[n] = '\0';
     *strrchr(self, '/') = '\0';
@@ -236,7 +233,5 @@ static void signals_are_kept(void **state)
     if (status != 0) fail_msg("%d", WIFEXITED(status) ? WEXITSTATUS(status) : -status);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(patience_ends), cmocka_unit_test(ranks_settle),
-                                           cmocka_unit_test(signals_are_kept) };
-
-TM_TESTS_ALONE(tests, make_launcher, told_leave)
+TESTS_ALONE
+TEST_FIXTURE(make_launcher, told_leave)

@@ -80,14 +80,13 @@ static const char *loudness(void)
     return what;
 }
 
-static void what_runs_need(void **state)
+TEST(what_runs_need)
 {
     static const char *const levels[] = { "debug", "info", "warn", "error" };
     static const char *const after[] = { "notes", "notes", "warnings", "errors" };
     char                    *two[] = { (char *)"--training.local_batch_size=2" };
     char                    *four[] = { (char *)"--training.local_batch_size=4", (char *)"--training.seq_len=1024" };
     char                    *wrong[] = { (char *)"--model.n_heads=3" };
-    (void)state;
     tm_text_add(&told, "");
     for (int i = 0; i < 4; i++) {
         asked    a;
@@ -119,9 +118,8 @@ static void what_runs_need(void **state)
 }
 
 /* What is told of the configuration is told once, by the command itself, not for every run that is planned. */
-static void notes_are_told_once(void **state)
+TEST(notes_are_told_once)
 {
-    (void)state;
     tm_error err = { 0 };
     asked    a;
     int64_t  bytes;
@@ -141,7 +139,7 @@ static void notes_are_told_once(void **state)
 }
 
 /* A device that is opened and not what is needed is closed again. */
-static void devices_that_cannot_be(void **state)
+TEST(devices_that_cannot_be)
 {
     static const struct {
         const char *words[2];
@@ -152,7 +150,6 @@ static void devices_that_cannot_be(void **state)
           "debug.microscope compares with float32, --device reference computes in float64; leave one of the two out" },
         { { "--device=none-such", "--debug.seed=1" }, "none-such" },
     };
-    (void)state;
     tm_text_add(&told, "");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         asked    a;
@@ -184,9 +181,8 @@ static void start(const char *how, const char *code, const char *log)
     if (log) told_file(log);
 }
 
-static void every_end_of_a_run(void **state)
+TEST(every_end_of_a_run)
 {
-    (void)state;
     start("well", NULL, "log");
     start("words", "3", "log3");
     start("words", "4", NULL);
@@ -224,7 +220,7 @@ static void watch(const char *option)
     told_end(st, &err);
 }
 
-static void records_that_are_watched(void **state)
+TEST(records_that_are_watched)
 {
     static const char metrics[] = "{\"step\": 1, \"loss\": 3.5, \"tokens\": 64, \"seconds\": 0.5}\n"
                                   "{\"event\": \"evaluation\", \"step\": 1, \"loss\": 2.5}\n"
@@ -232,7 +228,6 @@ static void records_that_are_watched(void **state)
     static const char result[] =
         "{\"format\": \"trainmark.result/1\", \"verdict\": \"noisy\", \"reason\": \"a reason\"}\n";
     tm_error err = { 0 };
-    (void)state;
     assert_int_equal(tm_folder_make("run", &err), TM_OK);
     watch("--once");
     assert_int_equal(tm_file_write("run/metrics.jsonl", metrics, strlen(metrics), &err), TM_OK);
@@ -248,9 +243,4 @@ static void records_that_are_watched(void **state)
 
 TM_TEST_ROLE("run", be_run)
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(what_runs_need), cmocka_unit_test(notes_are_told_once),
-                                           cmocka_unit_test(devices_that_cannot_be),
-                                           cmocka_unit_test(every_end_of_a_run),
-                                           cmocka_unit_test(records_that_are_watched) };
-
-TM_TESTS(tests, told_enter, told_leave)
+TEST_FIXTURE(told_enter, told_leave)

@@ -121,4 +121,4 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(ways_of_calls),
 };
 
-TM_TESTS(tests, NULL, NULL)
+TEST_TABLE(tests)

@@ -114,11 +114,10 @@ static int crowd(int port)
     return come_in(port);
 }
 
-static void strangers_hold_up_nobody(void **state)
+TEST_WITH(strangers_hold_up_nobody, begin, end)
 {
     int64_t begun = tm_now_ns();
-    (void)state;
-    pid_t child = start(crowd);
+    pid_t   child = start(crowd);
     assert_true(one_comes(20));
     assert_true(tm_now_ns() - begun < (int64_t)4e9); /* less than one silent caller has */
     ended_well(child);
@@ -137,11 +136,10 @@ static int say_anything(int port)
     return !read_all(fd, &answer, sizeof answer) || answer.verdict != TM_COMM_STRANGER;
 }
 
-static void a_stranger_is_sent_away(void **state)
+TEST_WITH(a_stranger_is_sent_away, begin, end)
 {
     tm_comm_arrival a;
-    (void)state;
-    pid_t child = start(say_anything);
+    pid_t           child = start(say_anything);
     while (door.strangers == 0) assert_false(tm_comm_door_look(&door, 10, &a));
     ended_well(child);
     assert_int_equal(door.strangers, 1);
@@ -149,11 +147,10 @@ static void a_stranger_is_sent_away(void **state)
 }
 
 /* This process may open fewer files than there are callers. */
-static void few_files(void **state)
+TEST_WITH(few_files, begin, end)
 {
     struct rlimit limit, few;
-    (void)state;
-    pid_t child = start(crowd);
+    pid_t         child = start(crowd);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
     few = limit;
     few.rlim_cur = 64;
@@ -165,13 +162,12 @@ static void few_files(void **state)
 }
 
 /* One more than there may be: the one that came first goes. */
-static void the_oldest_makes_room(void **state)
+TEST_WITH(the_oldest_makes_room, begin, end)
 {
     static const tm_comm_address nowhere;
     struct rlimit                limit;
     int                          end[TM_COMM_CALLERS + 1][2];
     char                         hello[sizeof(tm_comm_hello) + 1];
-    (void)state;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
     struct rlimit more = { 2 * TM_COMM_CALLERS + 200, limit.rlim_max };
     if (limit.rlim_cur < more.rlim_cur && setrlimit(RLIMIT_NOFILE, &more) != 0) {
@@ -212,9 +208,8 @@ static int silence(int port)
     return 0;
 }
 
-static void who_is_silent_goes(void **state)
+FULL_TEST_WITH(who_is_silent_goes, begin, end)
 {
-    (void)state;
     pid_t child = start(silence);
     assert_false(one_comes(TM_COMM_CALLER_S + 1.5));
     ended_well(child);
@@ -241,11 +236,10 @@ static bool given_by_file(const char *text, mode_t mode, tm_comm_key *key)
     return st == TM_OK;
 }
 
-static void secrets_that_are_given(void **state)
+TEST_WITH(secrets_that_are_given, begin, end)
 {
     tm_comm_key key, other;
     bool        given = true;
-    (void)state;
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/secret", folder);
     problem = (tm_error){ 0 };
@@ -292,13 +286,12 @@ static void secrets_that_are_given(void **state)
 }
 
 /* The first rank's, and what is left of an earlier one. */
-static void secrets_of_one_host(void **state)
+TEST_WITH(secrets_of_one_host, begin, end)
 {
     uint64_t    name = 0x7e57000000000000u | (uint64_t)getpid();
     tm_comm_key first, second, found;
     char        place[PATH_MAX];
     struct stat facts;
-    (void)state;
     problem = (tm_error){ 0 };
     assert_int_equal(tm_comm_secret_find(name, &found, &problem), TM_INVALID);
     assert_non_null(strstr(problem.text, "`export TRAINMARK_SECRET=$(openssl rand -hex 16)`"));
@@ -324,15 +317,3 @@ static void secrets_of_one_host(void **state)
     assert_int_equal(tm_comm_secret_find(name, &found, &problem), TM_INVALID);
     unlink(place);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_setup_teardown(strangers_hold_up_nobody, begin, end),
-    cmocka_unit_test_setup_teardown(a_stranger_is_sent_away, begin, end),
-    cmocka_unit_test_setup_teardown(few_files, begin, end),
-    cmocka_unit_test_setup_teardown(the_oldest_makes_room, begin, end),
-    full_test_setup_teardown(who_is_silent_goes, begin, end),
-    cmocka_unit_test_setup_teardown(secrets_that_are_given, begin, end),
-    cmocka_unit_test_setup_teardown(secrets_of_one_host, begin, end),
-};
-
-TM_TESTS(tests, NULL, NULL)

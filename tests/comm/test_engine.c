@@ -63,14 +63,13 @@ static void close_ends(int n)
     }
 }
 
-static void messages_of_threads(void **state)
+TEST(messages_of_threads)
 {
     static const int hosts[] = { 0, 1, 2 };
     tm_comm_request  request[6];
     char             data[6][8] = { "" };
     const char      *why;
     tm_error         err = { 0 };
-    (void)state;
     assert_int_equal(tm_comm_open_threads_on(3, hosts, 1, ends, &err), TM_OK);
     assert_string_equal(tm_comm_engine_name(ends[1]), "threads");
     /* Awaited first; of another tag, of another rank: not this one. */
@@ -210,14 +209,13 @@ static void sum_over_hosts(tm_comm *world, void *context)
     CHECK(tm_comm_run(world, &sum, &again) == TM_IO && strcmp(again.text, err.text) == 0);
 }
 
-static void who_broke_is_named(void **state)
+TEST(who_broke_is_named)
 {
     static const int hosts[] = { 0, 1, 2 };
     static const struct {
         int how, left, rank;
     } rows[] = { { RECEIVES, 0, 0 }, { RECEIVES, 1, 2 }, { RECEIVES, 2, 0 }, { SENDS, 0, 2 },
                  { SENDS, 1, 0 },    { SENDS, 2, 2 },    { TESTS, 0, 0 },    { TESTS, 1, 2 } };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         cut  c = { rows[i].how, rows[i].left, "", 0 };
         char want[160];
@@ -254,7 +252,7 @@ static void post(tm_comm *world, void *context)
     snprintf(c->text, sizeof c->text, "%s", err.text);
 }
 
-static void posted_messages_that_break(void **state)
+TEST(posted_messages_that_break)
 {
     static const int  hosts[] = { 0, 1 };
     static const char words[] = "the connection failed in message of 4000 bytes 'letter', step 2: ";
@@ -266,7 +264,6 @@ static void posted_messages_that_break(void **state)
                  { SENDS, 2, "it was cut" },
                  { TESTS, 0, "to rank 1: it was cut" },
                  { TESTS, 3, "to rank 1: it was cut" } };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         cut  c = { rows[i].how, rows[i].left, "", 0 };
         char want[160];
@@ -301,7 +298,7 @@ static void packet(tm_comm *world, void *context)
     CHECK(breaks.open == 0);
 }
 
-static void letters_that_break(void **state)
+TEST(letters_that_break)
 {
     static const int hosts[] = { 0, 1 };
     static const struct {
@@ -315,7 +312,6 @@ static void letters_that_break(void **state)
                  { 1, TESTS, 0, NULL },
                  { 0, WAYS, 0,
                    " of group world is late: rank 0 has waited 0.05 s in message of 4000 bytes 'letter', step 2" } };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         cut  c = { rows[i].how, rows[i].left, "", rows[i].rank };
         char want[200];
@@ -371,10 +367,9 @@ static void share_too_much(tm_comm *world, void *context)
     CHECK(rank == 1 ? !why : why && strcmp(why, "the system has no more memory") == 0);
 }
 
-static void memory_of_threads(void **state)
+TEST(memory_of_threads)
 {
     static const int hosts[] = { 0, 1, 0 };
-    (void)state;
     run_world(SHARED, hosts, 20, false, share_twice, NULL);
     run_world(SHARED, hosts, 20, false, share_too_much, NULL);
 }
@@ -406,17 +401,10 @@ static void post_without_a_thread(tm_comm *world, void *context)
     threads_left = -1;
 }
 
-static void the_system_gives_no_thread(void **state)
+TEST(the_system_gives_no_thread)
 {
     static const int hosts[] = { 0, 1 };
-    (void)state;
     run_world(2, hosts, 0.3, false, post_without_a_thread, NULL);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(messages_of_threads),        cmocka_unit_test(who_broke_is_named),
-    cmocka_unit_test(posted_messages_that_break), cmocka_unit_test(letters_that_break),
-    cmocka_unit_test(memory_of_threads),          cmocka_unit_test(the_system_gives_no_thread),
-};
-
-TM_TESTS_ALONE(tests, NULL, NULL)
+TESTS_ALONE

@@ -70,10 +70,9 @@ static void call_different(tm_comm *world, void *context)
     CHECK(strcmp(later.text, err.text) == 0);
 }
 
-static void different_calls(void **state)
+TEST(different_calls)
 {
     static const int hosts[] = { 0, 1, 2, 3 };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         run_world(3, NULL, 10, false, call_different, (void *)&cases[i]);
         run_world(4, hosts, 5, false, call_different, (void *)&cases[i]);
@@ -142,10 +141,9 @@ static void one_piece(tm_comm *world, void *context)
     CHECK(strcmp(err.text, want) == 0);
 }
 
-static void pieces_of_other_sizes(void **state)
+TEST(pieces_of_other_sizes)
 {
     static const int hosts[] = { 0, 1, 0, 1 };
-    (void)state;
     for (int i = 0; i < 16; i++) {
         int pair[] = { i % 4, i / 4 };
         run_world(4, (i + i / 4) % 2 ? hosts : NULL, 0.2, false, one_piece, pair);
@@ -173,10 +171,9 @@ static void message_of_another_size(tm_comm *world, void *context)
                  (const char *const[]){ "message of 7 float32 'acts', step 2", "message of 8 float32", NULL });
 }
 
-static void other_differences(void **state)
+TEST(other_differences)
 {
     static const int hosts[] = { 0, 1 };
-    (void)state;
     for (int far = 0; far < 2; far++) {
         run_world(2, far ? hosts : NULL, 60, false, roots, NULL);
         run_world(2, far ? hosts : NULL, 60, false, pieces, NULL);
@@ -237,12 +234,11 @@ static void come_late(tm_comm *world, void *context)
     CHECK((double)(tm_now_ns() - begin) * 1e-9 < patience_s); /* nobody waits a second time */
 }
 
-static void a_rank_that_is_late(void **state)
+TEST(a_rank_that_is_late)
 {
     lateness l = { .late = 2,
                    .words = "the last call of rank 2 was all-gather of 2 float32 'before', step 6",
                    .lock = PTHREAD_MUTEX_INITIALIZER };
-    (void)state;
     run_world(4, NULL, patience_s, false, come_late, &l);
 }
 
@@ -268,11 +264,10 @@ static void come_late_far(tm_comm *world, void *context)
     expect_words(err.text, (const char *const[]){ "rank 2 on ", "is late", "'layer 3', step 7", NULL });
 }
 
-static void a_rank_on_another_host_is_late(void **state)
+TEST(a_rank_on_another_host_is_late)
 {
     static const int hosts[] = { 0, 1, 2 };
     lateness         l = { .late = 2 };
-    (void)state;
     run_world(3, hosts, patience_s, false, come_late_far, &l);
 }
 
@@ -299,10 +294,9 @@ static void leave_early(tm_comm *world, void *context)
     tm_comm_close(world);
 }
 
-static void a_rank_that_leaves(void **state)
+TEST(a_rank_that_leaves)
 {
     static const int hosts[] = { 0, 1, 1 };
-    (void)state;
     run_world(3, NULL, 60, true, leave_early, NULL);
     run_world(3, hosts, 60, true, leave_early, NULL);
 }
@@ -317,31 +311,16 @@ static void cancel_all(tm_comm *world, void *context)
     CHECK(strcmp(err.text, "rank 1: the disk is full") == 0);
 }
 
-static void a_rank_that_gives_up(void **state)
+TEST(a_rank_that_gives_up)
 {
-    (void)state;
     run_world(3, NULL, 60, false, cancel_all, NULL);
 }
 
-static void worlds_that_cannot_be(void **state)
+TEST(worlds_that_cannot_be)
 {
     tm_comm *comm[1];
     tm_error err = { 0 }, many = { 0 };
-    (void)state;
     assert_int_equal(tm_comm_open_threads(0, 1, comm, &err), TM_INVALID);
     assert_non_null(strstr(err.text, "0 ranks"));
     assert_int_equal(tm_comm_open_threads(257, 1, comm, &many), TM_INVALID);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(different_calls),
-    cmocka_unit_test(other_differences),
-    cmocka_unit_test(pieces_of_other_sizes),
-    cmocka_unit_test(a_rank_that_is_late),
-    cmocka_unit_test(a_rank_on_another_host_is_late),
-    cmocka_unit_test(a_rank_that_leaves),
-    cmocka_unit_test(a_rank_that_gives_up),
-    cmocka_unit_test(worlds_that_cannot_be),
-};
-
-TM_TESTS(tests, NULL, NULL)

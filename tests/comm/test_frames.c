@@ -77,7 +77,7 @@ static size_t peak_kib(void)
 
 /* --- what is too much ------------------------------------------------------------------------- */
 
-static void huge_messages(void **state)
+TEST(huge_messages)
 {
     static const uint64_t bytes[] = { TM_COMM_EARLY + 1, (uint64_t)6 << 30, (uint64_t)1 << 60, UINT64_MAX };
     unsigned long long    calls = tm_alloc_count();
@@ -86,10 +86,10 @@ static void huge_messages(void **state)
         snprintf(text, sizeof text, "a message of %llu bytes that nobody has asked for", (unsigned long long)bytes[i]);
         say(TM_COMM_FRAME_EARLY, 3, bytes[i], NULL, 0);
         is_cut_off(text);
-        end(state), begin(state);
+        end(test_state), begin(test_state);
         say(TM_COMM_FRAME_ASKED, 3, bytes[i], NULL, 0);
         is_cut_off(text);
-        end(state), begin(state);
+        end(test_state), begin(test_state);
     }
     assert_int_equal(tm_alloc_count(), calls);
     /* Asked for, but not so much. */
@@ -105,10 +105,9 @@ static void huge_messages(void **state)
 }
 
 /* An offer is room for nothing, however large. */
-static void offers(void **state)
+TEST(offers)
 {
     size_t before = peak_kib();
-    (void)state;
     for (int i = 0; i < TM_COMM_OFFERS && peer.fd >= 0; i++) say(TM_COMM_FRAME_OFFER, 3, (uint64_t)1 << 60, NULL, 0);
     assert_true(peer.fd >= 0);
     assert_true(peak_kib() - before < 32 << 10);
@@ -124,11 +123,10 @@ static void offers(void **state)
 }
 
 /* Of messages that nobody has asked for there is room for so much, and no more. */
-static void early_messages(void **state)
+TEST(early_messages)
 {
     char *data = calloc(TM_COMM_EARLY, 1);
     int   n = TM_COMM_ROOM / (TM_COMM_EARLY + COST);
-    (void)state;
     for (int i = 0; i < n; i++) say(TM_COMM_FRAME_EARLY, 3, TM_COMM_EARLY, data, TM_COMM_EARLY);
     assert_true(peer.fd >= 0);
     say(TM_COMM_FRAME_EARLY, 3, TM_COMM_EARLY, NULL, 0);
@@ -136,16 +134,15 @@ static void early_messages(void **state)
     free(data);
 }
 
-static void very_many_of_no_bytes(void **state)
+TEST(very_many_of_no_bytes)
 {
-    (void)state;
     for (int i = 0; i < TM_COMM_ROOM / COST; i++) say(TM_COMM_FRAME_EARLY, 9, 0, NULL, 0);
     assert_true(peer.fd >= 0);
     say(TM_COMM_FRAME_EARLY, 9, 0, NULL, 0);
     is_cut_off("more messages than there is room for (8388608 bytes)");
 }
 
-static void what_is_no_message(void **state)
+TEST(what_is_no_message)
 {
     static const struct {
         tm_comm_frame head;
@@ -165,16 +162,15 @@ static void what_is_no_message(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         say(rows[i].head.kind, rows[i].head.tag, rows[i].head.bytes, NULL, 0);
         is_cut_off(rows[i].fault);
-        end(state), begin(state);
+        end(test_state), begin(test_state);
     }
 }
 
 /* Somebody who never stops talking holds up nobody: what is taken at a time has an end. */
-static void one_turn_has_an_end(void **state)
+TEST(one_turn_has_an_end)
 {
     int   size = 64 << 20;
     char *x = malloc(LARGE * 4), *data = calloc(LARGE * 4, 1);
-    (void)state;
     setsockopt(other, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
     tm_comm_wanted *w = tm_comm_peer_receive(&peer, 3, x, LARGE * 4);
     say(TM_COMM_FRAME_OFFER, 3, LARGE * 4, NULL, 0);
@@ -199,13 +195,12 @@ static void one_turn_has_an_end(void **state)
 /* --- what is well ----------------------------------------------------------------------------- */
 
 /* Two ends that keep the rules, whatever is asked for first. */
-static void both_ways(void **state)
+TEST(both_ways)
 {
     enum { N = 60 };
     tm_comm_peer      there = { .fd = dup(other) };
     tm_comm_outgoing *out[N];
     char             *data[N], *into[N];
-    (void)state;
     for (int order = 0; order < 3; order++) {
         tm_comm_wanted *in[N] = { 0 };
         for (int i = 0; i < N; i++) {
@@ -246,14 +241,4 @@ static void both_ways(void **state)
     tm_comm_peer_free(&there);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_setup_teardown(huge_messages, begin, end),
-    cmocka_unit_test_setup_teardown(offers, begin, end),
-    cmocka_unit_test_setup_teardown(early_messages, begin, end),
-    cmocka_unit_test_setup_teardown(very_many_of_no_bytes, begin, end),
-    cmocka_unit_test_setup_teardown(what_is_no_message, begin, end),
-    cmocka_unit_test_setup_teardown(one_turn_has_an_end, begin, end),
-    cmocka_unit_test_setup_teardown(both_ways, begin, end),
-};
-
-TM_TESTS(tests, NULL, NULL)
+TEST_FIXTURE(begin, end)

@@ -73,10 +73,9 @@ static void splits(tm_comm *world, void *context)
     check_members(world, list, 8);
 }
 
-static void groups_of_all_kinds(void **state)
+TEST(groups_of_all_kinds)
 {
     static const int hosts[] = { 0, 0, 0, 1, 1, 1, 2, 2 };
-    (void)state;
     run_world(8, NULL, 60, false, splits, NULL);
     run_world(8, hosts, 60, false, splits, NULL);
 }
@@ -92,9 +91,8 @@ static void too_many(tm_comm *world, void *context)
     for (int i = 1; i < TM_COMM_GROUPS; i++) tm_comm_close(group[i]);
 }
 
-static void groups_have_a_limit(void **state)
+TEST(groups_have_a_limit)
 {
-    (void)state;
     run_world(2, NULL, 60, false, too_many, NULL);
 }
 
@@ -160,10 +158,9 @@ static void two_threads(tm_comm *world, void *context)
     tm_comm_close(b.comm);
 }
 
-static void threads_of_a_rank(void **state)
+TEST(threads_of_a_rank)
 {
     static const int hosts[] = { 0, 1, 1, 0 };
-    (void)state;
     run_world(4, NULL, 60, false, two_threads, NULL);
     run_world(4, hosts, 60, false, two_threads, NULL);
 }
@@ -208,10 +205,9 @@ static void messages(tm_comm *world, void *context)
     free(receive);
 }
 
-static void messages_to_one_rank(void **state)
+TEST(messages_to_one_rank)
 {
     static const int hosts[] = { 0, 0, 1 };
-    (void)state;
     run_world(3, NULL, 60, false, messages, NULL);
     run_world(3, hosts, 60, false, messages, NULL);
 }
@@ -234,9 +230,8 @@ static void memory(tm_comm *world, void *context)
     tm_comm_free(world, NULL);
 }
 
-static void memory_of_all_sizes(void **state)
+TEST(memory_of_all_sizes)
 {
-    (void)state;
     run_world(3, NULL, 60, false, memory, NULL);
 }
 
@@ -298,10 +293,9 @@ static void ranges(tm_comm *world, void *context)
     munmap(memory, PAGES * PAGE);
 }
 
-static void ranges_of_private_memory(void **state)
+TEST(ranges_of_private_memory)
 {
     static const int hosts[] = { 0, 0, 0 };
-    (void)state;
     run_world(3, hosts, 60, false, ranges, NULL);
 }
 
@@ -320,18 +314,8 @@ static void places(tm_comm *world, void *context)
     tm_comm_close(back);
 }
 
-static void places_of_ranks(void **state)
+TEST(places_of_ranks)
 {
     static int host[] = { 0, 0, 1, 1, 1 };
-    (void)state;
     run_world(5, host, 60, false, places, host);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(groups_of_all_kinds), cmocka_unit_test(groups_have_a_limit),
-    cmocka_unit_test(threads_of_a_rank),   cmocka_unit_test(messages_to_one_rank),
-    cmocka_unit_test(memory_of_all_sizes), cmocka_unit_test(ranges_of_private_memory),
-    cmocka_unit_test(places_of_ranks),
-};
-
-TM_TESTS(tests, NULL, NULL)

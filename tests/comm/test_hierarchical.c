@@ -98,21 +98,19 @@ static void large_calls(tm_comm *world, void *context)
     free_bench(world, &b);
 }
 
-static void hosts_alike(void **state)
+FULL_TEST(hosts_alike)
 {
     static const int two[] = { 0, 0, 1, 1 }, four[] = { 0, 0, 1, 1, 2, 2, 3, 3 }, wide[] = { 0, 0, 0, 0, 1, 1, 1, 1 };
-    (void)state;
     run_world(4, two, 60, false, large_calls, &(large){ 9001, shared_by_hosts });
     run_world(8, four, 60, false, large_calls, &(large){ 9001, shared_by_hosts });
     run_world(8, wide, 60, false, large_calls, &(large){ 9001, shared_by_hosts });
 }
 
 /* A host of one rank, which owns all lanes; hosts that come again later in the order of the ranks. */
-static void hosts_unlike(void **state)
+FULL_TEST(hosts_unlike)
 {
     static const int first[] = { 0, 1, 1, 1, 1 }, last[] = { 0, 0, 0, 1 }, uneven[] = { 0, 0, 0, 1, 2, 2, 2, 2 },
                      again[] = { 0, 0, 1, 1, 0, 0, 1, 1 }, third[] = { 0, 0, 0, 1, 1, 2, 2, 0 };
-    (void)state;
     run_world(5, first, 60, false, large_calls, &(large){ 9001, shared_by_hosts });
     run_world(4, last, 60, false, large_calls, &(large){ 9001, NULL }); /* a reduce-scatter would be more */
     run_world(8, uneven, 60, false, large_calls, &(large){ 9001, shared_by_hosts });
@@ -131,10 +129,9 @@ static void long_calls(tm_comm *world, void *context)
     free_bench(world, &b);
 }
 
-static void lanes_of_many_chunks(void **state)
+FULL_TEST(lanes_of_many_chunks)
 {
     static const int hosts[] = { 0, 0, 1, 1, 2, 2 };
-    (void)state;
     run_world(6, hosts, 60, false, long_calls, NULL);
 }
 
@@ -149,10 +146,9 @@ static void any_calls(tm_comm *world, void *context)
     free_bench(world, &b);
 }
 
-static void any_layout(void **state)
+FULL_TEST(any_layout)
 {
     enum { WORLDS = 24 };
-    (void)state;
     for (uint64_t w = 0; w < WORLDS; w++) {
         uint64_t seed = 1000 * w + 17;
         int      ranks = 3 + (int)(mix(seed) % 7), hosts = 2 + (int)(mix(seed + 1) % 3), host[16], number[16], n = 0;
@@ -193,10 +189,9 @@ static void groups(tm_comm *world, void *context)
     }
 }
 
-static void groups_of_a_world(void **state)
+TEST(groups_of_a_world)
 {
     static const int hosts[] = { 0, 0, 0, 0, 1, 1, 1, 1 };
-    (void)state;
     run_world(8, hosts, 60, false, groups, NULL);
 }
 
@@ -254,11 +249,10 @@ static void count_bytes(tm_comm *world, void *context)
     free_bench(world, &b);
 }
 
-static void bytes_between_hosts(void **state)
+TEST(bytes_between_hosts)
 {
     static const int alike[] = { 0, 0, 1, 1, 2, 2, 3, 3 }, wide[] = { 0, 0, 0, 0, 1, 1, 1, 1 },
                      uneven[] = { 0, 0, 0, 1, 2, 2, 2, 2 }, again[] = { 0, 0, 1, 0, 1, 1 };
-    (void)state;
     run_world(8, alike, 60, false, count_bytes, &(ledger){ .host = alike });
     run_world(8, wide, 60, false, count_bytes, &(ledger){ .host = wide });
     run_world(8, uneven, 60, false, count_bytes, &(ledger){ .host = uneven });
@@ -266,7 +260,7 @@ static void bytes_between_hosts(void **state)
 }
 
 /* By hand: 4 hosts of 2 ranks, N = 800 bytes of float32 in all. Between and within hosts, shared and not. */
-static void formulas(void **state)
+TEST(formulas)
 {
     static const int    host[] = { 4, 4, 2, 2, 9, 9, 4000, 4000 }, turns[] = { 0, 1, 0, 1 };
     static const double want[][4] = {
@@ -275,7 +269,6 @@ static void formulas(void **state)
     static const unsigned kinds[] = { TM_COMM_ALL_REDUCE, TM_COMM_REDUCE_SCATTER, TM_COMM_ALL_GATHER,
                                       TM_COMM_BROADCAST };
     tm_comm_hosts        *h = tm_comm_hosts_make(host, 8), *t = tm_comm_hosts_make(turns, 4);
-    (void)state;
     assert_true(h->hosts == 4 && h->runs == 4 && h->lanes == 2 && t->runs == 4);
     for (int k = 0; k < 4; k++) {
         bool          whole = kinds[k] == TM_COMM_ALL_REDUCE || kinds[k] == TM_COMM_BROADCAST;
@@ -344,11 +337,10 @@ static void lose_partial_sums(tm_comm *world, void *context)
 
 /* The next host names rank 0, all of its ranks alike, before others are impatient with whom they wait for: a tenth of a
  * second later, which are fifty steps of the clock. */
-static void a_message_is_lost(void **state)
+TEST(a_message_is_lost)
 {
     static const int hosts[] = { 0, 0, 1, 1, 2, 2 };
     loss             l = { .lock = PTHREAD_MUTEX_INITIALIZER };
-    (void)state;
     agreed_clock_start(6, 2000000);
     run_world(6, hosts, 1, false, lose_partial_sums, &l);
     for (int r = 2; r < 4; r++) {
@@ -359,15 +351,4 @@ static void a_message_is_lost(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = {
-    full_test(hosts_alike),
-    full_test(hosts_unlike),
-    full_test(lanes_of_many_chunks),
-    full_test(any_layout),
-    cmocka_unit_test(groups_of_a_world),
-    cmocka_unit_test(bytes_between_hosts),
-    cmocka_unit_test(formulas),
-    cmocka_unit_test(a_message_is_lost),
-};
-
-TM_TESTS_ALONE(tests, NULL, NULL)
+TESTS_ALONE

@@ -34,10 +34,9 @@ static int files_mapped(void)
     return n;
 }
 
-static void files(void **state)
+TEST(files)
 {
-    void *where = &where;
-    (void)state;
+    void        *where = &where;
     tm_comm_file none = tm_comm_file_make(0);
     assert_true(none.fd == -1 && none.why == 0 && none.bytes == 0 && none.pid == getpid());
     assert_int_equal(tm_comm_file_map(&none, getpid(), &where), 0);
@@ -83,12 +82,11 @@ static void files(void **state)
 }
 
 /* What a rank may have open that is no such file: one that could become smaller, one on a disk. */
-static void other_files(void **state)
+TEST(other_files)
 {
     void *where = &where;
     int   fd[2] = { memfd_create("trainmark", MFD_CLOEXEC | MFD_ALLOW_SEALING), open("/proc/self/exe", O_RDWR) };
     char  name[] = "/tmp/tm-memory-XXXXXX";
-    (void)state;
     if (fd[1] < 0) fd[1] = mkstemp(name), unlink(name);
     for (int i = 0; i < 2; i++) {
         struct stat facts;
@@ -184,11 +182,10 @@ static void too_much(tm_comm *world, void *context)
     CHECK(strstr(failure.text, " cannot reserve 1024.00 PiB for collective calls: Cannot allocate memory"));
 }
 
-static void windows(void **state)
+TEST(windows)
 {
     static const int apart[] = { 0, 1 };
-    (void)state;
-    void *left = NULL;
+    void            *left = NULL;
     run_world(1, NULL, 20, false, places, &left);
     assert_true(left && !mapped(left));
     run_world(3, NULL, 20, false, places, NULL);
@@ -199,7 +196,7 @@ static void windows(void **state)
 }
 
 /* Bytes that a call reads and writes, by kind. */
-static void extents(void **state)
+TEST(extents)
 {
     static const struct {
         tm_comm_kind kind;
@@ -212,7 +209,6 @@ static void extents(void **state)
                  { TM_COMM_BROADCAST, 1, 0, 40 } };
     tm_comm *comm[3];
     tm_error err = { 0 };
-    (void)state;
     assert_int_equal(tm_comm_open_threads(3, 1, comm, &err), TM_OK);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         size_t        sends, receives;
@@ -315,7 +311,7 @@ static void refuse_one(tm_comm *world, void *context)
     munmap(span, 2 * HUGE_PAGE);
 }
 
-static void what_the_system_refuses(void **state)
+TEST(what_the_system_refuses)
 {
 #define CANNOT_REACH "rank 1 cannot reach the memory of the ranks of its host: "
 #define HINT " (they have to see each other's processes in /proc, as the same user)"
@@ -330,7 +326,6 @@ static void what_the_system_refuses(void **state)
         { MEMFD, 0, EMFILE, TM_UNSUPPORTED,
           "rank 0 cannot reach the memory of the ranks of its host: Too many open files" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         refusal r = rows[i];
         run_world(3, NULL, 2, false, refuse_one, &r);
@@ -348,10 +343,9 @@ static size_t bytes_of_this_process(void)
 }
 
 /* Of what a world needs to begin, one part after the other; what it had is given back. */
-static void worlds_without_memory(void **state)
+TEST(worlds_without_memory)
 {
     char said[160];
-    (void)state;
     snprintf(said, sizeof said, "no memory for a world of 3 ranks (%zu bytes each)", tm_comm_segment_bytes(3));
     for (int i = 0; i < 3; i++) {
         tm_comm *comm[3] = { NULL };
@@ -366,13 +360,4 @@ static void worlds_without_memory(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(files),
-    cmocka_unit_test(other_files),
-    cmocka_unit_test(windows),
-    cmocka_unit_test(extents),
-    cmocka_unit_test(what_the_system_refuses),
-    cmocka_unit_test(worlds_without_memory),
-};
-
-TM_TESTS_ALONE(tests, NULL, NULL)
+TESTS_ALONE

@@ -20,9 +20,8 @@ static tm_mesh mesh_of(int pp, int replicate, int shard, int cp, int tp, int ep)
     return mesh;
 }
 
-static void ranks_and_places_are_inverse(void **state)
+TEST(ranks_and_places_are_inverse)
 {
-    (void)state;
     tm_error err = { 0 };
     tm_mesh  mesh = mesh_of(2, 3, 4, 2, 2, 8);
     assert_int_equal(tm_mesh_fill(&mesh, 96, &err), TM_OK);
@@ -39,13 +38,12 @@ static void ranks_and_places_are_inverse(void **state)
 }
 
 /* A group is all ranks of one color, numbered without gaps in the order of the ranks. */
-static void groups_divide_the_ranks(void **state)
+TEST(groups_divide_the_ranks)
 {
     static const unsigned sets[] = { 1U << TM_AXIS_TP, TM_AXES_BATCH,      TM_AXES_FSDP, TM_AXES_LOSS, TM_AXES_WORLD, 0,
                                      1U << TM_AXIS_EP, 1U << TM_AXIS_EFSDP };
-    (void)state;
-    tm_error err = { 0 };
-    tm_mesh  mesh = mesh_of(2, 2, -1, 1, 2, 2);
+    tm_error              err = { 0 };
+    tm_mesh               mesh = mesh_of(2, 2, -1, 1, 2, 2);
     assert_int_equal(tm_mesh_fill(&mesh, 24, &err), TM_OK);
     assert_int_equal(mesh.degree[TM_AXIS_SHARD], 3);
     for (size_t s = 0; s < sizeof sets / sizeof sets[0]; s++) {
@@ -70,9 +68,8 @@ static void refused(tm_mesh mesh, int64_t ranks, const char *says)
     if (!strstr(err.text, says)) fail_msg("'%s' does not say '%s'", err.text, says);
 }
 
-static void wrong_products_name_their_neighbours(void **state)
+TEST(wrong_products_name_their_neighbours)
 {
-    (void)state;
     refused(mesh_of(1, 2, -1, 1, 1, 1), 7, "start 6 or 8 ranks");
     refused(mesh_of(1, 2, 3, 1, 1, 1), 8, "data_parallel_shard_degree to 4");
     refused(mesh_of(1, 2, 3, 1, 1, 1), 7, "start 6 ranks (--ranks), or 6 or 8 with");
@@ -115,11 +112,10 @@ static void split_body(tm_comm *comm, void *context)
     tm_mesh_join(&groups);
 }
 
-static void groups_of_a_world_are_those_of_the_mesh(void **state)
+TEST(groups_of_a_world_are_those_of_the_mesh)
 {
     tm_mesh meshes[] = { mesh_of(1, 2, 3, 1, 1, 1), mesh_of(1, 1, 4, 1, 1, 1), mesh_of(1, 4, 1, 1, 1, 1),
                          mesh_of(2, 2, 2, 1, 1, 1) };
-    (void)state;
     for (size_t m = 0; m < sizeof meshes / sizeof meshes[0]; m++)
         run_world(tm_mesh_ranks(&meshes[m]), NULL, 60, false, split_body, &meshes[m]);
 }
@@ -138,19 +134,8 @@ static void no_room_body(tm_comm *comm, void *context)
     for (int i = 0; i < TM_COMM_GROUPS - 2; i++) tm_comm_close(taken[i]);
 }
 
-static void a_world_without_room(void **state)
+TEST(a_world_without_room)
 {
     tm_mesh mesh = mesh_of(1, 2, 2, 1, 1, 1);
-    (void)state;
     run_world(4, NULL, 60, false, no_room_body, &mesh);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(ranks_and_places_are_inverse),
-    cmocka_unit_test(groups_divide_the_ranks),
-    cmocka_unit_test(wrong_products_name_their_neighbours),
-    cmocka_unit_test(groups_of_a_world_are_those_of_the_mesh),
-    cmocka_unit_test(a_world_without_room),
-};
-
-TM_TESTS(tests, NULL, NULL)

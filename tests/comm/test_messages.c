@@ -54,9 +54,8 @@ static void all_sizes(tm_comm *world, void *context)
     tm_comm_free(world, shared);
 }
 
-static void sizes_around_the_borders(void **state)
+TEST(sizes_around_the_borders)
 {
-    (void)state;
     for (int buffered = 0; buffered < 2; buffered++) run_world(2, NULL, 60, false, all_sizes, &(bool){ buffered });
 }
 
@@ -92,9 +91,8 @@ static void other_order(tm_comm *world, void *context)
     free(own);
 }
 
-static void letters_are_found_in_any_order(void **state)
+TEST(letters_are_found_in_any_order)
 {
-    (void)state;
     run_world(2, NULL, 60, false, other_order, NULL);
 }
 
@@ -116,9 +114,8 @@ static void all_pairs(tm_comm *world, void *context)
         }
 }
 
-static void pairs_keep_apart(void **state)
+TEST(pairs_keep_apart)
 {
-    (void)state;
     run_world(3, NULL, 20, false, all_pairs, NULL);
 }
 
@@ -145,9 +142,8 @@ static void overflow(tm_comm *world, void *context)
     free(data);
 }
 
-static void posted_letters_never_wait(void **state)
+TEST(posted_letters_never_wait)
 {
-    (void)state;
     run_world(2, NULL, 60, false, overflow, &(atomic_int){ 0 });
 }
 
@@ -173,19 +169,8 @@ static void nobody_takes_it(tm_comm *world, void *context)
     }
 }
 
-static void a_rank_that_does_not_come_is_named(void **state)
+TEST(a_rank_that_does_not_come_is_named)
 {
-    (void)state;
     run_world(2, NULL, 0.3, false, nobody_takes_it, &(size_t){ INSIDE }); /* the ring is full */
     run_world(2, NULL, 0.3, false, nobody_takes_it, &(size_t){ MOST });   /* it is not copied */
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(sizes_around_the_borders),
-    cmocka_unit_test(letters_are_found_in_any_order),
-    cmocka_unit_test(pairs_keep_apart),
-    cmocka_unit_test(posted_letters_never_wait),
-    cmocka_unit_test(a_rank_that_does_not_come_is_named),
-};
-
-TM_TESTS(tests, NULL, NULL)

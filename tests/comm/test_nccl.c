@@ -545,4 +545,5 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(other_libraries),
 };
 
-TM_TESTS(tests, begin, test_folder_teardown)
+TEST_TABLE(tests)
+TEST_FIXTURE(begin, test_folder_teardown)

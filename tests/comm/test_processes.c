@@ -352,50 +352,43 @@ static void wrong_launcher(const library *l)
     if (strstr(o.text, "done")) fail_msg("a rank computed: %s", o.text);
 }
 
-static void calls_openmpi(void **state)
+TEST(calls_openmpi)
 {
-    (void)state;
     same_calls(&libraries[0]);
 }
 
-static void calls_mpich(void **state)
+TEST(calls_mpich)
 {
-    (void)state;
     same_calls(&libraries[1]);
 }
 
-static void failures_openmpi(void **state)
+FULL_TEST(failures_openmpi)
 {
-    (void)state;
     failures(&libraries[0]);
 }
 
-static void failures_mpich(void **state)
+FULL_TEST(failures_mpich)
 {
-    (void)state;
     failures(&libraries[1]);
 }
 
-static void end_openmpi(void **state)
+TEST(end_openmpi)
 {
-    (void)state;
     quick_end(&libraries[0]);
 }
 
-static void end_mpich(void **state)
+TEST(end_mpich)
 {
-    (void)state;
     quick_end(&libraries[1]);
 }
 
-static void wrong_launchers(void **state)
+TEST(wrong_launchers)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) wrong_launcher(&libraries[i]);
 }
 
 /* What a process was launched by, by its environment alone. */
-static void launchers(void **state)
+TEST(launchers)
 {
     static const struct {
         const char *set[4], *engine;
@@ -416,7 +409,6 @@ static void launchers(void **state)
         "SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID",        "SLURM_NTASKS",       "PMIX_RANK", "RANK",
         "WORLD_SIZE",           "LOCAL_RANK",           "TORCHELASTIC_RUN_ID"
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) unsetenv(names[k]);
         for (int k = 0; k < 4 && cases[i].set[k]; k++) putenv((char *)cases[i].set[k]);
@@ -477,9 +469,4 @@ static int be_rank(int argc, char **argv)
 }
 TM_TEST_ROLE("rank", be_rank)
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(calls_openmpi),   cmocka_unit_test(calls_mpich), cmocka_unit_test(end_openmpi),
-    cmocka_unit_test(end_mpich),       full_test(failures_openmpi),   full_test(failures_mpich),
-    cmocka_unit_test(wrong_launchers), cmocka_unit_test(launchers),
-};
-TM_TESTS(tests, settle_environment, clean_up)
+TEST_FIXTURE(settle_environment, clean_up)

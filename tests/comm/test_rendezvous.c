@@ -92,12 +92,11 @@ static const char *text(const char *format, ...)
 
 /* --- what the environment says ------------------------------------------------------------------ */
 
-static void places_that_are_none(void **state)
+TEST(places_that_are_none)
 {
     static const char none[] =
         "this is rank 1 of 2, launched by torchrun or its like, but MASTER_ADDR and MASTER_PORT do not "
         "say where ranks meet; set them, or use --ranks 2, mpirun, or srun --mpi=pmix";
-    (void)state;
     says_here(1, "RANK is -1, WORLD_SIZE is -1: no rank of a world");
     assert_int_equal(status, TM_INVALID);
     says(2, 2, "127.0.0.1", 29500, 1, "RANK is 2, WORLD_SIZE is 2: no rank of a world");
@@ -111,7 +110,7 @@ static void places_that_are_none(void **state)
     says_here(1, none);
 }
 
-static void numbers_of_the_environment(void **state)
+TEST(numbers_of_the_environment)
 {
     static const struct {
         const char *text;
@@ -121,7 +120,6 @@ static void numbers_of_the_environment(void **state)
                  { "", -7 },         { "3x", -7 },
                  { "12", 12 },       { "1.0", -7 },
                  { "1e3", -7 } };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         setenv("GROUP_RANK", rows[i].text, 1);
         assert_int_equal(tm_comm_number("GROUP_RANK", -7), rows[i].value);
@@ -132,10 +130,9 @@ static void numbers_of_the_environment(void **state)
 
 /* --- the first rank ------------------------------------------------------------------------------- */
 
-static void the_first_waits_in_vain(void **state)
+TEST(the_first_waits_in_vain)
 {
     int port = free_port();
-    (void)state;
     says(0, 2, "127.0.0.1", port, 0.05,
          text("rank 1 of 2 did not come to rank 0 on %s (port %d) within 0.05 s", host, port));
     says(0, 3, "127.0.0.1", port, 0.05,
@@ -170,10 +167,9 @@ static void the_first_waits_in_vain(void **state)
          text("rank 1 of 2 did not come to rank 0 on %s (port %d) within 0.05 s", host, port));
 }
 
-static void a_port_that_is_taken(void **state)
+TEST(a_port_that_is_taken)
 {
     int port, fd = door(&port);
-    (void)state;
     says(0, 2, "127.0.0.1", port, 1,
          text("rank 0 cannot listen at MASTER_ADDR 127.0.0.1, port %d: Address already in use", port));
     close(fd);
@@ -304,12 +300,11 @@ static void *visit_all(void *argument)
     return NULL;
 }
 
-static void the_first_tells_strangers(void **state)
+TEST(the_first_tells_strangers)
 {
     static const int32_t wanted[VISITORS] = { 0, 5, 2, 2, 2, 3, 1, 4, 5, 5, 5, 5, 5, 5, 0 };
     static const char    job[] = "a job";
     pthread_t            thread;
-    (void)state;
     setenv("TORCHELASTIC_RUN_ID", job, 1);
     visitors v = { .port = free_port(),
                    .job = tm_hash(job, strlen(job)),
@@ -328,14 +323,13 @@ static void the_first_tells_strangers(void **state)
 }
 
 /* Where ranks are on several hosts as far as one can tell, and no secret is given. */
-static void no_secret(void **state)
+TEST(no_secret)
 {
     static const char format[] =
         "ranks on several hosts need a secret in common, and this one (rank %d on %s) has none; `export "
         "TRAINMARK_SECRET=$(openssl rand -hex 16)`, the same on all hosts, before the launcher (srun hands it on by "
         "itself), or TRAINMARK_SECRET_FILE=FILE of mode 0600";
     int port = free_port();
-    (void)state;
     unsetenv("TRAINMARK_SECRET");
     says(1, 2, "192.0.2.1", port, 0.05, text(format, 1, host)); /* not this host's */
     assert_int_equal(status, TM_INVALID);
@@ -352,9 +346,8 @@ static void no_secret(void **state)
 
 /* A name that may be another address elsewhere, and is this host's own here (127.1: as only resolvers write it): nobody
  * would come. */
-static void a_name_of_this_host_only(void **state)
+TEST(a_name_of_this_host_only)
 {
-    (void)state;
     set("LOCAL_WORLD_SIZE", 1);
     says(0, 2, "127.1", free_port(), 0.05,
          "MASTER_ADDR '127.1' is an address here that other hosts do not reach (a line of /etc/hosts?); give this "
@@ -364,10 +357,9 @@ static void a_name_of_this_host_only(void **state)
 
 /* --- the others ----------------------------------------------------------------------------------- */
 
-static void nobody_is_there(void **state)
+TEST(nobody_is_there)
 {
     int port = free_port();
-    (void)state;
     says(1, 2, "127.0.0.1", port, 0.1,
          text("rank 0 was not at MASTER_ADDR 127.0.0.1, port %d, within 0.1 s: Connection refused", port));
 }
@@ -492,9 +484,8 @@ static void says_to(somebody *s, double deadline, const char *why)
     assert_int_equal(s->heard, s->silent || s->foreign ? 0 : sizeof(tm_comm_claim));
 }
 
-static void somebody_else_is_there(void **state)
+TEST(somebody_else_is_there)
 {
-    (void)state;
     says_to(&(somebody){ .answers = true, .answer = 99 }, 3,
             "rank 0 at 127.0.0.1, port PORT does not take rank 1 of 3: it is no rank of this program");
     says_to(&(somebody){ .foreign = true }, 3,
@@ -521,9 +512,8 @@ static void somebody_else_is_there(void **state)
             "rank 0 has gone while it told of the others");
 }
 
-static void others_are_not_there(void **state)
+TEST(others_are_not_there)
 {
-    (void)state;
     says_to(&(somebody){ .answers = true, .answer = 1, .complete = true, .tells = true }, 0.3,
             "rank 2 on host-2 has not reached rank 1 within 0.3 s");
     says_to(&(somebody){ .rank = 2, .answers = true, .answer = 1, .complete = true, .tells = true }, 0.1,
@@ -531,9 +521,8 @@ static void others_are_not_there(void **state)
 }
 
 /* Where standard input is closed, a connection has its number, and is one like any other. */
-static void one_has_come_as_descriptor_0(void **state)
+TEST(one_has_come_as_descriptor_0)
 {
-    (void)state;
     if (fcntl(STDIN_FILENO, F_GETFD) < 0) assert_int_equal(open("/dev/null", O_RDONLY), STDIN_FILENO);
     says_to(&(somebody){ .answers = true, .answer = 1, .complete = true, .tells = true, .brings = true, .size = 4 },
             0.3, "rank 3 on host-3 has not reached rank 1 within 0.3 s");
@@ -542,28 +531,12 @@ static void one_has_come_as_descriptor_0(void **state)
 }
 
 /* It takes what is said, and stays silent. */
-static void silence(void **state)
+TEST(silence)
 {
-    (void)state;
     says_to(&(somebody){ .silent = true }, 0.05,
             "rank 0 at MASTER_ADDR 127.0.0.1, port PORT, did not answer within 0.05 s");
     says_to(&(somebody){ .silent = false }, 0.05,
             "rank 0 at MASTER_ADDR 127.0.0.1, port PORT, did not answer within 0.05 s");
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_setup(places_that_are_none, clean),
-    cmocka_unit_test_setup(numbers_of_the_environment, clean),
-    cmocka_unit_test_setup(the_first_waits_in_vain, clean),
-    cmocka_unit_test_setup(the_first_tells_strangers, clean),
-    cmocka_unit_test_setup(a_port_that_is_taken, clean),
-    cmocka_unit_test_setup(no_secret, clean),
-    cmocka_unit_test_setup(a_name_of_this_host_only, clean),
-    cmocka_unit_test_setup(nobody_is_there, clean),
-    cmocka_unit_test_setup(somebody_else_is_there, clean),
-    cmocka_unit_test_setup(others_are_not_there, clean),
-    cmocka_unit_test_setup(one_has_come_as_descriptor_0, clean),
-    cmocka_unit_test_setup(silence, clean),
-};
-
-TM_TESTS(tests, NULL, NULL)
+TEST_FIXTURE(clean, NULL)

@@ -93,14 +93,13 @@ static void take(ring *r, size_t bytes, uint64_t taken)
 }
 
 /* A packet is the head, the data and what fills the line. */
-static void letters_take_whole_lines(void **state)
+TEST(letters_take_whole_lines)
 {
     static const struct {
         size_t   bytes;
         uint64_t whole;
     } rows[] = { { 0, 64 },    { 1, 128 },     { 64, 128 },    { 65, 192 },    { 128, 192 },
                  { 129, 256 }, { 5056, 5120 }, { 5057, 5184 }, { 8128, 8192 }, { 8129, 8256 } };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         ring r;
         open_ring(&r);
@@ -112,7 +111,7 @@ static void letters_take_whole_lines(void **state)
 }
 
 /* The name stands before the data, in eights of bytes. */
-static void names_take_room(void **state)
+TEST(names_take_room)
 {
     static const struct {
         int      length;
@@ -121,7 +120,6 @@ static void names_take_room(void **state)
     } rows[] = { { 0, 8, 64 },    { 0, 9, 128 },   { 1, 0, 64 },    { 1, 1, 128 },   { 8, 64, 128 },  { 8, 65, 192 },
                  { 9, 56, 128 },  { 9, 57, 192 },  { 16, 56, 128 }, { 17, 48, 128 }, { 17, 49, 192 }, { 48, 24, 128 },
                  { 48, 25, 192 }, { 49, 16, 128 }, { 49, 17, 192 }, { 55, 16, 128 }, { 80, 16, 128 }, { 80, 17, 192 } };
-    (void)state;
     ring r;
     open_ring(&r);
     uint64_t at = 0;
@@ -148,7 +146,7 @@ static void names_take_room(void **state)
 }
 
 /* Who expects another message is told of both, as far as two can differ. */
-static void another_message(void **state)
+TEST(another_message)
 {
     unsigned char data[32] = { 0 };
     tm_error      err = { 0 };
@@ -167,7 +165,6 @@ static void another_message(void **state)
                              .what = "weights",
                              .step = 8 };
     ring          r;
-    (void)state;
     open_ring(&r);
     assert_int_equal(tm_comm_run(r.comm[0], &sent, &err), TM_OK);
     assert_int_equal(tm_comm_run(r.comm[1], &wanted, &err), TM_INVALID);
@@ -179,13 +176,12 @@ static void another_message(void **state)
 }
 
 /* One behind the other to the end of the ring, and again; what is too short for one is left out. */
-static void round_and_round(void **state)
+TEST(round_and_round)
 {
     static const struct {
         size_t   bytes;
         uint64_t whole, count; /* in a round */
     } rows[] = { { 65, 192, 341 }, { 192, 256, 256 }, { 5057, 5184, 12 }, { 8192, 8256, 7 } };
-    (void)state;
     for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
         ring r;
         open_ring(&r);
@@ -199,10 +195,9 @@ static void round_and_round(void **state)
 }
 
 /* As many as the ring holds, and no more before one was taken. */
-static void a_full_ring(void **state)
+TEST(a_full_ring)
 {
     ring r;
-    (void)state;
     open_ring(&r);
     for (uint64_t i = 1; i <= 7; i++) put(&r, 8192 - HEAD, i * 8192);
     put_to(&r, 0, 8192 - HEAD, false, RING - 8192);
@@ -225,10 +220,9 @@ static void fill_most(ring *r)
 }
 
 /* A long packet that does not fit behind the others leaves the rest out if there is room at the beginning. */
-static void the_rest_is_left_out(void **state)
+TEST(the_rest_is_left_out)
 {
     ring r;
-    (void)state;
     open_ring(&r);
     fill_most(&r);
     put_to(&r, 0, 8192, false, 57408);
@@ -250,10 +244,9 @@ static void the_rest_is_left_out(void **state)
 }
 
 /* Who asks for a later packet puts those before it aside, and has taken them. */
-static void letters_aside(void **state)
+TEST(letters_aside)
 {
     ring r;
-    (void)state;
     open_ring(&r);
     for (uint64_t i = 1; i <= 8; i++) { /* so that heads lie where data was */
         put(&r, 8192 - HEAD, i * 8192);
@@ -302,12 +295,11 @@ static void *call_often(void *context)
     return NULL;
 }
 
-static void two_threads_of_each_rank(void **state)
+TEST(two_threads_of_each_rank)
 {
     ring      r;
     pthread_t threads[4];
     caller    callers[4];
-    (void)state;
     open_ring(&r);
     for (int i = 0; i < 4; i++) {
         callers[i] = (caller){ &r, i % 2, 3000, i < 2 };
@@ -322,10 +314,9 @@ static void two_threads_of_each_rank(void **state)
 }
 
 /* Eager up to 8192 bytes; above them by rendezvous, unless it is buffered or out of reach. */
-static void ways(void **state)
+TEST(ways)
 {
     static const size_t sizes[] = { 0, 8191, 8192, 8193 };
-    (void)state;
     for (int32_t window = -1; window < 2; window++)
         for (int buffered = 0; buffered < 2; buffered++)
             for (int i = 0; i < 4; i++) {
@@ -370,24 +361,8 @@ static void wait_for_failure(tm_comm *world, void *context)
 }
 
 /* Whoever waits for a packet, for room or for the other to have copied hears of it long before the deadline. */
-static void waits_end_with_the_world(void **state)
+TEST(waits_end_with_the_world)
 {
     static const wait_case cases[] = { { false, 10 }, { true, 8000 }, { true, 65536 } };
-    (void)state;
     for (int i = 0; i < 3; i++) run_world(2, NULL, 10, false, wait_for_failure, (void *)&cases[i]);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(letters_take_whole_lines),
-    cmocka_unit_test(names_take_room),
-    cmocka_unit_test(another_message),
-    cmocka_unit_test(round_and_round),
-    cmocka_unit_test(a_full_ring),
-    cmocka_unit_test(the_rest_is_left_out),
-    cmocka_unit_test(letters_aside),
-    cmocka_unit_test(two_threads_of_each_rank),
-    cmocka_unit_test(ways),
-    cmocka_unit_test(waits_end_with_the_world),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -112,9 +112,8 @@ static void used_again(tm_comm *world, void *context)
     tm_comm_free(world, shared);
 }
 
-static void trays_are_used_again(void **state)
+TEST(trays_are_used_again)
 {
-    (void)state;
     run_world(2, NULL, 60, false, used_again, NULL);
     assert_int_equal(files_in_memory(), 0);
 }
@@ -136,9 +135,8 @@ static void very_many(tm_comm *world, void *context)
     tm_comm_free(world, shared);
 }
 
-static void there_are_64_at_most(void **state)
+TEST(there_are_64_at_most)
 {
-    (void)state;
     run_world(2, NULL, 60, false, very_many, NULL);
     assert_int_equal(files_in_memory(), 0);
 }
@@ -158,9 +156,8 @@ static void never_shared(tm_comm *world, void *context)
     free(data);
 }
 
-static void without_shared_memory_the_engine_carries(void **state)
+TEST(without_shared_memory_the_engine_carries)
 {
-    (void)state;
     run_world(2, NULL, 60, false, never_shared, NULL);
 }
 
@@ -190,9 +187,8 @@ static void other_channel(tm_comm *world, void *context)
     tm_comm_free(world, shared);
 }
 
-static void what_is_put_aside_is_kept(void **state)
+TEST(what_is_put_aside_is_kept)
 {
-    (void)state;
     run_world(2, NULL, 60, false, other_channel, NULL);
 }
 
@@ -216,9 +212,8 @@ static void leaves(tm_comm *world, void *context)
     free(data);
 }
 
-static void what_was_posted_arrives(void **state)
+TEST(what_was_posted_arrives)
 {
-    (void)state;
     run_world(2, NULL, 60, true, leaves, NULL);
     assert_int_equal(files_in_memory(), 0);
 }
@@ -248,19 +243,9 @@ static void no_such_file(tm_comm *world, void *context)
     (void)shared;
 }
 
-static void a_tray_that_is_gone_is_told(void **state)
+TEST(a_tray_that_is_gone_is_told)
 {
-    (void)state;
     run_world(2, NULL, 20, false, no_such_file, NULL);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_teardown(trays_are_used_again, nothing_is_left),
-    cmocka_unit_test_teardown(there_are_64_at_most, nothing_is_left),
-    cmocka_unit_test_teardown(without_shared_memory_the_engine_carries, nothing_is_left),
-    cmocka_unit_test_teardown(what_is_put_aside_is_kept, nothing_is_left),
-    cmocka_unit_test_teardown(what_was_posted_arrives, nothing_is_left),
-    cmocka_unit_test_teardown(a_tray_that_is_gone_is_told, nothing_is_left),
-};
-
-TM_TESTS(tests, NULL, NULL)
+TEST_FIXTURE(NULL, nothing_is_left)

@@ -12,13 +12,12 @@ enum { MOST_RANKS = 5, MOST = 3000, GUARD = 16 };
 
 /* --- reductions ------------------------------------------------------------------------------- */
 
-static void each_length(void **state)
+TEST(each_length)
 {
     static const size_t         counts[] = { 0, 1, 15, 16, 17, 1023, 1024, 1025, 2048, 2049, MOST };
     static const tm_comm_format formats[] = { TM_COMM_INT64, TM_COMM_FLOAT64, TM_COMM_FLOAT32, TM_COMM_BFLOAT16 };
     static const int            all[] = { 0, 1, 2, 3, 4 };
     char                       *in[MOST_RANKS], *out = malloc((MOST + GUARD) * 8), want[8];
-    (void)state;
     for (int r = 0; r < MOST_RANKS; r++) in[r] = malloc(MOST * 8);
     for (int f = 0; f < 4; f++) {
         size_t bytes = format_bytes(formats[f]);
@@ -42,11 +41,10 @@ static void each_length(void **state)
     free(out);
 }
 
-static void into_the_first(void **state)
+TEST(into_the_first)
 {
     float       a[40], b[40], c[40];
     const void *in[] = { a, b, c };
-    (void)state;
     for (int i = 0; i < 40; i++) a[i] = (float)i, b[i] = (float)(100 * i), c[i] = (float)(10000 * i);
     tm_comm_reduce(TM_COMM_SUM, TM_COMM_FLOAT32, in, 3, a, 40);
     for (int i = 0; i < 40; i++) assert_true(a[i] == (float)(10101 * i));
@@ -55,9 +53,8 @@ static void into_the_first(void **state)
 }
 
 /* A NaN in any place is the result; the others beside it are not touched. */
-static void not_a_number(void **state)
+TEST(not_a_number)
 {
-    (void)state;
     for (int op = TM_COMM_SUM; op <= TM_COMM_MIN; op++)
         for (int at = 0; at < 3; at++) {
             float       x[3][4] = { { 1, 2, 3, 4 }, { 5, 6, 7, 8 }, { 9, 10, 11, 12 } }, y[4];
@@ -88,14 +85,13 @@ static void not_a_number(void **state)
 }
 
 /* A buffer of bfloat16's last place goes to the even one, up and down; a NaN that would round to infinity stays one. */
-static void nearest_even(void **state)
+TEST(nearest_even)
 {
     static const uint16_t rows[][3] = { /* a, b, their sum */
                                         { 0x3f80, 0x3b80, 0x3f80 }, { 0x3f81, 0x3b80, 0x3f82 },
                                         { 0x3f80, 0x3b81, 0x3f81 }, { 0x3f81, 0x3b7f, 0x3f81 },
                                         { 0x7f7f, 0x7f7f, 0x7f80 }, { 0x8000, 0x8000, 0x8000 }
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const void *in[] = { &rows[i][0], &rows[i][1] };
         uint16_t    sum;
@@ -110,13 +106,12 @@ static void nearest_even(void **state)
 
 /* --- past the caches --------------------------------------------------------------------------- */
 
-static void past_the_caches(void **state)
+TEST(past_the_caches)
 {
     enum { N = 96 };
     float       *in[4], *out[3];
     const float *sent[4];
     float        want;
-    (void)state;
     for (int r = 0; r < 4; r++) {
         in[r] = aligned_alloc(64, (N + 16) * sizeof(float));
         sent[r] = in[r];
@@ -188,9 +183,8 @@ static void sum_large(tm_comm *world, void *context)
     tm_comm_free(world, memory);
 }
 
-static void large_sums(void **state)
+TEST(large_sums)
 {
-    (void)state;
     for (int i = 0; i < 3; i++) {
         large l = { (4 << 20) - (i == 1 ? 16 : 0), i == 2 };
         run_world(2, NULL, 30, false, sum_large, &l);
@@ -199,7 +193,7 @@ static void large_sums(void **state)
 
 /* --- words --------------------------------------------------------------------------------------- */
 
-static void calls_in_words(void **state)
+TEST(calls_in_words)
 {
     static const size_t pieces[] = { 1, 2 };
     static const struct {
@@ -239,18 +233,9 @@ static void calls_in_words(void **state)
           "message of 2 float32" },
     };
     char out[256];
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         tm_comm_header header = { 0 };
         tm_comm_header_fill(&rows[i].call, &header);
         assert_string_equal(tm_comm_header_text(&header, out), rows[i].words);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(each_length),    cmocka_unit_test(into_the_first),  cmocka_unit_test(not_a_number),
-    cmocka_unit_test(nearest_even),   cmocka_unit_test(past_the_caches), cmocka_unit_test(large_sums),
-    cmocka_unit_test(calls_in_words),
-};
-
-TM_TESTS(tests, NULL, NULL)

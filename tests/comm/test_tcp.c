@@ -58,10 +58,9 @@ static void calls_and_messages(tm_comm *world)
     free(y);
 }
 
-static void same_calls(void **state)
+FULL_TEST(same_calls)
 {
     static const int nodes[][4] = { { 0, 0, 0, 0 }, { 0, 0, 1, 1 }, { 0, 1, 2, 1 } };
-    (void)state;
     for (size_t i = 0; i < sizeof nodes / sizeof nodes[0]; i++) {
         int       code[MOST];
         launch_of l = { .ranks = 4, .port = free_port(), .node = nodes[i], .deadline = 60, .body = calls_and_messages };
@@ -78,12 +77,11 @@ static void tell_place(tm_comm *world)
             place.hosts);
 }
 
-static void places(void **state)
+TEST(places)
 {
     static const int node[] = { 1, 0, 1 };
     int              code[MOST];
     launch_of        l = { .ranks = 3, .port = free_port(), .node = node, .deadline = 20, .body = tell_place };
-    (void)state;
     run_all(&l, code);
     expect("rank 0: 0 of 2 on 0 of 2\n");
     expect("rank 1: 0 of 1 on 1 of 2\n");
@@ -91,13 +89,12 @@ static void places(void **state)
 }
 
 /* By the other kind of address, which not every machine has. */
-static void by_ipv6(void **state)
+TEST(by_ipv6)
 {
     static const int    node[] = { 0, 1, 1 };
     struct sockaddr_in6 a = { .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT };
     int                 code[MOST], fd = socket(AF_INET6, SOCK_STREAM, 0);
-    (void)state;
-    bool here = fd >= 0 && bind(fd, (struct sockaddr *)&a, sizeof a) == 0;
+    bool                here = fd >= 0 && bind(fd, (struct sockaddr *)&a, sizeof a) == 0;
     if (fd >= 0) close(fd);
     if (!here) {
         print_message("SKIPPED: this machine has no address ::1\n");
@@ -134,7 +131,7 @@ static int knock(int port, const void *data, size_t bytes)
     return -1;
 }
 
-static void strangers(void **state)
+TEST(strangers)
 {
     static const char request[] =
         "GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: somebody who looks at every port there is\r\n"
@@ -142,7 +139,6 @@ static void strangers(void **state)
     int       fds[2], code[MOST];
     pid_t     child[2];
     launch_of l = { .ranks = 2, .port = free_port(), .deadline = 20, .body = tell_place };
-    (void)state;
     assert_int_equal(pipe(fds), 0);
     child[0] = start(&l, 0, fds[1]);
     int loud = knock(l.port, request, sizeof request), gone = knock(l.port, request, 4);
@@ -177,10 +173,9 @@ static char *listens_at(int port, char out[64])
 }
 
 /* Also where "all addresses" are asked for, if all ranks are here. */
-static void only_this_host_can_call(void **state)
+TEST(only_this_host_can_call)
 {
     static const char *const addresses[] = { "127.0.0.1", "0.0.0.0" };
-    (void)state;
     for (int i = 0; i < 2; i++) {
         int       fds[2], code[MOST];
         pid_t     child[2];
@@ -195,7 +190,7 @@ static void only_this_host_can_call(void **state)
     }
 }
 
-static void other_secrets(void **state)
+TEST(other_secrets)
 {
     int       fds[2], code[MOST];
     pid_t     child[2];
@@ -205,7 +200,6 @@ static void other_secrets(void **state)
                       .secret = "a secret of two ranks",
                       .body = tell_place },
               other = own;
-    (void)state;
     other.secret = "a secret of two other ones";
     assert_int_equal(pipe(fds), 0);
     child[0] = start(&own, 0, fds[1]);
@@ -223,14 +217,13 @@ static void other_secrets(void **state)
 }
 
 /* Ranks of other worlds are told, and the first rank goes on waiting for its own. */
-static void ranks_that_do_not_fit(void **state)
+TEST(ranks_that_do_not_fit)
 {
     int       fds[2], code[MOST];
     pid_t     child[5];
     int       port = free_port();
     launch_of own = { .ranks = 3, .port = port, .deadline = 3, .job = "a", .body = tell_place }, larger = own,
               other = own;
-    (void)state;
     larger.ranks = 4;
     other.job = "b";
     assert_int_equal(pipe(fds), 0);
@@ -266,13 +259,12 @@ static void end_early(tm_comm *world)
 }
 
 /* Of another node: at once. */
-static void a_rank_dies(void **state)
+TEST(a_rank_dies)
 {
     static const int node[] = { 0, 1, 0 };
     int              code[MOST];
     launch_of        l = { .ranks = 3, .port = free_port(), .node = node, .deadline = 1000, .body = end_early };
     int64_t          begin = tm_now_ns();
-    (void)state;
     run_all(&l, code);
     assert_int_equal(code[1], 128 + SIGKILL);
     assert_int_equal(code[0], 1);
@@ -290,12 +282,11 @@ static void cancel_all(tm_comm *world)
     end_early(world);
 }
 
-static void a_rank_gives_up(void **state)
+TEST(a_rank_gives_up)
 {
     static const int node[] = { 0, 0, 0 };
     int              code[MOST];
     launch_of        l = { .ranks = 3, .port = free_port(), .node = node, .deadline = 5, .body = cancel_all };
-    (void)state;
     run_all(&l, code);
     assert_int_equal(code[0], 4);
     expect("trainmark: rank 0: the disk is full\n");
@@ -309,16 +300,4 @@ static int begin(void **state)
     return 0;
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(by_ipv6),
-    cmocka_unit_test(a_rank_dies),
-    cmocka_unit_test(places),
-    cmocka_unit_test(strangers),
-    cmocka_unit_test(only_this_host_can_call),
-    cmocka_unit_test(other_secrets),
-    full_test(same_calls),
-    cmocka_unit_test(a_rank_gives_up),
-    cmocka_unit_test(ranks_that_do_not_fit),
-};
-
-TM_TESTS(tests, begin, NULL)
+TEST_FIXTURE(begin, NULL)

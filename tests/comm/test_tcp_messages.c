@@ -223,9 +223,8 @@ static void run_two(void (*body)(tm_comm *world))
         if (code[r] != 0) fail_msg("rank %d ends with %d: %s", r, code[r], said);
 }
 
-static void messages_of_all_sizes(void **state)
+TEST(messages_of_all_sizes)
 {
-    (void)state;
     run_two(sizes_of_messages);
 }
 
@@ -282,9 +281,8 @@ static void receiver_gives_up(tm_comm *world)
     two_messages(world, 1);
 }
 
-static void what_is_given_up(void **state)
+TEST(what_is_given_up)
 {
-    (void)state;
     run_two(sender_gives_up);
     run_two(receiver_gives_up);
 }
@@ -315,22 +313,20 @@ static void end_at_once(tm_comm *world)
     _exit(0);
 }
 
-static void what_was_sent_last_arrives(void **state)
+TEST(what_was_sent_last_arrives)
 {
-    (void)state;
     run_two(end_at_once);
     expect("rank 0 has closed soon\n");
     expect("rank 1 has closed soon\n");
 }
 
 /* Rank 1 comes, and shares no memory then: rank 0 says so, and that it has waited. */
-static void a_rank_that_shares_nothing(void **state)
+TEST(a_rank_that_shares_nothing)
 {
     int       fds[2], code[2];
     char      host[TM_COMM_HOST_NAME] = "", want[300];
     launch_of l = { .ranks = 2, .port = free_port(), .deadline = 1 };
     pid_t     child[2];
-    (void)state;
     assert_int_equal(pipe(fds), 0);
     for (int r = 0; r < 2; r++) {
         child[r] = fork();
@@ -375,12 +371,11 @@ static _Noreturn void offer(const launch_of *l, const tm_comm_file *file, int ou
     _exit(0);
 }
 
-static void memory_of_somebody_else(void **state)
+TEST(memory_of_somebody_else)
 {
     static const char *const want[] = { "the memory of rank 1 has no proof that it is its own",
                                         "the memory of rank 1: Operation not permitted",
                                         "the memory of rank 1 is too small" };
-    (void)state;
     for (int i = 0; i < 3; i++) {
         int       fds[2], code[2];
         launch_of l = { .ranks = 2, .port = free_port(), .deadline = 5 };
@@ -405,14 +400,13 @@ static void memory_of_somebody_else(void **state)
 }
 
 /* A rank that has lost its wits announces 2^60 bytes: it is named, at once, and nothing is made ready for them. */
-static void a_rank_that_announces_too_much(void **state)
+TEST(a_rank_that_announces_too_much)
 {
     int       fds[2], code[2];
     char      host[TM_COMM_HOST_NAME] = "", want[300];
     launch_of l = { .ranks = 2, .port = free_port(), .deadline = 60 };
     pid_t     child[2];
     int64_t   begun = tm_now_ns();
-    (void)state;
     assert_int_equal(pipe(fds), 0);
     for (int r = 0; r < 2; r++) {
         child[r] = fork();
@@ -442,11 +436,3 @@ static void a_rank_that_announces_too_much(void **state)
     assert_int_equal(code[1], 0);
     assert_true(tm_now_ns() - begun < 30000000000);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(messages_of_all_sizes),      cmocka_unit_test(what_is_given_up),
-    cmocka_unit_test(what_was_sent_last_arrives), cmocka_unit_test(a_rank_that_shares_nothing),
-    cmocka_unit_test(memory_of_somebody_else),    cmocka_unit_test(a_rank_that_announces_too_much),
-};
-
-TM_TESTS(tests, NULL, NULL)

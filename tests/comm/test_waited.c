@@ -106,11 +106,10 @@ static void late(const int *host, tm_comm_kind kind, size_t count, bool crowded)
     if (count < 100 && !host) assert_int_equal(j.waited[LATE], 0);
 }
 
-static void the_others_wait_for_a_late_rank(void **state)
+TEST(the_others_wait_for_a_late_rank)
 {
     static const tm_comm_kind kinds[] = { TM_COMM_BARRIER, TM_COMM_ALL_REDUCE, TM_COMM_ALL_GATHER, TM_COMM_SEND };
     static const int          apart[] = { 0, 1, 2 }, pairs[] = { 0, 0, 1 };
-    (void)state;
     for (int crowded = 0; crowded < 2; crowded++)
         for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
             size_t large = kinds[k] == TM_COMM_BARRIER ? 0 : 10000, small = kinds[k] == TM_COMM_BARRIER ? 0 : 8;
@@ -129,15 +128,11 @@ static void nobody_is_late(tm_comm *world, void *context)
     j->waited[tm_comm_rank(world)] = tm_comm_waited_ns(world);
 }
 
-static void a_rank_alone_waits_for_nobody(void **state)
+TEST(a_rank_alone_waits_for_nobody)
 {
     job j = { .kind = TM_COMM_ALL_REDUCE, .count = 10000 };
-    (void)state;
     run_world(1, NULL, 60, false, nobody_is_late, &j);
     assert_int_equal(j.waited[0], 0);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(the_others_wait_for_a_late_rank),
-                                           cmocka_unit_test(a_rank_alone_waits_for_nobody) };
-
-TM_TESTS_ALONE(tests, NULL, NULL)
+TESTS_ALONE

@@ -68,11 +68,10 @@ static void *tell_later(void *nothing)
     return nothing;
 }
 
-static void an_event_ends_the_sleep(void **state)
+TEST(an_event_ends_the_sleep)
 {
     pthread_t thread;
     double    begin = seconds_of(CLOCK_MONOTONIC);
-    (void)state;
     assert_int_equal(pthread_create(&thread, NULL, tell_later, NULL), 0);
     for (uint32_t seen = event.word; event.word == seen;) tm_comm_event_sleep(&event, seen, (int64_t)60e9);
     pthread_join(thread, NULL);
@@ -81,10 +80,9 @@ static void an_event_ends_the_sleep(void **state)
     assert_int_equal(event.sleepers, 0);
 }
 
-static void a_sleep_has_an_end(void **state)
+TEST(a_sleep_has_an_end)
 {
     double begin = seconds_of(CLOCK_MONOTONIC);
-    (void)state;
     tm_comm_event_sleep(&event, event.word, 20000000);
     double slept = seconds_of(CLOCK_MONOTONIC) - begin;
     assert_true(slept < 30);
@@ -128,10 +126,9 @@ static void one_is_late(tm_comm *world, void *way)
     CHECK(yields < FEW_YIELDS);
 }
 
-static void who_waits_takes_no_time_of_processors(void **state)
+TEST(who_waits_takes_no_time_of_processors)
 {
     static const int apart[] = { 0, 0, 1 };
-    (void)state;
     for (int way = 0; way < WAITS; way++) {
         run_world(3, NULL, 60, false, one_is_late, &way);
         run_world(3, apart, 60, false, one_is_late, &way);
@@ -172,10 +169,9 @@ static void many_waits(tm_comm *world, void *context)
     tm_comm_free(world, memory);
 }
 
-static void wake_ups_end_all_waits(void **state)
+TEST(wake_ups_end_all_waits)
 {
     double begin = seconds_of(CLOCK_MONOTONIC);
-    (void)state;
     only_wake_ups = true;
     run_world(4, NULL, 300, false, many_waits, NULL);
     run_world(2, NULL, 300, false, many_waits, NULL);
@@ -203,18 +199,9 @@ static void one_fails(tm_comm *world, void *by_letter)
     CHECK(seconds_of(CLOCK_MONOTONIC) - begin < 30);
 }
 
-static void sleepers_hear_of_failures(void **state)
+TEST(sleepers_hear_of_failures)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) run_world(3, NULL, 60, false, one_fails, &(bool){ i == 1 });
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(an_event_ends_the_sleep),
-    cmocka_unit_test(a_sleep_has_an_end),
-    cmocka_unit_test(who_waits_takes_no_time_of_processors),
-    cmocka_unit_test(wake_ups_end_all_waits),
-    cmocka_unit_test(sleepers_hear_of_failures),
-};
-
-TM_TESTS_ALONE(tests, NULL, NULL)
+TESTS_ALONE

@@ -67,10 +67,9 @@ static tm_mesh mesh_of(const int64_t *degrees)
     return mesh;
 }
 
-static void meshes_are_as_recorded(void **state)
+TEST(meshes_are_as_recorded)
 {
     tm_text out = { 0 };
-    (void)state;
     for (int a = 0; a < TM_AXES; a++) tm_text_printf(&out, "%s ", tm_axis_name((tm_axis)a));
     tm_text_add(&out, "\n");
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
@@ -122,14 +121,13 @@ static void split_all(tm_comm *comm, void *context)
     tm_text_printf(&s->text[rank], " %s\n", err.text);
 }
 
-static void groups_are_as_recorded(void **state)
+TEST(groups_are_as_recorded)
 {
     static const int64_t meshes[][6] = { { 1, 1, 1, 1, 1, 1 }, { 1, 1, 4, 1, 1, 1 }, { 1, 4, 1, 1, 1, 1 },
                                          { 1, 2, 2, 1, 1, 1 }, { 2, 1, 2, 1, 2, 1 }, { 1, 1, 2, 2, 1, 1 },
                                          { 2, 1, 1, 1, 1, 1 }, { 1, 1, 1, 1, 3, 1 }, { 1, 1, 4, 1, 1, 2 },
                                          { 1, 2, 2, 1, 1, 2 }, { 1, 1, 2, 1, 2, 4 }, { 2, 1, 3, 1, 2, 3 } };
     tm_text              out = { 0 };
-    (void)state;
     for (size_t m = 0; m < sizeof meshes / sizeof meshes[0]; m++) {
         char     text[160];
         splits   s = { .mesh = mesh_of(meshes[m]) };
@@ -288,9 +286,8 @@ static void check_moved(const tm_comm_hosts *h)
             }
 }
 
-static void hosts_share_the_work(void **state)
+TEST(hosts_share_the_work)
 {
-    (void)state;
     for (size_t i = 0; i < WORLDS; i++) {
         tm_comm_hosts *h = tm_comm_hosts_make(worlds[i].host, worlds[i].n);
         assert_int_equal(h->size, worlds[i].n);
@@ -303,9 +300,8 @@ static void hosts_share_the_work(void **state)
 }
 
 /* One behind the other, all of them, each in whole lines of the cache, none with two lines more than another. */
-static void slices_are_whole_lines(void **state)
+TEST(slices_are_whole_lines)
 {
-    (void)state;
     for (size_t count = 0; count < 300; count += 1 + count / 3)
         for (size_t element = 1; element <= 8; element *= 2)
             for (size_t parts = 1; parts < 5; parts++) {
@@ -329,7 +325,7 @@ static void close_all(tm_comm **comm, int n)
 }
 
 /* Of a world that fails by it: what it says, and that it says so again. */
-static void failures_are_as_recorded(void **state)
+TEST(failures_are_as_recorded)
 {
     enum { RANKS = 11, KINDS = 6 };
     static const int    late[] = { 3, 1, 2, 4, 5, 6, 7, 8, 9, 10 }, n_late[] = { 1, 2, 8, 9 };
@@ -341,7 +337,6 @@ static void failures_are_as_recorded(void **state)
                         end = { .kind = (tm_comm_kind)TM_COMM_CLOSE, .what = "world", .step = -1 },
                         all = { .kind = TM_COMM_BROADCAST, .format = TM_COMM_BYTES, .count = 2, .peer = 4, .step = -1 };
     tm_text out = { 0 };
-    (void)state;
     for (int i = 0; i < KINDS + 2; i++) {
         tm_comm       *comm[RANKS];
         tm_comm_header mine = { 0 }, theirs = { 0 };
@@ -377,7 +372,7 @@ static void failures_are_as_recorded(void **state)
 }
 
 /* What a process is told that was launched by something that does not fit. */
-static void launches_are_as_recorded(void **state)
+TEST(launches_are_as_recorded)
 {
     static const char *const names[] = {
         "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK",    "PMI_SIZE",   "SLURM_PROCID",
@@ -407,7 +402,6 @@ static void launches_are_as_recorded(void **state)
         { { "PMI_RANK=2", "PMI_SIZE=3", "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4" }, "gloo" },
     };
     tm_text out = { 0 };
-    (void)state;
     setenv("TRAINMARK_MODULES", "/nowhere", 1);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_comm *world = NULL;
@@ -430,7 +424,7 @@ static void launches_are_as_recorded(void **state)
 }
 
 /* A file that is no library, and a library that is no module. */
-static void modules_that_are_none(void **state)
+TEST(modules_that_are_none)
 {
     static const char marker[] = "no library at all";
     Dl_info           there;
@@ -438,7 +432,6 @@ static void modules_that_are_none(void **state)
     tm_text           bytes = { 0 };
     tm_error          err = { 0 };
     char              path[512], said[2048];
-    (void)state;
     setenv("TRAINMARK_MODULES", test_folder(), 1);
     snprintf(path, sizeof path, "%s", test_in_folder("trainmark-openmpi.so"));
     assert_int_equal(tm_file_write(path, marker, sizeof marker, &err), TM_OK);
@@ -466,11 +459,4 @@ static void modules_that_are_none(void **state)
     assert_false(tm_comm_engine_built("mpich"));
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(meshes_are_as_recorded),   cmocka_unit_test(groups_are_as_recorded),
-    cmocka_unit_test(hosts_share_the_work),     cmocka_unit_test(slices_are_whole_lines),
-    cmocka_unit_test(failures_are_as_recorded), cmocka_unit_test(launches_are_as_recorded),
-    cmocka_unit_test(modules_that_are_none),
-};
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

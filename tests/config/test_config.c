@@ -87,9 +87,9 @@ static void assert_origin(fixture *f, const char *key, const char *wanted)
     }
 }
 
-static void layers_decide_in_their_order(void **state)
+TEST(layers_decide_in_their_order)
 {
-    fixture    *f = *state;
+    fixture    *f = *test_state;
     char *const environment[] = { "PRIMUS_SEQ_LENGTH=2048", "PRIMUS_GLOBAL_BATCH_SIZE=32", NULL };
     assert_int_equal(tm_config_i64(f->config, "training.steps"), 10000);
     assert_origin(f, "training.steps", "default");
@@ -119,9 +119,9 @@ static void layers_decide_in_their_order(void **state)
     assert_string_equal(tm_config_text(f->config, "training.dtype"), "bfloat16");
 }
 
-static void the_example_prints_what_was_resolved(void **state)
+TEST(the_example_prints_what_was_resolved)
 {
-    fixture *f = *state;
+    fixture *f = *test_state;
     tm_text  out = { 0 };
     load(f, "x.yaml", example);
     ARGUMENTS(f, "--training.steps", "20");
@@ -136,9 +136,9 @@ static void the_example_prints_what_was_resolved(void **state)
     tm_text_fini(&out);
 }
 
-static void the_printed_form_loads_again(void **state)
+TEST(the_printed_form_loads_again)
 {
-    fixture *f = *state;
+    fixture *f = *test_state;
     tm_text  first = { 0 }, second = { 0 };
     load(f, "x.yaml", example);
     ARGUMENTS(f, "--data.path=/a ${b}: #\"c\\", "--data.source=text", "--job.description", "null hypothesis - 1e5",
@@ -162,9 +162,9 @@ static void the_printed_form_loads_again(void **state)
     tm_text_fini(&second);
 }
 
-static void variables_are_replaced_before_types(void **state)
+TEST(variables_are_replaced_before_types)
 {
-    fixture           *f = *state;
+    fixture           *f = *test_state;
     static char *const environment[] = { "LR=1.0e-5", "EMPTY=", "NAME=a b", "${X}=no", NULL };
     tm_config_use_environment(f->config, environment);
     load(f, "v.yaml",
@@ -183,9 +183,9 @@ static void variables_are_replaced_before_types(void **state)
     assert_true(isnan(tm_config_f64(f->config, "lr_scheduler.decay_ratio")));
 }
 
-static void values_take_the_type_of_their_row(void **state)
+TEST(values_take_the_type_of_their_row)
 {
-    fixture *f = *state;
+    fixture *f = *test_state;
     load(f, "t.yaml",
          "training: {steps: '50', seq_len: 1e3, local_batch_size: 2.0, mock_data: True, max_norm: 1}\n"
          "optimizer: {lr: 1.0e-5, name: adamw, weight_decay: .1}\n"
@@ -211,9 +211,9 @@ static void values_take_the_type_of_their_row(void **state)
     assert_string_equal(tm_config_text(f->config, "model.hf_assets_path"), "12");
 }
 
-static void arguments_have_three_forms(void **state)
+TEST(arguments_have_three_forms)
 {
-    fixture *f = *state;
+    fixture *f = *test_state;
     ARGUMENTS(f, "--training.seq-len", "512", "training.steps=7", "--OPTIMIZER.LR=1e-3", "--training.mock_data",
               "--seq_length", "256", "--model.converters=[]", "--checkpoint", "{enable: True, interval: 5}",
               "--training.global_batch_size", "-1", "--validation.enable", "false",
@@ -232,9 +232,9 @@ static void arguments_have_three_forms(void **state)
     assert_origin(f, "checkpoint.interval", "command line");
 }
 
-static void extends_merges_in_order(void **state)
+TEST(extends_merges_in_order)
 {
-    fixture *f = *state;
+    fixture *f = *test_state;
     test_file_write(f->folder, "a.yaml", "training: {steps: 1, seq_len: 1, local_batch_size: 1}\noptimizer.lr: 1\n");
     test_file_write(f->folder, "b.yaml", "extends: c.yaml\ntraining: {seq_len: 2, local_batch_size: 2}\n");
     test_file_write(f->folder, "c.yaml",
@@ -255,9 +255,9 @@ static void extends_merges_in_order(void **state)
     assert_int_equal(tm_config_i64(f->config, "model.dim"), 384);
 }
 
-static void a_file_beside_the_experiment_wins(void **state)
+TEST(a_file_beside_the_experiment_wins)
 {
-    fixture *f = *state;
+    fixture *f = *test_state;
     test_file_write(f->folder, "llama3.1_8B.yaml",
                     "extends: [base.yaml]\nmodel: {name: llama3, flavor: 8B}\ntraining.steps: 77\n");
     test_file_write(f->folder, "base.yaml", "model.n_layers: 2\ntraining: {seq_len: 64, max_norm: 9}\n");
@@ -277,9 +277,9 @@ static void a_file_beside_the_experiment_wins(void **state)
     assert_origin(f, "model.n_layers", "file base.yaml:1");
 }
 
-static void flavor_chooses_a_preset(void **state)
+TEST(flavor_chooses_a_preset)
 {
-    fixture *f = *state;
+    fixture *f = *test_state;
     load(f, "x.yaml", "model: {name: llama3, flavor: 70B}\ntraining.mock_data: true\n");
     finish(f);
     assert_string_equal(tm_config_preset(f->config), "llama3.1_70B");
@@ -287,9 +287,9 @@ static void flavor_chooses_a_preset(void **state)
     assert_int_equal(tm_config_i64(f->config, "training.seq_len"), 8192);
 }
 
-static void a_flavor_given_above_replaces_the_preset(void **state)
+TEST(a_flavor_given_above_replaces_the_preset)
 {
-    fixture *f = *state;
+    fixture *f = *test_state;
     assert_int_equal(tm_config_apply_preset(f->config, "llama3.3_70B.yaml", &f->err), TM_OK);
     ARGUMENTS(f, "--model.name=llama3", "--training.steps=1");
     finish(f);
@@ -301,9 +301,9 @@ static void a_flavor_given_above_replaces_the_preset(void **state)
 }
 
 /* Scaled positions are what it alone says. */
-static void of_a_replaced_preset_nothing_is_left(void **state)
+TEST(of_a_replaced_preset_nothing_is_left)
 {
-    fixture *f = *state;
+    fixture *f = *test_state;
     assert_int_equal(tm_config_apply_preset(f->config, "llama3.1_8B", &f->err), TM_OK);
     assert_string_equal(tm_config_text(f->config, "model.rope_scaling"), "llama3");
     ARGUMENTS(f, "--model.name=llama2", "--model.flavor=7B", "--training.steps=1");
@@ -313,9 +313,9 @@ static void of_a_replaced_preset_nothing_is_left(void **state)
     assert_origin(f, "model.rope_scaling", "default");
 }
 
-static void a_flavor_that_the_model_does_not_have_is_refused(void **state)
+TEST(a_flavor_that_the_model_does_not_have_is_refused)
 {
-    fixture *f = *state;
+    fixture *f = *test_state;
     assert_int_equal(tm_config_apply_preset(f->config, "gpt-small", &f->err), TM_OK);
     ARGUMENTS(f, "--model.flavor", "8B");
     assert_int_equal(tm_config_finish(f->config, &f->err), TM_INVALID);
@@ -323,9 +323,9 @@ static void a_flavor_that_the_model_does_not_have_is_refused(void **state)
 }
 
 /* The sizes of the preset below belong to its own name; the user's sizes make a model with a name of its own. */
-static void a_name_that_no_preset_has_is_refused(void **state)
+TEST(a_name_that_no_preset_has_is_refused)
 {
-    fixture *f = *state;
+    fixture *f = *test_state;
     assert_int_equal(tm_config_apply_preset(f->config, "tiny-llama", &f->err), TM_OK);
     ARGUMENTS(f, "--model.name", "nosuch", "--model.dim", "64");
     assert_int_equal(tm_config_finish(f->config, &f->err), TM_INVALID);
@@ -333,18 +333,18 @@ static void a_name_that_no_preset_has_is_refused(void **state)
     assert_null(strstr(f->err.text, "flavors"));
 }
 
-static void a_name_that_needs_a_flavor_is_told_which(void **state)
+TEST(a_name_that_needs_a_flavor_is_told_which)
 {
-    fixture *f = *state;
+    fixture *f = *test_state;
     assert_int_equal(tm_config_apply_preset(f->config, "tiny-llama", &f->err), TM_OK);
     ARGUMENTS(f, "--model.name", "llama3", "--model.n_layers", "2");
     assert_int_equal(tm_config_finish(f->config, &f->err), TM_INVALID);
     assert_non_null(strstr(f->err.text, "give one of its flavors (8B, 70B, 405B, 1B, 3B, debugmodel), a preset "));
 }
 
-static void sizes_of_its_own_make_a_name_of_its_own(void **state)
+TEST(sizes_of_its_own_make_a_name_of_its_own)
 {
-    fixture *f = *state;
+    fixture *f = *test_state;
     assert_int_equal(tm_config_apply_preset(f->config, "tiny-llama", &f->err), TM_OK);
     ARGUMENTS(f, "--model.name", "mine", "--model.n_layers", "2", "--model.dim", "64");
     finish(f);
@@ -352,9 +352,9 @@ static void sizes_of_its_own_make_a_name_of_its_own(void **state)
     assert_int_equal(tm_config_i64(f->config, "model.dim"), 64);
 }
 
-static void a_second_preset_leaves_nothing_of_the_first(void **state)
+TEST(a_second_preset_leaves_nothing_of_the_first)
 {
-    fixture *f = *state;
+    fixture *f = *test_state;
     assert_int_equal(tm_config_apply_preset(f->config, "llama3.1_8B", &f->err), TM_OK);
     assert_int_equal(tm_config_apply_preset(f->config, "GPT_Small", &f->err), TM_OK);
     assert_string_equal(tm_config_text(f->config, "model.rope_scaling"), "none");
@@ -364,9 +364,9 @@ static void a_second_preset_leaves_nothing_of_the_first(void **state)
     assert_null(tm_config_find_preset(f->config, "llama9"));
 }
 
-static void secrets_are_masked_wherever_they_come_out(void **state)
+TEST(secrets_are_masked_wherever_they_come_out)
 {
-    fixture           *f = *state;
+    fixture           *f = *test_state;
     static char *const environment[] = { "MY_Api_Key=hunter2-value", "HF_TOKEN=77777", NULL };
     tm_text            out = { 0 };
     tm_config_use_environment(f->config, environment);
@@ -389,9 +389,9 @@ static void secrets_are_masked_wherever_they_come_out(void **state)
     assert_false(tm_secret_name("OMP_NUM_THREADS") || tm_secret_name("KE") || tm_secret_name(""));
 }
 
-static void messages_do_not_betray_secrets(void **state)
+TEST(messages_do_not_betray_secrets)
 {
-    fixture                 *f = *state;
+    fixture                 *f = *test_state;
     static char *const       environment[] = { "API_TOKEN=swordfish", "PASSNUMBER=123456", NULL };
     static const char *const files[] = {
         "training.steps: ${API_TOKEN}\n",
@@ -416,9 +416,9 @@ static void messages_do_not_betray_secrets(void **state)
     }
 }
 
-static void keys_without_effect_are_noted_once(void **state)
+TEST(keys_without_effect_are_noted_once)
 {
-    fixture *f = *state;
+    fixture *f = *test_state;
     load(f, "n.yaml",
          "compile: {enable: true, mode: x}\ntraining.gc_freq: 9\nprimus_turbo: {use_turbo_attention: true}\n"
          "quantize.grouped_mm.mx: ''\n");
@@ -430,9 +430,9 @@ static void keys_without_effect_are_noted_once(void **state)
         "ignored 3 settings of other programs: 3 affect speed only, 0 do not apply (--verbose lists them)\n");
 }
 
-static void unknown_keys_can_be_let_through(void **state)
+TEST(unknown_keys_can_be_let_through)
 {
-    fixture *f = *state;
+    fixture *f = *test_state;
     tm_config_allow_unknown(f->config, true);
     load(f, "u.yaml", "training.stepz: 5\n");
     ARGUMENTS(f, "--foo.bar", "1");
@@ -441,9 +441,9 @@ static void unknown_keys_can_be_let_through(void **state)
     assert_non_null(strstr(tm_config_notes(f->config), "foo.bar (command line)"));
 }
 
-static void the_highest_of_equal_keys_decides(void **state)
+TEST(the_highest_of_equal_keys_decides)
 {
-    fixture *f = *state;
+    fixture *f = *test_state;
     load(f, "d.yaml",
          "training: {mock_data: true, dataset_path: null, mixed_precision_param: bfloat16}\nmin_lr: 1e-4\nlr: 1e-3\n"
          "recompute_granularity: full\nmicro_batch_size: 2\ntraining.gradient_accumulation_steps: 3\n");
@@ -458,9 +458,9 @@ static void the_highest_of_equal_keys_decides(void **state)
     assert_string_equal(tm_config_origin(f->config, "data.source"), "derived from data.path (command line)");
 }
 
-static void exp_names_the_file_if_none_was_named(void **state)
+TEST(exp_names_the_file_if_none_was_named)
 {
-    fixture *f = *state;
+    fixture *f = *test_state;
     char     exp[1200];
     snprintf(exp, sizeof exp, "EXP=%s", test_file_write(f->folder, "e.yaml", "training.steps: 5\n"));
     char *const environment[] = { exp, "NNODES=1", "WORLD_SIZE=", "MASTER_PORT=99", "SEED=5", NULL };
@@ -475,9 +475,9 @@ static void exp_names_the_file_if_none_was_named(void **state)
     assert_int_equal(tm_config_i64(f->config, "training.steps"), 10000);
 }
 
-static void the_hash_is_of_what_changes_results(void **state)
+TEST(the_hash_is_of_what_changes_results)
 {
-    fixture *f = *state;
+    fixture *f = *test_state;
     uint64_t plain = tm_config_hash(f->config);
     ARGUMENTS(f, "--optimizer.lr=0.00080", "--training.threads=2", "--metrics.log_freq=3", "--compile.enable=true");
     assert_int_equal(tm_config_hash(f->config), plain); /* the default, written otherwise; and what changes no number */
@@ -489,9 +489,9 @@ static void the_hash_is_of_what_changes_results(void **state)
     tm_config_destroy(other);
 }
 
-static void the_program_can_fill_a_default(void **state)
+TEST(the_program_can_fill_a_default)
 {
-    fixture *f = *state;
+    fixture *f = *test_state;
     tm_config_set(f->config, "model.vocab_size", "257", "default (byte tokenizer)");
     assert_int_equal(tm_config_i64(f->config, "model.vocab_size"), 257);
     assert_false(tm_config_is_set(f->config, "model.vocab_size"));
@@ -500,9 +500,9 @@ static void the_program_can_fill_a_default(void **state)
     assert_int_equal(tm_config_i64(f->config, "model.vocab_size"), 300);
 }
 
-static void a_plan_lists_what_is_not_built(void **state)
+TEST(a_plan_lists_what_is_not_built)
 {
-    fixture *f = *state;
+    fixture *f = *test_state;
     tm_config_allow_unbuilt(f->config, true);
     load(f, "x.yaml",
          "model: gpt-small\nfp8_wgrad: false\nfinetune: true\nquantize.grouped_mm.mx: a\ntraining.dtype: bf16\n"
@@ -520,9 +520,9 @@ static void a_plan_lists_what_is_not_built(void **state)
     assert_int_equal(n, 3);
 }
 
-static void help_names_default_and_range(void **state)
+TEST(help_names_default_and_range)
 {
-    fixture *f = *state;
+    fixture *f = *test_state;
     tm_text  out = { 0 };
     tm_config_print_help(f->config, "lr_scheduler", 120, &out);
     assert_non_null(strstr(out.data, "inverse_sqrt; default linear; applies only with lr_scheduler.decay_ratio\n"
@@ -533,9 +533,9 @@ static void help_names_default_and_range(void **state)
 }
 
 /* docs/configuration.md ends with the generated tables. TM_UPDATE_DOCS=1 writes them. */
-static void the_page_holds_the_generated_tables(void **state)
+TEST(the_page_holds_the_generated_tables)
 {
-    fixture          *f = *state;
+    fixture          *f = *test_state;
     static const char marker[] = "<!-- generated from the key tables; do not edit below -->\n";
     tm_text           page = { 0 }, table = { 0 };
     if (!tm_file_exists("docs/configuration.md")) {
@@ -557,36 +557,4 @@ static void the_page_holds_the_generated_tables(void **state)
     tm_text_fini(&table);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-static const struct CMUnitTest tests[] = {
-    TEST(layers_decide_in_their_order),
-    TEST(the_example_prints_what_was_resolved),
-    TEST(the_printed_form_loads_again),
-    TEST(variables_are_replaced_before_types),
-    TEST(values_take_the_type_of_their_row),
-    TEST(arguments_have_three_forms),
-    TEST(extends_merges_in_order),
-    TEST(a_file_beside_the_experiment_wins),
-    TEST(flavor_chooses_a_preset),
-    TEST(a_flavor_given_above_replaces_the_preset),
-    TEST(of_a_replaced_preset_nothing_is_left),
-    TEST(a_flavor_that_the_model_does_not_have_is_refused),
-    TEST(a_name_that_no_preset_has_is_refused),
-    TEST(a_name_that_needs_a_flavor_is_told_which),
-    TEST(sizes_of_its_own_make_a_name_of_its_own),
-    TEST(a_second_preset_leaves_nothing_of_the_first),
-    TEST(secrets_are_masked_wherever_they_come_out),
-    TEST(messages_do_not_betray_secrets),
-    TEST(keys_without_effect_are_noted_once),
-    TEST(unknown_keys_can_be_let_through),
-    TEST(the_highest_of_equal_keys_decides),
-    TEST(exp_names_the_file_if_none_was_named),
-    TEST(the_hash_is_of_what_changes_results),
-    TEST(the_program_can_fill_a_default),
-    TEST(a_plan_lists_what_is_not_built),
-    TEST(help_names_default_and_range),
-    TEST(the_page_holds_the_generated_tables),
-};
-
-TM_TESTS(tests, NULL, NULL)
+TEST_FIXTURE(set_up, tear_down)

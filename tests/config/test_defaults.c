@@ -94,9 +94,9 @@ static int missing(const char *framework, const char *list)
     return n;
 }
 
-static void what_a_file_leaves_out_is_its_programs_default(void **state)
+TEST(what_a_file_leaves_out_is_its_programs_default)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     int           wrong = 0;
     for (size_t i = 0; i < TEST_PROGRAMS; i++) {
         char    name[200], with[500] = "";
@@ -120,7 +120,4 @@ static void what_a_file_leaves_out_is_its_programs_default(void **state)
     if (wrong) fail_msg("%d values are not those of the other program", wrong);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, test_foreign_set_up, test_foreign_tear_down)
-static const struct CMUnitTest tests[] = { TEST(what_a_file_leaves_out_is_its_programs_default) };
-
-TM_TESTS(tests, NULL, NULL)
+TEST_FIXTURE(test_foreign_set_up, test_foreign_tear_down)

@@ -249,4 +249,5 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_short_name_of_a_model_is_told_the_models),
 };
 
-TM_TESTS_IN_ORDER(tests, NULL, NULL)
+TEST_TABLE(tests)
+TESTS_IN_ORDER

@@ -45,13 +45,13 @@ static void refuse_run(test_foreign *f, const char *text, const char *says, cons
         fail_msg("'%s' is not in: %s", without, tm_config_unbuilt(f->config));
 }
 
-static void other_programs_are_refused_by_their_name(void **state)
+TEST(other_programs_are_refused_by_their_name)
 {
     static const char *const names[] = { "maxtext",        "maxdiffusion",  "hummingbirdxt",   "diffusion",
                                          "nemo_automodel", "hybrid_models", "megatron_bridge", "worldmirror",
                                          "specforge",      "megatron_sft" };
     static const char *const modules[] = { "pre_trainer", "post_trainer", "sft_trainer" };
-    test_foreign            *f = *state;
+    test_foreign            *f = *test_state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char text[600], says[160];
         snprintf(text, sizeof text,
@@ -69,9 +69,9 @@ static void other_programs_are_refused_by_their_name(void **state)
 }
 
 /* Of the presets that an earlier file names nothing is left. */
-static void a_second_experiment_has_presets_of_its_own(void **state)
+TEST(a_second_experiment_has_presets_of_its_own)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     test_foreign_renew(f);
     (void)test_foreign_put(f, "a.yaml", "extends: gpt-small\nmodel: {n_layers: 3, sliding_window: 7}\n");
     (void)test_foreign_put(f, "b.yaml", "extends: gpt-small\nmodel: {n_layers: 2}\n");
@@ -92,14 +92,14 @@ static void a_second_experiment_has_presets_of_its_own(void **state)
     assert_string_equal(tm_config_origin(f->config, "training.max_norm"), "default");
 }
 
-static void post_training_reads_rows(void **state)
+TEST(post_training_reads_rows)
 {
     static const char *const adapted =
         "    overrides:\n      mock_data: true\n      pretrained_checkpoint: /x\n      lora:\n        enabled: true\n"
         "        dim: 16\n        alpha: 32\n        dropout: 0.0\n        dropout_position: pre\n"
         "        lora_B_init_method: zero\n        target_modules:\n          - linear_qkv\n          - linear_fc2\n";
     char          text[1200];
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     snprintf(text, sizeof text, "%s    config: sft_trainer.yaml\n    model: llama2_7B.yaml\n%s",
              MODULE("post_trainer", "megatron"), adapted);
     refuse_run(f, text, "'tatsu-lab/alpaca' is not downloaded", "the data set tatsu-lab/alpaca");
@@ -145,10 +145,10 @@ static void post_training_reads_rows(void **state)
     MODULE("post_trainer", "megatron")                                                                                 \
     "    config: sft_trainer.yaml\n    model: llama2_7B.yaml\n" MOCK "      sft_dataset_name: %s\n%s"
 
-static void rows_of_post_training_are_a_file(void **state)
+TEST(rows_of_post_training_are_a_file)
 {
     char          text[1200], path[400];
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     snprintf(path, sizeof path, "%s",
              test_foreign_put(f, "rows.jsonl", "{\"instruction\": \"Add.\", \"output\": \"Done.\"}\n"));
     snprintf(text, sizeof text, SFT, path, "      tokenizer_model: /tok\n");
@@ -171,9 +171,9 @@ static void rows_of_post_training_are_a_file(void **state)
     refuse_run(f, text, "rows of this form", "rows of this form");
 }
 
-static void the_environment_of_a_launcher_changes_nothing(void **state)
+TEST(the_environment_of_a_launcher_changes_nothing)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     test_foreign_take(
         f, test_foreign_put(f, "x.yaml", "env:\n  GPU_MAX_HW_QUEUES: \"4\"\n" MEGATRON "llama2_7B.yaml\n" MOCK));
     assert_non_null(strstr(tm_config_accepted(f->config), "has no effect: env.GPU_MAX_HW_QUEUES = 4"));
@@ -183,9 +183,9 @@ static void the_environment_of_a_launcher_changes_nothing(void **state)
     refuse_always(f, "enf:\n  A: 1\n" MEGATRON "llama2_7B.yaml\n" MOCK, "unknown key 'enf.A'", NULL);
 }
 
-static void what_is_no_experiment_is_told_so(void **state)
+TEST(what_is_no_experiment_is_told_so)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     refuse_always(f, "configs:\n  a:\n    kind: x\n    more: {}\nmatchers:\n  b:\n    c: 1\n    d: 2\n",
                   "holds no key that is known (configs.a.kind, matchers.b.c, ...)", "did you mean");
     refuse_always(f, "name: x\nmodules:\n  - name: pre_trainer\n    params: {a: {b: 1}}\n", "'modules' (",
@@ -198,7 +198,7 @@ static void what_is_no_experiment_is_told_so(void **state)
                                        "    model: llama2_7B.yaml\n" MOCK));
 }
 
-static void windows_and_sinks_are_those_of_its_blocks(void **state)
+TEST(windows_and_sinks_are_those_of_its_blocks)
 {
     static const struct {
         const char *lines, *window, *every, *sinks;
@@ -217,7 +217,7 @@ static void windows_and_sinks_are_those_of_its_blocks(void **state)
         { "      use_turbo_attention: false\n      use_sink_attention: true\n      sink_sliding_window: 64\n", NULL,
           "1", NULL },
     };
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char text[800];
         snprintf(text, sizeof text, "%sllama2_7B.yaml\n%s%s", MEGATRON, MOCK, cases[i].lines);
@@ -234,7 +234,7 @@ static void windows_and_sinks_are_those_of_its_blocks(void **state)
         "every n-th", NULL);
 }
 
-static void images_are_planned_by_any_of_their_names(void **state)
+TEST(images_are_planned_by_any_of_their_names)
 {
     static const char *const lines =
         "      timestep_sampling_strategy: direct_uniform\n      cfg_dropout_prob: 0.1\n      vae_scale: 0.3611\n"
@@ -242,7 +242,7 @@ static void images_are_planned_by_any_of_their_names(void **state)
         "      max_samples_per_sequence: null\n      params_dtype: bfloat16\n      per_step_rng_reseed: true\n"
         "      torch_compile:\n        enable: true\n        strategy: per_block\n";
     static const char *const types[] = { "diffusion_model", "flux", "flux_schnell" };
-    test_foreign            *f = *state;
+    test_foreign            *f = *test_state;
     tm_model_shape           shape;
     char                     text[1600];
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
@@ -281,9 +281,9 @@ static void images_are_planned_by_any_of_their_names(void **state)
                   "problems");
 }
 
-static void models_are_changed_by_their_arguments(void **state)
+TEST(models_are_changed_by_their_arguments)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     test_foreign_take(
         f,
         test_foreign_put(f, "x.yaml",
@@ -327,7 +327,7 @@ static void models_are_changed_by_their_arguments(void **state)
 }
 
 /* Layers with experts in any order; adapters of experts as the modules are there; a float8 that leaves adapters out. */
-static void layers_and_adapters_of_experts(void **state)
+TEST(layers_and_adapters_of_experts)
 {
     static const struct {
         const char *given, *dense, *pattern;
@@ -345,7 +345,7 @@ static void layers_and_adapters_of_experts(void **state)
     } adapters[] = { { "moe_grouped_gemm: true", "shared", "wo,w13,w2" },
                      { "moe_grouped_gemm: true\n      moe_use_legacy_grouped_gemm: true", "none", "wo,w13,w2" },
                      { "moe_grouped_gemm: false", "each", "wo,w13,w2" } };
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     char          text[900];
     for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
         snprintf(text, sizeof text,
@@ -373,9 +373,9 @@ static void layers_and_adapters_of_experts(void **state)
 }
 
 /* What a file does not say of its experts, a preset of ours does; what it says counts with them. */
-static void a_single_file_changes_a_preset_of_ours(void **state)
+TEST(a_single_file_changes_a_preset_of_ours)
 {
-    test_foreign  *f = *state;
+    test_foreign  *f = *test_state;
     tm_model_shape shape;
     plan(f, test_foreign_put(f, "x.yaml",
                              MEGATRON
@@ -410,9 +410,9 @@ static void a_single_file_changes_a_preset_of_ours(void **state)
 }
 
 /* A preset that was found says what the model is, also where the experiment changes all of its sizes. */
-static void a_preset_of_theirs_is_not_mixed_with_ours(void **state)
+TEST(a_preset_of_theirs_is_not_mixed_with_ours)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     test_foreign_put(f, "gpt_oss_20B.yaml",
                      "num_layers: 2\nhidden_size: 64\nffn_hidden_size: 96\nnum_attention_heads: 4\nvocab_size: 256\n"
                      "normalization: RMSNorm\nposition_embedding_type: rope\nswiglu: true\n");
@@ -425,9 +425,9 @@ static void a_preset_of_theirs_is_not_mixed_with_ours(void **state)
     test_foreign_has(f, "model.rope_scaling", "none");
 }
 
-static void real_data_is_planned_without(void **state)
+TEST(real_data_is_planned_without)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     refuse_run(f,
                MEGATRON "llama2_7B.yaml\n" OVERRIDES "      mock_data: false\n      eod_mask_loss: true\n"
                         "      train_data_path: \"0.5 /a 0.5 /b\"\n",
@@ -446,7 +446,7 @@ static void real_data_is_planned_without(void **state)
     test_foreign_has(f, "data.source", "gaussians");
 }
 
-static void data_source_goes_before_mock_data(void **state)
+TEST(data_source_goes_before_mock_data)
 {
     static const struct {
         const char *yaml, *source;
@@ -457,7 +457,7 @@ static void data_source_goes_before_mock_data(void **state)
         { "training: {mock_data: false}\ndata: {source: synthetic}\n", "synthetic", false },
         { "training: {mock_data: true}\n", "mock", false },
     };
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char text[200];
         snprintf(text, sizeof text, "model: llama3_debugmodel\n%s", cases[i].yaml);
@@ -474,16 +474,15 @@ static void data_source_goes_before_mock_data(void **state)
     test_foreign_has(f, "data.source", "mock");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, test_foreign_set_up, test_foreign_tear_down)
 /* Overrides as the programs take them: of a module by its full name, of a component by its section. */
-static void overrides_are_those_of_the_program(void **state)
+TEST(overrides_are_those_of_the_program)
 {
     static const char *const modules[] = { "--modules.pre_trainer.lr=3e-5", "--modules.pre_trainer.overrides.lr=3e-5",
                                            "--lr=3e-5" };
     static const char        recipe[] = "model:\n  _component_: torchtune.models.llama2.llama2_7b\noptimizer:\n"
                                         "  _component_: torch.optim.AdamW\n  lr: 2e-5\nmax_steps_per_epoch: 2\n";
     char                     text[1200];
-    test_foreign            *f = *state;
+    test_foreign            *f = *test_state;
     snprintf(text, sizeof text, "%sllama2_7B.yaml\n%s", MEGATRON, MOCK);
     for (size_t i = 0; i < sizeof modules / sizeof modules[0]; i++) {
         if (test_foreign_load(f, test_foreign_put(f, "x.yaml", text), true, 1, &modules[i]) != TM_OK)
@@ -499,22 +498,4 @@ static void overrides_are_those_of_the_program(void **state)
     test_foreign_has(f, "optimizer.lr", "2e-05");
 }
 
-static const struct CMUnitTest tests[] = {
-    TEST(overrides_are_those_of_the_program),
-    TEST(other_programs_are_refused_by_their_name),
-    TEST(post_training_reads_rows),
-    TEST(a_second_experiment_has_presets_of_its_own),
-    TEST(rows_of_post_training_are_a_file),
-    TEST(the_environment_of_a_launcher_changes_nothing),
-    TEST(what_is_no_experiment_is_told_so),
-    TEST(windows_and_sinks_are_those_of_its_blocks),
-    TEST(images_are_planned_by_any_of_their_names),
-    TEST(models_are_changed_by_their_arguments),
-    TEST(layers_and_adapters_of_experts),
-    TEST(a_single_file_changes_a_preset_of_ours),
-    TEST(a_preset_of_theirs_is_not_mixed_with_ours),
-    TEST(real_data_is_planned_without),
-    TEST(data_source_goes_before_mock_data),
-};
-
-TM_TESTS(tests, NULL, NULL)
+TEST_FIXTURE(test_foreign_set_up, test_foreign_tear_down)

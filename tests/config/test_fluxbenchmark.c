@@ -15,9 +15,9 @@
 static const char *const mock[] = { "--training.mock_data", "true" };
 
 /* Without the files of the groups their values are built in; what the file says counts more. */
-static void a_single_file_has_its_groups(void **state)
+TEST(a_single_file_has_its_groups)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     const char   *path = test_foreign_put(f, "config/one.yaml",
                                           DEFAULTS "train_args:\n  num_iterations: 7\nhydra:\n  run:\n    dir: "
                                                      "${train_args.logging_dir}\n");
@@ -46,9 +46,9 @@ static void a_single_file_has_its_groups(void **state)
 }
 
 /* Files of groups, and those that they name themselves. */
-static void files_of_groups_come_first(void **state)
+TEST(files_of_groups_come_first)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     const char   *path = test_foreign_put(f, "config/two.yaml", DEFAULTS "train_args: {train_batch_size: 3}\n");
     test_foreign_put(f, "config/train_args/flux-dev.yaml",
                      "defaults: [base, _self_]\nmodel: flux-dev\nresolution: 256\n");
@@ -78,7 +78,7 @@ static void files_of_groups_come_first(void **state)
     test_foreign_has(f, "launch.gpus_per_node", "2");
 }
 
-static void values_become_ours(void **state)
+TEST(values_become_ours)
 {
     static const struct {
         const char *words[3], *key, *value;
@@ -115,7 +115,7 @@ static void values_become_ours(void **state)
         { { "accelerate_config.num_processes=4" }, "launch.gpus_per_node", "4" },
         { { "train_args=flux-dev" }, "training.local_batch_size", "10" },
     };
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     const char   *path = test_foreign_put(f, "config/one.yaml", DEFAULTS);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *words[5] = { mock[0], mock[1], cases[i].words[0], cases[i].words[1] };
@@ -125,7 +125,7 @@ static void values_become_ours(void **state)
     }
 }
 
-static void what_is_not_done_is_refused(void **state)
+TEST(what_is_not_done_is_refused)
 {
     static const char *const cases[][2] = {
         { "train_args.model=mochi-1", "another model than flux-dev" },
@@ -153,7 +153,7 @@ static void what_is_not_done_is_refused(void **state)
         { "train_args:\n  train_batch_size: ${launcher.x}\n", "references are not read; write the value" },
         { "train_args:\n  train_batch_size: [1, 2]\n", "found '1,2'" }, /* not in a sweep */
     };
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     const char   *path = test_foreign_put(f, "config/one.yaml", DEFAULTS);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         bool        data = strstr(cases[i][0], "data_path") != NULL;
@@ -167,9 +167,9 @@ static void what_is_not_done_is_refused(void **state)
 }
 
 /* As generate_combinations of the launcher has it: every list, whatever its key; a list of one value is no axis. */
-static void lists_are_axes(void **state)
+TEST(lists_are_axes)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     size_t        n;
     const char   *path =
         test_foreign_put(f, "config/sweep.yaml",
@@ -190,9 +190,9 @@ static void lists_are_axes(void **state)
 }
 
 /* The form of its first release: cli_args, dotted keys, lists of one value everywhere. */
-static void files_of_the_first_release(void **state)
+TEST(files_of_the_first_release)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     const char   *path =
         test_foreign_put(f, "config/old.yaml",
                          "accelerate_config:\n  fsdp_config.fsdp_sharding_strategy:\n    - FULL_SHARD\n"
@@ -207,9 +207,9 @@ static void files_of_the_first_release(void **state)
 }
 
 /* Its own files, by names that are no paths; files in the place of groups do not count. */
-static void files_that_are_built_in(void **state)
+TEST(files_that_are_built_in)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     size_t        n;
     if (test_foreign_load(f, "fluxbenchmark:single_run.yaml", false, 2, mock) != TM_OK) fail_msg("%s", f->err.text);
     test_foreign_has(f, "training.local_batch_size", "10");
@@ -224,9 +224,9 @@ static void files_that_are_built_in(void **state)
 }
 
 /* The command line alone, without a file. */
-static void groups_without_a_file(void **state)
+TEST(groups_without_a_file)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     char         *good[] = { "train_args=flux-dev" }, *bad[] = { "train_args=mochi-1" };
     test_foreign_renew(f);
     assert_int_equal(tm_config_apply_arguments(f->config, 1, bad, &f->err), TM_OK);
@@ -237,17 +237,4 @@ static void groups_without_a_file(void **state)
     if (tm_config_finish(f->config, &f->err) != TM_OK && strstr(f->err.text, "train_args")) fail_msg("%s", f->err.text);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, test_foreign_set_up, test_foreign_tear_down)
-
-static const struct CMUnitTest tests[] = {
-    TEST(a_single_file_has_its_groups),
-    TEST(files_of_groups_come_first),
-    TEST(values_become_ours),
-    TEST(what_is_not_done_is_refused),
-    TEST(lists_are_axes),
-    TEST(files_of_the_first_release),
-    TEST(files_that_are_built_in),
-    TEST(groups_without_a_file),
-};
-
-TM_TESTS(tests, NULL, NULL)
+TEST_FIXTURE(test_foreign_set_up, test_foreign_tear_down)

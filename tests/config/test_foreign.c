@@ -47,9 +47,9 @@ static const char *plant_tree(test_foreign *f)
                  "      overlap_grad_reduce: true\n      wandb_project: x\n      eod_mask_loss: true\n");
 }
 
-static void presets_are_found_above_the_file(void **state)
+TEST(presets_are_found_above_the_file)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     test_foreign_take(f, plant_tree(f));
     static const char *const wanted[][2] = {
         { "model.dim", "64" },
@@ -90,9 +90,9 @@ static void presets_are_found_above_the_file(void **state)
     assert_non_null(strstr(tm_config_notes(f->config), "affect speed only"));
 }
 
-static void the_command_line_speaks_their_language(void **state)
+TEST(the_command_line_speaks_their_language)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     const char   *words[] = { "--train_iters", "7", "--group_query_attention", "true", "--model.init_std", "0.5" };
     assert_int_equal(test_foreign_load(f, plant_tree(f), false, 4, words), TM_OK);
     test_foreign_has(f, "training.steps", "7");
@@ -104,9 +104,9 @@ static void the_command_line_speaks_their_language(void **state)
 }
 
 /* A file alone has the presets of ours of the same name, and the same values of the trainer. */
-static void a_single_file_works(void **state)
+TEST(a_single_file_works)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     test_foreign_take(f, test_foreign_put(f, "one.yaml", MEGATRON "llama3.1_8B.yaml\n" MOCK));
     test_foreign_has(f, "model.dim", "4096");
     test_foreign_has(f, "model.rope_scaling", "none");
@@ -122,9 +122,9 @@ static void a_single_file_works(void **state)
     test_foreign_has(f, "quantize.recipe", "fp8_tensorwise");
 }
 
-static void a_path_of_presets_can_be_given(void **state)
+TEST(a_path_of_presets_can_be_given)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     char          path[1024];
     plant_tree(f);
     char *elsewhere = test_tree_make();
@@ -145,7 +145,7 @@ static void a_path_of_presets_can_be_given(void **state)
     test_tree_remove(elsewhere);
 }
 
-static void what_changes_the_computation_is_refused_by_name(void **state)
+TEST(what_changes_the_computation_is_refused_by_name)
 {
     static const struct {
         const char *line, *says;
@@ -188,7 +188,7 @@ static void what_changes_the_computation_is_refused_by_name(void **state)
         { "num_layers: 2\n      num_layers: 3", "x.yaml:13: duplicate key 'num_layers', first given in line 12",
           false },
     };
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char text[1024], says[256], prefix[600];
         snprintf(text, sizeof text, "%sllama2_7B.yaml\n" MOCK "      %s\n", MEGATRON, cases[i].line);
@@ -207,7 +207,7 @@ static void what_changes_the_computation_is_refused_by_name(void **state)
 }
 
 /* What has no effect beside other keys, or says what is done anyway. */
-static void what_changes_nothing_is_accepted(void **state)
+TEST(what_changes_nothing_is_accepted)
 {
     static const char *const lines[] = {
         "perform_initialization: true\n      sample_rate: 1.0\n      yaml_cfg: null",
@@ -224,7 +224,7 @@ static void what_changes_nothing_is_accepted(void **state)
         "sft_packing_segment_align: 16",
         "save: x\n      async_save: true",
     };
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         char text[1024];
         snprintf(text, sizeof text, "%sllama2_7B.yaml\n" MOCK "      %s\n", MEGATRON, lines[i]);
@@ -235,7 +235,7 @@ static void what_changes_nothing_is_accepted(void **state)
 
 /* Grouped products of Primus-Turbo in TorchTitan are quantized in a recipe that is not known: such a file is refused,
  * one that leaves experts out is not. Megatron-LM's legacy grouped products stay as they are. */
-static void quantized_experts_are_refused(void **state)
+TEST(quantized_experts_are_refused)
 {
 #define EXPERTS MEGATRON "mixtral_8x7B_v0.1.yaml\n" MOCK "      fp8: hybrid\n"
 #define TURBO                                                                                                          \
@@ -262,7 +262,7 @@ static void quantized_experts_are_refused(void **state)
         { TURBO "use_turbo_grouped_mm: true, use_moe_fp8: false}\n", NULL, "none" },
         { TURBO "use_moe_fp8: true}\n", NULL, "none" },
     };
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char        says[256], prefix[600];
         const char *path = test_foreign_put(f, "x.yaml", cases[i].text);
@@ -280,9 +280,9 @@ static void quantized_experts_are_refused(void **state)
 }
 
 /* What files of the repository hold and no other test does. */
-static void real_files_have_such_lines(void **state)
+TEST(real_files_have_such_lines)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     /* Primus of v25.10: a converter of experts in a model without any; linears of Primus-Turbo, which a plan leaves out
      */
     test_foreign_take(f, test_foreign_put(f, "x.yaml",
@@ -320,13 +320,13 @@ static void real_files_have_such_lines(void **state)
                         "unknown model 'deepseek_proxy'; `trainmark models`");
 }
 
-static void families_are_refused_by_their_name(void **state)
+TEST(families_are_refused_by_their_name)
 {
     static const char *const models[][2] = { { "mamba_370M.yaml", "Mamba" },
                                              { "kimi_k2.yaml", "Kimi" },
                                              { "zebra_llama_1B.yaml", "Zebra-Llama" },
                                              { "llama4_17B16E.yaml", "Llama 4" } };
-    test_foreign            *f = *state;
+    test_foreign            *f = *test_state;
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         char text[512], says[128];
         snprintf(text, sizeof text, "%s%s\n" MOCK, MEGATRON, models[i][0]);
@@ -340,9 +340,9 @@ static void families_are_refused_by_their_name(void **state)
         "the model 'mamba_1B' is of the family Mamba (state space), which is not supported (mamba_state_dim)");
 }
 
-static void everything_wrong_is_told_at_once(void **state)
+TEST(everything_wrong_is_told_at_once)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     test_foreign_refuse(f,
                         test_foreign_put(f, "x.yaml",
                                          MEGATRON
@@ -357,10 +357,10 @@ static void everything_wrong_is_told_at_once(void **state)
 }
 
 /* torchtitan's converters of experts name them; float8 of Megatron is of all linears, so of experts. */
-static void experts_are_quantized_as_elsewhere(void **state)
+TEST(experts_are_quantized_as_elsewhere)
 {
     static const char *const kinds[][2] = { { "mx", "mxfp8" }, { "float8", "fp8_rowwise" } };
-    test_foreign            *f = *state;
+    test_foreign            *f = *test_state;
     const char              *mock[] = { "--training.mock_data", "true" };
     for (int i = 0; i < 2; i++) {
         char text[600];
@@ -390,19 +390,4 @@ static void experts_are_quantized_as_elsewhere(void **state)
     }
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, test_foreign_set_up, test_foreign_tear_down)
-static const struct CMUnitTest tests[] = {
-    TEST(presets_are_found_above_the_file),
-    TEST(the_command_line_speaks_their_language),
-    TEST(a_single_file_works),
-    TEST(a_path_of_presets_can_be_given),
-    TEST(what_changes_the_computation_is_refused_by_name),
-    TEST(what_changes_nothing_is_accepted),
-    TEST(quantized_experts_are_refused),
-    TEST(real_files_have_such_lines),
-    TEST(families_are_refused_by_their_name),
-    TEST(everything_wrong_is_told_at_once),
-    TEST(experts_are_quantized_as_elsewhere),
-};
-
-TM_TESTS(tests, NULL, NULL)
+TEST_FIXTURE(test_foreign_set_up, test_foreign_tear_down)

@@ -79,10 +79,9 @@ static void count_folder(census *c, const char *folder)
     if (dir) closedir(dir);
 }
 
-static void every_key_of_their_presets_has_a_row(void **state)
+TEST(every_key_of_their_presets_has_a_row)
 {
     int models = 0;
-    (void)state;
     if (!outside("primus/primus/configs")) skip();
     for (int k = 0; k < 2; k++) {
         census c = { .framework = k ? &tm_framework_torchtitan : &tm_framework_megatron };
@@ -147,9 +146,9 @@ static void has_parameters(test_foreign *f, const char *file, int64_t wanted)
         fail_msg("%s: %lld parameters, wanted %lld", file, (long long)tm_model_parameters(&planned), (long long)wanted);
 }
 
-static void their_examples_plan_or_name_their_family(void **state)
+TEST(their_examples_plan_or_name_their_family)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     if (!outside("primus/examples")) skip();
     for (size_t i = 0; i < sizeof examples / sizeof examples[0]; i++) {
         char in_tree[1400], alone[1400], family[80];
@@ -169,7 +168,7 @@ static void their_examples_plan_or_name_their_family(void **state)
 }
 
 /* Their presets of models with experts, by their own arguments: the published numbers, but for what they leave out. */
-static void their_experts_have_the_published_sizes(void **state)
+TEST(their_experts_have_the_published_sizes)
 {
     static const struct {
         const char *model;
@@ -179,7 +178,7 @@ static void their_experts_have_the_published_sizes(void **state)
                    { "mixtral_8x22B_v0.1", 140620634112 },
                    { "qwen3_30B_A3B", 30532122624 },
                    { "qwen3_235B_A22B", 235093634560 } };
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     char          top[1400], text[600], path[1400];
     if (!outside("primus/examples")) skip();
     snprintf(top, sizeof top, "%s", outside("primus"));
@@ -201,7 +200,7 @@ static void their_experts_have_the_published_sizes(void **state)
     }
 }
 
-static void their_job_files_recipes_and_models_load(void **state)
+TEST(their_job_files_recipes_and_models_load)
 {
     static const struct {
         const char *file, *family; /* NULL: plans */
@@ -218,7 +217,7 @@ static void their_job_files_recipes_and_models_load(void **state)
         { "pytorch-training-benchmark/mistral-7b-v0.1.json", NULL },
         { "pytorch-training-benchmark/llama_3_1_70b_lora_finetune_recipe.yaml", NULL },
     };
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     if (!outside("torchtitan") || !outside("torchtune") || !outside("pytorch-training-benchmark")) skip();
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         tm_status st = test_foreign_load(f, outside(files[i].file), true, 0, NULL);
@@ -227,12 +226,4 @@ static void their_job_files_recipes_and_models_load(void **state)
     }
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, test_foreign_set_up, test_foreign_tear_down)
-static const struct CMUnitTest tests[] = {
-    TEST(every_key_of_their_presets_has_a_row),
-    TEST(their_examples_plan_or_name_their_family),
-    TEST(their_experts_have_the_published_sizes),
-    TEST(their_job_files_recipes_and_models_load),
-};
-
-TM_TESTS(tests, NULL, NULL)
+TEST_FIXTURE(test_foreign_set_up, test_foreign_tear_down)

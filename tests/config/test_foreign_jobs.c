@@ -16,9 +16,9 @@ static const char job[] =
     "[activation_checkpoint]\nmode = \"selective\"\nselective_ac_option = '2'\n[compile]\nenable=true\n"
     "components = [\"model\", \"loss\"]\n[quantize.linear.float8]\nfilter_fqns = [\"output\"]\n";
 
-static void job_files_of_torchtitan_load(void **state)
+TEST(job_files_of_torchtitan_load)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     const char   *mock[] = { "--training.mock_data", "true" };
     test_foreign_refuse(f, test_foreign_put(f, "j.toml", job), "the data set 'c4' is not downloaded: give data.path");
     if (test_foreign_load(f, test_foreign_put(f, "j.toml", job), false, 2, mock) != TM_OK) fail_msg("%s", f->err.text);
@@ -56,7 +56,7 @@ static void job_files_of_torchtitan_load(void **state)
     test_foreign_refuse(f, test_foreign_put(f, "j.toml", "[hf_models]\nmodel = 4\n"), "j.toml:2); `trainmark keys");
 }
 
-static void job_files_ask_for_what_is_not_built(void **state)
+TEST(job_files_ask_for_what_is_not_built)
 {
 #define HELD_OUT "[validation]\nenable = true\ndataset = \"c4_validation\"\n"
     static const struct {
@@ -77,7 +77,7 @@ static void job_files_ask_for_what_is_not_built(void **state)
         { HELD_OUT "[data]\npath = \"x\"\nsource = \"megatron\"\nvalidation_path = \"y\"\n", NULL },
         { HELD_OUT "dataset_path = \"y\"\n[data]\npath = \"x\"\nsource = \"megatron\"\n", NULL },
     };
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char text[1024];
         snprintf(text, sizeof text, "[model]\nname = \"llama3\"\nflavor = \"debugmodel\"\n%s", cases[i].lines);
@@ -88,7 +88,7 @@ static void job_files_ask_for_what_is_not_built(void **state)
     }
 }
 
-static void wrong_toml_is_refused_with_its_line(void **state)
+TEST(wrong_toml_is_refused_with_its_line)
 {
     static const char *const cases[][2] = {
         { "a = 1\na = 2\n", "x.toml:2: duplicate key 'a', first given in line 1" },
@@ -108,7 +108,7 @@ static void wrong_toml_is_refused_with_its_line(void **state)
         { "a = \xff\n", "wanted: UTF-8" },
         { "# only this\n", "is empty" },
     };
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         test_foreign_refuse(f, test_foreign_put(f, "x.toml", cases[i][0]), cases[i][1]);
     tm_text deep = { 0 };
@@ -118,7 +118,7 @@ static void wrong_toml_is_refused_with_its_line(void **state)
     tm_text_fini(&deep);
 }
 
-static void every_form_of_toml_is_read(void **state)
+TEST(every_form_of_toml_is_read)
 {
     static const char text[] =
         "a.b = 0x1F\n'q u' = 1\n[[t]]\nx = -1_0\n[[t]]\nx = \"\"\"\nl1\\\n   l2\"\"\"\n[t.u]\nz = '''it's'''\n"
@@ -126,7 +126,6 @@ static void every_form_of_toml_is_read(void **state)
     const tm_yaml *root = NULL;
     tm_error       err = { 0 };
     tm_arena      *arena = tm_arena_create();
-    (void)state;
     if (tm_toml_parse(arena, text, strlen(text), "x", &root, &err) != TM_OK) fail_msg("%s", err.text);
     assert_string_equal(tm_yaml_get(tm_yaml_get(root, "a"), "b")->text, "31");
     const tm_yaml *t = tm_yaml_get(root, "t"), *second = t->first->next->value;
@@ -145,9 +144,9 @@ static void every_form_of_toml_is_read(void **state)
 static const char shape[] = "{\n  \"num_layers\": 2, \"num_heads\": 4, \"num_kv_heads\": 2, \"embedding_dim\": 64,\n"
                             "  \"max_seq_len\": 32, \"vocab_size\": 128, \"eps\": 1e-05, \"hidden_dim\": 96\n}\n";
 
-static void models_of_pytorch_training_benchmark_load(void **state)
+TEST(models_of_pytorch_training_benchmark_load)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     const char   *flags[] = { "--batch_size", "3", "--num_iteration=16", "--grad_accumlate_pre_steps=4" };
     if (test_foreign_load(f, test_foreign_put(f, "m.json", shape), false, 4, flags) != TM_OK)
         fail_msg("%s", f->err.text);
@@ -168,13 +167,4 @@ static void models_of_pytorch_training_benchmark_load(void **state)
     test_foreign_has(f, "quantize.recipe", "fp8_delayed");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, test_foreign_set_up, test_foreign_tear_down)
-static const struct CMUnitTest tests[] = {
-    TEST(job_files_of_torchtitan_load),
-    TEST(job_files_ask_for_what_is_not_built),
-    TEST(wrong_toml_is_refused_with_its_line),
-    TEST(every_form_of_toml_is_read),
-    TEST(models_of_pytorch_training_benchmark_load),
-};
-
-TM_TESTS(tests, NULL, NULL)
+TEST_FIXTURE(test_foreign_set_up, test_foreign_tear_down)

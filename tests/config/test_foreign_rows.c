@@ -32,9 +32,9 @@ static void check_target(test_foreign *f, const tm_foreign_key *row, const char 
     }
 }
 
-static void every_row_is_sound(void **state)
+TEST(every_row_is_sound)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     for (size_t k = 0; tm_framework_at(k); k++) {
         const tm_framework *framework = tm_framework_at(k);
         for (size_t i = 0; i < framework->n; i++) {
@@ -71,7 +71,7 @@ static void every_row_is_sound(void **state)
     "    config: pre_trainer.yaml\n    model: llama2_7B.yaml\n    overrides:\n      mock_data: true\n"
 
 /* Copies of the model, or one that all ranks share: what each of Megatron's keys means, and who of them decides. */
-static void data_parallel_layouts_of_megatron(void **state)
+TEST(data_parallel_layouts_of_megatron)
 {
     static const struct {
         const char *lines, *shards, *copies, *strategy;
@@ -104,7 +104,7 @@ static void data_parallel_layouts_of_megatron(void **state)
         { "      use_distributed_optimizer: true\n      num_distributed_optimizer_instances: 2\n",
           "parts of the optimizer in several copies; set it to 1" },
     };
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     char          text[2048];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         snprintf(text, sizeof text, MEGATRON "%s", cases[i].lines);
@@ -121,12 +121,12 @@ static void data_parallel_layouts_of_megatron(void **state)
 }
 
 /* Tokens are divided between the matrices unless the file says otherwise. */
-static void sequence_parallel_of_megatron(void **state)
+TEST(sequence_parallel_of_megatron)
 {
     static const char *const cases[][2] = { { "", "true" },
                                             { "      sequence_parallel: 1\n", "true" },
                                             { "      sequence_parallel: false\n", "false" } };
-    test_foreign            *f = *state;
+    test_foreign            *f = *test_state;
     char                     text[1024];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         snprintf(text, sizeof text, MEGATRON "      tensor_model_parallel_size: 2\n%s", cases[i][0]);
@@ -138,7 +138,7 @@ static void sequence_parallel_of_megatron(void **state)
 }
 
 /* Several stages of a rank take turns: by the blocks of a stage, or by the number of stages. */
-static void pipelines_of_megatron(void **state)
+TEST(pipelines_of_megatron)
 {
     static const struct {
         const char *lines, *blocks, *schedule, *first, *last;
@@ -150,7 +150,7 @@ static void pipelines_of_megatron(void **state)
         { "      account_for_embedding_in_pipeline_split: true\n      account_for_loss_in_pipeline_split: true\n", NULL,
           "1F1B", "1", "1" },
     };
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     char          text[1024];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         snprintf(text, sizeof text,
@@ -170,7 +170,7 @@ static void pipelines_of_megatron(void **state)
 }
 
 /* Megatron-LM multiplies positions by 1 / factor, which is linear scaling; beside Llama 3's, both would count. */
-static void positions_of_megatron_are_interpolated(void **state)
+TEST(positions_of_megatron_are_interpolated)
 {
 #define FACTOR "      rotary_seq_len_interpolation_factor: "
     static const struct {
@@ -192,7 +192,7 @@ static void positions_of_megatron_are_interpolated(void **state)
         { FACTOR "0.5\n", "model.rope_scaling_factor" },
     };
 #undef FACTOR
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     char          text[1024];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         snprintf(text, sizeof text, MEGATRON "%s", cases[i].lines);
@@ -207,9 +207,9 @@ static void positions_of_megatron_are_interpolated(void **state)
     }
 }
 
-static void weights_are_let_go_as_in_torchtune(void **state)
+TEST(weights_are_let_go_as_in_torchtune)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     for (int on = 0; on < 2; on++) {
         char text[512];
         snprintf(text, sizeof text,
@@ -222,10 +222,4 @@ static void weights_are_let_go_as_in_torchtune(void **state)
     }
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, test_foreign_set_up, test_foreign_tear_down)
-static const struct CMUnitTest tests[] = {
-    TEST(every_row_is_sound),    TEST(data_parallel_layouts_of_megatron),      TEST(sequence_parallel_of_megatron),
-    TEST(pipelines_of_megatron), TEST(positions_of_megatron_are_interpolated), TEST(weights_are_let_go_as_in_torchtune),
-};
-
-TM_TESTS(tests, NULL, NULL)
+TEST_FIXTURE(test_foreign_set_up, test_foreign_tear_down)

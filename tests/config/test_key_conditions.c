@@ -15,10 +15,9 @@
 #define GPT LLAMA "--model.family gpt --model.max_seq_len 16 --training.seq_len 16 "
 
 /* The keys of a condition have rows: a misspelt one would hold always. */
-static void conditions_name_keys(void **state)
+TEST(conditions_name_keys)
 {
     tm_config *config = test_full_config();
-    (void)state;
     for (size_t i = 0; i < tm_config_n_keys(config); i++) {
         const tm_key *key = tm_config_key_at(config, i);
         for (const char *p = key->when; p && *p;) {
@@ -51,9 +50,8 @@ static void refused(const char *words, const char *key, const char *counts_with)
     tm_config_destroy(config);
 }
 
-static void what_counts_nowhere_is_refused(void **state)
+TEST(what_counts_nowhere_is_refused)
 {
-    (void)state;
     refused(LLAMA "--lora.rank 4 --lora.experts each", "lora.experts",
             "model.n_experts, and model.n_experts is null (default)");
     refused(LLAMA "--lora.experts none", "lora.experts", "lora.rank, and lora.rank is 0 (default)");
@@ -94,13 +92,12 @@ static tm_config *configured(const char *file, const char *words, tm_status want
     return config;
 }
 
-static void what_a_higher_layer_switches_off_is_noted(void **state)
+TEST_WITH(what_a_higher_layer_switches_off_is_noted, NULL, test_folder_teardown)
 {
     static const char file[] = "validation: {freq: 7}\nmodel: {rope_scaling: yarn, rope_beta_fast: 4}\n";
     tm_error          err = { 0 };
-    (void)state;
-    tm_config  *config = configured(file, "--validation.enable false --model.rope_scaling none", TM_OK, &err);
-    const char *notes = tm_config_notes(config);
+    tm_config        *config = configured(file, "--validation.enable false --model.rope_scaling none", TM_OK, &err);
+    const char       *notes = tm_config_notes(config);
     assert_non_null(strstr(notes, "ignored: "));
     assert_non_null(strstr(notes, "validation.freq (applies only with validation.enable)"));
     assert_non_null(strstr(notes, "model.rope_beta_fast (applies only with model.rope_scaling yarn)"));
@@ -121,21 +118,14 @@ static void what_a_higher_layer_switches_off_is_noted(void **state)
 }
 
 /* A preset says all of its family; what takes its place does not have to. */
-static void presets_are_not_judged(void **state)
+TEST(presets_are_not_judged)
 {
     tm_config *config = test_full_config();
     tm_error   err = { 0 };
-    (void)state;
     assert_int_equal(tm_config_apply_preset(config, "llama3.1_8B", &err), TM_OK);
     test_apply_words(config, "--model.rope_scaling none --data.source mock");
     if (tm_config_finish(config, &err) != TM_OK) fail_msg("%s", err.text);
     tm_config_destroy(config);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(conditions_name_keys), cmocka_unit_test(what_counts_nowhere_is_refused),
-    cmocka_unit_test_teardown(what_a_higher_layer_switches_off_is_noted, test_folder_teardown),
-    cmocka_unit_test(presets_are_not_judged)
-};
-
-TM_TESTS_IN_ORDER(tests, NULL, NULL)
+TESTS_IN_ORDER

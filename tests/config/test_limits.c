@@ -36,10 +36,9 @@ static void add_sections(tm_text *out, int sections, int keys)
 }
 
 /* Of a file, and of what files hold together: of these a wrong item behind them is told where they are not too many. */
-static void values_are_counted(void **state)
+TEST(values_are_counted)
 {
     tm_text text = { 0 };
-    (void)state;
     for (int more = 0; more < 2; more++) {
         text.length = 0;
         tm_text_add(&text, "a: [1");
@@ -63,11 +62,10 @@ static void values_are_counted(void **state)
     tm_text_fini(&text);
 }
 
-static void lengths_are_counted(void **state)
+TEST(lengths_are_counted)
 {
     enum { LONGEST = 1 << 16, LONGEST_VALUES = (8 << 20) / LONGEST };
     tm_text text = { 0 }, variable = { 0 };
-    (void)state;
     tm_text_add(&variable, "B=");
     for (int i = 0; i < LONGEST / 16; i++) tm_text_add(&variable, "0123456789abcdef");
     char *variables[] = { variable.data, NULL };
@@ -88,10 +86,9 @@ static void lengths_are_counted(void **state)
 }
 
 /* Keys of YAML that are none. */
-static void keys_are_words(void **state)
+TEST(keys_are_words)
 {
     tm_text text = { 0 };
-    (void)state;
     load("a: \"x\\0y\"\n", TM_FORMAT, "x.yaml:1: a value holds a NUL character; remove the \\0");
     load("\n? [a]\n: 1\n", TM_FORMAT,
          "x.yaml:2: a key must be plain text, found a list, map or alias; quote it if it begins with one of [{*&");
@@ -120,10 +117,4 @@ static int enter(void **state)
     return chdir(test_folder());
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(values_are_counted),
-    cmocka_unit_test(lengths_are_counted),
-    cmocka_unit_test(keys_are_words),
-};
-
-TM_TESTS(tests, enter, test_folder_teardown)
+TEST_FIXTURE(enter, test_folder_teardown)

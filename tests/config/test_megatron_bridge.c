@@ -46,9 +46,9 @@ static void refuse(test_foreign *f, const char *trainer, const char *model, cons
         fail_msg("status %d, wanted '%s': %s", (int)st, says, f->err.text);
 }
 
-static void a_recipe_has_its_own_constants(void **state)
+TEST(a_recipe_has_its_own_constants)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     TAKE("sft_trainer", "qwen3_8b", MOCK, { "data.source", "mock" }, { "lora.rank", "32" }, { "lora.alpha", "32" },
          { "lora.targets", "wqkv,wo,w13,w2" }, { "lora.init", "xavier" }, { "lora.dora", "false" },
          { "lora.base_format", "bfloat16" }, { "optimizer.lr", "0.0001" }, { "optimizer.weight_decay", "0.033" },
@@ -70,13 +70,13 @@ static void a_recipe_has_its_own_constants(void **state)
 }
 
 /* Every precision_config has params_dtype bfloat16; only what is trained has float32 weights beside. */
-static void the_frozen_base_is_bfloat16(void **state)
+TEST(the_frozen_base_is_bfloat16)
 {
     static const char *const formats[] = { "", "      precision_config: bf16_mixed\n",
                                            "      precision_config: bf16_with_fp8_hybrid\n" };
     static const char *const kinds[] = { "", "      peft: lora\n", "      peft: dora\n" };
     static const char *const own[] = { "--lora.base_format", "nf4" };
-    test_foreign            *f = *state;
+    test_foreign            *f = *test_state;
     for (size_t i = 0; i < 9; i++) {
         char text[600];
         snprintf(text, sizeof text, "%s%s%s", MOCK, formats[i / 3], kinds[i % 3]);
@@ -88,9 +88,9 @@ static void the_frozen_base_is_bfloat16(void **state)
     test_foreign_has(f, "lora.base_format", "nf4"); /* what is asked for here counts */
 }
 
-static void what_a_recipe_takes_counts(void **state)
+TEST(what_a_recipe_takes_counts)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     TAKE("sft_trainer", "qwen3_8b",
          MOCK "      peft_dim: 8\n      peft_alpha: 24\n      finetune_lr: 2.0e-4\n      min_lr: 1.0e-5\n"
               "      train_iters: 7\n      seq_length: 64\n      global_batch_size: 4\n      micro_batch_size: 2\n"
@@ -107,9 +107,9 @@ static void what_a_recipe_takes_counts(void **state)
 }
 
 /* Of post_trainer.yaml recipes take some keys; the others do not count, there. */
-static void no_recipe_sees_the_rest_of_the_trainer(void **state)
+TEST(no_recipe_sees_the_rest_of_the_trainer)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     TAKE("post_trainer", "qwen3_8b", MOCK, { "training.steps", "5000" }, { "training.global_batch_size", "64" },
          { "min_lr", "5e-07" }, { "lr_scheduler.warmup_steps", "100" }, { "validation.freq", "100" },
          { "optimizer.lr", "0.0001" });
@@ -124,9 +124,9 @@ static void no_recipe_sees_the_rest_of_the_trainer(void **state)
     TAKE("post_trainer", "qwen3_8b", MOCK "      lr: 3.0e-4\n", { "optimizer.lr", "0.0003" });
 }
 
-static void the_benchmark_has_adapters_of_its_own(void **state)
+TEST(the_benchmark_has_adapters_of_its_own)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     TAKE("sft_trainer", "llama2_70b_lora",
          "      peft: lora\n      dataset_type: mlperf_dataset\n      packed_sequence: true\n"
          "      packed_train_data_path: /nowhere/train.npy\n      packed_val_data_path: /nowhere/validation.npy\n"
@@ -152,9 +152,9 @@ static void the_benchmark_has_adapters_of_its_own(void **state)
 
 /* The recipe of a mixture adapts its attention; products of adapters are in no low precision; what stands beside the
  * modules is read by nobody, and told. */
-static void other_recipes_of_the_table(void **state)
+TEST(other_recipes_of_the_table)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     TAKE("sft_trainer", "qwen3_30b_a3b",
          MOCK "      expert_model_parallel_size: 1\n      dataset_name: rajpurkar/squad\n"
               "peft: {dim: 32}\nmodel: {moe_router_force_load_balancing: true}\n",
@@ -168,10 +168,10 @@ static void other_recipes_of_the_table(void **state)
          { "fp4_recipe", "mxfp4" }, { "quantize.filter_fqns", "lora_A,lora_B" }, { "optimizer.lr", "0.0004" });
 }
 
-static void rows_are_a_file(void **state)
+TEST(rows_are_a_file)
 {
     char          text[900], path[400];
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     snprintf(path, sizeof path, "%s",
              test_foreign_put(f, "rows.jsonl", "{\"instruction\": \"Add.\", \"output\": \"Done.\"}\n"));
     snprintf(text, sizeof text,
@@ -191,9 +191,9 @@ static void rows_are_a_file(void **state)
 }
 
 /* The files of the model say recipe, flavor and hf_path. */
-static void a_model_is_a_recipe(void **state)
+TEST(a_model_is_a_recipe)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     test_foreign_put(f, "mine.yaml",
                      "recipe: llama.llama3\nflavor: llama31_8b_finetune_config\n"
                      "hf_path: meta-llama/Meta-Llama-3.1-8B\n");
@@ -211,7 +211,7 @@ static void a_model_is_a_recipe(void **state)
     refuse(f, "sft_trainer", "other", MOCK, "'hf_path' = 'Qwen/Qwen9'");
 }
 
-static void what_is_not_built_is_refused_by_its_name(void **state)
+TEST(what_is_not_built_is_refused_by_its_name)
 {
     static const struct {
         const char *line, *says;
@@ -228,7 +228,7 @@ static void what_is_not_built_is_refused_by_its_name(void **state)
         { "      finetune_lr: 1.0e-4\n      lr: 2.0e-4\n", "give one of the two" },
         { "      train_iter: 3\n", "did you mean 'train_iters'" },
     };
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char text[600];
         snprintf(text, sizeof text, "%s%s", MOCK, cases[i].line);
@@ -236,17 +236,4 @@ static void what_is_not_built_is_refused_by_its_name(void **state)
     }
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, test_foreign_set_up, test_foreign_tear_down)
-static const struct CMUnitTest tests[] = {
-    TEST(a_recipe_has_its_own_constants),
-    TEST(the_frozen_base_is_bfloat16),
-    TEST(what_a_recipe_takes_counts),
-    TEST(no_recipe_sees_the_rest_of_the_trainer),
-    TEST(the_benchmark_has_adapters_of_its_own),
-    TEST(other_recipes_of_the_table),
-    TEST(rows_are_a_file),
-    TEST(a_model_is_a_recipe),
-    TEST(what_is_not_built_is_refused_by_its_name),
-};
-
-TM_TESTS(tests, NULL, NULL)
+TEST_FIXTURE(test_foreign_set_up, test_foreign_tear_down)

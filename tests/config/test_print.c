@@ -158,11 +158,10 @@ static void lines_fit(const char *text, size_t width)
         if (strcspn(p, "\n") > width && strcspn(p + strspn(p, " "), " ") < width - 62) fail_msg("longer: %.200s", p);
 }
 
-static void every_row_has_its_facts(void **state)
+TEST(every_row_has_its_facts)
 {
     tm_config *config = small_config();
     tm_text    table = { 0 }, help = { 0 }, part = { 0 };
-    (void)state;
     tm_config_print_reference(config, &table);
     tm_config_print_help(config, NULL, 120, &help);
     tm_config_print_help(config, "a.b", 120, &part);
@@ -230,7 +229,7 @@ static void is_read_back(const tm_config *config, bool with_origins)
     tm_config_destroy(other);
 }
 
-static void printed_values_are_read_back(void **state)
+TEST(printed_values_are_read_back)
 {
     static const struct {
         const char *words[8], *json; /* members of the JSON, as jansson reads them */
@@ -246,7 +245,6 @@ static void printed_values_are_read_back(void **state)
         { { "--a.on=no", "--a.b.count=64", "--a.b.open=1000000000000", "--a.b.shut=0.5" },
           "{\"a.b.on\": false, \"a.b.count\": 64, \"a.b.open\": 1000000000000, \"a.b.shut\": 0.5}" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_config  *config = small_config();
         tm_error    err = { 0 };
@@ -274,13 +272,12 @@ static void printed_values_are_read_back(void **state)
 }
 
 /* A quiet key leaves the hash as it is, another one changes it. */
-static void quiet_keys_are_not_counted(void **state)
+TEST(quiet_keys_are_not_counted)
 {
     static const char *const loud[] = { "--a.on=1" }, *const quiet[] = { "--b.quiet=y" }, *const none[] = { NULL };
     const char *const *const words[] = { none, loud, quiet };
     uint64_t                 hash[3];
     tm_error                 err = { 0 };
-    (void)state;
     for (int k = 0; k < 3; k++) {
         const char *given[2] = { words[k][0], NULL };
         tm_config  *config = small_config();
@@ -292,7 +289,7 @@ static void quiet_keys_are_not_counted(void **state)
 }
 
 /* The options of a command: rows of its own and nothing else; `model` is a row like any other. */
-static void options_of_a_command_have_only_its_rows(void **state)
+TEST(options_of_a_command_have_only_its_rows)
 {
     static const tm_key own[] = {
         { .name = "model", .kind = TM_KEY_TEXT, .help = "a model" },
@@ -302,7 +299,6 @@ static void options_of_a_command_have_only_its_rows(void **state)
     char      *words[] = { "--model", "x", "--rep_ms", "5", "--device", "null" }, *unknown[] = { "--threads", "2" };
     tm_config *options = tm_config_create_options("tool --help");
     tm_error   err = { 0 };
-    (void)state;
     tm_config_add_keys(options, own, 3);
     assert_int_equal(tm_config_apply_arguments(options, 6, words, &err), TM_OK);
     assert_int_equal(tm_config_apply_arguments(options, 2, unknown, &err), TM_USAGE);
@@ -317,10 +313,9 @@ static void options_of_a_command_have_only_its_rows(void **state)
 }
 
 /* "hip:1": of a row that says so, in any case, and only with digits behind it. */
-static void a_choice_may_have_a_number(void **state)
+TEST(a_choice_may_have_a_number)
 {
     tm_error err = { 0 };
-    (void)state;
     static const struct {
         const char *text, *wanted; /* NULL: it is none */
     } cases[] = {
@@ -383,10 +378,9 @@ static void text_is(const json_t *object, const char *name, const char *wanted)
         fail_msg("%s is %s, wanted %s", name, found ? found : "null", wanted ? wanted : "null");
 }
 
-static void frameworks_are_printed_whole(void **state)
+TEST(frameworks_are_printed_whole)
 {
     tm_error err = { 0 };
-    (void)state;
     for (size_t f = 0; tm_framework_at(f); f++) {
         const tm_framework *framework = tm_framework_at(f);
         tm_text             printed = { 0 }, json = { 0 };
@@ -429,10 +423,4 @@ static void frameworks_are_printed_whole(void **state)
     for (size_t f = 0; tm_framework_at(f); f++) has(err.text, "%s", tm_framework_at(f)->name);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_row_has_its_facts),    cmocka_unit_test(printed_values_are_read_back),
-    cmocka_unit_test(quiet_keys_are_not_counted), cmocka_unit_test(options_of_a_command_have_only_its_rows),
-    cmocka_unit_test(a_choice_may_have_a_number), cmocka_unit_test(frameworks_are_printed_whole),
-};
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

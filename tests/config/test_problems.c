@@ -143,11 +143,10 @@ static void remove_all(char *text, const char *part)
     for (char *p; (p = strstr(text, part));) memmove(p, p + n, strlen(p + n) + 1);
 }
 
-static void all_of_it_and_no_more(void **state)
+TEST(all_of_it_and_no_more)
 {
-    char prefix[520];
-    int  bad = 0;
-    (void)state;
+    char  prefix[520];
+    int   bad = 0;
     char *folder = test_tree_make();
     snprintf(prefix, sizeof prefix, "%s/", folder);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -164,13 +163,12 @@ static void all_of_it_and_no_more(void **state)
 }
 
 /* A thousand wrong keys make a message of one page that says how many there are. */
-static void the_message_is_bounded(void **state)
+TEST(the_message_is_bounded)
 {
     char     text[1 << 15];
     size_t   used = 0;
     tm_error err = { 0 };
     wrong    w = { .file = text };
-    (void)state;
     for (int i = 0; i < 1000; i++) used += (size_t)snprintf(text + used, sizeof text - used, "zzzz.qqqqqqq%d: 1\n", i);
     snprintf(text + used, sizeof text - used, "training.steps: 1\n");
     char *folder = test_tree_make();
@@ -181,9 +179,4 @@ static void the_message_is_bounded(void **state)
     assert_true(strlen(err.text) < 4096);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(all_of_it_and_no_more),
-    cmocka_unit_test(the_message_is_bounded),
-};
-
-TM_TESTS_IN_ORDER(tests, NULL, NULL)
+TESTS_IN_ORDER

@@ -16,10 +16,9 @@ static void encode(uint32_t c, char out[8])
     out[0] = (char)(n == 1 ? c : (0xf00U >> n & 0xf0) | c);
 }
 
-static void every_character_is_read_as_itself(void **state)
+TEST(every_character_is_read_as_itself)
 {
     enum { PART = 4096 };
-    (void)state;
     for (uint32_t first = 0; first < 0x110000; first += PART) {
         tm_arena      *arena = tm_arena_create();
         const tm_yaml *root = NULL;
@@ -47,7 +46,3 @@ static void every_character_is_read_as_itself(void **state)
         tm_arena_destroy(arena);
     }
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(every_character_is_read_as_itself) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -12,7 +12,7 @@
 
 static char *const environment[] = { (char *)"HOME=/root", (char *)"EMPTY=", NULL };
 
-static void values(void **state)
+TEST(values)
 {
     static const struct {
         const char *text, *name, *value;
@@ -43,7 +43,6 @@ static void values(void **state)
         { "export A=$(( (${NEXP:-1} * B) ))", "A", TM_SHELL_COMPUTED },
         { "export A=$(x)\nexport B=1$A", "B", TM_SHELL_COMPUTED },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         tm_arena      *arena = tm_arena_create();
         const tm_yaml *root;
@@ -58,7 +57,7 @@ static void values(void **state)
     }
 }
 
-static void what_is_no_value(void **state)
+TEST(what_is_no_value)
 {
     static const struct {
         const char *text, *place, *says;
@@ -87,7 +86,6 @@ static void what_is_no_value(void **state)
         { "A=$", "f.sh:1: ", "is no plain variable" },
         { "A=$(x", "f.sh:1: ", "has no end" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         tm_arena      *arena = tm_arena_create();
         const tm_yaml *root;
@@ -102,11 +100,10 @@ static void what_is_no_value(void **state)
 
 /* Whatever bytes there are, it ends, with a map or a cause. Every prefix of a file with all forms, and each of its
  * bytes replaced. */
-static void any_bytes(void **state)
+TEST(any_bytes)
 {
     static const char text[] = "export A=\"${B:-x y}\" && C='z';D=$(a (b) c)\n# r\nE=$HOME\n";
     static const char others[] = "\0$({'\"=\n;&x";
-    (void)state;
     for (size_t n = 0; n < sizeof text; n++) {
         for (size_t k = 0; k < sizeof others; k++) {
             char           bytes[sizeof text];
@@ -123,8 +120,3 @@ static void any_bytes(void **state)
         }
     }
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(values), cmocka_unit_test(what_is_no_value),
-                                           cmocka_unit_test(any_bytes) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -26,7 +26,7 @@ static void write_out(const tm_yaml *node, tm_text *out)
     tm_text_add(out, node->kind == TM_YAML_MAP ? "}" : "]");
 }
 
-static void documents(void **state)
+TEST(documents)
 {
     static const char *const rows[][2] = {
         { "a = 1\nb = \"x y\"\n", "{a@1: 1, b@2: 'x y'}" },
@@ -65,7 +65,6 @@ static void documents(void **state)
           "{a@1: {b@1: {c@1: {d@1: {e@1: {f@1: {g@1: {h@1: {i@1: {j@1: {k@1: {l@1: {m@1: {n@1: {o@1: {p@1: "
           "1}}}}}}}}}}}}}}}}" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         tm_arena      *arena = tm_arena_create();
         const tm_yaml *root = NULL;
@@ -90,7 +89,7 @@ static void refused(const char *text, size_t n, const char *message)
     tm_arena_destroy(arena);
 }
 
-static void no_documents(void **state)
+TEST(no_documents)
 {
     static const char *const rows[][2] = {
         { "a = 1 2\n", "f:1: not valid TOML: there is more text after the value" },
@@ -152,18 +151,16 @@ static void no_documents(void **state)
         { "a = 1\n[[a]]\n", "f:2: duplicate key 'a', first given in line 1; remove one" },
         { "a = [{b = 1}]\n[a.c]\n", "f:2: duplicate key 'a', first given in line 1; remove one" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) refused(rows[i][0], strlen(rows[i][0]), rows[i][1]);
 }
 
 /* As many as there may be, and one more; what is no text. */
-static void limits(void **state)
+TEST(limits)
 {
     tm_arena      *arena = tm_arena_create();
     const tm_yaml *root = NULL;
     tm_error       err = { 0 };
     tm_text        text = { 0 };
-    (void)state;
     for (int more = 0; more < 2; more++) {
         text.length = 0;
         for (int i = 0; i < 200 + more; i++) tm_text_add(&text, "k");
@@ -197,8 +194,3 @@ static void limits(void **state)
     assert_null(root);
     tm_arena_destroy(arena);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(documents), cmocka_unit_test(no_documents),
-                                           cmocka_unit_test(limits) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -15,9 +15,9 @@ static const char recipe[] =
     "epochs: 1\nmax_steps_per_epoch: 20\ngradient_accumulation_steps: 4\nclip_grad_norm: null\n"
     "dtype: bf16\nenable_activation_checkpointing: True\ndevice: cuda\n";
 
-static void recipes_of_torchtune_load(void **state)
+TEST(recipes_of_torchtune_load)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     const char   *mock[] = { "--training.mock_data", "true" };
     char          text[2048];
     if (test_foreign_load(f, test_foreign_put(f, "r.yaml", recipe), false, 2, mock) != TM_OK)
@@ -52,7 +52,7 @@ static const char adapters[] =
     "optimizer:\n  _component_: torch.optim.AdamW\n  lr: 3e-4\n%s";
 
 /* Functions of models are presets by a table; what a recipe asks for besides is done or refused. */
-static void components_of_torchtune_are_mapped(void **state)
+TEST(components_of_torchtune_are_mapped)
 {
     static const struct {
         const char *component, *mlp, *more, *key, *value;
@@ -113,7 +113,7 @@ static void components_of_torchtune_are_mapped(void **state)
         { "llama2.lora_llama2_7b", "tasks: [a]\nlimit: 3\nenable_kv_cache: True\n", "'tasks' = 'a'" },
         { "llama2.lora_llama2_7b", "top_k: 3\n", "a recipe that generates text" },
     };
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     char          text[2048];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         snprintf(text, sizeof text, adapters, cases[i].component, cases[i].mlp, cases[i].more);
@@ -130,7 +130,7 @@ static void components_of_torchtune_are_mapped(void **state)
 }
 
 /* Epochs are passes over the data, or each of so many steps. */
-static void epochs_of_torchtune_recipes(void **state)
+TEST(epochs_of_torchtune_recipes)
 {
     static const struct {
         const char *lines, *epochs, *steps;
@@ -141,7 +141,7 @@ static void epochs_of_torchtune_recipes(void **state)
         { "epochs: 3\nmax_steps_per_epoch: 20\n", NULL, "60" },
         { "max_steps_per_epoch: 20\n", NULL, "20" },
     };
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     char          text[2048];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         snprintf(text, sizeof text, adapters, "llama2.lora_llama2_7b", "True", cases[i].lines);
@@ -153,13 +153,13 @@ static void epochs_of_torchtune_recipes(void **state)
 }
 
 /* What only quantizes a trained model has nothing to plan; training that is aware of it is planned without it. */
-static void quantizers_of_torchtune_are_refused(void **state)
+TEST(quantizers_of_torchtune_are_refused)
 {
     static const char quantizes[] = "model:\n  _component_: torchtune.models.llama2.llama2_7b\n"
                                     "checkpointer:\n  _component_: torchtune.training.FullModelHFCheckpointer\n"
                                     "  checkpoint_dir: /nowhere\ndevice: cuda\ndtype: bf16\nseed: 1234\n"
                                     "quantizer:\n  _component_: torchtune.training.quantization.%s\n  groupsize: 256\n";
-    test_foreign     *f = *state;
+    test_foreign     *f = *test_state;
     char              text[2048];
     snprintf(text, sizeof text, quantizes, "Int8DynActInt4WeightQuantizer");
     const char *path = test_foreign_put(f, "r.yaml", text);
@@ -176,9 +176,9 @@ static void quantizers_of_torchtune_are_refused(void **state)
 }
 
 /* "~key" is a recipe without the key, or without the section. */
-static void keys_are_removed(void **state)
+TEST(keys_are_removed)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     const char   *without[] = { "--training.mock_data", "true", "~clip_grad_norm", "~optimizer.fused", "~dataset" };
     const char   *twice[] = { "--training.mock_data", "true", "~epoch" };
     char          text[2048];
@@ -194,9 +194,9 @@ static void keys_are_removed(void **state)
 }
 
 /* Rows in local files are those of data.source sft; a data set of a hub stays one that has to be named. */
-static void rows_of_torchtune_recipes(void **state)
+TEST(rows_of_torchtune_recipes)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     char          text[2048];
     snprintf(text, sizeof text, "%s", recipe);
     char *begin = strstr(text, "dataset:"), *end = strstr(text, "seed: null");
@@ -228,7 +228,7 @@ static void rows_of_torchtune_recipes(void **state)
 }
 
 /* What changes local rows is refused; of a data set of a hub, which is replaced, it says nothing. */
-static void what_recipes_do_with_rows(void **state)
+TEST(what_recipes_do_with_rows)
 {
     static const char rows[] = "torchtune.datasets.instruct_dataset\n  source: json\n  data_files: rows.jsonl",
                       hub[] = "torchtune.datasets.alpaca_dataset";
@@ -242,7 +242,7 @@ static void what_recipes_do_with_rows(void **state)
         { "", "tokenizer:\n  prompt_template: a.b\n", "prompts of a template of its own" },
         { "\n  split: train\n  new_system_prompt: null", "shuffle: True\ntokenizer:\n  prompt_template: null\n", NULL },
     };
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     const char   *mock[] = { "--training.mock_data", "true" };
     char          text[2048];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
@@ -265,7 +265,7 @@ static void what_recipes_do_with_rows(void **state)
 /* Recipes of DPO: pairs have two sequences of tokenizer.max_seq_len, and the reference is the model itself. */
 
 /* A chat_dataset names its only column, and the style of what is in it. */
-static void conversations_of_torchtune_recipes(void **state)
+TEST(conversations_of_torchtune_recipes)
 {
 #define TALKS                                                                                                          \
     "model:\n  _component_: torchtune.models.llama3_2.llama3_2_1b\noptimizer:\n  _component_: torch.optim.AdamW\n"     \
@@ -273,7 +273,7 @@ static void conversations_of_torchtune_recipes(void **state)
     "  _component_: torchtune.datasets.chat_dataset\n  source: json\n  data_files: rows.jsonl\n"
     static const char *const cases[][3] = { { "openai", "messages", "messages=talk" },
                                             { "sharegpt", "conversations", "conversations=talk" } };
-    test_foreign            *f = *state;
+    test_foreign            *f = *test_state;
     char                     text[1024];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         snprintf(text, sizeof text, TALKS "  conversation_column: talk\n  conversation_style: %s\n", cases[i][0]);
@@ -290,7 +290,7 @@ static void conversations_of_torchtune_recipes(void **state)
 #undef TALKS
 }
 
-static void preferences_of_torchtune_recipes(void **state)
+TEST(preferences_of_torchtune_recipes)
 {
     static const char preferences[] =
         "model:\n  _component_: torchtune.models.llama3_1.llama3_1_8b\n"
@@ -312,7 +312,7 @@ static void preferences_of_torchtune_recipes(void **state)
                                              { "training.local_batch_size", "4" },
                                              { "training.grad_accumulation", "8" },
                                              { "training.seq_len", "2048" } };
-    test_foreign            *f = *state;
+    test_foreign            *f = *test_state;
     char                     text[2048];
     snprintf(text, sizeof text, preferences, "/a", rows, "DPOLoss\n  beta: 0.05\n  label_smoothing: 0.2");
     test_foreign_take(f, test_foreign_put(f, "r.yaml", text));
@@ -333,17 +333,4 @@ static void preferences_of_torchtune_recipes(void **state)
     assert_non_null(strstr(f->err.text, "compares answers"));
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, test_foreign_set_up, test_foreign_tear_down)
-static const struct CMUnitTest tests[] = {
-    TEST(recipes_of_torchtune_load),
-    TEST(components_of_torchtune_are_mapped),
-    TEST(quantizers_of_torchtune_are_refused),
-    TEST(rows_of_torchtune_recipes),
-    TEST(keys_are_removed),
-    TEST(what_recipes_do_with_rows),
-    TEST(conversations_of_torchtune_recipes),
-    TEST(preferences_of_torchtune_recipes),
-    TEST(epochs_of_torchtune_recipes),
-};
-
-TM_TESTS(tests, NULL, NULL)
+TEST_FIXTURE(test_foreign_set_up, test_foreign_tear_down)

@@ -99,7 +99,7 @@ static tm_status read_all(const tm_tokenize_options *o, heard *h, tm_error *err)
 #define ONE_PATH(path) .paths = (const char *const[]){ path }, .n_paths = 1, .out = "t"
 
 /* All documents come, in order and whole, however large batches are. Of the rows of parquet: the same ones. */
-static void documents_do_not_depend_on_batches(void **state)
+TEST(documents_do_not_depend_on_batches)
 {
     static const int64_t sizes[] = { 0, 1, 5, 7, 11, 30, 64, 100 }; /* 11: a line of p.jsonl.gz */
     const struct {
@@ -121,7 +121,6 @@ static void documents_do_not_depend_on_batches(void **state)
                                         "'all/bad.gz', near byte 7: incorrect header check",
                                         "'all/binary' is a binary file: left out" };
     tm_text                  log = { 0 };
-    (void)state;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         heard first = { 0 };
         for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
@@ -147,7 +146,7 @@ static void documents_do_not_depend_on_batches(void **state)
 }
 
 /* What is read before is kept; the cause is named with the place and the way out. */
-static void what_is_no_corpus_is_refused(void **state)
+TEST(what_is_no_corpus_is_refused)
 {
     const struct {
         tm_tokenize_options options;
@@ -175,7 +174,6 @@ static void what_is_no_corpus_is_refused(void **state)
         { { ONE_PATH("o.txt") }, "tokenizer train o.txt --input jsonl --field first --vocab_size N -o t", "" },
         { { ONE_PATH("n.txt"), .tokenizer = "k.json" }, "--field NAME --tokenizer k.json -o t", "" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         heard     h = { 0 };
         tm_error  err = { 0 };
@@ -209,10 +207,9 @@ static void set_time(const char *path, time_t seconds, long nanoseconds)
     assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
 }
 
-static void another_corpus_has_another_number(void **state)
+TEST(another_corpus_has_another_number)
 {
     uint64_t was = 0;
-    (void)state;
     set_time("h1", 1000, 5);
     set_time("h2", 1000, 5);
     was = hash_of("h1", NULL, "text");
@@ -233,10 +230,9 @@ static void another_corpus_has_another_number(void **state)
 }
 
 /* Closed in the middle of a file of each kind: nothing stays open or mapped (support/leftovers.c looks). */
-static void closed_in_the_middle(void **state)
+TEST(closed_in_the_middle)
 {
     static const char *const files[] = { "rows.parquet", "p.jsonl.gz", "j.jsonl" };
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         tm_tokenize_options o = { .paths = &files[i], .n_paths = 1, .out = "t", .field = "text", .batch_bytes = 1 };
         tm_tokenize_result  r = { 0 };
@@ -253,12 +249,11 @@ static void closed_in_the_middle(void **state)
 }
 
 /* A file that can be made, but not written to: nothing of it stays. */
-static void an_output_without_a_descriptor(void **state)
+TEST(an_output_without_a_descriptor)
 {
     struct rlimit was, few;
     tm_output     out;
     tm_error      err = { 0 };
-    (void)state;
     assert_int_equal(mkdir("only", 0700), 0);
     int next = open(".", O_RDONLY);
     close(next);
@@ -273,7 +268,7 @@ static void an_output_without_a_descriptor(void **state)
 }
 
 /* A tokenizer is learned from the same files; where it cannot be written that is said. */
-static void a_vocabulary_of_a_folder(void **state)
+TEST(a_vocabulary_of_a_folder)
 {
     static const char *const    all[] = { "all" };
     const volatile sig_atomic_t stop = 1;
@@ -284,7 +279,6 @@ static void a_vocabulary_of_a_folder(void **state)
     tm_bpe_result      result = { 0 };
     tm_tokenizer      *tokenizer = NULL;
     tm_error           err = { 0 };
-    (void)state;
     if (tm_data_vocabulary(&o, &files, &result, &err) != TM_OK) fail_msg("%s", err.text);
     assert_true(files.files == 3 && files.binary == 1 && files.duplicate == 2 && files.unreadable == 2);
     assert_true(result.bytes == 19 && result.vocab == 258);
@@ -354,13 +348,4 @@ static int go_back(void **state)
     return test_folder_teardown(state);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(documents_do_not_depend_on_batches),
-    cmocka_unit_test(what_is_no_corpus_is_refused),
-    cmocka_unit_test(another_corpus_has_another_number),
-    cmocka_unit_test(a_vocabulary_of_a_folder),
-    cmocka_unit_test(closed_in_the_middle),
-    cmocka_unit_test(an_output_without_a_descriptor),
-};
-
-TM_TESTS(tests, write_all, go_back)
+TEST_FIXTURE(write_all, go_back)

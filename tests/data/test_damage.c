@@ -156,14 +156,13 @@ static size_t put(uint8_t *out, uint64_t value, int bytes)
     return (size_t)bytes;
 }
 
-static void damage_is_noticed(void **state)
+TEST(damage_is_noticed)
 {
     tm_error       err = { 0 };
     const int32_t  ids[] = { 5, 70000, -1, 8, 9, 10, 11, 12, 300 };
     const uint8_t  masks[] = { 1, 0, 1, 0, 0, 1, 1, 1, 0 };
     static uint8_t idx[200];
     size_t         n = 9;
-    (void)state;
     assert_int_equal(tm_packed_write(test_in_folder("x.npy"), 3, 3, ids, masks, &err), TM_OK);
     tm_text packed = fake_read(test_in_folder("x.npy"));
     damage("three packed rows", (const uint8_t *)packed.data, packed.length, read_packed, 93);
@@ -190,6 +189,4 @@ static void damage_is_noticed(void **state)
     damage("a list of tokens", (const uint8_t *)list, sizeof list - 1, read_ids, 45);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(damage_is_noticed) };
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

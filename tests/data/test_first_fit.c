@@ -10,12 +10,11 @@
 
 #include "support/test.h"
 
-static void first_fit_is_first_fit(void **state)
+TEST(first_fit_is_first_fit)
 {
     enum { N = 300, WIDTH = 64 };
     int32_t lengths[N];
     int64_t room[N], order[N], in_row[N];
-    (void)state;
     for (int i = 0; i < N; i++) {
         lengths[i] = 1 + (int32_t)tm_random_below(5, 1, (uint64_t)i, i % 3 ? WIDTH : 9);
         room[i] = WIDTH;
@@ -75,14 +74,8 @@ static double fill_like_govreport(int64_t width, bool split)
     return full;
 }
 
-static void a_distribution_like_govreport_fills_rows(void **state)
+TEST(a_distribution_like_govreport_fills_rows)
 {
-    (void)state;
     double split = fill_like_govreport(8192, true), cut = fill_like_govreport(16384, false);
     if (split < 0.98 || cut < 0.98) fail_msg("%.4f and %.4f full", split, cut);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(first_fit_is_first_fit),
-                                           cmocka_unit_test(a_distribution_like_govreport_fills_rows) };
-
-TM_TESTS(tests, NULL, NULL)

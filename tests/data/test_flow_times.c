@@ -62,13 +62,12 @@ static void expect_quantile(double mean, double std, double p, double wanted)
                  wanted);
 }
 
-static void times_are_those_of_diffusers(void **state)
+TEST(times_are_those_of_diffusers)
 {
     FILE  *file = fopen("tests/data/flow/times.txt", "r");
     char   line[200];
     int    seen[4] = { 0 };
     double a, b, c, d;
-    (void)state;
     assert_non_null(file);
     while (fgets(line, sizeof line, file)) {
         if (sscanf(line, "shift %lf %lf", &a, &b) == 2) {
@@ -94,9 +93,8 @@ static void times_are_those_of_diffusers(void **state)
 }
 
 /* Without keys, and with those that change nothing, every protocol has the bits that it had. */
-static void without_keys_times_are_the_protocols(void **state)
+TEST(without_keys_times_are_the_protocols)
 {
-    (void)state;
     for (int p = TM_FLOW_TORCHTITAN; p <= TM_FLOW_FLUXBENCHMARK; p++)
         for (int64_t i = 0; i < 500; i++) {
             tm_source_options o = { .seed = 3, .flow = { .protocol = (tm_flow_protocol)p } };
@@ -123,11 +121,10 @@ static double least(double t, const void *context)
     return s * s / ((1 - t) * (1 - t) * s * s + t * t);
 }
 
-static void means_are_those_of_the_times(void **state)
+TEST(means_are_those_of_the_times)
 {
     static const double shifts[] = { 0, 0.3, 3, 7 }, means[] = { 0, 1, -2 };
     double              spread = 0.5;
-    (void)state;
     for (int k = 0; k < 4; k++) {
         tm_source_options o = options_of(TM_TIMES_UNIFORM, shifts[k]);
         double            a = shifts[k], exact = a > 0 ? a / (a - 1) - a * log(a) / ((a - 1) * (a - 1)) : 0.5;
@@ -149,10 +146,4 @@ static void means_are_those_of_the_times(void **state)
     assert_true(fabs(tm_flow_mean(&o.flow, itself, NULL) - 0.5) < 1e-12);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(times_are_those_of_diffusers),
-    cmocka_unit_test(without_keys_times_are_the_protocols),
-    cmocka_unit_test(means_are_those_of_the_times),
-};
-
-TM_TESTS_IN_ORDER(tests, NULL, NULL)
+TESTS_IN_ORDER

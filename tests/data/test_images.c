@@ -526,4 +526,5 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(files_that_do_not_fit_are_refused),
 };
 
-TM_TESTS_IN_ORDER(tests, NULL, NULL)
+TEST_TABLE(tests)
+TESTS_IN_ORDER

@@ -39,9 +39,8 @@ static void write_set(bool wide, int32_t scale)
     if (tm_indexed_finish(&writer, &err) != TM_OK) fail_msg("%s", err.text);
 }
 
-static void what_was_written_is_read(void **state)
+TEST(what_was_written_is_read)
 {
-    (void)state;
     for (int wide = 0; wide < 2; wide++) {
         int32_t     scale = wide ? 100000000 / 2 : 2600, id;
         tm_indexed  set;
@@ -70,9 +69,8 @@ static void what_was_written_is_read(void **state)
     }
 }
 
-static void a_name_may_end_in_idx_or_bin(void **state)
+TEST(a_name_may_end_in_idx_or_bin)
 {
-    (void)state;
     tm_indexed set;
     tm_error   err = { 0 };
     int64_t    sequences = 0, tokens = 0;
@@ -111,9 +109,8 @@ static size_t small_index(uint8_t *idx, int code, int token_bytes, bool modes)
     return n;
 }
 
-static void every_type_of_token_is_read(void **state)
+TEST(every_type_of_token_is_read)
 {
-    (void)state;
     double   wide[] = { 7, 65000, -3 };
     float    narrow[] = { 7, 65000, -3 };
     int16_t  shorts[] = { 7, -300, 32767 };
@@ -172,9 +169,8 @@ static void expect_refusal(const uint8_t *idx, size_t n, int64_t bin_bytes, cons
     free(exact);
 }
 
-static void a_damaged_index_is_refused(void **state)
+TEST(a_damaged_index_is_refused)
 {
-    (void)state;
     uint8_t good[128], bad[128];
     size_t  n = small_index(good, 4, 4, false);
     for (size_t k = 0; k < n; k++) expect_refusal(good, k, 12, "x.idx");
@@ -211,9 +207,8 @@ static void a_damaged_index_is_refused(void **state)
 /* --- the order of samples ------------------------------------------------------------------------------------------
  */
 
-static void the_generator_gives_the_published_numbers(void **state)
+TEST(the_generator_gives_the_published_numbers)
 {
-    (void)state;
     const uint32_t wanted[] = { 822569775, 2137449171, 2671936806, 3512589365, 1880026316 };
     const uint32_t shuffled[] = { 7, 2, 9, 1, 0, 8, 4, 5, 6, 3 };
     tm_mt19937     generator;
@@ -229,9 +224,8 @@ static void the_generator_gives_the_published_numbers(void **state)
     assert_memory_equal(items, shuffled, sizeof items);
 }
 
-static void the_published_example_comes_out(void **state)
+TEST(the_published_example_comes_out)
 {
-    (void)state;
     const uint32_t        documents[] = { 4, 0, 1, 2, 3, 3, 2, 1, 0, 4 };
     const uint32_t        shuffle[] = { 0, 4, 3, 2, 5, 1, 7, 6, 9, 8, 11, 10 };
     const tm_order_sample samples[] = { { 0, 0 }, { 0, 4 }, { 1, 2 }, { 2, 1 }, { 3, 2 }, { 3, 6 }, { 4, 3 },
@@ -253,9 +247,8 @@ static void the_published_example_comes_out(void **state)
 }
 
 /* The batch-32 run of the 8-billion benchmark: 1,200,000 steps over part 6 of C4. */
-static void the_benchmark_needs_684_million_documents(void **state)
+TEST(the_benchmark_needs_684_million_documents)
 {
-    (void)state;
     tm_order_plan plan;
     tm_error      err = { 0 };
     char          text[32];
@@ -288,19 +281,17 @@ static void covers(const int32_t *lengths_of, int64_t documents, int64_t tokens,
 }
 
 /* Whatever the lengths; documents without tokens do no harm. */
-static void samples_cover_the_documents(void **state)
+TEST(samples_cover_the_documents)
 {
     const int32_t odd[] = { 3, 0, 11, 1, 1, 0, 2, 9 };
-    (void)state;
     for (int64_t seq = 1; seq < 27; seq++)
         for (int64_t wanted = 1; wanted < 90; wanted += 7) covers(odd, 8, 27, seq, wanted);
 }
 
 /* A length has four bytes, and each of them counts. */
-static void long_documents(void **state)
+TEST(long_documents)
 {
     int32_t one[] = { 0, 5 };
-    (void)state;
     for (int bit = 7; bit < 31; bit++) {
         for (int below = 0; below < 2; below++) {
             one[0] = (1 << bit) - below;
@@ -316,9 +307,8 @@ static void long_documents(void **state)
     covers(several, 9, tokens, 65536, 4500);
 }
 
-static void what_does_not_fit_is_refused(void **state)
+TEST(what_does_not_fit_is_refused)
 {
-    (void)state;
     tm_order_plan plan;
     tm_order      order;
     tm_error      err = { 0 };
@@ -338,17 +328,5 @@ static void what_does_not_fit_is_refused(void **state)
     assert_non_null(strstr(err.text, "are available; lower training.steps"));
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(what_was_written_is_read),
-    cmocka_unit_test(a_name_may_end_in_idx_or_bin),
-    cmocka_unit_test(every_type_of_token_is_read),
-    cmocka_unit_test(a_damaged_index_is_refused),
-    cmocka_unit_test(the_generator_gives_the_published_numbers),
-    cmocka_unit_test(the_published_example_comes_out),
-    cmocka_unit_test(the_benchmark_needs_684_million_documents),
-    cmocka_unit_test(samples_cover_the_documents),
-    cmocka_unit_test(long_documents),
-    cmocka_unit_test(what_does_not_fit_is_refused),
-};
-
-TM_TESTS_IN_ORDER(tests, NULL, test_folder_teardown)
+TESTS_IN_ORDER
+TEST_FIXTURE(NULL, test_folder_teardown)

@@ -136,13 +136,12 @@ static void check_mix(const mix *m)
     tm_config_destroy(config);
 }
 
-static void sources_are_chosen_by_the_rule(void **state)
+TEST(sources_are_chosen_by_the_rule)
 {
     static const char *const sources[] = { NULL, "text", "mock", "synthetic", "preference", "gaussians" };
     static const char *const mocks[] = { NULL, "true", "false" }, *const paths[] = { NULL, "docs", "set" };
     static const char *const more[] = { NULL, "training.dataset c4", "data.validation_path held" };
     char                    *back = getcwd(NULL, 0);
-    (void)state;
     assert_int_equal(chdir(test_folder()), 0);
     test_file_write(".", "set.idx", "");
     for (int i = 0; i < 6 * 3 * 3 * 3; i++)
@@ -156,7 +155,7 @@ static void sources_are_chosen_by_the_rule(void **state)
 
 /* What `data tokenize` and `data pack` write is known by its name, where it is there. Rows for fine-tuning are read
  * with the tokenizer of the model, others are not. */
-static void paths_tell_their_source(void **state)
+TEST(paths_tell_their_source)
 {
     static const char *const paths[][2] = { { "set", "megatron" },     { "set.idx", "megatron" },
                                             { "set.bin", "megatron" }, { "gone.bin", "text" },
@@ -165,7 +164,6 @@ static void paths_tell_their_source(void **state)
                                             { "x.np", "text" },        { "docs.txt", "text" } };
     static const char *const read_by[][2] = { { "sft", "assets" }, { "preference", "assets" }, { "text", "byte" } };
     char                    *back = getcwd(NULL, 0);
-    (void)state;
     assert_int_equal(chdir(test_folder()), 0);
     for (size_t i = 0; i < 3; i++) test_file_write(".", (const char *[]){ "set.idx", "set.bin", "both.idx" }[i], "");
     test_file_write(".", "both", "a text");
@@ -194,9 +192,4 @@ static void paths_tell_their_source(void **state)
     free(back);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(sources_are_chosen_by_the_rule),
-    cmocka_unit_test(paths_tell_their_source),
-};
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

@@ -17,14 +17,13 @@
 
 #define SUM "0123456789abcdef0123456789ABCDEF"
 
-static void checksums_are_read(void **state)
+TEST(checksums_are_read)
 {
     static const char        text[] = SUM "  a b\n" SUM " *b\n\\" SUM "  c\\\\d\\ne\n"
                                           "fedcba9876543210fedcba9876543210  \\n"; /* the last line has no end */
     static const char *const names[] = { "a b", "b", "c\\d\ne", "\\n" };
     tm_md5_list              list;
     tm_error                 err = { 0 };
-    (void)state;
     if (tm_md5_list_parse("x", text, strlen(text), &list, &err) != TM_OK) fail_msg("%s", err.text);
     assert_int_equal(list.count, 4);
     for (int i = 0; i < 4; i++) {
@@ -36,7 +35,7 @@ static void checksums_are_read(void **state)
     tm_md5_list_free(&(tm_md5_list){ 0 });
 }
 
-static void other_lines_are_refused(void **state)
+TEST(other_lines_are_refused)
 {
     static const char *const wrong[] = { "0123456789abcdef0123456789abcde  a",
                                          "0123456789abcdef0123456789abcdeg  a",
@@ -57,7 +56,6 @@ static void other_lines_are_refused(void **state)
                                          "\\" SUM "  " };
     tm_md5_list              list;
     char                     text[200];
-    (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         tm_error err = { 0 };
         size_t   n = (size_t)snprintf(text, sizeof text, SUM "  a\n%s", wrong[i]);
@@ -73,13 +71,12 @@ static void other_lines_are_refused(void **state)
     assert_string_equal(err.text, "'x' lists no files");
 }
 
-static void files_are_listed_in_order(void **state)
+TEST(files_are_listed_in_order)
 {
     static const char *const names[] = { ".hidden", "B", "a/1", "a/10", "a/2", "b" };
     tm_file_list             list = { 0 };
     tm_error                 err = { 0 };
     char                     wanted[400];
-    (void)state;
     assert_int_equal(mkdir(test_in_folder("a"), 0777), 0);
     assert_int_equal(mkdir(test_in_folder("empty"), 0777), 0);
     for (int i = 5; i >= 0; i--) assert_int_equal(tm_file_write(test_in_folder(names[i]), "x", 1, &err), TM_OK);
@@ -107,12 +104,11 @@ static void files_are_listed_in_order(void **state)
 }
 
 /* 32 folders in one another below the one that is listed, not 33. */
-static void folders_have_a_depth(void **state)
+TEST(folders_have_a_depth)
 {
     char         path[600], wanted[700];
     tm_file_list list = { 0 };
     tm_error     err = { 0 };
-    (void)state;
     strcpy(path, test_in_folder("deep"));
     assert_int_equal(mkdir(path, 0777), 0);
     for (int depth = 1; depth <= 33; depth++) {
@@ -126,11 +122,4 @@ static void folders_have_a_depth(void **state)
     assert_string_equal(err.text, wanted);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(checksums_are_read),
-    cmocka_unit_test(other_lines_are_refused),
-    cmocka_unit_test(files_are_listed_in_order),
-    cmocka_unit_test(folders_have_a_depth),
-};
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

@@ -40,11 +40,11 @@ static void expect_batch(const tm_source *source, tm_split split, const tm_batch
 }
 
 /* An endless source, then one of the same batch again and again: how many samples are different ones? */
-static void different_samples_are_counted(void **state)
+TEST(different_samples_are_counted)
 {
     int64_t    seen, unique;
     tm_batch   batch;
-    tm_loader *loader = tm_loader_open(*state, TM_SPLIT_TRAIN, BATCH, 0, 1);
+    tm_loader *loader = tm_loader_open(*test_state, TM_SPLIT_TRAIN, BATCH, 0, 1);
     for (int i = 0; i < 100; i++) tm_loader_next(loader, &batch);
     tm_loader_unique(loader, &seen, &unique, NULL);
     assert_true(seen >= 100 * BATCH && unique == seen);
@@ -67,10 +67,9 @@ static void different_samples_are_counted(void **state)
 /* Samples of every length, a thread that reads ahead or none: as the source gives them. What is written behind the
  * memory of a sample the C library sees when it is given back; it may then wait for itself.
  */
-static void samples_of_every_length(void **state)
+TEST(samples_of_every_length)
 {
     int32_t x[42];
-    (void)state;
     for (int64_t seq = 1; seq <= 40; seq++)
         for (int depth = 0; depth < 2; depth++) {
             tm_source_options options = { .name = "mock", .vocab = 50, .seq = seq, .seed = 8 };
@@ -94,42 +93,42 @@ static void samples_of_every_length(void **state)
         }
 }
 
-static void batches_hold_the_samples_in_order(void **state)
+TEST(batches_hold_the_samples_in_order)
 {
     const int depths[] = { 1, 2, 7 };
     for (int d = 0; d < 3; d++) {
-        tm_loader *loader = tm_loader_open(*state, TM_SPLIT_TRAIN, BATCH, 0, depths[d]);
+        tm_loader *loader = tm_loader_open(*test_state, TM_SPLIT_TRAIN, BATCH, 0, depths[d]);
         assert_non_null(loader);
         for (int64_t i = 0; i < 200; i++) {
             tm_batch batch;
             assert_int_equal(tm_loader_consumed(loader), i * BATCH);
             tm_loader_next(loader, &batch);
             if (i % 50 == 0) nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL); /* let it run full */
-            expect_batch(*state, TM_SPLIT_TRAIN, &batch, i * BATCH);
+            expect_batch(*test_state, TM_SPLIT_TRAIN, &batch, i * BATCH);
         }
         tm_loader_close(loader);
     }
 }
 
-static void a_batch_stays_until_the_next_call(void **state)
+TEST(a_batch_stays_until_the_next_call)
 {
-    tm_loader *loader = tm_loader_open(*state, TM_SPLIT_VALIDATION, BATCH, 0, 2);
+    tm_loader *loader = tm_loader_open(*test_state, TM_SPLIT_VALIDATION, BATCH, 0, 2);
     tm_batch   batch;
     assert_non_null(loader);
     for (int i = 0; i < 4; i++) tm_loader_next(loader, &batch);
     nanosleep(&(struct timespec){ .tv_nsec = 30000000 }, NULL);
-    expect_batch(*state, TM_SPLIT_VALIDATION, &batch, 3 * BATCH);
+    expect_batch(*test_state, TM_SPLIT_VALIDATION, &batch, 3 * BATCH);
     tm_loader_close(loader);
 }
 
-static void resumed_is_never_stopped(void **state)
+TEST(resumed_is_never_stopped)
 {
-    tm_loader *whole = tm_loader_open(*state, TM_SPLIT_TRAIN, BATCH, 0, 2);
+    tm_loader *whole = tm_loader_open(*test_state, TM_SPLIT_TRAIN, BATCH, 0, 2);
     tm_batch   a, b;
     assert_non_null(whole);
     for (int i = 0; i < 17; i++) tm_loader_next(whole, &a);
     int64_t    consumed = tm_loader_consumed(whole);
-    tm_loader *resumed = tm_loader_open(*state, TM_SPLIT_TRAIN, BATCH, consumed, 5);
+    tm_loader *resumed = tm_loader_open(*test_state, TM_SPLIT_TRAIN, BATCH, consumed, 5);
     assert_non_null(resumed);
     assert_int_equal(consumed, 17 * BATCH);
     for (int i = 0; i < 20; i++) {
@@ -154,26 +153,26 @@ static int threads_of_process(void)
 }
 
 /* Depth 0: the same batches, read when they are asked for, by whoever asks. */
-static void without_a_thread(void **state)
+TEST(without_a_thread)
 {
     tm_batch   batch;
     int        before = threads_of_process();
-    tm_loader *loader = tm_loader_open(*state, TM_SPLIT_TRAIN, BATCH, 6, 0);
+    tm_loader *loader = tm_loader_open(*test_state, TM_SPLIT_TRAIN, BATCH, 6, 0);
     assert_int_equal(threads_of_process(), before);
     for (int i = 0; i < 5; i++) {
         assert_int_equal(tm_loader_consumed(loader), 6 + i * BATCH);
         tm_loader_next(loader, &batch);
-        expect_batch(*state, TM_SPLIT_TRAIN, &batch, 6 + i * BATCH);
+        expect_batch(*test_state, TM_SPLIT_TRAIN, &batch, 6 + i * BATCH);
     }
     tm_loader_close(loader);
-    loader = tm_loader_open(*state, TM_SPLIT_TRAIN, BATCH, 6, 1);
+    loader = tm_loader_open(*test_state, TM_SPLIT_TRAIN, BATCH, 6, 1);
     assert_int_equal(threads_of_process(), before + 1);
     tm_loader_close(loader);
 }
 
-static void handing_out_takes_no_memory(void **state)
+TEST(handing_out_takes_no_memory)
 {
-    tm_loader *loader = tm_loader_open(*state, TM_SPLIT_TRAIN, BATCH, 0, 3);
+    tm_loader *loader = tm_loader_open(*test_state, TM_SPLIT_TRAIN, BATCH, 0, 3);
     tm_batch   batch;
     assert_non_null(loader);
     unsigned long long before = tm_alloc_count();
@@ -182,10 +181,10 @@ static void handing_out_takes_no_memory(void **state)
     tm_loader_close(loader);
 }
 
-static void closing_works_while_full_empty_or_unused(void **state)
+TEST(closing_works_while_full_empty_or_unused)
 {
     for (int i = 0; i < 60; i++) {
-        tm_loader *loader = tm_loader_open(*state, TM_SPLIT_TRAIN, BATCH, 5, 1 + i % 4);
+        tm_loader *loader = tm_loader_open(*test_state, TM_SPLIT_TRAIN, BATCH, 5, 1 + i % 4);
         tm_batch   batch;
         assert_non_null(loader);
         for (int n = 0; n < i % 5; n++) tm_loader_next(loader, &batch);
@@ -196,9 +195,8 @@ static void closing_works_while_full_empty_or_unused(void **state)
 }
 
 /* A text with exactly 5 validation windows, read in batches of 3: the last row of the second batch is ignored. */
-static void rows_beyond_the_end_are_ignored(void **state)
+TEST(rows_beyond_the_end_are_ignored)
 {
-    (void)state;
     char path[] = "/tmp/tm_loader_XXXXXX";
     int  fd = mkstemp(path);
     assert_true(fd >= 0);
@@ -243,9 +241,8 @@ static tm_status picture_row(const tm_source *source, tm_split split, int64_t in
     return TM_OK;
 }
 
-static void a_source_declares_its_fields(void **state)
+TEST(a_source_declares_its_fields)
 {
-    (void)state;
     static const tm_source_kind pictures = { .traits.name = "pictures", .row = picture_row };
     tm_source                   source = {
                           .kind = &pictures, .options = { .seq = 1 }, .n_fields = 2, .facts = { .validation_samples = 4 }
@@ -270,26 +267,18 @@ static void a_source_declares_its_fields(void **state)
 }
 
 /* Nothing reads ahead then; without reading ahead no thread is needed. */
-static void the_system_gives_no_thread(void **state)
+TEST(the_system_gives_no_thread)
 {
     tm_batch batch;
     threads_left = 0;
-    assert_null(tm_loader_open(*state, TM_SPLIT_TRAIN, BATCH, 0, 2));
-    tm_loader *loader = tm_loader_open(*state, TM_SPLIT_TRAIN, BATCH, 0, 0);
+    assert_null(tm_loader_open(*test_state, TM_SPLIT_TRAIN, BATCH, 0, 2));
+    tm_loader *loader = tm_loader_open(*test_state, TM_SPLIT_TRAIN, BATCH, 0, 0);
     threads_left = -1;
     assert_non_null(loader);
     tm_loader_next(loader, &batch);
-    expect_batch(*state, TM_SPLIT_TRAIN, &batch, 0);
+    expect_batch(*test_state, TM_SPLIT_TRAIN, &batch, 0);
     tm_loader_close(loader);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_source_declares_its_fields),    cmocka_unit_test(batches_hold_the_samples_in_order),
-    cmocka_unit_test(different_samples_are_counted),   cmocka_unit_test(a_batch_stays_until_the_next_call),
-    cmocka_unit_test(resumed_is_never_stopped),        cmocka_unit_test(without_a_thread),
-    cmocka_unit_test(handing_out_takes_no_memory),     cmocka_unit_test(closing_works_while_full_empty_or_unused),
-    cmocka_unit_test(rows_beyond_the_end_are_ignored), cmocka_unit_test(samples_of_every_length),
-    cmocka_unit_test(the_system_gives_no_thread),
-};
-
-TM_TESTS_ALONE(tests, open_source, close_source)
+TESTS_ALONE
+TEST_FIXTURE(open_source, close_source)

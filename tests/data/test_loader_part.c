@@ -95,9 +95,8 @@ static void compare(int set, tm_source *source, tm_split split, int64_t ranks, i
     tm_loader_close(all);
 }
 
-static void ranks_together_read_what_one_reads(void **state)
+TEST(ranks_together_read_what_one_reads)
 {
-    (void)state;
     for (int set = 0; set < SETS; set++) {
         tm_source *source = open_set(set);
         for (int64_t ranks = 1; ranks <= BATCH; ranks++)
@@ -108,9 +107,8 @@ static void ranks_together_read_what_one_reads(void **state)
 }
 
 /* 3 ranks, then 4, then 1: no sample twice, none left out. */
-static void another_number_of_ranks_goes_on(void **state)
+TEST(another_number_of_ranks_goes_on)
 {
-    (void)state;
     tm_source *source = open_set(0);
     tm_loader *all = tm_loader_open(source, TM_SPLIT_TRAIN, BATCH, 0, 0);
     int64_t    at = 0;
@@ -133,9 +131,8 @@ static void another_number_of_ranks_goes_on(void **state)
 }
 
 /* The hashes that a loader gives are those of its different samples: equal samples, equal hashes, on whichever rank. */
-static void hashes_tell_samples_apart_on_all_ranks(void **state)
+TEST(hashes_tell_samples_apart_on_all_ranks)
 {
-    (void)state;
     static uint64_t      hashes[3][TM_LOADER_WATCHED];
     int64_t              seen[3], unique[3];
     tm_source           *source = open_set(0);
@@ -159,10 +156,4 @@ static void hashes_tell_samples_apart_on_all_ranks(void **state)
     tm_source_close(source);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(ranks_together_read_what_one_reads),
-    cmocka_unit_test(another_number_of_ranks_goes_on),
-    cmocka_unit_test(hashes_tell_samples_apart_on_all_ranks),
-};
-
-TM_TESTS(tests, write_files, test_folder_teardown)
+TEST_FIXTURE(write_files, test_folder_teardown)

@@ -23,12 +23,11 @@ static const char *file_of(const char *content)
     return path;
 }
 
-static void changes_are_noticed(void **state)
+TEST(changes_are_noticed)
 {
     char     path[700], wanted[900];
     tm_map   map;
     tm_error err = { 0 };
-    (void)state;
     strcpy(path, file_of("twelve bytes"));
     assert_int_equal(tm_map_open(path, &map, &err), TM_OK);
     assert_int_equal(map.size, 12);
@@ -75,9 +74,8 @@ static void refused(const char *before, const char *path, const char *behind)
     assert_true(!map.path && !map.bytes && map.size == 0 && map.fd == 0);
 }
 
-static void other_things_are_no_files(void **state)
+TEST(other_things_are_no_files)
 {
-    (void)state;
     refused("cannot open ", test_in_folder("none"), ": No such file or directory");
     refused("", test_folder(), " is a directory, wanted a regular file");
     assert_int_equal(mkfifo(test_in_folder("pipe"), 0600), 0);
@@ -101,11 +99,10 @@ static uint64_t number_of(uint64_t before, const uint8_t *bytes, int64_t size)
     return tm_hash(all, 24);
 }
 
-static void large_files_are_known_by_their_pieces(void **state)
+TEST(large_files_are_known_by_their_pieces)
 {
     static const int64_t sizes[] = { 0, 1, 67108863, 67108864, 67108865, 67108864 + 63 * 4096 + 62 };
     uint8_t             *bytes = calloc(1, 67108864 + 64 * 4096);
-    (void)state;
     assert_non_null(bytes);
     for (int64_t i = 0; i < 67108864 + 64 * 4096; i += 997) bytes[i] = (uint8_t)(i / 997);
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
@@ -114,10 +111,4 @@ static void large_files_are_known_by_their_pieces(void **state)
     free(bytes);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(changes_are_noticed),
-    cmocka_unit_test(other_things_are_no_files),
-    cmocka_unit_test(large_files_are_known_by_their_pieces),
-};
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

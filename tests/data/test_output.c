@@ -44,12 +44,11 @@ static void expect_files(int wanted)
     assert_int_equal(n, wanted);
 }
 
-static void pieces_become_a_file(void **state)
+TEST(pieces_become_a_file)
 {
     static const uint8_t wanted[] = { 'a', 'b', 0xef, 0xcd, 0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01, 0x07, 0 };
     tm_output            out;
     tm_error             err = { 0 };
-    (void)state;
     test_file_write(test_folder(), "out", "before");
     for (int keep = 0; keep < 2; keep++) {
         assert_int_equal(tm_output_open(path_of(), &out, &err), TM_OK);
@@ -119,9 +118,8 @@ static void open_one(void)
     assert_null(out.file);
 }
 
-static void what_the_system_does_not_give(void **state)
+TEST(what_the_system_does_not_give)
 {
-    (void)state;
     test_file_write(test_folder(), "out", "before");
     signal(SIGXFSZ, SIG_IGN);
     within(RLIMIT_FSIZE, 1000, write_much);
@@ -140,7 +138,7 @@ static const tm_tensor_heading headings[] = {
 };
 
 /* Length, header, blanks up to a multiple of 64 bytes, then the tensors. */
-static void tensors_to_the_byte(void **state)
+TEST(tensors_to_the_byte)
 {
     static const char *const metadata[][2] = { { "format", "pt" }, { "made", "\n" }, { NULL, NULL } };
     static const char        header[] = "{\"__metadata__\": {\"format\": \"pt\", \"made\": \"\\n\"}, "
@@ -151,7 +149,6 @@ static void tensors_to_the_byte(void **state)
     size_t                   n = (8 + sizeof header - 1 + 63) / 64 * 64;
     tm_safetensors_writer   *writer;
     tm_error                 err = { 0 };
-    (void)state;
     wanted[0] = (char)(n - 8), wanted[1] = (char)((n - 8) >> 8);
     memset(wanted + 8, ' ', n - 8);
     memcpy(wanted + 8, header, sizeof header - 1);
@@ -176,10 +173,4 @@ static void tensors_to_the_byte(void **state)
     assert_string_equal(err.text, said);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_teardown(pieces_become_a_file, test_folder_teardown),
-    cmocka_unit_test_teardown(what_the_system_does_not_give, test_folder_teardown),
-    cmocka_unit_test_teardown(tensors_to_the_byte, test_folder_teardown),
-};
-
-TM_TESTS(tests, NULL, NULL)
+TEST_FIXTURE(NULL, test_folder_teardown)

@@ -63,9 +63,8 @@ static const struct {
 };
 enum { BY_NUMPY = sizeof by_numpy / sizeof by_numpy[0] };
 
-static void the_writer_gives_the_bytes_of_numpy(void **state)
+TEST(the_writer_gives_the_bytes_of_numpy)
 {
-    (void)state;
     for (int i = 0; i < BY_NUMPY; i++) {
         size_t   size;
         uint8_t *bytes = written(by_numpy[i].rows, by_numpy[i].width, &size);
@@ -76,9 +75,8 @@ static void the_writer_gives_the_bytes_of_numpy(void **state)
 }
 
 /* The published sizes, 3901 and 173 rows of 8192: every row of a width takes the same bytes more than one of 64. */
-static void the_benchmark_files_have_their_published_sizes(void **state)
+TEST(the_benchmark_files_have_their_published_sizes)
 {
-    (void)state;
     size_t wide, narrow, all;
     free(written(173, 8192, &wide));
     free(written(173, 64, &narrow));
@@ -88,9 +86,8 @@ static void the_benchmark_files_have_their_published_sizes(void **state)
     assert_int_equal(all + 3901 * ((wide - narrow) / 173), 192151239);
 }
 
-static void what_was_written_is_read(void **state)
+TEST(what_was_written_is_read)
 {
-    (void)state;
     for (int i = 0; i < BY_NUMPY; i++) {
         size_t    size;
         tm_error  err = { 0 };
@@ -147,9 +144,8 @@ static bool within_a_name(const uint8_t *bytes, size_t size, size_t cut)
 }
 
 /* In its first bytes, in its header, before it can have the rows of its header, before or within an opcode. */
-static void a_file_cut_anywhere_is_refused(void **state)
+TEST(a_file_cut_anywhere_is_refused)
 {
-    (void)state;
     size_t   size;
     uint8_t *bytes = written(3, 4, &size);
     for (size_t n = 0; n < size; n++)
@@ -220,9 +216,8 @@ static const struct {
 #undef DAMAGE
 };
 
-static void every_damage_is_named(void **state)
+TEST(every_damage_is_named)
 {
-    (void)state;
     size_t   size;
     uint8_t *bytes = written(2, 3, &size);
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
@@ -259,9 +254,8 @@ static void expect_pickle_refused(int64_t rows, const void *pickle, size_t size,
 
 #define PICKLE(rows, text, what) expect_pickle_refused(rows, text, sizeof(text) - 1, what)
 
-static void no_pickle_takes_more_than_an_honest_one(void **state)
+TEST(no_pickle_takes_more_than_an_honest_one)
 {
-    (void)state;
     enum { MANY = 100000 };
     uint8_t *many = tm_alloc(MANY);
     memset(many, 'N', MANY);
@@ -291,9 +285,8 @@ static void no_pickle_takes_more_than_an_honest_one(void **state)
     free(many);
 }
 
-static void what_is_no_file_is_refused(void **state)
+TEST(what_is_no_file_is_refused)
 {
-    (void)state;
     tm_packed packed;
     tm_error  err = { 0 };
     assert_int_equal(tm_packed_open(test_in_folder("none.npy"), &packed, &err), TM_INVALID);
@@ -308,14 +301,4 @@ static void what_is_no_file_is_refused(void **state)
     assert_non_null(strstr(err.text, "cannot create"));
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(the_writer_gives_the_bytes_of_numpy),
-    cmocka_unit_test(the_benchmark_files_have_their_published_sizes),
-    cmocka_unit_test(what_was_written_is_read),
-    cmocka_unit_test(a_file_cut_anywhere_is_refused),
-    cmocka_unit_test(every_damage_is_named),
-    cmocka_unit_test(no_pickle_takes_more_than_an_honest_one),
-    cmocka_unit_test(what_is_no_file_is_refused),
-};
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

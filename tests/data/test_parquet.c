@@ -24,12 +24,11 @@ static tm_text read_whole(const char *name)
     return text;
 }
 
-static void texts_of_every_form(void **state)
+TEST(texts_of_every_form)
 {
     static const char *const files[] = { "none-1", "none-2", "snappy-1", "snappy-2", "gzip-1",       "gzip-2", "zstd-1",
                                          "zstd-2", "plain",  "delta",    "required", "empty_groups", "mixed" };
     tm_text                  wanted = read_whole("texts.txt");
-    (void)state;
     for (size_t f = 0; f < sizeof files / sizeof files[0]; f++) {
         char        path[256];
         tm_text     got = { 0 };
@@ -69,7 +68,7 @@ static tm_status read_all(const uint8_t *bytes, size_t size, const char *column,
 }
 
 /* The dictionary of the column with another length when unpacked. */
-static void a_page_that_fills_the_memory_is_refused(void **state)
+TEST(a_page_that_fills_the_memory_is_refused)
 {
     static const char begins[] = { 0x15, 4, 0x15 }; /* tag, type of a dictionary, tag of the length */
     static const struct {
@@ -79,7 +78,6 @@ static void a_page_that_fills_the_memory_is_refused(void **state)
                   { (uint64_t)3 << 29, "a page is truncated" },
                   { 40 << 20, "cannot be unpacked" } };
     tm_text file = read_whole("zstd-1.parquet");
-    (void)state;
     for (size_t i = 0; i < sizeof pages / sizeof pages[0]; i++) {
         tm_text  other = { 0 };
         tm_error err = { 0 };
@@ -103,7 +101,7 @@ static void a_page_that_fills_the_memory_is_refused(void **state)
     tm_text_fini(&file);
 }
 
-static void what_is_refused_is_named(void **state)
+TEST(what_is_refused_is_named)
 {
     static const struct {
         const char *file, *column, *named;
@@ -116,7 +114,6 @@ static void what_is_refused_is_named(void **state)
                 { "none-1.parquet", "meta", "'meta' holds no texts", TM_INVALID },
                 { "none-1.parquet", "a", "no column 'a'", TM_INVALID },
                 { "texts.txt", "text", "no PAR1", TM_FORMAT } };
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         tm_text  bytes = read_whole(bad[i].file);
         tm_error err = { 0 };
@@ -128,7 +125,7 @@ static void what_is_refused_is_named(void **state)
 }
 
 /* Ends and lengths that lie. */
-static void a_wrong_frame_is_named(void **state)
+TEST(a_wrong_frame_is_named)
 {
     static const struct {
         size_t      keep; /* 0: all */
@@ -141,7 +138,6 @@ static void a_wrong_frame_is_named(void **state)
         { 0, -8, "\xff\xff\xff\xff", "its footer is longer than it" },
         { 0, -8, "\x00\x00\x00\x00", "its footer is truncated" },
     };
-    (void)state;
     tm_text whole = read_whole("none-1.parquet");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_error err = { 0 };
@@ -191,10 +187,9 @@ static void note_kind(const tm_error *err)
 }
 
 /* Cut anywhere, or with a byte changed in the footer or a page header: an error with the file's name, or all texts. */
-static void damage_is_an_error(void **state)
+TEST(damage_is_an_error)
 {
     static const char *const files[] = { "none-1.parquet", "zstd-2.parquet", "delta.parquet", "none-2.parquet" };
-    (void)state;
     for (size_t f = 0; f < sizeof files / sizeof files[0]; f++) {
         tm_text whole = read_whole(files[f]);
         int     errors = 0;
@@ -222,10 +217,4 @@ static void damage_is_an_error(void **state)
         if (kinds[k].seen == 0) fail_msg("never told: %s", kinds[k].words);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(texts_of_every_form),      cmocka_unit_test(a_page_that_fills_the_memory_is_refused),
-    cmocka_unit_test(what_is_refused_is_named), cmocka_unit_test(a_wrong_frame_is_named),
-    cmocka_unit_test(damage_is_an_error),
-};
-
-TM_TESTS_IN_ORDER(tests, NULL, NULL)
+TESTS_IN_ORDER

@@ -147,10 +147,9 @@ static tm_status read_texts(const tm_text *file, const char *column, tm_text *ou
 static const said good = { 0, 2, 32, 4, LEFT_OUT, NULL };
 
 /* A name is compared as a whole; the C library sees it when the end of one is written behind its memory. */
-static void names_of_all_lengths(void **state)
+TEST(names_of_all_lengths)
 {
     char name[130] = "";
-    (void)state;
     for (size_t n = 1; n < 130; n++) {
         tm_text           file, got = { 0 };
         tm_parquet_leaves leaves = { 0 };
@@ -177,7 +176,7 @@ static void names_of_all_lengths(void **state)
     }
 }
 
-static void what_is_said_of_a_column(void **state)
+TEST(what_is_said_of_a_column)
 {
     static const char outside[] = "'x' is not a parquet file, or damaged: a column lies outside of it";
     static const struct {
@@ -211,7 +210,6 @@ static void what_is_said_of_a_column(void **state)
           "'x': a column in another file, field 1 of parquet is not supported",
           { 0, 2, 32, 4, LEFT_OUT, "y" } },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         tm_text   file = make_file("text", &rows[i].s), got = { 0 };
         tm_error  err;
@@ -223,10 +221,3 @@ static void what_is_said_of_a_column(void **state)
         tm_text_fini(&file);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(names_of_all_lengths),
-    cmocka_unit_test(what_is_said_of_a_column),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -19,7 +19,7 @@ static void expect_runs(const uint8_t *bytes, size_t size, unsigned width, const
     assert_false(tm_parquet_number(&runs, &number));
 }
 
-static void runs_one_behind_the_other(void **state)
+TEST(runs_one_behind_the_other)
 {
     /* Width 3: three times 5; eight packed: 0 to 7; twice 1; eight packed: 7 to 0. */
     static const uint8_t mixed[] = { 3 << 1, 5, 1 << 1 | 1, 0x88, 0xC6, 0xFA, 2 << 1, 1, 1 << 1 | 1, 0x77, 0x39, 0x05 };
@@ -30,7 +30,6 @@ static void runs_one_behind_the_other(void **state)
     static const uint8_t  none[] = { 4 << 1, 1 << 1 | 1 };
     static const uint32_t zeros[12] = { 0 };
     uint32_t              same[130];
-    (void)state;
     expect_runs(mixed, sizeof mixed, 3, numbers, 21);
     static const size_t left[] = { 0, 0, 3, 3, 5, 8, 11, 11, 13, 13, 15, 18 };
     for (size_t cut = 0; cut < sizeof mixed; cut++) expect_runs(mixed, cut, 3, numbers, left[cut]);
@@ -40,14 +39,13 @@ static void runs_one_behind_the_other(void **state)
     expect_runs(none, sizeof none, 0, zeros, 12);
 }
 
-static void deltas(void **state)
+TEST(deltas)
 {
     /* Blocks of 8 in 2 miniblocks, 7 numbers, the first is 100; least -2; widths 0 and 3. */
     static const uint8_t bytes[] = { 8, 2, 7, 0xC8, 0x01, 3, 0, 3, 0x11, 0x0E, 0xAA };
     static const int64_t wanted[] = { 100, 98, 96, 94, 92, 91, 91 };
     const uint8_t       *at = bytes;
     int64_t              got[8];
-    (void)state;
     assert_true(tm_parquet_deltas(&at, bytes + sizeof bytes, 7, got));
     assert_memory_equal(got, wanted, sizeof wanted);
     assert_ptr_equal(at, bytes + 10);
@@ -94,11 +92,10 @@ static const uint8_t fields[] = {
     0,
 };
 
-static void fields_of_every_kind(void **state)
+TEST(fields_of_every_kind)
 {
     static const int kinds[] = { 1, 3, 4, 5, 6, 7, 8, 9, 9, 10, 12, 9, 5 };
     enum { N = sizeof kinds / sizeof kinds[0] };
-    (void)state;
     for (int which = -1; which < N; which++) { /* this one is read, the others are skipped */
         tm_thrift      t = { .at = fields, .end = fields + sizeof fields };
         int            kind;
@@ -145,10 +142,9 @@ static bool is_bad(const uint8_t *bytes, size_t n)
     return t.bad;
 }
 
-static void fields_that_cannot_be(void **state)
+TEST(fields_that_cannot_be)
 {
     uint8_t bytes[100];
-    (void)state;
     assert_true(is_bad((const uint8_t[]){ 0x1b, 0, 0 }, 3)); /* a map */
     assert_true(is_bad((const uint8_t[]){ 0x1d, 0, 0 }, 3));
     assert_true(is_bad((const uint8_t[]){ 0x10, 0, 0 }, 3));
@@ -179,12 +175,3 @@ static void fields_that_cannot_be(void **state)
     assert_int_equal(tm_thrift_list(&t, &kind), 0);
     assert_int_equal(kind, 0);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(runs_one_behind_the_other),
-    cmocka_unit_test(deltas),
-    cmocka_unit_test(fields_of_every_kind),
-    cmocka_unit_test(fields_that_cannot_be),
-};
-
-TM_TESTS(tests, NULL, NULL)

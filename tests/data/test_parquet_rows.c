@@ -25,7 +25,7 @@ static tm_status preview(const char *path, tm_text *out, tm_error *err)
     return tm_data_preview(&o, out, err);
 }
 
-static void columns_that_are_no_texts(void **state)
+TEST(columns_that_are_no_texts)
 {
     static const struct {
         const char *name, *shows, *refused;
@@ -46,7 +46,6 @@ static void columns_that_are_no_texts(void **state)
         { "tools_text", "<add 3>[user]2+2?]][assistant]4", NULL },
         { "twice", NULL, "has two columns 'output'" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char     path[128];
         tm_text  out = { 0 };
@@ -63,7 +62,7 @@ static void columns_that_are_no_texts(void **state)
 }
 
 /* The same in lines of JSON, where all of it is there. */
-static void lines_have_all_of_it(void **state)
+TEST(lines_have_all_of_it)
 {
 #define TALK "{\"messages\": [{\"role\": \"user\", \"content\": \"2+2?\"}, {\"role\": \"assistant\", \"content\": \"4\""
 #define AGAIN "{\"role\": \"user\", \"content\": \"3?\"}, {\"role\": \"assistant\", \"content\": \"9\"}]}"
@@ -107,7 +106,6 @@ static void lines_have_all_of_it(void **state)
         { TALK "}], \"tools\": 3}", NULL, "column 'tools' is a number, wanted an array of tools" },
         { "{\"instruction\": \"Add.\", \"output\": \"4\", \"tools\": 3}", "]]4<|end|>", NULL },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_text  out = { 0 };
         tm_error err = { 0 };
@@ -120,10 +118,3 @@ static void lines_have_all_of_it(void **state)
         tm_text_fini(&out);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(columns_that_are_no_texts),
-    cmocka_unit_test(lines_have_all_of_it),
-};
-
-TM_TESTS(tests, NULL, NULL)

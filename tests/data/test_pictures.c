@@ -618,4 +618,5 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_is_refused_is_named),
     cmocka_unit_test(other_parquet_and_tar_are_refused),
 };
-TM_TESTS_IN_ORDER(tests, NULL, NULL)
+TEST_TABLE(tests)
+TESTS_IN_ORDER

@@ -54,7 +54,7 @@ static void show(const char *line, const char *map, tm_text *out)
     tm_text_fini(&text);
 }
 
-static void every_form_is_read(void **state)
+TEST(every_form_is_read)
 {
     static const struct {
         const char *line, *map, *wanted;
@@ -80,7 +80,6 @@ static void every_form_is_read(void **state)
           "[[<|user|>Hi<|/|><|assistant|>Yo<|/|><|user|>A?<|/|><|assistant|>]]C<|/|>\n" },
     };
     tm_text out = { 0 };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         show(cases[i].line, cases[i].map, &out);
         assert_string_equal(out.data, cases[i].wanted);
@@ -117,9 +116,8 @@ static row get_row(const tm_source *source, int64_t index)
 
 /* prompt "ab", answers "cde" and "f": chosen and rejected one behind the other, each from position 0, the prompt masked
  */
-static void a_pair_is_two_sequences_of_a_row(void **state)
+TEST(a_pair_is_two_sequences_of_a_row)
 {
-    (void)state;
     static const int32_t tokens[] = { 'a', 'b', 'c', 'd', 'e', 'a', 'b', 'f' };
     static const int32_t targets[] = { -100, 'c', 'd', 'e', 256, -100, 'f', 256 };
     static const int32_t positions[] = { 0, 1, 2, 3, 4, 0, 1, 2 }, first_key[] = { 0, 0, 0, 0, 0, 5, 5, 5 };
@@ -141,9 +139,8 @@ static void a_pair_is_two_sequences_of_a_row(void **state)
 }
 
 /* Half a row each, cut at its end; a pair that has no target left on one side is none. */
-static void long_answers_are_cut_or_left_out(void **state)
+TEST(long_answers_are_cut_or_left_out)
 {
-    (void)state;
     static const char lines[] =
         "{\"prompt\": \"p\", \"chosen\": \"0123456789012345678901234567890\", \"rejected\": \"x\"}\n"
         "{\"prompt\": \"0123456789012345678901234567890\", \"chosen\": \"a\", \"rejected\": \"b\"}\n"
@@ -164,7 +161,7 @@ static void long_answers_are_cut_or_left_out(void **state)
     tm_source_close(source);
 }
 
-static void what_is_wrong_is_refused(void **state)
+TEST(what_is_wrong_is_refused)
 {
     static const struct {
         const char *content, *words;
@@ -201,7 +198,6 @@ static void what_is_wrong_is_refused(void **state)
           "1 rows, of them 1 without two different answers", 0 },
         { "", "pairs.jsonl", 0 },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_source_options o = options_of(cases[i].content, NULL);
         tm_source        *source;
@@ -234,11 +230,5 @@ static void what_is_wrong_is_refused(void **state)
     assert_non_null(strstr(err.text, "are for data.source preference"));
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_form_is_read),
-    cmocka_unit_test(a_pair_is_two_sequences_of_a_row),
-    cmocka_unit_test(long_answers_are_cut_or_left_out),
-    cmocka_unit_test(what_is_wrong_is_refused),
-};
-
-TM_TESTS_IN_ORDER(tests, NULL, test_folder_teardown)
+TESTS_IN_ORDER
+TEST_FIXTURE(NULL, test_folder_teardown)

@@ -40,9 +40,8 @@ static void expect(const tm_preview_options *o, const char *wanted)
     tm_text_fini(&all);
 }
 
-static void json_has_everything(void **state)
+TEST(json_has_everything)
 {
-    (void)state;
     tm_preview_options o = options_of(rows, TM_SFT_AUTO);
     o.json = true;
     expect(&o,
@@ -65,9 +64,8 @@ static void json_has_everything(void **state)
                "\"mask\": [0, 1, 1]}], \"format\": \"preference\"}\n");
 }
 
-static void text_is_for_people(void **state)
+TEST(text_is_for_people)
 {
-    (void)state;
     tm_preview_options o = options_of(rows, TM_SFT_AUTO);
     expect(&o, "'%s', line 1: 5 tokens, 3 of them targets\n[[ab]]c\\x01<|end|>\n\n"
                "'%s', line 2: 4 tokens, 3 of them targets\n[[x]]yz<|end|>\n");
@@ -85,13 +83,12 @@ static void text_is_for_people(void **state)
                "'%s', line 1, rejected: 3 tokens, 2 of them targets\n[[a]]f<|end|>\n");
 }
 
-static void what_is_not_there_is_refused(void **state)
+TEST(what_is_not_there_is_refused)
 {
     tm_text            out = { 0 };
     tm_error           err = { 0 };
     char               wanted[400];
     tm_preview_options o = options_of(rows, TM_SFT_AUTO);
-    (void)state;
     o.first = 4;
     snprintf(wanted, sizeof wanted, "'%s' has 3 rows, none with a text from row 4 on", o.path);
     assert_int_equal(tm_data_preview(&o, &out, &err), TM_INVALID);
@@ -104,10 +101,4 @@ static void what_is_not_there_is_refused(void **state)
     tm_text_fini(&out);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(json_has_everything),
-    cmocka_unit_test(text_is_for_people),
-    cmocka_unit_test(what_is_not_there_is_refused),
-};
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

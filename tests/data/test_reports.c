@@ -76,9 +76,8 @@ static double entropy_of(const counts *c)
     return nats / c->counted;
 }
 
-static void floors_are_what_is_counted(void **unused)
+TEST(floors_are_what_is_counted)
 {
-    (void)unused;
     static counts c;
     for (int plain = 0; plain < 2; plain++) {
         tm_source             *source = open_reports(7, plain);
@@ -96,9 +95,8 @@ static void floors_are_what_is_counted(void **unused)
 }
 
 /* Which pairs occur at all: in answers and in reports; the language does not depend on the seed. */
-static void answers_rename_a_tenth_of_the_symbols(void **unused)
+TEST(answers_rename_a_tenth_of_the_symbols)
 {
-    (void)unused;
     static counts plain, renamed, other;
     tm_source    *sources[] = { open_reports(7, true), open_reports(7, false), open_reports(8, false) };
     count(sources[0], TM_SPLIT_TRAIN, &plain);
@@ -121,9 +119,8 @@ static void answers_rename_a_tenth_of_the_symbols(void **unused)
     for (int i = 0; i < 3; i++) tm_source_close(sources[i]);
 }
 
-static void rows_are_functions_of_seed_and_number(void **unused)
+TEST(rows_are_functions_of_seed_and_number)
 {
-    (void)unused;
     tm_source *a = open_reports(7, false), *b = open_reports(7, false), *other = open_reports(8, false);
     row        x, y;
     read_row(a, TM_SPLIT_TRAIN, 5, &x);
@@ -140,9 +137,8 @@ static void rows_are_functions_of_seed_and_number(void **unused)
     tm_source_close(other);
 }
 
-static void too_few_tokens(void **unused)
+TEST(too_few_tokens)
 {
-    (void)unused;
     tm_source_options o = { .name = "reports", .vocab = 15, .seq = T, .seed = 1 };
     tm_source        *source;
     tm_error          err = { 0 };
@@ -154,11 +150,4 @@ static void too_few_tokens(void **unused)
     tm_source_close(source);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(floors_are_what_is_counted),
-    cmocka_unit_test(answers_rename_a_tenth_of_the_symbols),
-    cmocka_unit_test(rows_are_functions_of_seed_and_number),
-    cmocka_unit_test(too_few_tokens),
-};
-
-TM_TESTS_IN_ORDER(tests, NULL, NULL)
+TESTS_IN_ORDER

@@ -67,7 +67,7 @@ static void add_path(tm_text *out, const char *path)
     tm_rows_close(rows);
 }
 
-static void rows_are_as_recorded(void **state)
+TEST(rows_are_as_recorded)
 {
     static const char *const texts[] = {
         "",
@@ -112,7 +112,6 @@ static void rows_are_as_recorded(void **state)
         "no*",  "od?[d*\\",     "od?[d*\\/x.jsonl", "again.parquet.gz", "rows/z", "."
     };
     tm_text out = { 0 };
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         tm_text_printf(&out, "text %zu\n", i);
         add_memory(&out, texts[i], strlen(texts[i]));
@@ -124,7 +123,7 @@ static void rows_are_as_recorded(void **state)
 }
 
 /* Files are read in parts of 64 KiB: a line may end just before, at and behind such an end, and fill many parts. */
-static void lines_of_every_length(void **state)
+TEST(lines_of_every_length)
 {
     static const size_t lengths[] = { 20, 65534, 65535, 65536, 65537, 131071, 131072, 131073, 300000, 20 };
     enum { N = sizeof lengths / sizeof lengths[0] };
@@ -132,7 +131,6 @@ static void lines_of_every_length(void **state)
     tm_rows *rows = NULL;
     tm_error err = { 0 };
     json_t  *row = NULL;
-    (void)state;
     for (int blank = 0; blank < 2; blank++) {
         text.length = 0;
         for (int i = 0; i < N; i++) { /* with the line feed so many bytes */
@@ -161,10 +159,9 @@ static void lines_of_every_length(void **state)
     tm_text_fini(&text);
 }
 
-static void what_is_taken_for_text(void **state)
+TEST(what_is_taken_for_text)
 {
     char bytes[200];
-    (void)state;
     assert_false(tm_is_binary("", 0));
     assert_false(tm_is_binary("text", 4));
     assert_true(tm_is_binary("te\0t", 4));
@@ -190,10 +187,9 @@ static void what_is_taken_for_text(void **state)
     assert_false(tm_is_binary(bytes, 99));
 }
 
-static void packed_files_are_no_text(void **state)
+TEST(packed_files_are_no_text)
 {
     static const char *const names[] = { "x.jsonl", "x.gz", "x.zst", "x.parquet" };
-    (void)state;
     for (size_t i = 0; i < 4; i++) {
         tm_text_files files;
         tm_error      err = { 0 };
@@ -229,13 +225,12 @@ static void sparse_file(const char *path, int64_t size)
 }
 
 /* What is copied is counted over all files; what does not fit is mapped, and looked after. */
-static void files_are_copied_or_mapped(void **state)
+TEST(files_are_copied_or_mapped)
 {
     static const char *const names[] = { "two/a", "two/b", "two/c" };
     tm_text_files            files;
     tm_error                 err = { 0 };
     char                     said[200];
-    (void)state;
     assert_int_equal(mkdir("two", 0700), 0);
     test_file_write("two", "a", "abc");
     test_file_write("two", "b", "de");
@@ -269,14 +264,13 @@ static void files_are_copied_or_mapped(void **state)
 }
 
 /* A document has fewer than 2^31 - 1 bytes. */
-static void a_file_that_is_no_document(void **state)
+TEST(a_file_that_is_no_document)
 {
     tm_pack_options o = { .path = "large", .out = "packed", .format = "megatron" };
     int64_t         rows = 0;
     tm_error        err = { 0 };
-    (void)state;
-    char *words = memset(tm_alloc(1 << 16), 'a', 1 << 16); /* what is looked at */
-    FILE *f = fopen("large", "w");
+    char           *words = memset(tm_alloc(1 << 16), 'a', 1 << 16); /* what is looked at */
+    FILE           *f = fopen("large", "w");
     assert_non_null(f);
     assert_int_equal(fwrite(words, 1, 1 << 16, f), 1 << 16);
     assert_int_equal(fclose(f), 0);
@@ -324,10 +318,4 @@ static int go_back(void **state)
     return test_folder_teardown(state);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(rows_are_as_recorded),       cmocka_unit_test(lines_of_every_length),
-    cmocka_unit_test(what_is_taken_for_text),     cmocka_unit_test(packed_files_are_no_text),
-    cmocka_unit_test(files_are_copied_or_mapped), cmocka_unit_test(a_file_that_is_no_document),
-};
-
-TM_TESTS(tests, write_all, go_back)
+TEST_FIXTURE(write_all, go_back)

@@ -47,9 +47,8 @@ static void refuse(const char *header, size_t data, const char *part)
 #define ROW(dtype, shape, begin, end)                                                                                  \
     "{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" #begin "," #end "]}"
 
-static void files_that_lie_are_refused_by_file_tensor_and_offset(void **state)
+TEST(files_that_lie_are_refused_by_file_tensor_and_offset)
 {
-    (void)state;
     for (size_t n = 0; n < 8; n++)
         refuse_bytes((const uint8_t *)"\2\0\0\0\0\0\0\0{}", n, "bytes, too few for a safetensors file");
     refuse("{\"a\":" ROW("F32", "[2]", 0, 8) "}", 7, "'a' is at bytes 0 to 8 of the data, which has 7");
@@ -83,9 +82,8 @@ static void files_that_lie_are_refused_by_file_tensor_and_offset(void **state)
     refuse_bytes((const uint8_t *)"\x03\0\0\0\0\0\0\0{}", 10, "should have 3 bytes");
 }
 
-static void what_is_allowed_is_read(void **state)
+TEST(what_is_allowed_is_read)
 {
-    (void)state;
     static const char header[] = "{\"__metadata__\":{\"format\":\"pt\"},\"b\":" ROW(
         "U16", "[2]", 2, 6) ",\"none\":" ROW("F32", "[0,3]", 2, 2) ",\"a\":" ROW("BF16", "[]", 0, 2) "}   ";
     size_t          size, n;
@@ -109,7 +107,7 @@ static void what_is_allowed_is_read(void **state)
 }
 
 /* One tensor of each format with a name of ours. */
-static void every_format_is_written_and_read_back(void **state)
+TEST(every_format_is_written_and_read_back)
 {
     static const struct {
         const char *name;
@@ -127,7 +125,6 @@ static void every_format_is_written_and_read_back(void **state)
     tm_safetensors          *set;
     tm_error                 err = { 0 };
     size_t                   n = 0;
-    (void)state;
     for (size_t i = 0; i < ROWS; i++)
         if (table[i].dtype != TM_DTYPE_COUNT)
             headings[n++] =
@@ -179,12 +176,11 @@ static void refuse_index(const char *text, const char *part)
     if (st == TM_OK || !strstr(err.text, part)) fail_msg("status %d, '%s', wanted '%s'", (int)st, err.text, part);
 }
 
-static void shards_and_their_index_agree_or_are_refused(void **state)
+TEST(shards_and_their_index_agree_or_are_refused)
 {
     tm_safetensors *set;
     tm_error        err = { 0 };
     size_t          n;
-    (void)state;
     write_shard("one", "a");
     write_shard("two", "b");
     write_shard("three", "a");
@@ -211,9 +207,8 @@ static void shards_and_their_index_agree_or_are_refused(void **state)
 
 /* As many as there may be are opened, one more is refused. All have the same tensor, which is what they are refused for
  * once they are open. */
-static void a_model_has_a_thousand_files_at_most(void **state)
+TEST(a_model_has_a_thousand_files_at_most)
 {
-    (void)state;
     write_shard("shard", "a");
     for (int n = 1000; n <= 1001; n++) {
         tm_text index = { 0 };
@@ -234,12 +229,5 @@ static void a_model_has_a_thousand_files_at_most(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(files_that_lie_are_refused_by_file_tensor_and_offset),
-    cmocka_unit_test(what_is_allowed_is_read),
-    cmocka_unit_test(every_format_is_written_and_read_back),
-    cmocka_unit_test(shards_and_their_index_agree_or_are_refused),
-    cmocka_unit_test(a_model_has_a_thousand_files_at_most),
-};
-
-TM_TESTS_IN_ORDER(tests, NULL, test_folder_teardown)
+TESTS_IN_ORDER
+TEST_FIXTURE(NULL, test_folder_teardown)

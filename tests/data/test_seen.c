@@ -236,10 +236,9 @@ static void expect_holds(const tm_data_certificate *c, const char *name)
 
 /* --- honest ------------------------------------------------------------------------------------------------------- */
 
-static void it_holds_for_every_source(void **state)
+TEST(it_holds_for_every_source)
 {
     tm_source_options options[SOURCES];
-    (void)state;
     for (int i = 0, n = all_sources(options); i < n; i++) {
         tm_source          *source = open_source(&options[i]);
         tm_data_certificate c = look(source, &honest);
@@ -254,10 +253,9 @@ static void it_holds_for_every_source(void **state)
 }
 
 /* From the middle of an epoch, on the second of three ranks; the first batches are read in any case. */
-static void it_holds_for_parts_and_after_resuming(void **state)
+TEST(it_holds_for_parts_and_after_resuming)
 {
     tm_source_options options[SOURCES];
-    (void)state;
     for (int i = 0, n = all_sources(options); i < n; i++) {
         tm_source *source = open_source(&options[i]);
         trial      t = { .part = { 1, 3 }, .first = 31, .fed_part = { 1, 3 }, .fed_first = 31 };
@@ -271,7 +269,7 @@ static void it_holds_for_parts_and_after_resuming(void **state)
 
 /* --- defects of a run --------------------------------------------------------------------------------------------- */
 
-static void other_samples_than_those_of_the_step_are_found(void **state)
+TEST(other_samples_than_those_of_the_step_are_found)
 {
     tm_source_options options[SOURCES];
     const trial       defects[] = {
@@ -281,7 +279,6 @@ static void other_samples_than_those_of_the_step_are_found(void **state)
               { .part = { 0, 1 }, .fed_part = { 0, 1 }, .repeats = 1 },   /* a batch twice */
               { .part = { 0, 1 }, .fed_part = { 0, 1 }, .repeats = 40 },  /* from some step on, the same for ever */
     };
-    (void)state;
     for (int i = 0, n = all_sources(options); i < n; i++) {
         tm_source *source = open_source(&options[i]);
         for (size_t d = 0; d < sizeof defects / sizeof defects[0]; d++) {
@@ -295,10 +292,9 @@ static void other_samples_than_those_of_the_step_are_found(void **state)
     }
 }
 
-static void an_evaluation_on_training_data_is_found(void **state)
+TEST(an_evaluation_on_training_data_is_found)
 {
     tm_source_options options[SOURCES];
-    (void)state;
     for (int i = 0, n = all_sources(options); i < n; i++) {
         tm_source *source = open_source(&options[i]);
         trial      t = honest;
@@ -363,11 +359,10 @@ static tm_data_certificate with_kind(const tm_source_options *options, tm_source
     return c;
 }
 
-static void samples_that_come_twice_are_found(void **state)
+TEST(samples_that_come_twice_are_found)
 {
     const tm_source_options options = language("text", at("text"), NULL);
     tm_source_kind          kind = tm_source_text;
-    (void)state;
     kind.unit = half;
     kind.sample = sample_of_half;
     kind.places = places_of_half;
@@ -375,12 +370,11 @@ static void samples_that_come_twice_are_found(void **state)
     assert_true(c.done && c.fed && !c.once && c.apart && c.stored && strstr(c.reason, "had before"));
 }
 
-static void held_out_samples_from_training_are_found(void **state)
+TEST(held_out_samples_from_training_are_found)
 {
     const tm_source_options text = language("text", at("text"), NULL);
     const tm_source_options made = language("synthetic", NULL, NULL);
     tm_source_kind          kind = tm_source_text;
-    (void)state;
     kind.sample = sample_of_training;
     kind.places = places_of_training;
     tm_data_certificate c = with_kind(&text, kind);
@@ -400,12 +394,11 @@ static void held_out_samples_from_training_are_found(void **state)
     assert_true(c.done && !c.apart && strstr(c.reason, "is one of training"));
 }
 
-static void tokens_that_are_not_those_of_the_data_are_found(void **state)
+TEST(tokens_that_are_not_those_of_the_data_are_found)
 {
     const tm_source_options text = language("text", at("text"), NULL);
     const tm_source_options made = language("synthetic", NULL, NULL);
     tm_source_kind          kind = tm_source_text;
-    (void)state;
     kind.sample = sample_of_next;
     tm_data_certificate c = with_kind(&text, kind);
     assert_true(c.done && c.fed && !c.stored && strstr(c.reason, "are not those of its file"));
@@ -426,25 +419,23 @@ static tm_status row_with_own_tokens(const tm_source *source, tm_split split, in
     return TM_OK;
 }
 
-static void targets_that_do_not_follow_are_found(void **state)
+TEST(targets_that_do_not_follow_are_found)
 {
     const tm_source_options made = language("mock", NULL, NULL);
     tm_source_kind          kind = tm_source_mock;
-    (void)state;
     kind.row = row_with_own_tokens;
     tm_data_certificate c = with_kind(&made, kind);
     assert_true(c.done && !c.stored && strstr(c.reason, "is not the token that follows"));
 }
 
 /* The same file for both, by another name, too: who configures that is not blamed, but told. */
-static void held_out_files_that_are_trained_on_are_told(void **state)
+TEST(held_out_files_that_are_trained_on_are_told)
 {
     tm_source_options options[] = {
         language("megatron", at("narrow"), at("again")),
         language("sft", at("rows.jsonl"), at("rows.jsonl")),
         images("latents"),
     };
-    (void)state;
     assert_int_equal(link(test_in_folder("narrow.bin"), test_in_folder("again.bin")), 0);
     assert_int_equal(link(test_in_folder("narrow.idx"), test_in_folder("again.idx")), 0);
     options[2].validation_path = options[2].path;
@@ -457,10 +448,9 @@ static void held_out_files_that_are_trained_on_are_told(void **state)
 }
 
 /* A file that changed is no reason to blame the run. */
-static void files_that_changed_are_not_compared(void **state)
+TEST(files_that_changed_are_not_compared)
 {
     const tm_source_options options = language("text", at("later"), NULL);
-    (void)state;
     assert_int_equal(mkdir(test_in_folder("later"), 0700), 0);
     write_text("later/a.txt", 60);
     tm_source *source = open_source(&options);
@@ -471,17 +461,4 @@ static void files_that_changed_are_not_compared(void **state)
     tm_source_close(source);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(it_holds_for_every_source),
-    cmocka_unit_test(it_holds_for_parts_and_after_resuming),
-    cmocka_unit_test(other_samples_than_those_of_the_step_are_found),
-    cmocka_unit_test(an_evaluation_on_training_data_is_found),
-    cmocka_unit_test(samples_that_come_twice_are_found),
-    cmocka_unit_test(held_out_samples_from_training_are_found),
-    cmocka_unit_test(tokens_that_are_not_those_of_the_data_are_found),
-    cmocka_unit_test(targets_that_do_not_follow_are_found),
-    cmocka_unit_test(held_out_files_that_are_trained_on_are_told),
-    cmocka_unit_test(files_that_changed_are_not_compared),
-};
-
-TM_TESTS(tests, write_files, test_folder_teardown)
+TEST_FIXTURE(write_files, test_folder_teardown)

@@ -42,10 +42,9 @@ static json_t *read_rows(const char *path)
 }
 
 /* Parquet gives the rows that the same writer put into lines of JSON, in the columns that are wanted. */
-static void parquet_is_as_json(void **state)
+TEST(parquet_is_as_json)
 {
     static const char *const names[] = { "wikitext", "ultrachat", "alpaca", "govreport" };
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char path[2][128];
         snprintf(path[0], sizeof path[0], FIXTURES "%s.parquet", names[i]);
@@ -69,9 +68,8 @@ static void parquet_is_as_json(void **state)
     }
 }
 
-static void lists_may_be_empty(void **state)
+TEST(lists_may_be_empty)
 {
-    (void)state;
     json_t *got = read_rows(FIXTURES "lists.parquet");
     json_t *wanted = json_loads("[{\"data\":[]},{\"data\":[\"a\"]},{\"data\":[]},{\"data\":[\"b\",\"c\",\"d\"]},"
                                 "{\"data\":[]},{\"data\":[\"e\"]}]",
@@ -106,7 +104,7 @@ static char *shown(const char *line, tm_sft_options sft, tm_text *out)
     "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|/|>{% endfor %}"                                          \
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 
-static void prompts_are_masked(void **state)
+TEST(prompts_are_masked)
 {
     static const struct {
         const char *line, *map, *wanted;
@@ -155,7 +153,6 @@ static void prompts_are_masked(void **state)
           "[[<|user|>Hi<|/|><|assistant|>]]Yo<|/|>[[<|user|>So<|/|>]]\n", false },
     };
     tm_text out = { 0 };
-    (void)state;
     test_file_write(test_folder(), "chatml.jinja", CHATML);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_sft_options sft = { .column_map = cases[i].map,
@@ -167,12 +164,11 @@ static void prompts_are_masked(void **state)
 }
 
 /* The tokens of answers are those that transformers marks ({% generation %}). */
-static void targets_are_those_of_transformers(void **state)
+TEST(targets_are_those_of_transformers)
 {
     json_error_t problem;
     json_t      *root = json_load_file("tests/token/chat/ids.json", 0, &problem), *one;
     size_t       k, met = 0, some = 0;
-    (void)state;
     if (!root) fail_msg("%s", problem.text);
     tm_sft_options o = { .tokenizer = "tests/token/chat/gpt-oss" };
     tm_sft_coder  *coder;
@@ -202,7 +198,7 @@ static void targets_are_those_of_transformers(void **state)
 
 /* With a tokenizer whose tokens are not pieces of the text (blanks become U+2581, one is put in front) the targets are
  * found as well. */
-static void targets_without_lengths_of_tokens(void **state)
+TEST(targets_without_lengths_of_tokens)
 {
     tm_sft_options o = { .tokenizer = "tests/token/chat/llama2" };
     tm_sft_coder  *coder;
@@ -212,7 +208,6 @@ static void targets_without_lengths_of_tokens(void **state)
     tm_ids         ids[2] = { { 0 } };
     tm_text        all = { 0 }, targets = { 0 };
     tm_error       err = { 0 };
-    (void)state;
     if (tm_sft_coder_open(&o, &coder, &err) != TM_OK) fail_msg("%s", err.text);
     if (tm_sft_encode(coder, &row, "row", ids, &err) != TM_OK) fail_msg("%s", err.text);
     tm_sft_decode(coder, ids[0].data, ids[0].count, true, &all);
@@ -281,9 +276,8 @@ static tm_source_options options_of(const char *path)
 }
 
 /* Every sample is in one row, whole, behind its own beginning; the weight counts its answer. */
-static void rows_hold_samples(void **state)
+TEST(rows_hold_samples)
 {
-    (void)state;
     tm_source *source = open_source(options_of(make_file()));
     int64_t    rows = tm_source_describe(source)->train_samples, samples = 0, tokens = 0;
     bool       seen[ROWS] = { false };
@@ -316,9 +310,8 @@ static void rows_hold_samples(void **state)
 }
 
 /* Each epoch has every row once, in another order; a source that is opened again goes on where another one was. */
-static void epochs_are_permutations(void **state)
+TEST(epochs_are_permutations)
 {
-    (void)state;
     tm_source *one = open_source(options_of(make_file())), *two = open_source(options_of(make_file()));
     int64_t    rows = tm_source_describe(one)->train_samples, same = 0;
     uint64_t   sum[2] = { 0, 0 };
@@ -338,10 +331,9 @@ static void epochs_are_permutations(void **state)
     tm_source_close(two);
 }
 
-static void a_share_is_held_out(void **state)
+TEST(a_share_is_held_out)
 {
     tm_source_options o = options_of(make_file());
-    (void)state;
     o.validation_fraction = 0.2;
     o.sft.packed = false;
     tm_source *source = open_source(o);
@@ -365,14 +357,13 @@ static void a_share_is_held_out(void **state)
     tm_source_close(source);
 }
 
-static void what_is_too_long(void **state)
+TEST(what_is_too_long)
 {
     tm_source_options o = options_of(make_file());
     tm_source        *source;
     tm_error          err = { 0 };
     row               r;
     int64_t           whole;
-    (void)state;
     o.sft.packed = false;
     source = open_source(o);
     whole = tm_source_describe(source)->train_samples;
@@ -416,7 +407,7 @@ static void what_is_too_long(void **state)
     assert_non_null(strstr(err.text, "data.overlong"));
 }
 
-static void layouts_as_shipped(void **state)
+TEST(layouts_as_shipped)
 {
     static const struct {
         const char *name, *described;
@@ -425,7 +416,6 @@ static void layouts_as_shipped(void **state)
                  { "alpaca", "40 rows of instruction; training 40 samples", 40 },
                  { "govreport", "12 rows of completion (prompt=report, completion=summary); training 12 samples", 12 },
                  { "ultrachat", "24 rows of messages; training 24 samples", 24 } };
-    (void)state;
     test_file_write(test_folder(), "chatml.jinja", CHATML);
     for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++)
         for (int parquet = 0; parquet < 2; parquet++) {
@@ -443,11 +433,10 @@ static void layouts_as_shipped(void **state)
 }
 
 /* Many rows are encoded by several threads: in their order, and of two wrong ones the first is told. */
-static void many_rows(void **state)
+TEST(many_rows)
 {
     enum { MANY = 1200 };
     tm_text text = { 0 };
-    (void)state;
     for (int i = 0; i < MANY; i++)
         tm_text_printf(&text, "{\"prompt\": \"%d:\", \"completion\": \"%.*s.\"}\n", i, i % 17, "abcdefghijklmnopq");
     test_file_write(test_folder(), "many.jsonl", text.data);
@@ -481,7 +470,7 @@ static void many_rows(void **state)
 
 /* --- what is wrong ------------------------------------------------------------------------------------------------ */
 
-static void what_is_wrong_is_named(void **state)
+TEST(what_is_wrong_is_named)
 {
     static const struct {
         const char *content, *words;
@@ -533,7 +522,6 @@ static void what_is_wrong_is_named(void **state)
         { "{\"data\": [{\"prompt\": \"a\", \"completion\": \"b\"}]}\n",
           "line 1, turn 1: 'from' is missing, wanted a message with 'from' and 'value'; rows that are no messages" },
     };
-    (void)state;
     test_file_write(test_folder(), "refuses.jinja",
                     "{% for m in messages %}{% if m.content == 'refuse' %}{{ raise_exception('no') }}{% endif %}"
                     "{{ m.content }}{% endfor %}");
@@ -551,7 +539,7 @@ static void what_is_wrong_is_named(void **state)
     }
 }
 
-static void options_that_cannot_be(void **state)
+TEST(options_that_cannot_be)
 {
     static const struct {
         tm_sft_options o;
@@ -566,7 +554,6 @@ static void options_that_cannot_be(void **state)
         { { .tokenizer = "nowhere" }, "nowhere" },
     };
     const char *path = make_file();
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_error          err = { 0 };
         tm_source        *source = NULL;
@@ -592,20 +579,5 @@ static void options_that_cannot_be(void **state)
     assert_non_null(strstr(err.text, "raise data.validation_fraction"));
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(parquet_is_as_json),
-    cmocka_unit_test(lists_may_be_empty),
-    cmocka_unit_test(prompts_are_masked),
-    cmocka_unit_test(targets_are_those_of_transformers),
-    cmocka_unit_test(targets_without_lengths_of_tokens),
-    cmocka_unit_test(rows_hold_samples),
-    cmocka_unit_test(epochs_are_permutations),
-    cmocka_unit_test(a_share_is_held_out),
-    cmocka_unit_test(what_is_too_long),
-    cmocka_unit_test(layouts_as_shipped),
-    cmocka_unit_test(many_rows),
-    cmocka_unit_test(what_is_wrong_is_named),
-    cmocka_unit_test(options_that_cannot_be),
-};
-
-TM_TESTS_IN_ORDER(tests, NULL, test_folder_teardown)
+TESTS_IN_ORDER
+TEST_FIXTURE(NULL, test_folder_teardown)

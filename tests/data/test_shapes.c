@@ -17,9 +17,8 @@ static const char *const colours[] = { "red", "green", "blue", "yellow", "purple
 static const char *const shapes[] = { "circle", "square", "triangle", "star", "cross" };
 
 /* The file holds captions, a line each, an empty line, then the pixels of as many pictures. */
-static void judges_the_pictures_of_the_tool(void **state)
+TEST(judges_the_pictures_of_the_tool)
 {
-    (void)state;
     FILE *file = fopen("tests/data/shapes.rgb", "rb");
     if (!file) fail_msg("cannot open tests/data/shapes.rgb; run from the root of the repository");
     char           captions[32][64];
@@ -49,9 +48,8 @@ static void judges_the_pictures_of_the_tool(void **state)
 }
 
 /* A picture of one colour, and one of noise, have no shape; a ring fits none, though it has a colour. */
-static void sees_no_shape_where_there_is_none(void **state)
+TEST(sees_no_shape_where_there_is_none)
 {
-    (void)state;
     static uint8_t pixels[BYTES];
     memset(pixels, 255, BYTES);
     shapes_verdict verdict = shapes_judge(pixels, SIZE, SIZE);
@@ -75,9 +73,8 @@ static void sees_no_shape_where_there_is_none(void **state)
 
 /* The judge's circle is the disc of the largest area in its bounds: rows and columns are not exchanged in a wide
  * picture. */
-static void judges_pictures_of_any_size(void **state)
+TEST(judges_pictures_of_any_size)
 {
-    (void)state;
     enum { ROWS = 48, COLUMNS = 96 };
     static uint8_t pixels[ROWS * COLUMNS * 3];
     for (int y = 0; y < ROWS; y++)
@@ -91,10 +88,3 @@ static void judges_pictures_of_any_size(void **state)
     assert_true(shapes_match(verdict, "a blue square on a black background"));
     assert_false(shapes_match(verdict, "a blue squarer on a black background"));
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(judges_the_pictures_of_the_tool),
-    cmocka_unit_test(sees_no_shape_where_there_is_none),
-    cmocka_unit_test(judges_pictures_of_any_size),
-};
-TM_TESTS(tests, NULL, NULL)

@@ -178,4 +178,5 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(mock_is_uniform_and_has_no_memory),
 };
 
-TM_TESTS_IN_ORDER(tests, NULL, NULL)
+TEST_TABLE(tests)
+TESTS_IN_ORDER

@@ -18,9 +18,8 @@ static tm_source *open_language(int64_t vocab, int64_t seq, uint64_t seed)
     return source;
 }
 
-static void same_options_give_the_same_samples_in_any_order(void **state)
+TEST(same_options_give_the_same_samples_in_any_order)
 {
-    (void)state;
     tm_source *one = open_language(64, 100, 5), *two = open_language(64, 100, 5), *other = open_language(64, 100, 6);
     int32_t    a[101], b[101];
     int        differing = 0;
@@ -46,9 +45,8 @@ static int by_bytes(const void *a, const void *b)
     return memcmp(a, b, 33 * sizeof(int32_t));
 }
 
-static void splits_share_no_sample(void **state)
+TEST(splits_share_no_sample)
 {
-    (void)state;
     enum { N = 4000, TOKENS = 33 };
     tm_source *source = open_language(64, TOKENS - 1, 3);
     int32_t   *all = malloc(2 * N * TOKENS * sizeof *all);
@@ -85,9 +83,8 @@ static void check_floor(int64_t vocab, int64_t seq, int64_t n)
     tm_source_close(source);
 }
 
-static void floor_is_the_mean_of_minus_log_p(void **state)
+TEST(floor_is_the_mean_of_minus_log_p)
 {
-    (void)state;
     check_floor(64, 256, 3000);
     check_floor(64, 17, 3000);
     check_floor(64, 5, 100); /* nothing but starts */
@@ -98,9 +95,8 @@ static void floor_is_the_mean_of_minus_log_p(void **state)
 }
 
 /* By hand, for T = 256, V = 64: e = 0.1, M = 16, C = 4, K = 16. */
-static void floor_has_the_documented_value(void **state)
+TEST(floor_has_the_documented_value)
 {
-    (void)state;
     tm_source *source = open_language(64, 256, 1);
     double     q = 0.90625, other = 0.00625;
     double     h = log(4) - q * log(q) - 15 * other * log(other);
@@ -111,9 +107,8 @@ static void floor_has_the_documented_value(void **state)
 }
 
 /* The probabilities of all possible tokens at a place add up to 1, whatever came before. */
-static void probabilities_add_up(void **state)
+TEST(probabilities_add_up)
 {
-    (void)state;
     const int64_t vocabs[] = { 8, 31, 64 };
     for (int v = 0; v < 3; v++) {
         tm_source *source = open_language(vocabs[v], 40, 2);
@@ -143,9 +138,8 @@ static void probabilities_add_up(void **state)
 
 /* An order-3 predictor, counted on one half of a large sample and judged on the other, gains nothing over ln(C M). A
  * vocabulary of 8 keeps the table (8^4 counts) small against the sample, so that even a small dependence would show. */
-static void three_tokens_of_context_tell_nothing(void **state)
+TEST(three_tokens_of_context_tell_nothing)
 {
-    (void)state;
     enum { S = 8, CONTEXTS = S * S * S, T = 256, N = 12000 };
     tm_source *source = open_language(S, T, 4);
     double    *counts = calloc((size_t)CONTEXTS * S, sizeof *counts);
@@ -175,9 +169,8 @@ static void three_tokens_of_context_tell_nothing(void **state)
     tm_source_close(source);
 }
 
-static void at_least_half_a_nat_below_order_3(void **state)
+TEST(at_least_half_a_nat_below_order_3)
 {
-    (void)state;
     for (int64_t vocab = 8; vocab <= 80; vocab++) {
         tm_source             *source = open_language(vocab, 256, 1);
         const tm_source_facts *facts = tm_source_describe(source);
@@ -188,9 +181,8 @@ static void at_least_half_a_nat_below_order_3(void **state)
     }
 }
 
-static void seven_symbols_are_too_few(void **state)
+TEST(seven_symbols_are_too_few)
 {
-    (void)state;
     for (int64_t vocab = 0; vocab < 8; vocab++) {
         tm_source_options options = { .name = "synthetic", .vocab = vocab, .seq = 8 };
         tm_source        *source = NULL;
@@ -202,15 +194,4 @@ static void seven_symbols_are_too_few(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(same_options_give_the_same_samples_in_any_order),
-    cmocka_unit_test(splits_share_no_sample),
-    cmocka_unit_test(floor_is_the_mean_of_minus_log_p),
-    cmocka_unit_test(floor_has_the_documented_value),
-    cmocka_unit_test(probabilities_add_up),
-    cmocka_unit_test(three_tokens_of_context_tell_nothing),
-    cmocka_unit_test(at_least_half_a_nat_below_order_3),
-    cmocka_unit_test(seven_symbols_are_too_few),
-};
-
-TM_TESTS_IN_ORDER(tests, NULL, NULL)
+TESTS_IN_ORDER

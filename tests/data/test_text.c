@@ -485,4 +485,5 @@ static const struct CMUnitTest tests[] = {
     IN_FOLDER(files_that_change_meanwhile),
 };
 
-TM_TESTS_IN_ORDER(tests, NULL, NULL)
+TEST_TABLE(tests)
+TESTS_IN_ORDER

@@ -74,9 +74,8 @@ static void expect_row(const tm_source *source, int64_t index, const int32_t *to
     assert_memory_equal(y, targets, sizeof y);
 }
 
-static void a_mask_counts_at_the_input_or_at_the_target(void **state)
+TEST(a_mask_counts_at_the_input_or_at_the_target)
 {
-    (void)state;
     write_packed();
     tm_source_options options = packed_options();
     tm_source        *source = open_source(&options);
@@ -100,9 +99,8 @@ static void a_mask_counts_at_the_input_or_at_the_target(void **state)
     tm_source_close(source);
 }
 
-static void each_epoch_has_every_row_once_in_an_order_of_the_seed(void **state)
+TEST(each_epoch_has_every_row_once_in_an_order_of_the_seed)
 {
-    (void)state;
     write_packed();
     tm_source_options options = packed_options();
     tm_source        *source = open_source(&options);
@@ -131,9 +129,8 @@ static void each_epoch_has_every_row_once_in_an_order_of_the_seed(void **state)
 }
 
 /* What a batch tells the trainer: the targets that count, and nothing of the rows behind the end. */
-static void the_loader_counts_the_targets(void **state)
+TEST(the_loader_counts_the_targets)
 {
-    (void)state;
     write_packed();
     tm_source_options options = packed_options();
     tm_source        *source = open_source(&options);
@@ -158,9 +155,8 @@ static void the_loader_counts_the_targets(void **state)
     tm_source_close(source);
 }
 
-static void packed_data_that_does_not_fit_is_refused(void **state)
+TEST(packed_data_that_does_not_fit_is_refused)
 {
-    (void)state;
     write_packed();
     tm_source_options o = packed_options();
     o.seq = 5;
@@ -188,9 +184,8 @@ static void packed_data_that_does_not_fit_is_refused(void **state)
     expect_refusal(&o, "validation.npy", "is not a numpy file");
 }
 
-static void a_file_shortened_in_a_run_is_noticed(void **state)
+TEST(a_file_shortened_in_a_run_is_noticed)
 {
-    (void)state;
     write_packed();
     tm_source_options o = packed_options();
     tm_source        *source = open_source(&o);
@@ -237,9 +232,8 @@ static tm_source_options indexed_options(const char *name)
     };
 }
 
-static void samples_come_in_the_published_order(void **state)
+TEST(samples_come_in_the_published_order)
 {
-    (void)state;
     const int32_t wanted[8][5] = { { 19, 20, 21, 22, 23 }, { 10, 11, 12, 13, 14 }, { 6, 7, 8, 9, 10 },
                                    { 2, 3, 4, 5, 6 },      { 14, 15, 16, 17, 18 }, { 23, 24, 0, 1, 2 },
                                    { 18, 8, 9, 10, 11 },   { 18, 15, 16, 17, 18 } };
@@ -265,9 +259,8 @@ static void samples_come_in_the_published_order(void **state)
     }
 }
 
-static void validation_comes_in_the_order_of_the_file(void **state)
+TEST(validation_comes_in_the_order_of_the_file)
 {
-    (void)state;
     write_indexed("set", false);
     write_indexed("held", true);
     tm_source_options o = indexed_options("set");
@@ -317,9 +310,8 @@ static void expect_documents(const tm_source *source, tm_split split, int64_t in
     assert_int_equal(weight, counts);
 }
 
-static void documents_of_indexed_data_are_kept_apart(void **state)
+TEST(documents_of_indexed_data_are_kept_apart)
 {
-    (void)state;
     const int32_t train[8][5] = { { 19, 20, 21, 22, 23 }, { 10, 11, 12, 13, 14 }, { 6, 7, 8, 9, 10 },
                                   { 2, 3, 4, 5, 6 },      { 14, 15, 16, 17, 18 }, { 23, 24, 0, 1, 2 },
                                   { 18, 8, 9, 10, 11 },   { 18, 15, 16, 17, 18 } };
@@ -340,9 +332,8 @@ static void documents_of_indexed_data_are_kept_apart(void **state)
     tm_source_close(source);
 }
 
-static void indexed_data_is_outlined(void **state)
+TEST(indexed_data_is_outlined)
 {
-    (void)state;
     tm_text  text = { 0 };
     tm_error err = { 0 };
     char     wanted[600];
@@ -387,9 +378,8 @@ static void indexed_data_is_outlined(void **state)
     }
 }
 
-static void indexed_data_that_does_not_fit_is_refused(void **state)
+TEST(indexed_data_that_does_not_fit_is_refused)
 {
-    (void)state;
     write_indexed("set", false);
     tm_source_options o = indexed_options("set");
     o.vocab = 24; /* the token 24 is in the sixth sample */
@@ -430,9 +420,8 @@ static void write_text(const char *name, const char *text)
 }
 
 /* A file beside a set says how many ids its tokenizer has; of two sets the larger number counts. */
-static void a_set_knows_its_vocabulary(void **state)
+TEST(a_set_knows_its_vocabulary)
 {
-    (void)state;
     static const char *const bad[] = { "",
                                        "[1]",
                                        "{\"vocabulary_size\": 0}",
@@ -466,9 +455,8 @@ static void a_set_knows_its_vocabulary(void **state)
     }
 }
 
-static void an_outline_reads_headers_only(void **state)
+TEST(an_outline_reads_headers_only)
 {
-    (void)state;
     write_indexed("set", false);
     tm_source_options o = indexed_options("set");
     tm_text           text = { 0 };
@@ -484,19 +472,5 @@ static void an_outline_reads_headers_only(void **state)
     tm_text_fini(&text);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_mask_counts_at_the_input_or_at_the_target),
-    cmocka_unit_test(each_epoch_has_every_row_once_in_an_order_of_the_seed),
-    cmocka_unit_test(the_loader_counts_the_targets),
-    cmocka_unit_test(packed_data_that_does_not_fit_is_refused),
-    cmocka_unit_test(a_file_shortened_in_a_run_is_noticed),
-    cmocka_unit_test(samples_come_in_the_published_order),
-    cmocka_unit_test(validation_comes_in_the_order_of_the_file),
-    cmocka_unit_test(documents_of_indexed_data_are_kept_apart),
-    cmocka_unit_test(indexed_data_is_outlined),
-    cmocka_unit_test(indexed_data_that_does_not_fit_is_refused),
-    cmocka_unit_test(a_set_knows_its_vocabulary),
-    cmocka_unit_test(an_outline_reads_headers_only),
-};
-
-TM_TESTS_IN_ORDER(tests, NULL, test_folder_teardown)
+TESTS_IN_ORDER
+TEST_FIXTURE(NULL, test_folder_teardown)

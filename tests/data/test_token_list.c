@@ -53,12 +53,11 @@ static void expect_refused(const uint8_t *bytes, size_t size, tm_status status, 
 
 static const int64_t values[] = { 0, 255, 256, 65536, 69999, 7 };
 
-static void lists_are_read(void **state)
+TEST(lists_are_read)
 {
     static const char one[] = "{'descr': '<i4', 'fortran_order': False, 'shape': (6,), }       \n";
     static const char row[] = "{'descr': '<i8', 'fortran_order': False, 'shape': (1, 6), }     \n";
     uint8_t           file[512];
-    (void)state;
     for (int version = 1; version <= 3; version++) {
         expect_ids(file, numpy(file, version, one, 4, values, 6), values, 6);
         expect_ids(file, numpy(file, version, row, 8, values, 6), values, 6);
@@ -68,11 +67,10 @@ static void lists_are_read(void **state)
     expect_ids((const uint8_t *)"[]", 2, values, 0);
 }
 
-static void a_header_has_up_to_1023_bytes(void **state)
+TEST(a_header_has_up_to_1023_bytes)
 {
     uint8_t file[2048];
     char    header[1025];
-    (void)state;
     memset(header, ' ', 1024);
     memcpy(header, "{'descr': '<i4', 'shape': (6,)}", 31);
     header[1023] = '\0';
@@ -83,7 +81,7 @@ static void a_header_has_up_to_1023_bytes(void **state)
                    "'x': the numpy header has 1024 bytes, too many");
 }
 
-static void what_is_no_list_is_refused(void **state)
+TEST(what_is_no_list_is_refused)
 {
     static const struct {
         int         version, width;
@@ -114,7 +112,6 @@ static void what_is_no_list_is_refused(void **state)
     static const int64_t beyond[] = { 1, 70000 }, below[] = { -1 };
     uint8_t              file[2048];
     size_t               n;
-    (void)state;
     for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++) {
         n = numpy(file, damaged[i].version, damaged[i].header, damaged[i].width, values, 6);
         expect_refused(file, n, TM_FORMAT, damaged[i].message);
@@ -144,7 +141,7 @@ static void what_is_no_list_is_refused(void **state)
                    "'x': token 2 is 70000, the model has the ids 0 to 69999");
 }
 
-static void files_are_lists(void **state)
+TEST(files_are_lists)
 {
     static const int64_t wanted[] = { 5, 0, 69999 };
     int32_t             *ids = NULL;
@@ -153,7 +150,6 @@ static void files_are_lists(void **state)
     char                 said[400];
     const char          *path = test_in_folder("ids.json");
     FILE                *f = fopen(path, "w");
-    (void)state;
     assert_non_null(f);
     fputs("[5, 0, 69999]\n", f);
     fclose(f);
@@ -171,11 +167,4 @@ static void files_are_lists(void **state)
     assert_string_equal(err.text, said);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(lists_are_read),
-    cmocka_unit_test(a_header_has_up_to_1023_bytes),
-    cmocka_unit_test(what_is_no_list_is_refused),
-    cmocka_unit_test(files_are_lists),
-};
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

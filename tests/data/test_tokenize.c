@@ -87,11 +87,10 @@ static void expect_all(const tm_tokenize_result *result)
 }
 
 /* The one who reads waits for those who encode, and not the other way round. */
-static void nothing_is_lost_between_threads(void **state)
+TEST(nothing_is_lost_between_threads)
 {
     tm_tokenize_result result;
     tm_error           err;
-    (void)state;
     make_corpus();
     for (int threads = 1; threads <= 3; threads++) {
         if (tokenize(threads, NULL, &result, &err) != TM_OK) fail_msg("%s", err.text);
@@ -119,14 +118,13 @@ static void change(int at, int64_t by)
     fclose(f);
 }
 
-static void a_stopped_call_goes_on_where_it_was(void **state)
+TEST(a_stopped_call_goes_on_where_it_was)
 {
     enum { BATCHES = 16, TEXT_BYTES = 40 };
     volatile sig_atomic_t stop = 1;
     tm_tokenize_result    result;
     tm_error              err;
     char                  said[400];
-    (void)state;
     make_corpus();
     for (int k = 0; k < 3; k++) {
         assert_int_equal(tokenize(2, &stop, &result, &err), TM_INTERRUPTED);
@@ -173,13 +171,12 @@ static int stacks(void)
 }
 
 /* Those who read and those who encode are waited for, also by a call that was stopped: nothing of them stays. */
-static void no_thread_is_left(void **state)
+TEST(no_thread_is_left)
 {
     enum { CALLS = 24 };
     volatile sig_atomic_t stop = 1;
     tm_tokenize_result    result;
     tm_error              err;
-    (void)state;
     make_corpus();
     int before = stacks();
     for (int i = 0; i < CALLS; i++)
@@ -188,11 +185,10 @@ static void no_thread_is_left(void **state)
 }
 
 /* One that reads and one that encodes will do, however many are wanted; without them nothing is written. */
-static void the_system_gives_few_threads(void **state)
+TEST(the_system_gives_few_threads)
 {
     tm_tokenize_result result;
     tm_error           err;
-    (void)state;
     make_corpus();
     for (int left = 0; left < 2; left++) {
         threads_left = left;
@@ -207,11 +203,5 @@ static void the_system_gives_few_threads(void **state)
     expect_all(&result);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_teardown(nothing_is_lost_between_threads, test_folder_teardown),
-    cmocka_unit_test_teardown(a_stopped_call_goes_on_where_it_was, test_folder_teardown),
-    cmocka_unit_test_teardown(no_thread_is_left, test_folder_teardown),
-    cmocka_unit_test_teardown(the_system_gives_few_threads, test_folder_teardown),
-};
-
-TM_TESTS_ALONE(tests, NULL, NULL)
+TESTS_ALONE
+TEST_FIXTURE(NULL, test_folder_teardown)

@@ -57,7 +57,7 @@ static void write_documents(tm_tokenize_output *out)
     tm_tokenize_output_end_document(out);
 }
 
-static void the_bytes_are_those_of_the_format(void **state)
+TEST_WITH(the_bytes_are_those_of_the_format, NULL, test_folder_teardown)
 {
     static const uint8_t narrow[] = { 1, 0, 2, 1, 0xff, 0xff, 0, 0, 0x70, 0x11, 7, 0, 8, 0 };
     static const uint8_t four[] = { 1, 0, 0,    0,    2, 1, 0, 0, 0xff, 0xff, 0, 0, 0, 0,
@@ -68,7 +68,6 @@ static void the_bytes_are_those_of_the_format(void **state)
                         0,   0,   0,   0,   0,   0,   0,   0, 8, 0, 0, 0, 0, 0, 0, 0,       /* where they begin */
                         0,   0,   0,   0,   0,   0,   0,   0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0 };
     static const char *const gone[] = { ".bin.part", ".lengths.part", ".tokenize", ".tokenize.new" };
-    (void)state;
     for (int wide = 1; wide >= 0; wide--) {
         tm_error           err = { 0 };
         tm_tokenize_output out = begin(wide, 5);
@@ -88,12 +87,11 @@ static void the_bytes_are_those_of_the_format(void **state)
 }
 
 /* More than what goes through a buffer at once. */
-static void long_documents_are_whole(void **state)
+TEST_WITH(long_documents_are_whole, NULL, test_folder_teardown)
 {
     enum { N = 5000 };
     static int32_t many[N];
     static uint8_t wanted[4 * N];
-    (void)state;
     for (int i = 0; i < N; i++) many[i] = 65536 + 13 * i;
     for (int wide = 0; wide < 2; wide++) {
         tm_error           err = { 0 };
@@ -110,12 +108,11 @@ static void long_documents_are_whole(void **state)
 }
 
 /* What was saved counts; what came after it is cut off. */
-static void a_killed_call_goes_on(void **state)
+TEST_WITH(a_killed_call_goes_on, NULL, test_folder_teardown)
 {
     static const uint8_t tokens[] = { 1, 0, 2, 1, 9, 0 }, lengths[] = { 2, 0, 0, 0, 1, 0, 0, 0 };
     tm_error             err = { 0 };
-    (void)state;
-    tm_tokenize_output out = begin(false, 5);
+    tm_tokenize_output   out = begin(false, 5);
     tm_tokenize_output_add(&out, ids, 2);
     tm_tokenize_output_end_document(&out);
     out.state.batches = 3, out.state.bytes = 44;
@@ -140,10 +137,9 @@ static void a_killed_call_goes_on(void **state)
 }
 
 /* All that there is may be a document under way. */
-static void a_call_killed_in_its_first_document_goes_on(void **state)
+TEST_WITH(a_call_killed_in_its_first_document_goes_on, NULL, test_folder_teardown)
 {
-    tm_error err = { 0 };
-    (void)state;
+    tm_error           err = { 0 };
     tm_tokenize_output out = begin(false, 5);
     tm_tokenize_output_add(&out, ids, 2);
     assert_int_equal(tm_tokenize_output_save(&out, &err), TM_OK);
@@ -185,9 +181,8 @@ static void expect_new_beginning(const char *end, int64_t size, size_t flipped, 
     expect_file(".lengths.part", NULL, 0);
 }
 
-static void what_is_damaged_begins_anew(void **state)
+TEST_WITH(what_is_damaged_begins_anew, NULL, test_folder_teardown)
 {
-    (void)state;
     expect_new_beginning(NULL, 0, 0, 6); /* other options */
     expect_new_beginning(".tokenize", -1, 0, 5);
     expect_new_beginning(".tokenize", 10, 0, 5);
@@ -199,10 +194,9 @@ static void what_is_damaged_begins_anew(void **state)
 }
 
 /* A hash that fits does not make numbers of a saved state possible: member k becomes `value`. */
-static void numbers_that_nobody_saved_begin_anew(void **state)
+TEST_WITH(numbers_that_nobody_saved_begin_anew, NULL, test_folder_teardown)
 {
     const int64_t huge[] = { -1, INT64_C(1) << 61, INT64_C(1) << 62, INT64_MAX, INT64_MIN };
-    (void)state;
     for (size_t k = 1; k < sizeof(tm_tokenize_state) / 8; k++)
         for (size_t v = 0; v < sizeof huge / sizeof huge[0]; v++) {
             tm_error           err = { 0 };
@@ -222,12 +216,11 @@ static void numbers_that_nobody_saved_begin_anew(void **state)
         }
 }
 
-static void two_calls_do_not_write_the_same_files(void **state)
+TEST_WITH(two_calls_do_not_write_the_same_files, NULL, test_folder_teardown)
 {
     tm_error           err = { 0 };
     tm_tokenize_output first = begin(false, 5), second;
     char               wanted[500];
-    (void)state;
     write_documents(&first);
     assert_int_equal(tm_tokenize_output_save(&first, &err), TM_OK);
     snprintf(wanted, sizeof wanted, "another process is writing '%s'; wait until it has ended, or name another --out",
@@ -252,11 +245,10 @@ static void two_calls_do_not_write_the_same_files(void **state)
 }
 
 /* Whoever prepared the folder gave the name to a file of somebody else. */
-static void a_second_name_is_not_written_through(void **state)
+TEST_WITH(a_second_name_is_not_written_through, NULL, test_folder_teardown)
 {
     static const char *const ends[] = { ".bin.part", ".lengths.part" };
     tm_error                 err = { 0 };
-    (void)state;
     if (tm_file_write(at(".victim"), "treasure", 8, &err) != TM_OK) fail_msg("%s", err.text);
     for (int i = 0; i < 2; i++) {
         tm_tokenize_output out;
@@ -271,11 +263,10 @@ static void a_second_name_is_not_written_through(void **state)
 }
 
 /* Nothing is left, no open file either (support/leftovers.c). */
-static void what_is_abandoned_is_gone(void **state)
+TEST_WITH(what_is_abandoned_is_gone, NULL, test_folder_teardown)
 {
     tm_output out;
     tm_error  err = { 0 };
-    (void)state;
     assert_int_equal(tm_output_open(at(".abandoned"), &out, &err), TM_OK);
     tm_output_number(&out, 7, 8);
     assert_int_equal(out.cause, 0);
@@ -293,12 +284,11 @@ static void expect_failure(tm_status st, const tm_error *err, const char *before
     assert_string_equal(err->text, wanted);
 }
 
-static void what_fails_is_said(void **state)
+TEST_WITH(what_fails_is_said, NULL, test_folder_teardown)
 {
     tm_tokenize_output out;
     tm_error           err = { 0 };
     char               wanted[500];
-    (void)state;
     snprintf(wanted, sizeof wanted, "cannot create '%s/none/set.bin.part': No such file or directory", test_folder());
     char prefix[300];
     snprintf(prefix, sizeof prefix, "%s/none/set", test_folder());
@@ -351,17 +341,4 @@ static void what_fails_is_said(void **state)
     tm_tokenize_output_close(&out);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_teardown(the_bytes_are_those_of_the_format, test_folder_teardown),
-    cmocka_unit_test_teardown(long_documents_are_whole, test_folder_teardown),
-    cmocka_unit_test_teardown(a_killed_call_goes_on, test_folder_teardown),
-    cmocka_unit_test_teardown(a_call_killed_in_its_first_document_goes_on, test_folder_teardown),
-    cmocka_unit_test_teardown(what_is_damaged_begins_anew, test_folder_teardown),
-    cmocka_unit_test_teardown(numbers_that_nobody_saved_begin_anew, test_folder_teardown),
-    cmocka_unit_test_teardown(two_calls_do_not_write_the_same_files, test_folder_teardown),
-    cmocka_unit_test_teardown(a_second_name_is_not_written_through, test_folder_teardown),
-    cmocka_unit_test_teardown(what_is_abandoned_is_gone, test_folder_teardown),
-    cmocka_unit_test_teardown(what_fails_is_said, test_folder_teardown)
-};
-
-TM_TESTS_IN_ORDER(tests, NULL, NULL)
+TESTS_IN_ORDER

@@ -61,7 +61,7 @@ static tm_status read_all(const char *path, size_t piece, char *out, int64_t *pl
     return st;
 }
 
-static void streams_one_after_another_are_one_text(void **state)
+TEST(streams_one_after_another_are_one_text)
 {
     static const size_t pieces[] = { 1, 3, 7, 100, 2000000000 };
     uint8_t             bytes[1024];
@@ -69,7 +69,6 @@ static void streams_one_after_another_are_one_text(void **state)
     int64_t             place;
     size_t              n, of_first;
     tm_error            err = { 0 };
-    (void)state;
     snprintf(whole, sizeof whole, "%s%s", first, second);
     for (int zstd = 0; zstd < 2; zstd++) {
         const char *path = packed(zstd, bytes, &n, &of_first);
@@ -93,13 +92,12 @@ static void streams_one_after_another_are_one_text(void **state)
     tm_unpack_close(u);
 }
 
-static void what_is_cut_or_damaged_is_seen(void **state)
+TEST(what_is_cut_or_damaged_is_seen)
 {
     uint8_t bytes[1024];
     char    text[500], wanted[400];
     int64_t place;
     size_t  n, of_first;
-    (void)state;
     for (int zstd = 0; zstd < 2; zstd++) {
         const char *path = packed(zstd, bytes, &n, &of_first);
         for (size_t cut = 1; cut < n; cut++) {
@@ -154,7 +152,7 @@ static void expect_rows(tm_rows *rows, const char *name, const int *wanted, cons
     tm_rows_close(rows);
 }
 
-static void rows_come_out_of_packed_files_and_memory(void **state)
+TEST(rows_come_out_of_packed_files_and_memory)
 {
     static const int   values[] = { 1, 2, 4 }, numbers[] = { 1, 2, 4 };
     static const char *wanted[] = { "a" };
@@ -164,7 +162,6 @@ static void rows_come_out_of_packed_files_and_memory(void **state)
     tm_rows           *rows;
     json_t            *row = NULL;
     char               whole[100], message[300];
-    (void)state;
     for (int zstd = 0; zstd < 2; zstd++) {
         const char *path = packed(zstd, bytes, &n, &of_first);
         if (tm_rows_open(path, wanted, 1, &rows, &err) != TM_OK) fail_msg("%s", err.text);
@@ -186,10 +183,4 @@ static void rows_come_out_of_packed_files_and_memory(void **state)
     assert_string_equal(err.text, message);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(streams_one_after_another_are_one_text),
-    cmocka_unit_test(what_is_cut_or_damaged_is_seen),
-    cmocka_unit_test(rows_come_out_of_packed_files_and_memory),
-};
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

@@ -178,9 +178,8 @@ static void check_facts(const tm_source *source, const tm_source_options *o)
     assert_true(compressed > 0.99 * f->validation_floor);
 }
 
-static void rows_keep_the_rules_of_their_source(void **state)
+TEST(rows_keep_the_rules_of_their_source)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
         const tm_source_options *o = &sets[i];
         tm_field                 fields[TM_MAX_FIELDS];
@@ -207,11 +206,10 @@ static void rows_keep_the_rules_of_their_source(void **state)
 }
 
 /* Latents are drawn from their moments: the first image of the file has no spread, the second one is normal. */
-static void latents_have_their_moments(void **state)
+TEST(latents_have_their_moments)
 {
     enum { SEEDS = 40, ALL = 2 * 8 * 8 };
     double sum = 0, squares = 0;
-    (void)state;
     for (int seed = 0; seed < SEEDS; seed++) {
         const tm_source_options o = {
             .name = "latents", .path = "images", .validation_path = "moments", .seq = 18, .seed = (uint64_t)seed, FLOW
@@ -260,7 +258,7 @@ static void add_table(tm_text *out, const tm_table *table)
     for (size_t i = 0; i < tm_table_n_notes(table); i++) tm_text_printf(out, " note: %s\n", tm_table_note_at(table, i));
 }
 
-static void files_are_described_as_recorded(void **state)
+TEST(files_are_described_as_recorded)
 {
     static const char *const paths[] = {
         "set",          "set.idx", "set.bin", "train.npy", "gov",  "text.txt", "docs",
@@ -279,7 +277,6 @@ static void files_are_described_as_recorded(void **state)
                                                { "nothing", NULL },
                                                { "c4-validation-91205-samples.en_text_document", NULL } };
     tm_text                  out = { 0 };
-    (void)state;
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
         tm_table *table = tm_data_inspect_table();
         tm_error  err = { 0 };
@@ -327,7 +324,7 @@ static const char tokenizer[] = "{\"added_tokens\": [{\"id\": 6, \"content\": \"
                                 "\"unk_token\": \"?\", \"merges\": [[\"a\", \"b\"]],\n"
                                 "  \"vocab\": {\"a\": 0, \"b\": 1, \"c\": 2, \"d\": 3, \"?\": 4, \"ab\": 5}}}\n";
 
-static void texts_are_tokenized_as_recorded(void **state)
+TEST(texts_are_tokenized_as_recorded)
 {
     static const char *const folder[] = { "corpus" }, *const named[] = { "corpus/b.txt", "corpus/a*.txt" },
                              *const lines[] = { "corpus/rows.jsonl" }, *const binary[] = { "corpus/binary" },
@@ -348,7 +345,6 @@ static void texts_are_tokenized_as_recorded(void **state)
         { .paths = named, .n_paths = 2, .out = "no/such", .end = 6, .threads = 2 },
     };
     tm_text out = { 0 };
-    (void)state;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         tm_tokenize_options o = all[i];
         tm_tokenize_result  r;
@@ -510,11 +506,4 @@ static int go_back(void **state)
     return test_folder_teardown(state);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(rows_keep_the_rules_of_their_source),
-    cmocka_unit_test(latents_have_their_moments),
-    cmocka_unit_test(files_are_described_as_recorded),
-    cmocka_unit_test(texts_are_tokenized_as_recorded),
-};
-
-TM_TESTS(tests, write_all, go_back)
+TEST_FIXTURE(write_all, go_back)

@@ -253,9 +253,8 @@ static void check_against_reference(const family *f, const sizes *s, const tenso
 
 /* Scores of thousands: exp of them overflows unless the maximum is taken off first, also from block to block. A score
  * of 5000 is known to 5000 x 2^-24 x a few: a weight to a part in a hundred. */
-static void test_large_scores(void **state)
+TEST(test_large_scores)
 {
-    (void)state;
     static const sizes all[] = {
         { 1, 97, 2, 1, 64, 1, 0 }, { 1, 700, 1, 1, 24, 1, 0 }, { 1, 200, 1, 1, 128, 0, 0 }, { 1, 700, 2, 1, 16, 1, 90 }
     };
@@ -274,9 +273,8 @@ static void test_large_scores(void **state)
 }
 
 /* A key that has left the window changes nothing; a window of the whole sequence gives the bits of none. */
-static void test_window_bits(void **state)
+TEST(test_window_bits)
 {
-    (void)state;
     static const sizes all[] = { { 1, 700, 2, 1, 64, 1, 120 }, { 1, 290, 1, 1, 128, 1, 33 } };
     family             f[3];
     int                n = families(f);
@@ -311,9 +309,8 @@ static const sizes shapes_for_bits[] = { { 2, 600, 4, 2, 128, 1, 0 },
 enum { N_BITS = sizeof shapes_for_bits / sizeof *shapes_for_bits };
 
 /* The number of threads also decides whether the backward kernel goes over the scores once or twice. */
-static void test_threads(void **state)
+TEST(test_threads)
 {
-    (void)state;
     family f[3];
     int    n = families(f);
     for (int i = 0; i < N_BITS; i++) {
@@ -334,9 +331,8 @@ static void test_threads(void **state)
     }
 }
 
-static void test_instruction_sets(void **state)
+TEST(test_instruction_sets)
 {
-    (void)state;
     family f[3];
     if (families(f) < 3) {
         print_message("# needs AVX2 and AVX-512\n");
@@ -351,9 +347,8 @@ static void test_instruction_sets(void **state)
     }
 }
 
-static void test_sequence_alone(void **state)
+TEST(test_sequence_alone)
 {
-    (void)state;
     static const sizes all[] = {
         { 3, 97, 4, 2, 24, 1, 0 }, { 3, 33, 2, 2, 64, 0, 0 }, { 2, 300, 2, 1, 128, 1, 0 }, { 2, 600, 2, 1, 128, 1, 40 }
     };
@@ -378,9 +373,8 @@ static void test_sequence_alone(void **state)
     }
 }
 
-static void test_future_token(void **state)
+TEST(test_future_token)
 {
-    (void)state;
     static const sizes   all[] = { { 1, 40, 2, 1, 16, 1, 0 }, { 1, 290, 1, 1, 128, 1, 0 } };
     static const int64_t changed[] = { 1, 7, 8, 31, 32, 39 };
     family               f[3];
@@ -418,9 +412,8 @@ static double apart(const float *wide, const uint16_t *narrow, int64_t n)
 /* bfloat16 of the same values: of every instruction set the same bits, with the instruction for it, too, and float32's
  * but for the rounding of weights and results. The long ones keep lower halves of dQ in scratch, 1 MB at most; the last
  * but one needs more and goes over the scores twice. Odd lengths and windows do not fill the last pair of keys. */
-static void test_bfloat16(void **state)
+TEST(test_bfloat16)
 {
-    (void)state;
     static const sizes all[] = { { 2, 700, 2, 1, 24, 1, 0 },    { 2, 520, 4, 1, 128, 0, 0 },
                                  { 2, 520, 8, 1, 128, 1, 0 },   { 1, 333, 2, 2, 40, 0, 0 },
                                  { 1, 333, 2, 1, 64, 1, 41 },   { 1, 37, 1, 1, 16, 1, 0 },
@@ -472,9 +465,8 @@ static void test_bfloat16(void **state)
 }
 
 /* Heads of an autoencoder: all channels of a picture's positions. Forward only; the gradient is refused. */
-static void test_wide_heads(void **state)
+TEST(test_wide_heads)
 {
-    (void)state;
     static const sizes all[] = { { 2, 150, 1, 1, 512, 0, 0 }, { 1, 70, 2, 1, 300, 1, 0 }, { 1, 33, 1, 1, 257, 0, 0 } };
     family             f[3];
     int                n = families(f);
@@ -510,9 +502,8 @@ static void test_wide_heads(void **state)
     }
 }
 
-static void test_workspace_and_refusals(void **state)
+TEST(test_workspace_and_refusals)
 {
-    (void)state;
     family f[3];
     families(f);
     for (int bf16 = 0; bf16 < 2; bf16++)
@@ -536,17 +527,3 @@ static void test_workspace_and_refusals(void **state)
             assert_non_null(f[0].backward->refuse(&g));
         }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_large_scores),
-    cmocka_unit_test(test_window_bits),
-    cmocka_unit_test(test_threads),
-    cmocka_unit_test(test_instruction_sets),
-    cmocka_unit_test(test_sequence_alone),
-    cmocka_unit_test(test_future_token),
-    cmocka_unit_test(test_bfloat16),
-    cmocka_unit_test(test_wide_heads),
-    cmocka_unit_test(test_workspace_and_refusals),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -341,9 +341,8 @@ static void check_case(const mask_case *c, int number)
     setup_free(&b);
 }
 
-static void every_example_of_the_op(void **state)
+FULL_TEST(every_example_of_the_op)
 {
-    (void)state;
     tm_example example;
     int        number = 0;
     for (; tm_op_attention.example(number, &example); number++) {
@@ -395,9 +394,8 @@ static const struct {
     { 1, 600, 1, 1, 128, 256, 33, { 3, 500, 11 }, 3, false },
 };
 
-static void documents_with_windows_and_sinks(void **state)
+FULL_TEST(documents_with_windows_and_sinks)
 {
-    (void)state;
     for (int i = 0; i < COUNT(packed); i++) {
         int32_t  *first = documents(packed[i].batch, packed[i].T, packed[i].lengths, packed[i].n);
         mask_case c = { .batch = packed[i].batch, .first_key = first, .sinks = packed[i].sinks };
@@ -416,9 +414,8 @@ static void documents_with_windows_and_sinks(void **state)
 }
 
 /* Queries before the first key, between documents, with and without sinks: o is 0, lse says so, gradients are 0. */
-static void queries_that_see_nothing(void **state)
+TEST(queries_that_see_nothing)
 {
-    (void)state;
     for (int sinks = 0; sinks < 2; sinks++) {
         int32_t *first = documents(1, 80, (int64_t[]){ 20 }, 1);
         for (int i = 30; i < 75; i++) first[i] = 79; /* beyond what they see: alone in their block, and beside others */
@@ -440,9 +437,8 @@ static void queries_that_see_nothing(void **state)
 }
 
 /* Keys and values of another document, and those that nobody sees, hold NaN: the rest has the same bits. */
-static void what_is_hidden_may_be_anything(void **state)
+FULL_TEST(what_is_hidden_may_be_anything)
 {
-    (void)state;
     isa_table all[COUNT(tables) + 1];
     int       n_tables = narrow_tables(all);
     for (int t = 0; t < 2 * n_tables; t++)
@@ -492,9 +488,8 @@ static void what_is_hidden_may_be_anything(void **state)
 }
 
 /* A window said as first keys gives the same bits as the attribute. */
-static void a_window_can_be_said_as_first_keys(void **state)
+TEST(a_window_can_be_said_as_first_keys)
 {
-    (void)state;
     enum { T = 700, W = 90 };
     int32_t first[T];
     for (int i = 0; i < T; i++) first[i] = i >= W ? i - W + 1 : 0;
@@ -524,13 +519,3 @@ static void a_window_can_be_said_as_first_keys(void **state)
     }
     setup_free(&s[0]), setup_free(&s[1]);
 }
-
-static const struct CMUnitTest tests[] = {
-    full_test(every_example_of_the_op),
-    full_test(documents_with_windows_and_sinks),
-    cmocka_unit_test(queries_that_see_nothing),
-    full_test(what_is_hidden_may_be_anything),
-    cmocka_unit_test(a_window_can_be_said_as_first_keys),
-};
-
-TM_TESTS(tests, NULL, NULL)

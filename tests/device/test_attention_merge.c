@@ -32,10 +32,9 @@ static int64_t statistic_of(int64_t row, int64_t head)
 }
 
 /* Of each row: both parts; the first; the second; neither. */
-static void parts_without_keys_count_nothing(void **state)
+TEST(parts_without_keys_count_nothing)
 {
     enum { N = ROWS * HEADS * DIM, L = ROWS * HEADS };
-    (void)state;
     for (int t = 0; t < COUNT(tables); t++) {
         if (!isa_available(tables[t].isa)) continue;
         for (int in_place = 0; in_place < 2; in_place++) {
@@ -69,7 +68,3 @@ static void parts_without_keys_count_nothing(void **state)
         }
     }
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(parts_without_keys_count_nothing) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -444,4 +444,5 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(nothing_beats_the_ceilings),
 };
 
-TM_TESTS_ALONE(tests, NULL, NULL)
+TEST_TABLE(tests)
+TESTS_ALONE

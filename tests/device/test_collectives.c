@@ -140,9 +140,8 @@ static void all_jobs(tm_comm *comm, void *context)
     if (comm) tm_mesh_join(&groups);
 }
 
-static void results_are_those_of_all_ranks(void **state)
+TEST(results_are_those_of_all_ranks)
 {
-    (void)state;
     for (int ranks = 1; ranks <= MOST; ranks++)
         if (ranks == 1)
             all_jobs(NULL, &ranks);
@@ -151,12 +150,11 @@ static void results_are_those_of_all_ranks(void **state)
 }
 
 /* A plan for another number of ranks than the device has joined. */
-static void groups_of_another_size_are_refused(void **state)
+TEST(groups_of_another_size_are_refused)
 {
     static const tm_op_id ops[] = { TM_OP_all_reduce, TM_OP_reduce_scatter, TM_OP_all_gather, TM_OP_pass_on };
     tm_device            *device;
     double                x[ROWS * COLUMNS], y[2 * ROWS * COLUMNS];
-    (void)state;
     CHECK_OK(tm_device_open("cpu", 1, &device, err));
     for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
         job           j = { ops[i], TM_F32, .adds = false };
@@ -172,10 +170,3 @@ static void groups_of_another_size_are_refused(void **state)
     }
     tm_device_close(device);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(results_are_those_of_all_ranks),
-    cmocka_unit_test(groups_of_another_size_are_refused),
-};
-
-TM_TESTS(tests, NULL, NULL)

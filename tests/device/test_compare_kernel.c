@@ -15,9 +15,8 @@ static job compare_job(tm_compare_attr *attr, tm_dtype a, tm_dtype b, tm_shape s
     return j;
 }
 
-static void test_special_numbers(void **state)
+TEST(test_special_numbers)
 {
-    (void)state;
     static const double a[] = { 0, 0, 1, INFINITY, -INFINITY, NAN, 2, 0x1p-60, -0x1p-48, 0x1p15, -0x1p20, 3 };
     static const double b[] = { 0, 5, 0, 1, INFINITY, -2, NAN, 0, -0x1p-48, 0x1p15, -0x1p20, 4 };
     tm_compare_attr     attr = { .row = 0, .rows = 1 };
@@ -50,9 +49,8 @@ static void test_special_numbers(void **state)
 }
 
 /* Sums of small whole numbers are exact whatever the order, over more than one block. */
-static void test_sums_are_exact(void **state)
+TEST(test_sums_are_exact)
 {
-    (void)state;
     enum { N = 40000 };
     tm_compare_attr attr = { .row = 1, .rows = 3 };
     job             j = compare_job(&attr, TM_F32, TM_BF16, tm_shape_2(200, N / 200), 3);
@@ -74,10 +72,3 @@ static void test_sums_are_exact(void **state)
         }
     job_free(&j);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_special_numbers),
-    cmocka_unit_test(test_sums_are_exact),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -47,9 +47,8 @@ static job grad_job(int64_t n, int64_t c, const tm_embedding_attr *attr, int wit
     if (with & POSITIONS) job_out(&j, 1, stored, tm_shape_2(attr->seq + 2, c));
     return j;
 }
-static void test_embedding_grad(void **state)
+TEST(test_embedding_grad)
 {
-    (void)state;
     static const int     with[] = { TABLE | POSITIONS,
                                     TABLE | FEW_TOKENS | ACCUMULATE,
                                     POSITIONS | ACCUMULATE,
@@ -64,9 +63,8 @@ static void test_embedding_grad(void **state)
             job_check(&j, tables, COUNT(tables), grad_judge);
         }
 }
-static void test_unused_rows_are_zero(void **state)
+TEST(test_unused_rows_are_zero)
 {
-    (void)state;
     tm_embedding_attr attr = { .seq = 20 };
     job               j = grad_job(40, 17, &attr, TABLE | POSITIONS | FEW_TOKENS);
     for (int t = 0; t < COUNT(tables); t++) {
@@ -78,9 +76,8 @@ static void test_unused_rows_are_zero(void **state)
     }
     job_free(&j);
 }
-static void test_split_keeps_bits(void **state)
+TEST(test_split_keeps_bits)
 {
-    (void)state;
     tm_embedding_attr attr = { .seq = 50 };
     for (int64_t at = 50; at < 300; at += 50) {
         job j = grad_job(300, 200, &attr, TABLE | POSITIONS | FEW_TOKENS);
@@ -94,21 +91,11 @@ static void exact_judge(const job *j, const char *isa)
     for (int64_t i = 0; i < tm_shape_elements(j->out[0].shape); i++) got += out_at(j, 0, i);
     if (got != wanted) fail_msg("%s: the table sums to %.17g, its gradients to %.17g", isa, got, wanted);
 }
-static void test_nothing_is_lost(void **state)
+TEST(test_nothing_is_lost)
 {
-    (void)state;
     tm_embedding_attr attr = { .seq = 500 };
     job               j = grad_job(500, 65, &attr, TABLE);
     for (int64_t i = 0; i < 500 * 65; i++)
         tm_value_set(j.in[0].initial, TM_F32, i, (double)tm_random_below(5, 1, (uint64_t)i, 17) - 8.);
     job_check(&j, tables, COUNT(tables), exact_judge);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_embedding_grad),
-    cmocka_unit_test(test_unused_rows_are_zero),
-    cmocka_unit_test(test_split_keeps_bits),
-    cmocka_unit_test(test_nothing_is_lost),
-};
-
-TM_TESTS(tests, NULL, NULL)

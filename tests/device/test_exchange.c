@@ -156,11 +156,10 @@ static void exchange_body(tm_comm *comm, void *context)
     tm_mesh_join(&groups);
 }
 
-static void rows_go_to_experts_and_come_back(void **state)
+TEST(rows_go_to_experts_and_come_back)
 {
     static const int64_t  room[] = { 1, 5, PAIRS, MOST * PAIRS };
     static const tm_dtype dtypes[] = { TM_F32, TM_BF16, TM_F64 };
-    (void)state;
     for (int ranks = 2; ranks <= MOST; ranks++)
         for (int kind = 0; kind < 3; kind++)
             for (size_t m = 0; m < sizeof room / sizeof room[0]; m++) {
@@ -170,17 +169,9 @@ static void rows_go_to_experts_and_come_back(void **state)
 }
 
 /* Between hosts, too, where no rank reaches another's memory. */
-static void between_hosts_as_well(void **state)
+TEST(between_hosts_as_well)
 {
     static const int host[] = { 0, 0, 1, 1 };
-    (void)state;
-    job j = { .ranks = 4, .rows = 10, .dtype = TM_F32 };
+    job              j = { .ranks = 4, .rows = 10, .dtype = TM_F32 };
     run_world(4, host, 60, false, exchange_body, &j);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(rows_go_to_experts_and_come_back),
-    cmocka_unit_test(between_hosts_as_well),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -6,9 +6,8 @@
 
 #include "support/training.h"
 
-static void devices_tell_their_facts(void **state)
+TEST(devices_tell_their_facts)
 {
-    (void)state;
     static const struct {
         const char *name;
         bool        computes, float64_only;
@@ -25,9 +24,3 @@ static void devices_tell_their_facts(void **state)
         tm_device_close(device);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(devices_tell_their_facts),
-};
-
-TM_TESTS(tests, NULL, NULL)

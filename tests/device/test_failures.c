@@ -113,11 +113,10 @@ static tm_status call(tm_device *device, int which, tm_address memory, tm_error 
     return st;
 }
 
-static void a_device_that_plans_cannot_run(void **state)
+TEST(a_device_that_plans_cannot_run)
 {
     tm_device *device;
     tm_error   err = { 0 };
-    (void)state;
     assert_int_equal(tm_device_open_planning("cpu", 1, &device, &err), TM_OK);
     for (int c = 0; c < CALLS; c++) {
         assert_int_equal(call(device, c, (tm_address){ 0 }, &err), TM_UNSUPPORTED);
@@ -128,10 +127,9 @@ static void a_device_that_plans_cannot_run(void **state)
 
 /* What is no failure of the device itself is told, and work goes on; a failure of its own stays, and nothing is called
  * any more. */
-static void failures_stay_where_they_are_the_devices(void **state)
+TEST(failures_stay_where_they_are_the_devices)
 {
     const tm_backend backend = breaking();
-    (void)state;
     for (int c = 0; c < CALLS; c++) {
         tm_device *device;
         tm_address memory;
@@ -167,13 +165,12 @@ static void failures_stay_where_they_are_the_devices(void **state)
 
 /* --- a disk ------------------------------------------------------------------------------------------------ */
 
-static void memory_on_a_disk(void **state)
+TEST(memory_on_a_disk)
 {
     tm_device *device;
     tm_address memory = { 0 };
     char       words[700];
     tm_error   err = { 0 }, none = { 0 }, large = { 0 };
-    (void)state;
     assert_int_equal(tm_device_open("cpu", 1, &device, &err), TM_OK);
     assert_int_equal(tm_device_map_file(device, test_folder(), 10000, &memory, &err), TM_OK);
     for (int i = 0; i < 10000; i += 99) assert_int_equal(((char *)memory.at)[i], 0);
@@ -197,10 +194,4 @@ static void memory_on_a_disk(void **state)
     tm_device_close(device);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_teardown(a_device_that_plans_cannot_run, test_folder_teardown),
-    cmocka_unit_test_teardown(failures_stay_where_they_are_the_devices, test_folder_teardown),
-    cmocka_unit_test_teardown(memory_on_a_disk, test_folder_teardown),
-};
-
-TM_TESTS(tests, NULL, NULL)
+TEST_FIXTURE(NULL, test_folder_teardown)

@@ -260,13 +260,12 @@ static setup setup_number(uint64_t number, int64_t m, int64_t n, int64_t k)
                     .extra = bits & 256 ? TM_BF16 : TM_F32,
                     .pad = bits & 512 ? 3 : 0 };
 }
-static void test_ugly_shapes(void **state)
+TEST(test_ugly_shapes)
 {
     static const int64_t extents[] = { 1, 3, 7, 8, 9, 31, 33, 65 }, depths[] = { 1, 7, 33, 511, 512, 513, 1030 };
     engine               engines[MAX_ENGINES];
     int                  n_engines = list_engines(engines);
     uint64_t             number = 0;
-    (void)state;
     for (size_t i = 0; i < 8; i++)
         for (size_t j = 0; j < 8; j++)
             for (size_t q = 0; q < 7; q++) {
@@ -276,11 +275,10 @@ static void test_ugly_shapes(void **state)
                 problem_free(&p);
             }
 }
-static void test_all_options(void **state)
+FULL_TEST(test_all_options)
 {
-    engine engines[MAX_ENGINES];
-    int    n_engines = list_engines(engines);
-    (void)state;
+    engine                engines[MAX_ENGINES];
+    int                   n_engines = list_engines(engines);
     static const tm_dtype formats[] = { TM_F32, TM_BF16, TM_F16 };
     for (unsigned t = 0; t < 27 * 64; t++) {
         unsigned bits = t / 27;
@@ -303,13 +301,12 @@ static void test_all_options(void **state)
     }
 }
 /* One row by weights as they are stored: depths with and without whole steps, and the last columns. */
-static void test_one_row(void **state)
+TEST(test_one_row)
 {
     static const int64_t columns[] = { 1, 15, 16, 17, 64, 65, 200 }, depths[] = { 16, 32, 512, 544, 1040, 1030, 1536 };
     engine               engines[MAX_ENGINES];
     int                  n_engines = list_engines(engines);
     uint64_t             number = 1000;
-    (void)state;
     for (size_t i = 0; i < 7; i++)
         for (size_t q = 0; q < 7; q++)
             for (int times = 0; times < 12; times++) {
@@ -322,14 +319,13 @@ static void test_one_row(void **state)
 }
 /* Few rows or columns by a large operand as it is stored, either way: as many as one panel has, fewer and more; runs of
  * rows and of columns that are not whole, several blocks of K, odd depths. */
-static void test_narrow(void **state)
+FULL_TEST(test_narrow)
 {
     static const int64_t few[] = { 4, 5, 8, 9, 13, 16, 17 }, large[] = { 63, 64, 77, 203 },
                          depths[] = { 31, 32, 513, 544, 1536 };
     engine   engines[MAX_ENGINES];
     int      n_engines = list_engines(engines);
     uint64_t number = 3000;
-    (void)state;
     for (size_t f = 0; f < 7; f++)
         for (size_t l = 0; l < 4; l++)
             for (size_t q = 0; q < 5; q++)
@@ -344,7 +340,7 @@ static void test_narrow(void **state)
                 }
 }
 /* Products that need several blocks of C and several stages of K, in both loop orders, with and without a strip. */
-static void test_blocked(void **state)
+FULL_TEST(test_blocked)
 {
     static const setup setups[] = {
         { .m = 12000, .n = 33, .k = 1030, .ta = true },
@@ -363,7 +359,6 @@ static void test_blocked(void **state)
     };
     engine engines[MAX_ENGINES];
     int    n_engines = list_engines(engines);
-    (void)state;
     for (size_t i = 0; i < sizeof setups / sizeof *setups; i++) {
         setup s = setups[i];
         if (s.a == TM_F64) s.a = TM_F32; /* not said */
@@ -376,11 +371,10 @@ static void test_blocked(void **state)
     }
 }
 /* Small whole numbers: every order of summation is exact. */
-static void test_exact(void **state)
+TEST(test_exact)
 {
     engine engines[MAX_ENGINES];
     int    n_engines = list_engines(engines);
-    (void)state;
     for (unsigned bits = 0; bits < 16; bits++) {
         setup   s = { .m = 45,
                       .n = 67,
@@ -410,12 +404,11 @@ static void test_exact(void **state)
         problem_free(&p);
     }
 }
-static void test_threads_same_bits(void **state)
+TEST(test_threads_same_bits)
 {
     static const int64_t shapes[][3] = { { 300, 300, 700 }, { 16, 16, 2048 }, { 64, 256, 2048 }, { 1000, 64, 256 } };
     engine               engines[MAX_ENGINES];
     int                  n_engines = list_engines(engines);
-    (void)state;
     for (uint64_t number = 0; number < 24; number++) {
         const int64_t *n = shapes[number % 4];
         setup          s = setup_number(100 + number, n[0], n[1], n[2]);
@@ -439,11 +432,10 @@ static void test_threads_same_bits(void **state)
     }
 }
 /* Parts of M, of N, and of K at multiples of TM_GEMM_BLOCK, one product each. */
-static void test_splits_same_bits(void **state)
+TEST(test_splits_same_bits)
 {
     engine engines[MAX_ENGINES];
     int    n_engines = list_engines(engines);
-    (void)state;
     for (unsigned layout = 0; layout < 12; layout++) {
         tm_dtype format = layout & 8 ? TM_F16 : layout & 4 ? TM_BF16 : TM_F32;
         setup    s = { .m = 100,
@@ -479,11 +471,10 @@ static void test_splits_same_bits(void **state)
         problem_free(&p);
     }
 }
-static void test_empty(void **state)
+TEST(test_empty)
 {
     engine engines[MAX_ENGINES];
     int    n_engines = list_engines(engines);
-    (void)state;
     for (int e = 0; e < n_engines; e++) {
         setup   s = { .m = 5, .n = 9, .k = 0, .a = TM_F32, .b = TM_F32, .c = TM_F32, .extra = TM_F32, .bias = true };
         problem p = problem_make(s);
@@ -496,12 +487,11 @@ static void test_empty(void **state)
     }
 }
 /* They count, but in the bfloat16 instructions, which take them for zero. */
-static void test_denormals(void **state)
+TEST(test_denormals)
 {
     engine engines[MAX_ENGINES];
     int    n_engines = list_engines(engines);
     float  a[64], b[64], c;
-    (void)state;
     for (int i = 0; i < 64; i++) a[i] = 0x1p-140f, b[i] = 1;
     for (int e = 0; e < n_engines; e++) {
         run_with(&engines[e],
@@ -533,12 +523,11 @@ static void test_denormals(void **state)
         assert_true(c == (instruction ? 0 : 0x1p-124f));
     }
 }
-static void test_workspace_bounded(void **state)
+TEST(test_workspace_bounded)
 {
     static const int64_t extents[] = { 1, 64, 768, 4096, 14336, 50304, 128256, 1000000 };
     engine               engines[MAX_ENGINES];
     int                  n_engines = list_engines(engines);
-    (void)state;
     for (int e = 0; e < n_engines; e++)
         for (int t = 0; t < 8 * 8 * 8 * 9; t++) {
             static const tm_dtype formats[] = { TM_F32, TM_BF16, TM_F16 };
@@ -554,19 +543,3 @@ static void test_workspace_bounded(void **state)
             assert_true(bytes > 0 && bytes <= TM_GEMM_WORKSPACE_MAX);
         }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_ugly_shapes),
-    full_test(test_all_options),
-    cmocka_unit_test(test_one_row),
-    full_test(test_narrow),
-    full_test(test_blocked),
-    cmocka_unit_test(test_exact),
-    cmocka_unit_test(test_threads_same_bits),
-    cmocka_unit_test(test_splits_same_bits),
-    cmocka_unit_test(test_empty),
-    cmocka_unit_test(test_denormals),
-    cmocka_unit_test(test_workspace_bounded),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -6,9 +6,8 @@
 #include "support/test.h"
 
 /* Every line that a run of so many bytes can touch, wherever it begins; then the last one's end again and again. */
-static void test_runs(void **state)
+TEST(test_runs)
 {
-    (void)state;
     static char memory[4096];
     static const struct {
         int64_t bytes, lines;
@@ -27,9 +26,8 @@ static void test_runs(void **state)
     }
 }
 
-static void test_nothing(void **state)
+TEST(test_nothing)
 {
-    (void)state;
     static char near[64];
     fetch       f[] = { fetch_nothing(near), fetch_rows(near, 0, 100, 100), fetch_rows(near, 10, 0, 100) };
     for (size_t i = 0; i < sizeof f / sizeof *f; i++)
@@ -38,7 +36,3 @@ static void test_nothing(void **state)
             fetch_line(&f[i]);
         }
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(test_runs), cmocka_unit_test(test_nothing) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -75,11 +75,10 @@ static bool is_here(int e)
 }
 
 /* Every code times one, as A and as B, stored either way: a row, a column. */
-static void every_code_is_widened_exactly(void **state)
+TEST(every_code_is_widened_exactly)
 {
     uint16_t *codes = tm_alloc(CODES * sizeof *codes);
     float    *c = tm_alloc(CODES * sizeof *c), one = 1;
-    (void)state;
     for (unsigned i = 0; i < CODES; i++) codes[i] = (uint16_t)i;
     for (int t = 0; t < 4 * ENGINES; t++) {
         int            e = t / 4;
@@ -101,12 +100,11 @@ static void every_code_is_widened_exactly(void **state)
 }
 
 /* Every number times the unit matrix, so that whole vectors are packed; sums of zeros lose the sign of zero only. */
-static void every_number_comes_through_whole_panels(void **state)
+TEST(every_number_comes_through_whole_panels)
 {
     enum { ROWS = CODES / SIDE };
     uint16_t *codes = tm_alloc(CODES * sizeof *codes), unit[SIDE * SIDE] = { 0 };
     float    *c = tm_alloc(CODES * sizeof *c);
-    (void)state;
     for (int i = 0; i < SIDE; i++) unit[i * SIDE + i] = 0x3c00;
     for (unsigned i = 0; i < CODES; i++) codes[i] = isfinite(value_of(i)) ? (uint16_t)i : 0;
     for (int t = 0; t < 4 * ENGINES; t++) {
@@ -144,12 +142,11 @@ static float near_code(unsigned code, int which)
     if (which % 3 == 2) x = nextafterf(x, INFINITY);
     return code & SIGN ? -x : x;
 }
-static void every_sum_is_rounded_to_the_nearest(void **state)
+TEST(every_sum_is_rounded_to_the_nearest)
 {
     enum { PLACES = 6, COUNT = PLACES * CODES };
     float    *x = tm_alloc(COUNT * sizeof *x), one = 1, large[2] = { 65519, 65520 };
     uint16_t *c = tm_alloc(COUNT * sizeof *c);
-    (void)state;
     for (unsigned i = 0; i < COUNT; i++) x[i] = near_code(i / PLACES, (int)(i % PLACES));
     assert_int_equal(nearest((double)large[0]), 0x7bff); /* the largest number, 65504; and infinity */
     assert_int_equal(nearest((double)large[1]), 0x7c00);
@@ -180,9 +177,8 @@ static void every_sum_is_rounded_to_the_nearest(void **state)
 }
 
 /* Old values of a float16 C count in float32: 1 + 2^-11 + 2^-11 is more than 1, added one after the other it is 1. */
-static void old_values_are_added_before_the_rounding(void **state)
+TEST(old_values_are_added_before_the_rounding)
 {
-    (void)state;
     for (int e = 0; e < ENGINES; e++) {
         uint16_t a[2] = { 0x1000, 0x1000 }, one[2] = { 0x3c00, 0x3c00 }, c = 0x3c00; /* 2^-11 */
         if (!is_here(e)) continue;
@@ -200,10 +196,9 @@ static void old_values_are_added_before_the_rounding(void **state)
 }
 
 /* What a larger product of the same formats may take is enough. */
-static void smaller_products_take_no_more(void **state)
+TEST(smaller_products_take_no_more)
 {
     static const int64_t sides[] = { 1, 13, 33, 100, 500, 1500 };
-    (void)state;
     for (int e = 0; e < ENGINES; e++)
         for (int64_t t = 0; t < 6 * 6 * 6 && is_here(e); t++)
             for (int more = 0; more < 2; more++) {
@@ -214,11 +209,3 @@ static void smaller_products_take_no_more(void **state)
                 assert_true(bytes <= engines[e].most(&g));
             }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_code_is_widened_exactly),       cmocka_unit_test(every_number_comes_through_whole_panels),
-    cmocka_unit_test(every_sum_is_rounded_to_the_nearest), cmocka_unit_test(old_values_are_added_before_the_rounding),
-    cmocka_unit_test(smaller_products_take_no_more),
-};
-
-TM_TESTS(tests, NULL, NULL)

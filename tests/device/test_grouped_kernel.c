@@ -47,9 +47,8 @@ static void compare(int kind, tm_dtype format, int64_t rows, int64_t inputs, int
     job_free(&all);
 }
 
-static void bits_are_those_of_linear(void **state)
+TEST(bits_are_those_of_linear)
 {
-    (void)state;
     static const int32_t uneven[] = { 0, 5, 5, 700, 1300 }, all_to_one[] = { 0, 0, 0, 1300, 1300 };
     for (int kind = 0; kind < KINDS; kind++) {
         compare(kind, TM_F32, 1300, 40, 24, 4, uneven);
@@ -59,23 +58,13 @@ static void bits_are_those_of_linear(void **state)
 }
 
 /* Experts of 200 million FLOPs and more: all threads on each. */
-static void large_experts_too(void **state)
+TEST(large_experts_too)
 {
-    (void)state;
     static const int32_t offsets[] = { 0, 130, 400 };
     for (int kind = 0; kind < KINDS; kind++) compare(kind, TM_F32, 400, 700, 730, 2, offsets);
 }
 
-static void one_expert_is_linear(void **state)
+TEST(one_expert_is_linear)
 {
-    (void)state;
     for (int kind = 0; kind < KINDS; kind++) compare(kind, TM_F32, 700, 600, 33, 1, (const int32_t[]){ 0, 700 });
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(bits_are_those_of_linear),
-    cmocka_unit_test(large_experts_too),
-    cmocka_unit_test(one_expert_is_linear),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -31,9 +31,8 @@ static long mapped_pages(void)
 }
 
 /* Whole pages, not one more, at a multiple of a huge page; zero; all of it is given back. */
-static void memory_is_as_large_as_asked(void **state)
+TEST(memory_is_as_large_as_asked)
 {
-    (void)state;
     static const size_t sizes[] = { 1, PAGE - 1, PAGE, PAGE + 1, HUGE - PAGE, HUGE, HUGE + 1, 3 * HUGE + 5 };
     tm_device          *device = test_device_open("cpu", 2);
     tm_address          warm;
@@ -71,9 +70,8 @@ static bool wants_huge_pages(uintptr_t at)
     return wants;
 }
 
-static void memory_takes_huge_pages(void **state)
+TEST(memory_takes_huge_pages)
 {
-    (void)state;
     void *own = mmap(NULL, 2 * HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(own != MAP_FAILED);
     bool can = madvise(own, 2 * HUGE, MADV_HUGEPAGE) == 0 && wants_huge_pages((uintptr_t)own);
@@ -91,9 +89,8 @@ static void memory_takes_huge_pages(void **state)
 }
 
 /* Pages that were touched count, the last one as far as it is asked for. More than are looked at in one go. */
-static void used_memory_is_counted_by_pages(void **state)
+TEST(used_memory_is_counted_by_pages)
 {
-    (void)state;
     const size_t   pages = (1 << 16) + 3;
     tm_device     *device = test_device_open("cpu", 1);
     unsigned char *map =
@@ -129,9 +126,8 @@ static void expect_zeros(tm_device *device, tm_address at, size_t bytes)
 }
 
 /* Fresh memory is zero already: only all of it, and only until something else has happened. */
-static void zeros_are_written_where_they_are_not(void **state)
+TEST(zeros_are_written_where_they_are_not)
 {
-    (void)state;
     tm_device      *device = test_device_open("cpu", 2);
     const tm_kernel kernel = { .run = write_seven };
     tm_address      a, b;
@@ -173,9 +169,8 @@ static void zeros_are_written_where_they_are_not(void **state)
     tm_device_close(device);
 }
 
-static void memory_that_is_not_there_is_refused(void **state)
+TEST(memory_that_is_not_there_is_refused)
 {
-    (void)state;
     tm_device    *device = test_device_open("cpu", 2);
     tm_address    a = { 0 };
     tm_error      err = { 0 };
@@ -199,9 +194,8 @@ static void memory_that_is_not_there_is_refused(void **state)
     tm_device_close(device);
 }
 
-static void threads_are_counted_in_words(void **state)
+TEST(threads_are_counted_in_words)
 {
-    (void)state;
     static const char *const ends[] = { " kernels, 1 thread", " kernels, 2 threads", " kernels, 3 threads" };
     for (int threads = 1; threads <= 3; threads++) {
         tm_device  *device = test_device_open("cpu", threads);
@@ -212,9 +206,8 @@ static void threads_are_counted_in_words(void **state)
     }
 }
 
-static void unknown_devices_are_refused_by_name(void **state)
+TEST(unknown_devices_are_refused_by_name)
 {
-    (void)state;
     tm_device *device = NULL;
     tm_error   err = { 0 };
     assert_int_equal(tm_device_open("gpu7", 1, &device, &err), TM_INVALID);
@@ -244,12 +237,3 @@ static void unknown_devices_are_refused_by_name(void **state)
     assert_string_equal(tm_device_describe(device)->text, "reference: float64, one thread");
     tm_device_close(device);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(memory_is_as_large_as_asked),         cmocka_unit_test(memory_takes_huge_pages),
-    cmocka_unit_test(used_memory_is_counted_by_pages),     cmocka_unit_test(zeros_are_written_where_they_are_not),
-    cmocka_unit_test(memory_that_is_not_there_is_refused), cmocka_unit_test(threads_are_counted_in_words),
-    cmocka_unit_test(unknown_devices_are_refused_by_name),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -284,19 +284,12 @@ static void are_as_recorded(const char *records, void (*run)(tm_text out[SETS], 
     if (wrong) fail_msg("%d digests are otherwise than recorded in %s", wrong, records);
 }
 
-static void kernels_make_the_bits_that_are_recorded(void **state)
+FULL_TEST(kernels_make_the_bits_that_are_recorded)
 {
-    (void)state;
     are_as_recorded("tests/device/bits.txt", run_kernels);
 }
 
-static void with_other_attributes_too(void **state)
+TEST(with_other_attributes_too)
 {
-    (void)state;
     are_as_recorded("tests/device/bits_attributes.txt", run_attributes);
 }
-
-static const struct CMUnitTest tests[] = { full_test(kernels_make_the_bits_that_are_recorded),
-                                           cmocka_unit_test(with_other_attributes_too) };
-
-TM_TESTS(tests, NULL, NULL)

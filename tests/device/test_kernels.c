@@ -618,4 +618,4 @@ static const struct CMUnitTest tests[] = {
 #include "op/ops.def"
 #undef TM_OP
 };
-TM_TESTS(tests, NULL, NULL)
+TEST_TABLE(tests)

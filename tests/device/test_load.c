@@ -92,9 +92,8 @@ static int different_calls(const tm_plan *plan)
     return count;
 }
 
-static void equal_layers_share_what_is_prepared(void **state)
+TEST(equal_layers_share_what_is_prepared)
 {
-    (void)state;
     int of[2];
     for (int i = 0; i < 2; i++) {
         tm_backend      backend;
@@ -120,9 +119,8 @@ static void equal_layers_share_what_is_prepared(void **state)
 }
 
 /* The same op on tensors of the same shape: formats tell calls apart. */
-static void formats_are_prepared_for(void **state)
+TEST(formats_are_prepared_for)
 {
-    (void)state;
     tm_backend backend;
     tm_device *device = open_counting(&backend);
     tm_graph  *g = tm_graph_create(&tm_precision_f32);
@@ -154,9 +152,8 @@ static void formats_are_prepared_for(void **state)
     tm_device_close(device);
 }
 
-static void a_failure_releases_what_was_prepared(void **state)
+TEST(a_failure_releases_what_was_prepared)
 {
-    (void)state;
     for (int n = 1; n <= 20; n++) {
         tm_backend      backend;
         tm_device      *device = open_counting(&backend);
@@ -172,11 +169,3 @@ static void a_failure_releases_what_was_prepared(void **state)
         tm_device_close(device);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(equal_layers_share_what_is_prepared),
-    cmocka_unit_test(formats_are_prepared_for),
-    cmocka_unit_test(a_failure_releases_what_was_prepared),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -203,31 +203,29 @@ static void check_splits(tm_dtype dtype, int64_t classes)
     p.s.chunk = 1536;
     problem_free(&p);
 }
-static void test_splits_same_bits(void **state)
+TEST(test_splits_same_bits)
 {
-    (void)state;
     check_splits(TM_F32, 37);
     check_splits(TM_BF16, 37);
     check_splits(TM_BF16, 1100); /* two slices */
 }
 /* A logit far above the others: no loss, no gradient. Far below: the loss is the distance. Ignored rows: nothing. */
-static void test_extremes(void **state)
+TEST(test_extremes)
 {
-    engine engines[MAX_ENGINES];
-    int    n_engines = list_engines(engines, false);
-    setup  s = { .rows = 3,
-                 .width = 1,
-                 .classes = 20,
-                 .chunk = 3,
-                 .x = TM_F32,
-                 .w = TM_F32,
-                 .dx = TM_F32,
-                 .dw = TM_F32,
-                 .grad = true,
-                 .want_dw = true,
-                 .scale = 1,
-                 .spread = 1 };
-    (void)state;
+    engine  engines[MAX_ENGINES];
+    int     n_engines = list_engines(engines, false);
+    setup   s = { .rows = 3,
+                  .width = 1,
+                  .classes = 20,
+                  .chunk = 3,
+                  .x = TM_F32,
+                  .w = TM_F32,
+                  .dx = TM_F32,
+                  .dw = TM_F32,
+                  .grad = true,
+                  .want_dw = true,
+                  .scale = 1,
+                  .spread = 1 };
     problem p = problem_make(s);
     float  *x = p.x, *w = p.w;
     x[0] = 1000, x[1] = -1000, x[2] = 1000;
@@ -249,11 +247,10 @@ static void test_extremes(void **state)
 }
 /* With bfloat16 operands the vocabulary is gone through in slices, of 1024 classes: each row's maximum and sum are
  * those of all slices together. */
-static void slices_count_as_one(void **state)
+TEST(slices_count_as_one)
 {
-    engine engines[MAX_ENGINES];
-    int    n_engines = list_engines(engines, true);
-    (void)state;
+    engine  engines[MAX_ENGINES];
+    int     n_engines = list_engines(engines, true);
     setup   s = { .rows = 2048,
                   .width = 32,
                   .classes = 1100,
@@ -288,7 +285,7 @@ static void slices_count_as_one(void **state)
 }
 
 /* A rank has 19 of the classes: targets at both ends of them, one before and one behind, and of no rank at all. */
-static void targets_at_the_ends_of_a_part(void **state)
+TEST(targets_at_the_ends_of_a_part)
 {
     enum { CLASSES = 19, FIRST = 30, ROWS = 6, PARTS = 3 * 2 };
     static const int32_t   targets[ROWS] = { FIRST - 1,         FIRST,          FIRST + CLASSES - 1, FIRST + CLASSES,
@@ -300,7 +297,6 @@ static void targets_at_the_ends_of_a_part(void **state)
 #endif
     };
     const tm_vocabulary_attr attr = { .first = FIRST, .rank = 1, .ranks = 2 };
-    (void)state;
     for (size_t t = 0; t < sizeof tables / sizeof tables[0]; t++) {
         float z[ROWS][CLASSES], e[ROWS * CLASSES + 1], dz[ROWS * CLASSES + 1], parts[PARTS * ROWS], dlosses[ROWS];
         for (int i = 0; i < ROWS * CLASSES; i++) z[i / CLASSES][i % CLASSES] = (float)(i * 7 % 23) / 8 - 1;
@@ -344,12 +340,3 @@ static void targets_at_the_ends_of_a_part(void **state)
         assert_true(e[ROWS * CLASSES] == 77 && dz[ROWS * CLASSES] == 77);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_splits_same_bits),
-    cmocka_unit_test(test_extremes),
-    cmocka_unit_test(slices_count_as_one),
-    cmocka_unit_test(targets_at_the_ends_of_a_part),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -109,19 +109,17 @@ static void message_body(tm_comm *comm, void *context)
     tm_mesh_join(&groups);
 }
 
-static void messages_arrive_and_are_named(void **state)
+TEST(messages_arrive_and_are_named)
 {
     static job jobs[] = { { 2, 3, "'rows of stage 1, micro-batch 2'" },
                           { 2, 0, "'rows of stage 1, micro-batch 1'" },
                           { 3, 5, "'rows of stage 1, micro-batch 3'" },
                           { 1, 2, "'rows of stage 1'" } };
-    (void)state;
     for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) run_world(2, NULL, 0.5, false, message_body, &jobs[i]);
 }
 
-static void alone_nothing_is_sent(void **state)
+TEST(alone_nothing_is_sent)
 {
-    (void)state;
     static const tm_dtype dtypes[] = { TM_F32, TM_BF16, TM_F64 };
     tm_device            *device;
     tm_message_attr       attr = attr_of(1, 0, 1);
@@ -142,9 +140,8 @@ static void alone_nothing_is_sent(void **state)
     tm_device_close(device);
 }
 
-static void what_cannot_be_sent_is_refused(void **state)
+TEST(what_cannot_be_sent_is_refused)
 {
-    (void)state;
     tm_device      *device;
     tm_error        error = { 0 };
     tm_message_attr attr = attr_of(2, 0, 1);
@@ -169,11 +166,3 @@ static void what_cannot_be_sent_is_refused(void **state)
     assert_null(own);
     tm_device_close(device);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(messages_arrive_and_are_named),
-    cmocka_unit_test(alone_nothing_is_sent),
-    cmocka_unit_test(what_cannot_be_sent_is_refused),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -25,9 +25,8 @@ static job grad_job(bool centred, int64_t n, int64_t c, tm_dtype format, tm_dtyp
     return j;
 }
 
-static void test_split_keeps_bits(void **state)
+TEST(test_split_keeps_bits)
 {
-    (void)state;
     for (int64_t at = 64; at < 256; at += 64) {
         job j = grad_job(false, 300, 768, TM_F32, TM_F32, WEIGHT | ADDEND | IN_DY);
         job_check_split(&j, tables, COUNT(tables), at, 0x1b, 1, 2);
@@ -49,9 +48,8 @@ static void exact_judge(const job *j, const char *isa)
         if (out_at(j, 1, k) != dw || out_at(j, 2, k) != db) fail_msg("%s: column %lld is not exact", isa, (long long)k);
     }
 }
-static void test_exact_sums(void **state)
+TEST(test_exact_sums)
 {
-    (void)state;
     job j = grad_job(true, 200, 65, TM_F32, TM_F32, WEIGHT | BIAS);
     for (int k = 0; k < 5; k++)
         for (int64_t i = 0, n = tm_shape_elements(j.in[k].shape); i < n; i++)
@@ -77,11 +75,10 @@ static void zeros_judge(const job *j, const char *isa)
     }
 }
 
-static void test_rows_of_zeros(void **state)
+TEST(test_rows_of_zeros)
 {
     static const isa_table        all[] = ISA_TABLES(rescale);
     static const tm_low_rank_attr part = { .scale = 1, .rank = 1, .parts = 1, .part = { { 0, 37 } } };
-    (void)state;
     for (int gradient = 0; gradient < 2; gradient++) {
         job j = job_new(gradient ? TM_OP_rescale_wgrad : TM_OP_rescale, &part);
         job_in(&j, 0, TM_F32, tm_shape_2(5, 37), 0., 1.);
@@ -95,11 +92,3 @@ static void test_rows_of_zeros(void **state)
         job_check(&j, all, COUNT(all), zeros_judge);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_split_keeps_bits),
-    cmocka_unit_test(test_exact_sums),
-    cmocka_unit_test(test_rows_of_zeros),
-};
-
-TM_TESTS(tests, NULL, NULL)

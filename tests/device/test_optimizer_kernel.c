@@ -92,24 +92,21 @@ static void adamw(tm_dtype format, tm_dtype moments)
             job_check(&j, tables, COUNT(tables), adamw_judge);
         }
 }
-static void test_adamw_f32(void **state)
+TEST(test_adamw_f32)
 {
-    (void)state;
     adamw(TM_F32, TM_F32);
     adamw(TM_F32, TM_BF16);
 }
-static void test_adamw_bf16(void **state)
+TEST(test_adamw_bf16)
 {
-    (void)state;
     adamw(TM_BF16, TM_BF16);
     adamw(TM_BF16, TM_F32);
 }
 
 /* What rounding takes from a weight comes back: after many steps too small for bfloat16 the weight has moved as float32
  * would; without compensation it stands still, and by chance the mean of many weights moves. */
-static void test_small_steps(void **state)
+TEST(test_small_steps)
 {
-    (void)state;
     enum { N = 4096, STEPS = 64 };
     static const tm_adamw_attr plain = { .beta1 = .9, .beta2 = .95, .eps = 1e-8 };
     static const tm_adamw_attr chance = { .beta1 = .9, .beta2 = .95, .eps = 1e-8, .rounding = 5 };
@@ -145,9 +142,8 @@ static void test_small_steps(void **state)
 }
 
 /* models.md 8.1: p = 1, g = 0.1, first step. */
-static void test_check_value(void **state)
+TEST(test_check_value)
 {
-    (void)state;
     static const tm_adamw_attr attr = { .beta1 = .9, .beta2 = .95, .eps = 1e-8, .weight_decay = .1 };
     static const double        first[] = { 1., .1, 0., 0. };
     for (int t = 0; t < COUNT(tables); t++) {
@@ -162,9 +158,8 @@ static void test_check_value(void **state)
     }
 }
 /* A gradient of exactly zero with zero moments moves nothing: 0 / (0 + eps). */
-static void test_zero_gradient(void **state)
+TEST(test_zero_gradient)
 {
-    (void)state;
     static const tm_adamw_attr attr = { .beta1 = .9, .beta2 = .95, .eps = 1e-8 };
     job                        j = adamw_job(33, TM_F32, TM_F32, &attr, 1, true);
     for (int k = 1; k < 4; k++) memset(j.in[k].initial, 0, j.in[k].bytes);
@@ -196,9 +191,8 @@ static void sgd_judge(const job *j, const char *isa)
             fail_msg("%s: element %lld has other bits than a plain loop", isa, (long long)i);
     }
 }
-static void test_sgd(void **state)
+TEST(test_sgd)
 {
-    (void)state;
     static const int64_t     sizes[] = { 1, 7, 16, 17, 65, 16384, 40001 };
     static const tm_sgd_attr attrs[] = { { .momentum = .9, .weight_decay = .1 },
                                          { .momentum = .8, .nesterov = 1 },
@@ -232,9 +226,8 @@ static void ema_judge(const job *j, const char *isa)
             fail_msg("%s: element %lld has other bits than a plain loop", isa, (long long)i);
     }
 }
-static void test_ema(void **state)
+TEST(test_ema)
 {
-    (void)state;
     static const int64_t     sizes[] = { 1, 7, 16, 17, 65, 16384, 40001 };
     static const tm_ema_attr attrs[] = { { .decay = .9 }, { .decay = .9999 }, { .decay = 0 } };
     for (int s = 0; s < COUNT(sizes); s++)
@@ -249,9 +242,8 @@ static void test_ema(void **state)
 }
 
 /* Weights that stand still are reached, and not missed by what rounded factors lack of 1. */
-static void test_ema_has_no_bias(void **state)
+TEST(test_ema_has_no_bias)
 {
-    (void)state;
     static const tm_ema_attr attr = { .decay = .99 };
     for (int t = 0; t < COUNT(tables); t++) {
         if (!isa_available(tables[t].isa)) continue;
@@ -268,12 +260,3 @@ static void test_ema_has_no_bias(void **state)
         job_free(&j);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_adamw_f32),   cmocka_unit_test(test_adamw_bf16),
-    cmocka_unit_test(test_check_value), cmocka_unit_test(test_zero_gradient),
-    cmocka_unit_test(test_sgd),         cmocka_unit_test(test_small_steps),
-    cmocka_unit_test(test_ema),         cmocka_unit_test(test_ema_has_no_bias),
-};
-
-TM_TESTS(tests, NULL, NULL)

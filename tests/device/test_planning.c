@@ -172,4 +172,4 @@ static const struct CMUnitTest tests[] = {
 #endif
 };
 
-TM_TESTS(tests, NULL, NULL)
+TEST_TABLE(tests)

@@ -7,9 +7,8 @@
 static const isa_table tables[] = ISA_TABLES(pointwise);
 
 /* Every number of the formats that weights are held in, into both formats that are computed with. */
-static void test_cast_of_held_formats(void **state)
+TEST(test_cast_of_held_formats)
 {
-    (void)state;
     static const tm_dtype from[] = { TM_F16, TM_E4M3, TM_E5M2, TM_E4M3FNUZ, TM_E5M2FNUZ }, to[] = { TM_F32, TM_BF16 };
     for (int t = 0; t < COUNT(tables); t++)
         for (int f = 0; f < 2 * COUNT(from); f++) {
@@ -87,9 +86,8 @@ static void check_blocks(tm_dtype format, tm_dtype to, int64_t n)
 }
 
 /* Less than a block, blocks, groups and what is left over; nothing is written behind the last element. */
-static void test_cast_of_blocks(void **state)
+TEST(test_cast_of_blocks)
 {
-    (void)state;
     static const tm_dtype from[] = { TM_NF4_BLOCKS, TM_NF4_SCALED, TM_E4M3_BLOCKS }, to[] = { TM_F32, TM_BF16 };
     static const int64_t  sizes[] = { 1, 15, 63, 64, 65, 200, 16384, 16385, 2 * 16384 + 77 };
     for (int f = 0; f < COUNT(from); f++)
@@ -98,9 +96,8 @@ static void test_cast_of_blocks(void **state)
 }
 
 /* Every float32 with a bfloat16 tie, its neighbours, infinities, NaN, the largest and the subnormal numbers. */
-static void test_cast_rounds_to_nearest_even(void **state)
+TEST(test_cast_rounds_to_nearest_even)
 {
-    (void)state;
     static const uint32_t low[] = { 0, 1, 0x7fff, 0x8000, 0x8001, 0xffff };
     enum { HIGH = 0x10000, N = HIGH * 6 };
     job j = job_new(TM_OP_cast, NULL);
@@ -122,9 +119,8 @@ static void test_cast_rounds_to_nearest_even(void **state)
     job_free(&j);
 }
 
-static void test_nan_stays(void **state)
+TEST(test_nan_stays)
 {
-    (void)state;
     static const tm_op_id ops[] = { TM_OP_gelu, TM_OP_relu, TM_OP_relu_grad, TM_OP_gelu_grad, TM_OP_add };
     for (int k = 0; k < COUNT(ops); k++) {
         job j = job_new(ops[k], NULL);
@@ -144,9 +140,8 @@ static void test_nan_stays(void **state)
     }
 }
 
-static void test_rope_refuses_wide_heads(void **state)
+TEST(test_rope_refuses_wide_heads)
 {
-    (void)state;
     tm_rope_attr attr = { .seq = 1, .heads = 1, .head_dim = 514 };
     job          j = job_new(TM_OP_rope, &attr);
     job_in(&j, 0, TM_F32, tm_shape_2(1, 514), 0., 1.), job_in(&j, 1, TM_F32, tm_shape_2(1, 514), 0., 1.);
@@ -155,11 +150,3 @@ static void test_rope_refuses_wide_heads(void **state)
     assert_non_null(kernel_find(tables[0].kernels, TM_OP_rope)->refuse(&j.call));
     job_free(&j);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_cast_of_held_formats),        cmocka_unit_test(test_cast_of_blocks),
-    cmocka_unit_test(test_cast_rounds_to_nearest_even), cmocka_unit_test(test_nan_stays),
-    cmocka_unit_test(test_rope_refuses_wide_heads),
-};
-
-TM_TESTS(tests, NULL, NULL)

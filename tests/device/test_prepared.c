@@ -65,16 +65,14 @@ static void linear_on(const char *name)
     tm_device_close(device);
 }
 
-static void a_linear_layer(void **state)
+TEST(a_linear_layer)
 {
-    (void)state;
     linear_on("cpu");
     linear_on("late");
 }
 
-static void what_is_refused(void **state)
+TEST(what_is_refused)
 {
-    (void)state;
     tm_device   *device;
     tm_prepared *prepared = NULL;
     tm_error     err = { 0 };
@@ -92,7 +90,3 @@ static void what_is_refused(void **state)
     assert_non_null(strstr(err.text, "was opened to plan for it and cannot run"));
     tm_device_close(device);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(a_linear_layer), cmocka_unit_test(what_is_refused) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -17,9 +17,8 @@
 
 enum { BYTES = 3 << 20 }; /* more than one piece of a parallel copy */
 
-static void copies_are_done_in_order(void **state)
+TEST(copies_are_done_in_order)
 {
-    (void)state;
     static const char *const names[] = { "cpu", "reference", "null", "late" };
     unsigned char           *from = malloc(BYTES), *to = malloc(BYTES);
     assert_true(from && to);
@@ -49,9 +48,8 @@ static void copies_are_done_in_order(void **state)
 }
 
 /* Fresh memory of the CPU is zero, and is not written once more to say so; memory that was written to is. */
-static void filling_with_zero_leaves_zeros(void **state)
+TEST(filling_with_zero_leaves_zeros)
 {
-    (void)state;
     tm_device *device = test_device_open("cpu", 2);
     char       values[64], seven[8];
     memset(seven, 7, sizeof seven);
@@ -74,9 +72,8 @@ static void filling_with_zero_leaves_zeros(void **state)
     tm_device_close(device);
 }
 
-static void late_does_nothing_before_somebody_waits(void **state)
+TEST(late_does_nothing_before_somebody_waits)
 {
-    (void)state;
     tm_device *device = test_device_open("late", 1);
     tm_address a;
     int        value = 1, out = 5;
@@ -110,9 +107,8 @@ static void check_hidden(tm_address a)
                 (WIFEXITED(status) && WEXITSTATUS(status) < 98)); /* a sanitizer exits */
 }
 
-static void nobody_can_look_into_the_memory_of_late(void **state)
+TEST(nobody_can_look_into_the_memory_of_late)
 {
-    (void)state;
     tm_device *device = test_device_open("late", 1);
     tm_address a;
     void      *host;
@@ -129,9 +125,8 @@ static void nobody_can_look_into_the_memory_of_late(void **state)
 }
 
 /* Two queues: the second copies what the first writes. Without waiting for the instant it would copy what was there. */
-static void an_instant_orders_two_queues(void **state)
+TEST(an_instant_orders_two_queues)
 {
-    (void)state;
     for (int waits = 0; waits < 2; waits++) {
         tm_device        *device = test_device_open("late", 1);
         const tm_backend *b = device->backend;
@@ -165,9 +160,8 @@ static void an_instant_orders_two_queues(void **state)
 }
 
 /* A queue that waits for nothing reads what was there before, or what comes last: at every second wait of the host. */
-static void the_other_queues_are_late_and_early(void **state)
+TEST(the_other_queues_are_late_and_early)
 {
-    (void)state;
     for (int early = 0; early < 2; early++) {
         tm_device        *device = test_device_open("late", 1);
         const tm_backend *b = device->backend;
@@ -190,9 +184,8 @@ static void the_other_queues_are_late_and_early(void **state)
 }
 
 /* A time is what lies between two instants, by the clock, in seconds. */
-static void times_are_those_between_two_instants(void **state)
+TEST(times_are_those_between_two_instants)
 {
-    (void)state;
     static const char *const names[] = { "cpu", "reference", "null", "late" };
     for (size_t d = 0; d < sizeof names / sizeof names[0]; d++) {
         tm_device        *device = test_device_open(names[d], 1);
@@ -226,9 +219,8 @@ static tm_status mark(tm_device *device, tm_ledger *ledger, const char *line)
 }
 
 /* Each line has the time up to the next mark; what is marked as nobody's is not counted. */
-static void lines_have_the_time_to_the_next(void **state)
+TEST(lines_have_the_time_to_the_next)
 {
-    (void)state;
     enum { MANY = 300 };
     static char first[] = "a line", again[] = "a line"; /* the text counts, not its place */
     tm_device  *device = test_device_open("cpu", 1);
@@ -265,9 +257,8 @@ static void lines_have_the_time_to_the_next(void **state)
 }
 
 /* Work that is timed as a whole has the lines that it had when it was timed one by one, in the same shares. */
-static void a_whole_is_parted_as_it_was(void **state)
+TEST(a_whole_is_parted_as_it_was)
 {
-    (void)state;
     tm_device      *device = test_device_open("cpu", 1);
     tm_ledger       ledger = { 0 }, shares = { 0 };
     const tm_marked nobody = { 0 }, whole = { .ledger = &ledger, .shares = &shares };
@@ -303,9 +294,8 @@ static void a_whole_is_parted_as_it_was(void **state)
 }
 
 /* Every line of a program has a time, the last one, too. */
-static void the_last_line_is_counted(void **state)
+TEST(the_last_line_is_counted)
 {
-    (void)state;
     static const char *const names[] = { "cpu", "late" };
     for (int d = 0; d < 2; d++) {
         tm_device *device = test_device_open(names[d], 1);
@@ -321,9 +311,8 @@ static void the_last_line_is_counted(void **state)
 }
 
 /* Times go to the lines of the ledger when the queue was waited for, whoever computes. */
-static void times_are_known_after_waiting(void **state)
+TEST(times_are_known_after_waiting)
 {
-    (void)state;
     static const char *const names[] = { "cpu", "late" };
     for (int d = 0; d < 2; d++) {
         tm_device      *device = test_device_open(names[d], 1);
@@ -351,19 +340,3 @@ static void times_are_known_after_waiting(void **state)
         tm_device_close(device);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(copies_are_done_in_order),
-    cmocka_unit_test(filling_with_zero_leaves_zeros),
-    cmocka_unit_test(late_does_nothing_before_somebody_waits),
-    cmocka_unit_test(nobody_can_look_into_the_memory_of_late),
-    cmocka_unit_test(an_instant_orders_two_queues),
-    cmocka_unit_test(the_other_queues_are_late_and_early),
-    cmocka_unit_test(times_are_those_between_two_instants),
-    cmocka_unit_test(lines_have_the_time_to_the_next),
-    cmocka_unit_test(a_whole_is_parted_as_it_was),
-    cmocka_unit_test(the_last_line_is_counted),
-    cmocka_unit_test(times_are_known_after_waiting),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -31,9 +31,8 @@ static void bias_judge(const job *j, const char *isa)
         if (out_at(j, 0, c) != wanted) fail_msg("%s: column %lld is not in the fixed order", isa, (long long)c);
     }
 }
-static void test_bias_grad(void **state)
+TEST(test_bias_grad)
 {
-    (void)state;
     static const int64_t rows[] = { 1, 65, 200 };
     for (int a = 0; a < COUNT(rows); a++)
         for (int k = 0; k < 8; k++) {
@@ -41,9 +40,8 @@ static void test_bias_grad(void **state)
             job_check(&j, tables, COUNT(tables), bias_judge);
         }
 }
-static void test_bias_grad_split_keeps_bits(void **state)
+TEST(test_bias_grad_split_keeps_bits)
 {
-    (void)state;
     for (int64_t at = 64; at < 256; at += 64) {
         job j = bias_job(300, 769, TM_F32, TM_F32, at == 64);
         job_check_split(&j, tables, COUNT(tables), at, 1, 0, 1);
@@ -53,9 +51,8 @@ static void test_bias_grad_split_keeps_bits(void **state)
 /* ---- square_sum ---- */
 
 /* Squares that neither fit into float32 nor are normal there. */
-static void test_square_sum_beyond_float32(void **state)
+TEST(test_square_sum_beyond_float32)
 {
-    (void)state;
     for (int e = -100; e <= 100; e += 200) {
         job j = job_new(TM_OP_square_sum, NULL);
         job_in(&j, 0, TM_F32, tm_shape_1(50), 0., ldexp(1., e)), job_out(&j, 0, TM_F64, (tm_shape){ .rank = 0 });
@@ -74,9 +71,8 @@ static void exact_judge(const job *j, const char *isa)
     for (int64_t i = 0; i < tm_shape_elements(j->in[0].shape); i++) sum += in_at(j, 0, i) * in_at(j, 0, i);
     if (out_at(j, 0, 0) != sum) fail_msg("%s: %.17g, wanted exactly %.17g", isa, out_at(j, 0, 0), sum);
 }
-static void test_square_sum_exact(void **state)
+TEST(test_square_sum_exact)
 {
-    (void)state;
     job j = job_new(TM_OP_square_sum, NULL);
     job_in(&j, 0, TM_F32, tm_shape_2(101, 997), 0., 1.), job_out(&j, 0, TM_F64, (tm_shape){ .rank = 0 });
     for (int64_t i = 0; i < 101 * 997; i++)
@@ -86,9 +82,8 @@ static void test_square_sum_exact(void **state)
 
 /* ---- clip ---- */
 
-static void test_clip(void **state)
+TEST(test_clip)
 {
-    (void)state;
     static const double cases[][4] = { /* sum, largest norm, norm, coefficient */
                                        { 16., 1., 4., 1. / (4. + 1e-6) },
                                        { 16., 8., 4., 1. },
@@ -117,13 +112,3 @@ static void test_clip(void **state)
         }
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_bias_grad),
-    cmocka_unit_test(test_bias_grad_split_keeps_bits),
-    cmocka_unit_test(test_square_sum_beyond_float32),
-    cmocka_unit_test(test_square_sum_exact),
-    cmocka_unit_test(test_clip),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -78,11 +78,10 @@ static void dgrad_operands(job *j, tm_shape dy)
     grouped_operands(j, dy, j->in[1].shape.n[2]);
 }
 
-static void a_weight_rounded_on_the_way_is_a_copy(void **state)
+TEST(a_weight_rounded_on_the_way_is_a_copy)
 {
     static const int64_t      n[] = { 1, 33, 130 }, k[] = { 5, 64, 600 }, m[] = { 7, 48, 70 };
     static const tm_loss_attr loss = { .chunk = 40 };
-    (void)state;
     for (int s = 0; s < COUNT(sets); s++)
         for (int i = 0; i < 3; i++) {
             tm_shape x = tm_shape_2(n[i], k[i]), w = tm_shape_2(m[i], k[i]), y = tm_shape_2(n[i], m[i]);
@@ -165,12 +164,11 @@ static void compare_blocks(const char *set, tm_op_id op, tm_dtype format, tm_sha
 
 /* Products of few and of many rows, whole and with edges, of one block of the sum and of several; rows of a weight that
  * begin within a group of blocks; a row that is no multiple of a block is refused. All formats in blocks. */
-static void a_weight_in_blocks_decoded_on_the_way_is_a_copy(void **state)
+FULL_TEST(a_weight_in_blocks_decoded_on_the_way_is_a_copy)
 {
     static const int64_t m[] = { 96, 70, 320, 130, 40, 33, 2100 }, k[] = { 64, 576, 2112, 192, 4160, 96, 128 },
                          rows[] = { 5, 300, 40, 1100, 290, 7, 30 };
     static const tm_dtype formats[] = { TM_NF4_BLOCKS, TM_NF4_SCALED, TM_E4M3_BLOCKS };
-    (void)state;
     for (int s = 0; s < COUNT(sets); s++)
         for (int i = 0; i < COUNT(m); i++)
             for (int f = 0; f < COUNT(formats); f++) {
@@ -181,10 +179,9 @@ static void a_weight_in_blocks_decoded_on_the_way_is_a_copy(void **state)
 }
 
 /* Codes of E4M3 that are no number, of both signs: what they are multiplied into is none, and nothing else. */
-static void codes_that_are_no_number_stay_none(void **state)
+TEST(codes_that_are_no_number_stay_none)
 {
     enum { ROWS = 5, INNER = 64, COLUMNS = 40 };
-    (void)state;
     for (int s = 0; s < COUNT(sets); s++) {
         const tm_kernel *kernel = kernel_of(sets[s], TM_OP_linear);
         if (!kernel || !(kernel->rounds >> 1 & 1)) continue;
@@ -204,11 +201,3 @@ static void codes_that_are_no_number_stay_none(void **state)
         job_free(&j);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_weight_rounded_on_the_way_is_a_copy),
-    full_test(a_weight_in_blocks_decoded_on_the_way_is_a_copy),
-    cmocka_unit_test(codes_that_are_no_number_stay_none),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -236,4 +236,4 @@ static void kernels_say_what_is_recorded(void **state)
 
 static const struct CMUnitTest tests[] = { cmocka_unit_test(kernels_say_what_is_recorded) };
 
-TM_TESTS(tests, NULL, NULL)
+TEST_TABLE(tests)

@@ -210,7 +210,8 @@ static const struct CMUnitTest tests[] = {
     FULL(108),
 };
 
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_TABLE(tests)
+TEST_FIXTURE(NULL, test_folder_teardown)
 
 /* --- by hand ------------------------------------------------------------------------------------------------------ */
 

@@ -101,9 +101,8 @@ static const struct {
     { T5, "\"T5EncoderModel\"", "\"T5ForConditionalGeneration\"", TM_UNSUPPORTED, "T5ForConditionalGeneration" },
 };
 
-static void configurations_that_do_not_fit_are_refused_by_name(void **state)
+TEST(configurations_that_do_not_fit_are_refused_by_name)
 {
-    (void)state;
     tm_device *device;
     tm_error   err = { 0 };
     assert_int_equal(tm_device_open("cpu", 1, &device, &err), TM_OK);
@@ -146,9 +145,8 @@ static void write_config(const char *folder, const char *text, size_t bytes)
 }
 
 /* Nothing in them is refused: the weights are what is looked for next. */
-static void those_of_flux_are_read(void **state)
+TEST(those_of_flux_are_read)
 {
-    (void)state;
     tm_frozen_size size = { .batch = 1, .tokens = 77 };
     char          *folder = test_tree_make();
     tm_device     *device;
@@ -164,9 +162,8 @@ static void those_of_flux_are_read(void **state)
 }
 
 /* Each member of config.json becomes each of these: it is refused in words, or nothing that is computed changes. */
-static void any_value_is_taken_or_refused_in_words(void **state)
+TEST(any_value_is_taken_or_refused_in_words)
 {
-    (void)state;
     static const char *const values[] = { "null", "-1", "0", "1e300", "3.5", "\"x\"", "[]", "{}", "true", "16777216" };
     tm_frozen_size           size = { .batch = 1, .tokens = 4 };
     char                    *folder = test_tree_make();
@@ -204,9 +201,8 @@ static void any_value_is_taken_or_refused_in_words(void **state)
     test_tree_remove(folder);
 }
 
-static void a_configuration_that_is_cut_is_refused(void **state)
+TEST(a_configuration_that_is_cut_is_refused)
 {
-    (void)state;
     tm_frozen_size size = { .batch = 1, .tokens = 4 };
     char          *folder = test_tree_make();
     tm_text        text = { 0 };
@@ -223,9 +219,8 @@ static void a_configuration_that_is_cut_is_refused(void **state)
     test_tree_remove(folder);
 }
 
-static void folders_that_lack_a_file_are_refused(void **state)
+TEST(folders_that_lack_a_file_are_refused)
 {
-    (void)state;
     tm_frozen_size size = { .batch = 1, .tokens = 12 };
     char          *folder = test_tree_make(), path[400];
     tm_device     *device;
@@ -250,9 +245,8 @@ static void folders_that_lack_a_file_are_refused(void **state)
     test_tree_remove(folder);
 }
 
-static void sizes_and_formats_are_checked(void **state)
+TEST(sizes_and_formats_are_checked)
 {
-    (void)state;
     tm_device *device;
     tm_error   err = { 0 };
     assert_int_equal(tm_device_open("cpu", 1, &device, &err), TM_OK);
@@ -266,9 +260,8 @@ static void sizes_and_formats_are_checked(void **state)
     tm_device_close(device);
 }
 
-static void ids_are_below_the_vocabulary(void **state)
+TEST(ids_are_below_the_vocabulary)
 {
-    (void)state;
     static const int32_t wrong[] = { 60, -1 };
     tm_frozen_size       size = { .batch = 2, .tokens = 3 };
     tm_device           *device;
@@ -293,14 +286,3 @@ static void ids_are_below_the_vocabulary(void **state)
     tm_frozen_close(encoder);
     tm_device_close(device);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(configurations_that_do_not_fit_are_refused_by_name),
-    cmocka_unit_test(those_of_flux_are_read),
-    cmocka_unit_test(any_value_is_taken_or_refused_in_words),
-    cmocka_unit_test(a_configuration_that_is_cut_is_refused),
-    cmocka_unit_test(folders_that_lack_a_file_are_refused),
-    cmocka_unit_test(sizes_and_formats_are_checked),
-    cmocka_unit_test(ids_are_below_the_vocabulary),
-};
-TM_TESTS(tests, NULL, NULL)

@@ -84,9 +84,8 @@ static double difference(const char *device_name, const text_case *c, tm_dtype c
     return most / (double)e.largest;
 }
 
-static void transformers_computes_the_same(void **state)
+TEST(transformers_computes_the_same)
 {
-    (void)state;
     static const char *const devices[] = { "cpu", "reference", "late" };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (size_t d = 0; d < sizeof devices / sizeof devices[0]; d++) {
@@ -98,9 +97,8 @@ static void transformers_computes_the_same(void **state)
 
 /* A layer rounds about 12 tensors and 6 weights to 8 bits, each by 2^-9 of a value at most and 2^-9 / sqrt(3) as a root
  * mean square; such errors are independent, and five deviations are beyond all of a few hundred values. */
-static void bfloat16_is_as_near_as_its_roundings(void **state)
+TEST(bfloat16_is_as_near_as_its_roundings)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         double most = difference("cpu", &cases[i], TM_BF16);
         double bound = 5 * sqrt(18.0 * (double)cases[i].layers + 4) * 0x1p-9 / sqrt(3);
@@ -111,9 +109,8 @@ static void bfloat16_is_as_near_as_its_roundings(void **state)
 }
 
 /* A sequence does not see the others of its batch: alone it has the same output, up to other blocks of rows. */
-static void sequences_of_a_batch_are_apart(void **state)
+TEST(sequences_of_a_batch_are_apart)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         expected   e = read_expected(cases[i].folder), one = e;
         int64_t    each = e.n / e.batch;
@@ -135,9 +132,8 @@ static void sequences_of_a_batch_are_apart(void **state)
     }
 }
 
-static void running_allocates_nothing(void **state)
+TEST(running_allocates_nothing)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         expected   e = read_expected(cases[i].folder);
         tm_device *device;
@@ -161,11 +157,3 @@ static void running_allocates_nothing(void **state)
         free(e.out);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(transformers_computes_the_same),
-    cmocka_unit_test(bfloat16_is_as_near_as_its_roundings),
-    cmocka_unit_test(sequences_of_a_batch_are_apart),
-    cmocka_unit_test(running_allocates_nothing),
-};
-TM_TESTS(tests, NULL, NULL)

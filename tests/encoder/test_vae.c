@@ -107,9 +107,8 @@ static void differences(const char *device_name, int threads, const char *folder
     release(&e);
 }
 
-static void diffusers_computes_the_same(void **state)
+TEST(diffusers_computes_the_same)
 {
-    (void)state;
     static const char *const devices[] = { "cpu", "reference", "late" };
     for (size_t i = 0; i < FOLDERS; i++)
         for (size_t d = 0; d < sizeof devices / sizeof devices[0]; d++) {
@@ -124,9 +123,8 @@ static void diffusers_computes_the_same(void **state)
  * square. The decoder of four resolutions has 2 + 4 x 2 resnets of 4 results and 2 weights, an attention of 5 and 2,
  * and 4 further convolutions and a norm of 2: below 80 such errors. They are independent; five deviations are beyond
  * all of a few thousand values. */
-static void bfloat16_is_as_near_as_its_roundings(void **state)
+TEST(bfloat16_is_as_near_as_its_roundings)
 {
-    (void)state;
     const double bound = 5 * sqrt(80) * 0x1p-9 / sqrt(3);
     for (size_t i = 0; i < FOLDERS; i++) {
         double most[2];
@@ -139,9 +137,8 @@ static void bfloat16_is_as_near_as_its_roundings(void **state)
     }
 }
 
-static void one_picture_is_as_among_others_and_threads_change_nothing(void **state)
+TEST(one_picture_is_as_among_others_and_threads_change_nothing)
 {
-    (void)state;
     expected       e = read_expected(folders[0]);
     tm_error       err = { 0 };
     float         *mean[2], *logvar[2];
@@ -166,9 +163,8 @@ static void one_picture_is_as_among_others_and_threads_change_nothing(void **sta
     release(&e);
 }
 
-static void running_allocates_nothing(void **state)
+TEST(running_allocates_nothing)
 {
-    (void)state;
     expected   e = read_expected(folders[1]);
     tm_device *device;
     tm_error   err = { 0 };
@@ -204,9 +200,8 @@ static void config_with(const char *folder, const char *before, const char *afte
     tm_text_fini(&text);
 }
 
-static void what_would_compute_something_else_is_refused(void **state)
+TEST(what_would_compute_something_else_is_refused)
 {
-    (void)state;
     static const struct {
         const char *before, *after;
         tm_status   status;
@@ -248,12 +243,3 @@ static void what_would_compute_something_else_is_refused(void **state)
     tm_device_close(device);
     test_tree_remove(folder);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(diffusers_computes_the_same),
-    cmocka_unit_test(bfloat16_is_as_near_as_its_roundings),
-    cmocka_unit_test(one_picture_is_as_among_others_and_threads_change_nothing),
-    cmocka_unit_test(running_allocates_nothing),
-    cmocka_unit_test(what_would_compute_something_else_is_refused),
-};
-TM_TESTS(tests, NULL, NULL)

@@ -107,9 +107,8 @@ static const row rows[] = {
     { "swap,ranks=0-3,at=2", TM_COMM_ALL_GATHER, 4, 0, 0, 0, MOVED, 0, false },
 };
 
-static void the_elements_that_are_named(void **state)
+TEST(the_elements_that_are_named)
 {
-    (void)state;
     static trial plain, faulty;
     for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
         const row *x = &rows[r];
@@ -134,9 +133,8 @@ static void the_elements_that_are_named(void **state)
 }
 
 /* Rank 0 gets what is rank 2's, and the other way round; also where the result lies in what is sent. */
-static void sums_of_the_wrong_rank(void **state)
+TEST(sums_of_the_wrong_rank)
 {
-    (void)state;
     static trial t;
     for (int in_place = 0; in_place < 2; in_place++) {
         t = (trial){ .kind = TM_COMM_REDUCE_SCATTER, .count = 4, .in_place = in_place };
@@ -158,9 +156,8 @@ static int bits(const int64_t *x, const int64_t *y)
     return n;
 }
 
-static void one_bit_of_a_message(void **state)
+TEST(one_bit_of_a_message)
 {
-    (void)state;
     static const tm_comm_kind kinds[] = { TM_COMM_ALL_REDUCE, TM_COMM_ALL_GATHER, TM_COMM_BROADCAST,
                                           TM_COMM_ALL_TO_ALL };
     static trial              plain, faulty;
@@ -240,9 +237,8 @@ static timed time_of(const char *text, tm_comm_kind kind, size_t bytes)
 }
 
 /* All of a group end together, and the early ones have waited; 1000 bytes at 2 GB/s are 500 ns. */
-static void who_is_early_waits(void **state)
+TEST(who_is_early_waits)
 {
-    (void)state;
     timed t = time_of("", TM_COMM_ALL_GATHER, 1000);
     for (int r = 0; r < RANKS; r++) {
         assert_int_equal(t.passed[r], 3000000 + 5000 + 1500);
@@ -256,9 +252,8 @@ static void who_is_early_waits(void **state)
     assert_int_equal(t.passed[1], 2000000);
 }
 
-static void slow_links(void **state)
+TEST(slow_links)
 {
-    (void)state;
     static const struct {
         const char  *text;
         tm_comm_kind kind;
@@ -282,9 +277,8 @@ static void slow_links(void **state)
 }
 
 /* A rank that stands still for a second holds up the others, who have waited. */
-static void a_rank_that_hangs(void **state)
+TEST(a_rank_that_hangs)
 {
-    (void)state;
     timed t = time_of(";hang,rank=1,at=1,seconds=1", TM_COMM_BARRIER, 1);
     for (int r = 0; r < RANKS; r++) assert_int_equal(t.passed[r], 1002000000 + 5000);
     assert_int_equal(t.waited[0], 1001000000);
@@ -312,9 +306,8 @@ static void in_a_group(tm_comm *comm, void *context)
 }
 
 /* Faults name ranks of the world, in groups too. */
-static void ranks_of_a_group(void **state)
+TEST(ranks_of_a_group)
 {
-    (void)state;
     static const struct {
         const char *text;
         int64_t     first[2], second[2]; /* the first element of each part, on ranks 1 and 2 */
@@ -337,12 +330,3 @@ static void ranks_of_a_group(void **state)
                          (long long)got[r + 1][4]);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(ranks_of_a_group),       cmocka_unit_test(the_elements_that_are_named),
-    cmocka_unit_test(sums_of_the_wrong_rank), cmocka_unit_test(one_bit_of_a_message),
-    cmocka_unit_test(who_is_early_waits),     cmocka_unit_test(slow_links),
-    cmocka_unit_test(a_rank_that_hangs),
-};
-
-TM_TESTS(tests, NULL, NULL)

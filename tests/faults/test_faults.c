@@ -28,9 +28,8 @@ static void refused(const char *text, const char *why)
     if (!strstr(err.text, why)) fail_msg("%s: expected '%s', found '%s'", text, why, err.text);
 }
 
-static void wrong_descriptions_are_named(void **state)
+TEST(wrong_descriptions_are_named)
 {
-    (void)state;
     refused("flop,at=3",
             "'flop' is no kind of fault; the kinds are flip, stuck, slow, link, stale, swap, tail, hang, ");
     refused("slow;bad", "'bad'");
@@ -146,9 +145,8 @@ static int wrong_launches(const char *text, const char *device, int launches, in
     return wrong;
 }
 
-static void one_bit_of_one_result(void **state)
+TEST(one_bit_of_one_result)
 {
-    (void)state;
     const char *devices[] = { "cpu", "late" };
     for (int d = 0; d < 2; d++) {
         int      first = 0;
@@ -171,9 +169,8 @@ static void one_bit_of_one_result(void **state)
 }
 
 /* Binomial, 400 of 1/8: mean 50, standard deviation 6.6; drawn once, by these seeds. */
-static void one_in_so_many(void **state)
+TEST(one_in_so_many)
 {
-    (void)state;
     int      first = 0, other = 0;
     uint32_t mask = 0;
     int      a = wrong_launches("flip,every=8;seed=1", "cpu", 400, &first, &mask);
@@ -191,9 +188,8 @@ static void *run_once(void *data)
 }
 
 /* Launches are counted by device, whichever threads drive it. */
-static void counts_are_of_the_device(void **state)
+TEST(counts_are_of_the_device)
 {
-    (void)state;
     uint32_t right[Y], mask = 0;
     plant("flip,at=3");
     product p[2] = { product_open("cpu"), product_open("cpu") };
@@ -214,9 +210,8 @@ static void counts_are_of_the_device(void **state)
 }
 
 /* A processor that this thread is bound to, and one that it is not. */
-static void only_on_its_core(void **state)
+TEST(only_on_its_core)
 {
-    (void)state;
     cpu_set_t before, one;
     char      text[64];
     int       first = 0, core = 0;
@@ -271,9 +266,8 @@ static int weight_bits_changed(const char *text, int *where)
     return bits;
 }
 
-static void one_bit_of_one_weight(void **state)
+TEST(one_bit_of_one_weight)
 {
-    (void)state;
     int where = -1, again = -1;
     assert_int_equal(weight_bits_changed(NULL, &where), 0);
     assert_int_equal(weight_bits_changed("flip,where=memory,at=5;seed=4", &where), 1);
@@ -283,9 +277,8 @@ static void one_bit_of_one_weight(void **state)
 }
 
 /* Words that read back otherwise than they were written, of all zeros and all ones. */
-static void stuck_bits_stay(void **state)
+TEST(stuck_bits_stay)
 {
-    (void)state;
     enum { WORDS = 4096 };
     static uint64_t words[WORDS];
     tm_device      *device;
@@ -313,9 +306,8 @@ static void stuck_bits_stay(void **state)
 }
 
 /* What a test of the host's memory writes: stuck words are the same ones each time, a flip is one. */
-static void memory_of_the_host(void **state)
+TEST(memory_of_the_host)
 {
-    (void)state;
     enum { WORDS = 1000 };
     static uint64_t first[WORDS], words[WORDS];
     int             wrong = 0, flipped = 0;
@@ -360,9 +352,8 @@ static void launch_times(const char *text, int n, int64_t *ns)
 }
 
 /* 8 x 16 x 4 products at 1 GFLOP/s: 1024 ns; latency 2 us; a reading 20 ns. */
-static void time_is_what_work_takes(void **state)
+TEST(time_is_what_work_takes)
 {
-    (void)state;
     int64_t ns[8], again[8], slow[8], sum = 0;
     launch_times("clock=made,gflops=1,latency_us=2", 8, ns);
     for (int i = 0; i < 8; i++) assert_int_equal(ns[i], 2 * ROWS * COLUMNS * DEPTH + 2000 + 20);
@@ -382,9 +373,8 @@ static void time_is_what_work_takes(void **state)
     for (int i = 0; i < 8; i++) assert_in_range(slow[i] - 20 - (ns[i] - 20) * 103 / 100, 0, 1);
 }
 
-static void slow_as_it_says(void **state)
+TEST(slow_as_it_says)
 {
-    (void)state;
     static const struct {
         const char *text;
         int         from; /* the first launch that is slow; 8: none */
@@ -413,9 +403,8 @@ static void slow_as_it_says(void **state)
 }
 
 /* By the machine's clock: never faster than it should be, however busy the machine is. */
-static void slow_on_the_machine(void **state)
+TEST(slow_on_the_machine)
 {
-    (void)state;
     int64_t plain[10], slow[10], least = INT64_MAX, least_slow = INT64_MAX;
     launch_times(NULL, 10, plain);
     launch_times("slow,percent=10000", 10, slow);
@@ -425,9 +414,8 @@ static void slow_on_the_machine(void **state)
 }
 
 /* Processor time stands still while a rank waits; time does not. */
-static void processor_time_is_made_up(void **state)
+TEST(processor_time_is_made_up)
 {
-    (void)state;
     struct timespec a, b;
     int64_t         ns[1];
     plant("clock=made,latency_us=500");
@@ -455,9 +443,8 @@ static void *work_and_look(void *data)
 }
 
 /* A thread begins at the time of who starts it, who joins it goes on where it has ended. Its memory takes time. */
-static void threads_share_the_time(void **state)
+TEST(threads_share_the_time)
 {
-    (void)state;
     static uint64_t words[100];
     pthread_t       thread[2];
     int64_t         began[2], at;
@@ -477,9 +464,8 @@ static void threads_share_the_time(void **state)
     plant(NULL);
 }
 
-static void no_made_up_time_for_a_late_device(void **state)
+TEST(no_made_up_time_for_a_late_device)
 {
-    (void)state;
     tm_device *device = NULL;
     tm_error   err = { 0 };
     plant("clock=made");
@@ -487,22 +473,3 @@ static void no_made_up_time_for_a_late_device(void **state)
     assert_non_null(strstr(err.text, "devices that compute at once, found late"));
     plant(NULL);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(wrong_descriptions_are_named),
-    cmocka_unit_test(one_bit_of_one_result),
-    cmocka_unit_test(one_in_so_many),
-    cmocka_unit_test(counts_are_of_the_device),
-    cmocka_unit_test(only_on_its_core),
-    cmocka_unit_test(one_bit_of_one_weight),
-    cmocka_unit_test(stuck_bits_stay),
-    cmocka_unit_test(memory_of_the_host),
-    cmocka_unit_test(time_is_what_work_takes),
-    cmocka_unit_test(slow_as_it_says),
-    cmocka_unit_test(slow_on_the_machine),
-    cmocka_unit_test(processor_time_is_made_up),
-    cmocka_unit_test(threads_share_the_time),
-    cmocka_unit_test(no_made_up_time_for_a_late_device),
-};
-
-TM_TESTS(tests, NULL, NULL)

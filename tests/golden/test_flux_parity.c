@@ -129,9 +129,8 @@ static void compare(int k, const char *device_name, const tm_precision *precisio
     free(pooled);
 }
 
-static void diffusers_computes_the_same(void **state)
+TEST(diffusers_computes_the_same)
 {
-    (void)state;
     for (int k = 0; k < 3; k++) {
         compare(k, "cpu", &tm_precision_f32, 1e-5, 1e-4);
         compare(k, "reference", &tm_precision_f64, 1e-5, 1e-4);
@@ -206,16 +205,10 @@ static void draw(int k, const char *device_name, const tm_precision *precision, 
     for (int i = 0; i < 2; i++) free(pooled[i]);
 }
 
-static void its_pipeline_draws_the_same(void **state)
+TEST(its_pipeline_draws_the_same)
 {
-    (void)state;
     for (int k = 0; k < 3; k++) {
         draw(k, "cpu", &tm_precision_f32, 2e-5);
         draw(k, "reference", &tm_precision_f64, 2e-5);
     }
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(diffusers_computes_the_same),
-                                           cmocka_unit_test(its_pipeline_draws_the_same) };
-
-TM_TESTS(tests, NULL, NULL)

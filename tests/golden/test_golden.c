@@ -87,9 +87,8 @@ static void run_steps(const char *device_name, const tm_precision *precision, do
     tm_device_close(device);
 }
 
-static void llama(void **state)
+TEST(llama)
 {
-    (void)state;
     run("llama-tiny", golden_llama_options, &exact, keep_all);
     run("llama-tiny", golden_llama_options, &exact, full);
     run("llama-tiny", golden_llama_options, &exact, second);
@@ -98,32 +97,28 @@ static void llama(void **state)
     run("llama-tiny", golden_llama_options, &half, cheap);
 }
 
-static void llama_steps(void **state)
+TEST(llama_steps)
 {
-    (void)state;
     run_steps("reference", &tm_precision_f64, 1e-9);
     run_steps("cpu", &tm_precision_f32, 1e-4);
     run_steps("cpu", &tm_precision_bf16, 8e-2); /* Adam's first steps go by signs: small gradients decide */
 }
 
-static void gpt2(void **state)
+TEST(gpt2)
 {
-    (void)state;
     run("gpt2-tiny", golden_gpt2_options, &exact, cheap);
     run("gpt2-tiny", golden_gpt2_options, &exact, second);
     run("gpt2-tiny", golden_gpt2_options, &single, cheap);
 }
 
-static void mistral(void **state)
+TEST(mistral)
 {
-    (void)state;
     run("mistral-tiny", golden_mistral_options, &exact, cheap);
     run("mistral-tiny", golden_mistral_options, &single, cheap);
 }
 
-static void qwen3(void **state)
+TEST(qwen3)
 {
-    (void)state;
     run("qwen3-tiny", golden_qwen3_options, &exact, keep_all);
     run("qwen3-tiny", golden_qwen3_options, &exact, full);
     run("qwen3-tiny", golden_qwen3_options, &single, cheap);
@@ -159,17 +154,9 @@ static void run_flux(const arithmetic *in, tm_recompute recompute)
     tm_device_close(device);
 }
 
-static void flux(void **state)
+TEST(flux)
 {
-    (void)state;
     run_flux(&exact, keep_all);
     run_flux(&exact, full);
     run_flux(&single, cheap);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(llama),   cmocka_unit_test(llama_steps), cmocka_unit_test(gpt2),
-    cmocka_unit_test(mistral), cmocka_unit_test(qwen3),       cmocka_unit_test(flux),
-};
-
-TM_TESTS(tests, NULL, NULL)

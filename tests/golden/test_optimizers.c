@@ -185,9 +185,8 @@ static void expect_weights(bench *b, const char *name, double bound)
 
 static const tm_hyper adam = { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1 };
 
-static void maps_are_the_published_ones(void **state)
+TEST(maps_are_the_published_ones)
 {
-    (void)state;
     for (int v = 0; v < 2; v++) {
         float        map[TM_DYNAMIC_CODES], least[TM_DYNAMIC_CODES - 1];
         const float *wanted = record(v ? "map exp_avg_sq" : "map exp_avg", sizeof map);
@@ -240,9 +239,8 @@ static void eight_bits(const char *library, tm_definition definition)
     close_bench(&b);
 }
 
-static void torchao_is_met(void **state)
+TEST(torchao_is_met)
 {
-    (void)state;
     eight_bits("torchao", TM_DEFINED_TORCHAO);
     bench b;
     open_bench(&b, &tm_optimizer_adamw8bit, &adam, tm_shape_1(30)); /* too small for codes */
@@ -252,9 +250,8 @@ static void torchao_is_met(void **state)
     close_bench(&b);
 }
 
-static void bitsandbytes_is_met(void **state)
+TEST(bitsandbytes_is_met)
 {
-    (void)state;
     eight_bits("bitsandbytes", TM_DEFINED_BITSANDBYTES);
 }
 
@@ -277,10 +274,9 @@ static void muon(int i, const tm_hyper *hyper, const char *library, const char *
     close_bench(&b);
 }
 
-static void muon_of_torch_is_met(void **state)
+TEST(muon_of_torch_is_met)
 {
     tm_hyper hyper = { .momentum = 0.95, .nesterov = true, .weight_decay = 0.1, .definition = TM_DEFINED_TORCH };
-    (void)state;
     for (int i = 0; i < MATRICES; i++) {
         hyper.scale = TM_MUON_ORIGINAL;
         muon(i, &hyper, "torch32", "", 1e-6);
@@ -290,19 +286,12 @@ static void muon_of_torch_is_met(void **state)
     }
 }
 
-static void muon_of_megatron_is_met(void **state)
+TEST(muon_of_megatron_is_met)
 {
     tm_hyper hyper = {
         .momentum = 0.95, .weight_decay = 0.1, .definition = TM_DEFINED_MEGATRON, .scale = TM_MUON_SPECTRAL
     };
-    (void)state;
     for (int i = 0; i < MATRICES; i++) muon(i, &hyper, "megatron", "", 1e-5);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(muon_of_torch_is_met),        cmocka_unit_test(muon_of_megatron_is_met),
-    cmocka_unit_test(maps_are_the_published_ones), cmocka_unit_test(torchao_is_met),
-    cmocka_unit_test(bitsandbytes_is_met),
-};
-
-TM_TESTS(tests, load, unload)
+TEST_FIXTURE(load, unload)

@@ -255,37 +255,24 @@ static const limits in_double = { .loss = 1e-12, .norm = 1e-12, .gradient = 6e-8
 static const limits in_float32 = { .loss = 1e-6, .norm = 1e-5, .gradient = 1e-5, .step = 1e-4, .step_norm = 3e-4 };
 static const tm_recompute keep_all = { 0 }, cheap = { .cheap = true }, full = { .cheap = true, .every_n = 1 };
 
-static void test_llama_double(void **state)
+TEST(test_llama_double)
 {
-    (void)state;
     run("llama", "reference", &tm_precision_f64, keep_all, false, in_double);
 }
 
-static void test_gpt2_double(void **state)
+TEST(test_gpt2_double)
 {
-    (void)state;
     run("gpt2", "reference", &tm_precision_f64, keep_all, false, in_double);
 }
 
-static void test_llama_float32(void **state)
+TEST(test_llama_float32)
 {
-    (void)state;
     run("llama", "cpu", &tm_precision_f32, cheap, true, in_float32);
     run("llama", "cpu", &tm_precision_f32, full, true, in_float32);
 }
 
-static void test_gpt2_float32(void **state)
+TEST(test_gpt2_float32)
 {
-    (void)state;
     run("gpt2", "cpu", &tm_precision_f32, cheap, true, in_float32);
     run("gpt2", "cpu", &tm_precision_f32, full, true, in_float32);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_llama_double),
-    cmocka_unit_test(test_gpt2_double),
-    cmocka_unit_test(test_llama_float32),
-    cmocka_unit_test(test_gpt2_float32),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -139,9 +139,8 @@ static bool can_plan(void)
     return can;
 }
 
-static void plans_are_as_recorded(void **state)
+TEST(plans_are_as_recorded)
 {
-    (void)state;
     if (!can_plan()) skip();
     tm_text bits = read_text("tests/golden/bits.txt"), plans = read_text("tests/golden/plans.txt"), record = { 0 };
     int     checked = 0, wrong = check_runs(&bits, &bits, &plans, &record, &checked);
@@ -161,7 +160,3 @@ static void plans_are_as_recorded(void **state)
     tm_text_fini(&plans);
     tm_text_fini(&record);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(plans_are_as_recorded) };
-
-TM_TESTS(tests, NULL, NULL)

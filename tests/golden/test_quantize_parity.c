@@ -108,9 +108,8 @@ static double scale_of(const tm_trainer *trainer, const double *record, const ch
     return 0;
 }
 
-static void losses_and_scales_are_those_of_others(void **state)
+TEST(losses_and_scales_are_those_of_others)
 {
-    (void)state;
     FILE       *file = fopen("tests/golden/quantize.txt", "r");
     tm_device  *device = test_device_open("cpu", 2);
     tm_trainer *trainer = NULL;
@@ -157,7 +156,3 @@ static void losses_and_scales_are_those_of_others(void **state)
     assert_int_equal(runs, 17);
     assert_int_equal(scales, 56);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(losses_and_scales_are_those_of_others) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -40,9 +40,8 @@ static void look_at(const char *words, char *wanted, tm_text *out)
     tm_config_destroy(config);
 }
 
-static void contradictions_are_refused(void **state)
+TEST(contradictions_are_refused)
 {
-    (void)state;
     tm_text  text = { 0 }, wrong = { 0 }, words = { 0 };
     tm_error err = { 0 };
     int      n = 0;
@@ -65,7 +64,3 @@ static void contradictions_are_refused(void **state)
     tm_text_fini(&words);
     tm_text_fini(&wrong);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(contradictions_are_refused) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -55,22 +55,19 @@ static void steps_are_those_of_a_cpu(int hip)
     check_nothing_is_left(hip, "the steps");
 }
 
-static void cuda_takes_steps(void **state)
+FULL_TEST(cuda_takes_steps)
 {
-    (void)state;
     steps_are_those_of_a_cpu(0);
 }
 
-static void hip_takes_steps(void **state)
+FULL_TEST(hip_takes_steps)
 {
-    (void)state;
     steps_are_those_of_a_cpu(1);
 }
 
 /* Several parts are open on one device, and take turns. */
-static void slices_and_the_model_in_turns(void **state)
+FULL_TEST(slices_and_the_model_in_turns)
 {
-    (void)state;
     begin(1);
     measured m = steps_of("hip", "layers=1,2 validate=always turn_ms=0 max_rounds=3 budget=60");
     if (m.status != TM_OK && m.status != TM_NUMBERS) fail_msg("%s", m.err.text); /* too noisy for a prediction */
@@ -84,9 +81,8 @@ static void slices_and_the_model_in_turns(void **state)
     check_nothing_is_left(true, "the slices");
 }
 
-static void what_does_not_fit_is_skipped(void **state)
+FULL_TEST(what_does_not_fit_is_skipped)
 {
-    (void)state;
     begin(0);
     measured m = measure("gpt", "cuda", "sizes=13b batch=64");
     assert_int_equal(m.status, TM_NUMBERS);
@@ -102,13 +98,12 @@ static void what_does_not_fit_is_skipped(void **state)
     check_nothing_is_left(false, "memory");
 }
 
-static void a_call_that_fails_is_told(void **state)
+FULL_TEST(a_call_that_fails_is_told)
 {
     static const char *const calls[] = { "cuMemAlloc_v2",        "cuEventCreate",
                                          "cuModuleLoadData",     "cuGraphInstantiateWithFlags",
                                          "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2",
                                          "cuGraphLaunch",        "cuStreamSynchronize" };
-    (void)state;
     begin(0);
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
         for (int n = 1; n <= 3; n += 2) {
@@ -124,13 +119,3 @@ static void a_call_that_fails_is_told(void **state)
             check_nothing_is_left(false, told);
         }
 }
-
-static const struct CMUnitTest tests[] = {
-    full_test(cuda_takes_steps),
-    full_test(hip_takes_steps),
-    full_test(slices_and_the_model_in_turns),
-    full_test(what_does_not_fit_is_skipped),
-    full_test(a_call_that_fails_is_told),
-};
-
-TM_TESTS(tests, NULL, NULL)

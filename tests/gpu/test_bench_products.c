@@ -48,22 +48,19 @@ static void products_are_right(int hip)
     check_nothing_is_left(hip, "after all");
 }
 
-static void cuda_multiplies(void **state)
+TEST(cuda_multiplies)
 {
-    (void)state;
     products_are_right(0);
 }
 
-static void hip_multiplies(void **state)
+FULL_TEST(hip_multiplies)
 {
-    (void)state;
     products_are_right(1);
 }
 
 /* Without a word about engines it is what training takes: the library, else our kernel. */
-static void engines(void **state)
+FULL_TEST(engines)
 {
-    (void)state;
     begin(1);
     measured m = measure("gemm", "hip:2", "M=16 N=16 K=16");
     assert_int_equal(m.status, TM_OK);
@@ -107,9 +104,8 @@ static int lines_of(const char *path)
 }
 
 /* As in training: measured and written by one, taken over by the next. */
-static void tuned_algorithms_are_taken(void **state)
+FULL_TEST(tuned_algorithms_are_taken)
 {
-    (void)state;
     char path[4200];
     begin(1);
     snprintf(path, sizeof path, "%s/products.jsonl", test_folder());
@@ -127,9 +123,8 @@ static void tuned_algorithms_are_taken(void **state)
 }
 
 /* Sets of operands are more than twice the cache, and all are the first one. */
-static void sets_are_beyond_the_cache(void **state)
+TEST(sets_are_beyond_the_cache)
 {
-    (void)state;
     tm_product  p = { .m = 24, .n = 32, .k = 40, .dtype = TM_F32, .c_dtype = TM_F32 };
     tm_operands o;
     tm_bench    bench = { .threads = 1, .seed = 3 };
@@ -166,9 +161,8 @@ static void sets_are_beyond_the_cache(void **state)
 /* --- what is wrong --------------------------------------------------------------------------------------------------
  */
 
-static void a_wrong_element_is_found(void **state)
+TEST(a_wrong_element_is_found)
 {
-    (void)state;
     begin(1);
     setenv("STANDIN_BLAS_WRONG", "0.25", 1);
     measured m = measure("gemm", "hip", "M=16 N=24 K=32 libraries=true");
@@ -180,9 +174,8 @@ static void a_wrong_element_is_found(void **state)
     tm_table_destroy(m.table);
 }
 
-static void what_does_not_fit_is_skipped(void **state)
+TEST(what_does_not_fit_is_skipped)
 {
-    (void)state;
     begin(0);
     measured m = measure("gemm", "cuda", "shapes=65536x65536x16,16x16x16");
     assert_int_equal(m.status, TM_OK);
@@ -201,9 +194,8 @@ static void what_does_not_fit_is_skipped(void **state)
 }
 
 /* A clock that hardly moves. */
-static void nothing_is_faster_than_its_data_sheet(void **state)
+TEST(nothing_is_faster_than_its_data_sheet)
 {
-    (void)state;
     begin(1);
     setenv("STANDIN_GPU_NAME", "AMD Instinct MI300X", 1);
     tm_device *device;
@@ -226,7 +218,7 @@ static void nothing_is_faster_than_its_data_sheet(void **state)
 }
 
 /* Of the runtime's calls and of the library's, the first or a later one. */
-static void a_call_that_fails_is_told(void **state)
+TEST(a_call_that_fails_is_told)
 {
     static const char *const calls[] = { "cuInit",
                                          "cuDeviceGetAttribute",
@@ -245,7 +237,6 @@ static void a_call_that_fails_is_told(void **state)
                                          "cuStreamSynchronize" };
     static const char *const of_library[] = { "cublasLtCreate", "cublasLtMatmulDescCreate",
                                               "cublasLtMatmulAlgoGetHeuristic", "cublasLtMatmul" };
-    (void)state;
     begin(0);
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
         for (int n = 1; n <= 4; n += 3) {
@@ -275,10 +266,9 @@ static void a_call_that_fails_is_told(void **state)
 }
 
 /* Those that do not run there say so before a GPU is looked for. */
-static void other_workloads_are_refused(void **state)
+TEST(other_workloads_are_refused)
 {
     static const char *const names[] = { "collectives" };
-    (void)state;
     setenv("TRAINMARK_GPU_RUNTIME", "/nowhere/libcuda.so.1", 1);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const tm_workload *workload = tm_workload_find(names[i]);
@@ -302,18 +292,3 @@ static void other_workloads_are_refused(void **state)
     assert_non_null(strstr(m.err.text, "no runtime of a GPU was found"));
     tm_table_destroy(m.table);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(cuda_multiplies),
-    full_test(hip_multiplies),
-    full_test(engines),
-    full_test(tuned_algorithms_are_taken),
-    cmocka_unit_test(sets_are_beyond_the_cache),
-    cmocka_unit_test(a_wrong_element_is_found),
-    cmocka_unit_test(what_does_not_fit_is_skipped),
-    cmocka_unit_test(nothing_is_faster_than_its_data_sheet),
-    cmocka_unit_test(a_call_that_fails_is_told),
-    cmocka_unit_test(other_workloads_are_refused),
-};
-
-TM_TESTS(tests, NULL, NULL)

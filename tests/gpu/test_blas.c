@@ -216,9 +216,8 @@ static void check(const bench *b, matrices *m, const kind *k, int times, const c
     free(wanted.image);
 }
 
-static void all_products_are_exact(void **state)
+TEST(all_products_are_exact)
 {
-    (void)state;
     for (int hip = 0; hip < 2; hip++) {
         bench b = open_bench(hip);
         assert_string_equal(tm_gpu_blas_name(b.blas), names[hip]);
@@ -243,9 +242,8 @@ static void all_products_are_exact(void **state)
     }
 }
 
-static void in_a_graph_each_play_adds(void **state)
+TEST(in_a_graph_each_play_adds)
 {
-    (void)state;
     for (int hip = 0; hip < 2; hip++) {
         bench                  b = open_bench(hip);
         kind                   k = { .factors = TM_GPU_BF16, .result = TM_GPU_F32, .old = ITSELF, .b_across = true };
@@ -264,9 +262,8 @@ static void in_a_graph_each_play_adds(void **state)
     }
 }
 
-static void a_shape_is_asked_for_once(void **state)
+TEST(a_shape_is_asked_for_once)
 {
-    (void)state;
     for (int hip = 0; hip < 2; hip++) {
         bench               b = open_bench(hip);
         kind                k = { .factors = TM_GPU_BF16, .result = TM_GPU_BF16 };
@@ -290,9 +287,8 @@ static void a_shape_is_asked_for_once(void **state)
 
 /* --- what is missing, refused, or fails ------------------------------------------------------------- */
 
-static void what_is_refused_says_why(void **state)
+TEST(what_is_refused_says_why)
 {
-    (void)state;
     for (int hip = 0; hip < 2; hip++) {
         bench               b = open_bench(hip);
         kind                k = { .factors = TM_GPU_F32, .result = TM_GPU_F32 };
@@ -329,7 +325,7 @@ static tm_status try_open(int hip, tm_error *err)
     return st;
 }
 
-static void what_is_not_there(void **state)
+TEST(what_is_not_there)
 {
     static const char *const install[] = { "no cublasLt was found (/nowhere/l.so: ",
                                            "no hipBLASLt was found (/nowhere" };
@@ -338,7 +334,6 @@ static void what_is_not_there(void **state)
     static const char *const first[] = { "has no cublasLtGetVersion: it is too old, or no cublasLt",
                                          "has no hipblasLtGetVersion: it is too old, or no hipBLASLt" };
     tm_error                 err;
-    (void)state;
     for (int hip = 0; hip < 2; hip++) {
         use(hip);
         assert_int_equal(try_open(hip, &err), TM_OK);
@@ -362,10 +357,9 @@ static void what_is_not_there(void **state)
 }
 
 /* Where there is no GPU the library is taken for granted, and not begun: the one of AMD would end the process. */
-static void without_a_gpu_it_is_expected(void **state)
+TEST(without_a_gpu_it_is_expected)
 {
     tm_error err = { 0 };
-    (void)state;
     for (int hip = 0; hip < 2; hip++) {
         use(hip);
         setenv("STANDIN_GPUS", "0", 1);
@@ -376,7 +370,7 @@ static void without_a_gpu_it_is_expected(void **state)
     }
 }
 
-static void each_function_that_fails_is_named(void **state)
+TEST(each_function_that_fails_is_named)
 {
     static const struct {
         const char *name;
@@ -389,7 +383,6 @@ static void each_function_that_fails_is_named(void **state)
                       { "cublasLtMatmulPreferenceSetAttribute", false },
                       { "cublasLtMatmulAlgoGetHeuristic", false },
                       { "cublasLtMatmul", false } };
-    (void)state;
     for (int hip = 0; hip < 2; hip++)
         for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
             kind     k = { .factors = TM_GPU_BF16, .result = TM_GPU_BF16, .bias = true };
@@ -419,9 +412,8 @@ static void each_function_that_fails_is_named(void **state)
 }
 
 /* Columns of the library that overlap are rows of ours that do. */
-static void rows_that_overlap_are_refused(void **state)
+TEST(rows_that_overlap_are_refused)
 {
-    (void)state;
     for (int hip = 0; hip < 2; hip++)
         for (int i = 0; i < 3; i++) {
             bench               b = open_bench(hip);
@@ -438,9 +430,8 @@ static void rows_that_overlap_are_refused(void **state)
 }
 
 /* The stand-ins notice what a caller gets wrong. */
-static void mistakes_are_noticed(void **state)
+TEST(mistakes_are_noticed)
 {
-    (void)state;
     for (int hip = 0; hip < 2; hip++) {
         bench                  b = open_bench(hip);
         kind                   k = { .factors = TM_GPU_F32, .result = TM_GPU_F32, .bias = true, .old = OTHER };
@@ -465,17 +456,3 @@ static void mistakes_are_noticed(void **state)
         close_bench(&b, hip);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(all_products_are_exact),
-    cmocka_unit_test(in_a_graph_each_play_adds),
-    cmocka_unit_test(a_shape_is_asked_for_once),
-    cmocka_unit_test(what_is_refused_says_why),
-    cmocka_unit_test(what_is_not_there),
-    cmocka_unit_test(without_a_gpu_it_is_expected),
-    cmocka_unit_test(each_function_that_fails_is_named),
-    cmocka_unit_test(mistakes_are_noticed),
-    cmocka_unit_test(rows_that_overlap_are_refused),
-};
-
-TM_TESTS(tests, NULL, NULL)

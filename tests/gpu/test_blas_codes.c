@@ -202,14 +202,13 @@ static void check_product(const bench *b, const kind *k, const char *what)
     free(scale_a), free(scale_b), free(got), free(left), free(right);
 }
 
-static void products_of_codes_are_exact(void **state)
+TEST(products_of_codes_are_exact)
 {
     static const struct {
         int         hip;
         const char *arch;
         int         version, fnuz;
     } on[] = { { 0, "sm_90", 120900, 0 }, { 1, "gfx942", 100000, 1 }, { 1, "gfx950", 100100, 0 } };
-    (void)state;
     for (size_t i = 0; i < sizeof on / sizeof on[0]; i++) {
         bench b = open_bench(on[i].hip, on[i].arch, on[i].version);
         for (unsigned x = 0; x < 3 * 2 * 2 * 2 * 2; x++) {
@@ -232,7 +231,7 @@ static void products_of_codes_are_exact(void **state)
 }
 
 /* Every kind of scales of blocks that a library has, with all formats that it has them for. */
-static void products_with_scales_of_blocks_are_exact(void **state)
+TEST(products_with_scales_of_blocks_are_exact)
 {
     static const struct {
         int           hip;
@@ -248,7 +247,6 @@ static void products_with_scales_of_blocks_are_exact(void **state)
                                                 { TM_GPU_E5M2, TM_GPU_E4M3 },
                                                 { TM_GPU_E2M1, TM_GPU_E2M1 } };
     bench                      b = { 0 }; /* of one GPU for all its kinds: no product is taken for another */
-    (void)state;
     for (size_t i = 0; i < sizeof on / sizeof on[0]; i++) {
         if (i == 0 || strcmp(on[i].arch, on[i - 1].arch) != 0) b = open_bench(on[i].hip, on[i].arch, on[i].version);
         for (unsigned x = 0; x < 3 * 2; x++) {
@@ -305,10 +303,9 @@ static tm_gpu_matmul_shape drawn(int hip, uint64_t i)
 }
 
 /* What the rules take the library takes: else a plan would not be what runs. They may be the stricter ones. */
-static void what_the_rules_take_the_library_takes(void **state)
+TEST(what_the_rules_take_the_library_takes)
 {
     enum { DRAWN = 6000 };
-    (void)state;
     for (int hip = 0; hip < 2; hip++)
         for (int a = 0; a < 4; a++)
             for (int v = 0; v < 3; v++) {
@@ -399,9 +396,8 @@ static const struct {
     { 1, NULL, INT32_MAX, BLOCKS, NULL, BY_ROW, BY_ROW },
 };
 
-static void rules_are_those_of_the_documents(void **state)
+TEST(rules_are_those_of_the_documents)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
         tm_gpu_scales       plain = rules[i].rows ? TM_GPU_SCALES_OF_ROWS : TM_GPU_SCALES_OF_MATRICES;
         bool                blocks = rules[i].scales != TM_GPU_NO_SCALES;
@@ -419,9 +415,8 @@ static void rules_are_those_of_the_documents(void **state)
 }
 
 /* Of shapes: each by itself. */
-static void shapes_that_no_product_of_codes_has(void **state)
+TEST(shapes_that_no_product_of_codes_has)
 {
-    (void)state;
     for (int i = 0; i < 8; i++) {
         kind                k = { .a = TM_GPU_E4M3,
                                   .b = TM_GPU_E4M3,
@@ -446,10 +441,9 @@ static void shapes_that_no_product_of_codes_has(void **state)
 }
 
 /* Of scales of blocks. */
-static void shapes_that_blocks_do_not_have(void **state)
+TEST(shapes_that_blocks_do_not_have)
 {
     static const char rows[] = "rows must be multiples of 16 and the depth one of 128 with scales of blocks of 32";
-    (void)state;
     for (int i = 0; i < 6; i++) {
         bool                hip = i > 1;
         kind                k = { .a = i == 5 ? TM_GPU_E2M1 : TM_GPU_E4M3,
@@ -474,9 +468,8 @@ static void shapes_that_blocks_do_not_have(void **state)
 /* --- mistakes -------------------------------------------------------------------------------------------------------
  */
 
-static void mistakes_are_noticed(void **state)
+TEST(mistakes_are_noticed)
 {
-    (void)state;
     bench               b = open_bench(0, "sm_90", 130100);
     kind                k = { .a = TM_GPU_E4M3,
                               .b = TM_GPU_E4M3,
@@ -518,9 +511,8 @@ static void mistakes_are_noticed(void **state)
 }
 
 /* Scales that begin elsewhere, too few of them, and what is no zero behind them. */
-static void mistakes_of_blocks_are_noticed(void **state)
+TEST(mistakes_of_blocks_are_noticed)
 {
-    (void)state;
     bench b = open_bench(0, "sm_100", 130100);
     kind  k = { TM_GPU_E4M3, TM_GPU_E4M3, TM_GPU_BF16, TM_GPU_SCALES_IN_TILES, TM_GPU_SCALES_IN_TILES, false, false };
     tm_gpu_matmul_shape s = shape_of(&k);
@@ -553,14 +545,3 @@ static void mistakes_of_blocks_are_noticed(void **state)
     free(first), free(second), free(few);
     close_bench(&b);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(products_of_codes_are_exact),
-                                           cmocka_unit_test(products_with_scales_of_blocks_are_exact),
-                                           cmocka_unit_test(shapes_that_blocks_do_not_have),
-                                           cmocka_unit_test(what_the_rules_take_the_library_takes),
-                                           cmocka_unit_test(rules_are_those_of_the_documents),
-                                           cmocka_unit_test(shapes_that_no_product_of_codes_has),
-                                           cmocka_unit_test(mistakes_are_noticed),
-                                           cmocka_unit_test(mistakes_of_blocks_are_noticed) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -27,9 +27,8 @@ static void forget(void)
     unsetenv("TRAINMARK_GPU_RUNTIME");
 }
 
-static void set_once_and_not_over_the_users(void **state)
+TEST(set_once_and_not_over_the_users)
 {
-    (void)state;
     forget();
     setenv("HSA_NO_SCRATCH_RECLAIM", "0", 1);
     tm_gpu_defaults_set(TM_GPU_CUDA);
@@ -54,9 +53,8 @@ static void set_once_and_not_over_the_users(void **state)
     forget();
 }
 
-static void where_the_library_is(void **state)
+TEST(where_the_library_is)
 {
-    (void)state;
     tm_gpu  *gpu;
     tm_error err = { 0 };
     forget();
@@ -75,7 +73,7 @@ static void where_the_library_is(void **state)
     forget();
 }
 
-static void devices_that_are_left(void **state)
+TEST(devices_that_are_left)
 {
     static char *const none[] = { NULL };
     static const struct {
@@ -99,7 +97,6 @@ static void devices_that_are_left(void **state)
         { TM_GPU_CUDA, { "CUDA_VISIBLE_DEVICES=NoDevFiles" }, 0, "'NoDevFiles' of CUDA_VISIBLE_DEVICES" },
     };
     char wrong[96];
-    (void)state;
     assert_int_equal(tm_gpu_visible(TM_GPU_HIP, none, 8, NULL, wrong), 8);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         int visible = tm_gpu_visible(rows[i].maker, rows[i].variables, 8, NULL, wrong);
@@ -119,7 +116,7 @@ static void put(const char *path)
     assert_int_equal(tm_file_write(full, "x", 1, &err), TM_OK);
 }
 
-static void places_in_their_order(void **state)
+TEST(places_in_their_order)
 {
     static char *const       variables[] = { "ROCM_PATH=/opt/rocm-6.2.4", "LD_LIBRARY_PATH=relative:/nothing:/ld/one",
                                              "VIRTUAL_ENV=/venv", "HOME=/home/me", NULL };
@@ -144,7 +141,6 @@ static void places_in_their_order(void **state)
     };
     size_t    n;
     tm_arena *arena = tm_arena_create();
-    (void)state;
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) put(files[i]);
     const tm_gpu_place *places = tm_gpu_places(TM_GPU_HIP, test_in_folder("root"), variables, arena, &n);
     for (size_t i = 0; i < n; i++) {
@@ -159,12 +155,3 @@ static void places_in_their_order(void **state)
     tm_arena_destroy(arena);
     test_folder_remove();
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(set_once_and_not_over_the_users),
-    cmocka_unit_test(where_the_library_is),
-    cmocka_unit_test(devices_that_are_left),
-    cmocka_unit_test(places_in_their_order),
-};
-
-TM_TESTS(tests, NULL, NULL)

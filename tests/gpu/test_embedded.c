@@ -101,9 +101,8 @@ static void takes(const char *arch, int version, const char *wanted, int count)
     tm_gpu_embedded_close(e);
 }
 
-static void a_gpu_takes_what_it_may_load(void **state)
+TEST(a_gpu_takes_what_it_may_load)
 {
-    (void)state;
     make_set(0);
     takes("gfx942", 60300000, "gfx942", 2);
     takes("gfx950", 70000000, "gfx950", 1);
@@ -120,7 +119,7 @@ static void a_gpu_takes_what_it_may_load(void **state)
     takes("gfx942", 60300000, NULL, 0);
 }
 
-static void code_belongs_to_one_source(void **state)
+TEST(code_belongs_to_one_source)
 {
     static const struct {
         tm_gpu_source source;
@@ -136,7 +135,6 @@ static void code_belongs_to_one_source(void **state)
         { { .source = "text ", .defines = { "X=f32" } }, "one", NULL },
         { { .source = "32text", .defines = { "X=f" } }, "one", NULL },
     };
-    (void)state;
     make_set(0);
     tm_gpu_embedded *e = opened("gfx942", 60300000);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -149,11 +147,10 @@ static void code_belongs_to_one_source(void **state)
 }
 
 /* Instructions that one architecture has alone: its GPUs take that code beside the others', no others do. */
-static void code_for_one_architecture(void **state)
+TEST(code_for_one_architecture)
 {
     static const char *const archs[] = { "sm_80", "sm_89", "sm_90", "sm_100", "sm_120" };
     tm_gpu_source            source = { .source = "text", .defines = { "X=bf16" } };
-    (void)state;
     make_set(0);
     for (size_t i = 0; i < sizeof archs / sizeof archs[0]; i++) {
         tm_gpu_embedded *e = opened(archs[i], 13000);
@@ -177,9 +174,8 @@ static void is_damaged(const char *what, size_t at)
 }
 
 /* Any byte that is another one, any end that is missing; and a content that does not hold what it says. */
-static void a_damaged_set_is_found(void **state)
+TEST(a_damaged_set_is_found)
 {
-    (void)state;
     make_set(0);
     for (size_t i = 0; i < set_bytes; i++) {
         set[i] ^= 0x10;
@@ -196,9 +192,4 @@ static void a_damaged_set_is_found(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(a_gpu_takes_what_it_may_load),
-                                           cmocka_unit_test(code_belongs_to_one_source),
-                                           cmocka_unit_test(code_for_one_architecture),
-                                           cmocka_unit_test(a_damaged_set_is_found) };
-
-TM_TESTS_ALONE(tests, NULL, NULL)
+TESTS_ALONE

@@ -135,15 +135,13 @@ static void blocks_are_decoded_on(const char *name)
     unsetenv("STANDIN_GPU_UNITS");
 }
 
-static void blocks_are_decoded_on_cuda(void **state)
+FULL_TEST(blocks_are_decoded_on_cuda)
 {
-    (void)state;
     blocks_are_decoded_on("cuda");
 }
 
-static void blocks_are_decoded_on_hip(void **state)
+FULL_TEST(blocks_are_decoded_on_hip)
 {
-    (void)state;
     blocks_are_decoded_on("hip");
 }
 
@@ -290,19 +288,12 @@ static void adapters_train_on(const char *name)
     tm_device_close(cpu);
 }
 
-static void adapters_train_on_cuda(void **state)
+FULL_TEST(adapters_train_on_cuda)
 {
-    (void)state;
     adapters_train_on("cuda");
 }
 
-static void adapters_train_on_hip(void **state)
+FULL_TEST(adapters_train_on_hip)
 {
-    (void)state;
     adapters_train_on("hip");
 }
-
-static const struct CMUnitTest tests[] = { full_test(blocks_are_decoded_on_cuda), full_test(blocks_are_decoded_on_hip),
-                                           full_test(adapters_train_on_cuda), full_test(adapters_train_on_hip) };
-
-TM_TESTS(tests, NULL, NULL)

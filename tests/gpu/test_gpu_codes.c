@@ -169,9 +169,8 @@ static void gradients_are_alike(const job *j, bool on_cpu)
     unsetenv("STANDIN_GPU_ARCH");
 }
 
-static void gradients_of_codes_are_those_of_values(void **state)
+FULL_TEST(gradients_of_codes_are_those_of_values)
 {
-    (void)state;
     if (emulated_device("cuda")) {
         gradients_are_alike(&(job){ "cuda", "sm_90", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false, false },
                             false);
@@ -218,9 +217,8 @@ static void trains_on_codes(const job *j, int products, int emulated, const char
 }
 
 /* A fused weight has parts with scales of their own; a residual is added. */
-static void llamas_train_on_codes(void **state)
+FULL_TEST(llamas_train_on_codes)
 {
-    (void)state;
     if (emulated_device("cuda"))
         trains_on_codes(&(job){ "cuda", "sm_90", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false, false }, 12, 0,
                         "12 of 12 products multiply codes");
@@ -230,9 +228,8 @@ static void llamas_train_on_codes(void **state)
 }
 
 /* Scales of blocks: of parts that end within them here, as sizes are small. */
-static void trainings_with_scales_of_blocks(void **state)
+FULL_TEST(trainings_with_scales_of_blocks)
 {
-    (void)state;
     if (emulated_device("cuda")) {
         trains_on_codes(&(job){ "cuda", "sm_90", "fp8_blockwise", TM_FAMILY_LLAMA, false, false, false, false }, 12, 0,
                         "12 of 12 products multiply codes");
@@ -240,9 +237,8 @@ static void trainings_with_scales_of_blocks(void **state)
     }
 }
 
-static void by_other_blocks_too(void **state)
+FULL_TEST(by_other_blocks_too)
 {
-    (void)state;
     if (emulated_device("cuda")) {
         trains_on_codes(&(job){ "cuda", "sm_90", "fp8_blockwise_turbo", TM_FAMILY_LLAMA, true, false, false, false },
                         12, 0, NULL);
@@ -265,12 +261,11 @@ static void by_other_blocks_too(void **state)
 static const char *const recipes[] = { "fp8_tensorwise", "fp8_current", "fp8_delayed", "fp8_rowwise" };
 
 /* Without the library: products by own kernels, on every architecture that multiplies codes. */
-static void own_kernels_train_on_codes(void **state)
+FULL_TEST(own_kernels_train_on_codes)
 {
     static const char *const words =
         "12 of 12 products multiply codes, 12 by own kernels; not by the library: own kernels "
         "are asked for (12)";
-    (void)state;
     if (emulated_device("cuda"))
         trains_on_codes(&(job){ "cuda", "sm_89", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false, true }, 12, 0,
                         words);
@@ -297,27 +292,23 @@ static void own_kernels_train(const char *device, const char *arch, bool gpt)
         }
 }
 
-static void own_kernels_train_on_sm_90(void **state)
+FULL_TEST(own_kernels_train_on_sm_90)
 {
-    (void)state;
     own_kernels_train("cuda", "sm_90", true);
 }
 
-static void own_kernels_train_on_gfx942(void **state)
+FULL_TEST(own_kernels_train_on_gfx942)
 {
-    (void)state;
     own_kernels_train("hip", "gfx942", false);
 }
 
-static void own_kernels_train_on_gfx950(void **state)
+FULL_TEST(own_kernels_train_on_gfx950)
 {
-    (void)state;
     own_kernels_train("hip", "gfx950", true);
 }
 
-static void by_other_recipes_too(void **state)
+FULL_TEST(by_other_recipes_too)
 {
-    (void)state;
     for (int r = 0; r < 4; r++) {
         int bf16 = r % 2;
         if (emulated_device("cuda"))
@@ -336,12 +327,11 @@ static void by_other_recipes_too(void **state)
 }
 
 /* Experts' own scales, of rows that are found on the GPU; the linears by the library. */
-static void experts_train_on_codes(void **state)
+FULL_TEST(experts_train_on_codes)
 {
     static const char *const words =
         "12 of 12 products multiply codes, 6 by own kernels; not by the library: no library "
         "multiplies codes of experts (6)";
-    (void)state;
     if (emulated_device("cuda") && test_is_full())
         trains_on_codes(&(job){ "cuda", "sm_90", "fp8_tensorwise", TM_FAMILY_MIXTRAL, false, false, false, false }, 12,
                         0, NULL);
@@ -350,10 +340,9 @@ static void experts_train_on_codes(void **state)
                         words);
 }
 
-static void experts_train_by_other_recipes_too(void **state)
+FULL_TEST(experts_train_by_other_recipes_too)
 {
     static const char *const all[] = { "fp8_tensorwise", "fp8_current", "fp8_delayed", "fp8_rowwise" };
-    (void)state;
     for (int r = 0; r < 4; r++) {
         if (emulated_device("cuda"))
             trains_on_codes(&(job){ "cuda", "sm_90", all[r], TM_FAMILY_MIXTRAL, false, false, false, r % 2 }, 12, 0,
@@ -368,9 +357,8 @@ static void experts_train_by_other_recipes_too(void **state)
 }
 
 /* Biases are those of parts. */
-static void gpts_train_on_codes(void **state)
+FULL_TEST(gpts_train_on_codes)
 {
-    (void)state;
     if (emulated_device("cuda"))
         trains_on_codes(&(job){ "cuda", "sm_90", "fp8_rowwise", TM_FAMILY_GPT, true, false, false, false }, 12, 0,
                         NULL);
@@ -403,7 +391,7 @@ static void is_said(const job *j, const char *wanted)
 }
 
 /* What is emulated, and what own kernels do, is said with the reason. */
-static void what_others_do_is_said(void **state)
+TEST(what_others_do_is_said)
 {
     static const struct {
         job         of;
@@ -441,16 +429,14 @@ static void what_others_do_is_said(void **state)
         { { "hip", "gfx942", "fp8_rowwise", TM_FAMILY_LLAMA, true, true, false, true },
           "12 of 12 products multiply codes, 12 by own kernels; not by the library: own kernels are asked for (12)" }
     };
-    (void)state;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (emulated_device(all[i].of.device)) is_said(&all[i].of, all[i].words);
 }
 
 /* PTX of an older one has no products of codes, and a driver would refuse it. */
-static void an_old_compiler_multiplies_values(void **state)
+FULL_TEST(an_old_compiler_multiplies_values)
 {
     job j = { "cuda", "sm_90", "fp8_rowwise", TM_FAMILY_LLAMA, true, false, false, true };
-    (void)state;
     if (gpu_is_real() || !emulated_device("cuda")) skip();
     setenv("STANDIN_COMPILER_VERSION", "12.3", 1);
     is_said(&j, "0 of 12 products multiply codes; no codes: products of codes need NVRTC 12.4 (12)");
@@ -461,13 +447,12 @@ static void an_old_compiler_multiplies_values(void **state)
 }
 
 /* A reference that is allowed is no library. */
-static void references_are_not_asked(void **state)
+TEST(references_are_not_asked)
 {
-    const job  j = { "cpu", "", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false, false };
-    tm_device *device;
-    tm_error   err = { 0 };
-    tm_step   *step;
-    (void)state;
+    const job       j = { "cpu", "", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false, false };
+    tm_device      *device;
+    tm_error        err = { 0 };
+    tm_step        *step;
     tm_step_options o = options_of(&j);
     assert_int_equal(tm_device_open("cpu", 2, &device, &err), TM_OK);
     tm_device_allow_reference(device, true);
@@ -480,21 +465,3 @@ static void references_are_not_asked(void **state)
     tm_step_destroy(step);
     tm_device_close(device);
 }
-
-static const struct CMUnitTest tests[] = { full_test(gradients_of_codes_are_those_of_values),
-                                           cmocka_unit_test(references_are_not_asked),
-                                           full_test(llamas_train_on_codes),
-                                           full_test(gpts_train_on_codes),
-                                           full_test(trainings_with_scales_of_blocks),
-                                           full_test(by_other_recipes_too),
-                                           full_test(by_other_blocks_too),
-                                           full_test(own_kernels_train_on_codes),
-                                           full_test(experts_train_on_codes),
-                                           full_test(experts_train_by_other_recipes_too),
-                                           full_test(own_kernels_train_on_sm_90),
-                                           full_test(own_kernels_train_on_gfx942),
-                                           full_test(own_kernels_train_on_gfx950),
-                                           cmocka_unit_test(what_others_do_is_said),
-                                           full_test(an_old_compiler_multiplies_values) };
-
-TM_TESTS(tests, NULL, NULL)

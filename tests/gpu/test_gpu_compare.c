@@ -97,19 +97,12 @@ static void counts_as_the_reference(const char *name)
     tm_device_close(device);
 }
 
-static void cuda_counts_as_the_reference(void **state)
+TEST(cuda_counts_as_the_reference)
 {
-    (void)state;
     counts_as_the_reference("cuda");
 }
 
-static void hip_counts_as_the_reference(void **state)
+TEST(hip_counts_as_the_reference)
 {
-    (void)state;
     counts_as_the_reference("hip");
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(cuda_counts_as_the_reference),
-                                           cmocka_unit_test(hip_counts_as_the_reference) };
-
-TM_TESTS(tests, NULL, NULL)

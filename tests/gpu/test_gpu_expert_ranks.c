@@ -51,35 +51,30 @@ static void train_layouts(const char *device, int from, int to, const tm_precisi
     }
 }
 
-static void experts_train_on_cuda(void **state)
+FULL_TEST(experts_train_on_cuda)
 {
-    (void)state;
     train_layouts("cuda", 1, 2, &tm_precision_f32);
 }
 
-static void more_experts_train_on_cuda(void **state)
+FULL_TEST(more_experts_train_on_cuda)
 {
-    (void)state;
     train_layouts("cuda", 2, HALF, &tm_precision_f32);
 }
 
-static void all_experts_train_on_cuda(void **state)
+FULL_TEST(all_experts_train_on_cuda)
 {
-    (void)state;
     train_layouts("cuda", HALF, LAYOUTS, &tm_precision_f32);
 }
 
-static void experts_train_on_hip(void **state)
+FULL_TEST(experts_train_on_hip)
 {
-    (void)state;
     train_layouts("hip", 0, HALF, &tm_precision_f32);
 }
 
 /* Played, and launched one by one. */
-static void two_runs_have_the_same_bits(void **state)
+FULL_TEST(two_runs_have_the_same_bits)
 {
     plan_of p = mixture_of(1);
-    (void)state;
     begin_on("cuda");
     job   j = new_job("cuda", &p, &tm_precision_bf16);
     found a = run_job(&j, TM_OK);
@@ -93,12 +88,11 @@ static void two_runs_have_the_same_bits(void **state)
 }
 
 /* Rank 1 fails in a call of an exchange: both end, and it says in which. */
-static void every_call_fails_once(void **state)
+FULL_TEST(every_call_fails_once)
 {
     static const char *const calls[] = { "ncclAllGather@1=3", "ncclGroupStart@1=3", "ncclSend@3=3",
                                          "ncclRecv@3=3",      "ncclGroupEnd@1=3",   "ncclGroupEnd@7=6" };
     plan_of                  p = mixture_of(1);
-    (void)state;
     begin_on("cuda");
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
         char value[64], words[64];
@@ -115,10 +109,3 @@ static void every_call_fails_once(void **state)
         end_all(all);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    full_test(experts_train_on_cuda), full_test(more_experts_train_on_cuda),  full_test(all_experts_train_on_cuda),
-    full_test(experts_train_on_hip),  full_test(two_runs_have_the_same_bits), full_test(every_call_fails_once)
-};
-
-TM_TESTS(tests, NULL, NULL)

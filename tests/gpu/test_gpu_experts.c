@@ -189,4 +189,4 @@ static const struct CMUnitTest tests[] = {
     full_test(in_turn_on_cuda), full_test(in_turn_on_hip), full_test(adapted_on_cuda),   full_test(adapted_on_hip)
 };
 
-TM_TESTS(tests, NULL, NULL)
+TEST_TABLE(tests)

@@ -171,15 +171,13 @@ static void trains_as_a_cpu(const char *name, int first)
     tm_device_close(cpu);
 }
 
-static void cuda_trains_as_a_cpu(void **state)
+FULL_TEST(cuda_trains_as_a_cpu)
 {
-    (void)state;
     trains_as_a_cpu("cuda", 0);
 }
 
-static void hip_trains_as_a_cpu(void **state)
+FULL_TEST(hip_trains_as_a_cpu)
 {
-    (void)state;
     trains_as_a_cpu("hip", 1);
 }
 
@@ -249,27 +247,24 @@ static void the_microscope_sees(const char *name, int m)
     test_batch_fini(&batch);
 }
 
-static void the_microscope_sees_on_cuda(void **state)
+FULL_TEST(the_microscope_sees_on_cuda)
 {
-    (void)state;
     the_microscope_sees("cuda", 4);
 }
 
-static void the_microscope_sees_on_hip(void **state)
+FULL_TEST(the_microscope_sees_on_hip)
 {
-    (void)state;
     the_microscope_sees("hip", 5);
 }
 
 /* Gradients computed twice have the same bits; training keeps its own. */
-static void gradients_repeat(void **state)
+FULL_TEST(gradients_repeat)
 {
     tm_step_options      o = options_of(&models[6], &tm_precision_f32);
     tm_replay_difference found = { 0 };
     tm_replay_compared   compared;
     tm_error             err = { 0 };
     uint64_t             hash[2];
-    (void)state;
     if (!emulated_device("hip")) skip();
     tm_device *device = opened("hip");
     for (int repeats = 0; repeats < 2; repeats++) {
@@ -297,12 +292,11 @@ static void gradients_repeat(void **state)
 
 /* A weight of a norm of heads that is so large that its product overflows: the instruction is named, with its operand.
  */
-static void what_is_not_finite_is_located(void **state)
+FULL_TEST(what_is_not_finite_is_located)
 {
     tm_step_options o = options_of(&models[4], &tm_precision_f32);
     tm_step_result  result;
     tm_error        err = { 0 };
-    (void)state;
     if (!emulated_device("cuda")) skip();
     tm_device      *device = opened("cuda");
     tm_trainer     *trainer = test_trainer_open(device, &o, 7);
@@ -334,10 +328,3 @@ static void what_is_not_finite_is_located(void **state)
     tm_trainer_close(trainer);
     tm_device_close(device);
 }
-
-static const struct CMUnitTest tests[] = {
-    full_test(cuda_trains_as_a_cpu),       full_test(hip_trains_as_a_cpu), full_test(the_microscope_sees_on_cuda),
-    full_test(the_microscope_sees_on_hip), full_test(gradients_repeat),    full_test(what_is_not_finite_is_located)
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -340,4 +340,5 @@ static const struct CMUnitTest tests[] = { full_test(flux_trains_on_cuda_in_bf16
                                            full_test(a_picture_is_drawn_on_cuda),
                                            full_test(a_picture_is_drawn_on_hip) };
 
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_TABLE(tests)
+TEST_FIXTURE(NULL, test_folder_teardown)

@@ -103,4 +103,4 @@ static const struct CMUnitTest tests[] = { full_test(on_cuda),
                                            cmocka_unit_test(what_is_left_out_is_named_on_hip),
                                            full_test(what_is_left_out_of_wgmma_is_named) };
 
-TM_TESTS(tests, NULL, NULL)
+TEST_TABLE(tests)

@@ -95,9 +95,8 @@ static void offload_changes_no_bit(const char *name, const tm_precision *precisi
     tm_device_close(device);
 }
 
-static void offload_changes_no_bit_on_cuda(void **state)
+FULL_TEST(offload_changes_no_bit_on_cuda)
 {
-    (void)state;
     if (!emulated_device("cuda")) skip();
     offload_changes_no_bit("cuda", &tm_precision_f32, &tm_optimizer_adamw);
     if (!test_is_full()) return;
@@ -105,9 +104,8 @@ static void offload_changes_no_bit_on_cuda(void **state)
     offload_changes_no_bit("cuda", &tm_precision_bf16_pure, &tm_optimizer_adamw8bit);
 }
 
-static void offload_changes_no_bit_on_hip(void **state)
+FULL_TEST(offload_changes_no_bit_on_hip)
 {
-    (void)state;
     if (!emulated_device("hip")) skip();
     offload_changes_no_bit("hip", &tm_precision_bf16, &tm_optimizer_adamw);
     if (!test_is_full()) return;
@@ -116,12 +114,11 @@ static void offload_changes_no_bit_on_hip(void **state)
 }
 
 /* Whoever writes it, reads it, fills it, copies from and to it: behind what was queued before. */
-static void memory_of_the_host_is_like_any_other(void **state)
+TEST(memory_of_the_host_is_like_any_other)
 {
     enum { BYTES = 3 << 20 };
     tm_error   err = { 0 };
     tm_address near, there;
-    (void)state;
     if (!emulated_device("hip")) skip();
     tm_device     *device = opened("hip");
     unsigned char *a = malloc(BYTES), *b = malloc(BYTES);
@@ -145,12 +142,11 @@ static void memory_of_the_host_is_like_any_other(void **state)
 }
 
 /* Of the calls that offload makes the first one fails, or the first behind the two of a device that is opened. */
-static void a_copy_that_fails_is_told(void **state)
+TEST(a_copy_that_fails_is_told)
 {
     static const char *const rows[][2] = { { "cuMemHostAlloc@3=719", "cuMemHostAlloc" },
                                            { "cuMemcpyHtoDAsync_v2@1=719", "cuMemcpyHtoDAsync_v2" },
                                            { "cuMemcpyDtoHAsync_v2@1=719", "cuMemcpyDtoHAsync_v2" } };
-    (void)state;
     if (gpu_is_real() || !emulated_device("cuda")) skip();
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         tm_step_options o = options_of(3, &tm_precision_f32, &tm_optimizer_adamw);
@@ -167,10 +163,3 @@ static void a_copy_that_fails_is_told(void **state)
         tm_device_close(device);
     }
 }
-
-static const struct CMUnitTest tests[] = { full_test(offload_changes_no_bit_on_cuda),
-                                           full_test(offload_changes_no_bit_on_hip),
-                                           cmocka_unit_test(memory_of_the_host_is_like_any_other),
-                                           cmocka_unit_test(a_copy_that_fails_is_told) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -90,40 +90,34 @@ static void train_layouts(const char *device, int from, int to, const tm_precisi
     }
 }
 
-static void stages_train_on_cuda(void **state)
+FULL_TEST(stages_train_on_cuda)
 {
-    (void)state;
     train_layouts("cuda", 0, 2, &tm_precision_f32);
 }
 
-static void more_stages_train_on_cuda(void **state)
+FULL_TEST(more_stages_train_on_cuda)
 {
-    (void)state;
     train_layouts("cuda", 2, HALF, &tm_precision_f32);
 }
 
-static void all_stages_train_on_cuda(void **state)
+FULL_TEST(all_stages_train_on_cuda)
 {
-    (void)state;
     train_layouts("cuda", HALF, LAYOUTS, &tm_precision_f32);
 }
 
-static void stages_train_on_hip(void **state)
+FULL_TEST(stages_train_on_hip)
 {
-    (void)state;
     train_layouts("hip", 0, HALF, &tm_precision_bf16);
 }
 
-static void all_stages_train_on_hip(void **state)
+FULL_TEST(all_stages_train_on_hip)
 {
-    (void)state;
     train_layouts("hip", HALF, LAYOUTS, &tm_precision_bf16);
 }
 
 /* Played, and launched one by one. */
-static void two_runs_have_the_same_bits(void **state)
+FULL_TEST(two_runs_have_the_same_bits)
 {
-    (void)state;
     begin_on("cuda");
     job   j = new_job("cuda", &layouts[2], &tm_precision_bf16);
     found a = run_job(&j, TM_OK);
@@ -159,9 +153,8 @@ static void goes_wrong(const char *variable, const char *value, int death, const
 }
 
 /* Rank 1 is in the communicator of activations the receiver, in that of gradients the sender. */
-static void failures_name_rank_and_call(void **state)
+FULL_TEST(failures_name_rank_and_call)
 {
-    (void)state;
     begin_on("cuda");
     goes_wrong("STANDIN_HANG", "1@2=", 0, "rank 0 has waited 2 s for the end of message of ",
                "rank 1 has waited 2 s for the end of message of ");
@@ -175,7 +168,7 @@ static void failures_name_rank_and_call(void **state)
 }
 
 /* Each call of the library fails once on a rank, each of the driver on both. */
-static void every_call_fails_once(void **state)
+FULL_TEST(every_call_fails_once)
 {
     static const char *const library[] = { "ncclCommInitRankConfig", "ncclSend", "ncclRecv", "ncclAllReduce",
                                            "ncclCommGetAsyncError" };
@@ -198,7 +191,6 @@ static void every_call_fails_once(void **state)
                    { "cuGraphLaunch", 2 },
                    { "cuLaunchKernel", 50 } };
     char value[64], words[64];
-    (void)state;
     begin_on("cuda");
     goes_wrong("STANDIN_NCCL_FAIL", "0:ncclGetUniqueId@2=2", 0, "ncclGetUniqueId", "ncclGetUniqueId");
     for (size_t i = 0; i < sizeof library / sizeof library[0]; i++)
@@ -212,12 +204,3 @@ static void every_call_fails_once(void **state)
         goes_wrong("STANDIN_GPU_FAIL", value, 0, NULL, NULL);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    full_test(stages_train_on_cuda),        full_test(more_stages_train_on_cuda),
-    full_test(all_stages_train_on_cuda),    full_test(stages_train_on_hip),
-    full_test(all_stages_train_on_hip),     full_test(two_runs_have_the_same_bits),
-    full_test(failures_name_rank_and_call), full_test(every_call_fails_once)
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -220,16 +220,14 @@ static void recipes_have_the_bits_of_cpus(const char *name)
     tm_device_close(cpu);
 }
 
-static void cuda_has_the_bits_of_cpus(void **state)
+FULL_TEST(cuda_has_the_bits_of_cpus)
 {
-    (void)state;
     examples_have_the_bits_of_cpus("cuda");
     recipes_have_the_bits_of_cpus("cuda");
 }
 
-static void hip_has_the_bits_of_cpus(void **state)
+FULL_TEST(hip_has_the_bits_of_cpus)
 {
-    (void)state;
     examples_have_the_bits_of_cpus("hip");
     recipes_have_the_bits_of_cpus("hip");
 }
@@ -323,25 +321,17 @@ static void trains_by(const char *name, const char *recipe, bool bf16)
 }
 
 /* Scales of steps before; of two levels, rotated, at random. */
-static void recipes_train_as_on_cpus(void **state)
+FULL_TEST(recipes_train_as_on_cpus)
 {
-    (void)state;
     for (int m = 0; m < 2; m++) {
         if (!emulated_device(makers[m])) continue;
         trains_by(makers[m], m ? "nvfp4" : "fp8_delayed", true);
     }
 }
 
-static void all_recipes_train_as_on_cpus(void **state)
+FULL_TEST(all_recipes_train_as_on_cpus)
 {
-    (void)state;
     for (int m = 0; m < 2; m++)
         for (int i = 0; emulated_device(makers[m]) && tm_quantize_recipe_at(i); i++)
             trains_by(makers[m], tm_quantize_recipe_at(i)->name, (i + m) % 3 != 0);
 }
-
-static const struct CMUnitTest tests[] = { full_test(cuda_has_the_bits_of_cpus), full_test(hip_has_the_bits_of_cpus),
-                                           full_test(recipes_train_as_on_cpus),
-                                           full_test(all_recipes_train_as_on_cpus) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -50,24 +50,21 @@ static void all_layouts(const char *device, int from, int step, const tm_precisi
     for (int k = from; k < LAYOUTS; k += step) trains(device, &layouts[k], precision, &alone);
 }
 
-static void layouts_train_on_cuda(void **state)
+TEST(layouts_train_on_cuda)
 {
-    (void)state;
     all_layouts("cuda", 0, test_is_full() ? 1 : 5, &tm_precision_f32);
 }
 
-static void layouts_train_on_hip(void **state)
+FULL_TEST(layouts_train_on_hip)
 {
-    (void)state;
     all_layouts("hip", test_is_full() ? 0 : 3, test_is_full() ? 1 : 8, &tm_precision_bf16);
 }
 
 /* Parts of a fused weight are products of their own, whose gradients are sums of their own. */
-static void codes_are_multiplied_in_shards(void **state)
+FULL_TEST(codes_are_multiplied_in_shards)
 {
     static const plan_of with[] = { { .words = "one rank, codes", .ranks = 1, .codes = true },
                                     { .words = "shards, codes", .ranks = 2, .sharing = TM_SHARE_ALL, .codes = true } };
-    (void)state;
     begin_on("hip");
     job   j = new_job("hip", &with[0], &tm_precision_f32);
     found alone = run_job(&j, TM_OK);
@@ -77,9 +74,8 @@ static void codes_are_multiplied_in_shards(void **state)
 /* --- the same again ----------------------------------------------------------------------------------------------- */
 
 /* Played, and launched one by one. */
-static void two_runs_have_the_same_bits(void **state)
+FULL_TEST(two_runs_have_the_same_bits)
 {
-    (void)state;
     begin_on("cuda");
     job   j = new_job("cuda", &layouts[3], &tm_precision_bf16);
     found a = run_job(&j, TM_OK);
@@ -93,7 +89,7 @@ static void two_runs_have_the_same_bits(void **state)
 }
 
 /* From two GPUs to four, to one, and to processors. */
-static void checkpoints_go_on_with_other_ranks(void **state)
+FULL_TEST(checkpoints_go_on_with_other_ranks)
 {
     static const plan_of four = { .words = "four copies", .ranks = 4, .copies = 4 },
                          one = { .words = "one rank", .ranks = 1 };
@@ -101,7 +97,6 @@ static void checkpoints_go_on_with_other_ranks(void **state)
         const char    *device;
         const plan_of *plan;
     } after[] = { { "hip", &four }, { "hip", &one }, { "cpu", &layouts[0] } };
-    (void)state;
     begin_on("hip");
     job   whole = new_job("hip", &layouts[3], &tm_precision_f32);
     found wanted = run_job(&whole, TM_OK);
@@ -139,9 +134,8 @@ static void goes_wrong(const char *variable, const char *value, int death, const
     end_all(all);
 }
 
-static void failures_name_rank_and_call(void **state)
+FULL_TEST(failures_name_rank_and_call)
 {
-    (void)state;
     begin_on("cuda");
     goes_wrong("STANDIN_HANG", "1@2=", 0, "rank 0 has waited 2 s for the end of all-reduce (sum) of ",
                "rank 1 has waited 2 s for the end of all-reduce (sum) of ");
@@ -151,11 +145,3 @@ static void failures_name_rank_and_call(void **state)
     goes_wrong(NULL, NULL, SIGKILL, "rank 1", NULL);
     goes_wrong(NULL, NULL, SIGSTOP, "rank 1 of group world is late", NULL);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(layouts_train_on_cuda),       full_test(layouts_train_on_hip),
-    full_test(codes_are_multiplied_in_shards),     full_test(two_runs_have_the_same_bits),
-    full_test(checkpoints_go_on_with_other_ranks), full_test(failures_name_rank_and_call)
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -352,4 +352,4 @@ static const struct CMUnitTest tests[] = { cmocka_unit_test(cuda_trains_as_a_cpu
                                            full_test(a_library_that_fails_is_told),
                                            cmocka_unit_test(with_a_ledger_the_third_step_is_played) };
 
-TM_TESTS(tests, NULL, NULL)
+TEST_TABLE(tests)

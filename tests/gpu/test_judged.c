@@ -99,32 +99,25 @@ static void judge_set(const char *device, const char *gpu, const char *arch, con
     tm_text_fini(&set);
 }
 
-static void on_gfx942(void **state)
+FULL_TEST(on_gfx942)
 {
-    (void)state;
     judge_set("hip", "gfx942", "gfx942", NULL);
 }
 
-static void on_gfx950(void **state)
+FULL_TEST(on_gfx950)
 {
-    (void)state;
     judge_set("hip", "gfx950", "gfx950", NULL);
 }
 
-static void on_sm_80(void **state)
+FULL_TEST(on_sm_80)
 {
-    (void)state;
     judge_set("cuda", "sm_80", "sm_80", NULL);
 }
 
 /* What is for sm_90 alone; the rest is the code for sm_80. */
-static void on_sm_90(void **state)
+FULL_TEST(on_sm_90)
 {
-    (void)state;
     judge_set("cuda", "sm_90", "sm_90a", "wgmma");
 }
 
-static const struct CMUnitTest tests[] = { full_test(on_gfx942), full_test(on_gfx950), full_test(on_sm_80),
-                                           full_test(on_sm_90) };
-
-TM_TESTS_ALONE(tests, NULL, NULL)
+TESTS_ALONE

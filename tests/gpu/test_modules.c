@@ -114,11 +114,10 @@ static void ask_all(const char *name, bool there, int head, line_list *list)
     tm_device_close(device);
 }
 
-static void plans_ask_for_what_is_listed(void **state)
+TEST(plans_ask_for_what_is_listed)
 {
     line_list *list = calloc(1, sizeof *list);
     tm_text    text = { 0 };
-    (void)state;
     for (int m = 0; m < 2; m++) { /* products by own kernels: more than beside a library */
         setenv(m ? "TRAINMARK_HIPBLASLT" : "TRAINMARK_CUBLASLT", "none", 1);
         for (int h = 0; h < USUAL_HEADS; h++) ask_all(m ? "hip" : "cuda", false, usual_heads[h], list);
@@ -134,11 +133,10 @@ static void plans_ask_for_what_is_listed(void **state)
 }
 
 /* A second row of one name would never be chosen. */
-static void names_of_kernels_are_given_once(void **state)
+TEST(names_of_kernels_are_given_once)
 {
     const char *names[500];
     int         n = 0;
-    (void)state;
     for (const tm_kernel *const *list = tm_gpu_kernels; *list; list++)
         for (const tm_kernel *k = *list; k->name; k++) {
             for (int i = 0; i < n; i++)
@@ -148,8 +146,3 @@ static void names_of_kernels_are_given_once(void **state)
         }
     assert_true(n > 100);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(plans_ask_for_what_is_listed),
-                                           cmocka_unit_test(names_of_kernels_are_given_once) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -50,9 +50,9 @@ static void is(const char *root, const char *bus, int node, const char *nic, int
 }
 
 /* Each GPU and a card below one switch; two switches below one root port, another one at the other processor. */
-static void below_switches(void **state)
+TEST(below_switches)
 {
-    const char *root = *state;
+    const char *root = *test_state;
     put_device(root, "pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:00.0/0000:05:00.0", "0\n");
     put_device(root, "pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:01.0/0000:15:00.0", "0\n");
     put_device(root, "pci0000:80/0000:80:01.0/0000:81:00.0/0000:85:00.0", "1\n");
@@ -69,9 +69,9 @@ static void below_switches(void **state)
 }
 
 /* No way in common: cards of the node, then any. Names of buses that begin alike are others. */
-static void of_the_node(void **state)
+TEST(of_the_node)
 {
-    const char *root = *state;
+    const char *root = *test_state;
     put_device(root, "pci0000:3/0000:03:00.0/0000:04:00.0", "0\n");
     put_device(root, "pci0000:c0/0000:c0:00.0/0000:c1:00.0", "1\n");
     put_device(root, "pci0000:d0/0000:d0:00.0/0000:d1:00.0", "1\n");
@@ -86,9 +86,9 @@ static void of_the_node(void **state)
 }
 
 /* Without RDMA: cards of the network that are devices. A GPU that /sys does not show has none that is nearer. */
-static void plain_networks(void **state)
+TEST(plain_networks)
 {
-    const char *root = *state;
+    const char *root = *test_state;
     is(root, "0000:05:00.0", -1, "", 0);
     put_device(root, "pci0000:00/0000:00:03.0", NULL);
     put_device(root, "pci0000:00/0000:00:05.0", "0\n");
@@ -110,8 +110,4 @@ static int remove_root(void **state)
     return 0;
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test_setup_teardown(below_switches, make_root, remove_root),
-                                           cmocka_unit_test_setup_teardown(of_the_node, make_root, remove_root),
-                                           cmocka_unit_test_setup_teardown(plain_networks, make_root, remove_root) };
-
-TM_TESTS(tests, NULL, NULL)
+TEST_FIXTURE(make_root, remove_root)

@@ -45,21 +45,18 @@ static int judge(const group *g)
     return getenv("TM_TEST_OP") ? 0 : launched_all("cuda", g->texts, path);
 }
 
-static void attention_is_right(void **state)
+FULL_TEST(attention_is_right)
 {
-    (void)state;
     judge(&groups[0]);
 }
 
-static void products_are_right(void **state)
+FULL_TEST(products_are_right)
 {
-    (void)state;
     judge(&groups[1]);
 }
 
-static void all_else_is_right(void **state)
+FULL_TEST(all_else_is_right)
 {
-    (void)state;
     judge(&groups[2]);
 }
 
@@ -83,9 +80,8 @@ static int others(bool tell)
     return n;
 }
 
-static void every_portable_text_is_judged(void **state)
+TEST(every_portable_text_is_judged)
 {
-    (void)state;
     assert_true(others(false) > 0);
 }
 
@@ -99,9 +95,3 @@ static int tell(int argc, char **argv)
 }
 
 TM_TEST_ROLE("opencl", tell)
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(every_portable_text_is_judged),
-                                           full_test(attention_is_right), full_test(products_are_right),
-                                           full_test(all_else_is_right) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -208,15 +208,13 @@ static void updates_have_the_bits_of_a_cpu(const char *name)
     tm_device_close(cpu);
 }
 
-static void updates_have_the_bits_of_a_cpu_on_cuda(void **state)
+FULL_TEST(updates_have_the_bits_of_a_cpu_on_cuda)
 {
-    (void)state;
     updates_have_the_bits_of_a_cpu("cuda");
 }
 
-static void updates_have_the_bits_of_a_cpu_on_hip(void **state)
+FULL_TEST(updates_have_the_bits_of_a_cpu_on_hip)
 {
-    (void)state;
     updates_have_the_bits_of_a_cpu("hip");
 }
 
@@ -345,21 +343,12 @@ static void trains_as_a_cpu(const char *name)
     tm_device_close(cpu);
 }
 
-static void optimizers_train_as_on_a_cpu_on_cuda(void **state)
+FULL_TEST(optimizers_train_as_on_a_cpu_on_cuda)
 {
-    (void)state;
     trains_as_a_cpu("cuda");
 }
 
-static void optimizers_train_as_on_a_cpu_on_hip(void **state)
+FULL_TEST(optimizers_train_as_on_a_cpu_on_hip)
 {
-    (void)state;
     trains_as_a_cpu("hip");
 }
-
-static const struct CMUnitTest tests[] = { full_test(updates_have_the_bits_of_a_cpu_on_cuda),
-                                           full_test(updates_have_the_bits_of_a_cpu_on_hip),
-                                           full_test(optimizers_train_as_on_a_cpu_on_cuda),
-                                           full_test(optimizers_train_as_on_a_cpu_on_hip) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -20,9 +20,8 @@ static int judge(void)
     return getenv("TM_TEST_OP") || getenv("TM_TEST_KERNEL") ? 0 : launched_all("hip", NULL, path);
 }
 
-static void kernels_of_another_clang_are_right(void **state)
+FULL_TEST(kernels_of_another_clang_are_right)
 {
-    (void)state;
     if (gpu_is_real() || !getenv("TM_HIP_CLANG")) skip();
     judge();
 }
@@ -35,7 +34,3 @@ static int tell(int argc, char **argv)
 }
 
 TM_TEST_ROLE("other-clang", tell)
-
-static const struct CMUnitTest tests[] = { full_test(kernels_of_another_clang_are_right) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -17,7 +17,7 @@ static const tm_gpu_sheet *sheet(const char *name)
     return NULL;
 }
 
-static void forms(void **state)
+TEST(forms)
 {
     static const struct {
         const char *text, *name;
@@ -51,7 +51,6 @@ static void forms(void **state)
         { "8xMI300X ", TM_INVALID },
         { "MI300X,H100", TM_INVALID },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         tm_platform p;
         assert_int_equal(tm_platform_read(good[i].text, &p, NULL), TM_OK);
@@ -69,9 +68,8 @@ static void forms(void **state)
 }
 
 /* What makers publish of one GPU fits together: half the width of a format is twice its rate. */
-static void sheets(void **state)
+TEST(sheets)
 {
-    (void)state;
     for (size_t i = 0; tm_gpu_sheet_at(i); i++) {
         const tm_gpu_sheet *s = tm_gpu_sheet_at(i);
         bool                amd = strncmp(s->arch, "gfx", 3) == 0;
@@ -99,7 +97,7 @@ static void sheets(void **state)
 }
 
 /* A peak is units x clock x FLOPs of a unit in a clock, of matrix units; NVIDIA's float32: of vector units. */
-static void peaks_by_the_clock(void **state)
+TEST(peaks_by_the_clock)
 {
     static const struct {
         const char *name;
@@ -114,7 +112,6 @@ static void peaks_by_the_clock(void **state)
         { "A100-80GB", 108, 1.41, 1.41, 128, 2048 },  { "H100", 132, 1.83, 1.98, 256, 4096 },
         { "H100-PCIe", 114, 1.62, 1.755, 256, 4096 }, { "H200", 132, 1.83, 1.98, 256, 4096 },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof gpus / sizeof gpus[0]; i++) {
         const tm_gpu_sheet *s = sheet(gpus[i].name);
         double              f32 = gpus[i].units * gpus[i].ghz_f32 * gpus[i].f32 / 1000;
@@ -128,10 +125,9 @@ static void peaks_by_the_clock(void **state)
 }
 
 /* Figures are published of these. */
-static void devices_of_figures(void **state)
+TEST(devices_of_figures)
 {
     static const char *const files[] = { "training", "mlperf", "gemm" };
-    (void)state;
     for (size_t f = 0; f < sizeof files / sizeof files[0]; f++) {
         char    path[64];
         tm_text text = { 0 };
@@ -151,7 +147,7 @@ static void devices_of_figures(void **state)
 }
 
 /* By the names that runtimes give. */
-static void sheets_of_devices(void **state)
+TEST(sheets_of_devices)
 {
     static const struct {
         const char *device, *arch, *name;
@@ -173,7 +169,6 @@ static void sheets_of_devices(void **state)
         { "a stand-in", "sm_90", NULL },
         { "", NULL, NULL },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const tm_gpu_sheet *found = tm_gpu_sheet_of(cases[i].device, cases[i].arch);
         const char         *name = found ? found->name : NULL;
@@ -184,9 +179,3 @@ static void sheets_of_devices(void **state)
     assert_true(tm_gpu_sheet_names(sheet("H100"), "NVIDIA H100 PCIe"));
     assert_false(tm_gpu_sheet_names(sheet("H100-PCIe"), "NVIDIA H100 80GB HBM3"));
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(forms), cmocka_unit_test(sheets),
-                                           cmocka_unit_test(peaks_by_the_clock), cmocka_unit_test(devices_of_figures),
-                                           cmocka_unit_test(sheets_of_devices) };
-
-TM_TESTS(tests, NULL, NULL)

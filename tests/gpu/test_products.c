@@ -211,7 +211,7 @@ static tm_gpu_product_of plain(void)
     };
 }
 
-static void the_library_refuses(void **state)
+TEST(the_library_refuses)
 {
     static const char *const words[] = { "multiplies matrices of one format",
                                          "leaves a product of float32 in float32",
@@ -222,7 +222,6 @@ static void the_library_refuses(void **state)
     tm_gpu_product_of        p[6];
     tm_device               *device;
     tm_error                 err = { 0 };
-    (void)state;
     if (!emulated_device("cuda")) skip();
     for (int i = 0; i < 6; i++) p[i] = plain();
     p[0].b = TM_F32;
@@ -246,7 +245,7 @@ static void the_library_refuses(void **state)
 }
 
 /* At most 32 MiB from Hopper on, 4 MiB before and of AMD; less for small products. */
-static void workspace_is_by_rule(void **state)
+TEST(workspace_is_by_rule)
 {
     static const struct {
         const char *device, *arch;
@@ -255,7 +254,6 @@ static void workspace_is_by_rule(void **state)
                 { "cuda", "sm_100", 32 << 20 },
                 { "cuda", "sm_80", 4 << 20 },
                 { "hip", "gfx942", 4 << 20 } };
-    (void)state;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         tm_gpu_product_of small_one = plain(), large_one = plain();
         tm_device        *device;
@@ -271,20 +269,12 @@ static void workspace_is_by_rule(void **state)
     }
 }
 
-static void on_cuda(void **state)
+TEST(on_cuda)
 {
-    (void)state;
     products_agree("cuda");
 }
 
-static void on_hip(void **state)
+FULL_TEST(on_hip)
 {
-    (void)state;
     products_agree("hip");
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(on_cuda), full_test(on_hip),
-                                           cmocka_unit_test(the_library_refuses),
-                                           cmocka_unit_test(workspace_is_by_rule) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -176,9 +176,8 @@ static void every_algorithm_counts(int hip, const tm_text *text, uint64_t hash)
     write_products(text->data);
 }
 
-static void what_one_measured_another_takes_over(void **state)
+TEST(what_one_measured_another_takes_over)
 {
-    (void)state;
     for (int hip = 0; hip < 2; hip++) {
         tm_text words = { 0 }, text;
         use(hip);
@@ -252,9 +251,8 @@ static char *with(const char *text, const char *from, const char *to)
     return out;
 }
 
-static void files_of_other_machines_and_damaged_ones(void **state)
+TEST(files_of_other_machines_and_damaged_ones)
 {
-    (void)state;
     use(1);
     tune_elsewhere(1);
     tm_text     text = read_products();
@@ -294,9 +292,8 @@ static void files_of_other_machines_and_damaged_ones(void **state)
 
 /* The file that hipBLASLt reads decides its shapes, whatever our file says and whatever is to be measured: the row's
  * algorithm, 1, is neither the library's first nor the fastest. cublasLt has no such file. */
-static void the_file_of_hipblaslt_rules_its_shapes(void **state)
+TEST(the_file_of_hipblaslt_rules_its_shapes)
 {
-    (void)state;
     static const char rows[] = "Git Version: 0123abcd\n"
                                "transA,transB,grouped_gemm,batch_count,m,n,k,alpha,lda,solution_index\n"
                                "T,N,0,1,7,5,9,1,9,1\n";
@@ -349,10 +346,4 @@ static void the_file_of_hipblaslt_rules_its_shapes(void **state)
     unsetenv("HIPBLASLT_TUNING_OVERRIDE_FILE");
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_teardown(what_one_measured_another_takes_over, test_folder_teardown),
-    cmocka_unit_test_teardown(files_of_other_machines_and_damaged_ones, test_folder_teardown),
-    cmocka_unit_test_teardown(the_file_of_hipblaslt_rules_its_shapes, test_folder_teardown),
-};
-
-TM_TESTS(tests, NULL, NULL)
+TEST_FIXTURE(NULL, test_folder_teardown)

@@ -49,9 +49,8 @@ static void wait_for(tm_gpu *gpu)
     }
 }
 
-static void facts_and_copies(void **state)
+TEST(facts_and_copies)
 {
-    (void)state;
     for (int hip = 0; hip < 2; hip++) {
         static const int indexes[] = { 0, 3, 4, 6 };
         char             words[16] = "fifteen letters", back[16] = "";
@@ -103,9 +102,8 @@ static void facts_and_copies(void **state)
     }
 }
 
-static void no_memory(void **state)
+TEST(no_memory)
 {
-    (void)state;
     for (int hip = 0; hip < 2; hip++) {
         tm_gpu  *gpu = open_gpu(hip, 2);
         void    *memory = NULL;
@@ -216,9 +214,8 @@ static tm_status use_all(tm_gpu *gpu, tm_error *err)
     return st;
 }
 
-static void nothing_fails(void **state)
+TEST(nothing_fails)
 {
-    (void)state;
     for (int hip = 0; hip < 2; hip++) {
         tm_gpu  *gpu = open_gpu(hip, 1);
         tm_error err = { 0 };
@@ -273,9 +270,8 @@ static const struct {
     { "cuEventElapsedTime", "hipEventElapsedTime", false, true },
 };
 
-static void each_function_that_fails_is_named(void **state)
+TEST(each_function_that_fails_is_named)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++)
         for (int hip = 0; hip < 2; hip++) {
             bool        of_hip = strncmp(functions[i].name, "hip", 3) == 0;
@@ -302,7 +298,7 @@ static void each_function_that_fails_is_named(void **state)
         }
 }
 
-static void what_is_not_there(void **state)
+TEST(what_is_not_there)
 {
     static const char *const install[] = {
         "NVIDIA's driver, which has libcuda.so.1 (in containers: docker run --gpus all)",
@@ -311,7 +307,6 @@ static void what_is_not_there(void **state)
     tm_gpu  *gpu;
     char     want[2 * PATH_MAX + 400];
     tm_error err = { 0 }, other = { 0 }, empty = { 0 };
-    (void)state;
     /* Either is found where it is not said which. */
     for (int hip = 0; hip < 2; hip++) {
         use(hip);
@@ -349,11 +344,3 @@ static void what_is_not_there(void **state)
     assert_non_null(strstr(err.text, "no runtime of a GPU was found (/nowhere/libcuda.so"));
     assert_int_equal(tm_gpu_count(TM_GPU_ANY), 0);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(facts_and_copies),  cmocka_unit_test(no_memory),
-    cmocka_unit_test(nothing_fails),     cmocka_unit_test(each_function_that_fails_is_named),
-    cmocka_unit_test(what_is_not_there),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -51,13 +51,12 @@ static void close_to(double a, double b)
 }
 
 /* Cycles, processor hot, power, socket, regulator, memory: over the end of 32 bits, too. */
-static void amd(void **state)
+TEST(amd)
 {
     static const struct {
         int    content;
         size_t begin;
     } formats[] = { { 6, 32 }, { 7, 40 }, { 8, 40 } };
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         char          *root = test_tree_make();
         tm_text        why = { 0 };
@@ -89,12 +88,11 @@ static void amd(void **state)
 }
 
 /* Formats whose counters are elsewhere or not there, short files, no number; and a GPU that names no sensor. */
-static void amd_without(void **state)
+TEST(amd_without)
 {
     char          *root = test_tree_make();
     tm_text        why = { 0 };
     tm_gpu_reading r;
-    (void)state;
     assert_null(tm_gpu_sensors_open(TM_GPU_HIP, bus, root, &why));
     assert_non_null(strstr(why.data, "sys/bus/pci/devices/0000:05:00.0 has neither hwmon nor gpu_metrics"));
     put_text(root, "hwmon/hwmon0/power1_input", "80000000\n");
@@ -121,11 +119,10 @@ static void amd_without(void **state)
     test_tree_remove(root);
 }
 
-static void nvidia(void **state)
+TEST(nvidia)
 {
     tm_text        why = { 0 };
     tm_gpu_reading one, two;
-    (void)state;
     setenv("TRAINMARK_NVML", test_built("standins/nvml.so"), 1);
     setenv("STANDIN_NVML_BUS", bus, 1);
     setenv("STANDIN_NVML_HEAT", "3", 1);
@@ -161,10 +158,9 @@ static void nvidia(void **state)
     tm_text_fini(&why);
 }
 
-static void nvidia_without(void **state)
+TEST(nvidia_without)
 {
     tm_text why = { 0 };
-    (void)state;
     setenv("TRAINMARK_NVML", "/nowhere/libnvidia-ml.so.1", 1);
     assert_null(tm_gpu_sensors_open(TM_GPU_CUDA, bus, "", &why));
     assert_non_null(strstr(why.data, "/nowhere/libnvidia-ml.so.1"));
@@ -179,8 +175,3 @@ static void nvidia_without(void **state)
     unsetenv("STANDIN_NVML_FAIL");
     tm_text_fini(&why);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(amd), cmocka_unit_test(amd_without),
-                                           cmocka_unit_test(nvidia), cmocka_unit_test(nvidia_without) };
-
-TM_TESTS(tests, NULL, NULL)

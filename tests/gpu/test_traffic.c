@@ -313,15 +313,13 @@ static void kernels_move_their_floor(const char *maker)
     assert_int_equal(judged, 3 * TM_COUNT_OF(cases));
 }
 
-static void traffic_on_cuda(void **state)
+FULL_TEST(traffic_on_cuda)
 {
-    (void)state;
     kernels_move_their_floor("cuda");
 }
 
-static void traffic_on_hip(void **state)
+FULL_TEST(traffic_on_hip)
 {
-    (void)state;
     kernels_move_their_floor("hip");
 }
 
@@ -362,15 +360,13 @@ static void no_lanes_meet(const char *maker)
     tm_device_close(c.device);
 }
 
-static void no_lanes_meet_on_cuda(void **state)
+FULL_TEST(no_lanes_meet_on_cuda)
 {
-    (void)state;
     no_lanes_meet("cuda");
 }
 
-static void no_lanes_meet_on_hip(void **state)
+FULL_TEST(no_lanes_meet_on_hip)
 {
-    (void)state;
     no_lanes_meet("hip");
 }
 
@@ -380,8 +376,3 @@ static int tell(int argc, char **argv)
 }
 
 TM_TEST_ROLE("traffic", tell)
-
-static const struct CMUnitTest tests[] = { full_test(traffic_on_cuda), full_test(traffic_on_hip),
-                                           full_test(no_lanes_meet_on_cuda), full_test(no_lanes_meet_on_hip) };
-
-TM_TESTS(tests, NULL, NULL)

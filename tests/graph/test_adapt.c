@@ -88,13 +88,12 @@ static void emit_linear(tm_graph *graph, tm_tensor_id x, tm_tensor_id w, const c
     (void)product(graph, TM_OP_relu, NULL, 0, relu, TM_NONE);
 }
 
-static void beside_a_matrix(void **state)
+TEST(beside_a_matrix)
 {
     tm_segment  *segment;
     tm_graph    *graph = graph_new(&segment);
     tm_tensor_id x = activation(graph, "x", ROWS, INPUTS), w = parameter(graph, "w", tm_shape_2(OUTPUTS, INPUTS));
     tm_adapter   adapter = adapter_new(graph, "a", "b", 0, OUTPUTS);
-    (void)state;
     tm_graph_at(graph, w)->adapter = &adapter;
     emit_linear(graph, x, w, "y");
     emit_linear(graph, x, parameter(graph, "plain", tm_shape_2(OUTPUTS, INPUTS)), "z");
@@ -108,7 +107,7 @@ static void beside_a_matrix(void **state)
 }
 
 /* One after the other; only what is trained with dropout drops. */
-static void two_of_one_matrix(void **state)
+TEST(two_of_one_matrix)
 {
     for (int trains = 0; trains < 2; trains++) {
         tm_segment  *segment;
@@ -116,7 +115,7 @@ static void two_of_one_matrix(void **state)
         tm_tensor_id x = activation(graph, "x", ROWS, INPUTS), w = parameter(graph, "w", tm_shape_2(OUTPUTS, INPUTS));
         tm_adapter   second = adapter_new(graph, "a2", "b2", 2, 3), first = adapter_new(graph, "a1", "b1", 0, 2);
         tm_tensor_id first_row = tm_graph_tensor(graph, "row", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
-        (void)state;
+        (void)test_state;
         first.next = &second;
         first.dropout = (tm_dropout_attr){ .rate = 0.25, .seed = 1 };
         tm_graph_at(graph, w)->adapter = &first;
@@ -139,13 +138,12 @@ static void two_of_one_matrix(void **state)
 }
 
 /* Bias and residual come behind the lengths, which are those of the matrix: made once however often it is used. */
-static void with_lengths_of_rows(void **state)
+TEST(with_lengths_of_rows)
 {
     tm_segment  *segment;
     tm_graph    *graph = graph_new(&segment);
     tm_tensor_id x = activation(graph, "x", ROWS, INPUTS), w = parameter(graph, "w", tm_shape_2(OUTPUTS, INPUTS));
     tm_adapter   adapter = adapter_new(graph, "a", "b", 0, OUTPUTS);
-    (void)state;
     adapter.m = parameter(graph, "lengths", tm_shape_1(OUTPUTS));
     tm_graph_at(graph, w)->adapter = &adapter;
     emit_linear(graph, x, w, "y");
@@ -164,7 +162,7 @@ static void with_lengths_of_rows(void **state)
               "rescale z.sum lengths norm - -> z\n");
 }
 
-static void of_experts(void **state)
+TEST(of_experts)
 {
     for (int extras = 0; extras < 2; extras++) {
         tm_segment  *segment;
@@ -174,7 +172,7 @@ static void of_experts(void **state)
         tm_tensor_id in[5] = { activation(graph, "x", ROWS, INPUTS), w,
                                tm_graph_tensor(graph, "offsets", TM_ROLE_INDEX, tm_shape_1(EXPERTS + 1)), TM_NONE,
                                TM_NONE };
-        (void)state;
+        (void)test_state;
         adapter.a = parameter(graph, "a", tm_shape_3(EXPERTS, RANK, INPUTS));
         adapter.b = parameter(graph, "b", tm_shape_3(EXPERTS, OUTPUTS, RANK));
         tm_graph_at(graph, w)->adapter = &adapter;
@@ -193,7 +191,7 @@ static void of_experts(void **state)
     }
 }
 
-static void of_the_output_layer(void **state)
+TEST(of_the_output_layer)
 {
     tm_segment  *segment;
     tm_graph    *graph = graph_new(&segment);
@@ -201,17 +199,9 @@ static void of_the_output_layer(void **state)
     tm_adapter   adapter = adapter_new(graph, "a", "b", 0, OUTPUTS);
     tm_loss_attr attr = { .chunk = 2 };
     tm_tensor_id in[5] = { x, w, tm_graph_tensor(graph, "targets", TM_ROLE_INPUT, tm_shape_1(ROWS)), TM_NONE, TM_NONE };
-    (void)state;
     tm_graph_at(graph, w)->adapter = &adapter;
     (void)product(graph, TM_OP_linear_cross_entropy, &attr, sizeof attr, in, TM_NONE);
     nodes_are(graph, segment, TM_NONE,
               "linear x a - - -> m.linear\n"
               "linear_cross_entropy x w targets m.linear b -> m.linear_cross_entropy\n");
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(beside_a_matrix), cmocka_unit_test(two_of_one_matrix),   cmocka_unit_test(with_lengths_of_rows),
-    cmocka_unit_test(of_experts),      cmocka_unit_test(of_the_output_layer),
-};
-
-TM_TESTS(tests, NULL, NULL)

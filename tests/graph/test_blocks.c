@@ -13,9 +13,8 @@
 #include "support/test.h"
 
 /* Every float32 of 16 bits and their neighbours, and halves between two codes. */
-static void codes_are_the_nearest(void **state)
+TEST(codes_are_the_nearest)
 {
-    (void)state;
     for (uint32_t high = 0; high < 0x10000; high++)
         for (uint32_t low = 0; low < 3; low++) {
             uint32_t bits = high << 16 | (low == 2 ? 0xffff : low);
@@ -56,9 +55,8 @@ static tm_status take(void *context, size_t offset, const void *bytes, size_t n,
     return TM_OK;
 }
 
-static void stored_values_are_near(void **state)
+TEST(stored_values_are_near)
 {
-    (void)state;
     static const int64_t sizes[] = { 1, 63, 64, 65, 16384, 16385, 3 * 16384 + 100, 70 * 16384 + 1 };
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
         int64_t        n = sizes[s];
@@ -88,9 +86,8 @@ static void stored_values_are_near(void **state)
     }
 }
 
-static void bits_of_weights(void **state)
+TEST(bits_of_weights)
 {
-    (void)state;
     assert_int_equal(tm_blocked_bytes(TM_E4M3_BLOCKS, 1), TM_E4M3_HEAD + 1);
     assert_int_equal(tm_blocked_bytes(TM_E4M3_BLOCKS, 16385), TM_E4M3_GROUP_BYTES + TM_E4M3_HEAD + 1);
     assert_true(8.0 * (double)tm_blocked_bytes(TM_E4M3_BLOCKS, (int64_t)2048 * 8192) / (2048.0 * 8192) <= 8.5);
@@ -99,12 +96,11 @@ static void bits_of_weights(void **state)
 }
 
 /* Blocks of NF4 copied into other groups keep their values, bit for bit; those of E4M3, too. */
-static void copied_blocks_keep_their_values(void **state)
+TEST(copied_blocks_keep_their_values)
 {
     enum { N = 3 * 16384 + 640 };
     static const tm_dtype from[] = { TM_NF4_BLOCKS, TM_E4M3_BLOCKS }, to[] = { TM_NF4_SCALED, TM_E4M3_BLOCKS };
     float                *values = calloc(N, sizeof *values);
-    (void)state;
     for (int64_t i = 0; i < N; i++)
         values[i] = (float)(0.02 * (double)(1 + i / 64 % 7) * tm_random_normal(1, 2, (uint64_t)i));
     for (int k = 0; k < 2; k++) {
@@ -125,12 +121,3 @@ static void copied_blocks_keep_their_values(void **state)
     assert_int_equal(tm_blocked_bytes(TM_NF4_SCALED, 16385), TM_SCALED_GROUP_BYTES + TM_SCALED_HEAD + 1);
     free(values);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(codes_are_the_nearest),
-    cmocka_unit_test(stored_values_are_near),
-    cmocka_unit_test(bits_of_weights),
-    cmocka_unit_test(copied_blocks_keep_their_values),
-};
-
-TM_TESTS(tests, NULL, NULL)

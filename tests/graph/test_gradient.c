@@ -121,15 +121,13 @@ static void run_twice(bool accumulate)
     tm_graph_destroy(t.graph);
 }
 
-static void tensors_used_twice_get_both_contributions(void **state)
+TEST(tensors_used_twice_get_both_contributions)
 {
-    (void)state;
     run_twice(false); /* gradients hold NaN before: overwritten, not added to */
 }
 
-static void accumulation_adds_to_what_is_there(void **state)
+TEST(accumulation_adds_to_what_is_there)
 {
-    (void)state;
     run_twice(true);
 }
 
@@ -139,9 +137,8 @@ static void accumulation_adds_to_what_is_there(void **state)
 /* b = x u^T (ROWS, 3 WIDTH);  h = gelu(b);  y = b[0..3] + b[2..5] + b[7..10] + h[1..4] + x[0..3]
  * Views that overlap, columns of b and h that nobody reads, a tensor that is read whole and by columns, views of an
  * asked-for input: what is not written holds NaN. */
-static void views_pass_their_gradient_to_their_base(void **state)
+TEST(views_pass_their_gradient_to_their_base)
 {
-    (void)state;
     twice     t = { .graph = tm_graph_create(&tm_precision_f64) };
     tm_memory memory;
     tm_graph *g = t.graph;
@@ -203,9 +200,8 @@ static void view_of_a_parameter(bool first, bool accumulate)
     tm_graph_destroy(g);
 }
 
-static void views_of_parameters_pass_their_gradient_on(void **state)
+TEST(views_of_parameters_pass_their_gradient_on)
 {
-    (void)state;
     for (int i = 0; i < 4; i++) view_of_a_parameter(i & 1, i & 2);
 }
 
@@ -214,9 +210,8 @@ static void views_of_parameters_pass_their_gradient_on(void **state)
 
 /* u = rmsnorm(w, v) is the weight of two products: y = (x u^T) u^T. A rule that drops the gradient of a weight because
  * nobody stores it leaves w and v without one. */
-static void computed_weights_pass_their_gradient_on(void **state)
+TEST(computed_weights_pass_their_gradient_on)
 {
-    (void)state;
     for (int accumulate = 0; accumulate < 2; accumulate++) {
         tm_norm_attr norm = { .eps = 1e-5 };
         twice        t = { .graph = tm_graph_create(&tm_precision_f64) };
@@ -370,9 +365,8 @@ static void compare(const network *part, const tm_memory *a, const network *whol
     assert_true(compared > 0);
 }
 
-static void frozen_parameters_have_no_gradient_and_stop_the_pass(void **state)
+TEST(frozen_parameters_have_no_gradient_and_stop_the_pass)
 {
-    (void)state;
     for (int family = 0; family < 2; family++) {
         tm_model_shape shape = shape_of((tm_model_family)family);
         network        whole;
@@ -402,9 +396,8 @@ static bool reads(const tm_graph *graph, const tm_node *node, int i, tm_tensor_i
 }
 
 /* Every gradient of an activation that the pass makes is read by a later node. */
-static void nothing_is_computed_for_nobody(void **state)
+TEST(nothing_is_computed_for_nobody)
 {
-    (void)state;
     for (int family = 0; family < 2; family++)
         for (int from = 0; from <= LAYERS; from++) {
             tm_model_shape shape = shape_of((tm_model_family)family);
@@ -430,9 +423,8 @@ static void nothing_is_computed_for_nobody(void **state)
 }
 
 /* Picture ops are forward only: whoever asks for their gradient is told which op it is, and the program ends. */
-static void an_op_without_a_gradient_says_so(void **state)
+TEST(an_op_without_a_gradient_says_so)
 {
-    (void)state;
     int  ends[2], status;
     char said[300] = "";
     assert_int_equal(pipe(ends), 0);
@@ -461,16 +453,3 @@ static void an_op_without_a_gradient_says_so(void **state)
     close(ends[0]);
     assert_non_null(strstr(said, "a gradient of 'convolution' is asked for"));
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(an_op_without_a_gradient_says_so),
-    cmocka_unit_test(tensors_used_twice_get_both_contributions),
-    cmocka_unit_test(accumulation_adds_to_what_is_there),
-    cmocka_unit_test(views_pass_their_gradient_to_their_base),
-    cmocka_unit_test(views_of_parameters_pass_their_gradient_on),
-    cmocka_unit_test(computed_weights_pass_their_gradient_on),
-    cmocka_unit_test(frozen_parameters_have_no_gradient_and_stop_the_pass),
-    cmocka_unit_test(nothing_is_computed_for_nobody),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -48,9 +48,8 @@ static void tensors_are(const tm_graph *graph, size_t from, const char *wanted)
 
 /* --- tensors ------------------------------------------------------------------------------------------------------ */
 
-static void views(void **state)
+TEST(views)
 {
-    (void)state;
     tm_graph *g = tm_graph_create(&tm_precision_bf16);
     char      name[] = "matrix";
     g->layer = 3;
@@ -92,9 +91,8 @@ static double filled(const void *context, int64_t i)
     return ((const double *)context)[i];
 }
 
-static void parameters_and_constants(void **state)
+TEST(parameters_and_constants)
 {
-    (void)state;
     tm_graph *g = tm_graph_create(&tm_precision_bf16);
     char      name[] = "a";
     tm_piece  pieces[] = { { .name = name, .row = 0, .rows = 2, .std = 0.5, .begin = 4, .first = 1, .whole = 8 },
@@ -126,9 +124,8 @@ static void parameters_and_constants(void **state)
 }
 
 /* Groups of NF4 end with a piece where that is whole groups. */
-static void runs_of_groups(void **state)
+TEST(runs_of_groups)
 {
-    (void)state;
     tm_graph *g = tm_graph_create(&tm_precision_f32);
     tm_piece  even[] = { { .name = "a", .row = 0, .rows = 2 }, { .name = "b", .row = 2, .rows = 4 } };
     tm_piece  odd[] = { { .name = "a", .row = 0, .rows = 1 }, { .name = "b", .row = 1, .rows = 3 } };
@@ -173,9 +170,8 @@ static void print_cut(const tm_tensor *t, tm_text *out)
 }
 
 /* Rows of each piece; two runs of one; columns; whole pieces. */
-static void parts_and_wholes(void **state)
+TEST(parts_and_wholes)
 {
-    (void)state;
     tm_graph *g = tm_graph_create(&tm_precision_f32);
     tm_text   text = { 0 };
     tm_piece  rows[] = { { .name = "a", .row = 0, .rows = 2, .begin = 2, .first = 2, .whole = 4 },
@@ -261,9 +257,8 @@ static void print_call(const tm_call *call, tm_text *out)
     tm_text_add(out, "\n");
 }
 
-static void nodes(void **state)
+TEST(nodes)
 {
-    (void)state;
     tm_graph    *g = tm_graph_create(&tm_precision_bf16);
     tm_text      text = { 0 };
     char         module[] = "block";
@@ -314,11 +309,3 @@ static void nodes(void **state)
     tm_text_fini(&text);
     tm_graph_destroy(g);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(views),          cmocka_unit_test(parameters_and_constants),
-    cmocka_unit_test(runs_of_groups), cmocka_unit_test(parts_and_wholes),
-    cmocka_unit_test(nodes),
-};
-
-TM_TESTS(tests, NULL, NULL)

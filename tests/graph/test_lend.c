@@ -111,9 +111,8 @@ static void check(const tm_plan *plan, uint64_t seed)
     assert_true(plan->programs[0].bytes >= plan->programs[0].live_peak);
 }
 
-static void gradients_lend_what_they_can(void **state)
+TEST(gradients_lend_what_they_can)
 {
-    (void)state;
     tm_chooser chooser = { .choose = choose, .threads = 1 };
     int        lends = 0, refuses = 0;
     for (uint64_t seed = 0; seed < GRAPHS; seed++) {
@@ -128,7 +127,3 @@ static void gradients_lend_what_they_can(void **state)
     }
     assert_true(lends > 100 && refuses > 2);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(gradients_lend_what_they_can) };
-
-TM_TESTS(tests, NULL, NULL)

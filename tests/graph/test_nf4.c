@@ -40,13 +40,12 @@ static uint8_t *quantize(float *values, int64_t n, int threads)
     return m.out;
 }
 
-static void the_golden_block(void **state)
+TEST(the_golden_block)
 {
     static const uint8_t wanted[32] = { 0x0E, 0x11, 0xCF, 0xE2, 0xF2, 0x1C, 0x80, 0x8A, 0x01, 0x7E, 0xEA,
                                         0xD0, 0xC1, 0x3D, 0x2A, 0x6C, 0x61, 0xAE, 0x78, 0x41, 0x0D, 0x10,
                                         0xD0, 0x1F, 0xE9, 0xE3, 0xC5, 0x31, 0xDE, 0xE1, 0x61, 0x24 };
     float                values[64], most = 0;
-    (void)state;
     for (uint32_t i = 0; i < 64; i++) {
         values[i] = (float)golden_unit("nf4", i);
         most = fmaxf(most, fabsf(values[i]));
@@ -66,9 +65,8 @@ static void the_golden_block(void **state)
     free(packed);
 }
 
-static void bits_of_weights(void **state)
+TEST(bits_of_weights)
 {
-    (void)state;
     assert_int_equal(tm_nf4_bytes(1), TM_NF4_HEAD + 1);
     assert_int_equal(tm_nf4_bytes(16384), 8456);
     assert_int_equal(tm_nf4_bytes(16385), 8456 + 265);
@@ -76,9 +74,8 @@ static void bits_of_weights(void **state)
     assert_int_equal(tm_tensor_bytes(tm_shape_2(128, 128), TM_NF4_BLOCKS), 8456);
 }
 
-static void zeros_stay_zeros(void **state)
+TEST(zeros_stay_zeros)
 {
-    (void)state;
     float    values[200] = { 0 };
     uint8_t *packed = quantize(values, 200, 1);
     for (int64_t i = 0; i < 200; i++) assert_true(!(tm_nf4_value(packed, i) != 0));
@@ -153,13 +150,12 @@ static void matrix(const json_t *m)
     free(codes), free(q), free(decoded), free(values), free(theirs), free(ours), free(alone);
 }
 
-static void what_bitsandbytes_makes(void **state)
+TEST(what_bitsandbytes_makes)
 {
     json_error_t problem;
     json_t      *root = json_load_file("tests/graph/nf4.json", 0, &problem), *m;
     size_t       i;
     float        map[256];
-    (void)state;
     if (!root) fail_msg("tests/graph/nf4.json: %s", problem.text);
     tm_nf4_map(map);
     const json_t *wanted = json_object_get(root, "map");
@@ -173,12 +169,3 @@ static void what_bitsandbytes_makes(void **state)
     json_array_foreach(json_object_get(root, "matrices"), i, m) matrix(m);
     json_decref(root);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(the_golden_block),
-    cmocka_unit_test(bits_of_weights),
-    cmocka_unit_test(zeros_stay_zeros),
-    cmocka_unit_test(what_bitsandbytes_makes),
-};
-
-TM_TESTS(tests, NULL, NULL)

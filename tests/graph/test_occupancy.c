@@ -35,9 +35,8 @@ static size_t lowest(const table *t, int32_t first, int32_t last, size_t bytes)
 }
 
 /* Any blocks, on top of each other or not, where they fall or at the lowest place: same answers as the table. */
-static void answers_are_those_of_a_table(void **state)
+TEST(answers_are_those_of_a_table)
 {
-    (void)state;
     static table t;
     size_t       within = 0; /* answers below something that is taken: a hole was found */
     for (uint64_t set = 0; set < SETS; set++) {
@@ -69,9 +68,8 @@ static void answers_are_those_of_a_table(void **state)
 
 /* More blocks in one list than it holds: holes may be lost, small ones first, but what is taken is never given. A
  * question then costs no more than the 128 blocks that are left. */
-static void a_long_list_forgets_small_holes_only(void **state)
+TEST(a_long_list_forgets_small_holes_only)
 {
-    (void)state;
     static table  t;
     tm_occupancy *o = tm_occupancy_create(3);
     memset(&t, 0, sizeof t);
@@ -94,9 +92,8 @@ static void a_long_list_forgets_small_holes_only(void **state)
 }
 
 /* Buffers side by side are one block: a question asked above thousands of them looks at a block or two of each list. */
-static void neighbours_melt_into_one_block(void **state)
+TEST(neighbours_melt_into_one_block)
 {
-    (void)state;
     enum { N = 4096, LISTS = 3 * 14 };
     for (int upwards = 0; upwards < 2; upwards++) {
         tm_occupancy *o = tm_occupancy_create(2 * N);
@@ -115,9 +112,8 @@ static void neighbours_melt_into_one_block(void **state)
 }
 
 /* What blocks cost is counted, and adds up: a planner that has done too much of it settles for less. */
-static void work_adds_up(void **state)
+TEST(work_adds_up)
 {
-    (void)state;
     tm_occupancy *o = tm_occupancy_create(8);
     uint64_t      work[4];
     assert_true(tm_occupancy_work(o) == 0);
@@ -134,9 +130,8 @@ static void work_adds_up(void **state)
 }
 
 /* What takes up no bytes is in nobody's way, and costs nothing; there may be none at all. */
-static void nothing_takes_no_place(void **state)
+TEST(nothing_takes_no_place)
 {
-    (void)state;
     tm_occupancy *o = tm_occupancy_create(8);
     tm_occupancy_take(o, 0, 7, 50, 50);
     tm_occupancy_take(o, 3, 3, 0, 0);
@@ -148,11 +143,3 @@ static void nothing_takes_no_place(void **state)
     tm_occupancy_destroy(o);
     tm_occupancy_destroy(NULL);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(answers_are_those_of_a_table),   cmocka_unit_test(a_long_list_forgets_small_holes_only),
-    cmocka_unit_test(neighbours_melt_into_one_block), cmocka_unit_test(work_adds_up),
-    cmocka_unit_test(nothing_takes_no_place),
-};
-
-TM_TESTS(tests, NULL, NULL)

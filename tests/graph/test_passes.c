@@ -326,9 +326,8 @@ static void check_run(const char *words, bool fits, const tm_chooser *chooser)
     tm_config_destroy(config);
 }
 
-static void programs_are_in_order(void **state)
+TEST(programs_are_in_order)
 {
-    (void)state;
     tm_device *device = test_device_open("cpu", 1);
     tm_chooser chooser = tm_device_chooser(device);
     tm_error   err = { 0 };
@@ -347,9 +346,8 @@ static void append(tm_graph *graph, tm_op_id op, tm_tensor_id a, tm_tensor_id b)
 }
 
 /* The op in which they differ is named, of both; also where one of them ends. */
-static void the_microscope_says_where_formats_part(void **state)
+TEST(the_microscope_says_where_formats_part)
 {
-    (void)state;
     static const struct {
         int         own, reference; /* nodes */
         bool        other;          /* the last one of the reference is another op */
@@ -388,10 +386,3 @@ static void the_microscope_says_where_formats_part(void **state)
         tm_graph_destroy(g);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(programs_are_in_order),
-    cmocka_unit_test(the_microscope_says_where_formats_part),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -70,9 +70,8 @@ static size_t random_set(uint64_t set, tm_interval *items, int32_t *instructions
     return n;
 }
 
-static void live_buffers_never_overlap(void **state)
+TEST(live_buffers_never_overlap)
 {
-    (void)state;
     for (uint64_t set = 0; set < SETS; set++) {
         tm_interval items[MOST], again[MOST];
         int32_t     instructions;
@@ -87,9 +86,8 @@ static void live_buffers_never_overlap(void **state)
     }
 }
 
-static void nested_whole_and_disjoint_sets_are_tight(void **state)
+TEST(nested_whole_and_disjoint_sets_are_tight)
 {
-    (void)state;
     for (uint64_t set = 0; set < SETS; set++) {
         tm_interval items[MOST];
         int32_t     instructions;
@@ -101,16 +99,14 @@ static void nested_whole_and_disjoint_sets_are_tight(void **state)
     }
 }
 
-static void nothing_needs_nothing(void **state)
+TEST(nothing_needs_nothing)
 {
-    (void)state;
     assert_int_equal(tm_place_intervals(NULL, 0, 7), 0);
     assert_int_equal(tm_place_lower_bound(NULL, 0, 7), 0);
 }
 
-static void a_hole_is_used_again(void **state)
+TEST(a_hole_is_used_again)
 {
-    (void)state;
     /* the second dies before the third begins; the third is no larger */
     tm_interval items[] = { { .bytes = 128, .first = 0, .last = 9 },
                             { .bytes = 640, .first = 1, .last = 3 },
@@ -123,9 +119,8 @@ static void a_hole_is_used_again(void **state)
 }
 
 /* As long as no list of taken blocks gets too long, the fast form gives what the plain one gives, to the byte. */
-static void places_are_those_of_the_plain_form(void **state)
+TEST(places_are_those_of_the_plain_form)
 {
-    (void)state;
     for (uint64_t set = 0; set < SETS; set++) {
         tm_interval items[MOST], plain[MOST];
         int32_t     instructions;
@@ -220,9 +215,8 @@ static void check_large(tm_interval *items, size_t n, int32_t instructions, doub
 }
 
 /* Layers of 4 instructions forward and 4 backward: two buffers kept from the one to the other, and short ones. */
-static void a_step_of_200000_buffers_is_placed_at_once(void **state)
+TEST(a_step_of_200000_buffers_is_placed_at_once)
 {
-    (void)state;
     enum { LAYERS = 20000, PER_LAYER = 10, N = LAYERS * PER_LAYER, INSTRUCTIONS = 8 * LAYERS };
     tm_interval *items = calloc(N, sizeof *items);
     assert_non_null(items);
@@ -241,9 +235,8 @@ static void a_step_of_200000_buffers_is_placed_at_once(void **state)
 }
 
 /* No structure at all: any lifetimes, any sizes. Many holes are lost; what is left must hold, and end. */
-static void lifetimes_without_structure_are_placed_in_bounded_time(void **state)
+TEST(lifetimes_without_structure_are_placed_in_bounded_time)
 {
-    (void)state;
     enum { N = 20000 };
     tm_interval *items = calloc(N, sizeof *items);
     assert_non_null(items);
@@ -256,15 +249,3 @@ static void lifetimes_without_structure_are_placed_in_bounded_time(void **state)
     check_large(items, N, N, 20, 1.15, "random lifetimes");
     free(items);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(live_buffers_never_overlap),
-    cmocka_unit_test(nested_whole_and_disjoint_sets_are_tight),
-    cmocka_unit_test(nothing_needs_nothing),
-    cmocka_unit_test(a_hole_is_used_again),
-    cmocka_unit_test(places_are_those_of_the_plain_form),
-    cmocka_unit_test(a_step_of_200000_buffers_is_placed_at_once),
-    cmocka_unit_test(lifetimes_without_structure_are_placed_in_bounded_time),
-};
-
-TM_TESTS(tests, NULL, NULL)

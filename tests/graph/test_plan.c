@@ -130,16 +130,14 @@ static void check_tight(const configuration *c)
     tm_step_destroy(step);
 }
 
-static void plans_are_tight_and_classes_add_up(void **state)
+TEST(plans_are_tight_and_classes_add_up)
 {
-    (void)state;
     for (int i = 0; i < SMALL; i++) check_tight(&small[i]);
     for (int i = 0; i < LARGE; i++) check_tight(&large[i]);
 }
 
-static void a_plan_repeats(void **state)
+TEST(a_plan_repeats)
 {
-    (void)state;
     for (int i = 0; i < SMALL; i++) {
         tm_step *a = plan_of(&small[i], 2), *b = plan_of(&small[i], 2);
         assert_int_equal(a->graph->n_tensors, b->graph->n_tensors);
@@ -160,9 +158,8 @@ static void a_plan_repeats(void **state)
     }
 }
 
-static void the_largest_model_is_planned_in_a_second(void **state)
+TEST(the_largest_model_is_planned_in_a_second)
 {
-    (void)state;
     configuration c = { "llama3.1_405B", TM_FAMILY_LLAMA, &tm_precision_bf16, 1, 8192, 4, &full };
     clock_t       begin = clock();
     tm_step_destroy(plan_of(&c, 2));
@@ -310,9 +307,8 @@ static const char *judge(const tm_plan *plan, books *b)
     return b->problem;
 }
 
-static void nothing_is_read_after_it_was_overwritten(void **state)
+TEST(nothing_is_read_after_it_was_overwritten)
 {
-    (void)state;
     size_t shared = 0;
     for (int i = 0; i < SMALL; i++) {
         tm_step *step = plan_of(&small[i], 2);
@@ -325,9 +321,8 @@ static void nothing_is_read_after_it_was_overwritten(void **state)
 }
 
 /* The judge itself: moved by one cell, whatever is moved, nearly every tensor gets onto another. */
-static void a_plan_spoilt_on_purpose_is_found_out(void **state)
+TEST(a_plan_spoilt_on_purpose_is_found_out)
 {
-    (void)state;
     tm_step *step = plan_of(&small[0], 2);
     size_t   tried = 0, found = 0;
     for (size_t t = 0; t < step->graph->n_tensors; t++) {
@@ -345,9 +340,8 @@ static void a_plan_spoilt_on_purpose_is_found_out(void **state)
 }
 
 /* What may be computed in place and what may not, on a graph made for it. */
-static void memory_is_shared_only_with_what_dies(void **state)
+TEST(memory_is_shared_only_with_what_dies)
 {
-    (void)state;
     tm_device   *device = test_device_open("cpu", 1);
     tm_chooser   chooser = tm_device_chooser(device);
     tm_graph    *g = tm_graph_create(&tm_precision_f32);
@@ -472,20 +466,7 @@ static void check_apart(const configuration *c)
     tm_device_close(device);
 }
 
-static void shared_memory_changes_no_bit(void **state)
+TEST(shared_memory_changes_no_bit)
 {
-    (void)state;
     for (int i = 0; i < SMALL; i++) check_apart(&small[i]);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(plans_are_tight_and_classes_add_up),
-    cmocka_unit_test(a_plan_repeats),
-    cmocka_unit_test(the_largest_model_is_planned_in_a_second),
-    cmocka_unit_test(nothing_is_read_after_it_was_overwritten),
-    cmocka_unit_test(memory_is_shared_only_with_what_dies),
-    cmocka_unit_test(a_plan_spoilt_on_purpose_is_found_out),
-    cmocka_unit_test(shared_memory_changes_no_bit),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -97,9 +97,8 @@ static tm_step *step_of(const row *r, const char *more, const char *device_name)
     return step;
 }
 
-static void arenas_are_no_larger_than_recorded(void **state)
+TEST(arenas_are_no_larger_than_recorded)
 {
-    (void)state;
     for (int i = 0; i < ROWS; i++) {
         tm_step *step = step_of(&rows[i], NULL, "null");
         if (step->plan->arena_bytes > rows[i].arena_bytes)
@@ -136,9 +135,8 @@ static size_t plain_bytes(const tm_plan *plan, int32_t index)
 }
 
 /* With the workspaces of this machine's kernels. */
-static void programs_need_what_the_plain_placement_needs(void **state)
+TEST(programs_need_what_the_plain_placement_needs)
 {
-    (void)state;
     for (int i = 0; i < ROWS; i++) {
         tm_step *step = step_of(&rows[i], NULL, "cpu");
         for (size_t p = 0; p < step->plan->n_programs; p++) {
@@ -159,9 +157,8 @@ static double thread_seconds(void)
 }
 
 /* The deepest model that a configuration may ask for, graph and plan. */
-static void more_than_200000_tensors_are_planned_at_once(void **state)
+FULL_TEST(more_than_200000_tensors_are_planned_at_once)
 {
-    (void)state;
     const row deep[] = { { "llama3.1_405B", BF16, 1, 8192, 1, 0, 1, 0 }, { "gpt-small", F32, 8, 512, 1, 1, 0, 0 } };
     for (int i = 0; i < 2; i++) {
         double   begin = thread_seconds();
@@ -176,11 +173,3 @@ static void more_than_200000_tensors_are_planned_at_once(void **state)
         tm_step_destroy(step);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(arenas_are_no_larger_than_recorded),
-    cmocka_unit_test(programs_need_what_the_plain_placement_needs),
-    full_test(more_than_200000_tensors_are_planned_at_once),
-};
-
-TM_TESTS(tests, NULL, NULL)

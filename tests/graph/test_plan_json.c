@@ -151,9 +151,8 @@ static void check_plan(const tm_step_options *o)
     tm_device_close(device);
 }
 
-static void json_is_the_plan(void **state)
+TEST(json_is_the_plan)
 {
-    (void)state;
     tm_step_options o = test_llama_options();
     o.recompute.cheap = true;
     check_plan(&o);
@@ -161,9 +160,3 @@ static void json_is_the_plan(void **state)
     o.offload.space = TM_SPACE_HOST;
     check_plan(&o);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(json_is_the_plan),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -190,9 +190,8 @@ static void read_printed(const char *text, tm_text *out)
     free(copy);
 }
 
-static void what_is_printed_is_the_plan(void **state)
+TEST(what_is_printed_is_the_plan)
 {
-    (void)state;
     for (int slots = 0; slots < 3; slots += 2) {
         const device all = { TM_OP_COUNT, true };
         tm_chooser   chooser = { .choose = choose, .context = &all, .threads = 3 };
@@ -227,9 +226,8 @@ static void what_is_printed_is_the_plan(void **state)
 }
 
 /* Inputs, module and reasons; also where there is no reason. */
-static void what_has_no_kernel_is_said(void **state)
+TEST(what_has_no_kernel_is_said)
 {
-    (void)state;
     static const struct {
         device      device;
         const char *wanted;
@@ -260,9 +258,8 @@ static void what_has_no_kernel_is_said(void **state)
 
 /* Every call has the address of each of its tensors in the arena of its space, views within their bases, and those that
  * cross programs in the slot of the execution. */
-static void calls_are_bound(void **state)
+TEST(calls_are_bound)
 {
-    (void)state;
     const device all = { TM_OP_COUNT, true };
     tm_chooser   chooser = { .choose = choose, .context = &all, .threads = 2 };
     tm_arenas    memory = { { { 0x100000 }, { 0x200000 }, { 0x300000 } } };
@@ -303,9 +300,8 @@ static void calls_are_bound(void **state)
 }
 
 /* Programs without instructions, and nothing but them: what is persistent is all there is. */
-static void empty_programs(void **state)
+TEST(empty_programs)
 {
-    (void)state;
     const device all = { TM_OP_COUNT, true };
     tm_chooser   chooser = { .choose = choose, .context = &all, .threads = 1 };
     for (int programs = 1; programs < 3; programs++) {
@@ -333,9 +329,8 @@ static void empty_programs(void **state)
 
 /* Micro-batches by numbers in any order; -1 belongs to none. Each keeps its slot from its first to its last execution.
  */
-static void slots_are_given(void **state)
+TEST(slots_are_given)
 {
-    (void)state;
     static const struct {
         int32_t micro_batch[8], slot[8];
         size_t  n;
@@ -359,13 +354,3 @@ static void slots_are_given(void **state)
         }
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(what_is_printed_is_the_plan),
-    cmocka_unit_test(what_has_no_kernel_is_said),
-    cmocka_unit_test(calls_are_bound),
-    cmocka_unit_test(empty_programs),
-    cmocka_unit_test(slots_are_given),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -28,10 +28,9 @@ static size_t count_casts(const tm_program *program)
     return casts;
 }
 
-static void one_format_needs_no_casts(void **state)
+TEST(one_format_needs_no_casts)
 {
     static const tm_precision *const same[] = { &tm_precision_f32, &tm_precision_f64, &tm_precision_bf16_pure };
-    (void)state;
     for (int family = 0; family < 2; family++)
         for (int p = 0; p < 3; p++) {
             tm_step *step = step_of((tm_model_family)family, same[p], (tm_recompute){ .every_n = 1 });
@@ -94,10 +93,9 @@ static void check_copies(const tm_step *step, int32_t index)
     }
 }
 
-static void casts_stand_where_they_are_needed(void **state)
+TEST(casts_stand_where_they_are_needed)
 {
     static const tm_recompute policies[] = { { 0 }, { .cheap = true }, { .cheap = true, .every_n = 1 } };
-    (void)state;
     for (int family = 0; family < 2; family++)
         for (int r = 0; r < 3; r++) {
             tm_step *step = step_of((tm_model_family)family, &tm_precision_bf16, policies[r]);
@@ -114,9 +112,8 @@ static void casts_stand_where_they_are_needed(void **state)
 }
 
 /* Master weights, gradients and moments are never rounded to bfloat16 in regime A; all of them are in regime C. */
-static void roles_have_the_formats_of_the_regime(void **state)
+TEST(roles_have_the_formats_of_the_regime)
 {
-    (void)state;
     for (int pure = 0; pure < 2; pure++) {
         tm_step *step = step_of(TM_FAMILY_LLAMA, pure ? &tm_precision_bf16_pure : &tm_precision_bf16,
                                 (tm_recompute){ .cheap = true });
@@ -140,9 +137,8 @@ static void roles_have_the_formats_of_the_regime(void **state)
 }
 
 /* bfloat16 halves the kept activations; the casts add less than a layer's weights. */
-static void activations_take_at_most_60_percent_of_float32(void **state)
+TEST(activations_take_at_most_60_percent_of_float32)
 {
-    (void)state;
     size_t kept[2] = { 0 };
     for (int bf16 = 0; bf16 < 2; bf16++) {
         tm_step *step = step_of(TM_FAMILY_LLAMA, bf16 ? &tm_precision_bf16 : &tm_precision_f32, (tm_recompute){ 0 });
@@ -153,12 +149,3 @@ static void activations_take_at_most_60_percent_of_float32(void **state)
     }
     assert_true(kept[1] > 0 && (double)kept[1] <= 0.6 * (double)kept[0]);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(one_format_needs_no_casts),
-    cmocka_unit_test(casts_stand_where_they_are_needed),
-    cmocka_unit_test(roles_have_the_formats_of_the_regime),
-    cmocka_unit_test(activations_take_at_most_60_percent_of_float32),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -82,7 +82,7 @@ static void check_late(const tm_step *step)
     assert_int_equal(lowest, 0);
 }
 
-static void policies_keep_what_they_say(void **state)
+TEST(policies_keep_what_they_say)
 {
     static const tm_recompute policies[] = { { 0 },
                                              { .cheap = true },
@@ -91,7 +91,6 @@ static void policies_keep_what_they_say(void **state)
                                              { .every_n = 3 },
                                              { .cheap = true, .every_n = 2 },
                                              { .every_n = 1, .layers = 2 } };
-    (void)state;
     for (int family = 0; family < 2; family++)
         for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
             tm_step *step = step_of((tm_model_family)family, policies[i], 4);
@@ -105,11 +104,10 @@ static void policies_keep_what_they_say(void **state)
 
 /* As the reference systems define it: attention and every second product are kept (qkv as three, gate and up as two),
  * all else of every block is computed again. Counted by hand, per layer. */
-static void by_op_keeps_what_is_named(void **state)
+TEST(by_op_keeps_what_is_named)
 {
     static const tm_recompute named = { .every_n = 1, .save = { [TM_OP_attention] = 1, [TM_OP_linear] = 2 } };
     static const tm_recompute products = { .every_n = 1, .save = { [TM_OP_linear] = 1 } };
-    (void)state;
     for (int f = 0; f < 2; f++) {
         bool     gpt = (tm_model_family)f == TM_FAMILY_GPT;
         tm_step *step = step_of((tm_model_family)f, named, 3);
@@ -147,9 +145,8 @@ static void by_op_keeps_what_is_named(void **state)
 }
 
 /* Every third product: of a Llama layer's seven (wq wk wv wo w1 w3 w2) the first, fourth and seventh. */
-static void fused_products_count_as_their_parts(void **state)
+TEST(fused_products_count_as_their_parts)
 {
-    (void)state;
     tm_step *step = step_of(TM_FAMILY_LLAMA, (tm_recompute){ .every_n = 1, .save = { [TM_OP_linear] = 3 } }, 3);
     int      again = 0;
     for (size_t x = 0; x < step->first->count; x++) {
@@ -179,9 +176,8 @@ static size_t transient_bytes(tm_model_family family, tm_recompute recompute, in
     return most;
 }
 
-static void memory_falls_with_what_is_recomputed(void **state)
+TEST(memory_falls_with_what_is_recomputed)
 {
-    (void)state;
     for (int f = 0; f < 2; f++) {
         tm_model_family family = (tm_model_family)f;
         size_t          none = transient_bytes(family, (tm_recompute){ 0 }, 8),
@@ -196,9 +192,8 @@ static void memory_falls_with_what_is_recomputed(void **state)
 }
 
 /* Full recomputation repeats the matrix products of the blocks but those whose results nobody reads again. */
-static void full_recomputation_costs_at_most_a_forward_pass(void **state)
+TEST(full_recomputation_costs_at_most_a_forward_pass)
 {
-    (void)state;
     for (int f = 0; f < 2; f++) {
         tm_step *none = step_of((tm_model_family)f, (tm_recompute){ 0 }, 4),
                 *full = step_of((tm_model_family)f, (tm_recompute){ .every_n = 1 }, 4);
@@ -216,7 +211,7 @@ static void full_recomputation_costs_at_most_a_forward_pass(void **state)
     }
 }
 
-static void no_policy_changes_a_bit(void **state)
+TEST(no_policy_changes_a_bit)
 {
     static const tm_recompute policies[] = {
         { 0 },
@@ -226,8 +221,7 @@ static void no_policy_changes_a_bit(void **state)
         { .cheap = true, .every_n = 1, .save = { [TM_OP_attention] = 1, [TM_OP_linear] = 2 } },
     };
     static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_bf16_pure };
-    (void)state;
-    tm_device *device = test_device_open("cpu", 2);
+    tm_device                       *device = test_device_open("cpu", 2);
     for (int family = 0; family < 2; family++)
         for (int p = 0; p < 3; p++) {
             uint64_t hash = 0;
@@ -252,14 +246,3 @@ static void no_policy_changes_a_bit(void **state)
         }
     tm_device_close(device);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(policies_keep_what_they_say),
-    cmocka_unit_test(by_op_keeps_what_is_named),
-    cmocka_unit_test(fused_products_count_as_their_parts),
-    cmocka_unit_test(memory_falls_with_what_is_recomputed),
-    cmocka_unit_test(full_recomputation_costs_at_most_a_forward_pass),
-    cmocka_unit_test(no_policy_changes_a_bit),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -264,9 +264,8 @@ static tm_step_options step_options(int number, const tm_offload *offload)
     return o;
 }
 
-static void no_order_that_the_waits_allow_reads_anything_else(void **state)
+TEST(no_order_that_the_waits_allow_reads_anything_else)
 {
-    (void)state;
     const tm_offload *const offloads[] = { &moments, &saved, &both };
     tm_device              *device = test_device_open("cpu", 2);
     tm_chooser              chooser = tm_device_chooser(device);
@@ -310,9 +309,8 @@ static size_t drop_each(const tm_plan *plan, const tm_program *program)
 }
 
 /* Any node on any stream: nothing but the waits keeps such a plan together. */
-static void nodes_thrown_onto_streams_at_random_stay_right(void **state)
+TEST(nodes_thrown_onto_streams_at_random_stay_right)
 {
-    (void)state;
     tm_device *device = test_device_open("cpu", 2);
     tm_chooser chooser = tm_device_chooser(device);
     for (int number = 0; number < 8; number++) {
@@ -339,9 +337,8 @@ static void nodes_thrown_onto_streams_at_random_stay_right(void **state)
 }
 
 /* The machine itself, and the thrift of the plan: without any single wait, some order goes wrong. */
-static void every_wait_is_needed(void **state)
+TEST(every_wait_is_needed)
 {
-    (void)state;
     tm_device *device = test_device_open("cpu", 2);
     tm_chooser chooser = tm_device_chooser(device);
     size_t     dropped = 0;
@@ -357,9 +354,8 @@ static void every_wait_is_needed(void **state)
 
 /* Memory that another stream used is not computed in, which would make it wait; and steps of one stream have no waits.
  */
-static void nothing_is_computed_in_place_of_what_another_stream_used(void **state)
+TEST(nothing_is_computed_in_place_of_what_another_stream_used)
 {
-    (void)state;
     tm_device   *device = test_device_open("cpu", 1);
     tm_chooser   chooser = tm_device_chooser(device);
     tm_graph    *g = tm_graph_create(&tm_precision_f32);
@@ -393,9 +389,8 @@ static void nothing_is_computed_in_place_of_what_another_stream_used(void **stat
 }
 
 /* What is offloaded is not on the device; every space's classes add up. */
-static void spaces_have_their_own_books(void **state)
+TEST(spaces_have_their_own_books)
 {
-    (void)state;
     tm_device *device = test_device_open("cpu", 1);
     tm_chooser chooser = tm_device_chooser(device);
     for (int number = 0; number < 8; number++) {
@@ -487,9 +482,8 @@ static double pipe_run(const pipe *p, tm_device *device, const tm_execution *lis
     return *(double *)tm_plan_address(p->plan, &p->memory, p->sum).at;
 }
 
-static void micro_batches_in_flight_keep_to_their_slots(void **state)
+TEST(micro_batches_in_flight_keep_to_their_slots)
 {
-    (void)state;
     tm_execution  in_turn[] = { { FORWARD, 0, 0 },  { BACKWARD, 0, 0 }, { FORWARD, 1, 0 },
                                 { BACKWARD, 1, 0 }, { FORWARD, 2, 0 },  { BACKWARD, 2, 0 } };
     tm_execution  piped[] = { { FORWARD, 0, 9 }, { FORWARD, 1, 9 },  { BACKWARD, 0, 9 },
@@ -521,14 +515,3 @@ static void micro_batches_in_flight_keep_to_their_slots(void **state)
     pipe_close(&mixed);
     tm_device_close(device);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(no_order_that_the_waits_allow_reads_anything_else),
-    cmocka_unit_test(nodes_thrown_onto_streams_at_random_stay_right),
-    cmocka_unit_test(every_wait_is_needed),
-    cmocka_unit_test(nothing_is_computed_in_place_of_what_another_stream_used),
-    cmocka_unit_test(spaces_have_their_own_books),
-    cmocka_unit_test(micro_batches_in_flight_keep_to_their_slots),
-};
-
-TM_TESTS(tests, NULL, NULL)

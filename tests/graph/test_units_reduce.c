@@ -51,9 +51,8 @@ static int place_of_sum(const int written[NODES], int lookup, int ranks)
     return place;
 }
 
-static void behind_the_last_gradient(void **state)
+TEST(behind_the_last_gradient)
 {
-    (void)state;
     for (int a = 0; a < MEMBERS; a++)
         for (int b = 0; b < MEMBERS; b++)
             for (int at = 1; at < NODES; at++) {
@@ -66,7 +65,3 @@ static void behind_the_last_gradient(void **state)
     assert_int_equal(place_of_sum((int[]){ -1, -1, -1, -1, -1, -1 }, -1, 2), -1);
     assert_int_equal(place_of_sum((int[]){ 2, -1, -1, -1, -1, -1 }, -1, 4), 1);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(behind_the_last_gradient) };
-
-TM_TESTS(tests, NULL, NULL)

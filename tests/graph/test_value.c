@@ -9,9 +9,8 @@
 #include <math.h>
 #include <stdio.h>
 
-static void bf16_rounds_to_nearest_even(void **state)
+TEST(bf16_rounds_to_nearest_even)
 {
-    (void)state;
     static const struct {
         float    value;
         uint16_t bits;
@@ -28,9 +27,8 @@ static void bf16_rounds_to_nearest_even(void **state)
     assert_true(tm_bf16_value(0x0001) == 0x1p-133f && tm_bf16_value(0xc020) == -2.5f);
 }
 
-static void bf16_keeps_every_bfloat16(void **state)
+TEST(bf16_keeps_every_bfloat16)
 {
-    (void)state;
     for (uint32_t bits = 0; bits <= 0xffff; bits++) {
         float value = tm_bf16_value((uint16_t)bits);
         if (isnan(value))
@@ -44,9 +42,8 @@ static void bf16_keeps_every_bfloat16(void **state)
     assert_true(isnan(tm_bf16_value(tm_bf16_round(nan))));
 }
 
-static void values_by_format(void **state)
+TEST(values_by_format)
 {
-    (void)state;
     static const struct {
         tm_dtype dtype;
         double   kept; /* of 1/3 - 2 */
@@ -63,9 +60,8 @@ static void values_by_format(void **state)
 }
 
 /* Bit patterns from the formats' own documents (OFP8 tables 1 and 2; MX table 5) and from numpy's float16. */
-static void small_formats_have_their_bit_patterns(void **state)
+TEST(small_formats_have_their_bit_patterns)
 {
-    (void)state;
     static const struct {
         tm_dtype dtype;
         double   value;
@@ -94,9 +90,8 @@ static void small_formats_have_their_bit_patterns(void **state)
 }
 
 /* Every code of every small format that is a number comes back as itself; NaN as NaN. */
-static void small_formats_keep_every_code(void **state)
+TEST(small_formats_keep_every_code)
 {
-    (void)state;
     static const tm_dtype formats[] = { TM_F16,  TM_E4M3, TM_E5M2, TM_E4M3FNUZ, TM_E5M2FNUZ,
                                         TM_E8M0, TM_E2M1, TM_NF4,  TM_E3M2,     TM_E2M3 };
     for (size_t k = 0; k < sizeof formats / sizeof formats[0]; k++) {
@@ -115,9 +110,8 @@ static void small_formats_keep_every_code(void **state)
 /* What lies at a code, halfway to the next one, and the doubles beside these: as the definition has it, in one
  * rounding.
  */
-static void float16_is_quick_and_as_defined(void **state)
+TEST(float16_is_quick_and_as_defined)
 {
-    (void)state;
     for (unsigned code = 0; code <= 0xffff; code++) {
         double value = (double)tm_f16_value((uint16_t)code), wanted = tm_value_decode(TM_F16, code);
         if (isnan(wanted) ? !isnan(value) : value != wanted || signbit(value) != signbit(wanted))
@@ -144,9 +138,8 @@ static void float16_is_quick_and_as_defined(void **state)
 }
 
 /* 4-bit elements: two in a byte, NF4's first in the high half; the number nearest wins. */
-static void four_bits_share_a_byte(void **state)
+TEST(four_bits_share_a_byte)
 {
-    (void)state;
     unsigned char byte[8] = { 0 };
     tm_value_set(byte, TM_NF4, 0, 1);
     tm_value_set(byte, TM_NF4, 1, -0.9);
@@ -161,9 +154,8 @@ static void four_bits_share_a_byte(void **state)
 }
 
 /* Saturating to nearest even: a published table. */
-static void codes_of_a_table(void **state)
+TEST(codes_of_a_table)
 {
-    (void)state;
     static const struct {
         double   value;
         unsigned e4m3, e5m2, e4m3fnuz, e5m2fnuz;
@@ -192,7 +184,7 @@ static void codes_of_a_table(void **state)
 }
 
 /* NaN keeps its sign where it can; formats without NaN take their largest number. However it is rounded. */
-static void codes_of_what_is_no_number(void **state)
+TEST(codes_of_what_is_no_number)
 {
     static const struct {
         tm_dtype dtype;
@@ -200,7 +192,6 @@ static void codes_of_what_is_no_number(void **state)
     } rows[] = { { TM_F16, 0x7e00, 0xfe00 },  { TM_E4M3, 0x7f, 0xff },     { TM_E5M2, 0x7e, 0xfe },
                  { TM_E4M3FNUZ, 0x80, 0x80 }, { TM_E5M2FNUZ, 0x80, 0x80 }, { TM_E2M1, 0x7, 0xf },
                  { TM_E3M2, 0x1f, 0x3f },     { TM_E2M3, 0x1f, 0x3f } };
-    (void)state;
     for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++)
         for (int saturate = 0; saturate < 2; saturate++)
             for (int how = 0; how < 4; how++) {
@@ -223,7 +214,7 @@ static void codes_of_what_is_no_number(void **state)
 
 /* Scales are powers of two: the nearest in the exponent, cut at both ends; what is no positive number has the code of
  * NaN. */
-static void scales_are_powers_of_two(void **state)
+TEST(scales_are_powers_of_two)
 {
     static const struct {
         double   value;
@@ -246,7 +237,6 @@ static void scales_are_powers_of_two(void **state)
                  { (double)NAN, 0xff },
                  { (double)INFINITY, 0xff },
                  { -(double)INFINITY, 0xff } };
-    (void)state;
     for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
         unsigned char byte = 7;
         tm_value_set(&byte, TM_E8M0, 0, rows[k].value);
@@ -255,11 +245,10 @@ static void scales_are_powers_of_two(void **state)
 }
 
 /* Shapes without rows: what stands for a row, how far rows are apart, how it is written. */
-static void shapes_of_few_axes(void **state)
+TEST(shapes_of_few_axes)
 {
     char    text[96];
     tm_view view = { .dtype = TM_F32, .shape = { .rank = 0 } };
-    (void)state;
     assert_int_equal(tm_view_ld(&view), 1);
     assert_true(tm_view_dense(&view));
     view.shape = tm_shape_1(5);
@@ -278,11 +267,10 @@ static void shapes_of_few_axes(void **state)
 }
 
 /* Formats that are smaller than float32's half: of floating point, below 16 bits, and float16. */
-static void which_formats_are_small(void **state)
+TEST(which_formats_are_small)
 {
     static const tm_dtype small[] = { TM_F16, TM_E4M3, TM_E5M2, TM_E4M3FNUZ, TM_E5M2FNUZ, TM_E2M1, TM_E3M2, TM_E2M3 },
                           large[] = { TM_F64, TM_F32, TM_BF16, TM_I32, TM_I64, TM_U8 };
-    (void)state;
     for (size_t k = 0; k < sizeof small / sizeof small[0]; k++) assert_true(tm_dtype_small(small[k]));
     for (size_t k = 0; k < sizeof large / sizeof large[0]; k++) assert_false(tm_dtype_small(large[k]));
 }
@@ -298,9 +286,8 @@ static tm_dtype format_named(const char *name)
 /* Sums of the codes of 2^21 patterns that stand for every float32, as ml_dtypes, torch and numpy have them
  * (tools/make_format_fixtures.py): to nearest with ties to even, saturating or not; toward zero; ties away from zero.
  */
-static void every_float32_becomes_what_others_make_of_it(void **state)
+FULL_TEST(every_float32_becomes_what_others_make_of_it)
 {
-    (void)state;
     FILE *file = fopen("tests/graph/formats.txt", "r");
     char  name[32], rounding[16];
     int   saturate, lines = 0;
@@ -323,21 +310,3 @@ static void every_float32_becomes_what_others_make_of_it(void **state)
     fclose(file);
     assert_int_equal(lines, 32);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(bf16_rounds_to_nearest_even),
-    cmocka_unit_test(bf16_keeps_every_bfloat16),
-    cmocka_unit_test(values_by_format),
-    cmocka_unit_test(small_formats_have_their_bit_patterns),
-    cmocka_unit_test(small_formats_keep_every_code),
-    cmocka_unit_test(float16_is_quick_and_as_defined),
-    cmocka_unit_test(four_bits_share_a_byte),
-    cmocka_unit_test(codes_of_a_table),
-    cmocka_unit_test(codes_of_what_is_no_number),
-    cmocka_unit_test(scales_are_powers_of_two),
-    cmocka_unit_test(shapes_of_few_axes),
-    cmocka_unit_test(which_formats_are_small),
-    full_test(every_float32_becomes_what_others_make_of_it),
-};
-
-TM_TESTS(tests, NULL, NULL)

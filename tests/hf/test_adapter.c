@@ -280,4 +280,5 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_was_trained_is_written),
 };
 
-TM_TESTS_IN_ORDER(tests, NULL, NULL)
+TEST_TABLE(tests)
+TESTS_IN_ORDER

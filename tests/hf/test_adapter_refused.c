@@ -13,7 +13,7 @@ typedef struct {
     const char *words;
 } bad_config;
 
-static void bad_configurations_are_refused(void **state)
+TEST(bad_configurations_are_refused)
 {
     static const bad_config cases[] = {
         { "{\"peft_type\": \"LOHA\"}", TM_UNSUPPORTED, "'peft_type' is \"LOHA\"" },
@@ -74,7 +74,6 @@ static void bad_configurations_are_refused(void **state)
         { "{\"lora_dropout\": 1.5}", TM_FORMAT, "'lora_dropout'" },
         { "{\"use_rslora\": 1}", TM_FORMAT, "'use_rslora'" },
     };
-    (void)state;
     fixture f = load("llama.json");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         adapted        a;
@@ -104,18 +103,17 @@ static void bad_configurations_are_refused(void **state)
 }
 
 /* Each of them, in its order, and none that is the pattern of a module. */
-static void patterns_that_nothing_has_are_noted(void **state)
+TEST(patterns_that_nothing_has_are_noted)
 {
     static const char file[] = "adapter_config.json': ";
-    (void)state;
-    fixture       f = load("llama.json");
-    tm_hf_adapter a;
-    tm_error      err = { 0 };
-    tm_text       info = { 0 }, notes = { 0 };
-    json_t       *config = json_copy(json_object_get(f.root, "adapter"));
-    json_t       *change = json_loads("{\"rank_pattern\": {\"q_proj\": 4, \"nothing\": 2, \".*q_proj\": 4},"
-                                            " \"alpha_pattern\": {\"no\": 1, \"v_proj\": 2}}",
-                                      0, NULL);
+    fixture           f = load("llama.json");
+    tm_hf_adapter     a;
+    tm_error          err = { 0 };
+    tm_text           info = { 0 }, notes = { 0 };
+    json_t           *config = json_copy(json_object_get(f.root, "adapter"));
+    json_t           *change = json_loads("{\"rank_pattern\": {\"q_proj\": 4, \"nothing\": 2, \".*q_proj\": 4},"
+                                                    " \"alpha_pattern\": {\"no\": 1, \"v_proj\": 2}}",
+                                          0, NULL);
     json_object_update(config, change);
     write_config(&f, config);
     assert_int_equal(tm_log_open_folder(test_folder(), &err), TM_OK);
@@ -170,7 +168,7 @@ static tm_status open_with(const fixture *f, const char *added, const char *of, 
 }
 
 /* PEFT saves embeddings and the output layer with adapters of them. */
-static void weights_of_the_model_are_passed_over(void **state)
+TEST(weights_of_the_model_are_passed_over)
 {
     static const char *const names[][2] = {
         { "base_model.model.lm_head.base_layer.weight", "lm_head.weight" },
@@ -178,7 +176,6 @@ static void weights_of_the_model_are_passed_over(void **state)
         { "base_model.model.model.embed_tokens.base_layer.weight", "model.embed_tokens.weight" },
     };
     fixture f = load("llama.json");
-    (void)state;
     assert_int_equal(number(json_object_get(f.root, "config"), "vocab_size"), 64);
     assert_int_equal(number(json_object_get(f.root, "config"), "hidden_size"), 32);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -193,7 +190,7 @@ static void weights_of_the_model_are_passed_over(void **state)
     unload(&f);
 }
 
-static void bad_files_are_refused(void **state)
+TEST(bad_files_are_refused)
 {
     static const struct {
         const char *remove, *add;
@@ -208,7 +205,6 @@ static void bad_files_are_refused(void **state)
         { NULL, "base_model.model.lm_head.base_layer.weight", TM_UNSUPPORTED, "save_embedding_layers=False" },
         { NULL, "base_model.model.model.layers.0.self_attn.q_proj.lora_magnitude_vector", TM_FORMAT, "only DoRA has" },
     };
-    (void)state;
     fixture f = load("llama.json");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         adapted        a;
@@ -240,11 +236,4 @@ static void bad_files_are_refused(void **state)
     unload(&f);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(bad_configurations_are_refused),
-    cmocka_unit_test(patterns_that_nothing_has_are_noted),
-    cmocka_unit_test(weights_of_the_model_are_passed_over),
-    cmocka_unit_test(bad_files_are_refused),
-};
-
-TM_TESTS_IN_ORDER(tests, NULL, NULL)
+TESTS_IN_ORDER

@@ -183,10 +183,9 @@ static void check_changed(const char *text, const tm_hf_form *form, const tm_mod
 }
 
 /* What is written is read as the same model, by its form, and has what it was given beside it. */
-static void what_is_written_is_read(void **state)
+TEST(what_is_written_is_read)
 {
     static const char ids[] = "{\"bos_token_id\": 1, \"eos_token_id\": [2, 3], \"other\": 4}";
-    (void)state;
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         tm_config        *config = test_full_config(), *again = test_full_config();
         tm_model_shape    shape, found;
@@ -226,7 +225,7 @@ static void what_is_written_is_read(void **state)
 }
 
 /* Of a model that a class nearly computes: what it lacks. */
-static void what_is_lacking_is_said(void **state)
+TEST(what_is_lacking_is_said)
 {
     static const char *const all[][2] = {
         { "llama", "tiny-llama " EXPERTS },
@@ -251,7 +250,6 @@ static void what_is_lacking_is_said(void **state)
         { "FluxTransformer2DModel", "tiny-flux --model.time_dim 256 --model.rope_theta 5" },
     };
     tm_text out = { 0 };
-    (void)state;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         tm_config        *config = test_full_config();
         tm_model_shape    shape;
@@ -269,8 +267,3 @@ static void what_is_lacking_is_said(void **state)
     }
     whole_is("tests/hf/whole-lacks.txt", &out);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(what_is_written_is_read),
-                                           cmocka_unit_test(what_is_lacking_is_said) };
-
-TM_TESTS(tests, NULL, NULL)

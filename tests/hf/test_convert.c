@@ -8,11 +8,10 @@
 
 enum { N = 37, FIRST = 3, AT = 2 };
 
-static void every_pair_is_converted_by_element(void **state)
+TEST(every_pair_is_converted_by_element)
 {
     static const tm_dtype formats[] = { TM_F64, TM_F32, TM_BF16, TM_F16, TM_E4M3, TM_I32 };
     enum { FORMATS = sizeof formats / sizeof formats[0] };
-    (void)state;
     for (int a = 0; a < FORMATS; a++)
         for (int b = 0; b < FORMATS; b++)
             for (int64_t step = 1; step < 4; step++) {
@@ -34,7 +33,3 @@ static void every_pair_is_converted_by_element(void **state)
                     fail_msg("%s to %s, every %d", tm_dtype_name(formats[a]), tm_dtype_name(formats[b]), (int)step);
             }
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(every_pair_is_converted_by_element) };
-
-TM_TESTS(tests, NULL, NULL)

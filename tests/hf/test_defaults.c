@@ -55,13 +55,12 @@ static bool is_needed(const char *type, const char *member)
            (strcmp(type, "deepseek_v2") == 0 && strcmp(member, "num_experts_per_tok") == 0);
 }
 
-static void absent_members_are_those_of_the_class(void **state)
+TEST(absent_members_are_those_of_the_class)
 {
     json_t     *all = load("tests/hf/defaults.json"), *class, *value;
     const char *type, *member;
     void       *next;
     int         tried = 0;
-    (void)state;
     json_object_foreach(all, type, class)
     {
         if (!json_is_object(class)) continue;
@@ -102,13 +101,12 @@ static const char foreign[] = "|mlp_bias|moe_layer_freq|ep_size|"
                               "scoring_func|topk_method|aux_loss_alpha|seq_aux|";
 
 /* Every row that says what a file means without a member is of one that the class has, so it was judged above. */
-static void rows_with_a_default_are_of_the_class(void **state)
+TEST(rows_with_a_default_are_of_the_class)
 {
     json_t                  *all = load("tests/hf/defaults.json");
     size_t                   n;
     const tm_hf_form *const *forms = tm_hf_forms(&n);
     int                      judged = 0;
-    (void)state;
     for (size_t i = 0; i < n; i++) {
         const json_t *class = json_object_get(all, forms[i]->model_type);
         if (forms[i]->diffusers) continue; /* tests/hf/test_flux.c */
@@ -131,7 +129,7 @@ static void rows_with_a_default_are_of_the_class(void **state)
 }
 
 /* null and absent are not the same where the class has a default and null means none. */
-static void null_is_not_absent(void **state)
+TEST(null_is_not_absent)
 {
     static const struct {
         const char *file, *key, *value;
@@ -146,7 +144,6 @@ static void null_is_not_absent(void **state)
         { "{\"model_type\": \"deepseek_v3\"}", "model.q_lora_rank", "1536" },
         { "{\"model_type\": \"deepseek_v3\", \"q_lora_rank\": null}", "model.q_lora_rank", NULL },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_error   err = { 0 };
         json_t    *root = json_loads(cases[i].file, 0, NULL);
@@ -162,12 +159,11 @@ static void null_is_not_absent(void **state)
 
 /* Public files are read as they are, but for those that say what is not supported; a member that nobody knows is
  * refused by name in each. */
-static void members_of_public_files_are_known(void **state)
+TEST(members_of_public_files_are_known)
 {
     json_t     *all = load("tests/hf/published.json"), *entry;
     const char *name;
     int         read = 0, seen = 0;
-    (void)state;
     json_object_foreach(all, name, entry)
     {
         json_t *file = json_object_get(entry, "config");
@@ -194,7 +190,7 @@ static void members_of_public_files_are_known(void **state)
 }
 
 /* The same members with a value that computes something else. */
-static void members_with_an_effect_are_refused(void **state)
+TEST(members_with_an_effect_are_refused)
 {
     static const struct {
         const char *file, *named;
@@ -218,7 +214,6 @@ static void members_with_an_effect_are_refused(void **state)
         { "{\"model_type\": \"qwen3_moe\", \"shared_expert_intermediate_size\": 64}",
           "'shared_expert_intermediate_size' is 64" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_error err = { 0 };
         json_t  *root = json_loads(cases[i].file, 0, NULL);
@@ -226,13 +221,3 @@ static void members_with_an_effect_are_refused(void **state)
         json_decref(root);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(members_of_public_files_are_known),
-    cmocka_unit_test(members_with_an_effect_are_refused),
-    cmocka_unit_test(absent_members_are_those_of_the_class),
-    cmocka_unit_test(rows_with_a_default_are_of_the_class),
-    cmocka_unit_test(null_is_not_absent),
-};
-
-TM_TESTS(tests, NULL, NULL)

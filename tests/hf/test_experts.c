@@ -70,26 +70,23 @@ static void check(const char *name, const char *config, const char *device, cons
     test_hf_close(&model);
 }
 
-static void deepseek(void **state)
+TEST(deepseek)
 {
-    (void)state;
     check("deepseek-tiny", "{" DEEPSEEK "}", "reference", &tm_precision_f64, 1e-9, 1e-8);
     check("deepseek-tiny", "{" DEEPSEEK "}", "cpu", &tm_precision_f32, 1e-5, 1e-4);
     test_folder_remove();
 }
 
-static void gpt_oss(void **state)
+TEST(gpt_oss)
 {
-    (void)state;
     check("gpt-oss-tiny", "{" GPT_OSS "}", "reference", &tm_precision_f64, 1e-9, 1e-8);
     check("gpt-oss-tiny", "{" GPT_OSS "}", "cpu", &tm_precision_f32, 1e-5, 1e-4);
     test_folder_remove();
 }
 
 /* The balance loss: in the gradients, not in the loss. */
-static void deepseek_balanced(void **state)
+TEST(deepseek_balanced)
 {
-    (void)state;
     test_hf_model model;
     test_hf_write(test_folder(), "{" DEEPSEEK ", \"aux_loss_alpha\": 0.001}", NULL);
     tm_numerics n = compute("reference", &tm_precision_f64, &model);
@@ -103,7 +100,7 @@ static void deepseek_balanced(void **state)
 
 /* The bias that moves the choice of experts is state, not a parameter: it is read, written in float32, and part of a
  * run. */
-static void routing_bias_goes_in_and_out(void **state)
+TEST(routing_bias_goes_in_and_out)
 {
     static const char config[] =
         "{\"model_type\": \"deepseek_v3\", \"vocab_size\": 64, \"hidden_size\": 16, \"intermediate_size\": 24, "
@@ -113,12 +110,11 @@ static void routing_bias_goes_in_and_out(void **state)
         "\"first_k_dense_replace\": 1, \"norm_topk_prob\": true, \"routed_scaling_factor\": 2.5, \"n_group\": 1, "
         "\"topk_group\": 1}";
     static const char name[] = "model.layers.1.mlp.gate.e_score_correction_bias";
-    (void)state;
-    char            out[600];
-    tm_hf_source    source;
-    tm_hf_report    report;
-    tm_safetensors *written;
-    tm_error        err = { 0 };
+    char              out[600];
+    tm_hf_source      source;
+    tm_hf_report      report;
+    tm_safetensors   *written;
+    tm_error          err = { 0 };
     snprintf(out, sizeof out, "%s/out", test_folder());
     tm_hf_export_options options = { .folder = out, .dtype = TM_BF16, .shard_bytes = 1 << 20 };
     test_hf_write(test_folder(), config, NULL);
@@ -157,9 +153,8 @@ static void refuse(const char *text, const char *part)
     tm_config_destroy(config);
 }
 
-static void what_is_not_built_is_refused(void **state)
+TEST(what_is_not_built_is_refused)
 {
-    (void)state;
     refuse("{" DEEPSEEK ", \"moe_layer_freq\": 2}", "'moe_layer_freq' is 2");
     refuse("{" DEEPSEEK ", \"attention_bias\": true}", "'attention_bias' is true");
     refuse("{" GPT_OSS ", \"attention_bias\": false}", "'attention_bias' is false");
@@ -170,12 +165,4 @@ static void what_is_not_built_is_refused(void **state)
     refuse("{\"model_type\": \"llama4_text\"}", "llama4_text");
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(deepseek),
-    cmocka_unit_test(gpt_oss),
-    cmocka_unit_test(deepseek_balanced),
-    cmocka_unit_test(routing_bias_goes_in_and_out),
-    cmocka_unit_test(what_is_not_built_is_refused),
-};
-
-TM_TESTS_IN_ORDER(tests, NULL, NULL)
+TESTS_IN_ORDER

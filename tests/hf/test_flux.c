@@ -104,9 +104,8 @@ static void compute(const char *folder, const char *inputs, tm_numerics *out)
     tm_config_destroy(config);
 }
 
-static void diffusers_computes_the_same(void **state)
+TEST(diffusers_computes_the_same)
 {
-    (void)state;
     char          inputs[512], out[512];
     json_t       *root = fixture();
     char         *config = json_dumps(json_object_get(root, "config"), 0);
@@ -197,9 +196,8 @@ static void each_input_that_does_not_fit(const json_t *root, const tm_model_shap
     }
 }
 
-static void inputs_that_do_not_fit_are_refused(void **state)
+TEST(inputs_that_do_not_fit_are_refused)
 {
-    (void)state;
     json_t           *root = fixture();
     char             *text = json_dumps(json_object_get(root, "config"), 0);
     tm_config        *config = test_full_config();
@@ -229,9 +227,4 @@ static void inputs_that_do_not_fit_are_refused(void **state)
     test_folder_remove();
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(diffusers_computes_the_same),
-    cmocka_unit_test(inputs_that_do_not_fit_are_refused),
-};
-
-TM_TESTS_IN_ORDER(tests, NULL, NULL)
+TESTS_IN_ORDER

@@ -259,11 +259,10 @@ static void train(const json_t *root, const char *path)
     close_adapted(&a);
 }
 
-static void every_fixture_is_met(void **state)
+TEST(every_fixture_is_met)
 {
     struct dirent **entries;
     int             n = scandir(fixtures, &entries, NULL, alphasort), met = 0;
-    (void)state;
     assert_true(n > 0);
     for (int i = 0; i < n; i++) {
         char path[600];
@@ -416,18 +415,16 @@ static void refuse(const char *folder, const refused_file *row)
     close_adapted(&a);
 }
 
-static void what_does_not_fit_is_refused_by_name(void **state)
+TEST(what_does_not_fit_is_refused_by_name)
 {
-    (void)state;
     const char *folder = model_folder();
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) refuse(folder, &refused[i]);
     test_folder_remove();
 }
 
 /* Layers outside of blocks have no adapter in a run, and are merged. */
-static void layers_outside_of_blocks_are_merged(void **state)
+TEST(layers_outside_of_blocks_are_merged)
 {
-    (void)state;
     static const lora_file files[] = {
         { .heading = { PEFT("transformer.x_embedder", 2, 16, 8) }, .n = 2 },
         { .heading = { KOHYA("lora_unet_final_layer_adaLN_modulation_1", 2, 32, 16) }, .n = 2 },
@@ -447,9 +444,8 @@ static void layers_outside_of_blocks_are_merged(void **state)
     test_folder_remove();
 }
 
-static void modules_have_many_spellings(void **state)
+TEST(modules_have_many_spellings)
 {
-    (void)state;
     static const struct {
         tm_tensor_heading heading[2];
         const char       *names; /* of diffusers */
@@ -493,9 +489,8 @@ static void modules_have_many_spellings(void **state)
     test_folder_remove();
 }
 
-static void what_is_no_adapter_is_told(void **state)
+TEST(what_is_no_adapter_is_told)
 {
-    (void)state;
     char          path[300];
     lora_file     plain = { .heading = { ONE("weight", .rank = 1, .n = { 4 }) }, .n = 1 };
     lora_file     file = { .heading = { PEFT(QKV, 2, 16, 16) }, .n = 2 };
@@ -530,12 +525,4 @@ static void what_is_no_adapter_is_told(void **state)
     test_folder_remove();
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_fixture_is_met),
-    cmocka_unit_test(what_does_not_fit_is_refused_by_name),
-    cmocka_unit_test(layers_outside_of_blocks_are_merged),
-    cmocka_unit_test(modules_have_many_spellings),
-    cmocka_unit_test(what_is_no_adapter_is_told),
-};
-
-TM_TESTS_IN_ORDER(tests, NULL, NULL)
+TESTS_IN_ORDER

@@ -94,9 +94,8 @@ static void compute(const char *folder, const char *device, const tm_precision *
     test_hf_close(&model);
 }
 
-static void golden_numbers_of_folders(void **state)
+TEST(golden_numbers_of_folders)
 {
-    (void)state;
     const char     *folder = test_folder();
     test_hf_options o = { .ours = true };
     test_hf_write(folder, llama, &o);
@@ -125,9 +124,8 @@ static void refuse_config(const char *text, tm_status wanted, const char *part)
     tm_config_destroy(config);
 }
 
-static void what_is_not_built_is_refused_by_name(void **state)
+TEST(what_is_not_built_is_refused_by_name)
 {
-    (void)state;
 #define WITH(more) "{" LLAMA_SIZES ", " more "}"
     refuse_config(WITH("\"attention_bias\": true"), TM_UNSUPPORTED, "'attention_bias' is true");
     refuse_config(WITH("\"hidden_act\": \"gelu\""), TM_UNSUPPORTED, "'hidden_act' is gelu");
@@ -157,12 +155,11 @@ static void what_is_not_built_is_refused_by_name(void **state)
 #undef WITH
 }
 
-static void absent_keys_mean_what_the_published_class_says(void **state)
+TEST(absent_keys_mean_what_the_published_class_says)
 {
     static const char text[] = "{\"model_type\": \"llama\", \"vocab_size\": 64, \"hidden_size\": 32, "
                                "\"intermediate_size\": 48, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, "
                                "\"num_key_value_heads\": null}";
-    (void)state;
     tm_config        *config = test_full_config();
     tm_hf_description description;
     tm_model_shape    shape;
@@ -192,9 +189,8 @@ static void refuse_weights(const char *config, const test_hf_options *options, c
     test_folder_remove();
 }
 
-static void weights_that_do_not_fit_are_refused_by_name(void **state)
+TEST(weights_that_do_not_fit_are_refused_by_name)
 {
-    (void)state;
     refuse_weights(llama, &(test_hf_options){ .leave_out = "model.norm.weight" },
                    "1 missing (model.norm.weight), 0 unexp");
     refuse_weights(llama, &(test_hf_options){ .extra = "lm_head.bias" }, "0 missing, 1 unexpected (lm_head.bias)");
@@ -204,11 +200,10 @@ static void weights_that_do_not_fit_are_refused_by_name(void **state)
                    "holds 'lm_head.weight', which differs from 'wte.weight'");
 }
 
-static void tensors_without_use_are_passed_over(void **state)
+TEST(tensors_without_use_are_passed_over)
 {
     test_hf_model model;
     tm_error      err = { 0 };
-    (void)state;
     test_hf_write(test_folder(), gpt2,
                   &(test_hf_options){ .extra = "transformer.h.1.attn.masked_bias", .dtype = TM_BF16 });
     assert_int_equal(test_hf_open(test_folder(), "cpu", &tm_precision_f32, 8, &model, &err), TM_OK);
@@ -221,10 +216,9 @@ static void tensors_without_use_are_passed_over(void **state)
 }
 
 /* Files of a model that was not tied, under a config.json that says that it is. */
-static void a_tied_head_in_the_files_equals_the_table(void **state)
+TEST(a_tied_head_in_the_files_equals_the_table)
 {
     test_hf_model model;
-    (void)state;
     for (int same = 0; same < 2; same++) {
         char     untied[1024];
         tm_error err = { 0 };
@@ -242,10 +236,9 @@ static void a_tied_head_in_the_files_equals_the_table(void **state)
 }
 
 /* A tied model whose files have the table under the head's name only. */
-static void a_tied_head_alone_is_the_table(void **state)
+TEST(a_tied_head_alone_is_the_table)
 {
     char untied[1024];
-    (void)state;
     snprintf(untied, sizeof untied, "{\"tie_word_embeddings\": false, %s", gpt2 + 1);
     test_hf_write(test_folder(), untied,
                   &(test_hf_options){ .ours = true, .same_head = true, .leave_out = "wte.weight" });
@@ -255,10 +248,9 @@ static void a_tied_head_alone_is_the_table(void **state)
 }
 
 /* Rotary frequencies that old files hold follow from config.json. */
-static void frequencies_are_passed_over(void **state)
+TEST(frequencies_are_passed_over)
 {
     static const char *const names[] = { "model.layers.1.self_attn.rotary_emb.inv_freq", "model.rotary_emb.inv_freq" };
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         test_hf_model model;
         tm_error      err = { 0 };
@@ -270,10 +262,9 @@ static void frequencies_are_passed_over(void **state)
     }
 }
 
-static void names_match_whole_numbers(void **state)
+TEST(names_match_whole_numbers)
 {
     int64_t at[2] = { -1, -1 };
-    (void)state;
     assert_true(tm_hf_matches("a.{l}.b.{e}.c", "a.12.b.7.c", at));
     assert_true(at[0] == 12 && at[1] == 7);
     assert_false(tm_hf_matches("a.{l}.b", "a.x.b", at));
@@ -283,16 +274,4 @@ static void names_match_whole_numbers(void **state)
     assert_false(tm_hf_matches("a.{l}.b", "a.1234567890.b", at));
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(golden_numbers_of_folders),
-    cmocka_unit_test(what_is_not_built_is_refused_by_name),
-    cmocka_unit_test(absent_keys_mean_what_the_published_class_says),
-    cmocka_unit_test(weights_that_do_not_fit_are_refused_by_name),
-    cmocka_unit_test(tensors_without_use_are_passed_over),
-    cmocka_unit_test(a_tied_head_in_the_files_equals_the_table),
-    cmocka_unit_test(a_tied_head_alone_is_the_table),
-    cmocka_unit_test(frequencies_are_passed_over),
-    cmocka_unit_test(names_match_whole_numbers),
-};
-
-TM_TESTS_IN_ORDER(tests, NULL, NULL)
+TESTS_IN_ORDER

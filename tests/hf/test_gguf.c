@@ -49,11 +49,10 @@ static void same_tensors(const tm_safetensors *a, const tm_safetensors *b, bool 
 
 /* --- files of llama.cpp's package --------------------------------------------------------------------------------- */
 
-static void tensors_of_every_format_are_what_gguf_says(void **state)
+TEST(tensors_of_every_format_are_what_gguf_says)
 {
     tm_safetensors *read, *wanted;
     tm_error        err = { 0 };
-    (void)state;
     good(tm_hf_folder_weights(MIXED, &read, &err), &err);
     good(tm_safetensors_open("tests/hf/gguf/mixed.safetensors", &wanted, &err), &err);
     same_tensors(read, wanted, false);
@@ -63,11 +62,10 @@ static void tensors_of_every_format_are_what_gguf_says(void **state)
     tm_safetensors_close(wanted);
 }
 
-static void blocks_of_q8_0_are_those_of_gguf_byte_for_byte(void **state)
+TEST(blocks_of_q8_0_are_those_of_gguf_byte_for_byte)
 {
     tm_safetensors *set;
     tm_error        err = { 0 };
-    (void)state;
     good(tm_safetensors_open("tests/hf/gguf/blocks.safetensors", &set, &err), &err);
     const tm_stored_tensor *values = tm_safetensors_find(set, "values"), *blocks = tm_safetensors_find(set, "q8_0");
     int64_t                 n = values->n[0] * values->n[1];
@@ -84,7 +82,7 @@ static void blocks_of_q8_0_are_those_of_gguf_byte_for_byte(void **state)
     tm_safetensors_close(set);
 }
 
-static void the_tokenizer_and_the_template_are_read(void **state)
+TEST(the_tokenizer_and_the_template_are_read)
 {
     static const int32_t wanted[] = { 258, 'a', 257, 257, 'h' };
     tm_tokenizer        *t;
@@ -92,7 +90,6 @@ static void the_tokenizer_and_the_template_are_read(void **state)
     tm_chat             *chat;
     tm_text              text = { 0 };
     tm_error             err = { 0 };
-    (void)state;
     good(tm_tokenizer_open(MIXED, NULL, &t, &err), &err);
     const tm_tokenizer_facts *f = tm_tokenizer_describe(t);
     assert_true(f->bos == 258 && f->eos == 259 && f->merges == 2 && f->vocab == 260);
@@ -158,14 +155,13 @@ static void there_and_back(const char *format, bool same_class)
     tm_hf_source_close(&file);
 }
 
-static void what_was_written_has_the_same_bits(void **state)
+TEST(what_was_written_has_the_same_bits)
 {
     static const struct {
         const char *name;
         bool        same_class;
     } families[] = { { "llama", true }, { "mistral", false },  { "mixtral", true }, { "qwen2", true },
                      { "qwen3", true }, { "qwen3_moe", true }, { "gpt2", true } };
-    (void)state;
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
         for (int k = 0; k < 6; k++) {
             const test_hf_options options = { .dtype = k < 3 ? TM_F32 : TM_BF16 };
@@ -184,7 +180,7 @@ static void what_was_written_has_the_same_bits(void **state)
     "\"model_type\": \"llama\", \"vocab_size\": 64, \"hidden_size\": 32, \"intermediate_size\": 48, "                  \
     "\"num_hidden_layers\": 1, \"num_attention_heads\": 4, \"max_position_embeddings\": 64"
 
-static void scaled_positions_come_back(void **state)
+TEST(scaled_positions_come_back)
 {
     static const char *const sections[] = {
         "\"rope_type\": \"linear\", \"factor\": 2.5",
@@ -194,7 +190,6 @@ static void scaled_positions_come_back(void **state)
         "\"rope_type\": \"llama3\", \"factor\": 32.0, \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, "
         "\"original_max_position_embeddings\": 8192",
     };
-    (void)state;
     for (size_t i = 0; i < sizeof sections / sizeof sections[0]; i++) {
         char config[600];
         snprintf(config, sizeof config, "{" SIZES ", \"rope_scaling\": {%s}}", sections[i]);
@@ -205,14 +200,13 @@ static void scaled_positions_come_back(void **state)
 }
 
 /* Of q8_0 every weight is within half a step of its block, 1/254 of the largest, and the float16 of the step. */
-static void weights_of_q8_0_are_near(void **state)
+TEST(weights_of_q8_0_are_near)
 {
     tm_hf_source    folder;
     tm_safetensors *file;
     tm_error        err = { 0 };
     size_t          n;
     int             blocks = 0;
-    (void)state;
     test_hf_write(test_folder(), "{" SIZES "}", NULL);
     good(tm_hf_source_open(test_folder(), -1, test_full_config(), &folder, &err), &err);
     good(export_to(&folder, "x.gguf", "q8_0", &err), &err);
@@ -285,12 +279,11 @@ static tm_status write_adapter(tm_adapters *adapters, tm_status *peft, tm_error 
     return st;
 }
 
-static void adapters_have_the_tensors_of_peft_in_their_order(void **state)
+TEST(adapters_have_the_tensors_of_peft_in_their_order)
 {
     tm_adapters adapters = { .rank = 2, .alpha = 6, .rslora = true, .base = TM_DTYPE_COUNT, .place = "x" };
     tm_status   st;
     tm_error    err = { 0 };
-    (void)state;
     strcpy(adapters.targets, "q_proj,k_proj,down_proj");
     test_hf_write(test_folder(), "{" SIZES ", \"num_key_value_heads\": 2}", NULL);
     good(write_adapter(&adapters, &st, &err), &err);
@@ -314,12 +307,11 @@ static void adapters_have_the_tensors_of_peft_in_their_order(void **state)
     test_folder_remove();
 }
 
-static void adapters_that_llama_cpp_lacks_are_refused(void **state)
+TEST(adapters_that_llama_cpp_lacks_are_refused)
 {
     tm_adapters adapters = { .rank = 2, .alpha = 6, .dora = true, .base = TM_DTYPE_COUNT, .place = "x" };
     tm_status   st;
     tm_error    err = { 0 };
-    (void)state;
     strcpy(adapters.targets, "q_proj");
     test_hf_write(test_folder(), "{" SIZES "}", NULL);
     assert_int_equal(write_adapter(&adapters, &st, &err), TM_UNSUPPORTED);
@@ -345,9 +337,8 @@ static void not_written(const char *config, const char *part)
     test_folder_remove();
 }
 
-static void what_llama_cpp_lacks_is_not_written(void **state)
+TEST(what_llama_cpp_lacks_is_not_written)
 {
-    (void)state;
     not_written(config_of("tests/hf/fixtures/deepseek_v3-0.json"), "a deepseek_v3 model is not written as GGUF");
     not_written(config_of("tests/hf/fixtures/gpt_oss-0.json"), "a gpt_oss model is not written as GGUF");
     not_written("{" SIZES ", \"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 2.0}}", "with dynamic scaling");
@@ -389,9 +380,8 @@ static void not_read(const char *path, tm_status wanted, const char *part)
 
 #define CHANGED(from, to) changed(from, to, sizeof(from) - 1)
 
-static void what_is_not_supported_is_not_read(void **state)
+TEST(what_is_not_supported_is_not_read)
 {
-    (void)state;
     not_read("tests/hf/gguf/refused.gguf", TM_UNSUPPORTED, "'blk.0.ffn_gate.weight' is in the format q4_0");
     not_read(CHANGED("llama.vocab_size", "llama.what_is_it"), TM_UNSUPPORTED, "'llama.what_is_it' is not known");
     not_read(CHANGED("llama.block_count", "other.block_count"), TM_FORMAT, "has no 'llama.block_count'");
@@ -428,9 +418,8 @@ static void no_tokenizer(const char *path, tm_status wanted, const char *part)
     test_folder_remove();
 }
 
-static void tokenizers_that_lie_are_refused(void **state)
+TEST(tokenizers_that_lie_are_refused)
 {
-    (void)state;
     no_tokenizer(CHANGED("tokenizer.ggml.model\x8\0\0\0\4\0\0\0\0\0\0\0gpt2",
                          "tokenizer.ggml.model\x8\0\0\0\4\0\0\0\0\0\0\0rwkv"),
                  TM_UNSUPPORTED, "'rwkv' is not read");
@@ -446,18 +435,4 @@ static void tokenizers_that_lie_are_refused(void **state)
     no_tokenizer(CHANGED("<|end|>", "<|en\xff|>"), TM_FORMAT, "not UTF-8");
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(tensors_of_every_format_are_what_gguf_says),
-    cmocka_unit_test(blocks_of_q8_0_are_those_of_gguf_byte_for_byte),
-    cmocka_unit_test(the_tokenizer_and_the_template_are_read),
-    cmocka_unit_test(what_was_written_has_the_same_bits),
-    cmocka_unit_test(scaled_positions_come_back),
-    cmocka_unit_test(weights_of_q8_0_are_near),
-    cmocka_unit_test(adapters_have_the_tensors_of_peft_in_their_order),
-    cmocka_unit_test(adapters_that_llama_cpp_lacks_are_refused),
-    cmocka_unit_test(what_llama_cpp_lacks_is_not_written),
-    cmocka_unit_test(what_is_not_supported_is_not_read),
-    cmocka_unit_test(tokenizers_that_lie_are_refused),
-};
-
-TM_TESTS_IN_ORDER(tests, NULL, NULL)
+TESTS_IN_ORDER

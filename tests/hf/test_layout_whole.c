@@ -110,10 +110,9 @@ static void add_model(tm_text *out, const tm_model_shape *shape, const tm_hf_for
     tm_graph_destroy(graph);
 }
 
-static void layouts_to_the_letter(void **state)
+TEST(layouts_to_the_letter)
 {
     tm_text out = { 0 };
-    (void)state;
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         tm_config        *config = test_full_config();
         tm_model_shape    shape;
@@ -132,7 +131,7 @@ static void layouts_to_the_letter(void **state)
     whole_is("tests/hf/whole-layouts.txt", &out);
 }
 
-static void modules_of_experts(void **state)
+TEST(modules_of_experts)
 {
     static const char *const names[] = { "model.layers.0.mlp.experts.3.w1.weight",
                                          "model.layers.0.mlp.experts.3.down_proj.weight",
@@ -143,7 +142,6 @@ static void modules_of_experts(void **state)
                                          "" };
     tm_arena                *arena = tm_arena_create();
     tm_text                  out = { 0 };
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         for (int inner = 0; inner < 2; inner++) {
             const char *module = tm_hf_experts_module(arena, names[i], inner);
@@ -152,8 +150,3 @@ static void modules_of_experts(void **state)
     tm_arena_destroy(arena);
     whole_is("tests/hf/whole-modules.txt", &out);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(layouts_to_the_letter),
-                                           cmocka_unit_test(modules_of_experts) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -126,11 +126,10 @@ static void train(const fixture *f)
     test_hf_close(&model);
 }
 
-static void every_fixture_is_met(void **state)
+TEST(every_fixture_is_met)
 {
     struct dirent **entries;
     int             n = scandir(fixtures, &entries, NULL, alphasort), met = 0;
-    (void)state;
     assert_true(n > 0);
     for (int i = 0; i < n; i++) {
         if (strstr(entries[i]->d_name, ".json")) {
@@ -148,7 +147,3 @@ static void every_fixture_is_met(void **state)
     free(entries);
     assert_true(met >= 6);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(every_fixture_is_met) };
-
-TM_TESTS(tests, NULL, NULL)

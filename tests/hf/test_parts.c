@@ -173,9 +173,8 @@ static int64_t compare(const part *p, const part *whole)
     return elements;
 }
 
-static void ranks_load_their_parts(void **state)
+TEST(ranks_load_their_parts)
 {
-    (void)state;
     for (size_t f = 0; f < sizeof folders / sizeof folders[0]; f++) {
         char *path = test_tree_make();
         test_hf_write(path, folders[f], NULL);
@@ -193,7 +192,7 @@ static void ranks_load_their_parts(void **state)
 
 /* A and B of every rank are its parts of what the folder of the adapter holds, that of experts, too; the lengths of
  * DoRA, and those of the output layer. */
-static void adapters_load_in_parts(void **state)
+TEST(adapters_load_in_parts)
 {
     static const struct {
         size_t      folder;
@@ -209,7 +208,6 @@ static void adapters_load_in_parts(void **state)
                   { 4, "kv_a_proj_with_mqa,q_a_proj,kv_b_proj,o_proj", true },
                   { 2, "lm_head,v_proj", false },
                   { 2, "lm_head,v_proj", true } };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char  *path = test_tree_make();
         size_t f = cases[i].folder;
@@ -231,7 +229,7 @@ static void adapters_load_in_parts(void **state)
 }
 
 /* The whole is quantized, and its blocks are divided: every part decodes to what the whole decodes to. */
-static void blocks_load_in_parts(void **state)
+TEST(blocks_load_in_parts)
 {
     static const char wide[] =
         "{\"model_type\": \"mixtral\", \"architectures\": [\"MixtralForCausalLM\"], \"vocab_size\": 64, "
@@ -240,7 +238,6 @@ static void blocks_load_in_parts(void **state)
         "\"max_position_embeddings\": 64, \"rope_theta\": 1e6, \"sliding_window\": null, \"tie_word_embeddings\": "
         "false}";
     static const tm_dtype bases[] = { TM_NF4_BLOCKS, TM_E4M3_BLOCKS };
-    (void)state;
     for (size_t base = 0; base < 2; base++) {
         char  *path = test_tree_make();
         beside b = { .adapters = { .rank = 2, .alpha = 4, .base = bases[base], .place = "test", .targets = "q_proj" } };
@@ -258,11 +255,3 @@ static void blocks_load_in_parts(void **state)
         test_tree_remove(path);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(ranks_load_their_parts),
-    cmocka_unit_test(adapters_load_in_parts),
-    cmocka_unit_test(blocks_load_in_parts),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -178,9 +178,8 @@ static void run_case(const json_t *wanted)
     close_weights(&weights);
 }
 
-static void runs_are_those_of_trl(void **state)
+FULL_TEST(runs_are_those_of_trl)
 {
-    (void)state;
     json_error_t  problem;
     size_t        i, n = 0;
     const json_t *one;
@@ -204,6 +203,4 @@ static void runs_are_those_of_trl(void **state)
     json_decref(fixture);
 }
 
-static const struct CMUnitTest tests[] = { full_test(runs_are_those_of_trl) };
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

@@ -80,11 +80,10 @@ static void table_is(const char *config, const tm_model_shape *shape, const json
     tm_graph_destroy(graph);
 }
 
-static void frequencies_are_those_of_the_library(void **state)
+TEST(frequencies_are_those_of_the_library)
 {
     json_t *rows = load("frequencies", 30), *row;
     size_t  i;
-    (void)state;
     json_array_foreach(rows, i, row)
     {
         char             *text = config_of(row);
@@ -156,15 +155,13 @@ static void models_are(const char *device, const tm_precision *precision)
     json_decref(rows);
 }
 
-static void references_compute_what_the_library_computes(void **state)
+TEST(references_compute_what_the_library_computes)
 {
-    (void)state;
     models_are("reference", &tm_precision_f64);
 }
 
-static void kernels_compute_what_the_library_computes(void **state)
+TEST(kernels_compute_what_the_library_computes)
 {
-    (void)state;
     models_are("cpu", &tm_precision_f32);
 }
 
@@ -194,11 +191,10 @@ static void decoder_is(const char *config, const json_t *row)
     free(tokens);
 }
 
-static void sequences_grow_as_in_the_library(void **state)
+TEST(sequences_grow_as_in_the_library)
 {
     json_t *rows = load("growing", 15), *row;
     size_t  i;
-    (void)state;
     json_array_foreach(rows, i, row)
     {
         char *config = config_of(row);
@@ -217,7 +213,7 @@ static void sequences_grow_as_in_the_library(void **state)
 #define FILE_OF(type, members) "{\"model_type\": \"" type "\", " SIZES ", " members "}"
 #define SCALED(members) FILE_OF("llama", "\"rope_scaling\": {" members "}")
 
-static void what_would_be_something_else_is_refused(void **state)
+TEST(what_would_be_something_else_is_refused)
 {
     static const struct {
         const char *file, *named;
@@ -254,7 +250,6 @@ static void what_would_be_something_else_is_refused(void **state)
         { FILE_OF("llama", "\"head_dim\": 2, \"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 2.0}"),
           "model.rope_scaling dynamic" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_config     *config = test_full_config();
         tm_model_shape shape;
@@ -265,12 +260,4 @@ static void what_would_be_something_else_is_refused(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(frequencies_are_those_of_the_library),
-    cmocka_unit_test(references_compute_what_the_library_computes),
-    cmocka_unit_test(kernels_compute_what_the_library_computes),
-    cmocka_unit_test(sequences_grow_as_in_the_library),
-    cmocka_unit_test(what_would_be_something_else_is_refused),
-};
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

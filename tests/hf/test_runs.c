@@ -210,9 +210,8 @@ static void there_and_back(const char *keys, tm_dtype stored, tm_dtype written, 
     "model.n_layers: 2\nmodel.dim: 32\nmodel.n_heads: 4\nmodel.ffn_dim: 48\nmodel.max_seq_len: 64\ntraining.seq_len: " \
     "64\n"
 
-static void runs_are_loaded_and_exported(void **state)
+TEST(runs_are_loaded_and_exported)
 {
-    (void)state;
     /* the table has more elements than are converted at once */
     there_and_back("model.family: llama\nmodel.n_kv_heads: 2\nmodel.vocab_size: 20001\n" SIZES, TM_F32, TM_F32,
                    1 << 30);
@@ -224,7 +223,7 @@ static void runs_are_loaded_and_exported(void **state)
 }
 
 /* What belongs to the model and is not its numbers comes along, byte for byte; nothing else does. */
-static void files_beside_the_weights_come_along(void **state)
+TEST(files_beside_the_weights_come_along)
 {
     static const char *const names[] = { "generation_config.json",
                                          "tokenizer.json",
@@ -239,10 +238,9 @@ static void files_beside_the_weights_come_along(void **state)
                                          "README.md" };
     static const char        gpt2[] = "{\"model_type\": \"gpt2\", \"architectures\": [\"GPT2LMHeadModel\"], "
                                       "\"vocab_size\": 32, \"n_embd\": 16, \"n_layer\": 2, \"n_head\": 2, \"n_positions\": 8}";
-    (void)state;
-    tm_error     err = { 0 };
-    tm_hf_report report = { 0 };
-    char         from[300], to[300], text[64];
+    tm_error                 err = { 0 };
+    tm_hf_report             report = { 0 };
+    char                     from[300], to[300], text[64];
     snprintf(from, sizeof from, "%s/from", test_folder());
     snprintf(to, sizeof to, "%s/to", test_folder());
     assert_int_equal(tm_folder_make(from, &err), TM_OK);
@@ -320,9 +318,8 @@ static void refuse_run(const char *run, tm_dtype dtype, int loaded, int exported
 #define SMALL "model.family: llama\nmodel.n_kv_heads: 2\nmodel.vocab_size: 64\n" SIZES
 #define ADAPTED "lora.rank: 2\nlora.targets: [wqkv]\nmodel.hf_assets_path: base\n"
 
-static void averages_are_loaded_and_exported(void **state)
+TEST(averages_are_loaded_and_exported)
 {
-    (void)state;
     tm_hf_report report = { 0 };
     tm_error     err = { 0 };
     char         checkpoints[400], out[300];
@@ -351,9 +348,8 @@ static void averages_are_loaded_and_exported(void **state)
     test_folder_remove();
 }
 
-static void runs_that_do_not_fit_are_refused(void **state)
+TEST(runs_that_do_not_fit_are_refused)
 {
-    (void)state;
     tm_hf_source source;
     tm_error     err = { 0 };
     const char  *run = make_run(SMALL);
@@ -374,9 +370,4 @@ static void runs_that_do_not_fit_are_refused(void **state)
     test_folder_remove();
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(runs_are_loaded_and_exported),
-                                           cmocka_unit_test(files_beside_the_weights_come_along),
-                                           cmocka_unit_test(averages_are_loaded_and_exported),
-                                           cmocka_unit_test(runs_that_do_not_fit_are_refused) };
-
-TM_TESTS_IN_ORDER(tests, NULL, NULL)
+TESTS_IN_ORDER

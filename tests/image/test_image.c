@@ -22,11 +22,10 @@ static bool ends_in(const char *name, const char *end)
 }
 
 /* Builds of decoders of JPEG and lossy WebP may round differently. */
-static void pixels_are_those_of_pillow(void **state)
+TEST(pixels_are_those_of_pillow)
 {
     DIR *folder = opendir(PICTURES);
     int  n = 0;
-    (void)state;
     need_libraries();
     assert_non_null(folder);
     for (struct dirent *d; (d = readdir(folder));) {
@@ -67,13 +66,12 @@ static void refused(const char *name, const void *bytes, size_t size, tm_status 
     if (!strstr(err.text, says) || !strstr(err.text, name)) fail_msg("%s", err.text);
 }
 
-static void wherever_a_file_is_cut_it_is_refused(void **state)
+TEST(wherever_a_file_is_cut_it_is_refused)
 {
     static const char *const names[] = { "rgb_parts.png", "interlaced_palette4.png",
                                          "rgb420.jpg",    "progressive.jpg",
                                          "cmyk.jpg",      "lossy.webp",
                                          "lossless.webp" };
-    (void)state;
     need_libraries();
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         tm_text bytes = read_fixture(names[i]);
@@ -90,10 +88,9 @@ static void wherever_a_file_is_cut_it_is_refused(void **state)
     }
 }
 
-static void damage_of_a_png_is_told_with_its_place(void **state)
+TEST(damage_of_a_png_is_told_with_its_place)
 {
     tm_text png = read_fixture("rgb_parts.png");
-    (void)state;
     need_libraries();
     png.data[60] ^= 1; /* in the first IDAT, whose checksum is then another */
     refused("a.png", png.data, png.length, TM_FORMAT, "'a.png' is a damaged PNG, near byte ");
@@ -105,11 +102,10 @@ static void damage_of_a_png_is_told_with_its_place(void **state)
     tm_text_fini(&png);
 }
 
-static void one_bit_of_a_png_is_never_lost(void **state)
+TEST(one_bit_of_a_png_is_never_lost)
 {
     tm_text  png = read_fixture("palette4.png");
     tm_error err;
-    (void)state;
     need_libraries();
     for (size_t i = 0; i < png.length; i++) {
         png.data[i] ^= 4;
@@ -120,13 +116,12 @@ static void one_bit_of_a_png_is_never_lost(void **state)
 }
 
 /* Bytes before a marker are passed over, as all programs do; damage of the code that is noticed is not. */
-static void of_a_jpeg_only_harmless_warnings_are_passed_over(void **state)
+TEST(of_a_jpeg_only_harmless_warnings_are_passed_over)
 {
     tm_text  jpeg = read_fixture("rgb444.jpg"), more = { 0 };
     tm_image wanted = read_pixels("rgb444.jpg.ppm"), got;
     tm_error err = { 0 };
     int      told = 0;
-    (void)state;
     need_libraries();
     tm_text_add_n(&more, jpeg.data, jpeg.length - 2);
     tm_text_add_n(&more, "\x12\x34\x56\xff\xd9", 5);
@@ -146,7 +141,7 @@ static void of_a_jpeg_only_harmless_warnings_are_passed_over(void **state)
     tm_text_fini(&more);
 }
 
-static void exif_that_is_damaged_turns_nothing(void **state)
+TEST(exif_that_is_damaged_turns_nothing)
 {
     static const struct {
         const char *bytes;
@@ -164,7 +159,6 @@ static void exif_that_is_damaged_turns_nothing(void **state)
         { "Exif\0\0II*\0", 10, 1 },
         { "", 0, 1 },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         uint8_t *exact = malloc(cases[i].n + 1);
         assert_non_null(exact);
@@ -175,10 +169,9 @@ static void exif_that_is_damaged_turns_nothing(void **state)
     }
 }
 
-static void large_pictures_are_refused_before_memory_is_taken(void **state)
+TEST(large_pictures_are_refused_before_memory_is_taken)
 {
     tm_text png = read_fixture("rgb.png"), jpeg = read_fixture("rgb444.jpg");
-    (void)state;
     need_libraries();
     memcpy(png.data + 16, "\0\0\x27\x11\0\0\x27\x10", 8); /* 10001 x 10000 */
     refused("a.png", png.data, png.length, TM_UNSUPPORTED, "10001 x 10000 pixels; at most 100 million");
@@ -194,7 +187,7 @@ static void large_pictures_are_refused_before_memory_is_taken(void **state)
     tm_text_fini(&jpeg);
 }
 
-static void other_formats_are_named(void **state)
+TEST(other_formats_are_named)
 {
     static const struct {
         const char *bytes;
@@ -214,7 +207,6 @@ static void other_formats_are_named(void **state)
     };
     static const char lfs[] = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n";
     tm_text           moving = read_fixture("animated.webp");
-    (void)state;
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         refused("a.png", others[i].bytes, others[i].n, TM_UNSUPPORTED, others[i].name);
     refused("a.png", "", 0, TM_FORMAT, "is empty");
@@ -224,14 +216,13 @@ static void other_formats_are_named(void **state)
     tm_text_fini(&moving);
 }
 
-static void a_png_that_is_written_is_read_again(void **state)
+TEST_WITH(a_png_that_is_written_is_read_again, NULL, test_folder_teardown)
 {
     static const char *const names[] = { "rgb.png.ppm", "pixel.png.ppm", "rgba16.png.ppm" };
     const char              *path = test_in_folder("made.png");
     tm_image                 again, tall = { 10001, 10000, (uint8_t *)"" };
     tm_text                  none = { 0 };
     tm_error                 err = { 0 };
-    (void)state;
     need_libraries();
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         tm_image image = read_pixels(names[i]);
@@ -246,16 +237,3 @@ static void a_png_that_is_written_is_read_again(void **state)
     }
     assert_int_equal(tm_image_png(&tall, &none, &err), TM_UNSUPPORTED);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(pixels_are_those_of_pillow),
-    cmocka_unit_test(wherever_a_file_is_cut_it_is_refused),
-    cmocka_unit_test(damage_of_a_png_is_told_with_its_place),
-    cmocka_unit_test(one_bit_of_a_png_is_never_lost),
-    cmocka_unit_test(of_a_jpeg_only_harmless_warnings_are_passed_over),
-    cmocka_unit_test(exif_that_is_damaged_turns_nothing),
-    cmocka_unit_test(large_pictures_are_refused_before_memory_is_taken),
-    cmocka_unit_test(other_formats_are_named),
-    cmocka_unit_test_teardown(a_png_that_is_written_is_read_again, test_folder_teardown),
-};
-TM_TESTS(tests, NULL, NULL)

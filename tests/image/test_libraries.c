@@ -40,9 +40,8 @@ static void says(const char *name, const char *wanted)
     tm_text_fini(&bytes);
 }
 
-static void the_package_is_named(void **state)
+TEST(the_package_is_named)
 {
-    (void)state;
     says("rgb.png", "'rgb.png' is a PNG, and libpng16.so.16, which decodes it, is not here; install libpng16-16");
     says("grey.jpg", "'grey.jpg' is a JPEG, and libturbojpeg.so.0, which decodes it, is not here; install "
                      "libturbojpeg0 (Ubuntu: libturbojpeg)");
@@ -53,5 +52,4 @@ static void the_package_is_named(void **state)
          "libwebp7");
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(the_package_is_named) };
-TM_TESTS_ALONE(tests, NULL, NULL)
+TESTS_ALONE

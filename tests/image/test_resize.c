@@ -14,14 +14,13 @@ static tm_image_size size_of(const tm_image *image)
     return (tm_image_size){ image->width, image->height };
 }
 
-static void sizes_are_those_of_pillow_to_the_bit(void **state)
+TEST(sizes_are_those_of_pillow_to_the_bit)
 {
     static const tm_image_size sizes[] = { { 20, 15 }, { 13, 9 }, { 61, 47 }, { 40, 7 },  { 5, 30 },  { 1, 1 },
                                            { 40, 30 }, { 97, 3 }, { 39, 29 }, { 39, 27 }, { 39, 28 }, { 97, 31 } };
     static const char *const   filters[] = { "lanczos", "bilinear" };
     tm_image                   rgb = read_pixels("rgb.png.ppm"), got;
     tm_error                   err = { 0 };
-    (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         for (int f = 0; f < 2; f++) {
             char name[128];
@@ -57,7 +56,7 @@ static tm_image_placing place(const tm_image_fit *fit, tm_image_size picture, ui
     return p;
 }
 
-static void the_middle_is_that_of_torchvision(void **state)
+TEST(the_middle_is_that_of_torchvision)
 {
     static const struct {
         int         size;
@@ -67,7 +66,6 @@ static void the_middle_is_that_of_torchvision(void **state)
                   { 17, true, "rgb.png@fit17-turned.ppm" },
                   { 33, false, "rgb.png@fit33.ppm" } };
     tm_image rgb = read_pixels("rgb.png.ppm"), turned = turned_left(&rgb), got;
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const tm_image    *in = cases[i].turned ? &turned : &rgb;
         const tm_image_fit fit = { .size = { cases[i].size, cases[i].size }, .filter = TM_IMAGE_BILINEAR };
@@ -83,23 +81,21 @@ static void the_middle_is_that_of_torchvision(void **state)
 }
 
 /* Half of what is left over, where that is no whole number: Python rounds halves to even. */
-static void halves_are_rounded_to_even(void **state)
+TEST(halves_are_rounded_to_even)
 {
     static const struct {
         int width, left;
     } cases[] = { { 10, 0 }, { 11, 0 }, { 12, 1 }, { 13, 2 }, { 14, 2 }, { 15, 2 }, { 17, 4 } };
     const tm_image_fit fit = { .size = { 10, 10 } };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         assert_int_equal(place(&fit, (tm_image_size){ cases[i].width, 10 }, 0).left, cases[i].left);
         assert_int_equal(place(&fit, (tm_image_size){ 10, cases[i].width }, 0).top, cases[i].left);
     }
 }
 
-static void what_is_kept_lies_within_the_scaled_picture(void **state)
+TEST(what_is_kept_lies_within_the_scaled_picture)
 {
     static const tm_image_size sizes[] = { { 16, 16 }, { 48, 16 }, { 16, 80 }, { 7, 5 } };
-    (void)state;
     for (int w = 1; w < 70; w += 3)
         for (int h = 1; h < 70; h += 2)
             for (size_t i = 0; i < 4; i++) {
@@ -113,11 +109,10 @@ static void what_is_kept_lies_within_the_scaled_picture(void **state)
             }
 }
 
-static void a_part_is_that_of_the_whole_resized_picture(void **state)
+TEST(a_part_is_that_of_the_whole_resized_picture)
 {
     tm_image rgb = read_pixels("rgb.png.ppm"), whole, part;
     tm_error err = { 0 };
-    (void)state;
     for (uint64_t i = 0; i < 40; i++) {
         const tm_image_fit fit = { .size = { 16, 24 }, .random_crop = true, .flip = true, .seed = i / 8 };
         tm_image_placing   p = place(&fit, size_of(&rgb), i);
@@ -135,11 +130,10 @@ static void a_part_is_that_of_the_whole_resized_picture(void **state)
     tm_image_fini(&rgb);
 }
 
-static void random_parts_are_everywhere_and_the_same_again(void **state)
+TEST(random_parts_are_everywhere_and_the_same_again)
 {
     const tm_image_fit fit = { .size = { 16, 16 }, .random_crop = true, .flip = true, .seed = 5 };
     int                lefts[5] = { 0 }, flipped = 0;
-    (void)state;
     for (uint64_t i = 0; i < 1000; i++) {
         tm_image_placing p = place(&fit, (tm_image_size){ 20, 16 }, i), q = place(&fit, (tm_image_size){ 20, 16 }, i);
         assert_memory_equal(&p.left, &q.left, sizeof p.left);
@@ -151,13 +145,12 @@ static void random_parts_are_everywhere_and_the_same_again(void **state)
     assert_in_range(flipped, 420, 580);
 }
 
-static void pictures_that_are_lines_take_no_memory(void **state)
+TEST(pictures_that_are_lines_take_no_memory)
 {
     tm_image           line = { 1, 10000, calloc(3, 10000) }, got;
     tm_image_placing   p;
     tm_error           err = { 0 };
     const tm_image_fit fit = { .size = { 512, 512 } }, large = { .size = { 16384, 16384 } };
-    (void)state;
     assert_non_null(line.pixels);
     p = place(&fit, size_of(&line), 0); /* 512 x 5,120,000 */
     tm_image_apply(&line, &fit, &p, &got);
@@ -168,10 +161,9 @@ static void pictures_that_are_lines_take_no_memory(void **state)
     tm_image_fini(&line);
 }
 
-static void buckets_have_the_area_and_every_shape(void **state)
+TEST(buckets_have_the_area_and_every_shape)
 {
     tm_image_size all[200];
-    (void)state;
     for (int size = 64; size <= 1024; size += 72)
         for (int step = 16; step <= 64; step *= 2) {
             size_t n = tm_image_buckets(size, step, 2.5, all), squares = 0;
@@ -192,10 +184,9 @@ static void buckets_have_the_area_and_every_shape(void **state)
     assert_int_equal(tm_image_buckets(512, 64, 1, all), 1);
 }
 
-static void the_nearest_shape_is_chosen(void **state)
+TEST(the_nearest_shape_is_chosen)
 {
     const tm_image_size buckets[] = { { 16, 64 }, { 32, 32 }, { 64, 16 } };
-    (void)state;
     assert_int_equal(tm_image_bucket(buckets, 3, (tm_image_size){ 100, 100 }), 1);
     assert_int_equal(tm_image_bucket(buckets, 3, (tm_image_size){ 199, 100 }), 1);
     assert_int_equal(tm_image_bucket(buckets, 3, (tm_image_size){ 201, 100 }), 2);
@@ -203,12 +194,11 @@ static void the_nearest_shape_is_chosen(void **state)
     assert_int_equal(tm_image_bucket(buckets, 3, (tm_image_size){ 1, 90 }), 0);
 }
 
-static void numbers_and_pixels_are_each_other(void **state)
+TEST(numbers_and_pixels_are_each_other)
 {
     uint8_t  all[256 * 3];
     float    values[256 * 3], odd[6] = { -1.5f, 1.5f, NAN, INFINITY, 1.0f / 255, -1.0f / 255 };
     tm_image image = { 256, 1, all }, again;
-    (void)state;
     for (int i = 0; i < 256 * 3; i++) all[i] = (uint8_t)i;
     tm_image_to_values(&image, values);
     assert_true(values[0] == -1 && values[255] == 1);
@@ -220,17 +210,3 @@ static void numbers_and_pixels_are_each_other(void **state)
     assert_memory_equal(again.pixels, ((uint8_t[]){ 0, 255, 0, 255, 128, 127 }), 6);
     tm_image_fini(&again);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(sizes_are_those_of_pillow_to_the_bit),
-    cmocka_unit_test(the_middle_is_that_of_torchvision),
-    cmocka_unit_test(halves_are_rounded_to_even),
-    cmocka_unit_test(what_is_kept_lies_within_the_scaled_picture),
-    cmocka_unit_test(a_part_is_that_of_the_whole_resized_picture),
-    cmocka_unit_test(random_parts_are_everywhere_and_the_same_again),
-    cmocka_unit_test(pictures_that_are_lines_take_no_memory),
-    cmocka_unit_test(buckets_have_the_area_and_every_shape),
-    cmocka_unit_test(the_nearest_shape_is_chosen),
-    cmocka_unit_test(numbers_and_pixels_are_each_other),
-};
-TM_TESTS(tests, NULL, NULL)

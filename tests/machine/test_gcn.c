@@ -270,9 +270,8 @@ static void one_vector_row(const vector_row *row)
     }
 }
 
-static void vector_instructions_are_right(void **state)
+TEST(vector_instructions_are_right)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof vector_rows / sizeof *vector_rows; i++) one_vector_row(&vector_rows[i]);
 }
 
@@ -348,9 +347,8 @@ static const wide_row wide_rows[] = {
     { "v_pk_mov_b32 v[4:5], v[0:1], v[2:3] op_sel:[0,1]", wide_low_high },
 };
 
-static void wide_instructions_are_right(void **state)
+TEST(wide_instructions_are_right)
 {
-    (void)state;
     for (size_t r = 0; r < sizeof wide_rows / sizeof *wide_rows; r++) {
         char     body[1200];
         uint32_t in[192], out[128];
@@ -375,9 +373,8 @@ static void wide_instructions_are_right(void **state)
 }
 
 /* v_cvt_f16_f32 against rounding in double: all of a grid of floats around every float16 limit. */
-static void float16_is_rounded_to_even(void **state)
+TEST(float16_is_rounded_to_even)
 {
-    (void)state;
     gcn_text text = { .body = HEAD "v_cvt_f16_f32_e32 v4, v1" TAIL, .pointers = 2 };
     for (int round = 0; round < 40; round++) {
         uint32_t  in[192], out[64];
@@ -397,9 +394,8 @@ static void float16_is_rounded_to_even(void **state)
 }
 
 /* gfx950's own: two floats to bfloat16, and any function of three bits. gfx942 refuses them. */
-static void gfx950_has_more(void **state)
+TEST(gfx950_has_more)
 {
-    (void)state;
     uint32_t  in[192], out[64];
     gcn_text  text = { .arch = "gfx950", .body = HEAD "v_cvt_pk_bf16_f32 v4, v1, v2" TAIL, .pointers = 2 };
     gcn_trial trial = { .buffers = { in, out }, .count = { 192, 64 } };
@@ -571,9 +567,8 @@ static const scalar_row scalar_rows[] = {
       scalar_mov },
 };
 
-static void scalar_instructions_are_right(void **state)
+TEST(scalar_instructions_are_right)
 {
-    (void)state;
     for (size_t r = 0; r < sizeof scalar_rows / sizeof *scalar_rows; r++) {
         char body[800];
         snprintf(
@@ -600,9 +595,8 @@ static void scalar_instructions_are_right(void **state)
 
 /* --- across lanes, parts of a wave --------------------------------------------------------------- */
 
-static void lanes_exchange_values(void **state)
+TEST(lanes_exchange_values)
 {
-    (void)state;
     static const char *const texts[] = {
         "v_mov_b32_dpp v4, v1 quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf",
         "v_mov_b32_dpp v4, v1 row_ror:4 row_mask:0xf bank_mask:0xf",
@@ -624,16 +618,15 @@ static void lanes_exchange_values(void **state)
 }
 
 /* A lane of a register, also where EXEC is off; the other lanes stay. */
-static void one_lane_is_read_and_written(void **state)
+TEST(one_lane_is_read_and_written)
 {
     static const char *const body = HEAD "v_mov_b32_e32 v4, v1\ns_mov_b64 s[12:13], exec\ns_mov_b64 exec, 1\n"
                                          "v_readlane_b32 s9, v1, 5\ns_movk_i32 s10, 0x29\n"
                                          "v_writelane_b32 v4, s9, 7\nv_writelane_b32 v4, 3, s10\n"
                                          "s_mov_b64 exec, s[12:13]" TAIL;
     uint32_t                 in[192], out[64];
-    (void)state;
-    gcn_text  text = { .body = body, .pointers = 2 };
-    gcn_trial trial = { .buffers = { in, out }, .count = { 192, 64 } };
+    gcn_text                 text = { .body = body, .pointers = 2 };
+    gcn_trial                trial = { .buffers = { in, out }, .count = { 192, 64 } };
     fill(in, 192);
     const char *error = gcn_try(&text, &trial);
     if (*error) fail_msg("%s", error);
@@ -641,9 +634,8 @@ static void one_lane_is_read_and_written(void **state)
 }
 
 /* Lanes without EXEC keep what they have; a block of 100 threads has a wave and a part. */
-static void only_active_lanes_change(void **state)
+TEST(only_active_lanes_change)
 {
-    (void)state;
     uint32_t  out[128] = { 0 };
     gcn_text  text = { .body = "s_load_dwordx2 s[4:5], s[0:1], 0x0\nv_lshlrev_b32_e32 v9, 2, v0\nv_mov_b32_e32 v4, 7\n"
                                 "v_cmp_gt_u32_e32 vcc, 50, v0\ns_and_saveexec_b64 s[6:7], vcc\ns_cbranch_execz .L1\n"
@@ -656,11 +648,3 @@ static void only_active_lanes_change(void **state)
     assert_int_equal(trial.counts.written_bytes, 400);
     assert_int_equal(trial.counts.written_sectors, 7);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(vector_instructions_are_right), cmocka_unit_test(wide_instructions_are_right),
-    cmocka_unit_test(float16_is_rounded_to_even),    cmocka_unit_test(gfx950_has_more),
-    cmocka_unit_test(scalar_instructions_are_right), cmocka_unit_test(lanes_exchange_values),
-    cmocka_unit_test(one_lane_is_read_and_written),  cmocka_unit_test(only_active_lanes_change),
-};
-TM_TESTS(tests, NULL, NULL)

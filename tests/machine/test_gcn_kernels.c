@@ -71,17 +71,15 @@ static void run_cases(const machine_case *cases, const char *arch, bool all, int
     assert_int_equal(right, wanted);
 }
 
-static void matrix_kernels_are_right(void **state)
+TEST(matrix_kernels_are_right)
 {
-    (void)state;
     if (machine_amd_missing()) skip();
     run_cases(machine_amd_cases, "gfx942", false, 4);
     run_cases(machine_amd_cases, "gfx950", false, 4);
 }
 
-static void matrix_kernels_are_right_in_all_shapes(void **state)
+FULL_TEST(matrix_kernels_are_right_in_all_shapes)
 {
-    (void)state;
     if (machine_amd_missing()) skip();
     run_cases(machine_amd_cases, "gfx942", true, 5);
     run_cases(machine_amd_cases, "gfx950", true, 5);
@@ -112,9 +110,3 @@ static int tell_other_clang(int argc, char **argv)
 }
 
 TM_TEST_ROLE("other-clang", tell_other_clang)
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(matrix_kernels_are_right),
-    full_test(matrix_kernels_are_right_in_all_shapes),
-};
-TM_TESTS(tests, NULL, NULL)

@@ -187,9 +187,8 @@ static void one_layout(const layout *l, bool with_c)
     assert_int_equal(trial.counts.matrix_flops, 2 * l->side * l->side * l->depth);
 }
 
-static void layouts_are_those_of_the_documents(void **state)
+TEST(layouts_are_those_of_the_documents)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
         one_layout(&layouts[i], false);
         one_layout(&layouts[i], true);
@@ -235,10 +234,9 @@ static void every_number_is_read(const layout *l)
     }
 }
 
-static void every_fp8_number_is_read(void **state)
+TEST(every_fp8_number_is_read)
 {
     int read = 0;
-    (void)state;
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
         if (layouts[i].bits == 8 && layouts[i].side == 16 && !layouts[i].encode_b)
             every_number_is_read(&layouts[i]), read++;
@@ -273,9 +271,3 @@ static int print_layout(int argc, char **argv)
 }
 
 TM_TEST_ROLE("layouts", print_layout)
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(layouts_are_those_of_the_documents),
-    cmocka_unit_test(every_fp8_number_is_read),
-};
-TM_TESTS(tests, NULL, NULL)

@@ -89,9 +89,8 @@ static void one_mistake(machine_module *module, const mistake *m, const char *ar
     machine_problem_free(&p);
 }
 
-static void planted_mistakes_are_named(void **state)
+TEST(planted_mistakes_are_named)
 {
-    (void)state;
     if (machine_amd_missing()) skip();
     for (int a = 0; a < 2; a++) {
         const char     *arch = a ? "gfx950" : "gfx942";
@@ -102,9 +101,8 @@ static void planted_mistakes_are_named(void **state)
 }
 
 /* What the runtime must fill, but the metadata does not ask for. */
-static void a_hidden_argument_that_is_missing_is_named(void **state)
+TEST(a_hidden_argument_that_is_missing_is_named)
 {
-    (void)state;
     if (machine_amd_missing()) skip();
     const mistake m = { { "no hidden argument", "mistakes.hip", "copy", make_mistake, { 1000, 1000, 0, 2, 256, 1000 } },
                         "of the arguments: the kernel's metadata has no argument there" };
@@ -117,17 +115,9 @@ static void a_hidden_argument_that_is_missing_is_named(void **state)
 }
 
 /* Every wait and barrier of the real kernels: somebody notices, or proved.txt says why nobody can. */
-static void a_wait_or_barrier_that_is_left_out_is_noticed(void **state)
+FULL_TEST(a_wait_or_barrier_that_is_left_out_is_noticed)
 {
-    (void)state;
     if (machine_amd_missing()) skip();
     assert_int_equal(machine_audit_cases("gfx942"), 0);
     assert_int_equal(machine_audit_cases("gfx950"), 0);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(planted_mistakes_are_named),
-    cmocka_unit_test(a_hidden_argument_that_is_missing_is_named),
-    full_test(a_wait_or_barrier_that_is_left_out_is_noticed),
-};
-TM_TESTS(tests, NULL, NULL)

@@ -289,7 +289,7 @@ static const rule rules[] = {
 #define KEEP "v_mov_b32_e32 v1, v0\nscratch_store_dword off, v1, off offset:4\nv_mov_b32_e32 v1, 0\n"
 
 /* What a compiler spills comes back; where and when it may be touched. */
-static void spilled_registers_come_back(void **state)
+TEST(spilled_registers_come_back)
 {
     static const rule spills[] = {
         { .body = BEGIN KEEP "scratch_load_dword v1, off, off offset:4\ns_waitcnt vmcnt(0)\n" END, .wanted = "" },
@@ -299,7 +299,6 @@ static void spilled_registers_come_back(void **state)
         { .body = BEGIN "scratch_load_dword v1, v9, off\n" END, .wanted = "operand 2 is not known" },
         { .body = BEGIN "scratch_load_dword v1, off, s[4:5]\n" END, .wanted = "scratch at a place that is computed" },
     };
-    (void)state;
     setenv("TM_MACHINE_SPILLS", "1", 1);
     for (size_t i = 0; i < sizeof spills / sizeof spills[0]; i++) {
         gcn_text  text = { .body = spills[i].body, .pointers = 2 };
@@ -330,9 +329,8 @@ static void one_rule(const rule *r)
     }
 }
 
-static void rules_are_kept_or_named(void **state)
+TEST(rules_are_kept_or_named)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) one_rule(&rules[i]);
 }
 
@@ -342,9 +340,8 @@ static void rules_are_kept_or_named(void **state)
     "s_load_dwordx2 s[4:5], s[0:1], 0x0\ns_load_dword s6, s[0:1], " offset "\nv_lshlrev_b32_e32 v9, 2, v0\n"           \
     "s_waitcnt lgkmcnt(0)\nv_mov_b32_e32 v1, s6\nglobal_store_dword v9, v1, s[4:5]\ns_endpgm\n"
 
-static void hidden_arguments_come_from_the_metadata(void **state)
+TEST(hidden_arguments_come_from_the_metadata)
 {
-    (void)state;
     uint32_t  out[64];
     gcn_text  text = { .body = STORE_FIRST("0x10"), .pointers = 1, .words = 1, .hidden = true };
     gcn_trial trial = { .buffers = { out }, .count = { 64 }, .blocks = 1, .arguments = { 9 } };
@@ -364,9 +361,8 @@ static void hidden_arguments_come_from_the_metadata(void **state)
     assert_non_null(strstr(gcn_try(&text, &trial), "out of bounds"));
 }
 
-static void arguments_and_descriptors_must_fit(void **state)
+TEST(arguments_and_descriptors_must_fit)
 {
-    (void)state;
     uint32_t  out[64];
     gcn_text  text = { .body = STORE_FIRST("0x8"), .pointers = 1, .words = 1 };
     gcn_trial trial = { .buffers = { out }, .count = { 64 }, .argument_bytes = 16 };
@@ -403,9 +399,8 @@ static void arguments_and_descriptors_must_fit(void **state)
     BEGIN "s_add_u32 s8, s4, 0x64\ns_addc_u32 s9, s5, " stride "\ns_mov_b32 s10, " bytes "\ns_mov_b32 s11, " format "\n"
 #define LOAD_WORDS(more) "buffer_load_dword v1, v9, s[8:11], 0 offen" more "\ns_waitcnt vmcnt(0)\n"
 
-static void buffers_end_in_zeros(void **state)
+TEST(buffers_end_in_zeros)
 {
-    (void)state;
     uint32_t  in[64], out[64];
     gcn_text  text = { .pointers = 2 };
     gcn_trial trial = { .buffers = { in, out }, .count = { 64, 64 }, .blocks = 1, .threads = 64 };
@@ -439,9 +434,8 @@ static void buffers_end_in_zeros(void **state)
     assert_non_null(strstr(gcn_try(&text, &trial), "a buffer's offset is not in a register"));
 }
 
-static void nothing_is_zero_by_itself(void **state)
+TEST(nothing_is_zero_by_itself)
 {
-    (void)state;
     static const char *const ways[] = { "", "ds_read_b32 v1, v9\ns_waitcnt lgkmcnt(0)\n", "v_mov_b32_e32 v1, s20\n",
                                         "v_accvgpr_read_b32 v1, a5\n",
                                         "global_load_dword v1, v9, s[4:5]\ns_waitcnt vmcnt(0)\n" };
@@ -457,9 +451,8 @@ static void nothing_is_zero_by_itself(void **state)
 }
 
 /* LDS reads of 4 bytes: one word a bank, all lanes one word, all words of one bank. */
-static void bank_conflicts_are_counted(void **state)
+TEST(bank_conflicts_are_counted)
 {
-    (void)state;
     static const struct {
         const char *address;
         uint64_t    cycles;
@@ -481,9 +474,8 @@ static void bank_conflicts_are_counted(void **state)
 }
 
 /* An atomic addition of 64 lanes of two blocks, in memory. */
-static void atomics_add_up(void **state)
+TEST(atomics_add_up)
 {
-    (void)state;
     uint32_t sum[1] = { 0 };
     gcn_text text = {
         .body = "s_load_dwordx2 s[4:5], s[0:1], 0x0\nv_mov_b32_e32 v1, 2.0\nv_mov_b32_e32 v9, 0\ns_waitcnt lgkmcnt(0)\n"
@@ -497,9 +489,8 @@ static void atomics_add_up(void **state)
 
 /* --- what audits ask; memory --------------------------------------------------------------------- */
 
-static void a_module_tells_what_it_has(void **state)
+TEST(a_module_tells_what_it_has)
 {
-    (void)state;
     char     error[MACHINE_ERROR_ROOM];
     gcn_text t = {
         .body =
@@ -535,9 +526,8 @@ static void a_module_tells_what_it_has(void **state)
     machine_unload(m);
 }
 
-static void memory_keeps_pieces_apart(void **state)
+TEST(memory_keeps_pieces_apart)
 {
-    (void)state;
     machine_memory *memory = machine_memory_new();
     uint64_t        a = machine_alloc(memory, 10000), b = machine_alloc(memory, 16);
     assert_non_null(machine_at(memory, a, 10000));
@@ -562,17 +552,3 @@ static void memory_keeps_pieces_apart(void **state)
     assert_null(machine_at(memory, a, 1));
     machine_memory_free(memory);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(rules_are_kept_or_named),
-    cmocka_unit_test(spilled_registers_come_back),
-    cmocka_unit_test(hidden_arguments_come_from_the_metadata),
-    cmocka_unit_test(arguments_and_descriptors_must_fit),
-    cmocka_unit_test(buffers_end_in_zeros),
-    cmocka_unit_test(nothing_is_zero_by_itself),
-    cmocka_unit_test(bank_conflicts_are_counted),
-    cmocka_unit_test(atomics_add_up),
-    cmocka_unit_test(a_module_tells_what_it_has),
-    cmocka_unit_test(memory_keeps_pieces_apart),
-};
-TM_TESTS(tests, NULL, NULL)

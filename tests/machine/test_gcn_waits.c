@@ -132,9 +132,8 @@ static bool is_wrong(machine_module *m, int skip, char error[MACHINE_ERROR_ROOM]
     return !well;
 }
 
-static void the_code_alone_proves_what_nobody_can_notice(void **state)
+TEST(the_code_alone_proves_what_nobody_can_notice)
 {
-    (void)state;
     char error[MACHINE_ERROR_ROOM];
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         machine_module       *m = module_of(&rows[i]);
@@ -148,7 +147,3 @@ static void the_code_alone_proves_what_nobody_can_notice(void **state)
         machine_unload(m);
     }
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(the_code_alone_proves_what_nobody_can_notice) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -175,14 +175,13 @@ static values values_of(int i)
     return v;
 }
 
-static void arithmetic(void **state)
+TEST(arithmetic)
 {
     static const char *const texts[] = {
 #define X(text, value) text,
         FORMULAS(X)
 #undef X
     };
-    (void)state;
     for (size_t k = 0; k < sizeof texts / sizeof *texts; k++) {
         trial   t = trial_begin(32);
         values *in = trial_in_of(&t);
@@ -208,13 +207,12 @@ static void arithmetic(void **state)
     }
 }
 
-static void transcendental(void **state)
+TEST(transcendental)
 {
     static const struct {
         const char *op;
         double (*of)(double);
     } rows[] = { { "ex2.approx.ftz.f32", exp2 }, { "lg2.approx.f32", log2 }, { "rsqrt.approx.f32", NULL } };
-    (void)state;
     for (size_t k = 0; k < 3; k++) {
         trial  t = trial_begin(32);
         float *in = trial_in_of(&t), *out = trial_out_of(&t);
@@ -242,10 +240,9 @@ static void transcendental(void **state)
 }
 
 /* What each lane gets, and whether its source was inside. */
-static void shuffles(void **state)
+TEST(shuffles)
 {
     static const char *const kinds[] = { "bfly", "down", "up", "idx" };
-    (void)state;
     for (int k = 0; k < 4; k++) {
         trial t = trial_begin(32);
         char  body[512];
@@ -265,9 +262,8 @@ static void shuffles(void **state)
 }
 
 /* Of two predicates, one that a lane has and one that none has; in the first half a warp the others are not there. */
-static void votes(void **state)
+TEST(votes)
 {
-    (void)state;
     trial t = trial_begin(32);
     trial_must_run(
         &t, "mov.u32 %r7, 9; setp.gt.u32 %p4, %r1, 15; @%p4 bra DONE; setp.eq.s32 %p1, %r1, 5;"
@@ -315,7 +311,7 @@ static uint32_t coded(int v, const char *format)
     return (uint32_t)(!strcmp(format, "e4m3") ? fp8_bits((float)v, 3, 7, 0x7f) : fp8_bits((float)v, 2, 15, 0x7c));
 }
 
-static void mma_layouts(void **state)
+TEST(mma_layouts)
 {
     static const struct {
         const char *form, *a, *b;
@@ -326,7 +322,6 @@ static void mma_layouts(void **state)
                  { "m16n8k32.row.col.f32.e4m3.e5m2.f32", "e4m3", "e5m2", 4 },
                  { "m16n8k32.row.col.f32.e5m2.e4m3.f32", "e5m2", "e4m3", 4 },
                  { "m16n8k32.row.col.f32.e5m2.e5m2.f32", "e5m2", "e5m2", 4 } };
-    (void)state;
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
         trial     t = trial_begin(32);
         uint32_t *in = trial_in_of(&t);
@@ -377,9 +372,8 @@ static place row_of(int lane, int e, int transposed)
     return transposed ? (place){ column, row } : (place){ row, column };
 }
 
-static void ldmatrix_layouts(void **state)
+TEST(ldmatrix_layouts)
 {
-    (void)state;
     for (int transposed = 0; transposed < 2; transposed++) {
         trial     t = trial_begin(32);
         uint16_t *in = trial_in_of(&t), *out = trial_out_of(&t);
@@ -404,9 +398,8 @@ static void ldmatrix_layouts(void **state)
     }
 }
 
-static void wgmma_layouts(void **state)
+TEST(wgmma_layouts)
 {
-    (void)state;
     for (int k = 0; k < 4; k++) {
         int    transposed = k % 2, add = k / 2;
         trial  t = trial_wgmma(transposed);
@@ -436,10 +429,9 @@ static int shared_at(int m, int k, bool across, int lead, int stride)
 }
 
 /* wgmma m64n128k16, A along its rows, B across them, of two boxes. */
-static void wgmma_boxes(void **state)
+TEST(wgmma_boxes)
 {
     static const int leads[] = { 2048, 1024 }, strides[] = { 1024, 2048 };
-    (void)state;
     for (int w = 0; w < 2; w++) {
         trial     t = trial_begin(128);
         uint16_t *in = trial_in_of(&t);
@@ -503,10 +495,3 @@ static int print_fragments(int argc, char **argv)
 }
 
 TM_TEST_ROLE("fragments", print_fragments)
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(arithmetic),    cmocka_unit_test(transcendental), cmocka_unit_test(shuffles),
-    cmocka_unit_test(votes),         cmocka_unit_test(mma_layouts),    cmocka_unit_test(ldmatrix_layouts),
-    cmocka_unit_test(wgmma_layouts), cmocka_unit_test(wgmma_boxes),
-};
-TM_TESTS(tests, NULL, NULL)

@@ -59,28 +59,24 @@ static void judge_all(const machine_case *cases, const char *arch, const char *f
     machine_unload(m);
 }
 
-static void products_by_mma_sync(void **state)
+TEST(products_by_mma_sync)
 {
-    (void)state;
     judge_all(machine_nvidia_cases, "sm_80", "gemm_mma.cu", true);
     judge_all(machine_nvidia_cases, "sm_90", "gemm_mma.cu", true);
 }
 
-static void products_by_wgmma(void **state)
+TEST(products_by_wgmma)
 {
-    (void)state;
     judge_all(machine_nvidia_cases, "sm_90a", "gemm_wgmma.cu", true);
 }
 
-static void attention_forward(void **state)
+TEST(attention_forward)
 {
-    (void)state;
     judge_all(machine_nvidia_cases, "sm_90a", "flash_wgmma.cu", false);
 }
 
-static void all_shapes_on_all_architectures(void **state)
+FULL_TEST(all_shapes_on_all_architectures)
 {
-    (void)state;
     judge_all(machine_nvidia_cases, "sm_90a", "flash_wgmma.cu", true);
     judge_all(machine_nvidia_cases, "sm_100a", "gemm_mma.cu", true);
 }
@@ -141,10 +137,9 @@ static bool says(const char *text, const char *words)
     return false;
 }
 
-static void planted_mistakes_are_found(void **state)
+TEST(planted_mistakes_are_found)
 {
     int missed = 0;
-    (void)state;
     for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
         const mistake      *mis = &mistakes[i];
         const machine_case *c = machine_nvidia_cases;
@@ -166,7 +161,7 @@ static void planted_mistakes_are_found(void **state)
 }
 
 /* Mistakes of a launch: what its arguments say is not so. */
-static void wrong_arguments_are_found(void **state)
+TEST(wrong_arguments_are_found)
 {
     static const struct {
         const char *name, *words;
@@ -175,7 +170,6 @@ static void wrong_arguments_are_found(void **state)
     } rows[] = { { "an address that is not aligned", "not a multiple of 16", 8, 2 },
                  { "more columns than there are", "not inside one allocation", 28, 64 },
                  { "the result over an operand", "", 0, 0 } };
-    (void)state;
     machine_module *m = machine_nvidia_module("gemm_mma.cu", "sm_90");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         machine_problem p;
@@ -200,29 +194,15 @@ static void wrong_arguments_are_found(void **state)
 }
 
 /* Left out one at a time, all waits and barriers are missed by somebody, or in proved.txt. */
-static void nothing_can_be_left_out(void **state)
+TEST(nothing_can_be_left_out)
 {
-    (void)state;
     machine_unload(machine_nvidia_module("gemm_mma.cu", "sm_80"));
     assert_int_equal(machine_audit_cases("sm_80"), 0);
 }
 
-static void nothing_can_be_left_out_on_sm_90a_and_sm_100a(void **state)
+FULL_TEST(nothing_can_be_left_out_on_sm_90a_and_sm_100a)
 {
-    (void)state;
     machine_unload(machine_nvidia_module("gemm_mma.cu", "sm_90a"));
     assert_int_equal(machine_audit_cases("sm_90a"), 0);
     assert_int_equal(machine_audit_cases("sm_100a"), 0);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(products_by_mma_sync),
-    cmocka_unit_test(products_by_wgmma),
-    cmocka_unit_test(attention_forward),
-    cmocka_unit_test(planted_mistakes_are_found),
-    cmocka_unit_test(wrong_arguments_are_found),
-    cmocka_unit_test(nothing_can_be_left_out),
-    full_test(nothing_can_be_left_out_on_sm_90a_and_sm_100a),
-    full_test(all_shapes_on_all_architectures),
-};
-TM_TESTS(tests, NULL, NULL)

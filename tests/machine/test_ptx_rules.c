@@ -195,9 +195,8 @@ static const rule rules[] = {
     { "it ends", 32, 1, "bra A; A:", "A: bra A;", "does not end" },
 };
 
-static void rules_are_kept(void **state)
+TEST(rules_are_kept)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         const rule *r = &rules[i];
         uint32_t    first[256];
@@ -214,10 +213,9 @@ static void rules_are_kept(void **state)
     }
 }
 
-static void broken_rules_are_named(void **state)
+TEST(broken_rules_are_named)
 {
     int missed = 0;
-    (void)state;
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         const rule *r = &rules[i];
         /* Without words: what is found says when; at once there is nothing to be found. */
@@ -262,9 +260,8 @@ static const product_rule product_rules[] = {
       TRIAL_WG_FENCE "setp.lt.u32 %p5, %r1, 96; @%p5 bra GO; bra BEHIND; GO:", TRIAL_WG_DONE "BEHIND:", "same wgmma" },
 };
 
-static void wgmma_keeps_its_rules(void **state)
+TEST(wgmma_keeps_its_rules)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof product_rules / sizeof *product_rules; i++) {
         const product_rule *r = &product_rules[i];
         for (size_t o = 0; o < sizeof orders / sizeof *orders; o++) {
@@ -280,9 +277,8 @@ static void wgmma_keeps_its_rules(void **state)
 }
 
 /* The left operand in registers: they are read until the wait. */
-static void operands_in_registers_are_lent(void **state)
+TEST(operands_in_registers_are_lent)
 {
-    (void)state;
     for (int wrong = 0; wrong < 2; wrong++) {
         trial t = trial_wgmma(0);
         char  after[2048];
@@ -341,9 +337,8 @@ static trial tensor_trial(int swizzle, int x0, const machine_order *order, const
     return t;
 }
 
-static void tensors_are_copied(void **state)
+TEST(tensors_are_copied)
 {
-    (void)state;
     for (int k = 0; k < 16; k++) {
         int       swizzle = k % 4, x0 = k / 4 % 2 ? -3 : 8, wide = swizzle ? 8 << swizzle : 24;
         trial     t = tensor_trial(swizzle, x0, &orders[k / 8], LOAD_BOX AWAIT("W") PUT_BOX);
@@ -360,9 +355,8 @@ static void tensors_are_copied(void **state)
     }
 }
 
-static void wrong_tensors_are_named(void **state)
+TEST(wrong_tensors_are_named)
 {
-    (void)state;
     trial t = tensor_trial(3, 0, &orders[1], "add.s32 %r2, %r2, 512;" LOAD_BOX AWAIT("W"));
     assert_non_null(strstr(t.error, "not aligned to 1024"));
     trial_end(&t);
@@ -423,7 +417,7 @@ static void wrong_tensors_are_named(void **state)
 
 /* --- loading and launching */
 
-static void what_is_not_known_is_named(void **state)
+TEST(what_is_not_known_is_named)
 {
     static const struct {
         const char *body, *words;
@@ -448,7 +442,6 @@ static void what_is_not_known_is_named(void **state)
         { ".reg .b32 %r<5>;", "declared twice" },
         { ".shared .align 4 .b4 x[4];", "a variable that is not known" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         trial t = trial_begin(32);
         assert_false(trial_run(&t, rows[i].body, &trial_lazy));
@@ -458,13 +451,12 @@ static void what_is_not_known_is_named(void **state)
 }
 
 /* ".version 9.0\n.target sm_90a": the same places, other numbers. */
-static void products_of_8_bits_need_their_isa(void **state)
+TEST(products_of_8_bits_need_their_isa)
 {
     static const struct {
         const char *version, *target;
         bool        taken;
     } rows[] = { { "9.0", "90a", true }, { "8.4", "89 ", true }, { "8.3", "90 ", false }, { "8.4", "86 ", false } };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char error[MACHINE_ERROR_ROOM] = "",
              *text = trial_text("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32 {%f5,%f6,%f7,%f8}, "
@@ -479,9 +471,8 @@ static void products_of_8_bits_need_their_isa(void **state)
     }
 }
 
-static void launches_are_checked(void **state)
+TEST(launches_are_checked)
 {
-    (void)state;
     trial t = trial_begin(32);
     assert_false(trial_run(&t, ".local .align 16 .b8 depot[512]; mov.u32 %r4, 1;", &trial_lazy));
     assert_non_null(strstr(t.error, "512 bytes of each thread in local memory"));
@@ -510,9 +501,8 @@ static void launches_are_checked(void **state)
 }
 
 /* Times are numbered anew in a launch of many blocks; blocks that are near each other are still told apart. */
-static void long_launches_are_traced(void **state)
+TEST(long_launches_are_traced)
 {
-    (void)state;
     trial t = trial_begin(32);
     t.blocks = 3000;
     static const char body[] =
@@ -527,9 +517,8 @@ static void long_launches_are_traced(void **state)
 }
 
 /* What nobody wrote is 0xff. */
-static void nothing_is_zero_by_chance(void **state)
+TEST(nothing_is_zero_by_chance)
 {
-    (void)state;
     trial t = trial_begin(1);
     trial_must_run(&t, "st.global.u32 [%d1], %r77; ld.shared.u32 %r4, [%r2]; st.global.u32 [%d1+4], %r4;"
                        "ld.global.u32 %r4, [%d0+8]; st.global.u32 [%d1+8], %r4;");
@@ -540,7 +529,7 @@ static void nothing_is_zero_by_chance(void **state)
 
 /* --- counts */
 
-static void accesses_are_counted(void **state)
+TEST(accesses_are_counted)
 {
     static const struct {
         const char *body;
@@ -555,7 +544,6 @@ static void accesses_are_counted(void **state)
         { "mul.wide.u32 %d4, %r1, 64; add.s64 %d4, %d4, %d0; ld.global.u32 %r7, [%d4];", 0, 0, 128, 32 },
         { "ld.global.u32 %r7, [%d0];", 0, 0, 128, 1 },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         trial t = trial_begin(32);
         trial_must_run(&t, rows[i].body);
@@ -572,19 +560,3 @@ static void accesses_are_counted(void **state)
     assert_int_equal(t.counts.lanes, 12 * 20);
     trial_end(&t);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(rules_are_kept),
-    cmocka_unit_test(broken_rules_are_named),
-    cmocka_unit_test(wgmma_keeps_its_rules),
-    cmocka_unit_test(operands_in_registers_are_lent),
-    cmocka_unit_test(tensors_are_copied),
-    cmocka_unit_test(wrong_tensors_are_named),
-    cmocka_unit_test(what_is_not_known_is_named),
-    cmocka_unit_test(products_of_8_bits_need_their_isa),
-    cmocka_unit_test(launches_are_checked),
-    cmocka_unit_test(nothing_is_zero_by_chance),
-    cmocka_unit_test(accesses_are_counted),
-    cmocka_unit_test(long_launches_are_traced),
-};
-TM_TESTS(tests, NULL, NULL)

@@ -16,9 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void evaluations_by_batch(void **unused)
+TEST(evaluations_by_batch)
 {
-    (void)unused;
     const struct {
         const char *name;
         int64_t     batch, interval, first; /* sequences */
@@ -41,9 +40,8 @@ static void evaluations_by_batch(void **unused)
 }
 
 /* Each is judged by the convergence test, so that each says how many runs a result has. */
-static void every_benchmark_says_its_runs(void **unused)
+TEST(every_benchmark_says_its_runs)
 {
-    (void)unused;
     for (const tm_mlperf_benchmark *b = tm_mlperf_benchmarks; b->name; b++) {
         const tm_reference_kind *kind = tm_reference_kind_find(b->name);
         if (!kind || kind->runs < 3) fail_msg("%s", b->name);
@@ -51,14 +49,13 @@ static void every_benchmark_says_its_runs(void **unused)
 }
 
 /* What a benchmark settles of a configuration that leaves it open. */
-static void benchmarks_settle_keys(void **unused)
+TEST(benchmarks_settle_keys)
 {
     static const char *const keys[] = { "validation.freq",      "validation.first",        "validation.steps",
                                         "training.target_loss", "training.stop_at_target", "data.flow_protocol" };
-    (void)unused;
-    tm_text         out = { 0 };
-    struct dirent **files;
-    int             n = scandir("configs/experiments/mlperf", &files, NULL, alphasort);
+    tm_text                  out = { 0 };
+    struct dirent          **files;
+    int                      n = scandir("configs/experiments/mlperf", &files, NULL, alphasort);
     for (int i = 0; i < n; i++) {
         if (strncmp(files[i]->d_name, "trainmark_tiny", 14) == 0) {
             tm_config *config = test_full_config();
@@ -87,8 +84,4 @@ static void benchmarks_settle_keys(void **unused)
     whole_is("tests/mlperf/whole-settled.txt", &out);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(evaluations_by_batch),
-                                           cmocka_unit_test(every_benchmark_says_its_runs),
-                                           cmocka_unit_test(benchmarks_settle_keys) };
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

@@ -68,9 +68,8 @@ static tm_submission *explain(int which, tm_breakdown *b)
     return s;
 }
 
-static void parts_of_known_runs(void **state)
+TEST(parts_of_known_runs)
 {
-    (void)state;
     tm_breakdown b;
     write_result(0, 500);
     tm_submission *s = explain(0, &b);
@@ -120,9 +119,8 @@ static void parts_of_known_runs(void **state)
     tm_submission_close(s);
 }
 
-static void two_results(void **state)
+TEST(two_results)
 {
-    (void)state;
     tm_breakdown a, b;
     write_result(0, 500);
     write_result(1, 250);
@@ -155,9 +153,8 @@ static void two_results(void **state)
     tm_submission_close(s);
 }
 
-static void runs_without_score_are_left_out(void **state)
+TEST(runs_without_score_are_left_out)
 {
-    (void)state;
     tm_breakdown b;
     write_result(0, 500);
     test_mllog log = run_of(3072, 500, 4);
@@ -184,9 +181,8 @@ static void drop_lines(tm_text *text, const char *word)
     *text = out;
 }
 
-static void logs_with_fewer_lines(void **state)
+TEST(logs_with_fewer_lines)
 {
-    (void)state;
     const char *const missing[] = { "\"eval_st", "\"block_st", "\"run_start", "tracked" };
     for (size_t k = 0; k < 4; k++) {
         for (int i = 0; i < 3; i++) {
@@ -222,9 +218,8 @@ static void logs_with_fewer_lines(void **state)
 }
 
 /* What the checker only warns of, a line that is there twice, is no failure of a submission. */
-static void warnings_are_no_failures(void **state)
+TEST(warnings_are_no_failures)
 {
-    (void)state;
     for (int i = 0; i < 3; i++) {
         char       path[600];
         tm_text    text = { 0 }, out = { 0 };
@@ -252,9 +247,8 @@ static void warnings_are_no_failures(void **state)
 }
 
 /* The samples of a block_stop count, not those of an eval_accuracy that is one step short; throughput is averaged. */
-static void one_step_short(void **state)
+TEST(one_step_short)
 {
-    (void)state;
     for (int i = 0; i < 3; i++) {
         char       path[600];
         tm_text    text = { 0 };
@@ -292,10 +286,4 @@ static void one_step_short(void **state)
     tm_submission_close(s);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-static const struct CMUnitTest tests[] = {
-    TEST(parts_of_known_runs),   TEST(two_results),    TEST(runs_without_score_are_left_out),
-    TEST(logs_with_fewer_lines), TEST(one_step_short), TEST(warnings_are_no_failures)
-};
-
-TM_TESTS(tests, NULL, NULL)
+TEST_FIXTURE(set_up, tear_down)

@@ -93,9 +93,8 @@ static void fails(const mllog *log, const char *word)
 
 /* --- the table of verdicts ---------------------------------------------------------------------------------------- */
 
-static void the_shortest_logs_pass(void **unused)
+TEST(the_shortest_logs_pass)
 {
-    (void)unused;
     const mllog logs[] = { mllog_gpt_oss(), mllog_8b(), mllog_lora(), mllog_flux(), mllog_tiny(TM_MLPERF_TINY_TARGET) };
     for (size_t i = 0; i < 5; i++)
         for (int r = i == 0 ? TM_RULESET_6_0_0 : 0; r < TM_RULESET_COUNT; r++) {
@@ -106,9 +105,8 @@ static void the_shortest_logs_pass(void **unused)
 }
 
 /* Without one of its lines a log fails, but for a few keys. */
-static void only_some_lines_may_be_left_out(void **unused)
+TEST(only_some_lines_may_be_left_out)
 {
-    (void)unused;
     static const char *const optional[] = { "submission_status", "seed", "opt_learning_rate_warmup_factor",
                                             "eval_start", "eval_stop" };
     const mllog              logs[] = { mllog_8b(), mllog_lora(), mllog_flux(), mllog_gpt_oss() };
@@ -127,9 +125,8 @@ static void only_some_lines_may_be_left_out(void **unused)
         }
 }
 
-static void repeated_lines(void **unused)
+TEST(repeated_lines)
 {
-    (void)unused;
     static const char *const keys[] = { "global_batch_size", "submission_division" };
     for (size_t i = 0; i < 2; i++) {
         mllog log = mllog_8b();
@@ -153,9 +150,8 @@ static void repeated_lines(void **unused)
     passes(&log);
 }
 
-static void order_of_lines(void **unused)
+TEST(order_of_lines)
 {
-    (void)unused;
     mllog log = mllog_8b();
     mllog_move(&log, "opt_learning_rate_decay_steps", "opt_learning_rate_warmup_steps");
     fails(&log, "Failed executing CHECK code: for 'opt_learning_rate_decay_steps'");
@@ -177,9 +173,8 @@ static void order_of_lines(void **unused)
     passes(&log);
 }
 
-static void time_to_start(void **unused)
+TEST(time_to_start)
 {
-    (void)unused;
     mllog   log = mllog_8b();
     int64_t begin = mllog_find(&log, "init_start", 0)->time_ms;
     mllog_find(&log, "init_stop", 0)->time_ms = begin + 1799999;
@@ -194,9 +189,8 @@ static void time_to_start(void **unused)
     fails(&log, "it takes 1800000 ms");
 }
 
-static void values_8b(void **unused)
+TEST(values_8b)
 {
-    (void)unused;
     const struct {
         const char *key, *value, *word; /* NULL: passes */
     } cases[] = {
@@ -238,9 +232,8 @@ static void values_8b(void **unused)
     }
 }
 
-static void values_lora(void **unused)
+TEST(values_lora)
 {
-    (void)unused;
     const struct {
         const char *key, *value, *word;
     } cases[] = {
@@ -258,9 +251,8 @@ static void values_lora(void **unused)
     }
 }
 
-static void metadata(void **unused)
+TEST(metadata)
 {
-    (void)unused;
     const struct {
         const char *key, *metadata, *word;
     } cases[] = {
@@ -284,9 +276,8 @@ static void metadata(void **unused)
     }
 }
 
-static void evaluations(void **unused)
+TEST(evaluations)
 {
-    (void)unused;
     mllog log = mllog_8b();
     mllog_insert(&log, mllog_find(&log, "block_stop", 0), "eval_accuracy", "NaN", ", \"samples_count\": 1");
     passes(&log);
@@ -295,9 +286,8 @@ static void evaluations(void **unused)
     passes(&log);
 }
 
-static void blocks_and_epochs(void **unused)
+TEST(blocks_and_epochs)
 {
-    (void)unused;
     mllog log = mllog_8b();
     mllog_drop(&log, "block_start");
     mllog_drop(&log, "block_stop");
@@ -311,9 +301,8 @@ static void blocks_and_epochs(void **unused)
     passes(&log);
 }
 
-static void odd_lines(void **unused)
+TEST(odd_lines)
 {
-    (void)unused;
     const struct {
         const char *line, *word;
     } cases[] = {
@@ -340,9 +329,8 @@ static void odd_lines(void **unused)
     fails(&log, "Failed executing CHECK code: for 'run_stop'");
 }
 
-static void open_division(void **unused)
+TEST(open_division)
 {
-    (void)unused;
     mllog log = mllog_lora();
     mllog_set(&log, "submission_division", "\"open\"");
     fails(&log, "wanted metadata has 'epoch_num'");
@@ -356,9 +344,8 @@ static void open_division(void **unused)
     fails(&log, "less than 240 minutes");
 }
 
-static void values_flux(void **unused)
+TEST(values_flux)
 {
-    (void)unused;
     const struct {
         const char *key, *value;
         bool        passes_6, passes_61;
@@ -387,9 +374,8 @@ static void values_flux(void **unused)
     wants(&log, TM_RULESET_6_1_0, false, "262144 rounded up to a multiple of global_batch_size, which comes first");
 }
 
-static void values_gpt_oss(void **unused)
+TEST(values_gpt_oss)
 {
-    (void)unused;
     mllog log = mllog_gpt_oss();
     mllog_set(&log, "eval_accuracy", "3.34");
     wants(&log, TM_RULESET_6_0_0, true, "closed_gpt_oss_20b");
@@ -411,9 +397,8 @@ static void values_gpt_oss(void **unused)
     wants(&log, TM_RULESET_6_0_0, true, "open_flux1");
 }
 
-static void later_rulesets(void **unused)
+TEST(later_rulesets)
 {
-    (void)unused;
     const struct {
         const char *key, *value;
         bool        passes_6, passes_61;
@@ -439,9 +424,8 @@ static void later_rulesets(void **unused)
     }
 }
 
-static void a_later_set_replaces_earlier_messages(void **unused)
+TEST(a_later_set_replaces_earlier_messages)
 {
-    (void)unused;
     mllog log = mllog_8b(); /* common wants a value that is not empty, the benchmark's set wants 1024 */
     mllog_set(&log, "eval_samples", "\"\"");
     outcome o = check(&log, TM_RULESET_5_1_0, false);
@@ -450,9 +434,8 @@ static void a_later_set_replaces_earlier_messages(void **unused)
     tm_text_fini(&o.text);
 }
 
-static void messages_name_lines_of_the_file(void **unused)
+TEST(messages_name_lines_of_the_file)
 {
-    (void)unused;
     mllog log = mllog_8b();
     mllog_set(&log, "max_steps", "7"); /* record 12 */
     strcpy(mllog_insert(&log, log.lines, "", "", "")->raw, "starting\r\n10%\r20%");
@@ -462,9 +445,8 @@ static void messages_name_lines_of_the_file(void **unused)
     fails(&log, "CHECK for 'max_steps' failed 30 more times");
 }
 
-static void the_built_in_benchmark(void **unused)
+TEST(the_built_in_benchmark)
 {
-    (void)unused;
     mllog log = mllog_tiny(TM_MLPERF_TINY_TARGET);
     wants(&log, TM_RULESET_5_1_0, true, "the public checker does not know it");
     log = mllog_tiny(TM_MLPERF_TINY_TARGET + 0.001);
@@ -529,9 +511,8 @@ static bool lacks_required(const mllog *log, const mllog *whole)
     return false;
 }
 
-static void mutated_logs_never_pass_without_a_required_line(void **unused)
+TEST(mutated_logs_never_pass_without_a_required_line)
 {
-    (void)unused;
     int passed = 0, lacking = 0;
     for (uint64_t seed = 0; seed < 1000; seed++) {
         const mllog whole = seed % 2 ? mllog_8b() : mllog_lora();
@@ -555,9 +536,8 @@ static void mutated_logs_never_pass_without_a_required_line(void **unused)
 
 /* --- real logs ---------------------------------------------------------------------------------------------------- */
 
-static void published_logs_comply(void **unused)
+TEST(published_logs_comply)
 {
-    (void)unused;
     static const char *const cases[] = { "amd_mi300x_lora", "amd_mi355x_8b" };
     const char              *root = getenv("TRAINMARK_MLPERF_LOGS");
     for (size_t k = 0; k < 2; k++) {
@@ -586,38 +566,11 @@ static void published_logs_comply(void **unused)
     }
 }
 
-static void rulesets_have_names(void **unused)
+TEST(rulesets_have_names)
 {
-    (void)unused;
     tm_ruleset r;
     tm_error   err = { 0 };
     assert_int_equal(tm_ruleset_find("6.1.0", &r, &err), TM_OK);
     assert_int_equal(r, TM_RULESET_6_1_0);
     assert_int_equal(tm_ruleset_find("5.0.0", &r, &err), TM_USAGE);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(the_shortest_logs_pass),
-    cmocka_unit_test(only_some_lines_may_be_left_out),
-    cmocka_unit_test(repeated_lines),
-    cmocka_unit_test(order_of_lines),
-    cmocka_unit_test(time_to_start),
-    cmocka_unit_test(values_8b),
-    cmocka_unit_test(values_lora),
-    cmocka_unit_test(values_flux),
-    cmocka_unit_test(values_gpt_oss),
-    cmocka_unit_test(metadata),
-    cmocka_unit_test(evaluations),
-    cmocka_unit_test(blocks_and_epochs),
-    cmocka_unit_test(odd_lines),
-    cmocka_unit_test(open_division),
-    cmocka_unit_test(later_rulesets),
-    cmocka_unit_test(a_later_set_replaces_earlier_messages),
-    cmocka_unit_test(messages_name_lines_of_the_file),
-    cmocka_unit_test(the_built_in_benchmark),
-    cmocka_unit_test(mutated_logs_never_pass_without_a_required_line),
-    cmocka_unit_test(published_logs_comply),
-    cmocka_unit_test(rulesets_have_names),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -31,9 +31,8 @@ static void is(const mllog *log, bool werror, const char *words, const char *jso
     tm_text_fini(&json);
 }
 
-static void of_a_log_that_complies(void **unused)
+TEST(of_a_log_that_complies)
 {
-    (void)unused;
     mllog log = mllog_8b();
     is(&log, true, "run.txt: SUCCESS (common, closed_common, closed_llama31_8b)\n",
        "{\"file\": \"run.txt\", \"verdict\": \"SUCCESS\", \"benchmark\": \"llama31_8b\", \"known_to_public_checker\": "
@@ -49,9 +48,8 @@ static void of_a_log_that_complies(void **unused)
        "\"closed_common\", \"closed_trainmark_tiny\"], \"messages\": [], \"warnings\": []}");
 }
 
-static void of_no_log(void **unused)
+TEST(of_no_log)
 {
-    (void)unused;
     mllog empty = { .n = 0 };
     is(&empty, false, "run.txt: FAILED\n  No log lines detected\n",
        "{\"file\": \"run.txt\", \"verdict\": \"FAILED\", \"benchmark\": null, \"known_to_public_checker\": true, "
@@ -61,9 +59,8 @@ static void of_no_log(void **unused)
 }
 
 /* Ten lines that cannot be read are named, more are counted. */
-static void of_lines_that_cannot_be_read(void **unused)
+TEST(of_lines_that_cannot_be_read)
 {
-    (void)unused;
     for (int n = 1; n <= 13; n += n == 1 ? 9 : n == 10 ? 1 : 2) { /* 1, 10, 11, 13 */
         mllog log = mllog_8b();
         char  words[2048];
@@ -82,9 +79,8 @@ static void of_lines_that_cannot_be_read(void **unused)
 }
 
 /* A line that is JSON but no record ends the public checker; one that is no JSON does not (above). */
-static void of_a_line_that_lacks_members(void **unused)
+TEST(of_a_line_that_lacks_members)
 {
-    (void)unused;
     mllog log = mllog_8b();
     strcpy(mllog_insert(&log, &log.lines[2], "", "", "")->raw, ":::MLLOG {}");
     is(&log, false,
@@ -94,9 +90,8 @@ static void of_a_line_that_lacks_members(void **unused)
        NULL);
 }
 
-static void of_a_key_that_fails_often(void **unused)
+TEST(of_a_key_that_fails_often)
 {
-    (void)unused;
     for (int n = 9; n <= 12; n++) {
         mllog log = mllog_8b();
         char  words[4096];
@@ -120,9 +115,8 @@ static void of_a_key_that_fails_often(void **unused)
 }
 
 /* Values are shown up to 80 bytes of JSON. */
-static void of_lines_that_are_repeated(void **unused)
+TEST(of_lines_that_are_repeated)
 {
-    (void)unused;
     char  value[128], words[2048];
     mllog log = mllog_8b();
     snprintf(value, sizeof value, "\"%078d\"", 5);
@@ -160,9 +154,8 @@ static void of_lines_that_are_repeated(void **unused)
        NULL);
 }
 
-static void of_what_is_missing(void **unused)
+TEST(of_what_is_missing)
 {
-    (void)unused;
     mllog log = mllog_8b();
     mllog_drop(&log, "cache_clear");
     mllog_drop(&log, "block_start");
@@ -181,9 +174,8 @@ static void of_what_is_missing(void **unused)
        NULL);
 }
 
-static void of_benchmarks_that_are_not_known(void **unused)
+TEST(of_benchmarks_that_are_not_known)
 {
-    (void)unused;
     mllog log = mllog_8b();
     mllog_set(&log, "submission_benchmark", "[\"x\"]");
     is(&log, false,
@@ -209,9 +201,8 @@ static void of_benchmarks_that_are_not_known(void **unused)
 }
 
 /* The first evaluation that is none ends the public checker; what is said of it stays. */
-static void of_an_exception(void **unused)
+TEST(of_an_exception)
 {
-    (void)unused;
     mllog log = mllog_8b();
     mllog_set(&log, "eval_accuracy", "null");
     mllog_double(&log, "eval_accuracy");
@@ -224,9 +215,8 @@ static void of_an_exception(void **unused)
        NULL);
 }
 
-static void rulesets(void **unused)
+TEST(rulesets)
 {
-    (void)unused;
     static const char *const names[] = { "5.1.0", "6.0.0", "6.1.0" };
     tm_error                 err = { 0 };
     for (int i = 0; i < 3; i++) {
@@ -239,18 +229,3 @@ static void rulesets(void **unused)
     assert_int_equal(tm_ruleset_find("6.2.0", &none, &err), TM_USAGE);
     assert_string_equal(err.text, "no ruleset '6.2.0'; there are 5.1.0, 6.0.0 and 6.1.0");
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(of_a_log_that_complies),
-    cmocka_unit_test(of_no_log),
-    cmocka_unit_test(of_lines_that_cannot_be_read),
-    cmocka_unit_test(of_a_line_that_lacks_members),
-    cmocka_unit_test(of_a_key_that_fails_often),
-    cmocka_unit_test(of_lines_that_are_repeated),
-    cmocka_unit_test(of_what_is_missing),
-    cmocka_unit_test(of_benchmarks_that_are_not_known),
-    cmocka_unit_test(of_an_exception),
-    cmocka_unit_test(rulesets),
-};
-
-TM_TESTS(tests, NULL, NULL)

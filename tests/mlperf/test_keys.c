@@ -124,9 +124,8 @@ static void add_run(tm_text *out, const char *words)
     tm_config_destroy(config);
 }
 
-static void configurations_are_as_recorded(void **state)
+TEST(configurations_are_as_recorded)
 {
-    (void)state;
     tm_text  out = { 0 };
     tm_error err = { 0 };
     assert_int_equal(tm_file_write(test_in_folder("config.json"), "{}", 2, &err), TM_OK);
@@ -134,7 +133,3 @@ static void configurations_are_as_recorded(void **state)
     test_folder_remove();
     whole_is("tests/mlperf/whole-keys.txt", &out);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(configurations_are_as_recorded) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -27,9 +27,8 @@ static const tm_json_value *json(tm_arena *arena, const char *text)
     return v;
 }
 
-static void numbers_are_the_nearest_doubles(void **unused)
+TEST(numbers_are_the_nearest_doubles)
 {
-    (void)unused;
     const struct {
         const char *text;
         double      number;
@@ -60,9 +59,8 @@ static void numbers_are_the_nearest_doubles(void **unused)
     tm_arena_destroy(arena);
 }
 
-static void wrong_json_is_refused(void **unused)
+TEST(wrong_json_is_refused)
 {
-    (void)unused;
     const char *const cases[] = {
         "",
         "{",
@@ -108,9 +106,8 @@ static void wrong_json_is_refused(void **unused)
     tm_arena_destroy(arena);
 }
 
-static void depth_and_length_have_limits(void **unused)
+TEST(depth_and_length_have_limits)
 {
-    (void)unused;
     tm_arena *arena = tm_arena_create();
     char     *text = malloc(10002);
     for (int depth = 200; depth <= 5000; depth += 4800) {
@@ -129,9 +126,8 @@ static void depth_and_length_have_limits(void **unused)
     tm_arena_destroy(arena);
 }
 
-static void text_is_latin_1_and_escapes(void **unused)
+TEST(text_is_latin_1_and_escapes)
 {
-    (void)unused;
     const struct {
         const char *text, *utf8, *printed;
     } cases[] = {
@@ -163,9 +159,8 @@ static void text_is_latin_1_and_escapes(void **unused)
     tm_arena_destroy(arena);
 }
 
-static void equality_is_pythons(void **unused)
+TEST(equality_is_pythons)
 {
-    (void)unused;
     const struct {
         const char *a, *b;
         bool        equal;
@@ -210,9 +205,8 @@ static const tm_mllog_record *parse(const char *bytes, size_t n, tm_mllog **log,
     return tm_mllog_records(*log, records);
 }
 
-static void lines_end_in_three_ways(void **unused)
+TEST(lines_end_in_three_ways)
 {
-    (void)unused;
     const char text[] = "first\n" LINE("a", "1") "\r\n50%\r70%\r" LINE("b", "2") "\r\r\n\n"
                                                                                  "rank 3: :::MLLOG {\"no\r" LINE(
                                                                                      "c", "3") "\n" LINE("d", "4");
@@ -233,9 +227,8 @@ static void lines_end_in_three_ways(void **unused)
     tm_mllog_free(log);
 }
 
-static void the_last_token_counts(void **unused)
+TEST(the_last_token_counts)
 {
-    (void)unused;
     const char text[] = "0: :::MLLOG {\"broken :::MLLOG  \x85 {\"key\": \"k\", \"time_ms\": \" 1_0.5 \", \"value\": "
                         "null, \"metadata\": null} \xa0\t\n:::MLLOG\n::MLLOG {}\n";
     tm_mllog  *log;
@@ -251,9 +244,8 @@ static void the_last_token_counts(void **unused)
     tm_mllog_free(log);
 }
 
-static void faults_are_told_apart(void **unused)
+TEST(faults_are_told_apart)
 {
-    (void)unused;
     const struct {
         const char    *json;
         tm_mllog_state state;
@@ -324,9 +316,8 @@ static void remove_folder(folder *f, const char *const *names)
     assert_int_equal(rmdir(f->path), 0);
 }
 
-static void packed_files(void **unused)
+TEST(packed_files)
 {
-    (void)unused;
     folder    f;
     tm_mllog *log;
     tm_error  err = { 0 };
@@ -360,9 +351,8 @@ static void packed_files(void **unused)
     remove_folder(&f, (const char *const[]){ "a.gz", "cut.gz", "plain.gz", NULL });
 }
 
-static void limits(void **unused)
+TEST(limits)
 {
-    (void)unused;
     folder    f;
     tm_mllog *log;
     tm_error  err = { 0 };
@@ -394,9 +384,8 @@ static void limits(void **unused)
 }
 
 /* A time that is text has 62 characters at most, underscores not counted; no number is that long. */
-static void times_of_text_have_a_limit(void **unused)
+TEST(times_of_text_have_a_limit)
 {
-    (void)unused;
     for (int digits = 61; digits <= 64; digits++)
         for (int underscored = 0; underscored < 2; underscored++) {
             tm_text   text = { 0 };
@@ -416,9 +405,8 @@ static void times_of_text_have_a_limit(void **unused)
 }
 
 /* Ten thousand logs in a folder are read, one more is not; a number has nine digits at most. */
-static void a_folder_has_a_limit(void **unused)
+TEST(a_folder_has_a_limit)
 {
-    (void)unused;
     folder          f;
     tm_mllog_folder list;
     tm_error        err = { 0 };
@@ -448,9 +436,8 @@ static void a_folder_has_a_limit(void **unused)
     remove_folder(&f, (const char *const[]){ "result_999999999.txt", "result_1000000000.txt", NULL });
 }
 
-static void folders_are_listed_by_number(void **unused)
+TEST(folders_are_listed_by_number)
 {
-    (void)unused;
     static const char *const names[] = { "result_10.txt", "result_2.txt.gz",  "result_0.txt",
                                          "result_x.txt",  "result_3.txt.bz2", "result_4",
                                          "xresult_5.txt", "result_.txt",      NULL };
@@ -483,20 +470,4 @@ static void folders_are_listed_by_number(void **unused)
     tm_mllog_folder_fini(&list);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(numbers_are_the_nearest_doubles),
-    cmocka_unit_test(wrong_json_is_refused),
-    cmocka_unit_test(depth_and_length_have_limits),
-    cmocka_unit_test(text_is_latin_1_and_escapes),
-    cmocka_unit_test(equality_is_pythons),
-    cmocka_unit_test(lines_end_in_three_ways),
-    cmocka_unit_test(the_last_token_counts),
-    cmocka_unit_test(faults_are_told_apart),
-    cmocka_unit_test(packed_files),
-    cmocka_unit_test(limits),
-    cmocka_unit_test(times_of_text_have_a_limit),
-    cmocka_unit_test(a_folder_has_a_limit),
-    cmocka_unit_test(folders_are_listed_by_number),
-};
-
-TM_TESTS_IN_ORDER(tests, NULL, NULL)
+TESTS_IN_ORDER

@@ -8,13 +8,12 @@
 
 #include "support/test.h"
 
-static void many(void **state)
+TEST(many)
 {
     enum { N = 100 };
     tm_arena *arena = tm_arena_create();
     tm_notes  notes = { 0 };
     char      words[64];
-    (void)state;
     for (int i = 0; i < N; i++) {
         tm_notes_add(&notes, arena, "note %d of %s", i, "these");
         assert_int_equal(notes.n, i + 1);
@@ -28,11 +27,10 @@ static void many(void **state)
     tm_arena_destroy(arena);
 }
 
-static void odd_characters(void **state)
+TEST(odd_characters)
 {
     tm_arena *arena = tm_arena_create();
     tm_notes  notes = { 0 };
-    (void)state;
     tm_notes_add(&notes, arena, "%s", "a\x01\x1f\n\t b~\x7f\x80\xff");
     tm_notes_add(&notes, arena, "%s", "");
     tm_notes_add(&notes, arena, "100%%");
@@ -41,7 +39,3 @@ static void odd_characters(void **state)
     assert_string_equal(notes.items[2], "100%");
     tm_arena_destroy(arena);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(many), cmocka_unit_test(odd_characters) };
-
-TM_TESTS(tests, NULL, NULL)

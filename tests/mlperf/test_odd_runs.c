@@ -83,7 +83,7 @@ static void is(double value, double wanted, const char *what)
 
 /* --- one run ------------------------------------------------------------------------------------------------------ */
 
-static void blocks_without_a_beginning_or_samples(void **state)
+TEST(blocks_without_a_beginning_or_samples)
 {
     static const row rows[] = { BEGIN("0"),
                                 { "1000", "block_stop", "null", N("7") }, /* no block: no time, but samples */
@@ -98,8 +98,7 @@ static void blocks_without_a_beginning_or_samples(void **state)
                                 LOSS("15000", "1", N("1")),
                                 STOP("16000"),
                                 END };
-    (void)state;
-    tm_submission *s = empty();
+    tm_submission   *s = empty();
     add(s, rows);
     tm_breakdown            b = computed(s);
     const tm_breakdown_run *r = b.runs;
@@ -116,14 +115,13 @@ static void blocks_without_a_beginning_or_samples(void **state)
     tm_submission_close(s);
 }
 
-static void an_evaluation_of_unknown_samples_is_none(void **state)
+TEST(an_evaluation_of_unknown_samples_is_none)
 {
     static const row rows[] = {
         BEGIN("0"), BLOCK("0", "500", NULL), LOSS("1000", "2", NULL), LOSS("2000", "3", N("20")), STOP("4000"), END
     };
     static const row never[] = { BEGIN("0"), BLOCK("0", "500", NULL), LOSS("1000", "2", NULL), STOP("4000"), END };
-    (void)state;
-    tm_submission *s = empty();
+    tm_submission   *s = empty();
     add(s, rows);
     add(s, never);
     tm_breakdown b = computed(s);
@@ -138,7 +136,7 @@ static void an_evaluation_of_unknown_samples_is_none(void **state)
 }
 
 /* Twice at the same number of samples, above the target and below: there is no line between them. */
-static void a_target_is_crossed_between_two_numbers_of_samples(void **state)
+TEST(a_target_is_crossed_between_two_numbers_of_samples)
 {
     static const row same[] = {
         BEGIN("0"), BLOCK("0", "500", NULL), LOSS("1000", "1", N("20")), LOSS("2000", "0.9", N("20")), STOP("4000"), END
@@ -151,7 +149,6 @@ static void a_target_is_crossed_between_two_numbers_of_samples(void **state)
         BEGIN("0"), BLOCK("0", "500", NULL), LOSS("1000", "0.925", N("20")), LOSS("2000", "0.9", N("30")), STOP("4000"),
         END
     };
-    (void)state;
     tm_submission *s = empty();
     add(s, same);
     add(s, met);
@@ -166,7 +163,7 @@ static void a_target_is_crossed_between_two_numbers_of_samples(void **state)
     tm_submission_close(s);
 }
 
-static void the_first_beginning_counts_and_the_first_end(void **state)
+TEST(the_first_beginning_counts_and_the_first_end)
 {
     static const row twice[] = { { "2000", "init_start", "null", NULL },
                                  { "5000", "init_start", "null", NULL },
@@ -182,8 +179,7 @@ static void the_first_beginning_counts_and_the_first_end(void **state)
                                 { "10000", "init_start", "null", NULL },
                                 { "11000", "init_stop", "null", NULL },
                                 END };
-    (void)state;
-    tm_submission *s = empty();
+    tm_submission   *s = empty();
     add(s, twice);
     add(s, earlier);
     add(s, none);
@@ -194,7 +190,7 @@ static void the_first_beginning_counts_and_the_first_end(void **state)
     tm_submission_close(s);
 }
 
-static void lines_that_cannot_be_read_are_passed_over(void **state)
+TEST(lines_that_cannot_be_read_are_passed_over)
 {
     static const row rows[] = { BEGIN("0"),
                                 { NULL, NULL, ":::MLLOG {\"time_ms\": 500, \"key\": \"eval_accuracy\", \"value\": 9}",
@@ -204,8 +200,7 @@ static void lines_that_cannot_be_read_are_passed_over(void **state)
                                 LOSS("2000", "1", NULL),
                                 STOP("4000"),
                                 END };
-    (void)state;
-    tm_submission *s = empty();
+    tm_submission   *s = empty();
     add(s, rows);
     tm_breakdown b = computed(s);
     assert_int_equal(b.runs[0].evaluations, 1);
@@ -215,7 +210,7 @@ static void lines_that_cannot_be_read_are_passed_over(void **state)
 }
 
 /* A run counts if its samples, its seconds and their quotient are numbers above zero. */
-static void runs_whose_figures_make_no_sense_are_left_out(void **state)
+TEST(runs_whose_figures_make_no_sense_are_left_out)
 {
     static const struct {
         const char *begin, *stop, *from, *to, *samples;
@@ -230,7 +225,6 @@ static void runs_whose_figures_make_no_sense_are_left_out(void **state)
         { "0", "4000", "2000", "2000", N("10"), false }, /* or lasts no time */
         { "0", "4000", "2000", "2000.001", N("10"), true },
     };
-    (void)state;
     tm_submission *s = empty();
     for (size_t i = 0; i < COUNT(cases); i++) {
         const row rows[] = { BEGIN(cases[i].begin), BLOCK(cases[i].from, cases[i].to, cases[i].samples),
@@ -250,10 +244,9 @@ static void runs_whose_figures_make_no_sense_are_left_out(void **state)
 static const row plain[] = { BEGIN("0"), BLOCK("0", "2000", N("10")), LOSS("3000", "1", NULL), STOP("6000"), END };
 
 /* No name, or one without rules: no target, no number of runs that is wanted, and nothing to be compared with. */
-static void of_no_known_benchmark(void **state)
+TEST(of_no_known_benchmark)
 {
     static const char *const names[] = { NULL, "bert", "llama2_70b_lora" };
-    (void)state;
     for (size_t i = 0; i < COUNT(names); i++) {
         tm_submission *s = empty();
         s->benchmark = names[i];
@@ -276,10 +269,9 @@ static void of_no_known_benchmark(void **state)
     }
 }
 
-static void the_division_decides_whether_convergence_is_tested(void **state)
+TEST(the_division_decides_whether_convergence_is_tested)
 {
     static const char *const divisions[] = { NULL, "open", "closed", "Closed" };
-    (void)state;
     for (size_t i = 0; i < COUNT(divisions); i++) {
         tm_submission *s = empty();
         s->benchmark = "bert";
@@ -300,9 +292,8 @@ static void the_division_decides_whether_convergence_is_tested(void **state)
 /* --- seeds -------------------------------------------------------------------------------------------------------- */
 
 /* A thousand seeds of a log are looked at, and a second one is warned of. */
-static void seeds_of_a_log_have_a_limit(void **state)
+TEST(seeds_of_a_log_have_a_limit)
 {
-    (void)state;
     for (int n = 0; n <= 1001; n += n < 3 ? 1 : n < 999 ? 996 : 1) {
         tm_submission *s = empty();
         row            rows[1002] = { END };
@@ -347,10 +338,9 @@ static void apart(const tm_submission *a, const tm_submission *b)
     assert_memory_equal(&r, &nothing, sizeof r);
 }
 
-static void only_scores_of_one_benchmark_are_compared(void **state)
+TEST(only_scores_of_one_benchmark_are_compared)
 {
-    static const row nothing[] = { BEGIN("0"), STOP("6000"), END };
-    (void)state;
+    static const row   nothing[] = { BEGIN("0"), STOP("6000"), END };
     tm_breakdown_ratio r;
     tm_submission     *s = three(plain), *t = three(plain), *few = empty(), *unused = three(nothing);
     add(few, plain);
@@ -377,19 +367,18 @@ static void only_scores_of_one_benchmark_are_compared(void **state)
 }
 
 /* Each of the quotients that must be finite for a comparison, beyond a double for once. */
-static void quotients_beyond_a_double_are_no_comparison(void **state)
+TEST(quotients_beyond_a_double_are_no_comparison)
 {
-    static const row few[] = { BEGIN("0"), BLOCK("0", "2000", N("1e-200")), LOSS("3000", "1", NULL), STOP("6000"),
-                               END };
-    static const row many[] = { BEGIN("0"), BLOCK("0", "2000", N("1e200")), LOSS("3000", "1", NULL), STOP("6000"),
-                                END };
-    static const row at_once[] = { BEGIN("6000"), BLOCK("0", "2000", N("10")), LOSS("3000", "1", NULL), STOP("6000"),
-                                   END };
-    static const row longest[] = { BEGIN("0"), BLOCK("-1e303", "0", N("1e100")), LOSS("0", "1", NULL), STOP("1000"),
-                                   END };
-    static const row shortest[] = { BEGIN("0"), BLOCK("0", "1e-17", N("1e100")), LOSS("0", "1", NULL), STOP("1000"),
-                                    END };
-    (void)state;
+    static const row   few[] = { BEGIN("0"), BLOCK("0", "2000", N("1e-200")), LOSS("3000", "1", NULL), STOP("6000"),
+                                 END };
+    static const row   many[] = { BEGIN("0"), BLOCK("0", "2000", N("1e200")), LOSS("3000", "1", NULL), STOP("6000"),
+                                  END };
+    static const row   at_once[] = { BEGIN("6000"), BLOCK("0", "2000", N("10")), LOSS("3000", "1", NULL), STOP("6000"),
+                                     END };
+    static const row   longest[] = { BEGIN("0"), BLOCK("-1e303", "0", N("1e100")), LOSS("0", "1", NULL), STOP("1000"),
+                                     END };
+    static const row   shortest[] = { BEGIN("0"), BLOCK("0", "1e-17", N("1e100")), LOSS("0", "1", NULL), STOP("1000"),
+                                      END };
     tm_breakdown_ratio r;
     tm_submission     *a = three(few), *b = three(many), *c = empty(), *d = three(plain);
     assert_false(compared(a, b, &r));
@@ -414,19 +403,3 @@ static void quotients_beyond_a_double_are_no_comparison(void **state)
     tm_submission_close(c);
     tm_submission_close(d);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(blocks_without_a_beginning_or_samples),
-    cmocka_unit_test(an_evaluation_of_unknown_samples_is_none),
-    cmocka_unit_test(a_target_is_crossed_between_two_numbers_of_samples),
-    cmocka_unit_test(the_first_beginning_counts_and_the_first_end),
-    cmocka_unit_test(lines_that_cannot_be_read_are_passed_over),
-    cmocka_unit_test(runs_whose_figures_make_no_sense_are_left_out),
-    cmocka_unit_test(of_no_known_benchmark),
-    cmocka_unit_test(the_division_decides_whether_convergence_is_tested),
-    cmocka_unit_test(seeds_of_a_log_have_a_limit),
-    cmocka_unit_test(only_scores_of_one_benchmark_are_compared),
-    cmocka_unit_test(quotients_beyond_a_double_are_no_comparison),
-};
-
-TM_TESTS(tests, NULL, NULL)

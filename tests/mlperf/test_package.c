@@ -107,9 +107,8 @@ static void fails(const char *part)
     tm_package_free(p);
 }
 
-static void a_good_package(void **state)
+TEST(a_good_package)
 {
-    (void)state;
     tm_package *p = check(false);
     assert_true(p->passed && p->n == 1 && p->n_systems == 1 && p->repository.n == 0);
     assert_int_equal(p->results[0].scaling, TM_SCALING_WRITE);
@@ -125,9 +124,8 @@ static void a_good_package(void **state)
     tm_package_free(p);
 }
 
-static void old_factors_go(void **state)
+TEST(old_factors_go)
 {
-    (void)state;
     put(SCALING, "{\"scaling_factor\": 7}");
     for (int i = 0; i < 10; i++) write_lora(i, 3456); /* slower than the reference: no factor */
     tm_package *p = check(false);
@@ -146,9 +144,8 @@ static void old_factors_go(void **state)
     tm_package_free(p);
 }
 
-static void runs_that_fail(void **state)
+TEST(runs_that_fail)
 {
-    (void)state;
     test_mllog log = test_mllog_good("llama2_70b_lora", 8, 3072, 3);
     log.loss = 0.93;
     test_mllog_write(&log, at(LORA), 3);
@@ -162,9 +159,8 @@ static void runs_that_fail(void **state)
     fails("2 files do not comply, directory cannot be accepted");
 }
 
-static void number_and_names_of_files(void **state)
+TEST(number_and_names_of_files)
 {
-    (void)state;
     write_lora(10, 3072);
     fails("found 11, expected 10");
     unlink(at(LORA "/result_10.txt"));
@@ -180,9 +176,8 @@ static void number_and_names_of_files(void **state)
     fails("found 11");
 }
 
-static void seeds_and_bypasses(void **state)
+TEST(seeds_and_bypasses)
 {
-    (void)state;
     test_mllog log = test_mllog_good("llama2_70b_lora", 8, 3072, 3);
     log.seed = 1004; /* the one of run 4 */
     test_mllog_write(&log, at(LORA), 3);
@@ -217,9 +212,8 @@ static void seeds_and_bypasses(void **state)
     tm_package_free(p);
 }
 
-static void open_division(void **state)
+TEST(open_division)
 {
-    (void)state;
     tm_text text = { 0 };
     tm_text_add(&text, good_system);
     memcpy(strstr(text.data, "closed"), "opened", 6);
@@ -233,9 +227,8 @@ static void open_division(void **state)
     tm_package_free(p);
 }
 
-static void systems(void **state)
+TEST(systems)
 {
-    (void)state;
     const struct {
         const char *from, *to, *error;
     } rows[] = {
@@ -265,9 +258,8 @@ static void systems(void **state)
     fails("there is no systems/BOX.json");
 }
 
-static void benchmarks(void **state)
+TEST(benchmarks)
 {
-    (void)state;
     tm_error err = { 0 };
     assert_int_equal(tm_folder_make(at("pkg/results/BOX/minigo"), &err), TM_OK);
     tm_package *p = check(true);
@@ -292,9 +284,8 @@ static void benchmarks(void **state)
     tm_package_free(p);
 }
 
-static void nothing_there(void **state)
+TEST(nothing_there)
 {
-    (void)state;
     tm_package *p = NULL;
     tm_error    err = { 0 };
     assert_int_equal(tm_package_check(at("nowhere"), TM_RULESET_5_1_0, NULL, true, &p, &err), TM_INVALID);
@@ -317,9 +308,8 @@ static void nothing_there(void **state)
     fails("result_4.txt.gz");
 }
 
-static void repository(void **state)
+TEST(repository)
 {
-    (void)state;
     tm_error err = { 0 };
     assert_int_equal(tm_folder_make(at("pkg/benchmarks/.git"), &err), TM_OK);
     put("pkg/benchmarks/a name.py", "");
@@ -340,9 +330,8 @@ static void repository(void **state)
 }
 
 /* Links that lead out: named, never followed. */
-static void links_out(void **state)
+TEST(links_out)
 {
-    (void)state;
     tm_error err = { 0 };
     /* a whole result beside the package */
     assert_int_equal(rename(at(LORA), at("elsewhere")), 0);
@@ -392,11 +381,4 @@ static void links_out(void **state)
     tm_package_free(p);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-static const struct CMUnitTest tests[] = {
-    TEST(a_good_package), TEST(old_factors_go),     TEST(runs_that_fail), TEST(number_and_names_of_files),
-    TEST(open_division),  TEST(seeds_and_bypasses), TEST(systems),        TEST(benchmarks),
-    TEST(nothing_there),  TEST(repository),         TEST(links_out),
-};
-
-TM_TESTS(tests, NULL, NULL)
+TEST_FIXTURE(set_up, tear_down)

@@ -29,9 +29,8 @@ static char *root_of(void)
     return realpath(path, NULL);
 }
 
-static void folders_are_listed(void **state)
+TEST(folders_are_listed)
 {
-    (void)state;
     tm_arena *arena = tm_arena_create();
     size_t    n = 7;
     char      wanted[600], *root = root_of();
@@ -74,9 +73,8 @@ static void folders_are_listed(void **state)
     test_folder_remove();
 }
 
-static void all_that_is_wrong_is_found(void **state)
+TEST(all_that_is_wrong_is_found)
 {
-    (void)state;
     static const char *const wanted[] = {
         ".hidden: the name begins with '.'",
         "a file: the name has a space",
@@ -124,8 +122,3 @@ static void all_that_is_wrong_is_found(void **state)
     tm_arena_destroy(arena);
     test_folder_remove();
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(folders_are_listed),
-                                           cmocka_unit_test(all_that_is_wrong_is_found) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -112,7 +112,7 @@ static void put_system(const char *name, const char *division)
 #define LORA "llama2_70b_lora"
 
 /* Failures of the convergence test that a word lets pass, and one that none does. */
-static void failures_that_a_word_lets_pass(void **state)
+TEST(failures_that_a_word_lets_pass)
 {
     static const struct {
         int64_t     batch, other; /* of even and of odd runs */
@@ -125,7 +125,6 @@ static void failures_that_a_word_lets_pass(void **state)
           "RCP test: Missing RCP, please submit RCP with BS = 100000 passed using rcp_bypass" },
         { 8, 9, "Unknown state", NULL },
     };
-    (void)state;
     folder("pkg/systems");
     put_system("pkg/systems/A.json", "closed");
     put("pkg/package_checker_params", "rcp-bypass\n");
@@ -155,11 +154,10 @@ static void failures_that_a_word_lets_pass(void **state)
 #define FOUR "\"samples to converge\": [3000, 3010, 3020, 3030]"
 
 /* Records that are given judge the results of their benchmark, and no others. */
-static void records_that_are_given_judge_their_own(void **state)
+TEST(records_that_are_given_judge_their_own)
 {
     static const char *const names[] = { LORA, "llama31_8b" };
     tm_arena                *arena = tm_arena_create();
-    (void)state;
     folder("pkg/systems");
     put_system("pkg/systems/A.json", "closed");
     put_logs("pkg/results/A/" LORA, LORA, 0, 9, 3072, 0);
@@ -193,12 +191,11 @@ static void records_that_are_given_judge_their_own(void **state)
 }
 
 /* A factor of an earlier check that cannot be taken away ends the check. */
-static void an_old_factor_that_stays_is_a_failure(void **state)
+TEST(an_old_factor_that_stays_is_a_failure)
 {
     tm_package *p = NULL;
     tm_error    err = { 0 };
     char        wanted[800];
-    (void)state;
     folder("pkg/systems");
     put_system("pkg/systems/A.json", "closed");
     put_logs("pkg/results/A/" LORA, LORA, 0, 9, 3840, 0);
@@ -213,13 +210,12 @@ static void an_old_factor_that_stays_is_a_failure(void **state)
 }
 
 /* Depth and number of directories and files that are gone through. */
-static void limits_of_the_repository(void **state)
+TEST(limits_of_the_repository)
 {
     tm_arena *arena = tm_arena_create();
     tm_notes  notes = { 0 };
     tm_text   path = { 0 };
     size_t    n;
-    (void)state;
     folder("deep");
     tm_text_add(&path, "deep");
     for (int i = 0; i <= PACKAGE_DEPTH; i++) tm_text_add(&path, "/d");
@@ -252,11 +248,10 @@ static void limits_of_the_repository(void **state)
     tm_arena_destroy(arena);
 }
 
-static void entries_have_a_limit(void **state)
+TEST(entries_have_a_limit)
 {
     tm_arena *arena = tm_arena_create();
     size_t    n;
-    (void)state;
     put("file", "");
     folder("many");
     for (int i = 0; i < PACKAGE_ENTRIES; i++) {
@@ -300,12 +295,4 @@ static int tear_down(void **state)
     return 0;
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_setup_teardown(failures_that_a_word_lets_pass, set_up, tear_down),
-    cmocka_unit_test_setup_teardown(records_that_are_given_judge_their_own, set_up, tear_down),
-    cmocka_unit_test_setup_teardown(an_old_factor_that_stays_is_a_failure, set_up, tear_down),
-    cmocka_unit_test_setup_teardown(limits_of_the_repository, set_up, tear_down),
-    cmocka_unit_test_setup_teardown(entries_have_a_limit, set_up, tear_down),
-};
-
-TM_TESTS(tests, NULL, NULL)
+TEST_FIXTURE(set_up, tear_down)

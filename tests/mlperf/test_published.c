@@ -118,18 +118,16 @@ static void same_results(const char *root, const json_t *expected)
     }
 }
 
-static void results_of_our_own(void **state)
+TEST(results_of_our_own)
 {
-    (void)state;
     json_t *expected = read_expected("tests/mlperf/example");
     assert_int_equal(json_array_size(expected), 1);
     same_results("tests/mlperf/example", expected);
     json_decref(expected);
 }
 
-static void published_results(void **state)
+TEST(published_results)
 {
-    (void)state;
     const char *given = getenv("TRAINMARK_MLPERF_LOGS"), *root = given ? given : "../shared/data/mlperf";
     json_t     *expected = read_expected(root);
     if (!expected) {
@@ -141,7 +139,3 @@ static void published_results(void **state)
     same_results(root, expected);
     json_decref(expected);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(results_of_our_own), cmocka_unit_test(published_results) };
-
-TM_TESTS(tests, NULL, NULL)

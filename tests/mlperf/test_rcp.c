@@ -82,9 +82,8 @@ static result make(const char *benchmark, int64_t batch, const int64_t (*counts)
 
 enum { ABORTED = -1, NO_STOP = -2, BOTH = -1, PRUNED = 0, FULL = 1 };
 
-static void published_verdicts(void **state)
+TEST(published_verdicts)
 {
-    (void)state;
     const char *found = "RCP found", *between = "RCP Interpolation", *b8 = "llama31_8b", *lora = "llama2_70b_lora";
     const char *slower = "RCP not found but slower convergence on smaller batch size";
     const struct {
@@ -156,9 +155,8 @@ static void published_verdicts(void **state)
     }
 }
 
-static void mixed_results_fail(void **state)
+TEST(mixed_results_fail)
 {
-    (void)state;
     result     r = { 0 };
     test_mllog a = test_mllog_good("llama2_70b_lora", 8, 3072, 0), b = test_mllog_good("llama2_70b_lora", 16, 3840, 1);
     for (int i = 0; i < 9; i++) add_log(&r, &a);
@@ -195,9 +193,8 @@ static void mixed_results_fail(void **state)
     free_result(&r);
 }
 
-static void a_batch_that_is_none(void **state)
+TEST(a_batch_that_is_none)
 {
-    (void)state;
     const char *const values[] = { "8.5", "0", "NaN", "Infinity", "1e300", "-8" };
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
         result     r = { 0 };
@@ -227,9 +224,8 @@ static void a_batch_that_is_none(void **state)
 #define EVAL(n) EVENT("eval_accuracy", "3.2", "\"samples_count\": " #n)
 #define STOP(status) EVENT("run_stop", "null", "\"status\": \"" status "\"")
 
-static void what_a_log_says(void **state)
+TEST(what_a_log_says)
 {
-    (void)state;
     const struct {
         const char *text, *problem; /* part of it; NULL: none */
         double      samples;
@@ -301,9 +297,8 @@ static void what_a_log_says(void **state)
     free_result(&r);
 }
 
-static void messages_of_the_public_checker(void **state)
+TEST(messages_of_the_public_checker)
 {
-    (void)state;
     const int64_t  counts[][2] = { { 172000, 5 }, { 184288, 5 }, { 0, 0 } };
     result         r = make("llama31_8b", 32, counts);
     tm_text        text = { 0 };
@@ -357,9 +352,8 @@ static tm_status parse(const char *text, const tm_reference **out, tm_error *err
     return tm_reference_parse("own.json", text, strlen(text), arena, out, err);
 }
 
-static void own_records(void **state)
+TEST(own_records)
 {
-    (void)state;
     tm_error            err;
     const tm_reference *reference;
     const char         *text =
@@ -405,9 +399,8 @@ static void own_records(void **state)
     free_result(&r);
 }
 
-static void own_records_that_are_wrong(void **state)
+TEST(own_records_that_are_wrong)
 {
-    (void)state;
     const char *const rows[][2] = {
         { "", "not JSON" },
         { "[]", "not an object of records" },
@@ -440,14 +433,4 @@ static void own_records_that_are_wrong(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(published_verdicts),
-    cmocka_unit_test(mixed_results_fail),
-    cmocka_unit_test(a_batch_that_is_none),
-    cmocka_unit_test(what_a_log_says),
-    cmocka_unit_test(messages_of_the_public_checker),
-    cmocka_unit_test(own_records),
-    cmocka_unit_test(own_records_that_are_wrong),
-};
-
-TM_TESTS(tests, set_up, tear_down)
+TEST_FIXTURE(set_up, tear_down)

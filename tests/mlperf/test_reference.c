@@ -33,9 +33,8 @@ static void exactly(double value, double wanted, const char *what)
 }
 
 /* Records of a file; what is wrong with it is said with its name. */
-static void records_of_a_file(void **state)
+TEST(records_of_a_file)
 {
-    (void)state;
     const tm_reference *reference = NULL;
     tm_reference_record r;
     tm_error            err = { 0 };
@@ -63,9 +62,8 @@ static void records_of_a_file(void **state)
     assert_non_null(strstr(err.text, path));
 }
 
-static void published_statistics(void **state)
+TEST(published_statistics)
 {
-    (void)state;
     const struct {
         const char *benchmark;
         int         batch;
@@ -139,9 +137,8 @@ static void published_statistics(void **state)
     assert_null(tm_reference_built_in("gpt_oss_20b", TM_RULESET_5_1_0, arena));
 }
 
-static void published_interpolations(void **state)
+TEST(published_interpolations)
 {
-    (void)state;
     const struct {
         const char *benchmark;
         int         batch;
@@ -177,9 +174,8 @@ static void published_interpolations(void **state)
         }
 }
 
-static void choice_at_the_ends(void **state)
+TEST(choice_at_the_ends)
 {
-    (void)state;
     tm_reference_record r;
     const tm_reference *reference = tm_reference_built_in("llama31_8b", TM_RULESET_5_1_0, arena);
     assert_int_equal(tm_reference_choose(reference, 8, false, &r), TM_REFERENCE_SMALLEST);
@@ -204,9 +200,8 @@ static tm_reference flat(const double (*points)[2], size_t n)
     return reference;
 }
 
-static void pruning_is_one_forward_pass(void **state)
+TEST(pruning_is_one_forward_pass)
 {
-    (void)state;
     const double points[][2] = { { 64, 150 }, { 8, 110 }, { 128, 160 }, { 16, 100 }, { 48, 128 }, { 32, 130 } };
     tm_reference reference = flat(points, 6);
     const struct {
@@ -225,9 +220,8 @@ static void pruning_is_one_forward_pass(void **state)
 }
 
 /* The rule text's list: the code does not trim the deviation. */
-static void deviation_is_of_the_whole_list(void **state)
+TEST(deviation_is_of_the_whole_list)
 {
-    (void)state;
     double       x[] = { 16, 14, 16, 17, 16, 16, 15, 16, 15, 16 };
     tm_reference reference = { .kind = tm_reference_kind_find("llama31_8b"), .n = 1 };
     reference.records = tm_arena_take(arena, sizeof *reference.records);
@@ -238,9 +232,8 @@ static void deviation_is_of_the_whole_list(void **state)
     exactly(reference.records[0].mean, 15.75, "mean");
 }
 
-static void quantiles(void **state)
+TEST(quantiles)
 {
-    (void)state;
     /* To 22 digits: 1.710882079909428441936, 1.705617919759273233604. The public checker's library is 4 and 2 units of
      * the last place off, which no printed digit of a record shows. */
     exactly(tm_student_quantile_95(24), 1.710882079909428441936, "24");
@@ -259,9 +252,8 @@ static void quantiles(void **state)
     assert_true(fabs(tm_student_quantile_95(20000) - 1.6449306) < 1e-6); /* Cornish-Fisher: z + (z^3 + z) / 4n */
 }
 
-static void numpy_order(void **state)
+TEST(numpy_order)
 {
-    (void)state;
     double x[300], plain = 0;
     for (int i = 0; i < 300; i++) plain += x[i] = 1.0 / (i + 3);
     assert_true(fabs(tm_numpy_sum(x, 300) - plain) < 1e-14 * plain);
@@ -283,9 +275,8 @@ static void numpy_order(void **state)
 }
 
 /* The third published benchmark: three runs, and a minimum that is lowered. */
-static void relief_and_few_runs(void **state)
+TEST(relief_and_few_runs)
 {
-    (void)state;
     double       x[] = { 250000, 260000, 270000, 280000, 260000, 260000 };
     tm_reference reference = { .kind = tm_reference_kind_find("llama31_405b"), .n = 1 };
     reference.records = tm_arena_take(arena, sizeof *reference.records);
@@ -304,9 +295,8 @@ static void relief_and_few_runs(void **state)
 
 /* Where less than nothing is left of the minimum, any mean will do; where doubles lie farther apart than the search is
  * fine, it ends at the nearest. */
-static void means_at_the_ends_of_what_there_is(void **state)
+TEST(means_at_the_ends_of_what_there_is)
 {
-    (void)state;
     double       small[] = { 46080, 46080, 46080, 46080 }, more[] = { 46081, 46081, 46081, 46081 };
     double       large[] = { 2.9e18, 2.95e18, 3e18, 3.05e18, 3.1e18 };
     tm_reference reference = { .kind = tm_reference_kind_find("llama31_405b"), .n = 3 };
@@ -324,17 +314,5 @@ static void means_at_the_ends_of_what_there_is(void **state)
     assert_true(fabs(r[2].minimum - threshold) <= 1024);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(records_of_a_file),
-    cmocka_unit_test(published_statistics),
-    cmocka_unit_test(published_interpolations),
-    cmocka_unit_test(choice_at_the_ends),
-    cmocka_unit_test(pruning_is_one_forward_pass),
-    cmocka_unit_test(deviation_is_of_the_whole_list),
-    cmocka_unit_test(quantiles),
-    cmocka_unit_test(numpy_order),
-    cmocka_unit_test(relief_and_few_runs),
-    cmocka_unit_test(means_at_the_ends_of_what_there_is),
-};
-
-TM_TESTS_IN_ORDER(tests, set_up, tear_down)
+TESTS_IN_ORDER
+TEST_FIXTURE(set_up, tear_down)

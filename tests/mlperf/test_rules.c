@@ -41,9 +41,8 @@ static void verdicts(const rule_test *t, const rule_memory *memory, bool metadat
     tm_arena_destroy(arena);
 }
 
-static void values_at_their_limits(void **unused)
+TEST(values_at_their_limits)
 {
-    (void)unused;
     static const struct {
         rule_test   t;
         const char *values;
@@ -65,9 +64,8 @@ static void values_at_their_limits(void **unused)
         verdicts(&rows[i].t, &(rule_memory){ 0 }, false, rows[i].values);
 }
 
-static void values_beside_what_came_before(void **unused)
+TEST(values_beside_what_came_before)
 {
-    (void)unused;
     tm_arena       *arena = tm_arena_create();
     const rule_test rest = { .kind = TEST_REST, .lo = 100 }, up = { .kind = TEST_ROUNDED_UP, .lo = 100 };
     rule_memory     m = { 0 };
@@ -92,9 +90,8 @@ static void values_beside_what_came_before(void **unused)
     tm_arena_destroy(arena);
 }
 
-static void metadata_at_its_limits(void **unused)
+TEST(metadata_at_its_limits)
 {
-    (void)unused;
     static const struct {
         rule_test   t;
         const char *values;
@@ -112,9 +109,8 @@ static void metadata_at_its_limits(void **unused)
         verdicts(&rows[i].t, &(rule_memory){ 0 }, true, rows[i].values);
 }
 
-static void states_and_the_time_of_the_initialisation(void **unused)
+TEST(states_and_the_time_of_the_initialisation)
 {
-    (void)unused;
     for (int set = 0; set < STATE_COUNT; set++)
         for (int asked = 0; asked < STATE_COUNT; asked++) {
             rule_memory m = { 0 };
@@ -140,9 +136,8 @@ static void states_and_the_time_of_the_initialisation(void **unused)
 /* --- words ---------------------------------------------------------------------------------------------------------
  */
 
-static void what_each_wants(void **unused)
+TEST(what_each_wants)
 {
-    (void)unused;
     static const struct {
         rule_test   t;
         const char *words;
@@ -190,9 +185,8 @@ static void found(const rule_test *t, const tm_mllog_record *r, const rule_memor
     tm_text_fini(&out);
 }
 
-static void what_each_found(void **unused)
+TEST(what_each_found)
 {
-    (void)unused;
     tm_arena             *arena = tm_arena_create();
     const tm_mllog_record r = { .value = json(arena, "[1, \"a\"]"),
                                 .metadata = json(arena, "{\"x\": 2}"),
@@ -218,9 +212,8 @@ static void what_each_found(void **unused)
 }
 
 /* 160 bytes of JSON are shown whole, of more the first 160. */
-static void long_values_are_cut(void **unused)
+TEST(long_values_are_cut)
 {
-    (void)unused;
     tm_arena *arena = tm_arena_create();
     for (int n = 158; n <= 159; n++) { /* and two quotes */
         char text[200], words[200];
@@ -231,12 +224,3 @@ static void long_values_are_cut(void **unused)
     }
     tm_arena_destroy(arena);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(values_at_their_limits), cmocka_unit_test(values_beside_what_came_before),
-    cmocka_unit_test(metadata_at_its_limits), cmocka_unit_test(states_and_the_time_of_the_initialisation),
-    cmocka_unit_test(what_each_wants),        cmocka_unit_test(what_each_found),
-    cmocka_unit_test(long_values_are_cut),
-};
-
-TM_TESTS(tests, NULL, NULL)

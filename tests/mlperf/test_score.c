@@ -350,19 +350,20 @@ static void integers_as_python_reads_them(void **state)
     tm_arena_destroy(arena);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define ROW(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 static const struct CMUnitTest tests[] = {
-    TEST(a_result_that_passes),
-    TEST(a_result_that_fails),
-    TEST(one_run_did_not_converge),
-    TEST(two_runs_did_not_converge),
-    TEST(number_of_runs),
-    TEST(status_does_not_decide_the_score),
-    TEST(words_of_the_summary),
-    TEST(seeds),
-    TEST(a_thousand_seeds),
-    TEST(folders_that_cannot_be_read),
-    TEST(integers_as_python_reads_them),
+    ROW(a_result_that_passes),
+    ROW(a_result_that_fails),
+    ROW(one_run_did_not_converge),
+    ROW(two_runs_did_not_converge),
+    ROW(number_of_runs),
+    ROW(status_does_not_decide_the_score),
+    ROW(words_of_the_summary),
+    ROW(seeds),
+    ROW(a_thousand_seeds),
+    ROW(folders_that_cannot_be_read),
+    ROW(integers_as_python_reads_them),
 };
 
-TM_TESTS_IN_ORDER(tests, NULL, NULL)
+TEST_TABLE(tests)
+TESTS_IN_ORDER

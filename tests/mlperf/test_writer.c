@@ -20,9 +20,8 @@ static void prints(double value, const char *wanted)
     tm_text_fini(&text);
 }
 
-static void numbers_print_as_in_python(void **unused)
+TEST(numbers_print_as_in_python)
 {
-    (void)unused;
     prints(0, "0.0");
     prints(-0.0, "-0.0");
     prints(1, "1.0");
@@ -53,9 +52,8 @@ static void numbers_print_as_in_python(void **unused)
 }
 
 /* The shortest text that reads back: it does, and no shorter one does. */
-static void any_number_reads_back(void **unused)
+TEST(any_number_reads_back)
 {
-    (void)unused;
     for (uint64_t i = 0; i < 20000; i++) {
         uint64_t bits = tm_random_u64(1, 2, i);
         double   value, back;
@@ -78,9 +76,8 @@ static void any_number_reads_back(void **unused)
     }
 }
 
-static void lines_of_public_logs(void **unused)
+TEST(lines_of_public_logs)
 {
-    (void)unused;
     const char *const    source = "/workspace/code/src/callbacks.py";
     const tm_mllog_field samples[] = { { "samples_count", tm_mllog_i64(0) } };
     const tm_mllog_field step[] = { { "step", tm_mllog_i64(12288) } };
@@ -169,9 +166,8 @@ static void same_again(const tm_mllog_record *r)
     tm_text_fini(&text);
 }
 
-static void published_logs_are_written_alike(void **unused)
+TEST(published_logs_are_written_alike)
 {
-    (void)unused;
     static const char *const cases[] = { "amd_mi300x_lora", "amd_mi355x_8b" };
     const char              *root = getenv("TRAINMARK_MLPERF_LOGS");
     for (size_t k = 0; k < 2; k++) {
@@ -196,12 +192,3 @@ static void published_logs_are_written_alike(void **unused)
         tm_mllog_folder_fini(&folder);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(numbers_print_as_in_python),
-    cmocka_unit_test(any_number_reads_back),
-    cmocka_unit_test(lines_of_public_logs),
-    cmocka_unit_test(published_logs_are_written_alike),
-};
-
-TM_TESTS(tests, NULL, NULL)

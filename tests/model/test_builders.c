@@ -69,9 +69,8 @@ static tm_step_options options_of(const tm_model_shape *shape, int64_t batch, in
     return o;
 }
 
-static void every_preset_has_the_parameters_of_its_formula(void **state)
+TEST(every_preset_has_the_parameters_of_its_formula)
 {
-    (void)state;
     size_t           n;
     const tm_preset *presets = tm_model_presets(&n);
     assert_true(n >= 18);
@@ -92,10 +91,9 @@ static void every_preset_has_the_parameters_of_its_formula(void **state)
     }
 }
 
-static void every_kind_of_bias_has_the_parameters_of_its_formula(void **state)
+TEST(every_kind_of_bias_has_the_parameters_of_its_formula)
 {
     static const tm_model_bias kinds[] = { TM_BIAS_NONE, TM_BIAS_ALL, TM_BIAS_MI350X_TABLE };
-    (void)state;
     for (int i = 0; i < 3; i++)
         for (int tied = 0; tied < 2; tied++) {
             tm_model_shape shape = test_gpt_options().shape;
@@ -117,9 +115,8 @@ static bool reads(const tm_node *node, tm_tensor_id id)
 }
 
 /* A tied table is looked up and multiplied with, has one gradient to which both add, and is updated once. */
-static void tied_models_share_one_table(void **state)
+TEST(tied_models_share_one_table)
 {
-    (void)state;
     tm_device *device = test_device_open("null", 1);
     tm_chooser chooser = tm_device_chooser(device);
     for (int tied = 0; tied < 2; tied++) {
@@ -150,9 +147,8 @@ static void tied_models_share_one_table(void **state)
 
 /* torchtitan writes the head last: a shared table has the head's values, or an untrained loss would be of the order of
  * the width. */
-static void a_tied_torchtitan_table_begins_as_the_head(void **state)
+TEST(a_tied_torchtitan_table_begins_as_the_head)
 {
-    (void)state;
     tm_device *device = test_device_open("null", 1);
     tm_chooser chooser = tm_device_chooser(device);
     for (int tied = 0; tied < 2; tied++) {
@@ -173,7 +169,7 @@ static void a_tied_torchtitan_table_begins_as_the_head(void **state)
 
 /* 6 FLOPs per weight of a matrix product and token; attention 2 products forward and 5 backward (the scores are
  * computed again), 2 T (T + 1) / 2 x head width multiply-adds x 2 for each head and sequence. */
-static void executed_flops_are_the_formula(void **state)
+TEST(executed_flops_are_the_formula)
 {
     static const struct {
         const char *preset;
@@ -181,7 +177,6 @@ static void executed_flops_are_the_formula(void **state)
     } cases[] = { { "tiny-llama", 16, 256 },   { "gpt-small", 8, 512 },    { "gpt-medium", 4, 512 },
                   { "gpt2-124M", 2, 1000 },    { "llama3.2_1B", 1, 4096 }, { "llama3.1_8B", 2, 8192 },
                   { "llama3.1_405B", 1, 8192 } };
-    (void)state;
     tm_device *device = test_device_open("null", 1);
     tm_chooser chooser = tm_device_chooser(device);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -205,9 +200,8 @@ static void executed_flops_are_the_formula(void **state)
 }
 
 /* A third of what a training step of images is counted as, by hand; attention has a fifth product when it is undone. */
-static void images_execute_their_formula(void **state)
+TEST(images_execute_their_formula)
 {
-    (void)state;
     tm_device        *device = test_device_open("null", 1);
     tm_chooser        chooser = tm_device_chooser(device);
     tm_model_shape    s = test_shape_preset("tiny-flux", "model.guidance_embed=true");
@@ -228,12 +222,11 @@ static void images_execute_their_formula(void **state)
     tm_device_close(device);
 }
 
-static void every_node_knows_its_layer_and_module(void **state)
+TEST(every_node_knows_its_layer_and_module)
 {
     static const char *const presets[] = { "tiny-llama", "gpt-small" };
-    (void)state;
-    tm_device *device = test_device_open("null", 1);
-    tm_chooser chooser = tm_device_chooser(device);
+    tm_device               *device = test_device_open("null", 1);
+    tm_chooser               chooser = tm_device_chooser(device);
     for (int i = 0; i < 2; i++) {
         tm_model_shape  s = test_shape_preset(presets[i], NULL);
         tm_step_options options = options_of(&s, 1, 16);
@@ -257,14 +250,13 @@ static void every_node_knows_its_layer_and_module(void **state)
 }
 
 /* A bias that only chooses stays as it is; one with a rate moves once a step in every mixture. */
-static void biases_of_experts_move_at_a_rate(void **state)
+TEST(biases_of_experts_move_at_a_rate)
 {
     static const char experts[] =
         "--model.family=deepseek --model.n_layers=3 --model.n_dense_layers=1 --model.n_kv_heads=null "
         "--model.kv_lora_rank=16 --model.qk_nope_head_dim=12 --model.qk_rope_head_dim=4 --model.v_head_dim=8 "
         "--model.n_experts=4 --model.n_experts_per_token=2 --model.moe_ffn_dim=24 --model.moe_score=sigmoid "
         "--model.moe_bias=true";
-    (void)state;
     tm_device *device = test_device_open("null", 1);
     tm_chooser chooser = tm_device_chooser(device);
     for (int moves = 0; moves < 2; moves++) {
@@ -290,10 +282,9 @@ static void biases_of_experts_move_at_a_rate(void **state)
 }
 
 /* What comes behind a model is in no block, of a stage without an end, too. */
-static void behind_a_model_is_no_block(void **state)
+TEST(behind_a_model_is_no_block)
 {
     static const char *const presets[] = { "tiny-llama", "gpt-small" };
-    (void)state;
     for (int i = 0; i < 2; i++) {
         tm_graph      *graph = tm_graph_create(&tm_precision_f32);
         tm_model_shape s = test_shape_preset(presets[i], NULL);
@@ -346,7 +337,7 @@ static void check_routers(const tm_program *program, const tm_model_shape *s, in
     assert_int_equal(balances, m->aux_loss > 0 ? routers : 0);
 }
 
-static void routers_go_by_the_shape(void **state)
+TEST(routers_go_by_the_shape)
 {
 #define TINY                                                                                                           \
     "model.dim=32 --model.n_heads=2 --model.vocab_size=64 --model.n_layers=3 --model.ffn_dim=64 "                      \
@@ -362,7 +353,6 @@ static void routers_go_by_the_shape(void **state)
                               "--model.n_expert_groups=4 --model.n_limited_groups=2 --model.moe_aux_loss=0.01" },
     };
 #undef TINY
-    (void)state;
     tm_device *device = test_device_open("null", 1);
     tm_chooser chooser = tm_device_chooser(device);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -376,18 +366,3 @@ static void routers_go_by_the_shape(void **state)
     }
     tm_device_close(device);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_preset_has_the_parameters_of_its_formula),
-    cmocka_unit_test(every_kind_of_bias_has_the_parameters_of_its_formula),
-    cmocka_unit_test(tied_models_share_one_table),
-    cmocka_unit_test(a_tied_torchtitan_table_begins_as_the_head),
-    cmocka_unit_test(executed_flops_are_the_formula),
-    cmocka_unit_test(images_execute_their_formula),
-    cmocka_unit_test(every_node_knows_its_layer_and_module),
-    cmocka_unit_test(behind_a_model_is_no_block),
-    cmocka_unit_test(biases_of_experts_move_at_a_rate),
-    cmocka_unit_test(routers_go_by_the_shape),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -249,9 +249,8 @@ static size_t check_step(const char *words, const tm_chooser *chooser)
     return found;
 }
 
-static void ranks_say_the_same_to_each_other(void **state)
+TEST(ranks_say_the_same_to_each_other)
 {
-    (void)state;
     tm_device *device = test_device_open("null", 1);
     tm_chooser chooser = tm_device_chooser(device);
     for (size_t i = 0; i < sizeof divided / sizeof divided[0]; i++) assert_true(check_step(divided[i], &chooser) > 4);
@@ -262,7 +261,3 @@ static void ranks_say_the_same_to_each_other(void **state)
     }
     tm_device_close(device);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(ranks_say_the_same_to_each_other) };
-
-TM_TESTS(tests, NULL, NULL)

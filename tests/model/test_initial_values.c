@@ -64,9 +64,8 @@ static void check(const tm_step_options *options, const row *rows, size_t n)
 
 /* Divisors of 0.02: what leads back into the residual stream is smaller the deeper (torchtitan, by layer; GPT-2, by all
  * layers); torchtitan's table has deviation 1, its head 1 / sqrt(dim). */
-static void every_scheme_has_its_deviations(void **state)
+TEST(every_scheme_has_its_deviations)
 {
-    (void)state;
     tm_step_options o = test_llama_options();
     double          base = 0.02, l0 = base / sqrt(2), l1 = base / sqrt(4), head = 1 / sqrt(64);
     const row       titan[] = { { "tok_embeddings.weight", 0, 1 },
@@ -100,9 +99,8 @@ static void every_scheme_has_its_deviations(void **state)
     check(&o, hf, n);
 }
 
-static void gpt2_has_its_own(void **state)
+TEST(gpt2_has_its_own)
 {
-    (void)state;
     tm_step_options o = test_gpt_options();
     double          base = 0.02, out = base / sqrt(2 * 2);
     tm_device      *device = test_device_open("cpu", 1);
@@ -134,13 +132,12 @@ static void gpt2_has_its_own(void **state)
 
 /* torchtitan's: Xavier's uniform distribution in blocks and where images and texts come in, 0.02 where times and
  * vectors do, zeros in modulations and behind the blocks, so that these begin as if they were not there. */
-static void images_begin_as_published(void **state)
+TEST(images_begin_as_published)
 {
     tm_model_shape s = test_shape_preset("tiny-flux", "--model.guidance_embed=true");
     tm_graph      *graph = tm_graph_create(&tm_precision_f32);
     tm_model       model;
     int            kinds[4] = { 0 };
-    (void)state;
     tm_model_declare(graph, &s, 8, NULL, &model);
     for (size_t i = 0; i < graph->n_tensors; i++) {
         const tm_tensor *t = &graph->tensors[i];
@@ -160,11 +157,3 @@ static void images_begin_as_published(void **state)
     assert_true(kinds[0] > 50 && kinds[1] == 6 && kinds[2] > 30);
     tm_graph_destroy(graph);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(images_begin_as_published),
-    cmocka_unit_test(every_scheme_has_its_deviations),
-    cmocka_unit_test(gpt2_has_its_own),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void parameter_counts_are_the_published_ones(void **state)
+TEST(parameter_counts_are_the_published_ones)
 {
     static const struct {
         const char *name;
@@ -29,7 +29,6 @@ static void parameter_counts_are_the_published_ones(void **state)
         { "flux_12b", 11891178560 },     { "flux_535m", 535318336 },        { "qwen3_14B", 14768307200 },
         { "qwen3_32B", 32762123264 },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         tm_model_shape s = test_shape_preset(table[i].name, NULL);
         if (tm_model_parameters(&s) != table[i].parameters)
@@ -48,7 +47,7 @@ static void parameter_counts_are_the_published_ones(void **state)
 }
 
 /* All parameters, and those that a token uses. */
-static void experts_count_as_published(void **state)
+TEST(experts_count_as_published)
 {
     static const struct {
         const char *name;
@@ -60,7 +59,6 @@ static void experts_count_as_published(void **state)
         { "deepseek_v2_lite", 15706484224, 2661150208 }, { "deepseek_v3_16B", 15706484224, 2661150208 },
         { "deepseek_v2", 235741434880, 21375800320 },    { "deepseek_v3", 671026404352, 37552282624 },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         tm_model_shape s = test_shape_preset(table[i].name, NULL);
         if (tm_model_parameters(&s) != table[i].parameters || tm_model_parameters_active(&s) != table[i].active)
@@ -75,9 +73,8 @@ static void experts_count_as_published(void **state)
 }
 
 /* Frequencies, the factor of cosines and sines, and the scale of scores, as printed with the models. */
-static void yarn_stretches_as_published(void **state)
+TEST(yarn_stretches_as_published)
 {
-    (void)state;
     tm_model_shape s = test_shape_preset("deepseek_v2_lite", NULL);
     const double   lite[][2] = { { 8, 1e-1 }, { 12, 2.687936011e-02 }, { 16, 5.5e-3 }, { 31, 3.333803580e-06 } };
     for (int i = 0; i < 4; i++)
@@ -94,7 +91,7 @@ static void assert_digits(const char *name, double value, double wanted, double 
     if (!(fabs(value - wanted) <= unit)) fail_msg("%s: %.6g, wanted %.6g", name, value, wanted);
 }
 
-static void reference_models_have_their_printed_values(void **state)
+TEST(reference_models_have_their_printed_values)
 {
     static const struct {
         const char *name;
@@ -109,7 +106,6 @@ static void reference_models_have_their_printed_values(void **state)
         { "qwen2.5_7B", 7.6156, 2048, 44.89 },  { "qwen3_8B", 8.191, 8192, 59.91 },
         { "qwen3_32B", 32.762, 8192, 243.44 },  { "llama3.1_405B", 405.853, 8192, 2625.45 },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         tm_model_shape s = test_shape_preset(table[i].name, NULL);
         assert_digits(table[i].name, (double)tm_model_parameters(&s) / 1e9, table[i].parameters, 0.00051);
@@ -118,7 +114,7 @@ static void reference_models_have_their_printed_values(void **state)
     }
 }
 
-static void conventions_give_the_printed_values(void **state)
+TEST(conventions_give_the_printed_values)
 {
     static const struct {
         const char *name;
@@ -134,7 +130,6 @@ static void conventions_give_the_printed_values(void **state)
         { "llama2_70B", 8192, 4.76712e11, 4.76704e11, 4.44492e11 },
         { "qwen3_8B", 8192, 5.99059e10, 5.99041e10, 5.26563e10 },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         tm_model_shape s = test_shape_preset(table[i].name, NULL);
         /* one and a third of the last digit: the table cuts some digits instead of rounding them */
@@ -150,7 +145,7 @@ static void conventions_give_the_printed_values(void **state)
 }
 
 /* The GPT table: TFLOPS by 6 N, and with attention counted causally or in full. */
-static void gpt_table_has_its_tflops(void **state)
+TEST(gpt_table_has_its_tflops)
 {
     static const struct {
         const char *name;
@@ -161,7 +156,6 @@ static void gpt_table_has_its_tflops(void **state)
         { "gpt-3b", 11980, 190.3, 193.3, 196.3 },     { "gpt-7b", 18381, 578.3, 593.1, 607.9 },
         { "gpt-13b", 7941, 482.2, 492.2, 502.2 },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         tm_model_shape s = test_shape_preset(table[i].name, NULL);
         double         tera = table[i].rate / 1e12;
@@ -176,9 +170,8 @@ static void gpt_table_has_its_tflops(void **state)
     assert_string_equal(tm_flops_convention_name(TM_FLOPS_EXACT_CAUSAL), "exact-causal");
 }
 
-static void every_dimension_is_a_key(void **state)
+TEST(every_dimension_is_a_key)
 {
-    (void)state;
     tm_model_shape s =
         test_shape_preset("gpt-medium", "model.vocab_size=50304 model.bias=all num_layers=3 model.tied=false "
                                         "model.n_kv_heads=4 model.head_dim=32 model.ffn_dim=100 model.max_seq_len=600");
@@ -205,9 +198,8 @@ static void every_dimension_is_a_key(void **state)
 }
 
 /* A window of keys: Mistral at its own, and at the 1024 that a published throughput table counts with. */
-static void a_window_counts_its_keys(void **state)
+TEST(a_window_counts_its_keys)
 {
-    (void)state;
     tm_model_shape s = test_shape_preset("mistral_7B", NULL);
     assert_digits("titan", tm_model_flops_per_token(&s, TM_FLOPS_TITAN, 8192), 5.55489e10, 1e5);
     assert_digits("megatron", tm_model_flops_per_token(&s, TM_FLOPS_MEGATRON, 8192), 4.91048e10, 1e5);
@@ -221,7 +213,7 @@ static void a_window_counts_its_keys(void **state)
 }
 
 /* TFLOP of an image, forward and backward. */
-static void images_have_their_printed_flops(void **state)
+TEST(images_have_their_printed_flops)
 {
     static const struct {
         const char *name, *more;
@@ -230,7 +222,6 @@ static void images_have_their_printed_flops(void **state)
                   { "flux_dev", NULL, 31.043 },
                   { "flux.1_dev", NULL, 64.508 },
                   { "flux.1_dev", "model.image_size=1024", 223.154 } };
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         tm_model_shape s = test_shape_preset(table[i].name, table[i].more);
         double         tokens = (double)tm_model_length(&s);
@@ -241,9 +232,8 @@ static void images_have_their_printed_flops(void **state)
     }
 }
 
-static void the_options_of_the_llama_families_are_read(void **state)
+TEST(the_options_of_the_llama_families_are_read)
 {
-    (void)state;
     tm_model_shape s = test_shape_preset("mistral_7B_v0.1", NULL);
     assert_true(s.family == TM_FAMILY_MISTRAL && s.window == 4096 && !s.qk_norm && s.bias == TM_BIAS_NONE);
     s = test_shape_preset("mistral_7B_v0.3", NULL);
@@ -257,30 +247,13 @@ static void the_options_of_the_llama_families_are_read(void **state)
     assert_true(s.family == TM_FAMILY_LLAMA && s.window == 16 && s.qk_norm && s.bias == TM_BIAS_QKV);
 }
 
-static void every_preset_is_whole(void **state)
+TEST(every_preset_is_whole)
 {
     size_t           n;
     const tm_preset *presets = tm_model_presets(&n);
-    (void)state;
     assert_true(n >= 37);
     for (size_t i = 0; i < n; i++) {
         tm_model_shape s = test_shape_preset(presets[i].name, NULL);
         assert_true(tm_model_parameters(&s) > 0);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(parameter_counts_are_the_published_ones),
-    cmocka_unit_test(experts_count_as_published),
-    cmocka_unit_test(yarn_stretches_as_published),
-    cmocka_unit_test(reference_models_have_their_printed_values),
-    cmocka_unit_test(conventions_give_the_printed_values),
-    cmocka_unit_test(gpt_table_has_its_tflops),
-    cmocka_unit_test(every_dimension_is_a_key),
-    cmocka_unit_test(a_window_counts_its_keys),
-    cmocka_unit_test(images_have_their_printed_flops),
-    cmocka_unit_test(the_options_of_the_llama_families_are_read),
-    cmocka_unit_test(every_preset_is_whole),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -136,9 +136,8 @@ static tm_status read_shape(const char *words, tm_model_shape *shape, tm_error *
     return st;
 }
 
-static void what_does_not_go_together_is_named(void **state)
+TEST(what_does_not_go_together_is_named)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         tm_model_shape shape;
         tm_error       err = { 0 };
@@ -284,9 +283,8 @@ static void check_rope(const tm_model_shape *s, const tm_graph *graph)
     }
 }
 
-static void what_is_counted_is_what_is_declared(void **state)
+TEST(what_is_counted_is_what_is_declared)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof small / sizeof small[0]; i++) {
         tm_model_shape shape;
         tm_model       model;
@@ -303,7 +301,7 @@ static void what_is_counted_is_what_is_declared(void **state)
 }
 
 /* Numbers stand for {l} and {e}, as they are written and to the end of the name. */
-static void patterns_are_matched(void **state)
+TEST(patterns_are_matched)
 {
     static const struct {
         const char *pattern, *name;
@@ -321,7 +319,6 @@ static void patterns_are_matched(void **state)
                   { "a.{l}.bc", "a.1.b", false, { 0 } },
                   { "a.{x}", "a.1", false, { 0 } },
                   { "a.{x}", "a.{x}", true, { -1, -1 } } };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int64_t numbers[2] = { -1, -1 };
         tm_text name = { 0 };
@@ -346,7 +343,7 @@ static bool divides(const tm_model_shape *s, int ranks, bool tensor, bool expert
     return ranks == 1 || even;
 }
 
-static void models_are_divided_evenly(void **state)
+TEST(models_are_divided_evenly)
 {
     static const char *const words[] = {
         "tiny-llama", "tiny-llama --model.n_experts 6 --model.n_experts_per_token 2 --model.moe_ffn_dim 20",
@@ -354,7 +351,6 @@ static void models_are_divided_evenly(void **state)
         "21",
         "gpt-small", "tiny-flux"
     };
-    (void)state;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         for (int ranks = 1; ranks < 6; ranks++)
             for (int kind = 0; kind < 8; kind++) {
@@ -381,12 +377,11 @@ static void models_are_divided_evenly(void **state)
 }
 
 /* Of every preset the keys that it is made of. */
-static void presets_are_as_recorded(void **state)
+TEST(presets_are_as_recorded)
 {
     tm_text          out = { 0 };
     size_t           n;
     const tm_preset *presets = tm_model_presets(&n);
-    (void)state;
     for (size_t i = 0; i < n; i++) {
         tm_text_printf(&out, "%s (%s):", presets[i].name, presets[i].alias ? presets[i].alias : "-");
         for (const char *const *pair = presets[i].pairs; *pair; pair++) tm_text_printf(&out, " %s", *pair);
@@ -454,7 +449,7 @@ static void check_parts(const char *words, const tm_graph *whole, tm_graph *cons
     assert_true(cut > 0);
 }
 
-static void ranks_have_each_element_once(void **state)
+TEST(ranks_have_each_element_once)
 {
     static const char *const words[] = {
         "tiny-llama --model.n_layers 1 --model.bias all --model.qk_norm true --model.sinks true",
@@ -470,7 +465,6 @@ static void ranks_have_each_element_once(void **state)
         "gpt-small --model.n_layers 1 --model.tied false --model.vocab_size 101",
         "tiny-flux --model.n_layers 1 --model.n_single_layers 1 --model.guidance_embed true",
     };
-    (void)state;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         for (int kind = 0; kind < 2; kind++) {
             tm_graph      *whole = tm_graph_create(&tm_precision_f32), *graphs[2];
@@ -491,14 +485,3 @@ static void ranks_have_each_element_once(void **state)
             tm_graph_destroy(whole);
         }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(what_does_not_go_together_is_named),
-    cmocka_unit_test(what_is_counted_is_what_is_declared),
-    cmocka_unit_test(patterns_are_matched),
-    cmocka_unit_test(models_are_divided_evenly),
-    cmocka_unit_test(presets_are_as_recorded),
-    cmocka_unit_test(ranks_have_each_element_once),
-};
-
-TM_TESTS(tests, NULL, NULL)

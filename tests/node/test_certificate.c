@@ -103,9 +103,8 @@ static size_t differs(const tm_result *result)
 
 /* --- the document ------------------------------------------------------------------------------------------------- */
 
-static void document(void **state)
+TEST(document)
 {
-    (void)state;
     made m;
     make(&m, "a", "b");
     add_figure(&m, HOST, 2, "core 1", 12.25);
@@ -144,9 +143,8 @@ static void document(void **state)
 }
 
 /* Every byte of the document is in the hash: whichever is changed, something differs, or it is no certificate. */
-static void changed_digits(void **state)
+TEST(changed_digits)
 {
-    (void)state;
     made m;
     make(&m, "a", "b");
     add_figure(&m, HOST, 0, "core 1", 12.25);
@@ -170,9 +168,8 @@ static void changed_digits(void **state)
 }
 
 /* A verdict that is nicer than its findings is seen, though somebody has sealed it anew. */
-static void nicer_verdict(void **state)
+TEST(nicer_verdict)
 {
-    (void)state;
     made m;
     make(&m, "a", "b");
     tm_node_find(&m.outcomes[HOST], 0, "", "broken");
@@ -186,9 +183,8 @@ static void nicer_verdict(void **state)
 
 /* --- hosts -------------------------------------------------------------------------------------------------------- */
 
-static void expected_hosts(void **state)
+TEST(expected_hosts)
 {
-    (void)state;
     made m;
     make(&m, "a", "b.example.org");
     tm_node_expect(&m.certificate, "# all\na\nb slots=2\n\n");
@@ -222,9 +218,8 @@ static size_t row_of(const tm_table *table, const char *host, const char *item)
 }
 
 /* The later one of two certificates of nodes a and b is given first; b fails in it, and its driver has changed. */
-static void beside_each_other(void **state)
+TEST(beside_each_other)
 {
-    (void)state;
     made             now, before;
     const tm_result *results[2];
     tm_table        *nodes, *details;
@@ -266,9 +261,8 @@ static void beside_each_other(void **state)
 }
 
 /* Certificates of b and c are in the store; that of a, which is slower, and whose driver is another one, is judged. */
-static void judged_beside_the_store(void **state)
+TEST_WITH(judged_beside_the_store, NULL, test_folder_teardown)
 {
-    (void)state;
     tm_error    err = { 0 };
     tm_store   *store;
     const char *path = test_in_folder("fleet.db");
@@ -301,11 +295,3 @@ static void judged_beside_the_store(void **state)
         free_made(&m);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(document),          cmocka_unit_test(changed_digits),
-    cmocka_unit_test(nicer_verdict),     cmocka_unit_test(expected_hosts),
-    cmocka_unit_test(beside_each_other), cmocka_unit_test_teardown(judged_beside_the_store, test_folder_teardown),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -27,9 +27,8 @@ static void draw(noise_kind kind, uint64_t seed, uint64_t place, double fall, si
     }
 }
 
-static void nothing_steady_falls(void **state)
+TEST(nothing_steady_falls)
 {
-    (void)state;
     enum { SEEDS = 700 };
     for (int kind = 0; kind < KINDS; kind++) {
         int fell = 0, clear = 0;
@@ -45,9 +44,8 @@ static void nothing_steady_falls(void **state)
     }
 }
 
-static void a_fall_is_found_with_its_moment(void **state)
+TEST(a_fall_is_found_with_its_moment)
 {
-    (void)state;
     static const size_t of_kind[2][3] = { { 20, 96, 160 }, { 40, 96, 160 } };
     for (int kind = 0; kind < KINDS; kind++)
         for (int m = 0; m < 3; m++) {
@@ -67,9 +65,8 @@ static void a_fall_is_found_with_its_moment(void **state)
         }
 }
 
-static void what_rises_or_is_short_does_not_fall(void **state)
+TEST(what_rises_or_is_short_does_not_fall)
 {
-    (void)state;
     double x[SAMPLES];
     draw(EVEN, 1, 0, -0.1, 96, x);
     assert_false(tm_node_fall_find(x, SAMPLES, 1).fell);
@@ -102,9 +99,8 @@ static size_t judged(noise_kind kind, uint64_t seed, double fall, double *limit,
     return found;
 }
 
-static void a_place_that_falls_is_named(void **state)
+TEST(a_place_that_falls_is_named)
 {
-    (void)state;
     double limit, floor;
     for (int kind = 0; kind < KINDS; kind++) {
         double reach = 0;
@@ -126,9 +122,8 @@ static void a_place_that_falls_is_named(void **state)
     }
 }
 
-static void sensors_agree_or_not(void **state)
+TEST(sensors_agree_or_not)
 {
-    (void)state;
     const double   nan = (double)NAN;
     tm_node_sensed s[8];
     for (int i = 0; i < 8; i++) s[i] = (tm_node_sensed){ nan, nan, nan, nan, nan };
@@ -148,12 +143,3 @@ static void sensors_agree_or_not(void **state)
     s[7].held = 1;
     assert_false(tm_node_cause_find(s, 8, 0.1).agrees);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(nothing_steady_falls),
-    cmocka_unit_test(a_fall_is_found_with_its_moment),
-    cmocka_unit_test(what_rises_or_is_short_does_not_fall),
-    cmocka_unit_test(a_place_that_falls_is_named),
-    cmocka_unit_test(sensors_agree_or_not),
-};
-TM_TESTS(tests, NULL, NULL)

@@ -178,10 +178,9 @@ static void finish(int ranks, certified *c)
     for (int r = 0; r < ranks; r++) tm_node_outcome_fini(&c->out[r]);
 }
 
-static void clean_worlds_pass(void **state)
+TEST(clean_worlds_pass)
 {
     static const int hosts[] = { 0, 0, 1, 2, 1 };
-    (void)state;
     for (int ranks = 1; ranks <= 5; ranks++)
         for (int several = 0; several < 2; several++) {
             certified c = { .seconds = test_is_full() ? 5 : ranks % 2 ? 0.05 : 0.15, .seed = (uint64_t)ranks };
@@ -225,9 +224,8 @@ static const struct {
                { SHIFT, "shifted by 1 element" },
                { BIT, "one bit" } };
 
-static void bad_senders_and_receivers(void **state)
+TEST(bad_senders_and_receivers)
 {
-    (void)state;
     for (int ranks = 2; ranks <= 5; ranks++)
         for (size_t i = 0; i < sizeof spoils / sizeof spoils[0]; i++)
             for (int sends = 0; sends < 2; sends++) {
@@ -242,9 +240,8 @@ static void bad_senders_and_receivers(void **state)
 }
 
 /* One link: only what comes from one rank is wrong, and only on one rank. Both ends are named. */
-static void bad_links(void **state)
+TEST(bad_links)
 {
-    (void)state;
     for (int ranks = 3; ranks <= 5; ranks++) {
         certified c = { .p = { ZEROS, false, ranks - 1, 1, 1 } };
         char      place[64];
@@ -256,9 +253,8 @@ static void bad_links(void **state)
 }
 
 /* Two pieces of a gather change places on one rank. */
-static void swapped_ranks(void **state)
+TEST(swapped_ranks)
 {
-    (void)state;
     for (int ranks = 4; ranks <= 5; ranks++) {
         certified c = { .p = { SWAP, false, 3, -1, 1 } };
         run_plant(ranks, NULL, &c);
@@ -272,9 +268,8 @@ static void swapped_ranks(void **state)
 }
 
 /* Slices of a sum to which only rank 2 adds change places: that is like shifted data of rank 2, and not its doing. */
-static void swapped_slices(void **state)
+TEST(swapped_slices)
 {
-    (void)state;
     static const int member[] = { 0, 1, 2, 3 };
     enum { N = 12, SLICE = N / 4 };
     const tm_payload_call c = { .seed = 5,
@@ -300,9 +295,8 @@ static void swapped_slices(void **state)
     assert_int_equal(w.wrong, 2 * SLICE);
 }
 
-static void memory_beside(void **state)
+TEST(memory_beside)
 {
-    (void)state;
     certified c = { .p = { BEHIND, false, 2, -1, 1 } };
     run_plant(3, NULL, &c);
     blames(&c, 3, 2, "what rank 2 receives", "behind");
@@ -314,9 +308,8 @@ static void memory_beside(void **state)
 }
 
 /* Nothing arrives on one rank: its memory is as it was. */
-static void nothing_arrives(void **state)
+TEST(nothing_arrives)
 {
-    (void)state;
     for (int ranks = 2; ranks <= 3; ranks++) {
         certified c = { .p = { KEPT, false, 1, -1, 1 } };
         run_plant(ranks, NULL, &c);
@@ -326,9 +319,8 @@ static void nothing_arrives(void **state)
 }
 
 /* A fault in one call of seventeen is found. */
-static void now_and_then(void **state)
+TEST(now_and_then)
 {
-    (void)state;
     for (int sends = 0; sends < 2; sends++) {
         certified c = { .p = { BIT, sends, 2, -1, 17 }, .seconds = 0.05 };
         size_t    n = 0;
@@ -339,11 +331,10 @@ static void now_and_then(void **state)
     }
 }
 
-static void who_is_to_blame(void **state)
+TEST(who_is_to_blame)
 {
     uint32_t wrong[25] = { 0 };
     tm_blame b[25];
-    (void)state;
     assert_int_equal(tm_blame_find(wrong, 5, b, 25), 0);
     for (int r = 0; r < 5; r++) wrong[r * 5 + 3] = 1; /* all see 3 wrong */
     wrong[0 * 5 + 1] = 7;                             /* and one link beside */
@@ -357,9 +348,8 @@ static void who_is_to_blame(void **state)
 }
 
 /* Everybody meets everybody once, and both ends of a pair agree. */
-static void tournaments(void **state)
+TEST(tournaments)
 {
-    (void)state;
     for (int n = 2; n <= 33; n++) {
         int met[33][33] = { { 0 } };
         for (int turn = 0; turn < tm_node_turns(n); turn++) {
@@ -379,13 +369,3 @@ static void tournaments(void **state)
             for (int b = 0; b < n; b++) assert_int_equal(met[a][b], a != b);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(clean_worlds_pass), cmocka_unit_test(bad_senders_and_receivers),
-    cmocka_unit_test(bad_links),         cmocka_unit_test(swapped_ranks),
-    cmocka_unit_test(swapped_slices),    cmocka_unit_test(memory_beside),
-    cmocka_unit_test(nothing_arrives),   cmocka_unit_test(now_and_then),
-    cmocka_unit_test(who_is_to_blame),   cmocka_unit_test(tournaments),
-};
-
-TM_TESTS(tests, NULL, NULL)

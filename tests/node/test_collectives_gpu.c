@@ -21,12 +21,11 @@ static void certify(tm_comm *comm, void *context)
     CHECK_OK(tm_node_collectives(&task, NULL, &out[rank], err));
 }
 
-static void between_gpus(void **state)
+TEST(between_gpus)
 {
     tm_node_outcome out[RANKS] = { { 0 } };
     char            folder[PATH_MAX], path[PATH_MAX + 32];
     const ssize_t   n = readlink("/proc/self/exe", folder, sizeof folder - 1);
-    (void)state;
     assert_true(n > 0);
     folder[n] = 0;
     for (int i = 0; i < 2; i++) *strrchr(folder, '/') = 0;
@@ -57,7 +56,3 @@ static void between_gpus(void **state)
         tm_node_outcome_fini(&out[r]);
     }
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(between_gpus) };
-
-TM_TESTS(tests, NULL, NULL)

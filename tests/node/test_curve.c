@@ -151,9 +151,8 @@ static const tm_node_figure *figure(const tm_node_outcome *out, const char *name
     return NULL;
 }
 
-static void a_steady_node_passes(void **state)
+TEST(a_steady_node_passes)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         has_sensors = i > 0;
         tm_node_outcome out = check();
@@ -168,9 +167,8 @@ static void a_steady_node_passes(void **state)
     }
 }
 
-static void a_fall_with_a_cause_is_a_finding(void **state)
+TEST(a_fall_with_a_cause_is_a_finding)
 {
-    (void)state;
     has_sensors = true, fall_of_all = 0.1;
     for (int i = 0; i < 2; i++) {
         clock_falls = i == 0, throttles = i == 1;
@@ -186,9 +184,8 @@ static void a_fall_with_a_cause_is_a_finding(void **state)
     }
 }
 
-static void a_fall_without_a_cause_is_no_verdict(void **state)
+TEST(a_fall_without_a_cause_is_no_verdict)
 {
-    (void)state;
     fall_of_all = 0.1, clock_falls = throttles = false;
     for (int i = 0; i < 2; i++) {
         has_sensors = i > 0;
@@ -200,9 +197,8 @@ static void a_fall_without_a_cause_is_no_verdict(void **state)
     }
 }
 
-static void throttling_without_a_fall_is_told(void **state)
+TEST(throttling_without_a_fall_is_told)
 {
-    (void)state;
     fall_of_all = 0, has_sensors = throttles = true, clock_falls = false;
     tm_node_outcome out = check();
     assert_int_equal(out.verdict, TM_NODE_PASS);
@@ -212,9 +208,8 @@ static void throttling_without_a_fall_is_told(void **state)
 }
 
 /* The figure says which. */
-static void a_core_that_falls_keeps_less(void **state)
+TEST(a_core_that_falls_keeps_less)
 {
-    (void)state;
     char core[32];
     fall_of_all = 0, fall_of_core = 0.2, has_sensors = throttles = false;
     tm_node_outcome out = check();
@@ -232,9 +227,8 @@ static void a_core_that_falls_keeps_less(void **state)
     tm_node_outcome_fini(&out);
 }
 
-static void a_wrong_product_is_a_finding(void **state)
+TEST(a_wrong_product_is_a_finding)
 {
-    (void)state;
     fall_of_core = 0, wrong = true;
     tm_node_outcome out = check();
     assert_int_equal(out.n_findings, 1);
@@ -243,12 +237,4 @@ static void a_wrong_product_is_a_finding(void **state)
     wrong = false;
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_steady_node_passes),
-    cmocka_unit_test(a_fall_with_a_cause_is_a_finding),
-    cmocka_unit_test(a_fall_without_a_cause_is_no_verdict),
-    cmocka_unit_test(throttling_without_a_fall_is_told),
-    cmocka_unit_test(a_core_that_falls_keeps_less),
-    cmocka_unit_test(a_wrong_product_is_a_finding),
-};
-TM_TESTS_ALONE(tests, NULL, NULL)
+TESTS_ALONE

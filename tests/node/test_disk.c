@@ -57,11 +57,10 @@ static int files_in(const char *folder)
     return n - 2;
 }
 
-static void a_disk_that_keeps_its_bytes(void **state)
+TEST(a_disk_that_keeps_its_bytes)
 {
     char            folder[] = "/tmp/trainmark-disk-XXXXXX";
     tm_node_outcome o;
-    (void)state;
     assert_non_null(mkdtemp(folder));
     certify(folder, &o);
     assert_int_equal(o.verdict, TM_NODE_PASS);
@@ -84,19 +83,13 @@ static void a_disk_that_keeps_its_bytes(void **state)
     rmdir(folder);
 }
 
-static void no_disk(void **state)
+TEST(no_disk)
 {
     tm_node_outcome o;
-    (void)state;
     certify("/nonexistent", &o);
     assert_int_equal(o.verdict, TM_NODE_SKIP);
     assert_non_null(strstr(o.reason, "--disk-path"));
     tm_node_outcome_fini(&o);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_disk_that_keeps_its_bytes),
-    cmocka_unit_test(no_disk),
-};
-
-TM_TESTS_ALONE(tests, NULL, NULL)
+TESTS_ALONE

@@ -70,9 +70,8 @@ static void see(const tm_node_outcome *o)
     assert_true(o->seconds == RANKS - 1);
 }
 
-static void outcomes_of_all_ranks(void **state)
+TEST(outcomes_of_all_ranks)
 {
-    (void)state;
     size_t    n;
     tm_comm  *comm[RANKS];
     rank_of   ranks[RANKS];
@@ -94,9 +93,3 @@ static void outcomes_of_all_ranks(void **state)
         free(ranks[r].outcomes);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(outcomes_of_all_ranks),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -15,11 +15,10 @@ static void certify(tm_node_outcome *host)
     run_one_check(&(tm_node_options){ .only = "host", .minutes = 1, .folder = ".", .sysroot = test_folder() }, host);
 }
 
-static void a_limit_on_one_processor(void **state)
+TEST(a_limit_on_one_processor)
 {
     static const char *const kinds[] = { "scaling", "cpuinfo" };
     tm_node_outcome          o;
-    (void)state;
     certify(&o);
     assert_int_equal(o.verdict, TM_NODE_PASS);
     assert_non_null(strstr(o.reach, "were skipped"));
@@ -45,14 +44,13 @@ static void a_limit_on_one_processor(void **state)
 }
 
 /* All but those with '-' in front. */
-static void checks_that_are_left_out(void **state)
+TEST(checks_that_are_left_out)
 {
     size_t               n;
     tm_error             err = { 0 };
     tm_text              only = { 0 };
     tm_node_outcome      outcomes[32] = { 0 };
     const tm_node_check *checks = tm_node_checks(&n);
-    (void)state;
     assert_true(n <= 32);
     for (size_t i = 0; i < n; i++)
         if (strcmp(checks[i].id, "host") != 0) tm_text_printf(&only, "%s-%s", only.length ? "," : "", checks[i].id);
@@ -69,8 +67,3 @@ static void checks_that_are_left_out(void **state)
     tm_text_fini(&only);
     test_folder_remove();
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(a_limit_on_one_processor),
-                                           cmocka_unit_test(checks_that_are_left_out) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -81,9 +81,8 @@ static void near(double value, double wanted)
     if (!(fabs(value - wanted) <= 1e-12)) fail_msg("%.15g is not %.15g", value, wanted);
 }
 
-static void limits_by_hand(void **state)
+TEST(limits_by_hand)
 {
-    (void)state;
     double         gap;
     tm_node_sample x = { 90, 0, 0.01 }, others[] = { { 99, 0, 0.02 }, { 100, 0, 0.01 }, { 103, 0, 0.01 } };
     near(tm_node_limit(TM_NODE_SPEED, &x, others, 3, &gap), 3 * 1.4826 * 1 / 100); /* distances 1, 0, 3 */
@@ -102,9 +101,8 @@ static void limits_by_hand(void **state)
 
 /* --- figures ------------------------------------------------------------------------------------------------------ */
 
-static void slow_places(void **state)
+TEST(slow_places)
 {
-    (void)state;
     for (int sense = TM_NODE_SPEED; sense <= TM_NODE_TIME; sense++) {
         fleet f;
         hosts(&f, 1);
@@ -124,9 +122,8 @@ static void slow_places(void **state)
 }
 
 /* A faster place is no fault; without a floor, alone, or only told, nothing is one. */
-static void no_fault(void **state)
+TEST(no_fault)
 {
-    (void)state;
     fleet f;
     hosts(&f, 2);
     for (int i = 0; i < 5; i++) add_figure(&f, 0, "core", TM_NODE_SPEED, i == 2 ? 200 : 100, 0.1, 0.01);
@@ -145,9 +142,8 @@ static void no_fault(void **state)
 }
 
 /* Cores are not compared with the whole CPU, nor with a GPU; of three places one is fast, and no other is to blame. */
-static void other_places(void **state)
+TEST(other_places)
 {
-    (void)state;
     fleet f;
     hosts(&f, 1);
     for (int i = 0; i < 9; i++) {
@@ -172,9 +168,8 @@ static void other_places(void **state)
 }
 
 /* A whole node is slow, and its places agree; among two nodes, and among four. */
-static void slow_nodes(void **state)
+TEST(slow_nodes)
 {
-    (void)state;
     for (int n = 2; n <= 4; n += 2) {
         fleet f;
         hosts(&f, n);
@@ -219,9 +214,8 @@ static void make(fleet *f, uint64_t seed, double slow, int culprit, int *n_place
     }
 }
 
-static void no_false_alarm(void **state)
+TEST(no_false_alarm)
 {
-    (void)state;
     enum { FLEETS = 10000 };
     int alarms = 0, places, nodes;
     for (uint64_t seed = 0; seed < FLEETS; seed++) {
@@ -235,9 +229,8 @@ static void no_false_alarm(void **state)
 }
 
 /* Slower by three floors, which is what reach promises: found at its place, and nothing else is. */
-static void planted_is_found(void **state)
+TEST(planted_is_found)
 {
-    (void)state;
     int tried = 0, hit = 0, places, nodes;
     for (uint64_t seed = 0; seed < 1000; seed++) {
         fleet f;
@@ -254,9 +247,8 @@ static void planted_is_found(void **state)
 
 /* --- facts -------------------------------------------------------------------------------------------------------- */
 
-static void majority(void **state)
+TEST(majority)
 {
-    (void)state;
     fleet f;
     hosts(&f, 3);
     for (int i = 0; i < 6; i++)
@@ -273,9 +265,8 @@ static void majority(void **state)
     nothing(&f);
 }
 
-static void ties(void **state)
+TEST(ties)
 {
-    (void)state;
     fleet f;
     hosts(&f, 4);
     add_fact(&f, 0, "step", "core 0", false, "x");
@@ -312,9 +303,8 @@ static void with_earlier(fleet *now, size_t n, const char *const host[], const c
     for (size_t i = 0; i < n; i++) tm_node_outcome_fini(&before[i].outcome);
 }
 
-static void drift(void **state)
+TEST(drift)
 {
-    (void)state;
     fleet f;
     hosts(&f, 1);
     add_fact(&f, 0, "driver", "", true, "2");
@@ -338,9 +328,8 @@ static void drift(void **state)
     nothing(&f); /* it is not alone */
 }
 
-static void slower_than_the_fleet(void **state)
+TEST(slower_than_the_fleet)
 {
-    (void)state;
     fleet f;
     hosts(&f, 1);
     add_figure(&f, 0, "", TM_NODE_SPEED, 90, 0.1, 0.01);
@@ -352,19 +341,3 @@ static void slower_than_the_fleet(void **state)
     with_earlier(&f, 3, (const char *[]){ "b", "b", "a" }, NULL, (const double[]){ 100, 101, 102 });
     nothing(&f); /* one node, twice */
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(limits_by_hand),
-    cmocka_unit_test(slow_places),
-    cmocka_unit_test(no_fault),
-    cmocka_unit_test(slow_nodes),
-    cmocka_unit_test(other_places),
-    cmocka_unit_test(no_false_alarm),
-    cmocka_unit_test(planted_is_found),
-    cmocka_unit_test(majority),
-    cmocka_unit_test(ties),
-    cmocka_unit_test(drift),
-    cmocka_unit_test(slower_than_the_fleet),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -9,9 +9,8 @@
 #include "support/test.h"
 
 /* Small ones of the same kinds. */
-static void products_are_right(void **state)
+TEST(products_are_right)
 {
-    (void)state;
     tm_device      *device = test_device_open("cpu", 1);
     tm_node_product products[TM_NODE_PRODUCTS];
     const int       n = tm_node_products(false, products);
@@ -40,6 +39,3 @@ static void products_are_right(void **state)
     }
     tm_device_close(device);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(products_are_right) };
-TM_TESTS(tests, NULL, NULL)

@@ -38,11 +38,10 @@ void tm_memory_fill(uint64_t *words, size_t n, int pattern, uint64_t seed)
     if (broken == ALIAS) words[77] = words[4096 + 77]; /* two addresses, one word */
 }
 
-static void every_damage_is_seen(void **state)
+TEST(every_damage_is_seen)
 {
     enum { N = 1000 };
     static uint64_t words[N];
-    (void)state;
     for (int pattern = 0; pattern < TM_MEMORY_PATTERNS; pattern++) {
         size_t first = N;
         fill_well(words, N, pattern, 5);
@@ -57,9 +56,8 @@ static void every_damage_is_seen(void **state)
 }
 
 /* The first two patterns have each bit as 0 and as 1, and no word twice. */
-static void each_bit_is_both(void **state)
+TEST(each_bit_is_both)
 {
-    (void)state;
     for (uint64_t i = 0; i < 200; i++) {
         assert_true(tm_memory_word(i, TM_MEMORY_HASH, 9) == ~tm_memory_word(i, TM_MEMORY_INVERSE, 9));
         for (uint64_t k = 0; k < i; k++)
@@ -77,10 +75,9 @@ static void certify(damage d, const char *devices, tm_node_outcome *memory)
         memory);
 }
 
-static void broken_memory_is_found(void **state)
+TEST(broken_memory_is_found)
 {
     tm_node_outcome o;
-    (void)state;
     certify(WELL, "cpu", &o);
     assert_int_equal(o.verdict, TM_NODE_PASS);
     assert_int_equal(o.n_findings, 0);
@@ -97,10 +94,9 @@ static void broken_memory_is_found(void **state)
 }
 
 /* A device with memory of its own, and a queue that does nothing before somebody waits. */
-static void memory_of_a_device(void **state)
+TEST(memory_of_a_device)
 {
     tm_node_outcome o;
-    (void)state;
     certify(WELL, "late", &o);
     assert_int_equal(o.verdict, TM_NODE_PASS);
     assert_non_null(strstr(o.reach, " MiB of late"));
@@ -118,14 +114,13 @@ static void memory_of_a_device(void **state)
 }
 
 /* A made-up host with 400 MiB that two ranks share, and a memory controller. */
-static void a_host_that_ranks_share(void **state)
+TEST(a_host_that_ranks_share)
 {
     const tm_node_options options = { .seed = 3, .devices = "cpu", .sysroot = test_folder() };
     const tm_node_task    task = { .options = &options, .seconds = 0.5, .ranks = 2, .on_host = 2, .first = true };
     tm_node_outcome       o = { 0 };
     tm_error              err = { 0 };
     char                  path[512];
-    (void)state;
     snprintf(path, sizeof path, "%s/proc/meminfo", test_folder());
     put(path, "MemTotal: 1024000 kB\nMemAvailable: 409600 kB\n");
     snprintf(counters, sizeof counters, "%s/sys/devices/system/edac/mc/mc0/ce_count", test_folder());
@@ -142,10 +137,4 @@ static void a_host_that_ranks_share(void **state)
     test_folder_remove();
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_damage_is_seen),    cmocka_unit_test(each_bit_is_both),
-    cmocka_unit_test(broken_memory_is_found),  cmocka_unit_test(memory_of_a_device),
-    cmocka_unit_test(a_host_that_ranks_share),
-};
-
-TM_TESTS_ALONE(tests, NULL, NULL)
+TESTS_ALONE

@@ -8,9 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void table_of_the_checks(void **state)
+TEST(table_of_the_checks)
 {
-    (void)state;
     static const char begin[] = "| id | check | finds | cannot find |\n|---|---|---|---|\n", path[] = "docs/certify.md";
     size_t            n;
     const tm_node_check *checks = tm_node_checks(&n);
@@ -34,9 +33,3 @@ static void table_of_the_checks(void **state)
     tm_text_fini(&page);
     tm_text_fini(&now);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(table_of_the_checks),
-};
-
-TM_TESTS(tests, NULL, NULL)

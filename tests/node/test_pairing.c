@@ -41,10 +41,9 @@ static int bits_of(int n)
     return bits;
 }
 
-static void the_bad_end_or_link(void **state)
+TEST(the_bad_end_or_link)
 {
     tm_pairing_verdict v;
-    (void)state;
     for (int n = 4; n <= 21; n++) /* all of them */
         for (int a = 0; a < n; a++)
             for (int b = -1; b < n; b++) {
@@ -73,10 +72,9 @@ static void the_bad_end_or_link(void **state)
             }
 }
 
-static void noise_is_no_fault(void **state)
+TEST(noise_is_no_fault)
 {
     tm_pairing_verdict v;
-    (void)state;
     for (uint64_t seed = 0; seed < (test_is_full() ? 50000 : 4000); seed++) {
         const int n = 4 + (int)tm_random_below(seed, 2, 0, 60);
         play(n, -1, -1, 1, 0.01 + 0.3 * tm_random_uniform(seed, 3, 0), seed, &v);
@@ -85,10 +83,9 @@ static void noise_is_no_fault(void **state)
 }
 
 /* At twice the floor: 20 of 20. */
-static void faults_at_twice_the_floor(void **state)
+TEST(faults_at_twice_the_floor)
 {
     tm_pairing_verdict v;
-    (void)state;
     for (uint64_t seed = 0; seed < 20; seed++) {
         const int n = 4 + (int)(seed * 7 % 60), a = (int)(seed % (uint64_t)n), b = seed % 2 ? -1 : (a + 1) % n;
         play(n, -1, -1, 1, 0.1, seed, &v);
@@ -146,7 +143,7 @@ static void check_pairs(tm_comm *comm, void *context)
     CHECK_OK(tm_node_pairs(&task, &calls, &m->out[rank], err));
 }
 
-static void slow_groups(void **state)
+TEST(slow_groups)
 {
     static const int hosts[] = { 0, 1, 2, 3, 4 };
     static const struct {
@@ -154,7 +151,6 @@ static void slow_groups(void **state)
         const char *place; /* NULL: no finding */
     } rows[] = { { 3, { -1, -1 }, NULL },      { 4, { -1, -1 }, NULL },      { 5, { -1, -1 }, NULL },
                  { 5, { 4, -1 }, "rank 4 (" }, { 4, { 2, -1 }, "rank 2 (" }, { 5, { 1, 3 }, "<-> rank " } };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         made_up m = { .bad = { rows[i].bad[0], rows[i].bad[1] } };
         run_world(rows[i].ranks, hosts, 60, false, check_pairs, &m);
@@ -168,12 +164,3 @@ static void slow_groups(void **state)
         for (int r = 0; r < rows[i].ranks; r++) tm_node_outcome_fini(&m.out[r]);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(the_bad_end_or_link),
-    cmocka_unit_test(noise_is_no_fault),
-    cmocka_unit_test(faults_at_twice_the_floor),
-    cmocka_unit_test(slow_groups),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -114,9 +114,8 @@ static const tm_node_figure *figure(const tm_node_outcome *out, const char *name
     return NULL;
 }
 
-static void rates_are_those_of_the_cores(void **state)
+TEST(rates_are_those_of_the_cores)
 {
-    (void)state;
     char core[32];
     snprintf(core, sizeof core, "core %d", first_processor());
     for (int turn = 0; turn < 2; turn++) {
@@ -147,9 +146,8 @@ static void rates_are_those_of_the_cores(void **state)
 }
 
 /* What disturbs one product disturbs the others another time. */
-static void products_have_one_floor(void **state)
+TEST(products_have_one_floor)
 {
-    (void)state;
     noise_of_second = 0.1;
     tm_node_outcome out = check(0, 0);
     char            core[32];
@@ -160,9 +158,8 @@ static void products_have_one_floor(void **state)
     noise_of_second = 0.01;
 }
 
-static void a_wrong_product_is_a_finding(void **state)
+TEST(a_wrong_product_is_a_finding)
 {
-    (void)state;
     char core[32];
     snprintf(core, sizeof core, "core %d", first_processor());
     for (int call = 1; call <= 5; call += 2) {
@@ -174,9 +171,4 @@ static void a_wrong_product_is_a_finding(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(products_have_one_floor),
-    cmocka_unit_test(rates_are_those_of_the_cores),
-    cmocka_unit_test(a_wrong_product_is_a_finding),
-};
-TM_TESTS_ALONE(tests, NULL, NULL)
+TESTS_ALONE

@@ -69,9 +69,8 @@ static size_t alarms(noise_kind kind, size_t places, int seeds)
     return count;
 }
 
-static void nothing_good_is_taken_for_slow(void **state)
+TEST(nothing_good_is_taken_for_slow)
 {
-    (void)state;
     static const size_t places[] = { 2, 3, 8 };
     for (int kind = 0; kind < KINDS; kind++)
         for (int i = 0; i < 3; i++) {
@@ -93,9 +92,8 @@ static double reach_of(noise_kind kind, size_t places)
     return reach;
 }
 
-static void what_is_slow_is_found(void **state)
+TEST(what_is_slow_is_found)
 {
-    (void)state;
     static const size_t places[] = { 2, 3, 8 };
     for (int kind = 0; kind < KINDS; kind++)
         for (int i = 0; i < 3; i++) {
@@ -114,9 +112,8 @@ static void what_is_slow_is_found(void **state)
 }
 
 /* Two measurements of one place differ by more than the floor in 5 of 100 at most, and not much less often. */
-static void the_floor_is_what_measurements_differ_by(void **state)
+TEST(the_floor_is_what_measurements_differ_by)
 {
-    (void)state;
     int above[KINDS] = { 0 };
     enum { PAIRS = 1000 };
     for (int kind = 0; kind < KINDS; kind++) {
@@ -133,9 +130,8 @@ static void the_floor_is_what_measurements_differ_by(void **state)
     assert_true(above[ALIKE] > PAIRS / 100);
 }
 
-static void by_hand(void **state)
+TEST(by_hand)
 {
-    (void)state;
     double       rates[2 * 16];
     tm_node_rate out[2];
     for (size_t i = 0; i < 32; i++) rates[i] = i < 16 ? 3 : 5;
@@ -156,11 +152,3 @@ static void by_hand(void **state)
     assert_true(isnan(tm_node_rates(rates, 2, 15, out)));
     assert_true(isnan(out[0].low) && out[0].value > 0);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(by_hand),
-    cmocka_unit_test(nothing_good_is_taken_for_slow),
-    cmocka_unit_test(what_is_slow_is_found),
-    cmocka_unit_test(the_floor_is_what_measurements_differ_by),
-};
-TM_TESTS(tests, NULL, NULL)

@@ -45,11 +45,10 @@ static void slow_down(rates *x, int n, int sender, int receiver, double by)
             if ((sender < 0 || i / n == sender) && (receiver < 0 || i % n == receiver)) x->memory[h][i] *= exp(-by);
 }
 
-static void noise_is_no_fault(void **state)
+TEST(noise_is_no_fault)
 {
     tm_slow_link slow[MOST * MOST];
     rates        x;
-    (void)state;
     for (uint64_t seed = 0; seed < (test_is_full() ? 100000 : 4000); seed++) {
         const int n = 3 + (int)(seed % 10);
         draw(&x, n, 0.02 + 0.3 * tm_random_uniform(seed, 9, 0), seed);
@@ -62,11 +61,10 @@ static void noise_is_no_fault(void **state)
 }
 
 /* What lies `least` and the floor, or twice the floor, below the others: each of 20, of each kind, and nothing else. */
-static void faults_are_named(void **state)
+TEST(faults_are_named)
 {
     tm_slow_link slow[MOST * MOST];
     rates        x;
-    (void)state;
     for (int kind = TM_BLAME_SENDER; kind <= TM_BLAME_LINK; kind++)
         for (uint64_t seed = 0; seed < 20; seed++) {
             const int    n = 4 + (int)(seed % 9), a = (int)(seed % (uint64_t)n), b = (a + 1 + (int)(seed % 2)) % n;
@@ -136,10 +134,9 @@ static void check_links(tm_comm *comm, void *context)
 }
 
 /* On each rank a host of its own; a link at half rate is named by its two ends, a slow rank once for all its links. */
-static void half_rate_between_hosts(void **state)
+TEST(half_rate_between_hosts)
 {
     static const int hosts[] = { 0, 1, 2, 3 };
-    (void)state;
     for (uint64_t seed = 0; seed < 6; seed++) {
         const int from = (int)(seed % 4), to = seed % 3 == 2 ? -1 : (from + 1) % 4;
         checked   c = { .m = { .slow_from = seed == 5 ? -2 : from, .slow_to = to, .seed = seed } };
@@ -163,10 +160,9 @@ static void half_rate_between_hosts(void **state)
     }
 }
 
-static void worlds_of_all_sizes(void **state)
+TEST(worlds_of_all_sizes)
 {
     static const int hosts[] = { 0, 0, 1, 1, 2 };
-    (void)state;
     for (int ranks = 1; ranks <= 5; ranks++) {
         checked c = { .m = { .slow_from = -2, .seed = (uint64_t)ranks } };
         run_world(ranks, ranks % 2 ? hosts : NULL, 60, false, check_links, &c);
@@ -230,11 +226,10 @@ static void certify_spoilt(tm_comm *comm, void *context)
     tm_node_outcome_fini(&out);
 }
 
-static void errors_that_devices_count(void **state)
+TEST(errors_that_devices_count)
 {
     char        root[] = "/tmp/trainmark-counters-XXXXXX", line[96];
     tm_counters all = { 0 };
-    (void)state;
     assert_non_null(mkdtemp(root));
     put(root, "/sys/class/net/eth7/statistics/rx_crc_errors", "7\n");
     put(root, "/sys/class/net/eth7/statistics/rx_dropped", "5\n");
@@ -257,11 +252,3 @@ static void errors_that_devices_count(void **state)
     snprintf(line, sizeof line, "rm -rf %s", root);
     assert_int_equal(system(line), 0);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(noise_is_no_fault),         cmocka_unit_test(faults_are_named),
-    cmocka_unit_test(half_rate_between_hosts),   cmocka_unit_test(worlds_of_all_sizes),
-    cmocka_unit_test(errors_that_devices_count),
-};
-
-TM_TESTS(tests, NULL, NULL)

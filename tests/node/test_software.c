@@ -65,9 +65,8 @@ static void look(const char *root, bool first, tm_node_outcome *out)
     assert_int_equal(node_check_software(&(tm_node_task){ .options = &options, .first = first }, out, &err), TM_OK);
 }
 
-static void facts_of_a_machine(void **state)
+TEST(facts_of_a_machine)
 {
-    (void)state;
     tm_node_outcome o;
     char           *root = test_tree_make();
     make(root, "6.1.0\n", "0x0055\n");
@@ -117,9 +116,8 @@ static void adopt(tm_node_outcome *all, const tm_node_outcome *from, int rank)
 }
 
 /* Three machines: one has another kernel, one card of another has other firmware, one has a variable. */
-static void differences(void **state)
+TEST(differences)
 {
-    (void)state;
     tm_node_outcome all = { 0 };
     tm_node_site    sites[3] = { { .host = "a", .number = 0 },
                                  { .host = "b", .number = 1 },
@@ -148,9 +146,8 @@ static void differences(void **state)
     tm_node_outcome_fini(&all);
 }
 
-static void kinds(void **state)
+TEST(kinds)
 {
-    (void)state;
     tm_node_site site;
     tm_error     err = { 0 };
     char        *root = test_tree_make();
@@ -161,11 +158,3 @@ static void kinds(void **state)
     assert_non_null(strstr(site.kind, "x Example CPU 9000, 2 x PCI 10de:2335"));
     test_tree_remove(root);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(facts_of_a_machine),
-    cmocka_unit_test(differences),
-    cmocka_unit_test(kinds),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -114,9 +114,8 @@ static void expect(fault what, int run, int least_runs, const char *words[3])
     tm_node_outcome_fini(&out);
 }
 
-static void a_good_node_passes(void **state)
+TEST(a_good_node_passes)
 {
-    (void)state;
     char            place[TM_NODE_PLACE];
     tm_node_outcome out = check(NONE, 0, 2);
     assert_int_equal(out.verdict, TM_NODE_PASS);
@@ -128,9 +127,8 @@ static void a_good_node_passes(void **state)
     tm_node_outcome_fini(&out);
 }
 
-static void one_flipped_bit_is_named(void **state)
+TEST(one_flipped_bit_is_named)
 {
-    (void)state;
     static const char *const numbers[] = { "", "run 1 differs", "run 2 differs", "run 3 differs" };
     for (int run = 1; run <= 3; run++)
         expect(ONCE, run, 4,
@@ -138,9 +136,8 @@ static void one_flipped_bit_is_named(void **state)
                                   "llama in float32" });
 }
 
-static void a_wrong_run_does_not_count_as_the_places_bits(void **state)
+TEST(a_wrong_run_does_not_count_as_the_places_bits)
 {
-    (void)state;
     char place[TM_NODE_PLACE];
     for (int run = 1; run <= 2; run++) {
         tm_node_outcome out = check(ONCE, run, 4);
@@ -149,9 +146,8 @@ static void a_wrong_run_does_not_count_as_the_places_bits(void **state)
     }
 }
 
-static void a_core_that_is_always_wrong_has_another_fact(void **state)
+TEST(a_core_that_is_always_wrong_has_another_fact)
 {
-    (void)state;
     char            place[TM_NODE_PLACE], core[32];
     tm_node_outcome out = check(ALWAYS, 0, 2);
     assert_int_equal(out.n_findings, 0); /* it agrees with itself; who compares names it */
@@ -161,15 +157,13 @@ static void a_core_that_is_always_wrong_has_another_fact(void **state)
     tm_node_outcome_fini(&out);
 }
 
-static void no_two_runs_agree(void **state)
+TEST(no_two_runs_agree)
 {
-    (void)state;
     expect(EVERY_TIME_ELSE, 0, 3, (const char *[3]){ "no two of three runs agree", "layers.0.wq", NULL });
 }
 
-static void a_failure_is_a_finding_and_a_lack_is_told(void **state)
+TEST(a_failure_is_a_finding_and_a_lack_is_told)
 {
-    (void)state;
     expect(FAILS, 0, 1, (const char *[3]){ "the device is gone", "llama in float32", NULL });
     tm_node_outcome out = check(LACKS, 0, 1);
     assert_int_equal(out.n_findings, 0);
@@ -177,12 +171,4 @@ static void a_failure_is_a_finding_and_a_lack_is_told(void **state)
     tm_node_outcome_fini(&out);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_good_node_passes),
-    cmocka_unit_test(one_flipped_bit_is_named),
-    cmocka_unit_test(a_wrong_run_does_not_count_as_the_places_bits),
-    cmocka_unit_test(a_core_that_is_always_wrong_has_another_fact),
-    cmocka_unit_test(no_two_runs_agree),
-    cmocka_unit_test(a_failure_is_a_finding_and_a_lack_is_told),
-};
-TM_TESTS_ALONE(tests, NULL, NULL)
+TESTS_ALONE

@@ -56,9 +56,8 @@ static void look_at(int format, int model)
     tm_node_trace_fini(&other);
 }
 
-static void the_plain_formats_train(void **state)
+TEST(the_plain_formats_train)
 {
-    (void)state;
     tm_node_format format;
     for (int f = 0; f < 2; f++) {
         assert_true(tm_node_format_at(f, &format));
@@ -66,9 +65,8 @@ static void the_plain_formats_train(void **state)
     }
 }
 
-static void all_recipes_train(void **state)
+FULL_TEST(all_recipes_train)
 {
-    (void)state;
     tm_node_format format;
     int            n = 2;
     for (; tm_node_format_at(n, &format); n++)
@@ -77,9 +75,8 @@ static void all_recipes_train(void **state)
 }
 
 /* A recipe changes the numbers: it is not bfloat16 by another name. */
-static void a_recipe_is_another_training(void **state)
+TEST(a_recipe_is_another_training)
 {
-    (void)state;
     tm_node_trace plain = train(1, 0, 1, 1), recipe = train(2, 0, 1, 1);
     assert_int_not_equal(tm_node_trace_hash(&plain), tm_node_trace_hash(&recipe));
     tm_node_trace_fini(&plain);
@@ -98,9 +95,8 @@ static tm_node_trace made_up(void)
     return t;
 }
 
-static void the_first_difference_is_named(void **state)
+TEST(the_first_difference_is_named)
 {
-    (void)state;
     tm_node_trace       good = made_up(), bad = { 0 };
     tm_node_difference  d;
     const unsigned char values[8] = { 1, 2, 3, 4, 5, 6, 7, 8 }, wrong[8] = { 1, 2, 3, 4, 5, 6, 7 ^ 5, 8 };
@@ -121,11 +117,3 @@ static void the_first_difference_is_named(void **state)
     tm_node_trace_fini(&good);
     tm_node_trace_fini(&bad);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(the_plain_formats_train),
-    full_test(all_recipes_train),
-    cmocka_unit_test(a_recipe_is_another_training),
-    cmocka_unit_test(the_first_difference_is_named),
-};
-TM_TESTS(tests, NULL, NULL)

@@ -30,9 +30,8 @@ static void put(const char *root, const char *name, const char *text)
 
 static const int processors[] = { 1, 4, 6 };
 
-static void nothing_is_there(void **state)
+TEST(nothing_is_there)
 {
-    (void)state;
     char          *root = test_tree_make();
     tm_node_watch *w = tm_node_watch_processors(processors, 3, root);
     tm_node_sensed s;
@@ -44,9 +43,8 @@ static void nothing_is_there(void **state)
     test_tree_remove(root);
 }
 
-static void all_is_read_in_its_units(void **state)
+TEST(all_is_read_in_its_units)
 {
-    (void)state;
     char *root = test_tree_make();
     put(root, "sys/class/hwmon/hwmon0/name", "nvme\n");
     put(root, "sys/class/hwmon/hwmon0/temp1_input", "99000\n"); /* no processor */
@@ -81,9 +79,8 @@ static void all_is_read_in_its_units(void **state)
     test_tree_remove(root);
 }
 
-static void a_zone_is_taken_where_no_monitor_is(void **state)
+TEST(a_zone_is_taken_where_no_monitor_is)
 {
-    (void)state;
     char *root = test_tree_make();
     put(root, "sys/class/thermal/thermal_zone0/type", "acpitz\n");
     put(root, "sys/class/thermal/thermal_zone0/temp", "27000\n");
@@ -96,10 +93,3 @@ static void a_zone_is_taken_where_no_monitor_is(void **state)
     tm_node_watch_close(w);
     test_tree_remove(root);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(nothing_is_there),
-    cmocka_unit_test(all_is_read_in_its_units),
-    cmocka_unit_test(a_zone_is_taken_where_no_monitor_is),
-};
-TM_TESTS(tests, NULL, NULL)

@@ -7,10 +7,9 @@
 #include "support/test.h"
 
 /* No two blocks share a scale, and those of one block do; what is left over fills up. */
-static void every_block_has_a_scale_of_its_own(void **state)
+TEST(every_block_has_a_scale_of_its_own)
 {
     static const int64_t lines[] = { 1, 31, 128, 130, 260 }, lengths[] = { 16, 128, 144, 672 };
-    (void)state;
     for (int kind = TM_CODES_RUNS; kind < TM_CODES_KINDS; kind++)
         for (int x = 0; x < 5 * 4; x++) {
             int64_t        n = lines[x / 4], k = lengths[x % 4], room = tm_codes_scales(kind, n, k);
@@ -32,10 +31,9 @@ static void every_block_has_a_scale_of_its_own(void **state)
 }
 
 /* The other way round, as the library's document has it: which line and which block an offset in a tile is of. */
-static void tiles_lie_as_the_document_says(void **state)
+TEST(tiles_lie_as_the_document_says)
 {
     enum { LINES = 300, LENGTH = 352, BLOCKS = 12, TILE = 512 };
-    (void)state;
     assert_int_equal(tm_codes_scales(TM_CODES_TILES, LINES, LENGTH), 3 * 3 * TILE);
     for (int at = 0; at < 3 * 3 * TILE; at++) {
         int offset = at % TILE, row = at / TILE / 3, column = at / TILE % 3;
@@ -50,7 +48,7 @@ static void tiles_lie_as_the_document_says(void **state)
     assert_int_equal(tm_codes_place(TM_CODES_ROWS, 300, 640, 299, 639), 299 * 20 + 19);
 }
 
-static void scales_must_fill_their_layout(void **state)
+TEST(scales_must_fill_their_layout)
 {
     static const struct {
         uint8_t kind;
@@ -61,7 +59,6 @@ static void scales_must_fill_their_layout(void **state)
                 { TM_CODES_SQUARES, 2, false }, { TM_CODES_TILES, 1024, true }, { TM_CODES_TILES, 240, false },
                 { TM_CODES_ROWS, 240, true },   { TM_CODES_ROWS, 1024, false }, { TM_CODES_NOT, 1, false },
                 { TM_CODES_KINDS, 240, false } };
-    (void)state;
     for (size_t i = 0; i < 2 * sizeof all / sizeof all[0]; i++) {
         size_t         side = i % 2, k = i / 2;
         tm_scaled_attr attr = { { TM_CODES_PLAIN, TM_CODES_PLAIN } };
@@ -74,9 +71,3 @@ static void scales_must_fill_their_layout(void **state)
         if (!why != all[k].fits) fail_msg("row %d, side %d: %s", (int)k, (int)side, why ? why : "taken");
     }
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(every_block_has_a_scale_of_its_own),
-                                           cmocka_unit_test(tiles_lie_as_the_document_says),
-                                           cmocka_unit_test(scales_must_fill_their_layout) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -37,9 +37,8 @@ static void count(const tm_op *op, int number, tm_call *call)
     if (op->vector > 0 && tm_view_present(&call->in[0])) assert_true(cost.vector > 0 || cost.flops > 0);
 }
 
-static void bytes_are_those_of_the_operands(void **state)
+TEST(bytes_are_those_of_the_operands)
 {
-    (void)state;
     for (int id = 0; id < TM_OP_COUNT; id++) {
         const tm_op *op = tm_op_get((tm_op_id)id);
         tm_example   example;
@@ -51,7 +50,3 @@ static void bytes_are_those_of_the_operands(void **state)
             }
     }
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(bytes_are_those_of_the_operands) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -89,10 +89,9 @@ static void check_rank(const routing *r, int64_t to, int64_t rows)
     assert_int_equal(next, n);
 }
 
-static void every_row_arrives_once_in_order(void **state)
+TEST(every_row_arrives_once_in_order)
 {
     static const int64_t room[] = { 1, 5, 24, 40, MOST_RANKS * PAIRS };
-    (void)state;
     for (int64_t ranks = 1; ranks <= MOST_RANKS; ranks++)
         for (int64_t each = 1; each <= 4; each += 3)
             for (int kind = 0; kind < 3; kind++)
@@ -103,9 +102,8 @@ static void every_row_arrives_once_in_order(void **state)
 }
 
 /* Runs to all ranks are those to each, one rank after the other. */
-static void runs_to_all_are_those_to_each(void **state)
+TEST(runs_to_all_are_those_to_each)
 {
-    (void)state;
     routing          r = make_routing(4, 3, 0);
     tm_exchange_attr attr = attr_of(&r, 2, 10);
     for (attr.round = 0; attr.round < attr.rounds; attr.round++) {
@@ -123,9 +121,8 @@ static void runs_to_all_are_those_to_each(void **state)
     }
 }
 
-static void costs_are_those_of_the_even_share(void **state)
+TEST(costs_are_those_of_the_even_share)
 {
-    (void)state;
     routing          r = make_routing(4, 2, 0);
     tm_exchange_attr attr = attr_of(&r, 0, 20);
     static const int even[] = { 20, 4, 0 };
@@ -141,11 +138,3 @@ static void costs_are_those_of_the_even_share(void **state)
         assert_true(call.op->cost(&call).wire == even[attr.round] * 12 * 3. / 4);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_row_arrives_once_in_order),
-    cmocka_unit_test(runs_to_all_are_those_to_each),
-    cmocka_unit_test(costs_are_those_of_the_even_share),
-};
-
-TM_TESTS(tests, NULL, NULL)

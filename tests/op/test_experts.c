@@ -48,9 +48,8 @@ static void route(const tm_route_attr *attr, int rows, int experts, const double
     call.op->reference(&call);
 }
 
-static void largest_scores_are_chosen(void **state)
+TEST(largest_scores_are_chosen)
 {
-    (void)state;
     const double  logits[] = { 0, log(2), log(3), log(2) }; /* softmax: 1/8, 2/8, 3/8, 2/8 */
     int32_t       ids[2];
     double        weights[2];
@@ -67,9 +66,8 @@ static void largest_scores_are_chosen(void **state)
 }
 
 /* The bias decides who is chosen and is no part of the weight. */
-static void bias_moves_the_choice_alone(void **state)
+TEST(bias_moves_the_choice_alone)
 {
-    (void)state;
     const double  logits[] = { 0, log(2), log(3), log(2) }, bias[] = { 1, 0, 0, 0.01 };
     int32_t       ids[2];
     double        weights[2];
@@ -79,9 +77,8 @@ static void bias_moves_the_choice_alone(void **state)
     EXPECT(weights, 1 / 8., 3 / 8.);
 }
 
-static void groups_limit_the_choice(void **state)
+TEST(groups_limit_the_choice)
 {
-    (void)state;
     /* sigmoid scores: 0.9 0.1 | 0.5 0.6 | 0.8 0.2 | 0.3 0.3 */
     const double  s[] = { 0.9, 0.1, 0.5, 0.6, 0.8, 0.2, 0.3, 0.3 };
     double        logits[8], weights[2];
@@ -100,9 +97,8 @@ static void groups_limit_the_choice(void **state)
     EXPECT_WHOLE(ids, 0, 4);
 }
 
-static void uniform_goes_round(void **state)
+TEST(uniform_goes_round)
 {
-    (void)state;
     double        logits[15], weights[6];
     int32_t       ids[6];
     tm_route_attr attr = { .top_k = 2, .scale = 1, .uniform = 1 };
@@ -112,9 +108,8 @@ static void uniform_goes_round(void **state)
     EXPECT(weights, 0.125, 0.125, 0.125, 0.125, 0.5, 0.125); /* the true scores */
 }
 
-static void dispatch_is_stable(void **state)
+TEST(dispatch_is_stable)
 {
-    (void)state;
     const int32_t    ids[] = { 2, 0, 2, 1, 0, 2 };
     int32_t          offsets[5], order[6], inverse[6];
     tm_dispatch_attr attr = { .experts = 4 };
@@ -137,9 +132,8 @@ static void dispatch_is_stable(void **state)
 }
 
 /* Two rows of one channel, two places each. */
-static void rows_come_back(void **state)
+TEST(rows_come_back)
 {
-    (void)state;
     const int32_t order[] = { 2, 0, 3, 1 }, inverse[] = { 1, 3, 0, 2 };
     const double  x[] = { 3, 5 }, w[] = { 0.5, 2, 1, 10 }, addend[] = { 100, 200 };
     double        y[4], z[2], dw[4];
@@ -167,9 +161,8 @@ static void rows_come_back(void **state)
     EXPECT(dw, 3 * 1.5, 3 * 6, 5 * 5, 5 * 50);
 }
 
-static void bias_follows_the_load(void **state)
+TEST(bias_follows_the_load)
 {
-    (void)state;
     const double        counts[] = { 1, 2, 9, 4 }, before[] = { 1, 1, 1, 1 };
     double              bias[4];
     tm_expert_bias_attr attr = { .rate = 0.5 };
@@ -182,9 +175,8 @@ static void bias_follows_the_load(void **state)
 }
 
 /* Two sequences of two rows; all rows of the second go to expert 1. */
-static void balance_is_that_of_a_sequence(void **state)
+TEST(balance_is_that_of_a_sequence)
 {
-    (void)state;
     const int32_t   ids[] = { 0, 1, 1, 1 };
     const double    scores[] = { 0.75, 0.25, 0.5, 0.5, 0.25, 0.75, 0, 1 };
     double          loss[1], scalars[TM_SCALAR_COUNT] = { [TM_SCALAR_LOSS_SCALE] = 0.25 }, ds[8];
@@ -205,9 +197,8 @@ static void balance_is_that_of_a_sequence(void **state)
 }
 
 /* Expert 1 alone has rows: y is linear's, the others' gradients are zero. */
-static void one_expert_may_have_all(void **state)
+TEST(one_expert_may_have_all)
 {
-    (void)state;
     enum { R = 3, K = 2, M = 2, E = 3 };
     const int32_t offsets[] = { 0, 0, R, R };
     double        x[R * K], w[E * M * K], y[R * M], plain[R * M], dw[E * M * K], plain_dw[M * K];
@@ -235,9 +226,8 @@ static void one_expert_may_have_all(void **state)
     for (int i = 0; i < M * K; i++) assert_true(dw[i] == 0 && dw[2 * M * K + i] == 0);
 }
 
-static void attributes_are_checked(void **state)
+TEST(attributes_are_checked)
 {
-    (void)state;
     static const struct {
         tm_route_attr attr;
         const char   *why;
@@ -258,13 +248,3 @@ static void attributes_are_checked(void **state)
     const char *why = tm_op_balance_loss.infer(in, &(tm_balance_attr){ .seq = 4, .top_k = 2 }, out);
     assert_true(why && strstr(why, "multiple of the sequence"));
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(largest_scores_are_chosen), cmocka_unit_test(bias_moves_the_choice_alone),
-    cmocka_unit_test(groups_limit_the_choice),   cmocka_unit_test(uniform_goes_round),
-    cmocka_unit_test(dispatch_is_stable),        cmocka_unit_test(rows_come_back),
-    cmocka_unit_test(bias_follows_the_load),     cmocka_unit_test(balance_is_that_of_a_sequence),
-    cmocka_unit_test(one_expert_may_have_all),   cmocka_unit_test(attributes_are_checked),
-};
-
-TM_TESTS(tests, NULL, NULL)

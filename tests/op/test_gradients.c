@@ -259,9 +259,8 @@ static void for_all(check_function *function, const char *what)
     assert_true(checked >= 40);
 }
 
-static void gradients_agree_with_differences(void **state)
+TEST(gradients_agree_with_differences)
 {
-    (void)state;
     for_all(check_example, "gradient");
 }
 
@@ -301,9 +300,8 @@ static void check_two_uses(const tm_op *op, const tm_example *example, int numbe
     check_free(&two);
 }
 
-static void two_uses_add_up(void **state)
+TEST(two_uses_add_up)
 {
-    (void)state;
     for_all(check_two_uses, "second use");
 }
 
@@ -337,9 +335,8 @@ static void check_accumulate(const tm_op *op, const tm_example *example, int num
     check_free(&adding);
 }
 
-static void gradients_of_parameters_accumulate(void **state)
+TEST(gradients_of_parameters_accumulate)
 {
-    (void)state;
     for_all(check_accumulate, "accumulation");
 }
 
@@ -371,9 +368,8 @@ static void check_frozen(const tm_op *op, const tm_example *example, int number,
     check_free(&all);
 }
 
-static void frozen_inputs_cost_nothing(void **state)
+FULL_TEST(frozen_inputs_cost_nothing)
 {
-    (void)state;
     for_all(check_frozen, "freezing");
 }
 
@@ -385,9 +381,8 @@ static size_t count_nodes(const tm_segment *segment, tm_op_id op)
 }
 
 /* The loss computes its gradients in the forward pass: the forward node itself is gone. */
-static void loss_gradient_replaces_the_forward_node(void **state)
+TEST(loss_gradient_replaces_the_forward_node)
 {
-    (void)state;
     tm_example example;
     check      c;
     assert_true(tm_op_linear_cross_entropy.example(2, &example));
@@ -402,9 +397,8 @@ static void loss_gradient_replaces_the_forward_node(void **state)
 }
 
 /* A frozen weight below which nothing is trained costs no product: of linear's three, one remains. */
-static void linear_emits_only_what_is_wanted(void **state)
+TEST(linear_emits_only_what_is_wanted)
 {
-    (void)state;
     tm_example example;
     check      c;
     assert_true(tm_op_linear.example(3, &example)); /* with bias and residual */
@@ -419,9 +413,8 @@ static void linear_emits_only_what_is_wanted(void **state)
 }
 
 /* A norm takes the gradient that its input already has as its addend: no `add` is emitted. */
-static void norms_take_the_pending_gradient(void **state)
+TEST(norms_take_the_pending_gradient)
 {
-    (void)state;
     const tm_op *const norms[] = { &tm_op_rmsnorm, &tm_op_layernorm };
     for (int n = 0; n < 2; n++) {
         tm_example example;
@@ -433,12 +426,3 @@ static void norms_take_the_pending_gradient(void **state)
         check_free(&c);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(gradients_agree_with_differences),        cmocka_unit_test(two_uses_add_up),
-    cmocka_unit_test(gradients_of_parameters_accumulate),      full_test(frozen_inputs_cost_nothing),
-    cmocka_unit_test(loss_gradient_replaces_the_forward_node), cmocka_unit_test(linear_emits_only_what_is_wanted),
-    cmocka_unit_test(norms_take_the_pending_gradient),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -19,9 +19,8 @@ static const void *attr_of(const tm_example *example)
     return example->attr_bytes ? example->attr : NULL;
 }
 
-static void table_is_complete_and_sorted(void **state)
+TEST(table_is_complete_and_sorted)
 {
-    (void)state;
     static const char *const groups[] = { "linear",    "attention", "norm",   "elementwise",   "embedding", "loss",
                                           "optimizer", "clip",      "copies", "communication", "experts" };
     for (int id = 0; id < TM_OP_COUNT; id++) {
@@ -45,9 +44,8 @@ static void table_is_complete_and_sorted(void **state)
 }
 
 /* The lists a reader would look up first. */
-static void cheap_inplace_and_stored_formats_are_as_documented(void **state)
+TEST(cheap_inplace_and_stored_formats_are_as_documented)
 {
-    (void)state;
     static const char *const cheap[] = { "rmsnorm",        "layernorm", "head_norm",   "gelu",
                                          "silu",           "swiglu",    "cast",        "add",
                                          "modulate",       "join",      "gather_rows", "latent_keys",
@@ -150,9 +148,8 @@ static void wrong_shapes_are_refused(const tm_op *op, const tm_example *example,
     }
 }
 
-static void infer_refuses_wrong_shapes(void **state)
+TEST(infer_refuses_wrong_shapes)
 {
-    (void)state;
     for_all(wrong_shapes_are_refused);
 }
 
@@ -168,15 +165,13 @@ static void optional_stays_absent(const tm_op *op, const tm_example *example, in
     }
 }
 
-static void outputs_not_given_are_inferred_or_absent(void **state)
+TEST(outputs_not_given_are_inferred_or_absent)
 {
-    (void)state;
     for_all(optional_stays_absent);
 }
 
-static void attributes_are_checked(void **state)
+TEST(attributes_are_checked)
 {
-    (void)state;
     tm_shape                out[TM_MAX_OUT] = { { .rank = -1 }, { .rank = -1 } };
     const tm_attention_attr good = tm_self_attention(3, 4, 2, 2, 1);
     tm_attention_attr       attention = good;
@@ -287,9 +282,8 @@ static void names_are_true(const tm_op *op, const tm_example *example, int numbe
     if (strchr(op->formula, '|')) fail_msg("%s: a bar breaks the table of the page", op->name);
 }
 
-static void names_say_shapes(void **state)
+TEST(names_say_shapes)
 {
-    (void)state;
     for_all(names_are_true);
 }
 
@@ -308,9 +302,8 @@ static tm_call empty_call(const tm_op *op, const void *attr)
     return call;
 }
 
-static void costs_of_products(void **state)
+TEST(costs_of_products)
 {
-    (void)state;
     tm_call call = empty_call(&tm_op_linear, NULL);
     view_as(&call.in[0], TM_BF16, tm_shape_2(4, 3));
     view_as(&call.in[1], TM_BF16, tm_shape_2(5, 3));
@@ -337,9 +330,8 @@ static void costs_of_products(void **state)
 }
 
 /* Causal attention executes T (T + 1) / 2 pairs per head, its gradient five products where it has two. */
-static void costs_of_attention(void **state)
+TEST(costs_of_attention)
 {
-    (void)state;
     tm_attention_attr attr = tm_self_attention(10, 4, 2, 8, 1);
     tm_call           call = empty_call(&tm_op_attention, &attr), grad = empty_call(&tm_op_attention_grad, &attr);
     view_as(&call.in[0], TM_F32, tm_shape_2(30, 32));
@@ -366,9 +358,8 @@ static void costs_of_attention(void **state)
     assert_true(grad.op->cost(&grad).flops == 2 * 3 * 4 * 100 * (3 * 3 + 2 * 5));
 }
 
-static void costs_of_loss_and_embedding(void **state)
+TEST(costs_of_loss_and_embedding)
 {
-    (void)state;
     tm_loss_attr attr = { .chunk = 2 };
     tm_call      call = empty_call(&tm_op_linear_cross_entropy, &attr);
     view_as(&call.in[0], TM_F32, tm_shape_2(6, 3));
@@ -435,9 +426,8 @@ static void outputs_are_written(const tm_op *op, const tm_example *example, int 
     tm_call_free(&call);
 }
 
-static void references_write_whole_outputs(void **state)
+TEST(references_write_whole_outputs)
 {
-    (void)state;
     for_all(outputs_are_written);
 }
 
@@ -460,9 +450,8 @@ static void inplace_is_the_same(const tm_op *op, const tm_example *example, int 
     }
 }
 
-static void inplace_changes_nothing(void **state)
+TEST(inplace_changes_nothing)
 {
-    (void)state;
     for_all(inplace_is_the_same);
 }
 
@@ -499,9 +488,8 @@ static void accumulation_adds(const tm_op *op, const tm_example *example, int nu
     }
 }
 
-static void accumulate_adds_to_what_is_there(void **state)
+TEST(accumulate_adds_to_what_is_there)
 {
-    (void)state;
     for_all(accumulation_adds);
 }
 
@@ -524,16 +512,14 @@ static void optional_outputs_are_aside(const tm_op *op, const tm_example *exampl
     }
 }
 
-static void optional_outputs_change_nothing(void **state)
+TEST(optional_outputs_change_nothing)
 {
-    (void)state;
     for_all(optional_outputs_are_aside);
 }
 
 /* All of adamw's outputs are the tensors that came in. */
-static void adamw_updates_its_inputs(void **state)
+TEST(adamw_updates_its_inputs)
 {
-    (void)state;
     tm_example example;
     tm_call    apart, shared;
     assert_true(tm_op_adamw.example(3, &example));
@@ -552,9 +538,8 @@ static void adamw_updates_its_inputs(void **state)
     tm_call_free(&shared);
 }
 
-static void examples_have_ignored_targets_and_duplicates(void **state)
+TEST(examples_have_ignored_targets_and_duplicates)
 {
-    (void)state;
     tm_example example;
     int        ignored = 0, duplicates = 0, seen[8] = { 0 };
     assert_true(tm_op_linear_cross_entropy.example(2, &example));
@@ -569,23 +554,3 @@ static void examples_have_ignored_targets_and_duplicates(void **state)
     }
     assert_true(duplicates > 0);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(table_is_complete_and_sorted),
-    cmocka_unit_test(cheap_inplace_and_stored_formats_are_as_documented),
-    cmocka_unit_test(infer_refuses_wrong_shapes),
-    cmocka_unit_test(outputs_not_given_are_inferred_or_absent),
-    cmocka_unit_test(attributes_are_checked),
-    cmocka_unit_test(names_say_shapes),
-    cmocka_unit_test(costs_of_products),
-    cmocka_unit_test(costs_of_attention),
-    cmocka_unit_test(costs_of_loss_and_embedding),
-    cmocka_unit_test(references_write_whole_outputs),
-    cmocka_unit_test(inplace_changes_nothing),
-    cmocka_unit_test(accumulate_adds_to_what_is_there),
-    cmocka_unit_test(optional_outputs_change_nothing),
-    cmocka_unit_test(adamw_updates_its_inputs),
-    cmocka_unit_test(examples_have_ignored_targets_and_duplicates),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -21,9 +21,8 @@ static float pattern(uint32_t i)
     return tm_float_of((i >> 1) << 12 | (i & 1));
 }
 
-static void rounding_is_that_of_the_formats(void **state)
+TEST(rounding_is_that_of_the_formats)
 {
-    (void)state;
     for (int f = 0; f < NARROW; f++) {
         tm_narrow format = tm_narrow_of(narrow[f]);
         for (uint32_t i = 0; i < 1u << 21; i++) {
@@ -40,9 +39,8 @@ static void rounding_is_that_of_the_formats(void **state)
     }
 }
 
-static void stochastic_rounding_is_that_of_the_formats(void **state)
+TEST(stochastic_rounding_is_that_of_the_formats)
 {
-    (void)state;
     for (int f = 0; f < NARROW; f++) {
         tm_narrow format = tm_narrow_of(narrow[f]);
         for (uint32_t i = 0; i < 20000; i++) {
@@ -60,9 +58,8 @@ static void stochastic_rounding_is_that_of_the_formats(void **state)
 }
 
 /* e of amax by FLOOR, UP, EVEN, CEIL: the table of the published MXFP4 recipe. */
-static void exponents_by_rule(void **state)
+TEST(exponents_by_rule)
 {
-    (void)state;
     static const struct {
         float amax;
         int   floor, up, even, ceil;
@@ -94,9 +91,8 @@ static void exponents_by_rule(void **state)
 }
 
 /* torchao 0.18: the largest of the format over amax, in float64, then float32; the power of two at or below it. */
-static void ratios(void **state)
+TEST(ratios)
 {
-    (void)state;
     static const struct {
         float    amax;
         tm_dtype format;
@@ -129,9 +125,8 @@ static void codes_of(const float *x, int n, const tm_quantizer *z, float whole, 
     }
 }
 
-static void published_block_of_mxfp8(void **state)
+TEST(published_block_of_mxfp8)
 {
-    (void)state;
     static const unsigned char wanted[2][32] = {
         { 0xF9, 0xE2, 0xFD, 0x7D, 0x7A, 0xF8, 0xED, 0xFB, 0xFE, 0x7E, 0xF3, 0xFE, 0xDC, 0x66, 0x72, 0x78,
           0xDC, 0x79, 0xE9, 0x7D, 0x7A, 0xF4, 0xFE, 0xE6, 0xEE, 0x7C, 0x7D, 0x7B, 0x6B, 0xF3, 0x79, 0xFD },
@@ -152,9 +147,8 @@ static void published_block_of_mxfp8(void **state)
 
 static const float eight[32] = { 0.1f, -0.3f, 0.9f, -1.6f, 0.05f, 0.7f, -0.25f, 1.2f };
 
-static void published_block_of_mxfp4(void **state)
+TEST(published_block_of_mxfp4)
 {
-    (void)state;
     static const unsigned wanted[2][8] = { { 1, 10, 6, 15, 0, 5, 10, 6 }, { 0, 9, 4, 13, 0, 3, 9, 4 } };
     static const double   dequantized[8] = { 0.125, -0.25, 1, -1.5, 0, 0.75, -0.25, 1 };
     static const tm_rule  rules[4] = { TM_RULE_EVEN, TM_RULE_FLOOR, TM_RULE_UP, TM_RULE_CEIL };
@@ -168,9 +162,8 @@ static void published_block_of_mxfp4(void **state)
     }
 }
 
-static void published_block_of_nvfp4(void **state)
+TEST(published_block_of_nvfp4)
 {
-    (void)state;
     static const float second[16] = { 10, -3, 5, 0.6f };
     tm_quantizer       z = { .format = TM_E2M1, .rule = TM_RULE_TWO_LEVEL, .block = 16 };
     unsigned           codes[16];
@@ -188,9 +181,8 @@ static void published_block_of_nvfp4(void **state)
     for (int i = 0; i < 16; i++) assert_true(values[i] == 0);
 }
 
-static void rotation(void **state)
+TEST(rotation)
 {
-    (void)state;
     float x[16] = { 16 }, y[16] = { 0 }, z[16];
     y[3] = 16;
     tm_rotate_16(x, TM_ROTATE_16);
@@ -221,9 +213,8 @@ static void quantize(const tm_quantize_attr *attr, int64_t rows, int64_t columns
     call.op->reference(&call);
 }
 
-static void scales_are_shared_as_the_recipe_says(void **state)
+TEST(scales_are_shared_as_the_recipe_says)
 {
-    (void)state;
     /* 1 and 1.4 in e2m1 under amax 6, 3, 1.5: the scale decides what 1.4 becomes. */
     double x[16] = { 6, 1.4, 1.4, 1.4, 1.4, 1.4, 1.4, 1.4, 1.4, 1.4, 3, 1.4, 1.4, 1.4, 1.4, 1.4 }, y[16], record[8];
     tm_quantize_attr attr = {
@@ -255,7 +246,7 @@ static void scales_are_shared_as_the_recipe_says(void **state)
 }
 
 /* Halves of a matrix, each with the largest of both, are the halves of what the whole becomes; lines are divided. */
-static void parts_have_the_scales_of_the_whole(void **state)
+TEST(parts_have_the_scales_of_the_whole)
 {
     static const struct {
         int scaled, rule, down, stochastic;
@@ -265,7 +256,6 @@ static void parts_have_the_scales_of_the_whole(void **state)
     enum { ROWS = 6, COLUMNS = 64, HALF = COLUMNS / 2 };
     double x[ROWS * COLUMNS], y[ROWS * COLUMNS], half[ROWS * HALF], z[ROWS * HALF], largest[2][1 + HALF];
     double record[TM_QUANTIZE_RECORD];
-    (void)state;
     for (int i = 0; i < ROWS * COLUMNS; i++) x[i] = tm_random_normal(3, 1, (uint64_t)i) * (i % COLUMNS < HALF ? 1 : 9);
     for (size_t k = 0; k < sizeof of / sizeof of[0]; k++) {
         tm_quantize_attr attr = { .recipe = { { .format = TM_E2M1,
@@ -372,11 +362,10 @@ static void compare_codes(const tm_call *codes, const tm_call *values, int k)
         }
 }
 
-static void codes_times_scales_are_the_values(void **state)
+TEST(codes_times_scales_are_the_values)
 {
     int        tried = 0, of_experts = 0;
     tm_example example;
-    (void)state;
     for (int k = 0; tm_op_quantize.example(k, &example); k++) {
         tm_quantize_attr *attr = (tm_quantize_attr *)(void *)example.attr;
         if (!attr->codes) continue;
@@ -398,19 +387,3 @@ static void codes_times_scales_are_the_values(void **state)
     }
     assert_true(tried >= 16 && of_experts >= 9);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(codes_times_scales_are_the_values),
-    cmocka_unit_test(rounding_is_that_of_the_formats),
-    cmocka_unit_test(stochastic_rounding_is_that_of_the_formats),
-    cmocka_unit_test(exponents_by_rule),
-    cmocka_unit_test(ratios),
-    cmocka_unit_test(published_block_of_mxfp8),
-    cmocka_unit_test(published_block_of_mxfp4),
-    cmocka_unit_test(published_block_of_nvfp4),
-    cmocka_unit_test(rotation),
-    cmocka_unit_test(scales_are_shared_as_the_recipe_says),
-    cmocka_unit_test(parts_have_the_scales_of_the_whole),
-};
-
-TM_TESTS(tests, NULL, NULL)

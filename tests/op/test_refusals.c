@@ -10,9 +10,8 @@
 
 /* A scalar in the place of an input with axes; one axis less where there are several. Inputs "x (...)" have any axes.
  */
-static void inputs_without_their_axes(void **state)
+TEST(inputs_without_their_axes)
 {
-    (void)state;
     for (int id = 0; id < TM_OP_COUNT; id++) {
         const tm_op *op = tm_op_get((tm_op_id)id);
         tm_example   example;
@@ -33,13 +32,12 @@ static void inputs_without_their_axes(void **state)
 }
 
 /* The first attribute is a length or a number of something: of none there is nothing to compute. */
-static void nothing_is_computed_of_nothing(void **state)
+TEST(nothing_is_computed_of_nothing)
 {
     static const char none[] = " balance_loss balance_loss_grad fetch store grouped_linear grouped_linear_dgrad "
                                "grouped_linear_wgrad grouped_scaled_mm grouped_scaled_wgrad join split quantize "
                                "quantize_largest tick vocabulary_loss "
                                "vocabulary_loss_grad vocabulary_parts "; /* 0 is one of several there */
-    (void)state;
     for (int id = 0; id < TM_OP_COUNT; id++) {
         const tm_op *op = tm_op_get((tm_op_id)id);
         tm_example   example;
@@ -56,7 +54,7 @@ static void nothing_is_computed_of_nothing(void **state)
 }
 
 /* What the two recipes of a factor ask of its length, and parts of it: of a matrix and of experts' rows. */
-static void recipes_that_do_not_fit(void **state)
+TEST(recipes_that_do_not_fit)
 {
     static const tm_quantizer
         even = { .format = TM_E4M3, .scaled = TM_SCALED_TENSOR },
@@ -105,7 +103,6 @@ static void recipes_that_do_not_fit(void **state)
         { even, even, -1, 64, 64, 4, 0, 0, 2, { 32, 64 }, columns },
         { even, even, -1, 64, 64, 4, 0, 1, 2, { 32, 64 }, NULL },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         tm_quantize_attr attr = { .recipe = { rows[i].first, rows[i].second },
                                   .switch_step = rows[i].switch_step,
@@ -123,11 +120,3 @@ static void recipes_that_do_not_fit(void **state)
             fail_msg("row %zu: '%s', wanted '%s'", i, why ? why : "", rows[i].why ? rows[i].why : "");
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(inputs_without_their_axes),
-    cmocka_unit_test(nothing_is_computed_of_nothing),
-    cmocka_unit_test(recipes_that_do_not_fit),
-};
-
-TM_TESTS(tests, NULL, NULL)

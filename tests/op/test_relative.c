@@ -5,9 +5,8 @@
 #include "values.h"
 
 /* Where the next class begins, by T5Attention._relative_position_bucket of transformers 5.24. */
-static void classes_begin_where_they_do_in_transformers(void **state)
+TEST(classes_begin_where_they_do_in_transformers)
 {
-    (void)state;
     static const struct {
         int64_t buckets, most, begins[16];
     } cases[] = { { 32, 128, { 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91 } }, { 8, 20, { 1, 2, 7 } } };
@@ -21,9 +20,8 @@ static void classes_begin_where_they_do_in_transformers(void **state)
 }
 
 /* Also with a bias that is the same for all distances: it moves lse alone. */
-static void an_even_bias_changes_nothing_but_lse(void **state)
+TEST(an_even_bias_changes_nothing_but_lse)
 {
-    (void)state;
     for (int k = 0; k < 5; k++) {
         tm_example              example;
         tm_call                 call;
@@ -52,9 +50,8 @@ static void an_even_bias_changes_nothing_but_lse(void **state)
 }
 
 /* Two tokens, no score: the bias of the next token is ln 3, of the one before -ln 3, of its own 0. */
-static void bias_is_of_key_less_query(void **state)
+TEST(bias_is_of_key_less_query)
 {
-    (void)state;
     double           o[2], lse[2], zero[2] = { 0, 0 }, table[8] = { 0, -log(3.0), 9, 9, 9, log(3.0), 9, 9 };
     tm_relative_attr attr = { .seq = 2, .heads = 1, .dim = 1, .max_distance = 20, .scale = 1 };
     tm_call          call = call_of(&tm_op_relative_attention, &attr);
@@ -67,10 +64,3 @@ static void bias_is_of_key_less_query(void **state)
     EXPECT(o, 17.5, 17.5);
     EXPECT(lse, log(4.0), log(4.0 / 3));
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(classes_begin_where_they_do_in_transformers),
-    cmocka_unit_test(an_even_bias_changes_nothing_but_lse),
-    cmocka_unit_test(bias_is_of_key_less_query),
-};
-TM_TESTS(tests, NULL, NULL)

@@ -3,9 +3,8 @@
 #include "support/test.h"
 #include "values.h"
 
-static void norms(void **state)
+TEST(norms)
 {
-    (void)state;
     double       y[2], mean[1], rstd[1];
     tm_norm_attr attr = { .eps = 0 };
     tm_call      call = call_of(&tm_op_rmsnorm, &attr);
@@ -43,9 +42,8 @@ static void norms(void **state)
     expect(have, (const double[]){ __VA_ARGS__ }, (int)(sizeof((double[]){ __VA_ARGS__ }) / sizeof(double)))
 
 /* A picture of 2 x 3 positions: 1 2 3 / 4 5 6. */
-static void convolutions(void **state)
+TEST(convolutions)
 {
-    (void)state;
     double              y[24], w[9] = { 0, 0, 0, 0, 1, 0, 0, 0, 10 }; /* the middle, and what is below and right */
     tm_convolution_attr attr = { 1, 2, 3, 3, 1, 1, 1, 1 };
     tm_call             call = call_of(&tm_op_convolution, &attr);
@@ -74,9 +72,8 @@ static void convolutions(void **state)
     EXPECT_FIRST(y, 21, 43);
 }
 
-static void group_norms(void **state)
+TEST(group_norms)
 {
-    (void)state;
     double             y[8], sigmoid = 0.7310585786300049; /* of 1 */
     tm_group_norm_attr attr = { .eps = 0, .samples = 2, .groups = 2 };
     tm_call            call = call_of(&tm_op_group_norm, &attr);
@@ -96,9 +93,8 @@ static void group_norms(void **state)
     EXPECT_FIRST(y, sigmoid - 1, sigmoid, sigmoid, sigmoid - 1);
 }
 
-static void linear_and_its_gradients(void **state)
+TEST(linear_and_its_gradients)
 {
-    (void)state;
     double  y[2], dx[2], dw[2], db[2];
     tm_call call = call_of(&tm_op_linear, NULL);
     call.in[0] = tm_view_f64(tm_shape_2(1, 2), (double[]){ 1, 2 });
@@ -134,9 +130,8 @@ static void linear_and_its_gradients(void **state)
     EXPECT(db, 4, 6);
 }
 
-static void embeddings(void **state)
+TEST(embeddings)
 {
-    (void)state;
     double            y[8], dtable[4], dpositions[3];
     tm_embedding_attr attr = { .seq = 2 };
     tm_view           tokens = tm_view_i32(tm_shape_1(4), (int32_t[]){ 2, 0, 2, 1 });
@@ -168,9 +163,8 @@ static void expect_twice(const double *have, const double *want)
     expect(have + 10, want, 10);
 }
 
-static void rotations(void **state)
+TEST(rotations)
 {
-    (void)state;
     double       x[20] = { 7, 8, 9, 10, 11, 1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 1, 2, 3, 4, 5 }; /* two equal sequences */
     double       y[20], dx[20];
     tm_rope_attr attr = { .seq = 2, .heads = 1, .head_dim = 4, .layout = TM_ROPE_HALF };
@@ -195,9 +189,8 @@ static void rotations(void **state)
 }
 
 /* Positions that are given choose the row of the table; columns before the first head stay. */
-static void rotations_by_position(void **state)
+TEST(rotations_by_position)
 {
-    (void)state;
     double       x[6] = { 5, 1, 2, 5, 1, 2 }, y[6];
     int32_t      positions[2] = { 1, 0 };
     tm_rope_attr attr = { .seq = 2, .heads = 1, .head_dim = 2, .first = 1, .layout = TM_ROPE_HALF };
@@ -210,9 +203,8 @@ static void rotations_by_position(void **state)
     EXPECT(y, 5, -2, 1, 5, 1, 2);
 }
 
-static void elementwise(void **state)
+TEST(elementwise)
 {
-    (void)state;
     double  y[2], dx[2];
     tm_call call = call_of(&tm_op_gelu, NULL);
     call.in[0] = tm_view_f64(tm_shape_1(2), (double[]){ 1, -1 });
@@ -265,9 +257,8 @@ static void elementwise(void **state)
 }
 
 /* Logits 0 and ln 3: the second class has 3/4. Targets: second, first, none. */
-static void loss_of_three_rows(void **state)
+TEST(loss_of_three_rows)
 {
-    (void)state;
     double       loss[1], rows[3], dx[3], dw[2], logits[4], scalars[TM_SCALAR_COUNT] = { 0 }, ln3 = log(3.0);
     tm_loss_attr attr = { .chunk = 2 };
     tm_call      call = call_of(&tm_op_linear_cross_entropy, &attr);
@@ -295,9 +286,8 @@ static void loss_of_three_rows(void **state)
 
 /* One more channel that is 1 in x and the same in every row of w shifts all logits of a row: the loss stays, and no
  * exponential overflows. */
-static void loss_does_not_see_a_shift_of_the_logits(void **state)
+TEST(loss_does_not_see_a_shift_of_the_logits)
 {
-    (void)state;
     enum { N = 5, C = 4, V = 9 };
     double       x[N * C], w[V * C], logits[3 * V], loss[2];
     int32_t      targets[N];
@@ -318,9 +308,8 @@ static void loss_does_not_see_a_shift_of_the_logits(void **state)
     assert_true(fabs(loss[0] - loss[1]) <= 1e-12 * 2000);
 }
 
-static void untrained_loss_is_ln_of_the_vocabulary(void **state)
+TEST(untrained_loss_is_ln_of_the_vocabulary)
 {
-    (void)state;
     double       x[6] = { 1, 2, 3, 4, 5, 6 }, w[20] = { 0 }, logits[10], loss[1];
     tm_loss_attr attr = { .chunk = 1 };
     tm_call      call = call_of(&tm_op_linear_cross_entropy, &attr);
@@ -334,9 +323,8 @@ static void untrained_loss_is_ln_of_the_vocabulary(void **state)
 }
 
 /* The rows of a chunk are a matter of memory, not of results. */
-static void loss_does_not_depend_on_the_chunk(void **state)
+TEST(loss_does_not_depend_on_the_chunk)
 {
-    (void)state;
     tm_example example;
     tm_call    call[2];
     for (int c = 0; c < 2; c++) {
@@ -353,9 +341,8 @@ static void loss_does_not_depend_on_the_chunk(void **state)
 }
 
 /* (1 - 3)^2 + (2 - 2.5)^2, and half of that scale back. */
-static void square_error_and_its_gradient(void **state)
+TEST(square_error_and_its_gradient)
 {
-    (void)state;
     double  loss[1] = { 100 }, dy[2];
     tm_call call = call_of(&tm_op_square_error, NULL);
     call.in[0] = tm_view_f64(tm_shape_1(2), (double[]){ 1, 2 });
@@ -376,9 +363,8 @@ static void square_error_and_its_gradient(void **state)
 }
 
 /* Two heads of two with weights of their own: the second two weights belong to heads from `second` on. */
-static void keys_have_their_own_norm_weights(void **state)
+TEST(keys_have_their_own_norm_weights)
 {
-    (void)state;
     double            y[4], rstd[2];
     tm_head_norm_attr attr = { .heads = 2, .head_dim = 2, .second = 1 };
     tm_call           call = call_of(&tm_op_head_norm, &attr);
@@ -391,9 +377,8 @@ static void keys_have_their_own_norm_weights(void **state)
     EXPECT(y, 3, 5, 7, 11);
 }
 
-static void fill_has_its_value(void **state)
+TEST(fill_has_its_value)
 {
-    (void)state;
     double       y[6] = { 9, 9, 9, 9, 9, 9 };
     tm_fill_attr attr = { .value = 1.5 };
     tm_call      call = call_of(&tm_op_fill, &attr);
@@ -403,9 +388,8 @@ static void fill_has_its_value(void **state)
 }
 
 /* A row of zeros has the norm 0, which counts as 1; the row behind it has its own. */
-static void a_row_of_zeros_has_the_norm_one(void **state)
+TEST(a_row_of_zeros_has_the_norm_one)
 {
-    (void)state;
     double           y[2], dm[2];
     tm_low_rank_attr attr = { .scale = 1, .rank = 1, .parts = 1, .part = { { 0, 2 } } };
     tm_call          call = call_of(&tm_op_rescale, &attr), wgrad = call_of(&tm_op_rescale_wgrad, &attr);
@@ -424,9 +408,8 @@ static void a_row_of_zeros_has_the_norm_one(void **state)
 }
 
 /* Two pairs and what is left of the row: D is 0 and 1, -0.2 and 0.3. */
-static void loss_of_two_pairs(void **state)
+TEST(loss_of_two_pairs)
 {
-    (void)state;
     double             loss[1], record[6], dlosses[8], scalars[TM_SCALAR_COUNT] = { 2 };
     tm_preference_attr attr = { .seq = 8, .kind = TM_PREFERENCE_SIGMOID, .beta = 1 };
     tm_call call = call_of(&tm_op_preference_loss, &attr), grad = call_of(&tm_op_preference_loss_grad, &attr);
@@ -469,9 +452,8 @@ static void loss_of_two_pairs(void **state)
 
 /* Two sequences of eight tokens (1 .. 8, 11 .. 18), two ranks: of the first 1, 2 and 7, 8; 3, 4 and 5, 6 of the second.
  */
-static void chunks_come_in_the_order_of_tokens(void **state)
+TEST(chunks_come_in_the_order_of_tokens)
 {
-    (void)state;
     double           y[16], x[16];
     tm_sequence_attr attr = { .samples = 2, .ranks = 2, .chunks = 2 };
     tm_call          call = call_of(&tm_op_sequence_order, &attr);
@@ -493,9 +475,8 @@ static void chunks_come_in_the_order_of_tokens(void **state)
 }
 
 /* Of three pairs two go to expert 0, one of them is here. */
-static void balance_of_more_rows_than_are_here(void **state)
+TEST(balance_of_more_rows_than_are_here)
 {
-    (void)state;
     double          loss[1], ds[2];
     tm_balance_attr attr = { .top_k = 1, .alpha = 0.5 };
     tm_call         call = call_of(&tm_op_balance_loss, &attr);
@@ -514,9 +495,8 @@ static void balance_of_more_rows_than_are_here(void **state)
 }
 
 /* Rank 0 has by far the largest logit, which is the target's: exponentials against that of another rank overflow. */
-static void loss_of_a_vocabulary_in_parts(void **state)
+TEST(loss_of_a_vocabulary_in_parts)
 {
-    (void)state;
     double                   loss = 0;
     const tm_vocabulary_attr attr = { .ranks = 2 };
     int32_t                  target = 0;
@@ -528,28 +508,3 @@ static void loss_of_a_vocabulary_in_parts(void **state)
     call.op->reference(&call);
     assert_true(fabs(loss - log(2)) < 1e-12);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(norms),
-    cmocka_unit_test(convolutions),
-    cmocka_unit_test(group_norms),
-    cmocka_unit_test(linear_and_its_gradients),
-    cmocka_unit_test(embeddings),
-    cmocka_unit_test(rotations),
-    cmocka_unit_test(rotations_by_position),
-    cmocka_unit_test(elementwise),
-    cmocka_unit_test(loss_of_three_rows),
-    cmocka_unit_test(loss_of_a_vocabulary_in_parts),
-    cmocka_unit_test(loss_does_not_see_a_shift_of_the_logits),
-    cmocka_unit_test(untrained_loss_is_ln_of_the_vocabulary),
-    cmocka_unit_test(loss_does_not_depend_on_the_chunk),
-    cmocka_unit_test(square_error_and_its_gradient),
-    cmocka_unit_test(keys_have_their_own_norm_weights),
-    cmocka_unit_test(fill_has_its_value),
-    cmocka_unit_test(a_row_of_zeros_has_the_norm_one),
-    cmocka_unit_test(loss_of_two_pairs),
-    cmocka_unit_test(chunks_come_in_the_order_of_tokens),
-    cmocka_unit_test(balance_of_more_rows_than_are_here),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -4,9 +4,8 @@
 #include "values.h"
 
 /* Two tokens, one head, scores 0 and ln 3 for the second: probabilities 1/4 and 3/4. */
-static void attention_of_two_tokens(void **state)
+TEST(attention_of_two_tokens)
 {
-    (void)state;
     double            o[2], lse[2], dqkv[6], half_ln3 = log(3.0) / 2;
     tm_attention_attr attr = tm_self_attention(2, 1, 1, 1, 2);
     tm_call           call = call_of(&tm_op_attention, &attr);
@@ -55,18 +54,16 @@ static int64_t first_changed(int example_number, int64_t token)
     return first;
 }
 
-static void a_future_token_changes_no_past_output(void **state)
+TEST(a_future_token_changes_no_past_output)
 {
-    (void)state;
     for (int64_t token = 0; token < 9; token++) assert_int_equal(first_changed(3, token), token);
     for (int64_t token = 0; token < 65; token += 16) assert_int_equal(first_changed(5, token), token);
     for (int64_t token = 0; token < 7; token++) assert_int_equal(first_changed(2, token), 0); /* not causal */
 }
 
 /* Values that are all alike within a head come out as they are, from the head that h / (H / J) says. */
-static void query_heads_read_the_head_of_their_group(void **state)
+TEST(query_heads_read_the_head_of_their_group)
 {
-    (void)state;
     tm_attention_attr attr = tm_self_attention(4, 6, 2, 2, 0.7);
     enum { ROWS = 8, H = 6, J = 2, D = 2, W = (H + 2 * J) * D };
     double qkv[ROWS * W], o[ROWS * H * D], lse[2 * H * 4];
@@ -86,9 +83,8 @@ static void query_heads_read_the_head_of_their_group(void **state)
 }
 
 /* A window of two keys: equal scores, so a query gives the mean of its own value and the one before. */
-static void attention_sees_its_window(void **state)
+TEST(attention_sees_its_window)
 {
-    (void)state;
     double            o[4], lse[4], dqkv[12];
     tm_attention_attr attr = tm_self_attention(4, 1, 1, 1, 1);
     tm_call           call = call_of(&tm_op_attention, &attr);
@@ -110,9 +106,8 @@ static void attention_sees_its_window(void **state)
 }
 
 /* The last token begins a document: it sees itself; the third one sees two tokens because of the window. */
-static void attention_sees_its_document(void **state)
+TEST(attention_sees_its_document)
 {
-    (void)state;
     double            o[4], lse[4], dqkv[12];
     int32_t           first_key[4] = { 0, 0, 0, 3 };
     tm_attention_attr attr = tm_self_attention(4, 1, 1, 1, 1);
@@ -138,9 +133,8 @@ static void attention_sees_its_document(void **state)
 
 /* The statistic of sequence b, head h and query i is element (b, h, i). Keys are 1, the first query of a head is what
  * tells it: lse of query i is its number and ln of the keys that it sees. */
-static void statistics_stand_by_head(void **state)
+TEST(statistics_stand_by_head)
 {
-    (void)state;
     enum { B = 2, H = 2, T = 2, W = H + 2 };
     tm_attention_attr attr = tm_self_attention(T, H, 1, 1, 1);
     tm_call           call = call_of(&tm_op_attention, &attr);
@@ -158,9 +152,8 @@ static void statistics_stand_by_head(void **state)
 }
 
 /* Sequences are rows of their own: two of them give what each gives alone, statistics included. */
-static void sequences_do_not_see_each_other(void **state)
+TEST(sequences_do_not_see_each_other)
 {
-    (void)state;
     enum { T = 3, W = (2 + 2) * 4, OUT = 2 * 4 };
     tm_attention_attr attr = tm_self_attention(T, 2, 1, 4, 0.5);
     double            qkv[2 * T * W], together[2 * T * OUT], alone[2 * T * OUT], lse[2][2 * 2 * T];
@@ -181,9 +174,8 @@ static void sequences_do_not_see_each_other(void **state)
 }
 
 /* A large score overflows no exponential. */
-static void softmax_is_safe(void **state)
+TEST(softmax_is_safe)
 {
-    (void)state;
     double            o[2], lse[2];
     tm_attention_attr attr = tm_self_attention(2, 1, 1, 1, 1);
     tm_call           call = call_of(&tm_op_attention, &attr);
@@ -196,9 +188,8 @@ static void softmax_is_safe(void **state)
 }
 
 /* Scores after a rotation depend on the distance of two tokens only (Su et al. 2021, eq. 11). */
-static void rotated_scores_depend_on_distance(void **state)
+TEST(rotated_scores_depend_on_distance)
 {
-    (void)state;
     enum { T = 6, D = 4 };
     for (int64_t layout = TM_ROPE_HALF; layout <= TM_ROPE_INTERLEAVED; layout++) {
         double       x[T * 2 * D], y[T * 2 * D], table[T * D];
@@ -225,17 +216,3 @@ static void rotated_scores_depend_on_distance(void **state)
         assert_true(fabs(score[0][0] - score[3][0]) > 1e-3);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(attention_of_two_tokens),
-    cmocka_unit_test(a_future_token_changes_no_past_output),
-    cmocka_unit_test(query_heads_read_the_head_of_their_group),
-    cmocka_unit_test(attention_sees_its_window),
-    cmocka_unit_test(attention_sees_its_document),
-    cmocka_unit_test(statistics_stand_by_head),
-    cmocka_unit_test(sequences_do_not_see_each_other),
-    cmocka_unit_test(softmax_is_safe),
-    cmocka_unit_test(rotated_scores_depend_on_distance),
-};
-
-TM_TESTS(tests, NULL, NULL)

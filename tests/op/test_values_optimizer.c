@@ -3,9 +3,8 @@
 #include "support/test.h"
 #include "values.h"
 
-static void clipping(void **state)
+TEST(clipping)
 {
-    (void)state;
     double  sum[1] = { 25 }, result[2], scalars[TM_SCALAR_COUNT] = { 0 };
     tm_call call = call_of(&tm_op_clip, NULL);
     call.in[0] = tm_view_f64(scalar, sum);
@@ -35,9 +34,8 @@ static void clipping(void **state)
 }
 
 /* Two steps, computed with 40 digits. The gradient is twice what is meant, the clip halves it. */
-static void adamw_takes_two_steps(void **state)
+TEST(adamw_takes_two_steps)
 {
-    (void)state;
     double        p[1] = { 1 }, m[1] = { 0 }, v[1] = { 0 }, g[1] = { 0.2 }, scalars[TM_SCALAR_COUNT] = { 0 };
     tm_adamw_attr attr = { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1 };
     tm_call       call = call_of(&tm_op_adamw, &attr);
@@ -65,9 +63,8 @@ static void adamw_takes_two_steps(void **state)
 
 /* With a compensation the weight is what is stored and the rest that its format had no room for; in float64 none
  * remains. */
-static void adamw_adds_the_rest(void **state)
+TEST(adamw_adds_the_rest)
 {
-    (void)state;
     double        p[2] = { 1, 1 }, m[2] = { 0, 0 }, v[2] = { 0, 0 }, g[2] = { 0, 0 }, rest[2] = { 0.25, -0.5 };
     double        scalars[TM_SCALAR_COUNT] = { 0 };
     tm_shape      two = tm_shape_1(2);
@@ -88,9 +85,8 @@ static void adamw_adds_the_rest(void **state)
 }
 
 /* torch.optim.SGD with dampening 0, by hand: two steps with momentum, plain and Nesterov's. */
-static void sgd_takes_two_steps(void **state)
+TEST(sgd_takes_two_steps)
 {
-    (void)state;
     for (int nesterov = 0; nesterov < 2; nesterov++) {
         double      p[1] = { 1 }, b[1] = { 0 }, g[1] = { 0.4 }, scalars[TM_SCALAR_COUNT] = { 0 };
         tm_sgd_attr attr = { .momentum = 0.9, .weight_decay = 0.5, .nesterov = nesterov };
@@ -113,9 +109,8 @@ static void sgd_takes_two_steps(void **state)
 }
 
 /* A tenth of the way to 3, twice; with decay 0 all of it, whatever was there. */
-static void ema_goes_a_share_of_the_way(void **state)
+TEST(ema_goes_a_share_of_the_way)
 {
-    (void)state;
     double      p[1] = { 3 }, e[1] = { 1 };
     tm_ema_attr attr = { .decay = 0.9 }, copy = { .decay = 0 };
     tm_call     call = call_of(&tm_op_ema, &attr);
@@ -133,9 +128,8 @@ static void ema_goes_a_share_of_the_way(void **state)
 
 /* A matrix of rank one in squares has its own variances: from zero means and s = 1 the update is the gradient's sign,
  * of size max(eps2, rms(p)) rho; half of it when d is 0.5. A vector gives the same. */
-static void adafactor_of_a_product_moves_by_signs(void **state)
+TEST(adafactor_of_a_product_moves_by_signs)
 {
-    (void)state;
     enum { R = 2, C = 3 };
     static const double a[R] = { 1, -2 }, b[C] = { 0.5, -1, 3 };
     for (int k = 0; k < 4; k++) {
@@ -168,9 +162,8 @@ static void adafactor_of_a_product_moves_by_signs(void **state)
 }
 
 /* The second of two steps with s = 0.5: means halfway between the old and the new; rms(u) below 1 is not enlarged. */
-static void adafactor_remembers_means(void **state)
+TEST(adafactor_remembers_means)
 {
-    (void)state;
     double            p[4] = { 1, 1, 1, 1 }, g[4] = { 1, 3, 2, 2 }, r[2] = { 9, 4 }, q[2] = { 2.5, 10.5 };
     double            scalars[TM_SCALAR_COUNT] = { 0 };
     tm_adafactor_attr attr = { .eps1 = 1e-12, .eps2 = 1e-3, .clip_threshold = 1, .weight_decay = 0 };
@@ -191,15 +184,3 @@ static void adafactor_remembers_means(void **state)
     double rms = sqrt((u[0] * u[0] + u[1] * u[1] + u[2] * u[2] + u[3] * u[3]) / 4), step = rms > 1 ? 1 / rms : 1;
     EXPECT(p, 1 - step * u[0], 1 - step * u[1], 1 - step * u[2], 1 - step * u[3]);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(clipping),
-    cmocka_unit_test(adamw_takes_two_steps),
-    cmocka_unit_test(adamw_adds_the_rest),
-    cmocka_unit_test(sgd_takes_two_steps),
-    cmocka_unit_test(ema_goes_a_share_of_the_way),
-    cmocka_unit_test(adafactor_of_a_product_moves_by_signs),
-    cmocka_unit_test(adafactor_remembers_means),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -329,27 +329,23 @@ static void judge_all(arithmetic in, bool resumed)
         if (trainings[i].in == in && trainings[i].resumed == resumed) judge(&trainings[i]);
 }
 
-static void trains_as_the_oracle(void **state)
+TEST(trains_as_the_oracle)
 {
-    (void)state;
     judge_all(DOUBLE, false);
 }
 
-static void goes_on_as_the_oracle(void **state)
+TEST(goes_on_as_the_oracle)
 {
-    (void)state;
     judge_all(DOUBLE, true);
 }
 
-static void trains_as_the_oracle_in_float32(void **state)
+TEST(trains_as_the_oracle_in_float32)
 {
-    (void)state;
     judge_all(SINGLE_PRECISION, false);
 }
 
-static void rounds_weights_as_the_oracle(void **state)
+TEST(rounds_weights_as_the_oracle)
 {
-    (void)state;
     judge_all(ROUNDED, false);
 }
 
@@ -362,7 +358,7 @@ static double objective(oracle *o, const oracle_batch *d)
     return (loss + o->balanced) / d->counted;
 }
 
-static void gradients_are_differences(void **state)
+TEST(gradients_are_differences)
 {
     static const char *const words[] = {
         LLAMA "--training.steps=1 --model.sliding_window=5",
@@ -374,7 +370,6 @@ static void gradients_are_differences(void **state)
         TEXT "--training.steps=1 --data.separate_documents=true",
     };
     const double h = 1e-5;
-    (void)state;
     for (size_t k = 0; k < sizeof words / sizeof words[0]; k++) {
         write_texts();
         oracle      *o = oracle_open(words[k], texts, strstr(words[k], "source=text") ? TEXTS : 0);
@@ -399,10 +394,4 @@ static void gradients_are_differences(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(gradients_are_differences),    cmocka_unit_test(trains_as_the_oracle),
-    cmocka_unit_test(goes_on_as_the_oracle),        cmocka_unit_test(trains_as_the_oracle_in_float32),
-    cmocka_unit_test(rounds_weights_as_the_oracle),
-};
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

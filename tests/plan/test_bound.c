@@ -81,13 +81,12 @@ static const struct {
     { "--parallelism.pipeline_parallel_schedule ZBVZeroBubble", 1. / 6 },
 };
 
-static void nothing_is_below_its_bound(void **state)
+TEST(nothing_is_below_its_bound)
 {
     static const char *const platforms[] = { "8xMI300X", "8xH100" }, *const modes[] = { "none", "full" },
                              *const shares[] = { "optim", "optim_grads_params" };
-    (void)state;
-    fixture  f = { .device = test_device_open("cpu", 1), .arena = tm_arena_create() };
-    tm_error err = { 0 };
+    fixture                         f = { .device = test_device_open("cpu", 1), .arena = tm_arena_create() };
+    tm_error                        err = { 0 };
     if (tm_device_limit_isa(f.device, "base", &err) != TM_OK) fail_msg("%s", err.text);
     f.chooser = tm_device_chooser(f.device);
     for (int tp = 1; tp <= 8; tp *= 2)
@@ -110,7 +109,7 @@ static void nothing_is_below_its_bound(void **state)
     tm_device_close(f.device);
 }
 
-static void experts_and_adapters_are_not_below(void **state)
+TEST(experts_and_adapters_are_not_below)
 {
     static const char *const words[] = {
         "mixtral_8x7B --model.n_layers 2 --training.dtype bfloat16 --parallelism.ranks 8 --launch.gpus_per_node 8 "
@@ -126,16 +125,9 @@ static void experts_and_adapters_are_not_below(void **state)
         "llama3.2_1B --training.seq_len 16384 --training.dtype bfloat16 --parallelism.ranks 8 --launch.gpus_per_node 8 "
         "--parallelism.context_parallel_degree 4 --training.local_batch_size 1"
     };
-    (void)state;
     fixture f = { .device = test_device_open("cpu", 1), .arena = tm_arena_create() };
     f.chooser = tm_device_chooser(f.device);
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) check(&f, words[i], "8xH100", 1);
     tm_arena_destroy(f.arena);
     tm_device_close(f.device);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(nothing_is_below_its_bound),
-    cmocka_unit_test(experts_and_adapters_are_not_below),
-};
-TM_TESTS(tests, NULL, NULL)

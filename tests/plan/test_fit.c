@@ -25,12 +25,11 @@ static int compare(const void *a, const void *b)
 }
 
 /* The compiled-in constants are where the fit ends that begins with the priors. */
-static void constants_are_those_of_the_rows(void **state)
+TEST(constants_are_those_of_the_rows)
 {
     tm_arena         *arena = tm_arena_create();
     tm_published_rows rows = read_rows(arena, "configs/calibration/training.csv");
     tm_parameters     start, known = tm_parameters_fitted();
-    (void)state;
     for (int i = 0; i < TM_PARAMETER_COUNT; i++) start.of[i] = tm_parameter_rows()[i].prior;
     tm_parameters p = tm_fit(&rows, NULL, &start);
     for (int i = 0; i < TM_PARAMETER_COUNT; i++)
@@ -42,14 +41,13 @@ static void constants_are_those_of_the_rows(void **state)
 }
 
 /* What is claimed in docs/plan-theirs.md. A row that cannot be expressed is a miss. */
-static void rows_left_out_are_predicted(void **state)
+TEST(rows_left_out_are_predicted)
 {
     tm_arena         *arena = tm_arena_create();
     tm_published_rows rows = read_rows(arena, "configs/calibration/training.csv");
     tm_parameters     known = tm_parameters_fitted();
     double           *errors = tm_arena_take(arena, rows.n * sizeof *errors);
     size_t            inside = 0, told = 0;
-    (void)state;
     tm_fit_without_each(&rows, &known, errors);
     for (size_t i = 0; i < rows.n; i++) {
         const tm_published_row *row = &rows.row[i];
@@ -99,7 +97,7 @@ static void add_rows(tm_text *page, const tm_published_rows *rows, const char *s
     }
 }
 
-static void the_page_of_rows_is_true(void **state)
+TEST(the_page_of_rows_is_true)
 {
     tm_arena         *arena = tm_arena_create();
     tm_published_rows rows = read_rows(arena, "configs/calibration/training.csv");
@@ -107,7 +105,6 @@ static void the_page_of_rows_is_true(void **state)
     double           *errors = tm_arena_take(arena, rows.n * sizeof *errors);
     tm_text           page = { 0 }, found = { 0 };
     tm_error          err = { 0 };
-    (void)state;
     tm_fit_without_each(&rows, &known, errors);
     tm_text_add(&page, page_head);
     for (size_t i = 0; i < rows.n; i++) {
@@ -124,7 +121,7 @@ static void the_page_of_rows_is_true(void **state)
 }
 
 /* Speeds that the model itself gives with other constants: the fit finds these, as far as rows depend on them. */
-static void planted_constants_are_found(void **state)
+TEST(planted_constants_are_found)
 {
     static const struct {
         tm_parameter which;
@@ -137,7 +134,6 @@ static void planted_constants_are_found(void **state)
     tm_arena         *arena = tm_arena_create();
     tm_published_rows rows = read_rows(arena, "configs/calibration/training.csv");
     tm_parameters     start, other;
-    (void)state;
     for (int i = 0; i < TM_PARAMETER_COUNT; i++) start.of[i] = other.of[i] = tm_parameter_rows()[i].prior;
     for (size_t k = 0; k < sizeof planted / sizeof planted[0]; k++) other.of[planted[k].which] *= planted[k].times;
     for (size_t i = 0; i < rows.n; i++)
@@ -182,10 +178,9 @@ static const char *const cells[][2] = {
     { "a,TT,,Llama-3.1-8B,H100,8,bf16,8,1,1,,1,,1,8,8192,,throughput,tok/s/GPU,,-3,", "!:2: value is '-3'" },
 };
 
-static void rows_that_cannot_be_expressed_are_named(void **state)
+TEST(rows_that_cannot_be_expressed_are_named)
 {
     const char *path = test_in_folder("rows.csv");
-    (void)state;
     for (size_t i = 0; i < sizeof cells / sizeof cells[0]; i++) {
         tm_arena         *arena = tm_arena_create();
         tm_text           text = { 0 };
@@ -220,7 +215,7 @@ static void rows_that_cannot_be_expressed_are_named(void **state)
 }
 
 /* A batch that fits and one that does not, said right and wrong; rows that say nothing. */
-static void verdicts_are_those_of_the_rows(void **state)
+TEST(verdicts_are_those_of_the_rows)
 {
     static const struct {
         const char *row;
@@ -238,7 +233,6 @@ static void verdicts_are_those_of_the_rows(void **state)
         { "a,KOR,,GPT-22B,A100-80G,8,fp16,1,8,1,,1,,4,4,2048,full,weights+grads+optimizer,GiB,,45,", 0, 0 },
     };
     const char *path = test_in_folder("rows.csv");
-    (void)state;
     for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
         tm_arena     *arena = tm_arena_create();
         tm_text       text = { 0 };
@@ -258,7 +252,7 @@ static void verdicts_are_those_of_the_rows(void **state)
 }
 
 /* An empty cell of a source that gives the stages of a rank elsewhere is one stage; of another, two. */
-static void stages_of_a_rank_are_one_where_others_are_given(void **state)
+TEST(stages_of_a_rank_are_one_where_others_are_given)
 {
     static const char *const files[2][2] = {
         { "a,MB,,Llama-3.1-8B,H100,8,bf16,1,1,8,,1,,1,64,8192,,throughput,tok/s/GPU,,9000,\n"
@@ -269,7 +263,6 @@ static void stages_of_a_rank_are_one_where_others_are_given(void **state)
           "24" },
     };
     const char *path = test_in_folder("rows.csv");
-    (void)state;
     for (int i = 0; i < 2; i++) {
         tm_arena *arena = tm_arena_create();
         tm_text   text = { 0 };
@@ -284,13 +277,4 @@ static void stages_of_a_rank_are_one_where_others_are_given(void **state)
     test_folder_remove();
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(constants_are_those_of_the_rows),
-    cmocka_unit_test(rows_left_out_are_predicted),
-    cmocka_unit_test(planted_constants_are_found),
-    cmocka_unit_test(the_page_of_rows_is_true),
-    cmocka_unit_test(rows_that_cannot_be_expressed_are_named),
-    cmocka_unit_test(verdicts_are_those_of_the_rows),
-    cmocka_unit_test(stages_of_a_rank_are_one_where_others_are_given),
-};
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

@@ -13,9 +13,8 @@ static void within(const char *what, double value, double wanted, double toleran
 }
 
 /* 3.8 failures in a thousand days of a node (Llama 3, 16,384 GPUs), 100,000 GPUs. */
-static void a_hundred_thousand_devices(void **state)
+TEST(a_hundred_thousand_devices)
 {
-    (void)state;
     tm_failures slow = { 86400 / (12500 * 3.8e-3), 30, 300 }, fast = { 86400 / (12500 * 3.8e-3), 5, 120 };
     within("between", slow.between, 30.4 * 60, 0.01);
     within("interval", tm_checkpoint_interval(&slow), 331, 0.12);
@@ -25,9 +24,8 @@ static void a_hundred_thousand_devices(void **state)
 }
 
 /* No other interval is much better, and far ones are worse. */
-static void the_interval_is_the_best(void **state)
+TEST(the_interval_is_the_best)
 {
-    (void)state;
     for (double between = 600; between < 1e6; between *= 5)
         for (double save = 1; save < between / 20; save *= 4) {
             tm_failures f = { between, save, 100 };
@@ -42,9 +40,8 @@ static void the_interval_is_the_best(void **state)
 }
 
 /* A million seconds with failures at random times: work since the last checkpoint is lost. */
-static void as_a_job_that_is_played(void **state)
+TEST(as_a_job_that_is_played)
 {
-    (void)state;
     const tm_failures f = { 3000, 20, 150 };
     double            interval = tm_checkpoint_interval(&f), time = 0, done = 0, since = 0;
     uint64_t          i = 0;
@@ -63,10 +60,3 @@ static void as_a_job_that_is_played(void **state)
     }
     within("goodput", done / time, tm_goodput(&f, interval), 0.02);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_hundred_thousand_devices),
-    cmocka_unit_test(the_interval_is_the_best),
-    cmocka_unit_test(as_a_job_that_is_played),
-};
-TM_TESTS(tests, NULL, NULL)

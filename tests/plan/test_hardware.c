@@ -19,12 +19,11 @@ static tm_hardware read_good(tm_arena *arena, const char *name)
     return hw;
 }
 
-static void all_files_are_read(void **state)
+TEST(all_files_are_read)
 {
     tm_arena   *arena = tm_arena_create();
     const char *name;
     size_t      n = 0;
-    (void)state;
     for (; (name = tm_hardware_name(arena, n)) != NULL; n++) {
         tm_hardware hw = read_good(arena, name);
         if (strcmp(hw.name, name) != 0) fail_msg("%s calls itself %s", name, hw.name);
@@ -37,11 +36,10 @@ static void all_files_are_read(void **state)
 }
 
 /* The same numbers and sources again. */
-static void a_printed_file_is_read_again(void **state)
+TEST(a_printed_file_is_read_again)
 {
     tm_arena   *arena = tm_arena_create();
     const char *name;
-    (void)state;
     for (size_t n = 0; (name = tm_hardware_name(arena, n)) != NULL; n++) {
         tm_hardware          hw = read_good(arena, name);
         tm_text              text = { 0 };
@@ -72,11 +70,10 @@ static void a_printed_file_is_read_again(void **state)
 }
 
 /* src/gpu/platform.c has the same data sheets. */
-static void they_agree_with_data_sheets(void **state)
+TEST(they_agree_with_data_sheets)
 {
     tm_arena *arena = tm_arena_create();
     int       same = 0;
-    (void)state;
     for (size_t i = 0; tm_gpu_sheet_at(i); i++) {
         const tm_gpu_sheet *sheet = tm_gpu_sheet_at(i);
         tm_hardware         hw;
@@ -151,12 +148,11 @@ static const char *const wrong[][3] = {
     { "name: X", "name: [X", "" },
 };
 
-static void wrong_files_are_refused(void **state)
+TEST(wrong_files_are_refused)
 {
     tm_arena   *arena = tm_arena_create();
     const char *path = test_in_folder("wrong.yaml");
     tm_hardware hw;
-    (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         tm_text     text = { 0 };
         tm_error    err = { 0 };
@@ -179,7 +175,7 @@ static void wrong_files_are_refused(void **state)
     test_folder_remove();
 }
 
-static void machines_are_counted(void **state)
+TEST(machines_are_counted)
 {
     static const struct {
         const char *text;
@@ -201,7 +197,6 @@ static void machines_are_counted(void **state)
         { "", 0, 0, "", TM_INVALID },
     };
     tm_arena *arena = tm_arena_create();
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         tm_machine_plan m;
         tm_error        err = { 0 };
@@ -216,14 +211,13 @@ static void machines_are_counted(void **state)
 }
 
 /* A file that is being made lacks numbers; what is wrong in it is refused all the same. */
-static void parts_are_read(void **state)
+TEST(parts_are_read)
 {
     static const char *const good_part = "name: X\nmaker: Y\nkind: cpu\nlinks: none\nunits: { value: 4, source: s }\n";
     static const char *const wrong_part = "name: X\nmaker: Y\nkind: cpu\nlinks: none\nunits: { value: 0, source: s }\n";
     tm_arena                *arena = tm_arena_create();
     const char              *path = test_in_folder("part.yaml");
     tm_hardware              hw;
-    (void)state;
     assert_int_equal(tm_file_write(path, good_part, strlen(good_part), NULL), TM_OK);
     assert_int_equal(tm_hardware_read_part(arena, path, &hw, NULL), TM_OK);
     assert_true(hw.number[TM_HARDWARE_UNITS] == 4 && hw.cpu);
@@ -251,11 +245,10 @@ static const char *needed(const number_row *row)
 }
 
 /* docs/hardware-files.md ends with the table of the numbers. TM_UPDATE_DOCS=1 writes it. */
-static void page(void **state)
+TEST(page)
 {
     static const char title[] = "## Numbers\n";
     tm_text           have = { 0 }, want = { 0 };
-    (void)state;
     assert_int_equal(tm_file_read("docs/hardware-files.md", 1 << 20, &have, NULL), TM_OK);
     char *at = strstr(have.data, title);
     assert_non_null(at);
@@ -277,13 +270,4 @@ static void page(void **state)
     tm_text_fini(&want);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(all_files_are_read),
-    cmocka_unit_test(a_printed_file_is_read_again),
-    cmocka_unit_test(they_agree_with_data_sheets),
-    cmocka_unit_test(wrong_files_are_refused),
-    cmocka_unit_test(machines_are_counted),
-    cmocka_unit_test(parts_are_read),
-    cmocka_unit_test(page),
-};
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

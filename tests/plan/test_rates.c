@@ -21,7 +21,7 @@ static void within(const char *what, double value, double wanted, double toleran
 }
 
 /* A report of an MI350X, January 2026: bfloat16 products, M x N x K. */
-static void products_as_measured(void **state)
+TEST(products_as_measured)
 {
     static const double rows[][4] = { { 8192, 8192, 8192, 1104 },    { 16384, 8192, 7168, 1095 },
                                       { 16384, 16384, 16384, 1059 }, { 16384, 3584, 8192, 1038 },
@@ -29,7 +29,6 @@ static void products_as_measured(void **state)
                                       { 16384, 8192, 1280, 901 } };
     tm_arena           *arena = tm_arena_create();
     tm_hardware         hw = machine(arena, "MI350X").device;
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         double m = rows[i][0], n = rows[i][1], k = rows[i][2];
         double seconds = tm_time_product(&hw, TM_RATE_BF16, m, n, k, 1, 2 * (m * k + k * n + m * n), 1);
@@ -39,7 +38,7 @@ static void products_as_measured(void **state)
 }
 
 /* Bus bandwidth of an all-reduce: bytes x 2 (n - 1) / n / seconds. AMD's RCCL page and the ML Engineering book. */
-static void all_reduces_as_measured(void **state)
+TEST(all_reduces_as_measured)
 {
     static const struct {
         const char *machine;
@@ -51,7 +50,6 @@ static void all_reduces_as_measured(void **state)
         { "8xH100", 16384, 366, 0.05 },
     };
     tm_arena *arena = tm_arena_create();
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         tm_machine_plan m = machine(arena, rows[i].machine);
         int             n = m.nodes * m.devices;
@@ -63,13 +61,12 @@ static void all_reduces_as_measured(void **state)
 }
 
 /* A gather or a scatter is half of an all-reduce; a pair in a mesh has one of seven links, over a switch all. */
-static void moves_keep_their_proportions(void **state)
+TEST(moves_keep_their_proportions)
 {
     tm_arena       *arena = tm_arena_create();
     tm_machine_plan mesh = machine(arena, "8xMI300X"), switched = machine(arena, "8xH100"),
                     nodes = machine(arena, "4x8xH100");
     const double bytes = 1e12; /* delays do not count */
-    (void)state;
     for (int ranks = 2; ranks <= 8; ranks *= 2) {
         tm_group_plan g = tm_group_plan_of(&mesh, ranks, 1), s = tm_group_plan_of(&switched, ranks, 1);
         double        all = tm_time_move(&mesh.device, TM_MOVE_ALL_REDUCE, bytes, g);
@@ -90,11 +87,10 @@ static void moves_keep_their_proportions(void **state)
 }
 
 /* Twice the rate, half the time; more work, more time; a share is one. */
-static void times_follow_rates(void **state)
+TEST(times_follow_rates)
 {
     tm_arena   *arena = tm_arena_create();
     tm_hardware hw = machine(arena, "MI300X").device, fast = hw;
-    (void)state;
     for (int i = TM_HARDWARE_MEMORY_RATE; i <= TM_HARDWARE_ATTENTION_BACKWARD; i++)
         if (i != TM_HARDWARE_MEMORY_SHARE && i != TM_HARDWARE_CACHE && i != TM_HARDWARE_HALF_DEPTH &&
             i != TM_HARDWARE_TILE_ROWS && i != TM_HARDWARE_TILE_COLUMNS)
@@ -117,7 +113,7 @@ static void times_follow_rates(void **state)
 }
 
 /* Of ranks that are neighbours: how many of a group links join. */
-static void groups(void **state)
+TEST(groups)
 {
     static const struct {
         const char *machine;
@@ -129,7 +125,6 @@ static void groups(void **state)
         { "2x8xH100", 2, 8, 1 },     { "H100", 1, 1, 1 },
     };
     tm_arena *arena = tm_arena_create();
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_machine_plan m = machine(arena, cases[i].machine);
         tm_group_plan   g = tm_group_plan_of(&m, cases[i].ranks, cases[i].stride);
@@ -140,14 +135,13 @@ static void groups(void **state)
 }
 
 /* Peak x sustained clock / clock x the libraries' share (0.94 of bfloat16, 0.83 of 8 bits) is what AMD has measured. */
-static void clocks_give_rates(void **state)
+TEST(clocks_give_rates)
 {
     static const struct {
         const char *name;
         double      fp8_mhz; /* under products of 8 bits */
     } gpus[] = { { "MI300X", 1230 }, { "MI325X", 1464 } };
     tm_arena *arena = tm_arena_create();
-    (void)state;
     for (size_t i = 0; i < sizeof gpus / sizeof gpus[0]; i++) {
         tm_hardware hw = machine(arena, gpus[i].name).device;
         double      share = hw.number[TM_HARDWARE_SUSTAINED_CLOCK] / hw.number[TM_HARDWARE_CLOCK];
@@ -161,13 +155,12 @@ static void clocks_give_rates(void **state)
 
 /* cuDNN 9.19 on H200, causal, heads of 128, grouped: 591 and 644 TFLOP/s forward at 4096 and 8192 tokens, 474 and 541
  * backward. */
-static void attention_of_h200(void **state)
+TEST(attention_of_h200)
 {
     tm_arena   *arena = tm_arena_create();
     tm_hardware hw = machine(arena, "H200").device;
-    (void)state;
-    double forward = 1e15 / tm_time_attention(&hw, false, 1e15, 128, 1) / 1e12;
-    double backward = 1e15 / tm_time_attention(&hw, true, 1e15, 128, 1) / 1e12;
+    double      forward = 1e15 / tm_time_attention(&hw, false, 1e15, 128, 1) / 1e12;
+    double      backward = 1e15 / tm_time_attention(&hw, true, 1e15, 128, 1) / 1e12;
     assert_true(forward >= 591 * 0.98 && forward <= 644 * 1.02);
     assert_true(backward >= 474 * 0.98 && backward <= 541 * 1.02);
     /* The same at heads of 64 with windows: 355 and 303. */
@@ -176,13 +169,12 @@ static void attention_of_h200(void **state)
 }
 
 /* What was measured of an op adds up; an op, or a format, that was not measured is told. */
-static void ops_as_measured(void **state)
+TEST(ops_as_measured)
 {
     static const tm_hardware_op ops[] = { { "linear", 2, 0.5, 10, "s" }, { "linear.bfloat16", 1, 0, 0, "s" } };
     static const tm_hardware    hw = { .op = ops, .n_ops = 2 };
     const tm_cost               cost = { .flops = 3e9, .bytes = 5e6, .vector = 7 };
     tm_example                  example;
-    (void)state;
     assert_true(tm_op_linear.example(0, &example));
     tm_call call = tm_example_call(&tm_op_linear, &example, &tm_precision_f32);
     within("float32", tm_time_op(&hw, &call, &cost), 2e-6 + 3e9 / 0.5e12 + 5e6 / 10e9, 1e-9);
@@ -197,15 +189,3 @@ static void ops_as_measured(void **state)
     tm_hardware_op_name(&call, name);
     assert_true(strncmp(name, "embedding", 9) == 0);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(products_as_measured),
-    cmocka_unit_test(all_reduces_as_measured),
-    cmocka_unit_test(moves_keep_their_proportions),
-    cmocka_unit_test(times_follow_rates),
-    cmocka_unit_test(groups),
-    cmocka_unit_test(clocks_give_rates),
-    cmocka_unit_test(attention_of_h200),
-    cmocka_unit_test(ops_as_measured),
-};
-TM_TESTS(tests, NULL, NULL)

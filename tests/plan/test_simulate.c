@@ -82,9 +82,8 @@ static tm_simulated_program simulate_program(fixture *f, const tm_step *step, co
 }
 
 /* One stream: the sum of the instructions, of micro-batches one after the other. */
-static void one_stream_is_a_sum(void **state)
+TEST(one_stream_is_a_sum)
 {
-    (void)state;
     fixture  f = open_one(TINY " --training.global_batch_size 6", "MI300X");
     tm_step *step = test_step_plan(&f.options.step, &f.chooser);
     double   sum = 0, flops = 0;
@@ -108,9 +107,8 @@ static void one_stream_is_a_sum(void **state)
 
 /* Products take what plan/rates.h says of the shapes in docs/ops.md: x (N, K), w (M, K), and gradients; the output
  * layer in chunks, thrice in its gradient. */
-static void products_have_their_shapes(void **state)
+TEST(products_have_their_shapes)
 {
-    (void)state;
     fixture              f = open_one(TINY, "MI300X");
     tm_step             *step = test_step_plan(&f.options.step, &f.chooser);
     const tm_hardware   *hw = &f.machine.device;
@@ -138,9 +136,8 @@ static void products_have_their_shapes(void **state)
 }
 
 /* n micro-batches: the first, n - 1 times a further one, the update. */
-static void micro_batches_add_up(void **state)
+TEST(micro_batches_add_up)
 {
-    (void)state;
     double step[5];
     for (int n = 2; n <= 4; n++) {
         char words[200];
@@ -154,7 +151,7 @@ static void micro_batches_add_up(void **state)
 
 /* Where all but products and attention is free and every shape reaches the rate, a step takes its FLOPs: of the loss,
  * experts and adapters, too. */
-static void products_take_their_flops(void **state)
+TEST(products_take_their_flops)
 {
     static const char *const words[] = {
         TINY, "tiny-llama --lora.rank 4 --training.dtype bfloat16",
@@ -162,7 +159,6 @@ static void products_take_their_flops(void **state)
         "--model.n_kv_heads 2 --model.head_dim 16 --model.vocab_size 512 --training.seq_len 64 "
         "--training.local_batch_size 2 --training.dtype bfloat16"
     };
-    (void)state;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         fixture f = open_one(words[i], "MI300X");
         double *n = f.machine.device.number;
@@ -181,9 +177,8 @@ static void products_take_their_flops(void **state)
 }
 
 /* Everything twice as fast. */
-static void times_scale_with_rates(void **state)
+TEST(times_scale_with_rates)
 {
-    (void)state;
     fixture       f = open_one(TINY " --launch.gpus_per_node 4 --parallelism.ranks 4", "8xMI300X");
     double       *n = f.machine.device.number;
     tm_simulation slow = simulate(&f, false);
@@ -201,9 +196,8 @@ static void times_scale_with_rates(void **state)
 }
 
 /* Links without end: nothing is waited for; slow ones: their time is exposed, and no less than the busiest stream. */
-static void communication_is_exposed_or_not(void **state)
+TEST(communication_is_exposed_or_not)
 {
-    (void)state;
     fixture       f = open_one(TINY " --launch.gpus_per_node 4 --parallelism.ranks 4", "8xMI300X");
     double       *n = f.machine.device.number, alone;
     tm_simulation s = simulate(&f, false);
@@ -222,13 +216,12 @@ static void communication_is_exposed_or_not(void **state)
 }
 
 /* No shorter than what waits for each other, nor than the busiest stream; no longer than all one after the other. */
-static void programs_are_between_their_bounds(void **state)
+TEST(programs_are_between_their_bounds)
 {
     static const char *const words[] = { TINY " --launch.gpus_per_node 4 --parallelism.ranks 4",
                                          TINY " --launch.gpus_per_node 4 --parallelism.ranks 4 "
                                               "--parallelism.tensor_parallel_degree 2",
                                          TINY " --training.offload optimizer" };
-    (void)state;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         fixture  f = open_one(words[i], "8xMI300X");
         tm_step *step = test_step_plan(&f.options.step, &f.chooser);
@@ -255,9 +248,8 @@ static void programs_are_between_their_bounds(void **state)
 }
 
 /* Moments in the host's memory: they cross once in each direction, at host_rate. */
-static void copies_have_the_rate_of_the_host(void **state)
+TEST(copies_have_the_rate_of_the_host)
 {
-    (void)state;
     fixture       f = open_one(TINY " --training.offload optimizer", "MI300X");
     double        moments = 2 * sizeof(float) * (double)tm_model_parameters(&f.options.step.shape);
     tm_simulation s = simulate(&f, false);
@@ -277,9 +269,8 @@ static void copies_have_the_rate_of_the_host(void **state)
 }
 
 /* What quantize rounds to fp8 is multiplied at the rate of fp8, as values and as codes; the output layer is not. */
-static void low_precision_has_its_rate(void **state)
+TEST(low_precision_has_its_rate)
 {
-    (void)state;
     for (int codes = 0; codes < 2; codes++) {
         fixture  f = open_one(TINY " --quantize.recipe fp8_tensorwise", "MI300X");
         double  *n = f.machine.device.number;
@@ -306,9 +297,8 @@ static void low_precision_has_its_rate(void **state)
 
 /* What 1F1B of two stages takes that are not alike: the first one's forward, then the longer of both works all the
  * time, then the first one's backward. Here the second one, with the output layer, is longer. */
-static void a_pipeline_idles(void **state)
+TEST(a_pipeline_idles)
 {
-    (void)state;
     for (int m = 2; m <= 8; m *= 2) {
         char words[400];
         snprintf(words, sizeof words, TINY " --training.global_batch_size %d" STAGES "1F1B", 2 * m);
@@ -333,9 +323,8 @@ static void a_pipeline_idles(void **state)
 
 /* Every order: the trace has each program once for each of its runs, none beside another of its rank, and the step ends
  * with the last of them. */
-static void each_order_runs_all(void **state)
+TEST(each_order_runs_all)
 {
-    (void)state;
     static const char *const orders[] = { "GPipe",         "1F1B",     "Interleaved1F1B", "InterleavedZeroBubble",
                                           "ZBVZeroBubble", "DualPipeV" };
     for (size_t o = 0; o < sizeof orders / sizeof orders[0]; o++) {
@@ -365,9 +354,8 @@ static void each_order_runs_all(void **state)
 }
 
 /* Bytes are those of the largest plan of the stages. */
-static void memory_is_that_of_the_plans(void **state)
+TEST(memory_is_that_of_the_plans)
 {
-    (void)state;
     fixture         f = open_one(TINY " --training.global_batch_size 8" STAGES "1F1B", "2xMI300X");
     tm_step_options o = f.options.step;
     tm_simulation   s = simulate(&f, false);
@@ -382,9 +370,8 @@ static void memory_is_that_of_the_plans(void **state)
 }
 
 /* In the trace nothing begins before what it waits for has ended, nor beside its own stream. */
-static void the_trace_keeps_the_waits(void **state)
+TEST(the_trace_keeps_the_waits)
 {
-    (void)state;
     fixture       f = open_one(TINY " --launch.gpus_per_node 4 --parallelism.ranks 4", "8xH100");
     tm_step      *step = test_step_plan(&f.options.step, &f.chooser);
     tm_simulation s;
@@ -415,9 +402,8 @@ static void the_trace_keeps_the_waits(void **state)
     close_one(&f);
 }
 
-static void a_rate_that_lacks_is_named(void **state)
+TEST(a_rate_that_lacks_is_named)
 {
-    (void)state;
     fixture       f = open_one(TINY, "MI300X");
     tm_step      *step = test_step_plan(&f.options.step, &f.chooser);
     tm_simulation s;
@@ -428,21 +414,3 @@ static void a_rate_that_lacks_is_named(void **state)
     tm_step_destroy(step);
     close_one(&f);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(one_stream_is_a_sum),
-    cmocka_unit_test(products_have_their_shapes),
-    cmocka_unit_test(products_take_their_flops),
-    cmocka_unit_test(micro_batches_add_up),
-    cmocka_unit_test(times_scale_with_rates),
-    cmocka_unit_test(communication_is_exposed_or_not),
-    cmocka_unit_test(programs_are_between_their_bounds),
-    cmocka_unit_test(copies_have_the_rate_of_the_host),
-    cmocka_unit_test(low_precision_has_its_rate),
-    cmocka_unit_test(a_pipeline_idles),
-    cmocka_unit_test(each_order_runs_all),
-    cmocka_unit_test(memory_is_that_of_the_plans),
-    cmocka_unit_test(the_trace_keeps_the_waits),
-    cmocka_unit_test(a_rate_that_lacks_is_named),
-};
-TM_TESTS(tests, NULL, NULL)

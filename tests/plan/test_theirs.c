@@ -24,13 +24,12 @@ static tm_model_shape shape_of(const char *name)
 }
 
 /* Norms and biases are not counted here: a part in a thousand. */
-static void parameters_are_those_of_the_models(void **state)
+TEST(parameters_are_those_of_the_models)
 {
     static const char *const names[] = { "Llama-3.1-8B",    "Llama-3.1-70B", "Llama-3.1-405B", "Llama-2-70B",
                                          "Mistral-7B",      "Qwen3-8B",      "Qwen3-32B",      "Qwen3-30B-A3B",
                                          "Qwen3-235B-A22B", "DeepSeek-V3",   "DeepSeek-16B",   "Mixtral-8x7B",
                                          "Mixtral-8x22B",   "gpt-oss-120b",  "GPT-2.65B" };
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         tm_model_shape s = shape_of(names[i]);
         within(names[i], tm_their_dense_parameters(&s) + tm_their_expert_parameters(&s),
@@ -53,12 +52,11 @@ static void parameters_are_those_of_the_models(void **state)
 
 /* A job without communication on hardware of rate 1: what is computed is what a formula counts (F3: 6 N_mm + attention
  * of half the pairs). */
-static void work_is_that_of_the_formula(void **state)
+TEST(work_is_that_of_the_formula)
 {
     static const char *const names[] = { "Llama-3.1-8B", "Qwen3-32B", "Qwen3-30B-A3B", "DeepSeek-16B", "GPT-2.65B" };
     tm_arena                *arena = tm_arena_create();
     tm_parameters            p = tm_parameters_fitted();
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         tm_hardware hw;
         tm_error    err = { 0 };
@@ -105,14 +103,13 @@ static void work_is_that_of_the_formula(void **state)
 }
 
 /* Korthikanti et al. 2022, figure 1 and table 2: GiB of a rank of A100s. */
-static void memory_as_papers_have_it(void **state)
+TEST(memory_as_papers_have_it)
 {
     tm_arena         *arena = tm_arena_create();
     tm_parameters     p = tm_parameters_fitted();
     tm_published_rows rows;
     tm_error          err = { 0 };
     int               n = 0;
-    (void)state;
     if (tm_rows_read(arena, "configs/calibration/memory.csv", &rows, &err) != TM_OK) fail_msg("%s", err.text);
     for (size_t i = 0; i < rows.n; i++) {
         const tm_published_row *row = &rows.row[i];
@@ -128,13 +125,12 @@ static void memory_as_papers_have_it(void **state)
 }
 
 /* More of something takes longer, or less memory. */
-static void layouts_change_what_they_should(void **state)
+TEST(layouts_change_what_they_should)
 {
     tm_arena     *arena = tm_arena_create();
     tm_hardware   hw;
     tm_error      err = { 0 };
     tm_parameters p = tm_parameters_fitted();
-    (void)state;
     assert_int_equal(tm_hardware_read(arena, "H100", &hw, &err), TM_OK);
     const tm_trainer_row *trainer = tm_trainer_row_find("megatron");
     const tm_their_job    base = { .trainer = trainer,
@@ -215,13 +211,12 @@ static tm_their_job mixture_job(const tm_hardware *hw)
 }
 
 /* Gaps are a number of kernels: of layers, passes and micro-batches, whatever the rows. */
-static void kernels_are_counted(void **state)
+TEST(kernels_are_counted)
 {
     tm_arena     *arena = tm_arena_create();
     tm_hardware   hw;
     tm_error      err = { 0 };
     tm_parameters p = tm_parameters_fitted();
-    (void)state;
     assert_int_equal(tm_hardware_read(arena, "H100", &hw, &err), TM_OK);
     tm_their_job  job = mixture_job(&hw), j = job;
     tm_their_time t = tm_their_time_of(&job, &p);
@@ -239,13 +234,12 @@ static void kernels_are_counted(void **state)
 }
 
 /* Rows of the fullest experts take so much longer; a loader is waited for when it needs longer than the step. */
-static void what_is_waited_for(void **state)
+TEST(what_is_waited_for)
 {
     tm_arena     *arena = tm_arena_create();
     tm_hardware   hw;
     tm_error      err = { 0 };
     tm_parameters p = tm_parameters_fitted();
-    (void)state;
     assert_int_equal(tm_hardware_read(arena, "H100", &hw, &err), TM_OK);
     p.of[TM_PARAMETER_STRAGGLERS] = 1e-12;
     tm_their_job job = mixture_job(&hw), twice = job, j = job;
@@ -268,13 +262,12 @@ static void what_is_waited_for(void **state)
 }
 
 /* Rows that kernels of their own put in order are so many bytes more; nothing else changes. */
-static void rows_of_experts_are_put_in_order(void **state)
+TEST(rows_of_experts_are_put_in_order)
 {
     tm_arena     *arena = tm_arena_create();
     tm_hardware   hw;
     tm_error      err = { 0 };
     tm_parameters p = tm_parameters_fitted();
-    (void)state;
     assert_int_equal(tm_hardware_read(arena, "H100", &hw, &err), TM_OK);
     tm_their_job job = mixture_job(&hw), j = job;
     j.permutes_apart = true;
@@ -289,13 +282,12 @@ static void rows_of_experts_are_put_in_order(void **state)
 }
 
 /* A layout that is not published has no more data-parallel ranks than sequences. */
-static void ranks_are_no_more_than_sequences(void **state)
+TEST(ranks_are_no_more_than_sequences)
 {
     tm_arena     *arena = tm_arena_create();
     tm_hardware   hw;
     tm_error      err = { 0 };
     tm_parameters p = tm_parameters_fitted();
-    (void)state;
     assert_int_equal(tm_hardware_read(arena, "H100", &hw, &err), TM_OK);
     tm_their_job job = mixture_job(&hw);
     job.shape = shape_of("Llama-3.1-8B");
@@ -315,7 +307,7 @@ static int compare(const void *a, const void *b)
 }
 
 /* What docs/plan-theirs.md claims of published memory. */
-static void published_memory_is_predicted(void **state)
+TEST(published_memory_is_predicted)
 {
     tm_arena         *arena = tm_arena_create();
     tm_parameters     p = tm_parameters_fitted();
@@ -324,7 +316,6 @@ static void published_memory_is_predicted(void **state)
     double            errors[64];
     size_t            n = 0;
     int               said = 0, right = 0;
-    (void)state;
     if (tm_rows_read(arena, "configs/calibration/memory.csv", &rows, &err) != TM_OK) fail_msg("%s", err.text);
     for (size_t i = 0; i < rows.n; i++) {
         const tm_published_row *row = &rows.row[i];
@@ -346,13 +337,12 @@ static void published_memory_is_predicted(void **state)
 
 /* PyTorch's last stage keeps two bytes of each logit of all micro-batches, twice; what is reserved does not make a
  * batch too large. */
-static void stages_keep_what_they_should(void **state)
+TEST(stages_keep_what_they_should)
 {
     tm_arena     *arena = tm_arena_create();
     tm_hardware   hw;
     tm_error      err = { 0 };
     tm_parameters p = tm_parameters_fitted(), none = p;
-    (void)state;
     assert_int_equal(tm_hardware_read(arena, "H100", &hw, &err), TM_OK);
     tm_their_job job = mixture_job(&hw);
     job.shape = shape_of("Llama-3.1-70B");
@@ -380,17 +370,3 @@ static void stages_keep_what_they_should(void **state)
            tm_their_memory_of(&job, TM_AGAIN_FULL, &p).total, 1e-9);
     tm_arena_destroy(arena);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(parameters_are_those_of_the_models),
-    cmocka_unit_test(work_is_that_of_the_formula),
-    cmocka_unit_test(memory_as_papers_have_it),
-    cmocka_unit_test(layouts_change_what_they_should),
-    cmocka_unit_test(kernels_are_counted),
-    cmocka_unit_test(rows_of_experts_are_put_in_order),
-    cmocka_unit_test(what_is_waited_for),
-    cmocka_unit_test(ranks_are_no_more_than_sequences),
-    cmocka_unit_test(published_memory_is_predicted),
-    cmocka_unit_test(stages_keep_what_they_should),
-};
-TM_TESTS(tests, NULL, NULL)

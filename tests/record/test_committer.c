@@ -60,9 +60,8 @@ static int64_t lines_after_power_cut(const char *path)
 }
 
 /* Lines come for a while: those older than the interval are there by themselves, if the power goes. */
-static void old_lines_survive(void **state)
+TEST(old_lines_survive)
 {
-    (void)state;
     enum { INTERVAL_MS = 100, ENOUGH = 20 };
     const char *path = test_in_folder("lines");
     int         fd;
@@ -95,12 +94,11 @@ static int refuse(int fd)
 }
 
 /* A file that cannot be flushed at all, as a pipe, is no failure; a disk that fails is. */
-static void what_cannot_be_flushed_is_let_pass(void **state)
+TEST(what_cannot_be_flushed_is_let_pass)
 {
     static const struct {
         int cause, told;
     } rows[] = { { EINVAL, 0 }, { EROFS, 0 }, { EIO, EIO }, { ENOSPC, ENOSPC } };
-    (void)state;
     for (size_t i = 0; i < 4; i++) {
         int      fd;
         tm_error err = { 0 };
@@ -126,14 +124,13 @@ static int look_at_signals(int fd)
 }
 
 /* A signal that ends a run, or stops it, is for the main thread; damage to memory is told where it happens. */
-static void signals_go_elsewhere(void **state)
+TEST(signals_go_elsewhere)
 {
     static const int others[] = { SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGHUP, SIGCHLD };
-    (void)state;
-    int         fd;
-    tm_error    err = { 0 };
-    sigset_t    now;
-    const char *path = test_in_folder("signals");
+    int              fd;
+    tm_error         err = { 0 };
+    sigset_t         now;
+    const char      *path = test_in_folder("signals");
     assert_int_equal(tm_file_open_append(path, &fd, &err), TM_OK);
     record_committer *c = record_committer_start(path, fd, 100000, look_at_signals);
     record_committer_note(c);
@@ -147,9 +144,8 @@ static void signals_go_elsewhere(void **state)
     close(fd);
 }
 
-static void nothing_from_before_a_checkpoint_is_lost(void **state)
+TEST(nothing_from_before_a_checkpoint_is_lost)
 {
-    (void)state;
     const char        *path = test_in_folder("metrics.jsonl");
     tm_error           err = { 0 };
     tm_sink           *sink;
@@ -168,9 +164,8 @@ static void nothing_from_before_a_checkpoint_is_lost(void **state)
     fake_close(sink);
 }
 
-static void the_end_is_kept(void **state)
+TEST(the_end_is_kept)
 {
-    (void)state;
     const char        *path = test_in_folder("metrics.jsonl");
     tm_error           err = { 0 };
     tm_sink           *sink;
@@ -182,9 +177,8 @@ static void the_end_is_kept(void **state)
     assert_int_equal(lines_after_power_cut(path), 5);
 }
 
-static void a_disk_that_fails_is_told(void **state)
+TEST(a_disk_that_fails_is_told)
 {
-    (void)state;
     tm_error           err = { 0 };
     tm_sink           *sink;
     tm_metrics_options options = { test_in_folder("metrics.jsonl"), flush_to_disk };
@@ -197,9 +191,8 @@ static void a_disk_that_fails_is_told(void **state)
 }
 
 /* The name goes while the run still writes: the next step behind a flush knows. */
-static void a_removed_file_is_told(void **state)
+TEST(a_removed_file_is_told)
 {
-    (void)state;
     for (int moved = 0; moved < 3; moved++) { /* 2: and another file has its name */
         tm_error           err = { 0 };
         tm_sink           *sink;
@@ -222,14 +215,4 @@ static void a_removed_file_is_told(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_setup_teardown(old_lines_survive, reset, test_folder_teardown),
-    cmocka_unit_test_setup_teardown(what_cannot_be_flushed_is_let_pass, reset, test_folder_teardown),
-    cmocka_unit_test_setup_teardown(signals_go_elsewhere, reset, test_folder_teardown),
-    cmocka_unit_test_setup_teardown(nothing_from_before_a_checkpoint_is_lost, reset, test_folder_teardown),
-    cmocka_unit_test_setup_teardown(the_end_is_kept, reset, test_folder_teardown),
-    cmocka_unit_test_setup_teardown(a_disk_that_fails_is_told, reset, test_folder_teardown),
-    cmocka_unit_test_setup_teardown(a_removed_file_is_told, reset, test_folder_teardown),
-};
-
-TM_TESTS(tests, NULL, NULL)
+TEST_FIXTURE(reset, test_folder_teardown)

@@ -43,9 +43,8 @@ static char *printed(const char *model, bool published)
     return text;
 }
 
-static void published_figures_stand_beside(void **state)
+TEST(published_figures_stand_beside)
 {
-    (void)state;
     static const struct {
         const char *model;
         bool        published;
@@ -63,9 +62,8 @@ static void published_figures_stand_beside(void **state)
 
 /* All that is printed, to the letter. After a change that is meant:
  *     TM_RECORD=1 build/release/tests/record/test_compare; git diff tests/record/whole-compared.txt */
-static void comparisons_are_as_recorded(void **state)
+TEST(comparisons_are_as_recorded)
 {
-    (void)state;
     static const char *const models[] = { "llama3.1_8B", "llama2_70B", "nobody_7B" };
     tm_text                  all = { 0 };
     for (size_t i = 0; i < 6; i++) {
@@ -77,9 +75,8 @@ static void comparisons_are_as_recorded(void **state)
 }
 
 /* A run that is not valid, or has no speed, is compared with nothing. */
-static void nothing_is_said_of_what_is_no_result(void **state)
+TEST(nothing_is_said_of_what_is_no_result)
 {
-    (void)state;
     for (int i = 0; i < 3; i++) {
         char              *text = NULL;
         size_t             bytes = 0;
@@ -103,9 +100,8 @@ static void nothing_is_said_of_what_is_no_result(void **state)
 }
 
 /* Where the figures cannot be written, the run is told so. */
-static void a_full_output_is_reported(void **state)
+TEST(a_full_output_is_reported)
 {
-    (void)state;
     tm_sink           *sink;
     tm_error           err = { 0 };
     tm_compare_options options = { .path = "reference", .model = "llama3.1_8B", .out = fopen("/dev/full", "w") };
@@ -161,9 +157,8 @@ static void is_compared(const char *words, const char *wanted, bool table)
 
 /* Published figures are of models as they are named: of no other number of layers or heads, nor of experts that work.
  */
-static void only_the_model_itself_is_compared(void **state)
+TEST(only_the_model_itself_is_compared)
 {
-    (void)state;
     is_compared("llama3.1_8B --data.source mock", "| MI300X ", true);
     is_compared("llama3.1_8B --data.source mock --training.seq_len 128", "| MI300X ", true);
     is_compared("llama3.1_8B --data.source mock --model.n_layers 31",
@@ -171,11 +166,3 @@ static void only_the_model_itself_is_compared(void **state)
     is_compared("llama3.1_8B --data.source mock --model.sliding_window 64", "nothing to compare", false);
     is_compared("tiny-llama --data.source mock", "no published figure for tiny-llama", false);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(published_figures_stand_beside),
-                                           cmocka_unit_test(comparisons_are_as_recorded),
-                                           cmocka_unit_test(nothing_is_said_of_what_is_no_result),
-                                           cmocka_unit_test(only_the_model_itself_is_compared),
-                                           cmocka_unit_test(a_full_output_is_reported) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -45,9 +45,8 @@ static int matches(const char *pattern, const char *text)
     return !missed;
 }
 
-static void example_line_to_the_letter(void **state)
+TEST(example_line_to_the_letter)
 {
-    (void)state;
     line_figures f = { .step = 10,
                        .loss = 7.91234,
                        .grad_norm = 1.2345,
@@ -79,9 +78,8 @@ static void example_line_to_the_letter(void **state)
 }
 
 /* Conformance item 1. */
-static void whole_numbers_reach_the_parsers(void **state)
+TEST(whole_numbers_reach_the_parsers)
 {
-    (void)state;
     const double tps[] = { 144, 9375, 14440, 1234567 }, tflops[] = { 3.2, 999.99, 1234.56 };
     for (size_t i = 0; i < 4; i++)
         for (size_t j = 0; j < 3; j++)
@@ -101,9 +99,8 @@ static void whole_numbers_reach_the_parsers(void **state)
 }
 
 /* Conformance item 2. */
-static void megatron_lines(void **state)
+TEST(megatron_lines)
 {
-    (void)state;
     line_figures f = { .step = 12,
                        .steps = 50,
                        .loss = 6.25,
@@ -143,9 +140,8 @@ static void megatron_lines(void **state)
 }
 
 /* Conformance item 3. */
-static void performance_line(void **state)
+TEST(performance_line)
 {
-    (void)state;
     const char *pattern =
         "performance:[[:space:]]+([0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]+)?)(/[^ ,]+)?,?[[:space:]]+[^ ,\n]+\n$";
     const double values[] = { 14164.2, 3.25, 1234567.8, 0.00001234, 1e18 };
@@ -187,7 +183,7 @@ static const char *const valid_reason =
     "validation loss 1.1100 is within 0.05 nat of the entropy of the language, 1.0800";
 
 /* Of every process of the run, by all ranks: what the checkpoint said, and each step's batch since. */
-static void consumed_samples(void **state)
+TEST(consumed_samples)
 {
     tm_console_options options = { .log_freq = 1, .style = TM_LOG_STYLE_MEGATRON };
     tm_sink           *sink = NULL;
@@ -195,7 +191,6 @@ static void consumed_samples(void **state)
     char              *data = NULL;
     size_t             bytes = 0;
     tm_event           start = fake_started(), step = fake_step(1000);
-    (void)state;
     options.out = open_memstream(&data, &bytes);
     assert_int_equal(tm_console_sink_open(&options, &sink, &err), TM_OK);
     start.run_started.first_step = 901;
@@ -210,9 +205,8 @@ static void consumed_samples(void **state)
 }
 
 /* The whole output of a run, byte for byte. */
-static void golden_output(void **state)
+TEST(golden_output)
 {
-    (void)state;
     tm_text text = console_output((tm_console_options){ .log_freq = 20 }, TM_VERDICT_VALID, valid_reason);
     tm_text golden = fake_read("tests/golden/console.txt");
     assert_string_equal(text.data, golden.data);
@@ -226,9 +220,8 @@ static void golden_output(void **state)
 }
 
 /* Three significant digits at any size, without an exponent. */
-static void small_teraflops(void **state)
+TEST(small_teraflops)
 {
-    (void)state;
     const double      flops[] = { 4.1234e7, 3.958e11, 9.99e12, 9.999e12, 9.996e14 };
     const char *const texts[] = { "tflops: 0.0000412 ", "tflops: 0.396 ", "tflops: 9.99 ", "tflops: 10.00 ",
                                   "tflops: 999.60 " };
@@ -242,9 +235,8 @@ static void small_teraflops(void **state)
 }
 
 /* -q leaves the report and the result line; a run that was interrupted has no result. */
-static void quiet_and_interrupted(void **state)
+TEST(quiet_and_interrupted)
 {
-    (void)state;
     tm_text text = console_output((tm_console_options){ .log_freq = 1, .quiet = true }, TM_VERDICT_VALID, valid_reason);
     assert_int_equal(count(text.data, "step:"), 0);
     assert_int_equal(count(text.data, "Peak FLOPS"), 0);
@@ -270,9 +262,8 @@ static void quiet_and_interrupted(void **state)
 }
 
 /* Bytes of a model that has learnt little: none of them may command the terminal. */
-static void samples_are_harmless(void **state)
+TEST(samples_are_harmless)
 {
-    (void)state;
     tm_text            text = { 0 };
     tm_sink           *sink = NULL;
     tm_error           err = { 0 };
@@ -297,9 +288,8 @@ static void samples_are_harmless(void **state)
 }
 
 /* Conformance item 4. */
-static void no_failure_words(void **state)
+TEST(no_failure_words)
 {
-    (void)state;
     static const char *const words[] = { "OutOfMemoryError",
                                          "HIP out of memory",
                                          "CUDA out of memory",
@@ -331,9 +321,8 @@ static void no_failure_words(void **state)
     }
 }
 
-static void log_freq_and_verdict(void **state)
+TEST(log_freq_and_verdict)
 {
-    (void)state;
     tm_text text = console_output((tm_console_options){ .log_freq = 25 }, TM_VERDICT_NOT_JUDGED, "fewer than 50 steps");
     assert_int_equal(count(text.data, "tflops:"), 4); /* steps 1, 25, 50 and the last, 60 */
     assert_int_equal(count(text.data, "validate step: 60"), 1);
@@ -354,9 +343,8 @@ static void log_freq_and_verdict(void **state)
 }
 
 /* Tokens per second of a line are those since the line before: here a slow step between two lines. */
-static void rate_is_since_the_last_line(void **state)
+TEST(rate_is_since_the_last_line)
 {
-    (void)state;
     char              *data = NULL;
     size_t             bytes = 0;
     tm_sink           *sink = NULL;
@@ -382,9 +370,8 @@ static void rate_is_since_the_last_line(void **state)
 }
 
 /* Every line is there at once, whatever comes after it. */
-static void lines_are_told_at_once(void **state)
+TEST(lines_are_told_at_once)
 {
-    (void)state;
     static const char *const wanted[] = { "Peak FLOPS", "step:  1 ", "validate step:  1 ", "step:  2 ", "verdict" };
     char                    *text = NULL;
     size_t                   bytes = 0, before = 0;
@@ -408,9 +395,8 @@ static void lines_are_told_at_once(void **state)
     free(text);
 }
 
-static void a_full_output_is_reported(void **state)
+TEST(a_full_output_is_reported)
 {
-    (void)state;
     FILE *full = fopen("/dev/full", "w");
     if (!full) {
         print_message("no /dev/full here\n");
@@ -428,22 +414,3 @@ static void a_full_output_is_reported(void **state)
     assert_int_equal(tm_sink_close(NULL, &err), TM_OK);
     fclose(full);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(example_line_to_the_letter),
-    cmocka_unit_test(whole_numbers_reach_the_parsers),
-    cmocka_unit_test(megatron_lines),
-    cmocka_unit_test(consumed_samples),
-    cmocka_unit_test(performance_line),
-    cmocka_unit_test(golden_output),
-    cmocka_unit_test(small_teraflops),
-    cmocka_unit_test(quiet_and_interrupted),
-    cmocka_unit_test(no_failure_words),
-    cmocka_unit_test(log_freq_and_verdict),
-    cmocka_unit_test(rate_is_since_the_last_line),
-    cmocka_unit_test(lines_are_told_at_once),
-    cmocka_unit_test(a_full_output_is_reported),
-    cmocka_unit_test(samples_are_harmless),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -61,9 +61,8 @@ static int lines_of(const tm_text *text)
     return n;
 }
 
-static void metrics_records(void **state)
+TEST(metrics_records)
 {
-    (void)state;
     const char *path = test_in_folder("metrics.jsonl");
     tm_sink    *sink = open_metrics(path);
     fake_emit(sink, fake_started());
@@ -105,9 +104,8 @@ static void metrics_records(void **state)
 }
 
 /* A run resumed at step 3 keeps the steps before it, once, and drops a torn line; one from step 1 starts anew. */
-static void metrics_of_a_resumed_run(void **state)
+TEST(metrics_of_a_resumed_run)
 {
-    (void)state;
     const char *path = test_in_folder("metrics.jsonl");
     tm_sink    *sink = open_metrics(path);
     fake_emit(sink, fake_started());
@@ -140,9 +138,8 @@ static void metrics_of_a_resumed_run(void **state)
 }
 
 /* The records that were kept stay whole where the first of the resumed run does not fit. */
-static void kept_records_stay(void **state)
+TEST(kept_records_stay)
 {
-    (void)state;
     const char   *path = test_in_folder("metrics.jsonl");
     tm_error      err = { 0 };
     tm_event      resumed = fake_started();
@@ -170,10 +167,9 @@ static void kept_records_stay(void **state)
 }
 
 /* Readers of JSON keep numbers up to 2^63 - 1; a larger seed is told as text. */
-static void large_seeds_are_kept(void **state)
+TEST(large_seeds_are_kept)
 {
     tm_environment *environment = tm_environment_read("");
-    (void)state;
     for (int above = 0; above < 2; above++) {
         const char       *path = test_in_folder("seed.json");
         tm_checks         checks = { 0 };
@@ -196,9 +192,8 @@ static void large_seeds_are_kept(void **state)
     tm_environment_destroy(environment);
 }
 
-static void result_read_back(void **state)
+TEST(result_read_back)
 {
-    (void)state;
     const char       *path = test_in_folder("result.json");
     tm_error          err = { 0 };
     tm_sink          *sink = NULL;
@@ -272,9 +267,8 @@ static void result_read_back(void **state)
 }
 
 /* The steps are summed up once, by the run: outputs tell what it says, whatever the raw step times are. */
-static void outputs_read_the_summary_of_the_run(void **state)
+TEST(outputs_read_the_summary_of_the_run)
 {
-    (void)state;
     tm_error           err = { 0 };
     tm_sink           *sinks[2] = { NULL };
     char              *data = NULL;
@@ -306,9 +300,8 @@ static void outputs_read_the_summary_of_the_run(void **state)
 }
 
 /* Ctrl-C before the first step ended: every sink copes with an empty run. */
-static void a_run_without_steps(void **state)
+TEST(a_run_without_steps)
 {
-    (void)state;
     tm_error           err = { 0 };
     tm_sink           *sinks[4] = { NULL };
     char              *data = NULL;
@@ -342,9 +335,8 @@ static void a_run_without_steps(void **state)
 }
 
 /* Once a run is under way, recording it takes no more memory. */
-static void steady_recording_allocates_nothing(void **state)
+TEST(steady_recording_allocates_nothing)
 {
-    (void)state;
     tm_error           err = { 0 };
     tm_sink           *sinks[2] = { NULL };
     char              *data = NULL;
@@ -364,9 +356,8 @@ static void steady_recording_allocates_nothing(void **state)
 }
 
 /* docs/result-json.md names every member, so that nobody has to guess. */
-static void every_member_is_documented(void **state)
+TEST(every_member_is_documented)
 {
-    (void)state;
     tm_error          err = { 0 };
     tm_sink          *sink = NULL;
     tm_checks         checks = { 0 };
@@ -425,9 +416,8 @@ static tm_status append_opener(const char *path, tm_sink **out, tm_error *err)
 }
 
 /* A file-size limit of 300 bytes: the failure is told, and no torn record stays. */
-static void file_size_limit(void **state)
+TEST(file_size_limit)
 {
-    (void)state;
     static const opener openers[] = { metrics_opener, result_opener, perf_opener, append_opener };
     signal(SIGXFSZ, SIG_IGN);
     for (size_t i = 0; i < 4; i++) {
@@ -465,9 +455,8 @@ static void file_size_limit(void **state)
     }
 }
 
-static void unusable_paths(void **state)
+TEST(unusable_paths)
 {
-    (void)state;
     tm_error err = { 0 };
     tm_sink *sink = NULL;
     assert_int_equal(metrics_opener(test_in_folder("no/such/folder"), &sink, &err), TM_INVALID);
@@ -477,18 +466,4 @@ static void unusable_paths(void **state)
     assert_int_equal(tm_sink_close(sink, &err), TM_INVALID);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_teardown(metrics_records, clean),
-    cmocka_unit_test_teardown(metrics_of_a_resumed_run, clean),
-    cmocka_unit_test_teardown(large_seeds_are_kept, clean),
-    cmocka_unit_test_teardown(result_read_back, clean),
-    cmocka_unit_test_teardown(outputs_read_the_summary_of_the_run, clean),
-    cmocka_unit_test_teardown(a_run_without_steps, clean),
-    cmocka_unit_test_teardown(steady_recording_allocates_nothing, clean),
-    cmocka_unit_test_teardown(every_member_is_documented, clean),
-    cmocka_unit_test_teardown(kept_records_stay, clean),
-    cmocka_unit_test_teardown(file_size_limit, clean),
-    cmocka_unit_test_teardown(unusable_paths, clean),
-};
-
-TM_TESTS(tests, NULL, NULL)
+TEST_FIXTURE(NULL, clean)

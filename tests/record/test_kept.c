@@ -31,9 +31,8 @@ static const char *word(int i)
     return words[i];
 }
 
-static void the_start_is_copied(void **state)
+TEST(the_start_is_copied)
 {
-    (void)state;
     tm_line_work   work[2] = { { word(0), 1, 2 }, { word(1), 3, 4 } };
     int64_t        first[3] = { 5, 6, 7 }, second[3] = { 8, 9, 10 };
     tm_class_bytes along[2] = { { word(2), first }, { word(3), second } };
@@ -103,9 +102,8 @@ static void add_step(run_record *run, double seconds, const tm_named_f64 *phases
 }
 
 /* Sums are those of the steps after the first, of the first while it is alone. */
-static void phases_add_up(void **state)
+TEST(phases_add_up)
 {
-    (void)state;
     static const char longest[] = "a name of exactly forty-seven characters, so long",
                       longer[] = "a name of exactly forty-seven characters, so long that it is cut";
     const tm_named_f64 first[] = { { "one", 100 }, { "two", 200 } };
@@ -142,9 +140,8 @@ static void phases_add_up(void **state)
     run_record_fini(&run);
 }
 
-static void looks_are_kept(void **state)
+TEST(looks_are_kept)
 {
-    (void)state;
     run_record     run;
     tm_event       event = fake_look(4);
     tm_look_tensor tensors[2];
@@ -200,9 +197,8 @@ static tm_text resumed_at(int64_t first_step, const char *before)
     return fake_read(path);
 }
 
-static void only_records_of_earlier_steps_stay(void **state)
+TEST(only_records_of_earlier_steps_stay)
 {
-    (void)state;
     static const char old[] = "{\"step\": 1}\n{\"step\": 3, \"b\": 1}\nno record\n\n{\"loss\": 2}\n{\"step\": 2.5}\n"
                               "{\"step\": 4}\n{\"event\": \"x\", \"step\": 2}\n{\"step\": -1}\n{\"step\": 2";
     tm_text           text = resumed_at(4, old);
@@ -228,9 +224,8 @@ static tm_table *one_cell(double value)
     return table;
 }
 
-static void numbers_as_people_read_them(void **state)
+TEST(numbers_as_people_read_them)
 {
-    (void)state;
     static const struct {
         double      value;
         const char *text;
@@ -263,9 +258,8 @@ static void numbers_as_people_read_them(void **state)
     }
 }
 
-static void every_name_of_a_table(void **state)
+TEST(every_name_of_a_table)
 {
-    (void)state;
     static const struct {
         const char     *name;
         tm_table_format format;
@@ -307,9 +301,8 @@ static void every_name_of_a_table(void **state)
 }
 
 /* A table without rows, without columns, of one row; a column that is empty everywhere. */
-static void poor_tables(void **state)
+TEST(poor_tables)
 {
-    (void)state;
     tm_table *table = tm_table_create("t");
     tm_text   text = { 0 };
     tm_table_print(table, TM_TABLE_MARKDOWN, &text);
@@ -373,9 +366,8 @@ static char *appended(const char *lines)
     model "," gpus ",9,9," precision ",p," args ",t,,,,,,,,," architecture "," performance                             \
           ",tokens_per_second,," status ",,,,,,,,\n"
 
-static void a_baseline_is_of_the_same_run(void **state)
+TEST(a_baseline_is_of_the_same_run)
 {
-    (void)state;
     static const struct {
         const char *lines, *change;
     } rows[] = {
@@ -410,9 +402,8 @@ static void a_baseline_is_of_the_same_run(void **state)
     free(own);
 }
 
-static void another_header_is_quoted_in_part(void **state)
+TEST(another_header_is_quoted_in_part)
 {
-    (void)state;
     tm_error        err = { 0 };
     tm_sink        *sink = NULL;
     tm_text         wanted = { 0 };
@@ -440,9 +431,8 @@ static void another_header_is_quoted_in_part(void **state)
 }
 
 /* A row that does not fit, wholly or in part, is taken back, with the cause. */
-static void a_row_that_does_not_fit(void **state)
+TEST(a_row_that_does_not_fit)
 {
-    (void)state;
     tm_perf_options options = { .path = test_in_folder("full.csv"), .append = true };
     struct rlimit   was, small;
     char            wanted[800];
@@ -470,9 +460,8 @@ static void a_row_that_does_not_fit(void **state)
 }
 
 /* The step of an evaluation is its own, its speed that of what it read. */
-static void an_evaluation_has_its_own_step(void **state)
+TEST(an_evaluation_has_its_own_step)
 {
-    (void)state;
     char              *told = NULL;
     size_t             bytes = 0;
     tm_error           err = { 0 };
@@ -492,18 +481,4 @@ static void an_evaluation_has_its_own_step(void **state)
     free(told);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(the_start_is_copied),
-    cmocka_unit_test(phases_add_up),
-    cmocka_unit_test(looks_are_kept),
-    cmocka_unit_test(only_records_of_earlier_steps_stay),
-    cmocka_unit_test(numbers_as_people_read_them),
-    cmocka_unit_test(every_name_of_a_table),
-    cmocka_unit_test(poor_tables),
-    cmocka_unit_test(a_baseline_is_of_the_same_run),
-    cmocka_unit_test(another_header_is_quoted_in_part),
-    cmocka_unit_test(a_row_that_does_not_fit),
-    cmocka_unit_test(an_evaluation_has_its_own_step),
-};
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

@@ -61,9 +61,8 @@ static void make(tm_look_tensor tensors[TENSORS], tm_look *look)
                        .worst = &tensors[5] };
 }
 
-static void looks_are_as_recorded(void **state)
+TEST(looks_are_as_recorded)
 {
-    (void)state;
     static const size_t mosts[] = { 0, 1, 3, 4, TENSORS - 1, TENSORS, TENSORS + 1 };
     tm_look_tensor      tensors[TENSORS];
     tm_look             look;
@@ -91,7 +90,3 @@ static void looks_are_as_recorded(void **state)
     tm_text_add(&out, "\n");
     whole_is("tests/record/whole-look.txt", &out);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(looks_are_as_recorded) };
-
-TM_TESTS(tests, NULL, NULL)

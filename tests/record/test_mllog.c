@@ -199,9 +199,8 @@ static void is_i64(const written *w, const char *key, const char *digits)
     assert_string_equal(v->text, digits);
 }
 
-static void a_run_of_llama31_8b_complies(void **unused)
+TEST(a_run_of_llama31_8b_complies)
 {
-    (void)unused;
     tm_mllog_options o = options_of("llama31_8b");
     tm_run_started   start = started_8b();
     tm_error         err = { 0 };
@@ -229,9 +228,8 @@ static void a_run_of_llama31_8b_complies(void **unused)
     tm_text_fini(&dropped);
 }
 
-static void a_run_of_llama2_70b_lora_complies(void **unused)
+TEST(a_run_of_llama2_70b_lora_complies)
 {
-    (void)unused;
     tm_mllog_options o = options_of("llama2_70b_lora");
     tm_run_started   start = started_lora();
     tm_error         err = { 0 };
@@ -244,9 +242,8 @@ static void a_run_of_llama2_70b_lora_complies(void **unused)
     tm_mllog_free(w.log);
 }
 
-static void runs_of_later_benchmarks_comply(void **unused)
+TEST(runs_of_later_benchmarks_comply)
 {
-    (void)unused;
     tm_mllog_options o = options_of("flux1");
     tm_run_started   start = started_flux();
     tm_error         err = { 0 };
@@ -269,9 +266,8 @@ static void runs_of_later_benchmarks_comply(void **unused)
 }
 
 /* Whatever differs from the rules is logged as it is, and found by the check. */
-static void what_ran_is_what_is_logged(void **unused)
+TEST(what_ran_is_what_is_logged)
 {
-    (void)unused;
     tm_mllog_options o = options_of("llama31_8b");
     tm_error         err = { 0 };
     const struct {
@@ -300,9 +296,8 @@ static void what_ran_is_what_is_logged(void **unused)
 }
 
 /* What is wrong with the recipe is said when the run starts. */
-static void a_run_that_will_not_comply_is_warned_of(void **unused)
+TEST(a_run_that_will_not_comply_is_warned_of)
 {
-    (void)unused;
     tm_mllog_options o = options_of("llama31_8b");
     tm_run_started   start = started_8b();
     tm_error         err = { 0 };
@@ -326,9 +321,8 @@ static void a_run_that_will_not_comply_is_warned_of(void **unused)
     }
 }
 
-static void a_missed_target_is_no_success(void **unused)
+TEST(a_missed_target_is_no_success)
 {
-    (void)unused;
     tm_mllog_options o = options_of("llama31_8b");
     tm_run_started   start = started_8b();
     tm_error         err = { 0 };
@@ -342,9 +336,8 @@ static void a_missed_target_is_no_success(void **unused)
     }
 }
 
-static void caches_that_were_not_dropped_are_not_logged(void **unused)
+TEST(caches_that_were_not_dropped_are_not_logged)
 {
-    (void)unused;
     tm_mllog_options o = options_of("llama31_8b");
     tm_run_started   start = started_8b();
     tm_error         err = { 0 };
@@ -360,9 +353,8 @@ static void caches_that_were_not_dropped_are_not_logged(void **unused)
 }
 
 /* An interrupted run: no evaluation at its end. */
-static void an_interrupted_run_is_aborted(void **unused)
+TEST(an_interrupted_run_is_aborted)
 {
-    (void)unused;
     tm_mllog_options o = options_of("trainmark_tiny");
     tm_run_started   start = started_8b();
     tm_error         err = { 0 };
@@ -381,9 +373,8 @@ static void an_interrupted_run_is_aborted(void **unused)
 }
 
 /* A run that is stopped in its second evaluation: that one ends without an accuracy. */
-static void an_evaluation_cut_short_ends(void **unused)
+TEST(an_evaluation_cut_short_ends)
 {
-    (void)unused;
     tm_mllog_options o = options_of("trainmark_tiny");
     tm_run_started   start = started_8b();
     tm_error         err = { 0 };
@@ -411,9 +402,8 @@ static int64_t wall_clock_ms(void)
 }
 
 /* Times are milliseconds of the wall clock, throughput is samples per second of them. */
-static void times_are_milliseconds(void **unused)
+TEST(times_are_milliseconds)
 {
-    (void)unused;
     tm_mllog_options o = options_of("trainmark_tiny");
     tm_run_started   start = started_8b();
     tm_error         err = { 0 };
@@ -434,9 +424,8 @@ static void times_are_milliseconds(void **unused)
     tm_mllog_free(w.log);
 }
 
-static void nothing_is_written_before_the_run_starts(void **unused)
+TEST(nothing_is_written_before_the_run_starts)
 {
-    (void)unused;
     tm_mllog_options o = options_of("trainmark_tiny");
     tm_error         err = { 0 };
     tm_sink         *sink;
@@ -446,9 +435,8 @@ static void nothing_is_written_before_the_run_starts(void **unused)
     assert_int_not_equal(access(o.path, F_OK), 0);
 }
 
-static void failures_are_kept(void **unused)
+TEST(failures_are_kept)
 {
-    (void)unused;
     static const char *const paths[] = { "/nowhere/x.txt", "/dev/full" };
     for (size_t i = 0; i < 2; i++) {
         tm_mllog_options o = options_of("llama31_8b");
@@ -467,19 +455,4 @@ static int clean(void **unused)
     return 0;
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_run_of_llama31_8b_complies),
-    cmocka_unit_test(a_run_of_llama2_70b_lora_complies),
-    cmocka_unit_test(runs_of_later_benchmarks_comply),
-    cmocka_unit_test(what_ran_is_what_is_logged),
-    cmocka_unit_test(a_run_that_will_not_comply_is_warned_of),
-    cmocka_unit_test(a_missed_target_is_no_success),
-    cmocka_unit_test(caches_that_were_not_dropped_are_not_logged),
-    cmocka_unit_test(an_interrupted_run_is_aborted),
-    cmocka_unit_test(an_evaluation_cut_short_ends),
-    cmocka_unit_test(times_are_milliseconds),
-    cmocka_unit_test(nothing_is_written_before_the_run_starts),
-    cmocka_unit_test(failures_are_kept),
-};
-
-TM_TESTS(tests, NULL, clean)
+TEST_FIXTURE(NULL, clean)

@@ -44,10 +44,9 @@ static void has(const char *text, const char *wanted)
 }
 
 /* A bar of shares ends at the whole; where there is no whole there are no shares. */
-static void shares_of_a_step(void **state)
+TEST(shares_of_a_step)
 {
     static const tm_named_f64 phases[] = { { "twice", 0.5 }, { "back", -0.125 }, { "1 of 48", 0.25 / 48 } };
-    (void)state;
     for (int none = 0; none < 2; none++) {
         tm_event events[] = { fake_started(), fake_step(1), fake_ended(1, TM_VERDICT_VALID, "") };
         events[1].step_done.phases = phases;
@@ -67,9 +66,8 @@ static void shares_of_a_step(void **state)
     }
 }
 
-static void looks_are_counted_and_the_first_that_diverges_is_told(void **state)
+TEST(looks_are_counted_and_the_first_that_diverges_is_told)
 {
-    (void)state;
     for (int n = 1; n <= 3; n++)
         for (int diverges = 0; diverges < 2; diverges++) {
             tm_event events[6] = { fake_started(), fake_step(1) };
@@ -92,10 +90,9 @@ static void looks_are_counted_and_the_first_that_diverges_is_told(void **state)
         }
 }
 
-static void what_is_no_number_is_counted(void **state)
+TEST(what_is_no_number_is_counted)
 {
     tm_event events[] = { fake_started(), fake_step(1), fake_step(2), fake_step(3), fake_step(4) };
-    (void)state;
     events[0].run_started.flops_per_token = (const tm_named_f64[]){ { "none", 6e12 } };
     events[0].run_started.n_flops_per_token = 0;
     events[2].step_done.grad_norm = (double)INFINITY;
@@ -112,13 +109,12 @@ static void what_is_no_number_is_counted(void **state)
     free(text);
 }
 
-static void a_log_file_needs_a_name_and_a_place(void **state)
+TEST(a_log_file_needs_a_name_and_a_place)
 {
     tm_config        *config = test_full_config();
     tm_output_options o = { .folder = test_folder(), .config = config };
     tm_sink          *sink = NULL;
     tm_error          err = { 0 };
-    (void)state;
     assert_false(record_log_kind.wanted(&o));
     test_apply_words(config, "--log.file ''");
     assert_false(record_log_kind.wanted(&o));
@@ -132,10 +128,9 @@ static void a_log_file_needs_a_name_and_a_place(void **state)
 
 /* --- what is kept ------------------------------------------------------------------------------------------------- */
 
-static void nothing_is_left_over_of_no_steps(void **state)
+TEST(nothing_is_left_over_of_no_steps)
 {
     run_ledger ledger = { .step_seconds = 3 };
-    (void)state;
     assert_true(run_ledger_unaccounted(&ledger) == 0.0);
     ledger.steps = 2;
     assert_true(run_ledger_unaccounted(&ledger) == 1.5);
@@ -145,9 +140,8 @@ static void nothing_is_left_over_of_no_steps(void **state)
 }
 
 /* Whoever wants no error gets the status; an earlier error stays. */
-static void an_error_is_told_once(void **state)
+TEST(an_error_is_told_once)
 {
-    (void)state;
     for (int i = 0; i < 3; i++) {
         tm_sink *sink = tm_alloc(sizeof *sink);
         tm_error err = { 0 };
@@ -160,9 +154,8 @@ static void an_error_is_told_once(void **state)
 }
 
 /* A run in which nothing diverged has no step at which it did, and no worst tensor. */
-static void a_result_of_looks_that_agree(void **state)
+TEST(a_result_of_looks_that_agree)
 {
-    (void)state;
     for (int diverges = 0; diverges < 2; diverges++) {
         tm_result_options options = { .path = test_in_folder("looks.json") };
         tm_event          look = fake_look(7);
@@ -183,12 +176,11 @@ static void a_result_of_looks_that_agree(void **state)
 
 /* --- metrics ------------------------------------------------------------------------------------------------------ */
 
-static void steps_before_the_start_are_not_recorded(void **state)
+TEST(steps_before_the_start_are_not_recorded)
 {
     tm_metrics_options options = { test_in_folder("early.jsonl"), NULL };
     tm_sink           *sink;
     tm_error           err = { 0 };
-    (void)state;
     assert_int_equal(tm_metrics_sink_open(&options, &sink, &err), TM_OK);
     fake_emit(sink, fake_step(1));
     fake_close(sink);
@@ -198,10 +190,9 @@ static void steps_before_the_start_are_not_recorded(void **state)
 }
 
 /* A folder where the records were: the run is told at once, whether it begins or goes on, and the folder stays. */
-static void a_folder_in_the_place_of_the_records(void **state)
+TEST(a_folder_in_the_place_of_the_records)
 {
     char path[600];
-    (void)state;
     strcpy(path, test_in_folder("taken.jsonl"));
     for (int64_t first = 1; first <= 2; first++) {
         tm_metrics_options options = { path, NULL };
@@ -233,13 +224,12 @@ static tm_sink *begun(const tm_perf_options *options)
 }
 
 /* What became another file during the run is left alone; where the folder went, that is told. */
-static void a_collection_that_changes_during_the_run(void **state)
+TEST(a_collection_that_changes_during_the_run)
 {
     char            folder[600], path[700];
     tm_perf_options options = { .path = path, .append = true };
     tm_sink        *sink;
     tm_error        err = { 0 };
-    (void)state;
     snprintf(folder, sizeof folder, "%s", test_in_folder("collection"));
     snprintf(path, sizeof path, "%s/all.csv", folder);
     assert_int_equal(mkdir(folder, 0700), 0);
@@ -268,7 +258,7 @@ static void a_collection_that_changes_during_the_run(void **state)
 }
 
 /* Variables of a runner: the pipeline and the number of the build; secrets are masked. */
-static void variables_of_a_runner_are_told(void **state)
+TEST(variables_of_a_runner_are_told)
 {
     tm_config        *config = test_full_config();
     tm_environment   *environment = tm_environment_read("");
@@ -277,7 +267,6 @@ static void variables_of_a_runner_are_told(void **state)
     tm_sink          *sink;
     tm_error          err = { 0 };
     char              path[600];
-    (void)state;
     strcpy(path, test_in_folder("told.csv"));
     for (int set = 0; set < 2; set++) {
         unsetenv("pipeline");
@@ -300,9 +289,8 @@ static void variables_of_a_runner_are_told(void **state)
 }
 
 /* A run that ended without its result cannot be stored, which is told; one that did not end is not looked for. */
-static void a_result_that_is_not_there_is_not_stored(void **state)
+TEST(a_result_that_is_not_there_is_not_stored)
 {
-    (void)state;
     for (int ended = 0; ended < 2; ended++) {
         tm_config        *config = test_full_config();
         tm_arena         *arena = tm_arena_create();
@@ -324,19 +312,5 @@ static void a_result_that_is_not_there_is_not_stored(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(shares_of_a_step),
-    cmocka_unit_test(looks_are_counted_and_the_first_that_diverges_is_told),
-    cmocka_unit_test(what_is_no_number_is_counted),
-    cmocka_unit_test(a_log_file_needs_a_name_and_a_place),
-    cmocka_unit_test(nothing_is_left_over_of_no_steps),
-    cmocka_unit_test(an_error_is_told_once),
-    cmocka_unit_test(a_result_of_looks_that_agree),
-    cmocka_unit_test(steps_before_the_start_are_not_recorded),
-    cmocka_unit_test(a_folder_in_the_place_of_the_records),
-    cmocka_unit_test(a_collection_that_changes_during_the_run),
-    cmocka_unit_test(variables_of_a_runner_are_told),
-    cmocka_unit_test(a_result_that_is_not_there_is_not_stored),
-};
-
-TM_TESTS_ALONE(tests, NULL, test_folder_teardown)
+TESTS_ALONE
+TEST_FIXTURE(NULL, test_folder_teardown)

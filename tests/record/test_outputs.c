@@ -27,9 +27,8 @@ static void count(tm_sink *sink, const tm_event *event)
 }
 
 /* Any number of sinks, each hears everything, and only a vital one's failure is one of the run. */
-static void a_bus_of_many(void **state)
+TEST(a_bus_of_many)
 {
-    (void)state;
     static tm_sink sinks[MANY];
     tm_event_bus   bus = { 0 };
     tm_error       err = { 0 };
@@ -96,9 +95,8 @@ static void emit_run(const tm_outputs *outputs)
     for (size_t i = 0; i < 3; i++) tm_event_emit(tm_outputs_bus(outputs), &events[i]);
 }
 
-static void the_files_of_a_run(void **state)
+TEST_WITH(the_files_of_a_run, NULL, clean)
 {
-    (void)state;
     static const char *const files[] = { "config.yaml", "environment.csv", "metrics.jsonl",
                                          "result.json", "perf.csv",        "lines.txt" };
     fixture                  f;
@@ -125,11 +123,10 @@ static void the_files_of_a_run(void **state)
 }
 
 /* In the folder of the run, but where a whole path is meant. */
-static void where_a_file_is(void **state)
+TEST(where_a_file_is)
 {
     const tm_output_options options = { .folder = "of/run" };
     tm_arena               *arena = tm_arena_create();
-    (void)state;
     assert_string_equal(record_path(&options, arena, "a.log"), "of/run/a.log");
     assert_string_equal(record_path(&options, arena, "a/b.log"), "of/run/a/b.log");
     assert_string_equal(record_path(&options, arena, "/a/b.log"), "/a/b.log");
@@ -137,9 +134,8 @@ static void where_a_file_is(void **state)
 }
 
 /* Nothing was trained: an empty file would look like a run that died. */
-static void a_run_that_never_began(void **state)
+TEST_WITH(a_run_that_never_began, NULL, clean)
 {
-    (void)state;
     fixture     f;
     tm_error    err = { 0 };
     tm_outputs *outputs;
@@ -164,9 +160,8 @@ static void a_run_that_never_began(void **state)
 
 /* The settings are vital; the loss of another output is told at once, and is the end's failure unless
  * something worse happened. */
-static void whose_failure_counts(void **state)
+TEST_WITH(whose_failure_counts, NULL, clean)
 {
-    (void)state;
     fixture     f;
     tm_error    err = { 0 };
     tm_outputs *outputs;
@@ -235,9 +230,8 @@ static size_t stored_after(fixture *f, int events, tm_status st, const char *log
 }
 
 /* A run is stored when it has ended, with its folder and label, and not before. */
-static void what_is_stored(void **state)
+TEST_WITH(what_is_stored, NULL, clean)
 {
-    (void)state;
     fixture    f;
     tm_stored *rows;
     tm_arena  *arena = tm_arena_create();
@@ -259,9 +253,8 @@ static void what_is_stored(void **state)
 }
 
 /* A store that somebody named and that cannot be used ends the run before its first step; one in the home does not. */
-static void a_store_that_cannot_be_used(void **state)
+TEST_WITH(a_store_that_cannot_be_used, NULL, clean)
 {
-    (void)state;
     fixture     f;
     tm_error    err = { 0 };
     tm_outputs *outputs;
@@ -296,14 +289,4 @@ static int prepare(void **state)
     return 0;
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_bus_of_many),
-    cmocka_unit_test(where_a_file_is),
-    cmocka_unit_test_teardown(the_files_of_a_run, clean),
-    cmocka_unit_test_teardown(a_run_that_never_began, clean),
-    cmocka_unit_test_teardown(whose_failure_counts, clean),
-    cmocka_unit_test_teardown(what_is_stored, clean),
-    cmocka_unit_test_teardown(a_store_that_cannot_be_used, clean),
-};
-
-TM_TESTS(tests, prepare, NULL)
+TEST_FIXTURE(prepare, NULL)

@@ -160,19 +160,17 @@ static void one_run(uint64_t seed, bool colour, bool utf8)
     close_viewer(&v);
 }
 
-static void the_screen_after_every_frame(void **state)
+TEST(the_screen_after_every_frame)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 12; seed++) one_run(seed, seed % 2, seed % 3);
 }
 
 /* A frame for every size of a terminal: it fits, and says the step where there is any. */
-static void frames_of_all_sizes(void **state)
+TEST(frames_of_all_sizes)
 {
     static panel_data data;
     static canvas     picture;
-    (void)state;
-    tm_event event = started(60);
+    tm_event          event = started(60);
     panel_data_take(&data, &event);
     for (int64_t step = 1; step <= 40; step++) {
         event = stepped(step, 1 + 6.0 / (double)step);
@@ -269,20 +267,18 @@ static void check_curve(uint64_t seed, int columns, bool utf8)
     assert_true(found > 0 || width * across < 2 * STEPS);
 }
 
-static void the_curve_is_where_the_losses_are(void **state)
+TEST(the_curve_is_where_the_losses_are)
 {
     static const int columns[] = { 80, 100, 119, 120, 160, 240 };
-    (void)state;
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
         for (uint64_t seed = 1; seed <= 5; seed++) check_curve(seed, columns[i], seed % 2);
 }
 
 /* A series of any length keeps its mean, and its order. */
-static void long_series_are_thinned(void **state)
+TEST(long_series_are_thinned)
 {
     static panel_series series;
     const int64_t       lengths[] = { 1, 1024, 1025, 4096, 100000 };
-    (void)state;
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         memset(&series, 0, sizeof series);
         for (int64_t k = 1; k <= lengths[i]; k++) panel_series_add(&series, (double)k, 2.0 * (double)k);
@@ -296,13 +292,12 @@ static void long_series_are_thinned(void **state)
 }
 
 /* Bars: the shares that are printed are those of the phases. The time left: steps to do at the pace so far. */
-static void shares_and_the_time_left(void **state)
+TEST(shares_and_the_time_left)
 {
     static panel_data data;
     static canvas     picture;
-    (void)state;
-    tm_event event = started(1000);
-    tm_text  text = { 0 };
+    tm_event          event = started(1000);
+    tm_text           text = { 0 };
     panel_data_take(&data, &event);
     for (int64_t step = 1; step <= 100; step++) {
         event = stepped(step, 5);
@@ -325,9 +320,8 @@ static void shares_and_the_time_left(void **state)
 /* --- with the lines of a run -------------------------------------------------------------------------------------- */
 
 /* A run with a panel leaves on the terminal what it would have printed without one, messages between the lines. */
-static void the_end_is_as_without(void **state)
+TEST(the_end_is_as_without)
 {
-    (void)state;
     for (int quick = 0; quick < 2; quick++) {
         tm_terminal_size   size = { 150, 50 };
         tm_sink           *sink = NULL;
@@ -369,19 +363,17 @@ static void the_end_is_as_without(void **state)
     }
 }
 
-static void what_is_no_terminal_has_no_panel(void **state)
+TEST(what_is_no_terminal_has_no_panel)
 {
-    (void)state;
     FILE *file = tmpfile();
     assert_null(tm_panel_stream(file));
     fclose(file);
 }
 
 /* Wide and combining characters, control characters, what is no UTF-8: the width of a line is what it takes. */
-static void names_of_any_width(void **state)
+TEST(names_of_any_width)
 {
     static canvas picture;
-    (void)state;
     static const struct {
         const char *text, *shown;
         int         cells;
@@ -400,12 +392,3 @@ static void names_of_any_width(void **state)
         tm_text_fini(&text);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(the_screen_after_every_frame),      cmocka_unit_test(frames_of_all_sizes),
-    cmocka_unit_test(the_curve_is_where_the_losses_are), cmocka_unit_test(long_series_are_thinned),
-    cmocka_unit_test(shares_and_the_time_left),          cmocka_unit_test(the_end_is_as_without),
-    cmocka_unit_test(what_is_no_terminal_has_no_panel),  cmocka_unit_test(names_of_any_width),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -84,9 +84,8 @@ enum {
 };
 
 /* Conformance item 7. */
-static void perf_header_and_quoting(void **state)
+TEST(perf_header_and_quoting)
 {
-    (void)state;
     const char     *args = "--a \"x, y\", 'z'\n--b \"\"";
     tm_perf_options options = { .path = test_in_folder("perf.csv"), .entry = "trainmark_train", .args = args };
     run_perf(options, TM_VERDICT_VALID, 0);
@@ -114,9 +113,8 @@ static void perf_header_and_quoting(void **state)
 }
 
 /* GPUs are counted as the run tells them: no name of a device means one. */
-static void perf_counts_gpus(void **state)
+TEST(perf_counts_gpus)
 {
-    (void)state;
     static const struct {
         const char *device;
         int         gpus;
@@ -142,9 +140,8 @@ static void perf_counts_gpus(void **state)
     }
 }
 
-static void perf_appends_with_relative_change(void **state)
+TEST(perf_appends_with_relative_change)
 {
-    (void)state;
     tm_perf_options options = { .path = test_in_folder("all.csv"), .append = true, .args = "a", .architecture = "x" };
     run_perf(options, TM_VERDICT_INVALID, 0); /* no baseline: it has no result */
     run_perf(options, TM_VERDICT_VALID, 0);
@@ -170,9 +167,8 @@ static void perf_appends_with_relative_change(void **state)
 }
 
 /* Rows of other tools that only look like a baseline: another metric, and a number in a row that did not succeed. */
-static void perf_baseline_is_chosen_well(void **state)
+TEST(perf_baseline_is_chosen_well)
 {
-    (void)state;
     tm_error        err = { 0 };
     tm_text         file = { 0 };
     tm_perf_options options = { .path = test_in_folder("all.csv"), .append = true };
@@ -192,9 +188,8 @@ static void perf_baseline_is_chosen_well(void **state)
     tm_text_fini(&text);
 }
 
-static void perf_of_a_run_that_dies(void **state)
+TEST(perf_of_a_run_that_dies)
 {
-    (void)state;
     tm_perf_options options = { .path = test_in_folder("perf.csv") };
     tm_error        err = { 0 };
     tm_sink        *sink = NULL;
@@ -219,9 +214,8 @@ static void perf_of_a_run_that_dies(void **state)
     tm_text_fini(&text);
 }
 
-static void perf_refuses_another_header(void **state)
+TEST(perf_refuses_another_header)
 {
-    (void)state;
     tm_perf_options options = { .path = test_in_folder("other.csv"), .append = true };
     tm_error        err = { 0 };
     tm_sink        *sink = NULL;
@@ -252,9 +246,8 @@ static void *append_perf(void *path)
 }
 
 /* Who appends waits until another program that has the file locked is done with it. */
-static void perf_waits_for_its_turn(void **state)
+TEST(perf_waits_for_its_turn)
 {
-    (void)state;
     char     *path = strdup(test_in_folder("perf.csv"));
     pthread_t appends;
     int       other;
@@ -294,9 +287,8 @@ static void expect_whole_rows(const char *path, int rows)
 
 /* Killed at any byte of an append, of the first row with its header or of another: the next run cuts the half row off.
  * A row that lacks its line end alone stays. */
-static void perf_cuts_off_what_a_kill_left(void **state)
+TEST(perf_cuts_off_what_a_kill_left)
 {
-    (void)state;
     tm_perf_options options = { .path = test_in_folder("killed.csv"), .append = true, .args = "a \"b\",\nc" };
     run_perf(options, TM_VERDICT_VALID, 0);
     tm_text one = fake_read(options.path);
@@ -318,15 +310,4 @@ static void perf_cuts_off_what_a_kill_left(void **state)
     tm_text_fini(&two);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_teardown(perf_header_and_quoting, clean),
-    cmocka_unit_test_teardown(perf_counts_gpus, clean),
-    cmocka_unit_test_teardown(perf_appends_with_relative_change, clean),
-    cmocka_unit_test_teardown(perf_baseline_is_chosen_well, clean),
-    cmocka_unit_test_teardown(perf_of_a_run_that_dies, clean),
-    cmocka_unit_test_teardown(perf_refuses_another_header, clean),
-    cmocka_unit_test_teardown(perf_waits_for_its_turn, clean),
-    cmocka_unit_test_teardown(perf_cuts_off_what_a_kill_left, clean),
-};
-
-TM_TESTS(tests, NULL, NULL)
+TEST_FIXTURE(NULL, clean)

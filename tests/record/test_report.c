@@ -607,9 +607,8 @@ static void sample_is_told(const told *t, const run *r)
     if (i < t->n) words_follow(t, i + 1, t->lines[i + 1].text + 4, r->sample, 4);
 }
 
-static void every_figure_is_told(void **state)
+TEST(every_figure_is_told)
 {
-    (void)state;
     run r;
     for (uint64_t seed = 0; seed < DRAWS; seed++) {
         draw_run(&r, seed);
@@ -634,9 +633,8 @@ static void every_figure_is_told(void **state)
 
 /* Without -v: lines of the whole report, in their order; those of five labels, what failed, and the phases of which
  * none is below half a percent, but for one line of these together. */
-static void the_short_report_is_part_of_the_whole(void **state)
+TEST(the_short_report_is_part_of_the_whole)
 {
-    (void)state;
     static const char *const first[] = { "verdict", "speed", "step time", "loss", "memory" };
     run                      r;
     for (uint64_t seed = 0; seed < DRAWS; seed++) {
@@ -669,9 +667,8 @@ static void the_short_report_is_part_of_the_whole(void **state)
 }
 
 /* Text that a model wrote can hold any bytes; what could command a terminal becomes '?'. */
-static void a_sample_commands_no_terminal(void **state)
+TEST(a_sample_commands_no_terminal)
 {
-    (void)state;
     static const char written[] = "a\tb\x01\x1b[2J\x1f \x7f\xc2\x85\xc2\xa0\xc3\xa9\xff\xe2\x82 \xe2\x82\xac";
     run               r;
     draw_run(&r, 5);
@@ -681,11 +678,3 @@ static void a_sample_commands_no_terminal(void **state)
     assert_true(strncmp(sample + 35, "a b??[2J? ??\xc2\xa0\xc3\xa9??? \xe2\x82\xac\n", 22) == 0);
     free(text);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_figure_is_told),
-    cmocka_unit_test(the_short_report_is_part_of_the_whole),
-    cmocka_unit_test(a_sample_commands_no_terminal),
-};
-
-TM_TESTS(tests, NULL, NULL)

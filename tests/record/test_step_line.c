@@ -23,9 +23,8 @@ static const line_figures rows[] = {
     { 7, 8, 1, 1, 1, 1, 1, 1e-4, 1e-9, 1e6, 1e13, 1, 1, 1, 1, "z", 0 },
 };
 
-static void lines_are_as_recorded(void **state)
+TEST(lines_are_as_recorded)
 {
-    (void)state;
     static const double speeds[] = { 0, 0.123456789, 9.99995, 123.456, 999.94, 999.99, 1000, 1000.04, 1234567.89 };
     tm_text             out = { 0 };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -42,7 +41,3 @@ static void lines_are_as_recorded(void **state)
     for (size_t i = 0; i < sizeof speeds / sizeof *speeds; i++) line_performance(&out, speeds[i], "things_per_second");
     whole_is("tests/record/whole-step-lines.txt", &out);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(lines_are_as_recorded) };
-
-TM_TESTS(tests, NULL, NULL)

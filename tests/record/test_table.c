@@ -38,9 +38,8 @@ static void check(tm_table_format format, const char *wanted)
     tm_table_destroy(table);
 }
 
-static void every_format_to_the_letter(void **state)
+TEST(every_format_to_the_letter)
 {
-    (void)state;
     check(TM_TABLE_MARKDOWN, "| name      |    M | time_ms |   ok |\n"
                              "|-----------|-----:|--------:|-----:|\n"
                              "| a\\|b, \"c\" | 4096 |     0.3 | true |\n"
@@ -59,9 +58,8 @@ static void every_format_to_the_letter(void **state)
           "{\"name\": \"µ\\t2\", \"M\": null, \"time_ms\": null, \"ok\": null}\n");
 }
 
-static void people_see_no_exponents(void **state)
+TEST(people_see_no_exponents)
 {
-    (void)state;
     tm_table *table = tm_table_create("t");
     tm_table_column(table, "x", 4);
     tm_table_row(table);
@@ -76,9 +74,8 @@ static void people_see_no_exponents(void **state)
     tm_table_destroy(table);
 }
 
-static void the_extension_decides(void **state)
+TEST(the_extension_decides)
 {
-    (void)state;
     tm_table_format format;
     tm_error        err = { 0 };
     assert_int_equal(tm_table_format_of("a.b/x.jsonl.gz", &format, &err), TM_OK);
@@ -92,9 +89,8 @@ static void the_extension_decides(void **state)
     }
 }
 
-static void a_compressed_file_reads_back(void **state)
+TEST(a_compressed_file_reads_back)
 {
-    (void)state;
     char path[64];
     snprintf(path, sizeof path, "/tmp/tm_table_%d.csv.gz", (int)getpid());
     tm_table *table = example();
@@ -114,7 +110,7 @@ static void a_compressed_file_reads_back(void **state)
 }
 
 /* From 1 on, up to a million milliards, and below -1 alike; smaller ones keep their exponents. */
-static void exponents_where_no_digits_are_read(void **state)
+TEST(exponents_where_no_digits_are_read)
 {
     static const struct {
         double      value;
@@ -122,7 +118,6 @@ static void exponents_where_no_digits_are_read(void **state)
     } rows[] = { { 12345.6, "12346" },        { -12345.6, "-12346" },        { 999999999999999, "999999999999999" },
                  { 1e15, "1e+15" },           { -1e15, "-1e+15" },           { -999999999999999, "-999999999999999" },
                  { 0.00001234, "1.234e-05" }, { -0.00001234, "-1.234e-05" }, { 0.5, "0.5" } };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         tm_table *table = tm_table_create("t");
         tm_text   text = { 0 };
@@ -137,11 +132,3 @@ static void exponents_where_no_digits_are_read(void **state)
         tm_table_destroy(table);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_format_to_the_letter),         cmocka_unit_test(people_see_no_exponents),
-    cmocka_unit_test(exponents_where_no_digits_are_read), cmocka_unit_test(the_extension_decides),
-    cmocka_unit_test(a_compressed_file_reads_back),
-};
-
-TM_TESTS(tests, NULL, NULL)

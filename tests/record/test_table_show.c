@@ -61,9 +61,8 @@ static tm_table *random_table(uint64_t seed)
     return table;
 }
 
-static void tables_fit(void **state)
+TEST(tables_fit)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 400; seed++) {
         tm_table *table = random_table(seed);
         tm_text   text = { 0 };
@@ -78,9 +77,8 @@ static void tables_fit(void **state)
 }
 
 /* Every word and whole number of every cell is there, in a grid, in a list, or in what all rows have. */
-static void nothing_is_lost(void **state)
+TEST(nothing_is_lost)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 100; seed++) {
         tm_table *table = random_table(seed);
         tm_text   text = { 0 };
@@ -109,10 +107,9 @@ static void nothing_is_lost(void **state)
 /* Without all: rows stay lines of one grid. What is told above is the same in all rows, what is named below is less
  * important than what is shown, and no column is missing. Of one row, and of less than three columns, nothing is left
  * out. */
-static void the_least_important_are_left_out(void **state)
+TEST(the_least_important_are_left_out)
 {
     int dropped = 0;
-    (void)state;
     for (uint64_t seed = 1; seed <= 400; seed++) {
         tm_table   *table = random_table(seed);
         tm_text     text = { 0 };
@@ -153,9 +150,8 @@ static void the_least_important_are_left_out(void **state)
 }
 
 /* A table is a grid as long as it fits, to the character. */
-static void the_edge(void **state)
+TEST(the_edge)
 {
-    (void)state;
     tm_table *table = tm_table_create("t");
     tm_text   text = { 0 };
     tm_table_columns(table, (tm_column[]){ { "first", 0 }, { "second", 0 } }, 2);
@@ -187,9 +183,8 @@ static void the_edge(void **state)
 }
 
 /* The whole text: what all rows have above, the rows, what is left out below. */
-static void rows_of_eighty_columns_compare(void **state)
+TEST(rows_of_eighty_columns_compare)
 {
-    (void)state;
     static const char *const brief[] = { "name", "rate", "size", "why", "tag", "device", "threads" };
     tm_table                *table = tm_table_create("t");
     tm_text                  text = { 0 };
@@ -234,9 +229,8 @@ static void rows_of_eighty_columns_compare(void **state)
 }
 
 /* Without all: the main columns, in the order of the table, and of these no empty ones. */
-static void main_columns(void **state)
+TEST(main_columns)
 {
-    (void)state;
     static const char *const brief[] = { "d", "b", "none" };
     tm_table                *table = tm_table_create("t");
     tm_text                  text = { 0 };
@@ -259,7 +253,7 @@ static void main_columns(void **state)
 }
 
 /* The number of a person's table, times its unit, is that of the file. */
-static void units_are_those_of_the_size(void **state)
+TEST(units_are_those_of_the_size)
 {
     static const struct {
         const char *column;
@@ -272,7 +266,6 @@ static void units_are_those_of_the_size(void **state)
     } units[] = { { "ns", 1e-9 },     { "us", 1e-6 },      { "ms", 1e-3 },      { "s", 1 },        { "MFLOP/s", 1e6 },
                   { "GFLOP/s", 1e9 }, { "TFLOP/s", 1e12 }, { "PFLOP/s", 1e15 }, { "MB/s", 1e6 },   { "GB/s", 1e9 },
                   { "TB/s", 1e12 },   { "MFLOP", 1e6 },    { "GFLOP", 1e9 },    { "TFLOP", 1e12 }, { "PFLOP", 1e15 } };
-    (void)state;
     for (size_t c = 0; c < sizeof columns / sizeof *columns; c++)
         for (int exponent = -9; exponent <= 6; exponent++) {
             double    value = 1.2345 * pow(10, exponent), size = 0;
@@ -301,9 +294,8 @@ static void units_are_those_of_the_size(void **state)
 }
 
 /* One unit for a column: that of its largest number, so that rows compare by eye. */
-static void a_column_has_one_unit(void **state)
+TEST(a_column_has_one_unit)
 {
-    (void)state;
     tm_table *table = tm_table_create("t");
     tm_text   text = { 0 };
     tm_table_column(table, "median_ms", 3);
@@ -316,16 +308,3 @@ static void a_column_has_one_unit(void **state)
     tm_text_fini(&text);
     tm_table_destroy(table);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(tables_fit),
-    cmocka_unit_test(nothing_is_lost),
-    cmocka_unit_test(the_least_important_are_left_out),
-    cmocka_unit_test(rows_of_eighty_columns_compare),
-    cmocka_unit_test(the_edge),
-    cmocka_unit_test(main_columns),
-    cmocka_unit_test(units_are_those_of_the_size),
-    cmocka_unit_test(a_column_has_one_unit),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -80,9 +80,8 @@ static int find(const unsigned char *file, size_t n, const char *tag, int *step,
     return count;
 }
 
-static void the_file_holds_every_step(void **state)
+TEST(the_file_holds_every_step)
 {
-    (void)state;
     assert_int_equal(crc_of((const unsigned char *)"123456789", 9), 0xe3069283u); /* the check value of CRC-32C */
     tm_config        *config = test_full_config();
     tm_arena         *arena = tm_arena_create();
@@ -143,9 +142,8 @@ static void the_file_holds_every_step(void **state)
 }
 
 /* A run that never started, for want of memory, say: there is no folder, and no file of another is touched. */
-static void nothing_without_a_start(void **state)
+TEST(nothing_without_a_start)
 {
-    (void)state;
     tm_config        *config = test_full_config();
     tm_arena         *arena = tm_arena_create();
     tm_output_options o = { .folder = test_in_folder("none"), .config = config };
@@ -178,7 +176,7 @@ static unsigned char *event_file(const char *in, size_t *n)
 }
 
 /* Steps of two and three bytes, seven bits in each, the lowest first; of a model whose arithmetic nobody counted. */
-static void late_steps_of_a_model_without_arithmetic(void **state)
+TEST(late_steps_of_a_model_without_arithmetic)
 {
     static const struct {
         int64_t       step;
@@ -187,7 +185,6 @@ static void late_steps_of_a_model_without_arithmetic(void **state)
     } steps[] = {
         { 127, { 127 }, 1 }, { 128, { 0x80, 1 }, 2 }, { 16383, { 0xff, 0x7f }, 2 }, { 16384, { 0x80, 0x80, 1 }, 3 }
     };
-    (void)state;
     tm_config        *config = test_full_config();
     tm_arena         *arena = tm_arena_create();
     tm_output_options o = { .folder = test_in_folder("late"), .config = config };
@@ -219,9 +216,8 @@ static void late_steps_of_a_model_without_arithmetic(void **state)
 }
 
 /* A file in the place of the folder, or of the event file, is told and left alone; the run goes on without. */
-static void a_place_that_is_taken(void **state)
+TEST(a_place_that_is_taken)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         tm_config        *config = test_full_config();
         tm_arena         *arena = tm_arena_create();
@@ -253,9 +249,5 @@ static void a_place_that_is_taken(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(the_file_holds_every_step),
-                                           cmocka_unit_test(late_steps_of_a_model_without_arithmetic),
-                                           cmocka_unit_test(a_place_that_is_taken),
-                                           cmocka_unit_test(nothing_without_a_start) };
-
-TM_TESTS_ALONE(tests, NULL, test_folder_teardown)
+TESTS_ALONE
+TEST_FIXTURE(NULL, test_folder_teardown)

@@ -24,7 +24,7 @@ static const int64_t MS = 1000000;
 /* --- frames of the panel ------------------------------------------------------------------------------------------ */
 
 /* A frame comes a quarter of a second after the last one, not before, whatever steps do meanwhile; or when it must. */
-static void frames_wait_a_quarter_of_a_second(void **state)
+TEST(frames_wait_a_quarter_of_a_second)
 {
     static const struct {
         int64_t passes_ms;
@@ -32,7 +32,6 @@ static void frames_wait_a_quarter_of_a_second(void **state)
     } steps[] = { { 0, false, true },    { 249, false, false }, { 1, false, true },       { 250, false, true },
                   { 100, false, false }, { 149, false, false }, { 0, true, true },        { 249, false, false },
                   { 2, false, true },    { 1, true, true },     { 86400000, false, true } };
-    (void)state;
     char            *data = NULL;
     size_t           bytes = 0, before = 0;
     tm_terminal_size size = { 100, 40 };
@@ -139,9 +138,8 @@ static void add_log(tm_text *out, const char *path, const char *word)
     tm_text_fini(&text);
 }
 
-static void the_log_to_the_letter(void **state)
+TEST(the_log_to_the_letter)
 {
-    (void)state;
     tm_text          out = { 0 };
     tm_error         err = { 0 };
     tm_sink         *sink;
@@ -223,9 +221,8 @@ static void add_told(tm_text *out, const char *file, const char *words)
     tm_arena_destroy(arena);
 }
 
-static void a_configuration_tells_the_log(void **state)
+TEST(a_configuration_tells_the_log)
 {
-    (void)state;
     tm_text     out = { 0 };
     const char *file = test_file_write(test_folder(), "told.yaml", "training:\n  steps: 4\n");
     whole_log_open();
@@ -251,9 +248,8 @@ static void a_configuration_tells_the_log(void **state)
 }
 
 /* Where the log cannot be written that is said before the run, with its key. */
-static void a_log_that_cannot_be_written(void **state)
+TEST(a_log_that_cannot_be_written)
 {
-    (void)state;
     tm_config        *config = test_full_config();
     tm_environment   *environment = tm_environment_read("");
     tm_arena         *arena = tm_arena_create();
@@ -272,9 +268,8 @@ static void a_log_that_cannot_be_written(void **state)
 }
 
 /* Without a name the platform is the processor; where that is not known either, a name is asked for. */
-static void a_platform_without_a_name(void **state)
+TEST(a_platform_without_a_name)
 {
-    (void)state;
     for (int known = 0; known < 2; known++) {
         tm_config        *config = test_full_config();
         tm_environment   *environment = tm_environment_read(known ? "" : test_in_folder("no machine"));
@@ -307,12 +302,11 @@ static void a_platform_without_a_name(void **state)
 }
 
 /* log.file, as a configuration asks for it: how often, in which style, never with colours. */
-static void logs_in_files(void **state)
+TEST(logs_in_files)
 {
     static const char *const words[] = { "--metrics.log_freq 7", "--metrics.log_freq 25 --metrics.log_style megatron",
                                          "--metrics.log_freq 30 --log.color false" };
-    (void)state;
-    tm_text out = { 0 };
+    tm_text                  out = { 0 };
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         tm_config        *config = test_full_config();
         tm_run_options    run = { 0 };
@@ -347,10 +341,5 @@ static void logs_in_files(void **state)
     whole_is("tests/record/whole-log-files.txt", &out);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(frames_wait_a_quarter_of_a_second), cmocka_unit_test(the_log_to_the_letter),
-    cmocka_unit_test(a_configuration_tells_the_log),     cmocka_unit_test(a_log_that_cannot_be_written),
-    cmocka_unit_test(a_platform_without_a_name),         cmocka_unit_test(logs_in_files),
-};
-
-TM_TESTS_ALONE(tests, NULL, test_folder_teardown)
+TESTS_ALONE
+TEST_FIXTURE(NULL, test_folder_teardown)

@@ -50,9 +50,8 @@ static void is(const json_t *object, const char *group, const char *member, doub
         fail_msg("%s.%s is %.17g, wanted %.17g", group ? group : "", member, value, wanted);
 }
 
-static void result_has_percents_and_seconds(void **state)
+TEST(result_has_percents_and_seconds)
 {
-    (void)state;
     tm_error          err = { 0 };
     tm_sink          *sink = NULL;
     tm_result_options options = { .path = test_in_folder("result.json") };
@@ -86,9 +85,8 @@ static void line_has(const char *text, const char *label, const char *wanted)
     if (!strstr(words, wanted)) fail_msg("wanted '%s' in '%s'", wanted, words);
 }
 
-static void the_report_has_percents_and_milliseconds(void **state)
+TEST(the_report_has_percents_and_milliseconds)
 {
-    (void)state;
     tm_error           err = { 0 };
     tm_sink           *sink = NULL;
     char              *text = NULL;
@@ -115,9 +113,8 @@ static void the_report_has_percents_and_milliseconds(void **state)
 }
 
 /* Megatron's line tells two times: of the steps since the last line, and of all steps from the third on. */
-static void step_lines_have_two_times(void **state)
+TEST(step_lines_have_two_times)
 {
-    (void)state;
     tm_error           err = { 0 };
     tm_sink           *sink = NULL;
     char              *text = NULL;
@@ -139,10 +136,4 @@ static void step_lines_have_two_times(void **state)
     free(text);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(result_has_percents_and_seconds),
-    cmocka_unit_test(the_report_has_percents_and_milliseconds),
-    cmocka_unit_test(step_lines_have_two_times),
-};
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

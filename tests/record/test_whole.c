@@ -264,9 +264,8 @@ static tm_text console_of(a_run run, tm_console_options options)
     return text;
 }
 
-static void the_console_says_all(void **state)
+TEST(the_console_says_all)
 {
-    (void)state;
     tm_text text = console_of(rich_run, (tm_console_options){ .log_freq = 2, .colour = true });
     is_golden("whole-console.txt", &text);
     text = console_of(poor_run, (tm_console_options){ .log_freq = 1 });
@@ -274,9 +273,8 @@ static void the_console_says_all(void **state)
 }
 
 /* Figures of all steps since the last line, and of all from the third on; a loss that is no number is counted. */
-static void megatron_lines_add_up(void **state)
+TEST(megatron_lines_add_up)
 {
-    (void)state;
     tm_text     text = console_of(rich_run, (tm_console_options){ .log_freq = 34, .style = TM_LOG_STYLE_MEGATRON });
     const char *line = text.data;
     static const char *const wanted[] = {
@@ -298,9 +296,8 @@ static void megatron_lines_add_up(void **state)
     tm_text_fini(&text);
 }
 
-static void result_json_says_all(void **state)
+TEST(result_json_says_all)
 {
-    (void)state;
     static const a_run runs[] = { rich_run, poor_run };
     for (int i = 0; i < 2; i++) {
         tm_error          err = { 0 };
@@ -319,9 +316,8 @@ static void result_json_says_all(void **state)
     }
 }
 
-static void metrics_say_all(void **state)
+TEST(metrics_say_all)
 {
-    (void)state;
     tm_error           err = { 0 };
     tm_sink           *sink = NULL;
     tm_metrics_options options = { test_in_folder("metrics.jsonl"), NULL };
@@ -333,9 +329,8 @@ static void metrics_say_all(void **state)
 }
 
 /* Every cell has its own word; what a run does not know is empty. */
-static void perf_csv_says_all(void **state)
+TEST(perf_csv_says_all)
 {
-    (void)state;
     static const char *const wanted[] = {
         "entry_llama-small,5,2,2,float32,pipe,args,tags,,,,,commit,machine,deployed,launched,arch,12288,"
         "tokens_per_second,,SUCCESS,,345.6,synthetic,kind,,,build,\n",
@@ -374,10 +369,4 @@ static void perf_csv_says_all(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(the_console_says_all), cmocka_unit_test(megatron_lines_add_up),
-    cmocka_unit_test(result_json_says_all), cmocka_unit_test(metrics_say_all),
-    cmocka_unit_test(perf_csv_says_all),
-};
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

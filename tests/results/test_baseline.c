@@ -47,13 +47,12 @@ static const char *cell(const tm_table *table, size_t row, const char *column)
     return c->kind == TM_CELL_TEXT ? c->text : "";
 }
 
-static void what_counts(void **state)
+TEST(what_counts)
 {
     runs               a = { 0 }, b = { 0 };
     tm_baseline_result r;
     tm_error           err = { 0 };
     char               when[2][32];
-    (void)state;
     for (int i = 0; i < 5; i++) { /* over midnight, the end of a leap year's February, and that of a year: in turns */
         static const char *const days[] = { "2027-12-31", "2028-01-01", "2028-02-28", "2028-02-29", "2028-03-01" };
         snprintf(when[0], sizeof when[0], "%sT23:5%d:00Z", days[i], i);
@@ -87,13 +86,12 @@ static void what_counts(void **state)
 }
 
 /* A time that is none: nobody knows whether they took turns. */
-static void a_time_that_is_none(void **state)
+TEST(a_time_that_is_none)
 {
     runs               a = { 0 }, b = { 0 };
     tm_baseline_result r;
     tm_error           err = { 0 };
     char               when[32];
-    (void)state;
     for (int i = 0; i < 10; i++) {
         snprintf(when, sizeof when, i == 4 ? "today" : "2028-01-01T00:0%d:00Z", i);
         add(i % 2 ? &a : &b, "valid", when, i % 2 ? 90 : 100, "");
@@ -107,7 +105,7 @@ static void a_time_that_is_none(void **state)
     drop(&b);
 }
 
-static void what_is_no_side(void **state)
+TEST(what_is_no_side)
 {
     static const struct {
         const char *time, *more;
@@ -120,7 +118,6 @@ static void what_is_no_side(void **state)
         { "2028-01-01T00:02:00Z", ",\"devices\":8", 5,
           "'r' and 'r' of B differ in devices (, 8); the starts of a side are of one configuration" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         runs               a = { 0 }, b = { 0 };
         tm_baseline_result r;
@@ -144,11 +141,3 @@ static void what_is_no_side(void **state)
     drop(&a);
     drop(&b);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(what_counts),
-    cmocka_unit_test(a_time_that_is_none),
-    cmocka_unit_test(what_is_no_side),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -59,7 +59,7 @@ static void limits_are(const char *const *pairs, const char *lines, double mean_
     tm_result_destroy(run);
 }
 
-static void limits_have_their_metrics(void **state)
+TEST(limits_have_their_metrics)
 {
 #define WITH_BATCH                                                                                                     \
     "\"configuration\": null", "\"configuration\": {\"training.local_batch_size\": 6, \"training.seq_len\": \"256\"}"
@@ -79,7 +79,6 @@ static void limits_have_their_metrics(void **state)
     static const char *const other[] = { WITH_BATCH, "\"precision\": \"float32\"", "\"precision\": \"float64\"", NULL };
     static const char *const unknown[] = { WITH_BATCH, "\"precision\": \"float32\"", "\"precision\": null", NULL };
     tm_text                  lines = fake_read(metrics);
-    (void)state;
     /* Batches of 4096 tokens on each of the devices, in sequences of 256. */
     limits_are(counted, lines.data, (1 + 1.5 + 2) / 3, 1, "MBS=6,GBS=48,PRECISION=fp32",
                "NNODES=1,STEPS=40,PRECISION=fp32,BATCH=6,GBS=48,SEQLEN=256");
@@ -96,10 +95,9 @@ static void limits_have_their_metrics(void **state)
 
 /* Losses are 1 but at one step, where it is 3: by deviations from the means. Of 20 and more steps every tenth counts,
  * and one without a loss does not. */
-static void slopes_are_of_the_sampled_steps(void **state)
+TEST(slopes_are_of_the_sampled_steps)
 {
     static const int64_t lengths[] = { 1, 2, 19, 20, 40, 1001 };
-    (void)state;
     for (size_t k = 0; k < sizeof lengths / sizeof lengths[0]; k++)
         for (int64_t at = 1; at <= lengths[k]; at += at < 20 ? 1 : 165) {
             tm_text lines = { 0 };
@@ -208,9 +206,8 @@ static size_t set_members(json_t *trees[2], const char *words, size_t n)
     return n;
 }
 
-static void likely_causes_come_first(void **state)
+TEST(likely_causes_come_first)
 {
-    (void)state;
     for (int backwards = 0; backwards < 2; backwards++) {
         json_t    *trees[2] = { json_object(), json_object() };
         tm_result *runs[2];
@@ -251,11 +248,3 @@ static void likely_causes_come_first(void **state)
         for (int side = 0; side < 2; side++) tm_result_destroy(runs[side]), json_decref(trees[side]);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(limits_have_their_metrics),
-    cmocka_unit_test(slopes_are_of_the_sampled_steps),
-    cmocka_unit_test(likely_causes_come_first),
-};
-
-TM_TESTS(tests, NULL, NULL)

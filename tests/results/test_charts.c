@@ -40,7 +40,7 @@ static void areas_read_back(const chart_areas_options *o)
     tm_text_fini(&out);
 }
 
-static void lines(void **state)
+TEST(lines)
 {
     static const double x[] = { 1, 2, 3, 4, 5 }, y[] = { 3, 2.5, 7, (double)NAN, 4.25 };
     static const double far[] = { 1e3, 3e6, 7e9, 2e13, 5e16 }, small[] = { 2e-3, 0, -1, 5e-5, (double)INFINITY };
@@ -60,7 +60,6 @@ static void lines(void **state)
     const chart_series narrow[] = { { .name = "narrow", .x = x, .y = x, .n = 5, .colour = 6 } };
     const chart_series wide[] = { { .name = "wide", .x = far, .y = far, .n = 5, .colour = 7 } };
     const chart_series none[] = { { .name = "none", .x = x, .y = &y[3], .n = 1, .colour = 7 } };
-    (void)state;
     lines_read_back(&(chart_lines_options){ .id = "a",
                                             .title = "A <title>",
                                             .x_name = "x&",
@@ -109,13 +108,12 @@ static void lines(void **state)
 }
 
 /* Steps of 1, 2, 5 and 10 between ticks, and short numbers. */
-static void ticks(void **state)
+TEST(ticks)
 {
     static const double tops[] = {
         8.9, 9.1, 20.9, 21.1, 44.9, 45.1, 9999, 10001, 999999, 1e6, 2.5e9, 3e12, 4e15, 7e-5
     };
     static const double x[] = { 0, 1 };
-    (void)state;
     for (size_t i = 0; i < sizeof tops / sizeof tops[0]; i++) {
         const double       y[] = { -tops[i] / 16, tops[i] };
         const chart_series s = { .name = "t", .x = x, .y = y, .n = 2 };
@@ -125,11 +123,10 @@ static void ticks(void **state)
 }
 
 /* Of every stretch of a long series the smallest and the largest stay, in their order. */
-static void stretches(void **state)
+TEST(stretches)
 {
     static double x[LONG], y[LONG];
     const size_t  counts[] = { 1000, 1001, LONG };
-    (void)state;
     for (size_t i = 0; i < LONG; i++) x[i] = (double)i, y[i] = (double)(i * 7919 % 1009);
     for (size_t i = 0; i < 3; i++) {
         const chart_series s = { .name = "long", .x = x, .y = y, .n = counts[i] };
@@ -138,7 +135,7 @@ static void stretches(void **state)
     }
 }
 
-static void stacks(void **state)
+TEST(stacks)
 {
     static const char *const rows[] = { "first", "sec&nd" };
     static const char *const columns[] = { "a", "b<", "c", "d", "e", "f", "a name that is far too long for a column",
@@ -150,17 +147,16 @@ static void stacks(void **state)
     static const double values[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 20, 0, -3, 0.002, 30, 0, 0, 0, 0, 0, 12.5 };
     static const double nothing[] = { 0, -1 };
     static const double areas[] = { 1, 2, 3, 4, 5, 6, 70, 8, 9, 0, 11, 12 };
-    (void)state;
-    chart_bars_options bars = { .id = "bars",
-                                .title = "Bars",
-                                .rows = rows,
-                                .columns = columns,
-                                .shown = shown,
-                                .sums = sums,
-                                .colours = colours,
-                                .n_rows = 2,
-                                .n_columns = 11,
-                                .values = values };
+    chart_bars_options  bars = { .id = "bars",
+                                 .title = "Bars",
+                                 .rows = rows,
+                                 .columns = columns,
+                                 .shown = shown,
+                                 .sums = sums,
+                                 .colours = colours,
+                                 .n_rows = 2,
+                                 .n_columns = 11,
+                                 .values = values };
     bars_read_back(&bars);
     bars.n_rows = 1;
     bars_read_back(&bars);
@@ -188,7 +184,7 @@ static void stacks(void **state)
 }
 
 /* Lines that compute little and much, fast and slow, some of them at one place: below roofs of every kind. */
-static void rooflines(void **state)
+TEST(rooflines)
 {
     static const char *const names[] = { "forward linear", "backward linear",      "forward attention",
                                          "loss",           "backward attention",   "forward experts",
@@ -196,7 +192,6 @@ static void rooflines(void **state)
     static const double      peaks[][2] = { { 1e12, 1e11 }, { 5e14, 3e12 }, { 1e9, 2e10 } };
     static const char *const groups[] = { "one", "a run of a rather long name, which nobody would type", "three" };
     chart_work               works[9];
-    (void)state;
     for (int i = 0; i < 3; i++)
         for (int crowd = 0; crowd < 3; crowd++) {
             double ridge = peaks[i][0] / peaks[i][1];
@@ -233,9 +228,8 @@ static void rooflines(void **state)
 }
 
 /* Every colour that a rule uses is stated for light pages and, another one, for dark ones. */
-static void style_has_both_forms(void **state)
+TEST(style_has_both_forms)
 {
-    (void)state;
     const char *style = chart_style(), *dark = strstr(style, "@media(prefers-color-scheme:dark)");
     assert_non_null(dark);
     for (const char *at = style; (at = strstr(at, "var(--")) != NULL; at += 6) {
@@ -246,10 +240,3 @@ static void style_has_both_forms(void **state)
         assert_true(strncmp(light_is, dark_is, strlen(name) + 3) != 0);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(lines),  cmocka_unit_test(ticks),     cmocka_unit_test(stretches),
-    cmocka_unit_test(stacks), cmocka_unit_test(rooflines), cmocka_unit_test(style_has_both_forms),
-};
-
-TM_TESTS(tests, NULL, NULL)

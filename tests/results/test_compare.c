@@ -60,10 +60,9 @@ static const char run_b[] = "{\"format\":\"trainmark.result/1\",\"model\":\"m\",
                             "\"seed\":2,\"devices\":2,\"threads\":4,\"options\":{\"op\":[1,3],\"more\":[]},"
                             "\"configuration\":{\"model.dim\":128,\"data.path\":\"y\",\"store.path\":\"z\"}}";
 
-static void runs_side_by_side(void **state)
+TEST(runs_side_by_side)
 {
     tm_result *a = result_of(run_a), *b = result_of(run_b);
-    (void)state;
     expect_table(tm_results_compare(a, b),
                  "figure|unit|a|b|relative_change_percent|change_lo|change_hi\n"
                  "tokens_per_second_per_device|tokens/s|1000|1100|10|7.74098|12.3064\n"
@@ -80,10 +79,9 @@ static void runs_side_by_side(void **state)
     tm_result_destroy(b);
 }
 
-static void what_differs_of_runs(void **state)
+TEST(what_differs_of_runs)
 {
     tm_result *a = result_of(run_a), *b = result_of(run_b);
-    (void)state;
     expect_table(tm_results_differences(a, b), "rank|member|a|b\n"
                                                "1|configuration/model.dim|64|128\n"
                                                "2|threads||4\n"
@@ -121,11 +119,10 @@ static const char cases_b[] =
     "{\"name\":\"io\",\"rows\":[{\"case\":\"write\",\"copy_gbps\":5,\"steps_per_second\":4,\"x_seconds\":3,\"y_s\":2},"
     "{\"case\":\"read\",\"mb_s\":110,\"time_us\":2,\"bytes\":8,\"gb_s\":1}]}";
 
-static void benchmarks_side_by_side(void **state)
+TEST(benchmarks_side_by_side)
 {
     tm_result *a = result_of(bench_a), *b = result_of(bench_b), *c = result_of(cases_a), *d = result_of(cases_b),
               *run = result_of(run_a);
-    (void)state;
     assert_int_equal(tm_result_kind_of(a), TM_RESULT_BENCH);
     expect_table(tm_results_compare(a, b), "figure|unit|a|b|relative_change_percent|change_lo|change_hi\n"
                                            "M=64 float32 avx2: tflops||2.5|2|-20|-22.231|-17.705\n"
@@ -153,7 +150,7 @@ static void benchmarks_side_by_side(void **state)
     tm_result_destroy(run);
 }
 
-static void what_is_no_result_is_refused(void **state)
+TEST(what_is_no_result_is_refused)
 {
     static const char *const all[][2] = {
         { "{", "'r.json' is not JSON: line 1: string or '}' expected near end of file" },
@@ -168,7 +165,6 @@ static void what_is_no_result_is_refused(void **state)
                            "--output-file F.json`" },
         { "{\"a\":1,\"a\":2}", "'r.json' is not JSON: line 1: duplicate object key near '\"a\"'" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         tm_text    source = { 0 };
         tm_result *r = NULL;
@@ -189,12 +185,3 @@ static void what_is_no_result_is_refused(void **state)
     tm_text_fini(&source);
     tm_text_fini(&metrics);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(runs_side_by_side),
-    cmocka_unit_test(what_differs_of_runs),
-    cmocka_unit_test(benchmarks_side_by_side),
-    cmocka_unit_test(what_is_no_result_is_refused),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -34,9 +34,8 @@ static void expect(double value, double wanted, double relative)
 }
 
 /* tokens/s, and FLOP/s of a token by another convention. */
-static void published_figures_convert(void **state)
+TEST(published_figures_convert)
 {
-    (void)state;
     tm_speed_basis small = basis_of("gpt-small", 512), llama = basis_of("llama3.1_8B", 8192);
     /* torchtitan's H100 runs: 5,762 and 6,667 tokens/s are 33.7 and 39.0 % of 989 TFLOP/s. */
     double titan = tm_convention_flops(&llama, "titan");
@@ -63,9 +62,8 @@ static void published_figures_convert(void **state)
     expect(speed(&llama, 30.69, "samples/s", NULL, true) * titan / 1e12, 1820, 1e-3);
 }
 
-static void lora_counts_frozen_weights(void **state)
+TEST(lora_counts_frozen_weights)
 {
-    (void)state;
     tm_speed_basis b = basis_of("llama2_70B", 8192);
     expect(tm_convention_flops(&b, "lora"), 3.3928e11, 1e-4);
     expect(tm_convention_flops(&b, "lora-causal"), 3.0706e11, 1e-4);
@@ -77,9 +75,8 @@ static void lora_counts_frozen_weights(void **state)
     expect(tm_convention_flops(&b, "lora"), 3.3928e11 + 6e9, 1e-4);
 }
 
-static void mistral_with_its_window(void **state)
+TEST(mistral_with_its_window)
 {
-    (void)state;
     tm_speed_basis b = basis_of("mistral_7B", 8192);
     b.shape.window = 1024;
     b.shape.window_every = 1;
@@ -87,9 +84,8 @@ static void mistral_with_its_window(void **state)
     expect(speed(&b, 483.17, "TFLOP/s", "matmul", false), 10913.4, 1e-5);
 }
 
-static void images_have_a_length(void **state)
+TEST(images_have_a_length)
 {
-    (void)state;
     tm_speed_basis b = { .devices = 1 };
     int64_t        seq;
     tm_error       err = { 0 };
@@ -101,9 +97,8 @@ static void images_have_a_length(void **state)
     expect(rate * tm_convention_flops(&b, "exact-causal") / 1e12, 290.9, 2e-4);
 }
 
-static void the_days_of_a_budget(void **state)
+TEST(the_days_of_a_budget)
 {
-    (void)state;
     tm_speed_basis b = basis_of("llama3.1_8B", 8192);
     b.devices = 64;
     tm_table *table = tm_speed_table(&b, 9375, tm_token_count("15T"));
@@ -124,9 +119,8 @@ static void the_days_of_a_budget(void **state)
 }
 
 /* Every row, with and without what a device can do, adapters, a batch and a budget. */
-static void tables_to_the_letter(void **state)
+TEST(tables_to_the_letter)
 {
-    (void)state;
     tm_text out = { 0 };
     for (int i = 0; i < 5; i++) {
         tm_speed_basis b = basis_of("llama3.1_8B", 8192);
@@ -148,9 +142,8 @@ static void tables_to_the_letter(void **state)
     whole_is("tests/results/whole-speeds.txt", &out);
 }
 
-static void what_is_not_known_is_refused(void **state)
+TEST(what_is_not_known_is_refused)
 {
-    (void)state;
     tm_speed_basis b = basis_of("llama3.1_8B", 8192);
     double         rate;
     assert_int_equal(tm_speed_of(&b, 1, "TFLOP/s", NULL, false, &rate, NULL), TM_USAGE);
@@ -159,12 +152,3 @@ static void what_is_not_known_is_refused(void **state)
     assert_int_equal(tm_speed_of(&b, 1, "s/step", NULL, false, &rate, NULL), TM_INVALID);
     assert_true(isnan(tm_convention_flops(&b, "nothing")));
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(published_figures_convert), cmocka_unit_test(lora_counts_frozen_weights),
-    cmocka_unit_test(mistral_with_its_window),   cmocka_unit_test(images_have_a_length),
-    cmocka_unit_test(the_days_of_a_budget),      cmocka_unit_test(what_is_not_known_is_refused),
-    cmocka_unit_test(tables_to_the_letter),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -353,10 +353,9 @@ static const char *const bare[] = { ",\n  \"metrics_digest\": \"daa13e4f205dc5ba
                                     "",
                                     NULL };
 
-static void figures_follow_from_times(void **state)
+TEST(figures_follow_from_times)
 {
     static const char *const none[] = { "[0.5, 1, 1.5, 2]", "[]", NULL };
-    (void)state;
     verify("four steps", run_of("rich", rich, NULL, NULL));
     verify("two images", run_of("poor", poor, NULL, NULL));
     verify("sixteen steps", run_of("long", rich, long_run, NULL));
@@ -365,7 +364,7 @@ static void figures_follow_from_times(void **state)
     verify("members are missing", run_of("bare", rich, bare, NULL));
 }
 
-static void figures_follow_from_records(void **state)
+TEST(figures_follow_from_records)
 {
     static const char *const one_time[] = {
         "[0.5, 1, 1.5, 2]", "[0.5]", "\"data\": 0.125", "\"data\": 2", "\"first\": 31", "\"first\": 34", NULL
@@ -382,7 +381,6 @@ static void figures_follow_from_records(void **state)
     static const char *const late[] = { "\"first\": 31", "\"first\": 2", "[0.5, 1, 1.5, 2]", "[1, 1.5, 2]", NULL };
     static const char *const unevaluated[] = { "\"first\": 31", "\"first\": 4", "[0.5, 1, 1.5, 2]", "[2.5]", NULL };
     tm_text                  lines = fake_read(metrics);
-    (void)state;
     verify("four steps", run_of("rich", rich, NULL, lines.data));
     verify("one time", run_of("one", rich, one_time, lines.data));
     verify("from the first step", run_of("whole", rich, first, from_one));
@@ -400,12 +398,11 @@ static const char *verdict_of(const tm_table *table, const char *figure)
 }
 
 /* Sealed by its own digests; a changed byte is found by the digest of its file. */
-static void digests_are_of_the_whole_file(void **state)
+TEST(digests_are_of_the_whole_file)
 {
     static const char *const changes[][3] = { { "ok", "ok", NULL },
                                               { "differs", "ok", "\"seed\"" },
                                               { "ok", "differs", "{" } };
-    (void)state;
     for (int i = 0; i < 3; i++) {
         char              sums[2][24];
         tm_text           lines = fake_read(metrics);
@@ -430,7 +427,7 @@ static void digests_are_of_the_whole_file(void **state)
     }
 }
 
-static void what_has_no_raw_numbers_is_refused(void **state)
+TEST(what_has_no_raw_numbers_is_refused)
 {
     tm_text          json = { 0 };
     tm_table        *table = NULL;
@@ -438,7 +435,6 @@ static void what_has_no_raw_numbers_is_refused(void **state)
     tm_error         err = { 0 };
     const tm_metric *all;
     const char      *cells[2];
-    (void)state;
     tm_text_add(&json, "{\"name\": \"gemm\", \"rows\": [{\"M\": 2}]}");
     tm_result *bench = parsed("bench.json", &json, NULL);
     assert_int_equal(tm_results_verify(bench, NULL, &table, &wrong, &err), TM_INVALID);
@@ -458,12 +454,3 @@ static void what_has_no_raw_numbers_is_refused(void **state)
     tm_result_destroy(few);
     tm_text_fini(&lines);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(figures_follow_from_times),
-    cmocka_unit_test(figures_follow_from_records),
-    cmocka_unit_test(digests_are_of_the_whole_file),
-    cmocka_unit_test(what_has_no_raw_numbers_is_refused),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -202,7 +202,7 @@ static void fleet_is(const fleet_run *wanted, size_t n, const tm_fleet_options *
     for (size_t i = 0; i < n; i++) close_source(&runs[i]);
 }
 
-static void runs_are_judged_beside_each_other(void **state)
+TEST(runs_are_judged_beside_each_other)
 {
     static const char rising[] = "{\"step\": 1, \"loss\": 2, \"grad_norm\": 1}\n{\"step\": 2, \"loss\": 2.5, "
                                  "\"grad_norm\": 1}\n",
@@ -221,7 +221,6 @@ static void runs_are_judged_beside_each_other(void **state)
                                       { "b", "\"b\"", "4", "\"valid\"", "false", falling, "b", -1, 0, 0, NULL },
                                       { "c", "\"c\"", "3000", "\"valid\"", "false", falling, "c", -1, 0, 0, NULL },
                                       { "d", "\"d\"", "2000", "\"valid\"", "false", falling, "d", -1, 0, 0, NULL } };
-    (void)state;
     fleet_is(five, 5, &(tm_fleet_options){ .tolerance = 5 });
     fleet_is(four, 4, &(tm_fleet_options){ .tolerance = 50 });
     fleet_is(four, 3, &(tm_fleet_options){ .tolerance = 1e-9 });
@@ -233,7 +232,7 @@ static void runs_are_judged_beside_each_other(void **state)
 #define LONG "NNODES=1,STEPS=40,PRECISION=fp32,BATCH=2,GBS=6,SEQLEN=2048"
 
 /* Limits of the cell that is named, else of the whole run's, else of its batch. */
-static void limits_are_of_a_cell(void **state)
+TEST(limits_are_of_a_cell)
 {
     static const char limits[] =
         "{\"" SHORT "\": {\"training.tokens_per_sec_per_gpu\": {\"kind\": \"min\", \"value\": 950},"
@@ -252,7 +251,6 @@ static void limits_are_of_a_cell(void **state)
     tm_error         err = { 0 };
     tm_table        *table = NULL;
     size_t           failed;
-    (void)state;
     assert_int_equal(tm_thresholds_parse(limits, strlen(limits), "limits", &options.limits, &err), TM_OK);
     fleet_is(two, 2, &options);
     options.cell = NAMED;
@@ -312,7 +310,7 @@ static void log_is(const char *what, const char *status, int bad, const char *de
     tm_result_destroy(run);
 }
 
-static void logs_are_searched(void **state)
+TEST(logs_are_searched)
 {
     static const char *const words[][2] = { { "NCCL ERROR", "a collective failed" },
                                             { "NCCL timeout", "a collective timed out" },
@@ -335,7 +333,6 @@ static void logs_are_searched(void **state)
     static const char *const names[] = { "a.out", "a.err", "a.txt", "result.txt" };
     tm_text                  json = fake_read(rich);
     char                     detail[96];
-    (void)state;
     put("result.json", json.data);
     tm_text_fini(&json);
     log_is("none", "RECORD", 0, "no log in the run directory");
@@ -374,10 +371,4 @@ static void logs_are_searched(void **state)
     test_folder_remove();
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(runs_are_judged_beside_each_other),
-    cmocka_unit_test(limits_are_of_a_cell),
-    cmocka_unit_test(logs_are_searched),
-};
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

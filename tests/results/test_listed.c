@@ -96,14 +96,13 @@ static void rows_are_tables(tm_store *store)
 }
 
 /* Half of an interval in percent of a rate that is positive, where there is an interval. */
-static void widths_are_halves(void **state)
+TEST(widths_are_halves)
 {
     static const double rates[][4] = {
         { 0.5, 0.4, 0.7, 30 }, { 1, 1, 1, NAN }, { 0, 0, 1, NAN }, { -2, -3, -1, NAN }, { 2, 1, 5, 100 }
     };
     enum { RATES = sizeof rates / sizeof rates[0] };
     tm_stored rows[RATES];
-    (void)state;
     for (int i = 0; i < RATES; i++)
         rows[i] =
             (tm_stored){ .id = i, .rate = rates[i][0], .lo = rates[i][1], .hi = rates[i][2], .loss = i, .steps = 0 };
@@ -116,7 +115,7 @@ static void widths_are_halves(void **state)
     tm_table_destroy(table);
 }
 
-static void results_are_listed(void **state)
+TEST(results_are_listed)
 {
     static const char *const told[] = {
         "\"finished\": \"####################\"", "\"finished\": \"2026-02-03T04:05:06Z\"", "\"environment\": null",
@@ -133,11 +132,10 @@ static void results_are_listed(void **state)
                                           "\"lo\": 256",
                                           "\"lo\": 1024",
                                           NULL };
-    (void)state;
-    tm_store *store;
-    tm_text   lines = fake_read(metrics), bench = { 0 }, nameless = { 0 };
-    tm_error  err = { 0 };
-    int64_t   id;
+    tm_store                *store;
+    tm_text                  lines = fake_read(metrics), bench = { 0 }, nameless = { 0 };
+    tm_error                 err = { 0 };
+    int64_t                  id;
     assert_int_equal(tm_store_open(test_in_folder("store.db"), true, &store, &err), TM_OK);
     tm_text_add(&bench, "{\"format\": \"trainmark.bench/1\", \"finished\": \"2026-02-04T00:00:01Z\", \"workload\": "
                         "\"gemm\", \"device\": \"cpu\", \"verdict\": null, \"table\": {\"name\": \"other\", \"rows\": "
@@ -195,9 +193,4 @@ static void results_are_listed(void **state)
     test_folder_remove();
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(results_are_listed),
-    cmocka_unit_test(widths_are_halves),
-};
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

@@ -40,11 +40,10 @@ static const char *large(const svg_page *page, size_t from, size_t i)
     return strncmp(text, "★ ", 4) == 0 ? text + 4 : text;
 }
 
-static void one_run_has_cards(void **state)
+TEST(one_run_has_cards)
 {
     static const char *const paths[] = { "tokens_per_second_per_device/median", "step_time/median", "loss/validation",
                                          "memory/used_bytes" };
-    (void)state;
     static const char *const pairs[] = { "\"6 N\"", "\"titan\"", NULL };
     source                   run = open_source("rich", "rich", changed(rich, pairs), fake_read(metrics));
     const tm_result         *one = run.run;
@@ -110,9 +109,8 @@ static bool has_star(const svg_page *page, size_t run, size_t column)
 }
 
 /* The fastest that is not invalid, and all whose intervals reach it; losses of other data are not compared. */
-static void several_runs_have_stars(void **state)
+TEST(several_runs_have_stars)
 {
-    (void)state;
     tm_result        *runs[] = { run_at("slow", "valid", 90, 100, 110, "synthetic"),
                                  run_at("fast", "valid", 190, 200, 210, "synthetic"),
                                  run_at("alike", "noisy", 150, 180, 195, "synthetic"),
@@ -142,9 +140,8 @@ static size_t stars(const svg_page *page, size_t runs, size_t column)
 }
 
 /* A run of a few steps may seem the fastest: without an interval nobody knows. */
-static void no_interval_no_star(void **state)
+TEST(no_interval_no_star)
 {
-    (void)state;
     const double none = (double)NAN;
     tm_result   *runs[] = { run_at("short", "valid", none, 900, none, "synthetic"),
                             run_at("long", "valid", 90, 100, 110, "synthetic"),
@@ -162,7 +159,7 @@ static void no_interval_no_star(void **state)
 }
 
 /* Of runs that do not do the same work none is the best in anything; the page says in what they differ. */
-static void other_work_is_not_compared(void **state)
+TEST(other_work_is_not_compared)
 {
     static const struct {
         const char *from, *to, *differ;
@@ -173,7 +170,6 @@ static void other_work_is_not_compared(void **state)
         { "\"configuration\": null", "\"configuration\": {\"training.seq_len\": 8}", "sequence length" },
         { "\"preference\"", "\"images_per_second_per_device\": {\"median\": 2}, \"is\"", "unit of the loss" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *pairs[] = { cases[i].from, cases[i].to, NULL };
         tm_result  *runs[] = { run_of("a", rich, NULL, NULL), run_of("b", rich, pairs, NULL) };
@@ -192,7 +188,7 @@ static void other_work_is_not_compared(void **state)
 /* --- what was checked --------------------------------------------------------------------------------------------- */
 
 /* A check that was not run is told as that, with the reason, and never as one that failed. */
-static void a_check_that_did_not_run_is_no_failure(void **state)
+TEST(a_check_that_did_not_run_is_no_failure)
 {
     static const struct {
         const char *certificate, *configuration, *planned, *told;
@@ -206,7 +202,6 @@ static void a_check_that_did_not_run_is_no_failure(void **state)
         { "\"done\": false, \"gradients\": false", "{\"debug.certificate\": false}", "49",
           "not run: debug.certificate is false" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_arena   *arena = tm_arena_create();
         const char *pairs[] = { "\"certificate\": {",
@@ -242,9 +237,8 @@ static tm_result *bench_of(const char *host, const char *notes)
     return parsed("machine.json", &json, NULL);
 }
 
-static void roofs_are_of_benchmarks(void **state)
+TEST(roofs_are_of_benchmarks)
 {
-    (void)state;
     static const char high[] = "\"peak: 6e6 GFLOP/s float32 measured (how)\", \"peak of bfloat16 products: 9e6 GFLOP/s "
                                "measured\", \"memory: 4e5 GB/s measured (how)\"";
     static const char higher[] = "\"peak: 7e6 GFLOP/s float32 measured (how)\", \"memory: 3e5 GB/s measured (how)\"";
@@ -279,9 +273,8 @@ static void roofs_are_of_benchmarks(void **state)
 }
 
 /* Products of bfloat16 have a peak of their own. */
-static void bfloat16_has_its_roof(void **state)
+TEST(bfloat16_has_its_roof)
 {
-    (void)state;
     static const char *const pairs[] = { "\"float32\"", "\"bfloat16\"", NULL };
     tm_text                  json = changed(rich, pairs), html = { 0 };
     source                   run = open_source("rich", "rich", json, fake_read(metrics));
@@ -298,9 +291,8 @@ static void bfloat16_has_its_roof(void **state)
     close_source(&run);
 }
 
-static void other_benchmarks_are_refused(void **state)
+TEST(other_benchmarks_are_refused)
 {
-    (void)state;
     tm_text          json = fake_read(rich), out = { 0 };
     tm_result       *run = parsed("rich", &json, NULL), *bench = bench_of("h", "\"memory: 3 GB/s measured\"");
     tm_result       *good = bench_of("h", "\"peak: 6 GFLOP/s float32 measured\", \"memory: 4 GB/s measured\"");
@@ -327,9 +319,8 @@ static bool is_inside(const svg_page *page, size_t i, const char *tag)
 }
 
 /* Numbers are rounded, there is none that is none, and what the model wrote is there as it wrote it. */
-static void numbers_are_rounded(void **state)
+TEST(numbers_are_rounded)
 {
-    (void)state;
     static const char *const pairs[] = { "\"sample\":", "\"sample\": \"one <b>\\n\\ttwo & three\", \"was\":", NULL };
     tm_text                  json = changed(rich, pairs), html = { 0 };
     tm_result               *run = parsed("rich", &json, NULL);
@@ -351,9 +342,8 @@ static void numbers_are_rounded(void **state)
 }
 
 /* A line of the step has one colour in both charts. */
-static void lines_keep_their_colours(void **state)
+TEST(lines_keep_their_colours)
 {
-    (void)state;
     static const char *const pairs[] = { "\"mean_seconds\": {",
                                          "\"mean_seconds\": {\"forward linear\": 0.5, \"backward linear\": 0.75, "
                                          "\"loss\": 0.25, \"odd\": 0.125, \"was\": 0, ",
@@ -388,9 +378,8 @@ static void lines_keep_their_colours(void **state)
 }
 
 /* On a logarithmic scale, or all other steps would be a flat line. */
-static void a_loss_may_run_away(void **state)
+TEST(a_loss_may_run_away)
 {
-    (void)state;
     static const double losses[][3] = { { 4, 90, 4.5 }, { 4, 4000, 4.5 }, { 4, 4e6, 3 }, { -1, 4e6, 3 } };
     for (size_t i = 0; i < 4; i++) {
         tm_text lines = { 0 }, html = { 0 };
@@ -454,9 +443,8 @@ static double distance(lab p, lab q)
 
 /* A difference of 2.3 is just noticed. Colours of runs, and those of kinds forward and backward, differ by far more;
  * the first five runs without red cones, too. */
-static void colours_differ(void **state)
+TEST(colours_differ)
 {
-    (void)state;
     const char *light = chart_style(), *dark = strstr(light, "@media(prefers-color-scheme:dark)");
     const char *styles[] = { light, dark };
     for (int s = 0; s < 2; s++) {
@@ -471,20 +459,3 @@ static void colours_differ(void **state)
                 assert_true(distance(lab_of(styles[s], 4 * i, true), lab_of(styles[s], 4 * k, true)) > 10);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(one_run_has_cards),
-    cmocka_unit_test(several_runs_have_stars),
-    cmocka_unit_test(no_interval_no_star),
-    cmocka_unit_test(other_work_is_not_compared),
-    cmocka_unit_test(a_check_that_did_not_run_is_no_failure),
-    cmocka_unit_test(roofs_are_of_benchmarks),
-    cmocka_unit_test(bfloat16_has_its_roof),
-    cmocka_unit_test(other_benchmarks_are_refused),
-    cmocka_unit_test(numbers_are_rounded),
-    cmocka_unit_test(lines_keep_their_colours),
-    cmocka_unit_test(a_loss_may_run_away),
-    cmocka_unit_test(colours_differ),
-};
-
-TM_TESTS(tests, NULL, NULL)

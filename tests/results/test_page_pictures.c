@@ -59,9 +59,8 @@ static tm_text first_picture(const tm_text *html)
     return out;
 }
 
-static void the_picture_is_in_the_page(void **state)
+TEST(the_picture_is_in_the_page)
 {
-    (void)state;
     for (int width = 1; width <= 3; width++) { /* all three ends of base64 */
         uint8_t  pixels[18] = { 255, 0, 0, 1, 2, 3, 250, 251, 252, 9, 8, 7, 0, 128, 255, 77, 78, 79 };
         tm_image drawn = { .width = width, .height = 2, .pixels = pixels };
@@ -83,7 +82,7 @@ static void the_picture_is_in_the_page(void **state)
     }
 }
 
-static void other_files_are_not_read(void **state)
+TEST(other_files_are_not_read)
 {
     static const char *const records[] = {
         RECORD(1, "../result.json", "null"),
@@ -100,7 +99,6 @@ static void other_files_are_not_read(void **state)
     tm_image secret = { .width = 1, .height = 1, .pixels = pixels };
     tm_text  file = { 0 };
     tm_error err = { 0 };
-    (void)state;
     assert_int_equal(tm_image_png(&secret, &file, &err), TM_OK);
     write_text("pictures/notes.txt", "not a picture", 13);
     write_text("secret.png", file.data, file.length);
@@ -114,16 +112,11 @@ static void other_files_are_not_read(void **state)
     }
 }
 
-static void a_run_without_pictures_has_no_such_part(void **state)
+TEST(a_run_without_pictures_has_no_such_part)
 {
     tm_text html = page_of("");
-    (void)state;
     assert_null(strstr(html.data, "<h2>Pictures"));
     tm_text_fini(&html);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(a_run_without_pictures_has_no_such_part),
-                                           cmocka_unit_test(the_picture_is_in_the_page),
-                                           cmocka_unit_test(other_files_are_not_read) };
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

@@ -150,11 +150,10 @@ static tm_status raster(const char *text, tm_text *png, tm_error *err)
     return st;
 }
 
-static void a_picture_is_drawn_in_the_light_colours(void **state)
+TEST(a_picture_is_drawn_in_the_light_colours)
 {
     tm_text  png = { 0 };
     tm_error err = { 0 };
-    (void)state;
     assert_int_equal(raster(svg, &png, &err), TM_OK);
     assert_string_equal(said.data, drawn);
     assert_int_equal(png.length, 8);
@@ -162,11 +161,10 @@ static void a_picture_is_drawn_in_the_light_colours(void **state)
     tm_text_fini(&png);
 }
 
-static void what_cannot_be_drawn_says_so(void **state)
+TEST(what_cannot_be_drawn_says_so)
 {
     static const char *const calls[] = { "open", "render", "write" };
     tm_text                  png = { 0 };
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         tm_error err = { 0 };
         failing = calls[i];
@@ -187,10 +185,9 @@ static void what_cannot_be_drawn_says_so(void **state)
 }
 
 /* Each of the libraries, and each of their functions. */
-static void without_the_libraries_there_is_none(void **state)
+TEST(without_the_libraries_there_is_none)
 {
     tm_text png = { 0 };
-    (void)state;
     for (size_t i = 0; i < 2 * FUNCTIONS; i++) {
         tm_error err = { 0 };
         absent = i % 2 ? functions[i / 2].library : functions[i / 2].name;
@@ -210,9 +207,5 @@ static int forget(void **state)
     return 0;
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_picture_is_drawn_in_the_light_colours),
-    cmocka_unit_test(what_cannot_be_drawn_says_so),
-    cmocka_unit_test(without_the_libraries_there_is_none),
-};
-TM_TESTS_ALONE(tests, NULL, forget)
+TESTS_ALONE
+TEST_FIXTURE(NULL, forget)

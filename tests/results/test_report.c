@@ -455,16 +455,15 @@ static void both_ways(source one, source other)
     close_source(&other);
 }
 
-static void reports_say_all(void **state)
+TEST(reports_say_all)
 {
-    (void)state;
     both_ways(open_source("rich", "rich", fake_read(rich), fake_read(metrics)),
               open_source("po<or", "po<or", fake_read(poor), (tm_text){ 0 }));
 }
 
 /* What of two runs is told in rows: figures, checks, everything below what was run on what; tensors, of which ten are
  * farthest. */
-static void rows_of_what_was_run(void **state)
+TEST(rows_of_what_was_run)
 {
     tm_text tensors = { 0 };
     tm_text_add(&tensors, "\"microscope\": {\"last\": {\"step\": 7, \"reference\": \"flo|at<32>\", \"tensors\": [");
@@ -494,7 +493,6 @@ static void rows_of_what_was_run(void **state)
     };
     const char *const one[] = { "\"environment\": null", "\"environment\": {\"os\": {\"host\": \"k\"}, \"x\": 7}",
                                 NULL };
-    (void)state;
     both_ways(open_source("a/rich", "rich", changed(rich, two), fake_read(metrics)),
               open_source("po<or/result.json", "po<or/result.json", changed(poor, one), (tm_text){ 0 }));
     tm_text_fini(&tensors);
@@ -507,9 +505,8 @@ static tm_result *rich_run(void)
 }
 
 /* Phases of more kinds than there are colours are summed up: no two have the same, and no time is lost. */
-static void many_phases(void **state)
+TEST(many_phases)
 {
-    (void)state;
     const char *begin = "\"mean_seconds\": {";
     for (int n = 0; n <= 70; n += 7) {
         tm_text  phases = { 0 }, out = { 0 };
@@ -541,9 +538,8 @@ static void many_phases(void **state)
 }
 
 /* Two pixels to a unit, where librsvg is. */
-static void pictures_have_their_size(void **state)
+TEST(pictures_have_their_size)
 {
-    (void)state;
     tm_text          svg = { 0 }, png = { 0 };
     tm_error         err = { 0 };
     int              width, height;
@@ -569,9 +565,8 @@ static void pictures_have_their_size(void **state)
 }
 
 /* A folder of a run: its metrics are those of the file beside. */
-static void folders_have_metrics(void **state)
+TEST_WITH(folders_have_metrics, NULL, test_folder_teardown)
 {
-    (void)state;
     tm_text    json = fake_read(rich), lines = fake_read(metrics);
     tm_error   err = { 0 };
     tm_result *run = NULL, *whole = rich_run();
@@ -587,13 +582,3 @@ static void folders_have_metrics(void **state)
     tm_text_fini(&json);
     tm_text_fini(&lines);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(reports_say_all),
-    cmocka_unit_test(rows_of_what_was_run),
-    cmocka_unit_test(many_phases),
-    cmocka_unit_test(pictures_have_their_size),
-    cmocka_unit_test_teardown(folders_have_metrics, test_folder_teardown),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -89,9 +89,8 @@ static json_t *written_result(bool looked, bool ranks)
     return result;
 }
 
-static void results_follow_their_schema(void **state)
+TEST(results_follow_their_schema)
 {
-    (void)state;
     json_t *schema = schema_of("docs/schemas/result.schema.json"), *result = written_result(false, false);
     expect(schema, result);
     /* and the schema holds: each of these is wrong */
@@ -109,9 +108,8 @@ static void results_follow_their_schema(void **state)
     json_decref(schema);
 }
 
-static void what_a_microscope_saw_follows_it_too(void **state)
+TEST(what_a_microscope_saw_follows_it_too)
 {
-    (void)state;
     json_t *schema = schema_of("docs/schemas/result.schema.json"), *result = written_result(true, false);
     json_t *seen = json_object_get(result, "microscope"), *last = json_object_get(seen, "last");
     expect(schema, result);
@@ -127,9 +125,8 @@ static void what_a_microscope_saw_follows_it_too(void **state)
     json_decref(schema);
 }
 
-static void records_of_steps_follow_theirs(void **state)
+TEST(records_of_steps_follow_theirs)
 {
-    (void)state;
     tm_sink           *sink;
     tm_metrics_options options = { .path = test_in_folder("metrics.jsonl") };
     json_t            *schema = schema_of("docs/schemas/metrics.schema.json");
@@ -163,9 +160,8 @@ static void records_of_steps_follow_theirs(void **state)
     tm_text_fini(&text);
 }
 
-static void ranks_follow_their_schema(void **state)
+TEST(ranks_follow_their_schema)
 {
-    (void)state;
     json_t *schema = schema_of("docs/schemas/result.schema.json"), *result = written_result(false, true);
     json_t *second = json_array_get(json_object_get(result, "ranks"), 1);
     expect(schema, result);
@@ -188,11 +184,4 @@ static void ranks_follow_their_schema(void **state)
     json_decref(schema);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(ranks_follow_their_schema),
-    cmocka_unit_test(results_follow_their_schema),
-    cmocka_unit_test(what_a_microscope_saw_follows_it_too),
-    cmocka_unit_test(records_of_steps_follow_theirs),
-};
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

@@ -64,9 +64,8 @@ static size_t count(tm_store *store, const tm_store_filter *filter)
     return n;
 }
 
-static void what_is_added_comes_back(void **state)
+TEST(what_is_added_comes_back)
 {
-    (void)state;
     tm_store      *store = open_store("a/b/store.db"); /* folders are made */
     tm_arena      *arena = tm_arena_create();
     tm_text        document = { 0 }, out = { 0 };
@@ -100,9 +99,8 @@ static void what_is_added_comes_back(void **state)
 static void change(const char *name, const char *sql);
 
 /* Records of some hundred thousand steps lie in parts, the last of any length; what lacks one is damaged. */
-static void a_long_document_comes_back(void **state)
+FULL_TEST(a_long_document_comes_back)
 {
-    (void)state;
     static const char line[] =
         "{\"step\": %8zu, \"loss\": 4.6351697781, \"phases\": {\"data\": 0.0010668, \"forward\": 0.24}}\n";
     enum { LINE = sizeof line - 1 + 8 - 4, PART = 256 << 20 };
@@ -132,9 +130,8 @@ static void a_long_document_comes_back(void **state)
     tm_text_fini(&out);
 }
 
-static void filters_and_words_find(void **state)
+TEST(filters_and_words_find)
 {
-    (void)state;
     tm_store *store = open_store("filter.db");
     tm_arena *arena = tm_arena_create();
     tm_stored rows[4] = { row_named("llama3.1_8B"), row_named("gpt-small"), row_named("gemm"), row_named("LLAMA-70b") };
@@ -195,9 +192,8 @@ static pid_t start_writer(const char *path, int pipe_end, int writes)
     _exit(0);
 }
 
-static void a_killed_writer_loses_nothing_that_was_done(void **state)
+TEST(a_killed_writer_loses_nothing_that_was_done)
 {
-    (void)state;
     int     channel[2];
     char    path[512];
     int64_t ids[WRITES];
@@ -227,9 +223,8 @@ static void a_killed_writer_loses_nothing_that_was_done(void **state)
 }
 
 /* Who makes the file, and who comes meanwhile. */
-static void many_open_what_is_not_there_yet(void **state)
+TEST(many_open_what_is_not_there_yet)
 {
-    (void)state;
     enum { FILES = 12, WRITERS = 8 };
     int channel[2], status;
     assert_int_equal(pipe(channel), 0);
@@ -252,9 +247,8 @@ static void many_open_what_is_not_there_yet(void **state)
     close(channel[1]);
 }
 
-static void several_write_at_a_time(void **state)
+TEST(several_write_at_a_time)
 {
-    (void)state;
     enum { WRITERS = 4, EACH = 25 };
     char  path[512];
     int   channel[2], status;
@@ -292,9 +286,8 @@ static void expect_refused(const char *name, tm_status wanted, const char *words
     if (!strstr(err.text, words)) fail_msg("'%s' lacks '%s'", err.text, words);
 }
 
-static void an_old_format_is_brought_up(void **state)
+TEST(an_old_format_is_brought_up)
 {
-    (void)state;
     tm_stored row = row_named("old");
     tm_store *store = open_store("old.db");
     add(store, &row);
@@ -308,9 +301,8 @@ static void an_old_format_is_brought_up(void **state)
     tm_store_close(store);
 }
 
-static void strange_files_are_refused(void **state)
+TEST(strange_files_are_refused)
 {
-    (void)state;
     tm_store *store = open_store("newer.db");
     tm_stored row = row_named("x");
     tm_arena *arena = tm_arena_create();
@@ -353,7 +345,7 @@ static void strange_files_are_refused(void **state)
 }
 
 /* What somebody has put into the file is not run: it might never end. */
-static void programs_in_the_file_are_refused(void **state)
+TEST(programs_in_the_file_are_refused)
 {
     static const struct {
         const char *sql, *words;
@@ -368,7 +360,6 @@ static void programs_in_the_file_are_refused(void **state)
           "has a computed column 'results.y'" },
         { "CREATE VIRTUAL TABLE f USING fts5(x)", "has a table 'f" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof made / sizeof made[0]; i++) {
         char name[32];
         snprintf(name, sizeof name, "made-%zu.db", i);
@@ -382,9 +373,8 @@ static void programs_in_the_file_are_refused(void **state)
     }
 }
 
-static void the_path_is_where_people_look(void **state)
+TEST(the_path_is_where_people_look)
 {
-    (void)state;
     tm_arena *arena = tm_arena_create();
     bool      chosen;
     setenv("HOME", "/home/a", 1);
@@ -416,9 +406,8 @@ static double cpu_seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static void ten_thousand_are_listed_at_once(void **state)
+TEST(ten_thousand_are_listed_at_once)
 {
-    (void)state;
     enum { MANY = 10000 };
     tm_store *store = open_store("many.db");
     tm_arena *arena = tm_arena_create();
@@ -440,13 +429,4 @@ static void ten_thousand_are_listed_at_once(void **state)
     tm_store_close(store);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(what_is_added_comes_back),         full_test(a_long_document_comes_back),
-    cmocka_unit_test(filters_and_words_find),           cmocka_unit_test(a_killed_writer_loses_nothing_that_was_done),
-    cmocka_unit_test(several_write_at_a_time),          cmocka_unit_test(many_open_what_is_not_there_yet),
-    cmocka_unit_test(an_old_format_is_brought_up),      cmocka_unit_test(strange_files_are_refused),
-    cmocka_unit_test(programs_in_the_file_are_refused), cmocka_unit_test(the_path_is_where_people_look),
-    cmocka_unit_test(ten_thousand_are_listed_at_once),
-};
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

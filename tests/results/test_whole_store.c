@@ -202,13 +202,12 @@ static void open_other(const char *name, const char *sql, bool make)
     tm_store_close(store);
 }
 
-static void a_store_to_the_letter(void **state)
+TEST(a_store_to_the_letter)
 {
     tm_store *store;
     tm_error  err = { 0 };
     tm_text   out = { 0 };
     bool      there = true;
-    (void)state;
     if (tm_store_open(test_in_folder("one/two.db"), true, &store, &err) != TM_OK) fail_msg("%s", err.text);
     list(store, "empty", (tm_store_filter){ 0 });
     find(store, "last");
@@ -241,11 +240,10 @@ static void a_store_to_the_letter(void **state)
 }
 
 /* A document that does not unpack, or says another length. */
-static void damaged_documents_are_named(void **state)
+TEST(damaged_documents_are_named)
 {
     static const char *const damages[] = { "bytes = bytes + 1", "bytes = bytes - 1", "bytes = -1",
                                            "bytes = 268435457", "data = x'00'",      "data = x''" };
-    (void)state;
     for (size_t i = 0; i < COUNT(damages); i++) {
         tm_store      *store;
         tm_error       err = { 0 };
@@ -271,9 +269,4 @@ static void damaged_documents_are_named(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_store_to_the_letter),
-    cmocka_unit_test(damaged_documents_are_named),
-};
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

@@ -45,9 +45,8 @@ static bool holds_often_enough(int held, int told)
     return 1000 * held >= 900 * told && 1000 * held <= 985 * told;
 }
 
-static void intervals_hold_the_long_run(void **state)
+TEST(intervals_hold_the_long_run)
 {
-    (void)state;
     enum { LONG = 1000000, STEPS = 250, SERIES = 1000 };
     double *all = malloc(LONG * sizeof *all), x[STEPS];
     bool    kept = true;
@@ -73,9 +72,8 @@ static void intervals_hold_the_long_run(void **state)
 }
 
 /* A drift, a jump: between its ends there is no long-run value, and no interval is given. */
-static void what_moves_has_no_interval(void **state)
+TEST(what_moves_has_no_interval)
 {
-    (void)state;
     enum { STEPS = 250 };
     double x[STEPS];
     for (int kind = 0; kind < 3; kind++) {
@@ -96,10 +94,3 @@ static void what_moves_has_no_interval(void **state)
     tm_sample_summary few = tm_stats_summarize(x, NULL, 1, 8); /* too few to look for steady state */
     assert_true(isnan(few.steady.drift) && isfinite(few.rate_lo));
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(intervals_hold_the_long_run),
-    cmocka_unit_test(what_moves_has_no_interval),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -16,9 +16,8 @@ static void near(double value, double wanted)
     if (!(fabs(value - wanted) <= 1e-12 * fabs(wanted))) fail_msg("%.17g is not %.17g", value, wanted);
 }
 
-static void least_seconds(void **state)
+TEST(least_seconds)
 {
-    (void)state;
     near(tm_guard_least_seconds(&peaks, 100e9, 1e9), 0.5); /* arithmetic takes longer */
     near(tm_guard_least_seconds(&peaks, 100e9, 40e9), 2);  /* memory does */
     near(tm_guard_least_seconds(&peaks, 0, 10e9), 0.5);
@@ -28,9 +27,8 @@ static void least_seconds(void **state)
     near(tm_guard_tolerance((double)NAN), 0.03);
 }
 
-static void rates(void **state)
+TEST(rates)
 {
-    (void)state;
     tm_error err = { 0 };
     assert_int_equal(tm_guard_flops(&peaks, 199e9, "gemm", &err), TM_OK);
     assert_int_equal(tm_guard_flops(&peaks, 200e9 * 1.0499, "gemm", &err), TM_OK); /* 3 % + the spread */
@@ -46,9 +44,8 @@ static void rates(void **state)
     assert_int_equal(tm_status_exit_code(err.status), 3);
 }
 
-static void times(void **state)
+TEST(times)
 {
-    (void)state;
     tm_error err = { 0 };
     assert_int_equal(tm_guard_seconds(&peaks, 100e9, 1e9, 0.5 / 1.0499, "a step", &err), TM_OK);
     assert_int_equal(tm_guard_seconds(&peaks, 100e9, 40e9, 2 / 1.0999, "a step", &err), TM_OK);
@@ -64,9 +61,8 @@ static void times(void **state)
 }
 
 /* Whole sentences, where work is less than one unit, and where one of the two is none. */
-static void words(void **state)
+TEST(words)
 {
-    (void)state;
     static const tm_peaks ones = { .flops = 1, .bytes = 1 };
     static const struct {
         double      flops, bytes;
@@ -95,12 +91,3 @@ static void words(void **state)
     assert_string_equal(err.text, "a sum: 2 FLOP/s is more than the 1 that the arithmetic units can do, as measured (2 "
                                   "times as much): the time or the count of work is wrong, and this is not a result");
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(least_seconds),
-    cmocka_unit_test(rates),
-    cmocka_unit_test(times),
-    cmocka_unit_test(words),
-};
-
-TM_TESTS(tests, NULL, NULL)

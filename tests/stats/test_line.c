@@ -16,9 +16,8 @@ static void near(double value, double wanted)
     if (!(fabs(value - wanted) <= 1e-12 * (1 + fabs(wanted)))) fail_msg("%.17g is not %.17g", value, wanted);
 }
 
-static void exact_data(void **state)
+TEST(exact_data)
 {
-    (void)state;
     double y[2 * 3];
     for (int r = 0; r < 2; r++)
         for (int k = 0; k < 3; k++) y[r * 3 + k] = 0.25 + 0.5 * layers[k];
@@ -30,9 +29,8 @@ static void exact_data(void **state)
     for (int k = 0; k < 3; k++) near(line.residual[k], 0);
 }
 
-static void hand_values(void **state)
+TEST(hand_values)
 {
-    (void)state;
     /* Medians 2, 3, 5 at 1, 2, 3: b = 3/2, a = 1/3; the outliers of single rounds change nothing. */
     const double y[3][3] = { { 2, 3, 5 }, { 1, 90, 5 }, { 40, 3, 4 } };
     tm_line      line = tm_stats_line(layers, 3, &y[0][0], 3, 10, 1);
@@ -46,9 +44,8 @@ static void hand_values(void **state)
 /* Planted a, b and noise of 2 %: at least 90 % of the intervals hold the true value, and they are not simply wide: half
  * of the width is of the size that the noise of the medians makes, sqrt(pi / 2) sigma sqrt(1/3 + (at - 2)^2 / 2) /
  * sqrt(n) times Student's t. */
-static void coverage(void **state)
+FULL_TEST(coverage)
 {
-    (void)state;
     enum { TRIALS = 400, MOST = 20 };
     const double  a = 0.3, b = 0.1, at = 12, noise = 0.02;
     const int64_t rounds[] = { 4, 6, 10, 20 };
@@ -74,9 +71,8 @@ static void coverage(void **state)
 }
 
 /* One slice planted 10 % slower: its residual stands out, though every round agrees. */
-static void bent_law(void **state)
+TEST(bent_law)
 {
-    (void)state;
     const int64_t rounds = 6;
     double        y[6 * 3];
     for (int64_t k = 0; k < rounds * 3; k++)
@@ -90,22 +86,11 @@ static void bent_law(void **state)
     for (int k = 0; k < 3; k++) assert_true(fabs(line.residual[k] / line.middle[k]) < 0.002);
 }
 
-static void same_seed_same_interval(void **state)
+TEST(same_seed_same_interval)
 {
-    (void)state;
     const double y[4][3] = { { 1, 2, 3.1 }, { 1.1, 2, 3 }, { 1, 2.1, 3 }, { 1, 2, 3 } };
     tm_line      one = tm_stats_line(layers, 3, &y[0][0], 4, 8, 7), two = tm_stats_line(layers, 3, &y[0][0], 4, 8, 7);
     assert_true(one.interval.lo < one.interval.hi);
     near(one.interval.lo, two.interval.lo);
     near(one.interval.hi, two.interval.hi);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(exact_data),
-    cmocka_unit_test(hand_values),
-    full_test(coverage),
-    cmocka_unit_test(bent_law),
-    cmocka_unit_test(same_seed_same_interval),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -16,12 +16,11 @@ static double draw(uint64_t stream, uint64_t i)
     return fabs((double)four[0]) + 0.01;
 }
 
-static void planted_are_found(void **state)
+TEST(planted_are_found)
 {
     static const double planted[][TERMS] = {
         { 1e-6, 3e-13, 5e-11 }, { 0, 3e-13, 5e-11 }, { 1e-6, 0, 0 }, { 0, 0, 4e-11 }
     };
-    (void)state;
     for (size_t p = 0; p < sizeof planted / sizeof planted[0]; p++) {
         double rows[ROWS * TERMS], values[ROWS], weights[ROWS], out[TERMS];
         for (int i = 0; i < ROWS; i++) {
@@ -49,11 +48,10 @@ static double error_of(const double *rows, const double *values, const double *x
 }
 
 /* Random values, so that some of the unbounded coefficients are negative. */
-static void no_neighbour_is_better(void **state)
+TEST(no_neighbour_is_better)
 {
     double weights[ROWS];
     int    at_zero = 0;
-    (void)state;
     for (int i = 0; i < ROWS; i++) weights[i] = 1;
     for (uint64_t trial = 0; trial < 50; trial++) {
         double rows[ROWS * TERMS], values[ROWS], out[TERMS];
@@ -75,19 +73,12 @@ static void no_neighbour_is_better(void **state)
 }
 
 /* Terms that cannot be told apart, or that are nowhere: no infinities. */
-static void terms_without_effect(void **state)
+TEST(terms_without_effect)
 {
     double rows[] = { 1, 0, 1, 1, 0, 1, 1, 0, 1 }, values[] = { 2, 2, 2 }, weights[] = { 1, 1, 1 }, out[TERMS];
-    (void)state;
     tm_stats_nonnegative(rows, values, weights, 3, TERMS, out);
     assert_true(fabs(out[0] + out[2] - 2) < 1e-9 && out[1] <= 0);
     double none[] = { 0, 0, 0 };
     tm_stats_nonnegative(rows, none, weights, 3, TERMS, out);
     assert_true(out[0] + out[1] + out[2] < 1e-12);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(planted_are_found),
-                                           cmocka_unit_test(no_neighbour_is_better),
-                                           cmocka_unit_test(terms_without_effect) };
-
-TM_TESTS(tests, NULL, NULL)

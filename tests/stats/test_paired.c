@@ -14,9 +14,8 @@ static void near(double value, double wanted, double tolerance)
     if (!(fabs(value - wanted) <= tolerance)) fail_msg("%.9g is not %.9g", value, wanted);
 }
 
-static void pair_by_hand(void **state)
+TEST(pair_by_hand)
 {
-    (void)state;
     tm_pair pair = tm_pair_of((double[]){ 1, 4 }, (double[]){ 3, 12 }, (double[]){ 2, 8 }, 7);
     near(pair.ratio, 6 / sqrt(2.0 * 4), 1e-12); /* geometric means 2, 6 and 4 */
     near(pair.control, 2, 1e-12);
@@ -29,9 +28,8 @@ static void pair_by_hand(void **state)
     near(pair.control, 1, 1e-12);
 }
 
-static void result_by_hand(void **state)
+TEST(result_by_hand)
 {
-    (void)state;
     tm_pair pairs[12];
     for (int i = 0; i < 12; i++)
         pairs[i] = (tm_pair){ .ratio = 1.02 + 0.001 * (i % 4), .control = i % 2 ? 1.001 : 0.999, .round = i / 2 };
@@ -66,9 +64,8 @@ static int ascending(const void *a, const void *b)
 
 /* Above 100 rounds the rank of the ends is the normal approximation's: 3.3 % outside, 2.132 deviations of the signed
  * ranks' sum. */
-static void many_rounds(void **state)
+TEST(many_rounds)
 {
-    (void)state;
     enum { N = 120, WALSH = N * (N + 1) / 2 };
     static tm_pair pairs[N];
     static double  x[N], mean[WALSH];
@@ -89,9 +86,8 @@ static void many_rounds(void **state)
         fail_msg("hi %.17g, order statistics %.17g, %.17g", log(r.b.hi), mean[WALSH - k], mean[WALSH - 1 - k]);
 }
 
-static void floor_decides(void **state)
+TEST(floor_decides)
 {
-    (void)state;
     tm_pair pairs[24]; /* B is 2 % slower without any doubt, but so is another copy of A */
     for (int i = 0; i < 24; i++) pairs[i] = (tm_pair){ .ratio = 1.02, .control = 1.025, .round = i / 3 };
     tm_paired_result r = tm_paired_judge(pairs, 24, 0);
@@ -103,9 +99,8 @@ static void floor_decides(void **state)
 }
 
 /* The floor is the far end of the control's interval, on whichever side. */
-static void floor_has_two_ends(void **state)
+TEST(floor_has_two_ends)
 {
-    (void)state;
     tm_pair pairs[24];
     for (int i = 0; i < 24; i++) pairs[i] = (tm_pair){ .ratio = 1, .control = 1 + 0.01 * (i / 3 % 4), .round = i / 3 };
     tm_paired_result r = tm_paired_judge(pairs, 24, 0);
@@ -117,9 +112,8 @@ static void floor_has_two_ends(void **state)
 }
 
 /* However sure a session is, a difference below the least one is none. */
-static void least_difference(void **state)
+TEST(least_difference)
 {
-    (void)state;
     tm_pair pairs[24];
     for (int i = 0; i < 24; i++) pairs[i] = (tm_pair){ .ratio = 1.003, .control = 1.0001, .round = i / 3 };
     tm_paired_result r = tm_paired_judge(pairs, 24, 0.005);
@@ -132,9 +126,8 @@ static void least_difference(void **state)
 }
 
 /* Two perfect copies of A, and a B that is 1 % slower on average but now so, now so. */
-static void an_interval_that_holds_1_is_no_difference(void **state)
+TEST(an_interval_that_holds_1_is_no_difference)
 {
-    (void)state;
     tm_pair pairs[24];
     for (int i = 0; i < 24; i++)
         pairs[i] = (tm_pair){ .ratio = 1.01 + 0.05 * (i / 3 % 3 - 1), .control = 1, .round = i / 3 };
@@ -164,9 +157,8 @@ static int64_t sets_with_sum(int u, int most)
 }
 
 /* The ends of the interval are the k-th of the means from either side; k from all sign patterns of the rounds. */
-static void interval_is_the_signed_rank_one(void **state)
+TEST(interval_is_the_signed_rank_one)
 {
-    (void)state;
     for (int u = TM_PAIRED_UNITS; u <= 17; u++) {
         tm_pair pairs[17];
         double  mean[17 * 9];
@@ -185,9 +177,8 @@ static void interval_is_the_signed_rank_one(void **state)
 }
 
 /* From 100 rounds on by the normal approximation: no step where one takes the other's place. */
-static void interval_of_many_rounds(void **state)
+TEST(interval_of_many_rounds)
 {
-    (void)state;
     double width[2];
     for (int k = 0; k < 2; k++) {
         tm_pair pairs[101];
@@ -202,9 +193,8 @@ static void interval_of_many_rounds(void **state)
 }
 
 /* A round counts once, however many pairs it has, and with its median. */
-static void a_round_counts_once(void **state)
+TEST(a_round_counts_once)
 {
-    (void)state;
     enum { N = 1200 };
     tm_pair *pairs = malloc(N * sizeof *pairs);
     for (int i = 0; i < N; i++)
@@ -223,9 +213,8 @@ static void a_round_counts_once(void **state)
     near(tm_paired_judge(outlier, 24, 0).b.hi, 1.01, 1e-12);
 }
 
-static void too_few(void **state)
+TEST(too_few)
 {
-    (void)state;
     tm_pair pairs[TM_PAIRED_UNITS];
     for (int i = 0; i < TM_PAIRED_UNITS; i++) pairs[i] = (tm_pair){ .ratio = 2, .control = 1, .round = i };
     for (int n = 0; n < TM_PAIRED_UNITS; n++) {
@@ -329,9 +318,8 @@ static const scenario scenarios[] = {
 
 /* Alarms without a difference, eyes for one of 3 %, and intervals that hold the truth in at least 94 of 100 sessions,
  * also in those that ended early (docs/ab.md has the counts). */
-static void promises(void **state)
+FULL_TEST(promises)
 {
-    (void)state;
     enum { TRIALS = 1000 };
     bool kept = true;
     for (size_t i = 0; i < sizeof scenarios / sizeof scenarios[0]; i++) {
@@ -352,17 +340,15 @@ static void promises(void **state)
 }
 
 /* One round, starts that differ: nothing can be told, and nothing is. */
-static void one_round_tells_nothing(void **state)
+TEST(one_round_tells_nothing)
 {
-    (void)state;
     const scenario s = { .process = .01, .white = .01, .rounds = 1, .blocks = 60 };
     for (uint64_t t = 0; t < 100; t++) assert_int_equal(session(&s, t, 0.1).verdict, TM_PAIRED_TOO_SHORT);
 }
 
 /* What `detectable` says: of sessions with such a difference about four in five see it. */
-static void detectable_is_what_it_says(void **state)
+TEST(detectable_is_what_it_says)
 {
-    (void)state;
     enum { TRIALS = 200 };
     const scenario *s = &scenarios[1];
     double          mean = 0;
@@ -372,22 +358,3 @@ static void detectable_is_what_it_says(void **state)
     if (seen < TRIALS * 70 / 100 || seen > TRIALS * 92 / 100)
         fail_msg("%d of %d sessions saw %.4f", seen, TRIALS, mean);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(pair_by_hand),
-    cmocka_unit_test(result_by_hand),
-    cmocka_unit_test(floor_decides),
-    cmocka_unit_test(floor_has_two_ends),
-    cmocka_unit_test(least_difference),
-    cmocka_unit_test(an_interval_that_holds_1_is_no_difference),
-    cmocka_unit_test(interval_is_the_signed_rank_one),
-    cmocka_unit_test(interval_of_many_rounds),
-    cmocka_unit_test(a_round_counts_once),
-    cmocka_unit_test(too_few),
-    full_test(promises),
-    cmocka_unit_test(one_round_tells_nothing),
-    cmocka_unit_test(many_rounds),
-    cmocka_unit_test(detectable_is_what_it_says),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -9,9 +9,8 @@
 
 #include <string.h>
 
-static void rates_are_ratios_of_sums(void **state)
+TEST(rates_are_ratios_of_sums)
 {
-    (void)state;
     double x[21] = { 9 };
     for (int i = 1; i < 21; i++) x[i] = i == 10 ? 3 : 1;
     tm_sample_summary s = tm_stats_summarize(x, NULL, 110, 21);
@@ -37,9 +36,8 @@ static void rates_are_ratios_of_sums(void **state)
     assert_int_equal(s.stop, TM_STOP_NO);
 }
 
-static void outliers_are_counted(void **state)
+TEST(outliers_are_counted)
 {
-    (void)state;
     double x[101];
     for (int i = 0; i < 101; i++) x[i] = 1 + 0.01 * (i % 3 - 1); /* robust deviation 0.0148 */
     x[40] = 1.06;
@@ -53,9 +51,8 @@ static void outliers_are_counted(void **state)
 }
 
 /* The interval of the median rate is that of the rates of the samples that count. */
-static void the_median_rate_has_two_ends(void **state)
+TEST(the_median_rate_has_two_ends)
 {
-    (void)state;
     double            x[200], rate[200];
     tm_sample_summary s;
     autoregressive(x, 200, 0, 0.02, 3);
@@ -67,9 +64,8 @@ static void the_median_rate_has_two_ends(void **state)
     near(s.median_rate_hi, wanted.hi);
 }
 
-static void few_samples(void **state)
+TEST(few_samples)
 {
-    (void)state;
     const double x[6] = { 9, 2, 2, 2, 2, 2 };
     near(tm_stats_summarize(x, NULL, 90, 1).median_rate, 10);
     assert_true(isnan(tm_stats_summarize(x, NULL, 90, 1).rate_lo));
@@ -103,9 +99,8 @@ static int64_t run_until_stop(tm_sampling_options options, double rho, double sd
     return n;
 }
 
-static void stops_when_precise(void **state)
+TEST(stops_when_precise)
 {
-    (void)state;
     tm_sample_summary s;
     int               hits = 0;
     double            mean = 0;
@@ -130,9 +125,8 @@ static void stops_when_precise(void **state)
 }
 
 /* Values that lean on their neighbours take longer: rho 0.7 makes 5.67 samples worth one. */
-static void autocorrelation_takes_longer(void **state)
+TEST(autocorrelation_takes_longer)
 {
-    (void)state;
     tm_sample_summary s;
     double            mean = 0, worth = 0;
     for (int series = 0; series < 30; series++) {
@@ -145,9 +139,8 @@ static void autocorrelation_takes_longer(void **state)
     assert_true(worth > 0.1 && worth < 0.35);
 }
 
-static void budgets_end_it(void **state)
+TEST(budgets_end_it)
 {
-    (void)state;
     tm_sample_summary s;
     assert_int_equal(run_until_stop((tm_sampling_options){ .half_width = 0.001, .max_samples = 60 }, 0, 0.1, 0, 1, &s),
                      60);
@@ -165,9 +158,8 @@ static void budgets_end_it(void **state)
     assert_true(isnan(s.half_width) && !s.steady.reached);
 }
 
-static void wall_time_counts(void **state)
+TEST(wall_time_counts)
 {
-    (void)state;
     int64_t      begin = tm_now_ns();
     tm_sampling *s = tm_sampling_create(&(tm_sampling_options){ .max_seconds = 0.05 });
     while (tm_sampling_add(s, 1e-15, 1) == TM_STOP_NO) {
@@ -175,16 +167,3 @@ static void wall_time_counts(void **state)
     tm_sampling_destroy(s);
     assert_true(tm_now_ns() - begin >= 49000000);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(rates_are_ratios_of_sums),
-    cmocka_unit_test(the_median_rate_has_two_ends),
-    cmocka_unit_test(few_samples),
-    cmocka_unit_test(outliers_are_counted),
-    cmocka_unit_test(stops_when_precise),
-    cmocka_unit_test(autocorrelation_takes_longer),
-    cmocka_unit_test(budgets_end_it),
-    cmocka_unit_test(wall_time_counts),
-};
-
-TM_TESTS(tests, NULL, NULL)

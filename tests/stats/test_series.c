@@ -5,9 +5,8 @@
 
 #include "stats/series.h"
 
-static void student_quantiles(void **state)
+TEST(student_quantiles)
 {
-    (void)state;
     const double table[][2] = { { 4, 2.77645 }, { 5, 2.57058 }, { 10, 2.22814 }, { 30, 2.04227 }, { 1e9, 1.95996 } };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         if (fabs(tm_stats_student(table[i][0]) / table[i][1] - 1) > 0.002)
@@ -18,9 +17,8 @@ static void student_quantiles(void **state)
             fail_msg("%g degrees of freedom: %.5f", of_99[i][0], tm_stats_student_of(2.5758293, of_99[i][0]));
 }
 
-static void serial_by_hand(void **state)
+TEST(serial_by_hand)
 {
-    (void)state;
     /* Autocovariances of the first: 1, 5/8, 2/8, -1/8; pairs 13/8 and 1/8: time 2 x 14/8 - 1. Batches of ceil(12.5),
      * at most 8/3: 2, whose means are 1 1 1 0 -1 -1 -1. */
     const double block[] = { 4, 4, 4, 4, 2, 2, 2, 2 };
@@ -53,10 +51,9 @@ static void serial_by_hand(void **state)
 
 /* i - (n - 1) / 2 has the autocovariance m (m^2 - 1 - 3 l^2) / 12 n, m = n - l, which falls and is positive for a third
  * of the series: only lags up to a quarter of it count, and 1,000 at most. */
-static void lags_end_at_a_quarter(void **state)
+TEST(lags_end_at_a_quarter)
 {
     static const int lengths[] = { 24, 400, 3000, 6000 };
-    (void)state;
     for (int c = 0; c < 4; c++) {
         int     n = lengths[c], lags = n / 4 + 2 < 1000 ? n / 4 + 2 : 1000;
         double *x = malloc((size_t)n * sizeof *x), sum = 0, variance = ((double)n * n - 1) / 12;
@@ -75,9 +72,8 @@ static void lags_end_at_a_quarter(void **state)
 }
 
 /* 0.1 added up and divided is not 0.1: that is no autocorrelation. */
-static void constant_series(void **state)
+TEST(constant_series)
 {
-    (void)state;
     double x[1000], y[1000];
     for (int i = 0; i < 1000; i++) {
         x[i] = 0.1;
@@ -93,9 +89,8 @@ static void constant_series(void **state)
     near(interval.hi, 7);
 }
 
-static void ratio_by_hand(void **state)
+TEST(ratio_by_hand)
 {
-    (void)state;
     const double y[] = { 2, 5, 1, 9, 4, 6, 3, 2 }, x[] = { 1, 2, 1, 3, 2, 2, 1, 2 };
     double       ratio = 32.0 / 14, squares = 0, effective;
     for (int i = 0; i < 8; i++) squares += (y[i] - ratio * x[i]) * (y[i] - ratio * x[i]);
@@ -108,9 +103,8 @@ static void ratio_by_hand(void **state)
 }
 
 /* Integrated autocorrelation time of AR(1): (1 + rho) / (1 - rho). */
-static void time_of_known_processes(void **state)
+TEST(time_of_known_processes)
 {
-    (void)state;
     static double x[2000];
     const double  rhos[] = { 0, 0.3, 0.5, 0.7, 0.85 };
     for (int r = 0; r < 5; r++) {
@@ -142,9 +136,8 @@ static double coverage_of(int n, double rho, bool of_median)
 }
 
 /* 95 % are promised; 90 % is the least that counts as kept where neighbours are strongly alike. */
-static void coverage_with_autocorrelation(void **state)
+TEST(coverage_with_autocorrelation)
 {
-    (void)state;
     const double rhos[] = { 0, 0.3, 0.5, 0.7 };
     for (int r = 0; r < 4; r++) {
         for (int of_median = 0; of_median < 2; of_median++) {
@@ -159,9 +152,8 @@ static void coverage_with_autocorrelation(void **state)
 
 /* Where neighbours are so alike that a short series does not show how alike, there is no interval rather than one that
  * is too narrow: of all such series no more than 8 in 100 get one that misses the truth; and little alike is told. */
-static void too_alike_to_tell(void **state)
+TEST(too_alike_to_tell)
 {
-    (void)state;
     const struct {
         int    n;
         double rho, told_at_least, told_at_most;
@@ -186,9 +178,8 @@ static void too_alike_to_tell(void **state)
 }
 
 /* What forgets the autocorrelation does not keep the promise: the test above can tell. */
-static void independent_errors_are_too_small(void **state)
+TEST(independent_errors_are_too_small)
 {
-    (void)state;
     double x[200];
     int    hits = 0;
     for (int run = 0; run < 300; run++) {
@@ -198,9 +189,8 @@ static void independent_errors_are_too_small(void **state)
     assert_true(hits < 225);
 }
 
-static void median_of_independent_values(void **state)
+TEST(median_of_independent_values)
 {
-    (void)state;
     double x[100];
     for (int i = 0; i < 100; i++)
         x[i] = 1 + (i % 2 ? 99 - i / 2 : i / 2); /* 1, 100, 2, 99, ...: above and below in turn */
@@ -225,11 +215,10 @@ static void median_of_independent_values(void **state)
 }
 
 /* Seconds or hours: the same figures. */
-static void units_do_not_matter(void **state)
+TEST(units_do_not_matter)
 {
     static const double units[] = { 1e-30, 1e-3, 1e6 };
     double              x[200], y[200];
-    (void)state;
     autoregressive(x, 200, 0.5, 0.02, 3);
     const tm_serial one = tm_stats_serial(x, 200);
     const tm_steady steady = tm_stats_steady(x, 200);
@@ -243,19 +232,3 @@ static void units_do_not_matter(void **state)
         assert_true(fabs(same.drift - steady.drift) < 1e-9 && fabs(same.drift_hi - steady.drift_hi) < 1e-9);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(units_do_not_matter),
-    cmocka_unit_test(student_quantiles),
-    cmocka_unit_test(serial_by_hand),
-    cmocka_unit_test(lags_end_at_a_quarter),
-    cmocka_unit_test(constant_series),
-    cmocka_unit_test(ratio_by_hand),
-    cmocka_unit_test(time_of_known_processes),
-    cmocka_unit_test(coverage_with_autocorrelation),
-    cmocka_unit_test(too_alike_to_tell),
-    cmocka_unit_test(independent_errors_are_too_small),
-    cmocka_unit_test(median_of_independent_values),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -32,9 +32,8 @@ static double share_by_seconds(double per_hour, int seconds, int machines)
     return (double)none / machines;
 }
 
-static void rates_that_are_excluded_would_have_shown(void **state)
+TEST(rates_that_are_excluded_would_have_shown)
 {
-    (void)state;
     enum { MACHINES = 40000 };
     const double deviation = sqrt(0.05 * 0.95 / MACHINES);
     for (double seconds = 1; seconds < 1e5; seconds *= 17) {
@@ -48,19 +47,11 @@ static void rates_that_are_excluded_would_have_shown(void **state)
     if (!(fabs(share - 0.05) < 4 * sqrt(0.05 * 0.95 / 4000))) fail_msg("by seconds: %g", share);
 }
 
-static void more_time_excludes_less(void **state)
+TEST(more_time_excludes_less)
 {
-    (void)state;
     assert_true(isinf(tm_silent_excluded(0, 0.95)));
     assert_true(tm_silent_excluded(7200, 0.95) < tm_silent_excluded(3600, 0.95));
     assert_true(tm_silent_excluded(3600, 0.99) > tm_silent_excluded(3600, 0.95));
     assert_true(tm_silent_confidence(0, 3600) <= 0 && tm_silent_confidence(1e-12, 3600) > 0.9e-12);
     assert_true(fabs(tm_silent_excluded(6400, 0.95) - 1.685) < 0.001); /* docs/silent-errors.md */
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(rates_that_are_excluded_would_have_shown),
-    cmocka_unit_test(more_time_excludes_less),
-};
-
-TM_TESTS(tests, NULL, NULL)

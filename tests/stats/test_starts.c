@@ -35,9 +35,8 @@ static tm_starts_result in_turns(const double *a, const double *b, int n, double
 }
 
 /* Without times: the means of the logarithms, one deviation, Student's t for 99 %. */
-static void by_hand(void **state)
+TEST(by_hand)
 {
-    (void)state;
     tm_start         x[64], y[64];
     const double     a[] = { exp(.01), exp(-.01), exp(.01), exp(-.01), 1 };
     const double     b[] = { exp(.12), exp(.08), exp(.12), exp(.08), exp(.12), exp(.08) };
@@ -57,9 +56,8 @@ static void by_hand(void **state)
 
 /* What is a constant, a slowdown and a straight line in the order of time is fitted without a rest; with a rest that no
  * line explains, the change is what least squares say: normal equations of 3 x 3 by Cramer's rule. */
-static void a_drift_is_no_difference(void **state)
+TEST(a_drift_is_no_difference)
 {
-    (void)state;
     double a[7], b[7], rest[14], m[3][4] = { { 0 } };
     for (int i = 0; i < 7; i++) {
         a[i] = exp(-.03 + .02 * 2 * i);
@@ -91,9 +89,8 @@ static void a_drift_is_no_difference(void **state)
     near(log(1 - r.slowdown), d[1] / d[0], 1e-9);
 }
 
-static void too_few(void **state)
+TEST(too_few)
 {
-    (void)state;
     tm_start     a[64], b[64];
     const double x[] = { 100, 101, 99, 100, 102 }, slow[] = { 50, 51, 49, 50, 50 };
     const double when[] = { 0, 2, 4, 6, 8 }, later[] = { 1, 3, 5, 7, 9 };
@@ -118,9 +115,8 @@ static void too_few(void **state)
 }
 
 /* With so many starts half of the interval is what is accepted; with one fewer of each side it is wider. */
-static void needed_is_enough(void **state)
+TEST(needed_is_enough)
 {
-    (void)state;
     double x[64], y[64];
     for (int i = 0; i < 8; i++) {
         x[i] = exp(.015 * (i % 4 < 2 ? 1 : -1));
@@ -138,7 +134,7 @@ static void needed_is_enough(void **state)
     assert_int_equal(in_turns(wild, other, 5, 0.001).needed, TM_STARTS_MOST_NEEDED);
 }
 
-static void who_took_turns(void **state)
+TEST(who_took_turns)
 {
     static const struct {
         const char *order; /* in time; '=': the one before and the one behind it are of the same second */
@@ -157,7 +153,6 @@ static void who_took_turns(void **state)
                   { "ab", true },
                   { "aaaaa", false },
                   { "", false } };
-    (void)state;
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         tm_start a[16], b[16];
         double   now = 1000;
@@ -215,12 +210,11 @@ static void add(counts *c, tm_starts_verdict verdict)
 }
 
 /* Every window of 2 k recorded starts in a row that are not noisy, two starts apart. */
-static void recorded_starts_keep_the_promises(void **state)
+TEST(recorded_starts_keep_the_promises)
 {
     double calm[RECORDED];
     int    n = 0;
     bool   kept = true;
-    (void)state;
     for (int i = 0; i < RECORDED; i++)
         if (recorded_starts[i] > 0) calm[n++] = recorded_starts[i];
     for (int k = TM_STARTS_LEAST; k <= MOST; k++) {
@@ -244,7 +238,7 @@ static void recorded_starts_keep_the_promises(void **state)
 }
 
 /* Made-up machines: alarms in less than 1 of 200 comparisons of equal starts, 5 % seen where the spread is 1 %. */
-static void made_up_starts_keep_them_too(void **state)
+TEST(made_up_starts_keep_them_too)
 {
     static const struct {
         const char *name;
@@ -257,7 +251,6 @@ static void made_up_starts_keep_them_too(void **state)
     };
     enum { TRIALS = 2000 };
     bool kept = true;
-    (void)state;
     for (size_t m = 0; m < sizeof machines / sizeof machines[0]; m++)
         for (int k = TM_STARTS_LEAST; k <= MOST; k += 5) {
             counts none = { 0 }, slow = { 0 };
@@ -277,15 +270,3 @@ static void made_up_starts_keep_them_too(void **state)
         }
     assert_true(kept);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(by_hand),
-    cmocka_unit_test(a_drift_is_no_difference),
-    cmocka_unit_test(too_few),
-    cmocka_unit_test(needed_is_enough),
-    cmocka_unit_test(who_took_turns),
-    cmocka_unit_test(recorded_starts_keep_the_promises),
-    cmocka_unit_test(made_up_starts_keep_them_too),
-};
-
-TM_TESTS(tests, NULL, NULL)

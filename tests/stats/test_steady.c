@@ -5,9 +5,8 @@
 
 #include "stats/series.h"
 
-static void warmup_steps(void **state)
+TEST(warmup_steps)
 {
-    (void)state;
     double x[40];
     for (int i = 0; i < 40; i++) x[i] = 1 + 0.01 * ((i * 7) % 5);
     assert_int_equal(tm_stats_steady(x, 40).warmup, 1); /* none stands out: still one */
@@ -35,9 +34,8 @@ static void warmup_steps(void **state)
 }
 
 /* 30 % too slow at first, dying away over tens of steps: too slow a decay for the first rule. */
-static void slow_warmup(void **state)
+TEST(slow_warmup)
 {
-    (void)state;
     double x[400], bias = 0;
     int    reached = 0;
     for (int series = 0; series < 50; series++) {
@@ -72,9 +70,8 @@ static int alarms(int n, double rho, double sd, change what, double size, bool b
     return count;
 }
 
-static void noise_is_steady(void **state)
+TEST(noise_is_steady)
 {
-    (void)state;
     const int sizes[] = { 50, 200, 1000 };
     for (int i = 0; i < 3; i++) {
         int white = alarms(sizes[i], 0, 0.05, NOTHING, 0, false), red = alarms(sizes[i], 0.5, 0.05, NOTHING, 0, false);
@@ -83,9 +80,8 @@ static void noise_is_steady(void **state)
     assert_true(alarms(200, 0, 0.2, NOTHING, 0, false) <= 8);
 }
 
-static void changes_are_seen(void **state)
+TEST(changes_are_seen)
 {
-    (void)state;
     assert_true(alarms(200, 0, 0.02, DRIFT, 0.08, false) >= 190);
     assert_true(alarms(200, 0, 0.02, DRIFT, -0.08, false) >= 190);
     assert_true(alarms(200, 0.5, 0.02, DRIFT, 0.10, false) >= 190);
@@ -96,9 +92,8 @@ static void changes_are_seen(void **state)
     assert_true(alarms(200, 0, 0.002, DRIFT, 0.01, false) == 0); /* seen for sure, but smaller than what matters */
 }
 
-static void drift_is_the_line(void **state)
+TEST(drift_is_the_line)
 {
-    (void)state;
     double x[101];
     for (int i = 0; i < 101; i++) x[i] = 2 + 0.05 * i / 100 + (i % 2 ? 1e-3 : -1e-3);
     tm_steady s = tm_stats_steady(x, 101);
@@ -121,9 +116,8 @@ static void drift_is_the_line(void **state)
     assert_true(isfinite(tm_stats_steady(x, 11).drift));
 }
 
-static void shift_has_a_place(void **state)
+TEST(shift_has_a_place)
 {
-    (void)state;
     double x[200];
     for (int series = 0; series < 20; series++) {
         autoregressive(x, 200, 0.3, 0.01, series);
@@ -144,9 +138,8 @@ static void shift_has_a_place(void **state)
 
 /* A change at each place: of the first steps it is a warm-up, in groups of five; then it is where it is, up to the last
  * one. */
-static void each_place_counts(void **state)
+TEST(each_place_counts)
 {
-    (void)state;
     enum { N = 40 };
     static const int warmup[] = { 0, 1, 1, 5, 5, 5, 5, 10, 10, 10, 10, 10 };
     for (int at = 1; at <= N; at++) {
@@ -160,11 +153,3 @@ static void each_place_counts(void **state)
         assert_true(!found ? s.shift == 0 : fabs(s.shift - (at > 20 ? 49.9 : 33.36)) < 0.12);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(warmup_steps),      cmocka_unit_test(slow_warmup),       cmocka_unit_test(noise_is_steady),
-    cmocka_unit_test(changes_are_seen),  cmocka_unit_test(drift_is_the_line), cmocka_unit_test(shift_has_a_place),
-    cmocka_unit_test(each_place_counts),
-};
-
-TM_TESTS(tests, NULL, NULL)

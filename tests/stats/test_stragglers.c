@@ -105,35 +105,31 @@ static void named_within(const world *given, int64_t steps)
     }
 }
 
-static void ten_percent_are_named_within_20_steps(void **state)
+TEST(ten_percent_are_named_within_20_steps)
 {
     static const int ranks[] = { 2, 3, 4, 8, 16 };
-    (void)state;
     for (size_t i = 0; i < sizeof ranks / sizeof ranks[0]; i++)
         named_within(&(world){ .ranks = ranks[i], .slow = ranks[i] - 1, .by = 0.1, .noise = 0.02 }, 20);
     named_within(&(world){ .ranks = 8, .slow = 5, .by = 0.1, .noise = 0.02, .stages = 2 }, 20);
 }
 
-static void three_percent_are_named_within_200_steps(void **state)
+TEST(three_percent_are_named_within_200_steps)
 {
     static const int ranks[] = { 2, 4, 16, 64 };
-    (void)state;
     for (size_t i = 0; i < sizeof ranks / sizeof ranks[0]; i++)
         named_within(&(world){ .ranks = ranks[i], .slow = 1, .by = 0.03, .noise = 0.02 }, 200);
 }
 
 /* A bet that lost for long begins anew. */
-static void who_becomes_slow_is_named_too(void **state)
+TEST(who_becomes_slow_is_named_too)
 {
-    (void)state;
     named_within(&(world){ .ranks = 4, .slow = 2, .by = 0.1, .noise = 0.02, .slow_from = 1000 }, 64);
     named_within(&(world){ .ranks = 2, .slow = 0, .by = 0.03, .noise = 0.02, .slow_from = 1000 }, 400);
 }
 
-static void the_interval_holds_what_is_planted(void **state)
+TEST(the_interval_holds_what_is_planted)
 {
     int held = 0;
-    (void)state;
     for (uint64_t seed = 1; seed <= 200; seed++) {
         heard h = run(&(world){ .ranks = 4, .slow = 3, .by = 0.05, .noise = 0.02, .seed = seed }, 100);
         held += h.first.low <= 0.05 && 0.05 <= h.first.high;
@@ -141,14 +137,13 @@ static void the_interval_holds_what_is_planted(void **state)
     assert_true(held >= 170); /* named as soon as can be, it is rather too high */
 }
 
-static void what_changes_is_told_again(void **state)
+TEST(what_changes_is_told_again)
 {
     static tm_rank_times times[2];
     tm_straggler         named[2];
     int                  told = 0;
     double               last = 0;
     tm_stragglers       *s = tm_stragglers_open(2, (int[]){ 0, 0 });
-    (void)state;
     for (int64_t step = 1; step <= 600; step++) {
         world w = { .ranks = 2,
                     .slow = 1,
@@ -185,9 +180,8 @@ static void nobody_is_named(const char *what, world w, int runs, int64_t steps)
 
 enum { RUNS = 10000, FEW = 300 };
 
-static void nobody_is_named_by_chance(void **state)
+TEST(nobody_is_named_by_chance)
 {
-    (void)state;
     nobody_is_named("noise of 2 %", (world){ .ranks = 2, .noise = 0.02 }, RUNS, 60);
     nobody_is_named("noise of 20 %", (world){ .ranks = 2, .noise = 0.2 }, RUNS / 2, 60);
     nobody_is_named("eight ranks", (world){ .ranks = 8, .noise = 0.05 }, FEW, 200);
@@ -198,9 +192,8 @@ static void nobody_is_named_by_chance(void **state)
     nobody_is_named("each its own stage", (world){ .ranks = 4, .noise = 0.02, .stages = 4 }, 10, 200);
 }
 
-static void other_programs_make_nobody_slow(void **state)
+TEST(other_programs_make_nobody_slow)
 {
-    (void)state;
     nobody_is_named("bursts", (world){ .ranks = 2, .noise = 0.02, .burst = 60, .burst_seen = true }, FEW, 300);
     nobody_is_named("bursts that nobody sees", (world){ .ranks = 2, .noise = 0.02, .burst = 400 }, FEW, 300);
     nobody_is_named("a third of a processor", (world){ .ranks = 2, .noise = 0.02, .taken = { 0.5 } }, FEW, 300);
@@ -219,9 +212,8 @@ static void other_programs_make_nobody_slow(void **state)
     assert_true(h.n == 0 && h.disturbed == 1 && h.disturbance.rank == 1 && fabs(h.disturbance.behind - 0.5) < 0.05);
 }
 
-static void all_alike_is_nobody(void **state)
+TEST(all_alike_is_nobody)
 {
-    (void)state;
     nobody_is_named("no noise", (world){ .ranks = 2 }, 1, 300);
     nobody_is_named("one rank", (world){ .ranks = 1, .noise = 0.02 }, 1, 100);
     heard h = run(&(world){ .ranks = 2, .slow = 1, .by = 0.1 }, 20); /* nor is any needed */
@@ -229,7 +221,7 @@ static void all_alike_is_nobody(void **state)
     assert_int_equal(run(&(world){ .ranks = 2, .slow = 1, .by = 0.015, .noise = 0.001 }, 500).n, 0);
 }
 
-static void it_is_told_in_words(void **state)
+TEST(it_is_told_in_words)
 {
     char         text[TM_STRAGGLER_TEXT];
     tm_straggler s = { .rank = 5,
@@ -240,7 +232,6 @@ static void it_is_told_in_words(void **state)
                        .high = 0.109,
                        .phase = "forward",
                        .waited_seconds = 4.1 };
-    (void)state;
     assert_string_equal(tm_straggler_text(&s, text),
                         "rank 5 on b is slow: 10.2 % (9.6 .. 10.9) behind the others, most in forward; each waited "
                         "4.1 s since step 12");
@@ -248,15 +239,3 @@ static void it_is_told_in_words(void **state)
     assert_non_null(
         strstr(tm_straggler_text(&s, text), "rank 5 on b shares its processor with other programs: 10.2 %"));
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(ten_percent_are_named_within_20_steps),
-                                           cmocka_unit_test(three_percent_are_named_within_200_steps),
-                                           cmocka_unit_test(who_becomes_slow_is_named_too),
-                                           cmocka_unit_test(the_interval_holds_what_is_planted),
-                                           cmocka_unit_test(what_changes_is_told_again),
-                                           cmocka_unit_test(nobody_is_named_by_chance),
-                                           cmocka_unit_test(other_programs_make_nobody_slow),
-                                           cmocka_unit_test(all_alike_is_nobody),
-                                           cmocka_unit_test(it_is_told_in_words) };
-
-TM_TESTS(tests, NULL, NULL)

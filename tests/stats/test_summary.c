@@ -13,9 +13,8 @@ static void near(double value, double wanted)
     if (!(fabs(value - wanted) <= 1e-12 * (1 + fabs(wanted)))) fail_msg("%.17g is not %.17g", value, wanted);
 }
 
-static void hand_values(void **state)
+TEST(hand_values)
 {
-    (void)state;
     const double x[] = { 4, 1, 3, 2, 10 };
     near(tm_stats_mean(x, 5), 4);
     near(tm_stats_deviation(x, 5), sqrt(50.0 / 4));
@@ -32,9 +31,8 @@ static void hand_values(void **state)
     assert_true(x[0] == 4.0 && x[4] == 10.0);
 }
 
-static void median_interval_ranks(void **state)
+TEST(median_interval_ranks)
 {
-    (void)state;
     /* Textbook ranks: n = 6: 1..6, n = 10: 2..9, n = 20: 6..15, n = 100: 40..61. */
     const struct {
         int64_t n, lo, hi;
@@ -57,9 +55,8 @@ static void median_interval_ranks(void **state)
 }
 
 /* In 400 simulated runs the interval holds the true value about 95 % of the time. */
-static void coverage(void **state)
+TEST(coverage)
 {
-    (void)state;
     int hits = 0, runs = 400;
     for (int run = 0; run < runs; run++) {
         double x[60];
@@ -69,11 +66,3 @@ static void coverage(void **state)
     }
     assert_in_range(hits, 370, 397);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(hand_values),
-    cmocka_unit_test(median_interval_ranks),
-    cmocka_unit_test(coverage),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -25,17 +25,48 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+typedef struct test_file {
+    const char        *path;
+    struct CMUnitTest *tests;
+    size_t             count;
+    CMFixtureFunction  set_up, tear_down;
+    bool               in_order; /* all in one process */
+    struct test_file  *next;
+} test_file;
+
 const char          *test_program;
-static tm_test_file *files;
+static test_file    *files;
 static tm_test_role *roles;
 
 /* By path: the order of links is the linker's. */
-void test_add_file(tm_test_file *file)
+static test_file *file_of(const char *path)
 {
-    tm_test_file **at = &files;
-    while (*at && strcmp((*at)->path, file->path) < 0) at = &(*at)->next;
-    file->next = *at;
-    *at = file;
+    test_file **at = &files;
+    while (*at && strcmp((*at)->path, path) < 0) at = &(*at)->next;
+    if (*at && strcmp((*at)->path, path) == 0) return *at;
+    test_file *file = calloc(1, sizeof *file);
+    if (!file) abort();
+    *file = (test_file){ .path = path, .next = *at };
+    return *at = file;
+}
+
+void test_add(const char *path, struct CMUnitTest test)
+{
+    test_file *file = file_of(path);
+    file->tests = realloc(file->tests, (file->count + 1) * sizeof test);
+    if (!file->tests) abort();
+    file->tests[file->count++] = test;
+}
+
+void test_set_fixture(const char *path, CMFixtureFunction set_up, CMFixtureFunction tear_down)
+{
+    file_of(path)->set_up = set_up;
+    file_of(path)->tear_down = tear_down;
+}
+
+void test_set_in_order(const char *path)
+{
+    file_of(path)->in_order = true;
 }
 
 void test_add_role(tm_test_role *role)
@@ -60,7 +91,7 @@ static const char *stem_of(const char *path, int *length)
 }
 
 /* Is it one of the tests that `words` ask for? Without words: all; those of the full suite only if that is wanted. */
-static bool wanted(const tm_test_file *file, const char *name, char *const *words)
+static bool wanted(const test_file *file, const char *name, char *const *words)
 {
     int         length;
     const char *stem = stem_of(file->path, &length), *full = getenv("TM_TEST_FULL");
@@ -75,7 +106,7 @@ static bool wanted(const tm_test_file *file, const char *name, char *const *word
 }
 
 /* In the child: these tests, as a group of their own. */
-_Noreturn static void run_here(const tm_test_file *file, const struct CMUnitTest *tests, size_t count, int out)
+_Noreturn static void run_here(const test_file *file, const struct CMUnitTest *tests, size_t count, int out)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     setpgid(0, 0);
@@ -149,7 +180,7 @@ static size_t print_output(const struct CMUnitTest *tests, size_t count, const c
 }
 
 /* Some tests in a process of their own, and their lines. */
-static void run(const tm_test_file *file, const struct CMUnitTest *tests, size_t count)
+static void run(const test_file *file, const struct CMUnitTest *tests, size_t count)
 {
     int out = memfd_create("output", MFD_CLOEXEC), status = 0;
     fflush(NULL);
@@ -182,7 +213,7 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], role->name) == 0) return role->run(argc, argv);
     /* Threads that wait sleep: on a busy machine spinning ones make the tests several times slower. */
     if (!getenv("OMP_WAIT_POLICY") && setenv("OMP_WAIT_POLICY", "passive", 1) == 0) execv("/proc/self/exe", argv);
-    for (const tm_test_file *file = files; file; file = file->next) {
+    for (const test_file *file = files; file; file = file->next) {
         int         n;
         const char *stem = stem_of(file->path, &n);
         if (strncmp(own, "test_", 5) == 0 && (n != length || strncmp(own, stem, (size_t)n) != 0)) continue;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tests/support/test.h - what a file of tests has, for the program that runs it (tests/support/runner.c).
  *
- *     static const struct CMUnitTest tests[] = { cmocka_unit_test(adds), full_test(adds_for_a_minute) };
- *     TM_TESTS(tests, NULL, NULL)
+ *     TEST(adds)
+ *     {
+ *         assert_int_equal(add(1, 1), 2);
+ *     }
  *
  * All files of a room are linked into one program, build/release/tests/ROOM/all, with a link to it per file. Each test
- * runs in a process of its own, after `set_up` and before `tear_down` (NULL: none).
+ * runs in a process of its own.
  */
 #ifndef TM_TESTS_TEST_H
 #define TM_TESTS_TEST_H
@@ -18,40 +20,54 @@
 
 #include <cmocka.h>
 
-typedef struct tm_test_file {
-    const char              *path;
-    const struct CMUnitTest *tests;
-    size_t                   count;
-    CMFixtureFunction        set_up, tear_down;
-    bool                     in_order; /* all in one process */
-    struct tm_test_file     *next;
-} tm_test_file;
-
 typedef struct tm_test_role {
     const char *name;
     int (*run)(int argc, char **argv);
     struct tm_test_role *next;
 } tm_test_role;
 
-void test_add_file(tm_test_file *file);
+void test_add(const char *path, struct CMUnitTest test);
+void test_set_fixture(const char *path, CMFixtureFunction set_up, CMFixtureFunction tear_down);
+void test_set_in_order(const char *path);
 void test_add_role(tm_test_role *role);
 
-#define TM_TEST_FILE(tests, set_up, tear_down, in_order)                                                               \
-    static tm_test_file file_of_tests = { __FILE__, tests, sizeof tests / sizeof tests[0], set_up, tear_down,          \
-                                          in_order, NULL };                                                            \
-    __attribute__((constructor)) static void add_file_of_tests(void)                                                   \
+/* A test that only `make test-full` runs: it takes more than 2 seconds, measures, kills, or tries every combination. */
+#define TM_FULL "full: "
+/* Is this `make test-full`? For a test that then tries more. */
+bool test_is_full(void);
+
+/* Done before main(). */
+#define TM_TEST_BEFORE(f, what)                                                                                        \
+    __attribute__((constructor)) static void f(void)                                                                   \
     {                                                                                                                  \
-        test_add_file(&file_of_tests);                                                                                 \
+        what;                                                                                                          \
+    }
+#define TM_TEST_CALLED(f, called, set_up, tear_down)                                                                   \
+    static void f(void **state);                                                                                       \
+    TM_TEST_BEFORE(adds_test_##f, test_add(__FILE__, (struct CMUnitTest){ called, f, set_up, tear_down, NULL }))       \
+    static void f(__attribute__((unused)) void **test_state)
+
+#define TEST(f) TM_TEST_CALLED(f, #f, NULL, NULL)
+#define FULL_TEST(f) TM_TEST_CALLED(f, TM_FULL #f, NULL, NULL)
+/* With a fixture of its own (NULL: none of the two). */
+#define TEST_WITH(f, set_up, tear_down) TM_TEST_CALLED(f, #f, set_up, tear_down)
+#define FULL_TEST_WITH(f, set_up, tear_down) TM_TEST_CALLED(f, TM_FULL #f, set_up, tear_down)
+
+/* Tests that are rows of a table: an array of struct CMUnitTest. */
+#define TEST_TABLE(rows)                                                                                               \
+    TM_TEST_BEFORE(adds_table_##rows,                                                                                  \
+                   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) test_add(__FILE__, rows[i]))
+#define full_test(f)                                                                                                   \
+    {                                                                                                                  \
+        TM_FULL #f, f, NULL, NULL, NULL                                                                                \
     }
 
-#define TM_TESTS(tests, set_up, tear_down) TM_TEST_FILE(tests, set_up, tear_down, false)
-
-/* The same, of tests that use what those before them have left: one process for all. */
-#define TM_TESTS_IN_ORDER(tests, set_up, tear_down) TM_TEST_FILE(tests, set_up, tear_down, true)
-
-/* The same, of a file that takes the place of functions of the system or of trainmark: a program of its own. */
-#define TM_TESTS_ALONE(tests, set_up, tear_down) TM_TESTS(tests, set_up, tear_down)
-#define TM_TESTS_ALONE_IN_ORDER(tests, set_up, tear_down) TM_TESTS_IN_ORDER(tests, set_up, tear_down)
+/* What the tests of this file begin and end with, each in its process. */
+#define TEST_FIXTURE(set_up, tear_down) TM_TEST_BEFORE(sets_fixture, test_set_fixture(__FILE__, set_up, tear_down))
+/* Each test uses what those before it have left: one process for all. */
+#define TESTS_IN_ORDER TM_TEST_BEFORE(sets_order, test_set_in_order(__FILE__))
+/* The file takes the place of functions of the system or of trainmark: it is a program of its own (Makefile). */
+#define TESTS_ALONE
 
 /* What the program does when a test starts it as `PROGRAM name ...`, instead of running tests: its exit status. */
 #define TM_TEST_ROLE(name, run)                                                                                        \
@@ -59,19 +75,6 @@ void test_add_role(tm_test_role *role);
     __attribute__((constructor)) static void add_role_of_tests(void)                                                   \
     {                                                                                                                  \
         test_add_role(&role_of_tests);                                                                                 \
-    }
-
-/* A test that only `make test-full` runs: it takes more than 2 seconds, measures, kills, or tries every combination. */
-#define TM_FULL "full: "
-#define full_test(f)                                                                                                   \
-    {                                                                                                                  \
-        TM_FULL #f, f, NULL, NULL, NULL                                                                                \
-    }
-/* Is this `make test-full`? For a test that then tries more. */
-bool test_is_full(void);
-#define full_test_setup_teardown(f, set_up, tear_down)                                                                 \
-    {                                                                                                                  \
-        TM_FULL #f, f, set_up, tear_down, NULL                                                                         \
     }
 
 /* argv[0] of this program. */

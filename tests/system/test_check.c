@@ -132,10 +132,9 @@ static void run(const char *only, const fixture *f, bool isolate, tm_checks *che
 
 /* --- outcomes -------------------------------------------------------------------------------- */
 
-static void outcomes_in_words(void **state)
+TEST(outcomes_in_words)
 {
     char out[TM_CHECK_OUTCOMES_BYTES];
-    (void)state;
     memset(out, 'x', sizeof out);
     assert_string_equal(tm_check_outcomes(0, out), "");
     memset(out, 'x', sizeof out);
@@ -179,21 +178,18 @@ static void every_fixture(bool isolate, int step)
     }
 }
 
-static void each_fixture_has_its_outcome(void **state)
+TEST_WITH(each_fixture_has_its_outcome, NULL, clean)
 {
-    (void)state;
     every_fixture(false, 1);
 }
 
-static void the_same_in_processes_of_their_own(void **state)
+TEST_WITH(the_same_in_processes_of_their_own, NULL, clean)
 {
-    (void)state;
     every_fixture(true, 7);
 }
 
-static void no_outcome_is_without_fixture(void **state)
+TEST(no_outcome_is_without_fixture)
 {
-    (void)state;
     size_t              n;
     const tm_check_row *rows = tm_check_rows(&n);
     for (size_t i = 0; i < n; i++) {
@@ -252,9 +248,8 @@ static void put_odd(const char *path, odd kind)
 }
 
 /* Every file of every fixture is that kind of oddity at once. No check may crash or hang, and none may fail by it. */
-static void odd_files_harm_nobody(void **state)
+TEST_WITH(odd_files_harm_nobody, NULL, clean)
 {
-    (void)state;
     for (int kind = 0; kind < ODD_KINDS; kind++) {
         tm_checks checks;
         new_root();
@@ -303,9 +298,8 @@ static tm_status choose(const char *only, bool quick, tm_checks *checks, tm_erro
     return tm_checks_run(&options, checks, err);
 }
 
-static void names_choose_checks(void **state)
+TEST_WITH(names_choose_checks, NULL, clean)
 {
-    (void)state;
     tm_checks checks;
     tm_error  err = { 0 };
     new_root();
@@ -331,9 +325,8 @@ static void names_choose_checks(void **state)
 }
 
 /* The limits of the published tool, and the running system. */
-static void what_is_not_said_is_the_usual(void **state)
+TEST(what_is_not_said_is_the_usual)
 {
-    (void)state;
     tm_check_options o = tm_check_options_default();
     assert_string_equal(o.sysroot, "");
     assert_true(!o.only && !o.quick && !o.isolate && !o.skip_klog && !o.allow_foreign && !o.allowed_procs && !o.host);
@@ -344,9 +337,8 @@ static void what_is_not_said_is_the_usual(void **state)
 }
 
 /* A machine of which nothing is known: no row is passed for what nobody saw, but for daemons that are not there. */
-static void nothing_is_known(void **state)
+TEST_WITH(nothing_is_known, NULL, clean)
 {
-    (void)state;
     tm_checks checks;
     new_root();
     run(NULL, NULL, false, &checks);
@@ -360,9 +352,8 @@ static void nothing_is_known(void **state)
     tm_checks_fini(&checks);
 }
 
-static void a_deadline_ends_what_hangs(void **state)
+TEST_WITH(a_deadline_ends_what_hangs, NULL, clean)
 {
-    (void)state;
     tm_checks        checks = { 0 };
     tm_check_options options = tm_check_options_default();
     new_root();
@@ -384,9 +375,8 @@ static int64_t cpu_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-static void quick_is_quick(void **state)
+TEST(quick_is_quick)
 {
-    (void)state;
     int64_t best = INT64_MAX;
     for (int i = 0; i < 5; i++) {
         tm_checks        checks = { 0 };
@@ -466,9 +456,8 @@ static void forms_agree(const tm_checks *checks, const char *verdict)
     tm_text_fini(&short_json);
 }
 
-static void printed_forms(void **state)
+TEST_WITH(printed_forms, NULL, clean)
 {
-    (void)state;
     tm_checks checks, again = { 0 };
     tm_text   json = { 0 }, second = { 0 };
     tm_error  err = { 0 };
@@ -498,9 +487,8 @@ static void printed_forms(void **state)
 
 /* Checks that are skipped for one reason are one line with their number; with -v each has its own, expectation and
  * source below it. Lines fit, only states have colours, and without them the text is the same. */
-static void reports_for_a_terminal(void **state)
+TEST(reports_for_a_terminal)
 {
-    (void)state;
     tm_checks checks = { .host = "node7" };
     char      id[16];
     for (int i = 0; i < 9; i++) {
@@ -544,9 +532,8 @@ static void reports_for_a_terminal(void **state)
     tm_checks_fini(&checks);
 }
 
-static void bad_reports_are_refused(void **state)
+TEST(bad_reports_are_refused)
 {
-    (void)state;
     static const char *const bad[] = {
         "",
         "[]",
@@ -565,21 +552,3 @@ static void bad_reports_are_refused(void **state)
         tm_checks_fini(&checks);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_teardown(each_fixture_has_its_outcome, clean),
-    cmocka_unit_test_teardown(the_same_in_processes_of_their_own, clean),
-    cmocka_unit_test(outcomes_in_words),
-    cmocka_unit_test(no_outcome_is_without_fixture),
-    cmocka_unit_test_teardown(odd_files_harm_nobody, clean),
-    cmocka_unit_test_teardown(names_choose_checks, clean),
-    cmocka_unit_test(what_is_not_said_is_the_usual),
-    cmocka_unit_test_teardown(nothing_is_known, clean),
-    cmocka_unit_test_teardown(a_deadline_ends_what_hangs, clean),
-    cmocka_unit_test(quick_is_quick),
-    cmocka_unit_test_teardown(printed_forms, clean),
-    cmocka_unit_test(reports_for_a_terminal),
-    cmocka_unit_test(bad_reports_are_refused),
-};
-
-TM_TESTS(tests, NULL, NULL)

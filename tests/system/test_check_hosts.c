@@ -161,9 +161,8 @@ static void play(int ranks, const int *host, scene s)
     run_world(ranks, host, 10, false, compare, &s);
 }
 
-static void alike(void **state)
+TEST(alike)
 {
-    (void)state;
     play(6, six,
          (scene){ .n_notes = 1,
                   .says = { "WARN all hosts: governor: powersave; expected: 0; remedy: mend it" },
@@ -192,9 +191,8 @@ static void no_kernels(int rank, tm_hosts_card *card)
     if (rank >= 4) card->text[TM_HOSTS_KERNELS][0] = '\0';
 }
 
-static void texts(void **state)
+TEST(texts)
 {
-    (void)state;
     play(6, six,
          (scene){ .change = other_program,
                   .fails = 1,
@@ -236,9 +234,8 @@ static void wrong_clock(int rank, tm_hosts_card *card)
     if (rank == 2) card->value[TM_HOSTS_CLOCK] = -1200;
 }
 
-static void numbers(void **state)
+TEST(numbers)
 {
-    (void)state;
     play(6, pairs,
          (scene){
              .change = fewer_threads, .fails = 1, .n_notes = 2, .says = { "-1: threads is 12, elsewhere it is 16" } });
@@ -268,9 +265,8 @@ static void scattered(int rank, tm_hosts_card *card)
     card->value[TM_HOSTS_DISK] = 300 + 100 * rank;
 }
 
-static void speeds(void **state)
+TEST(speeds)
 {
-    (void)state;
     play(6, six,
          (scene){ .change = slow,
                   .fails = 2,
@@ -288,9 +284,8 @@ static void slow_of_two(int rank, tm_hosts_card *card)
     if (rank == 1) card->value[TM_HOSTS_BANDWIDTH] = 80;
 }
 
-static void two_hosts(void **state)
+TEST(two_hosts)
 {
-    (void)state;
     play(2, two,
          (scene){ .change = slow_of_two,
                   .fails = 1,
@@ -298,9 +293,8 @@ static void two_hosts(void **state)
                   .says = { "-1: memory_gbps is 80, the median of the other hosts 100" } });
 }
 
-static void checks_of_hosts(void **state)
+TEST(checks_of_hosts)
 {
-    (void)state;
     play(6, six,
          (scene){ .failing = "FAIL",
                   .fails = 1,
@@ -371,9 +365,8 @@ static void links_of(tm_comm *world, void *context)
     CHECK(isnan(gbps) || (gbps > 0 && gbps < 1000)); /* no link is faster: the data go through it */
 }
 
-static void between(void **state)
+TEST(between)
 {
-    (void)state;
     run_world(6, pairs, 20, false, clocks_of, NULL);
     run_world(2, two, 20, false, the_quickest_answer_counts, NULL);
     run_world(6, six, 20, false, links_of, NULL);
@@ -384,9 +377,4 @@ static void between(void **state)
     run_world(2, NULL, 20, false, links_of, NULL);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(alike),     cmocka_unit_test(texts),           cmocka_unit_test(numbers), cmocka_unit_test(speeds),
-    cmocka_unit_test(two_hosts), cmocka_unit_test(checks_of_hosts), cmocka_unit_test(between),
-};
-
-TM_TESTS_IN_ORDER(tests, NULL, NULL)
+TESTS_IN_ORDER

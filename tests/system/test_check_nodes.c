@@ -79,9 +79,8 @@ static const char *expected_file(const char *content)
     return path;
 }
 
-static void nodes_are_listed(void **state)
+TEST_WITH(nodes_are_listed, begin, end)
 {
-    (void)state;
     size_t   passing, failing;
     tm_error err = { 0 };
     report("node10", "6.1", TM_CHECK_PASS, 1000);
@@ -106,9 +105,8 @@ static void nodes_are_listed(void **state)
     expect_line("node4.json', line 1");
 }
 
-static void clocks_are_compared(void **state)
+TEST_WITH(clocks_are_compared, begin, end)
 {
-    (void)state;
     size_t passing, failing;
     report("a", "6.1", TM_CHECK_PASS, 1000);
     report("b", "6.1", TM_CHECK_PASS, 1031);
@@ -120,9 +118,8 @@ static void clocks_are_compared(void **state)
 }
 
 /* Of as many votes the value of the earlier node counts. */
-static void votes_are_all_counted(void **state)
+TEST_WITH(votes_are_all_counted, begin, end)
 {
-    (void)state;
     size_t passing, failing;
     report("a", "6.1", TM_CHECK_PASS, 1000);
     report("b", "6.1", TM_CHECK_PASS, 1000);
@@ -135,9 +132,8 @@ static void votes_are_all_counted(void **state)
 
 /* Of more than 1,024 nodes the first 1,024 vote: 511 for 6.1, 512 for 6.2, whose last one decides; the vote of one more
  * would make them equal. */
-static void the_first_1024_vote(void **state)
+TEST_WITH(the_first_1024_vote, begin, end)
 {
-    (void)state;
     size_t passing, failing;
     char   path[1024];
     report("n0000", "6.1", TM_CHECK_PASS, 1000);
@@ -162,9 +158,8 @@ static void the_first_1024_vote(void **state)
     expect_line("- WARN kernel of n1024 is `6.1`, that of most nodes `6.2`");
 }
 
-static void bad_input_is_refused(void **state)
+TEST_WITH(bad_input_is_refused, begin, end)
 {
-    (void)state;
     size_t   passing = 7, failing = 8;
     tm_error err = { 0 };
     assert_int_equal(tm_checks_aggregate(folder, NULL, &passing, &failing, &err), TM_INVALID);
@@ -197,9 +192,8 @@ static void bad_input_is_refused(void **state)
 }
 
 /* The folder is there, but in it is no node's report. */
-static void a_folder_without_reports_is_refused(void **state)
+TEST_WITH(a_folder_without_reports_is_refused, begin, end)
 {
-    (void)state;
     size_t   passing, failing;
     tm_error err = { 0 };
     char     smoke[1024];
@@ -220,9 +214,8 @@ static void one_of(tm_checks *checks, const char *id, tm_check_status status, co
 
 /* The report to the letter: several troubles of a node, texts that would break the table, what differs, who was not
  * expected. */
-static void the_whole_report(void **state)
+TEST_WITH(the_whole_report, begin, end)
 {
-    (void)state;
     size_t passing, failing;
     for (int i = 0; i < 4; i++) {
         tm_checks checks = { .wall_ms = i < 2 ? 1000 : 31000 + 500 * i };
@@ -272,9 +265,8 @@ static void the_whole_report(void **state)
 }
 
 /* Half a minute is no difference of clocks; names have 127 characters at most. */
-static void at_the_limits(void **state)
+TEST_WITH(at_the_limits, begin, end)
 {
-    (void)state;
     size_t passing, failing;
     char   name[140], list[160], path[1024];
     report("a", "6.1", TM_CHECK_PASS, 1000);
@@ -302,15 +294,4 @@ static void at_the_limits(void **state)
     assert_true(passing == 2 && failing == 0);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_setup_teardown(nodes_are_listed, begin, end),
-    cmocka_unit_test_setup_teardown(clocks_are_compared, begin, end),
-    cmocka_unit_test_setup_teardown(votes_are_all_counted, begin, end),
-    cmocka_unit_test_setup_teardown(the_first_1024_vote, begin, end),
-    cmocka_unit_test_setup_teardown(bad_input_is_refused, begin, end),
-    cmocka_unit_test_setup_teardown(a_folder_without_reports_is_refused, begin, end),
-    cmocka_unit_test_setup_teardown(the_whole_report, begin, end),
-    cmocka_unit_test_setup_teardown(at_the_limits, begin, end),
-};
-
-TM_TESTS_IN_ORDER(tests, NULL, NULL)
+TESTS_IN_ORDER

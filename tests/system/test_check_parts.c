@@ -11,9 +11,8 @@
 
 /* --- the kernel log ------------------------------------------------------------------------------ */
 
-static void records_of_the_kernel(void **state)
+TEST(records_of_the_kernel)
 {
-    (void)state;
     static const char log[] = " SUBSYSTEM=x\n\n"
                               "6,123,4567890,-;of the kernel\n"
                               "30,1,5,c,x=y;of a daemon\n"
@@ -72,9 +71,8 @@ static const char *bad(bool kernel, int level, const char *text)
     return found ? found : "";
 }
 
-static void words_that_tell_of_trouble(void **state)
+TEST(words_that_tell_of_trouble)
 {
-    (void)state;
     static const char *const rows[][2] = {
         { "HARDWARE ERROR", "hardware error" },
         { "hardware erro", "" },
@@ -120,9 +118,8 @@ static void capability(unsigned char *config, unsigned at, unsigned id, unsigned
     config[at + 3] = (unsigned char)(next >> 4);
 }
 
-static void access_control_of_a_device(void **state)
+TEST(access_control_of_a_device)
 {
-    (void)state;
     unsigned char config[4096] = { 0 };
     assert_int_equal(check_parse_acs(config, 64), -1);
     assert_int_equal(check_parse_acs(config, 65), 0);
@@ -159,9 +156,8 @@ static void access_control_of_a_device(void **state)
 
 /* --- small parsers -------------------------------------------------------------------------------- */
 
-static void lists_of_processors(void **state)
+TEST(lists_of_processors)
 {
-    (void)state;
     static const struct {
         const char *list;
         int64_t     n;
@@ -192,9 +188,8 @@ static void lists_of_processors(void **state)
             fail_msg("'%s' is %lld", rows[i].list, (long long)check_count_cpus(rows[i].list));
 }
 
-static void numbers_and_fields(void **state)
+TEST(numbers_and_fields)
 {
-    (void)state;
     int64_t n = 77;
     assert_false(check_number(NULL, &n));
     assert_int_equal(n, 77);
@@ -215,9 +210,8 @@ static void numbers_and_fields(void **state)
     assert_int_equal(check_field("", "x"), -1);
 }
 
-static void arguments_of_the_kernel(void **state)
+TEST(arguments_of_the_kernel)
 {
-    (void)state;
     static const char line[] = "ro pci=nomsi,bfsort\tiommu=pt,nopass\nx=  y=a,b";
     assert_true(check_argument(line, "pci", "nomsi") && check_argument(line, "pci", "bfsort"));
     assert_true(check_argument(line, "iommu", "pt") && check_argument(line, "iommu", "nopass"));
@@ -229,9 +223,8 @@ static void arguments_of_the_kernel(void **state)
     assert_false(check_argument("", "y", "a") || check_argument("  \t", "y", "a") || check_argument("y", "y", "a"));
 }
 
-static void moments_and_choices(void **state)
+TEST(moments_and_choices)
 {
-    (void)state;
     char          out[32];
     check         c = { .arena = tm_arena_create(), .sysroot = "" };
     char         *variables[] = { (char[]){ "AB=1" }, (char[]){ "A=2" }, (char[]){ "E=" }, (char[]){ "A=3" }, NULL };
@@ -255,9 +248,8 @@ static void moments_and_choices(void **state)
 }
 
 /* What is not text in a file is not shown. */
-static void only_what_can_be_printed(void **state)
+TEST(only_what_can_be_printed)
 {
-    (void)state;
     check c = { .arena = tm_arena_create(), .sysroot = test_folder() };
     FILE *f = fopen(test_in_folder("odd"), "w");
     fputs("a\tb\033c\177d\xc3\xa4 \001\n\r\nlast\tone", f);
@@ -276,12 +268,3 @@ static void only_what_can_be_printed(void **state)
     tm_arena_destroy(c.arena);
     test_folder_remove();
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(records_of_the_kernel),      cmocka_unit_test(words_that_tell_of_trouble),
-    cmocka_unit_test(access_control_of_a_device), cmocka_unit_test(lists_of_processors),
-    cmocka_unit_test(numbers_and_fields),         cmocka_unit_test(arguments_of_the_kernel),
-    cmocka_unit_test(moments_and_choices),        cmocka_unit_test(only_what_can_be_printed),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -30,9 +30,8 @@ static tm_status choose(const char *only, tm_checks *checks, tm_error *err)
     return tm_checks_run(&options, checks, err);
 }
 
-static void names_that_are_none(void **state)
+TEST(names_that_are_none)
 {
-    (void)state;
     static const char *const names[] = {
         "zzz",       "memery", "klogg", "-GPUS",
         "thp,perfs", "",       ", ,",   "x123456789012345678901234567890123456789012345678901234567890123456789"
@@ -47,9 +46,8 @@ static void names_that_are_none(void **state)
     }
 }
 
-static void lists_add_and_take(void **state)
+TEST(lists_add_and_take)
 {
-    (void)state;
     static const struct {
         const char *only, *ids;
     } rows[] = { { "thp,-thp", "" },
@@ -72,9 +70,8 @@ static void lists_add_and_take(void **state)
     test_folder_remove();
 }
 
-static void quick_leaves_out_what_may_hang(void **state)
+TEST(quick_leaves_out_what_may_hang)
 {
-    (void)state;
     static const char all[] =
         "numa_balancing cmdline nmi_watchdog aslr thp clocksource tuned governor frequency cstate smt "
         "iommu_smt cgroup_quota memory hugepages memlock shm numa_layout container seccomp "
@@ -106,9 +103,8 @@ static void put(const char *path, const char *text)
 }
 
 /* The log is read where a check wants it, and only there. */
-static void the_log_is_read_when_it_is_wanted(void **state)
+TEST(the_log_is_read_when_it_is_wanted)
 {
-    (void)state;
     tm_check_options options = tm_check_options_default();
     tm_checks        checks = { 0 };
     tm_arena        *arena = tm_arena_create();
@@ -137,9 +133,8 @@ static void the_log_is_read_when_it_is_wanted(void **state)
     test_folder_remove();
 }
 
-static void names_of_machines(void **state)
+TEST(names_of_machines)
 {
-    (void)state;
     static const char *const rows[][2] = { { "node7.example.org\n", "node7" },
                                            { "-a_b-c d!\n", "_a_b-c_d_" },
                                            { "_x\n", "_x" },
@@ -162,9 +157,8 @@ static void names_of_machines(void **state)
     test_folder_remove();
 }
 
-static void results_may_lack_everything(void **state)
+TEST(results_may_lack_everything)
 {
-    (void)state;
     tm_checks checks = { 0 };
     tm_checks_add(&checks, &(tm_check_result){ .status = TM_CHECK_INFO });
     tm_checks_add(&checks, &(tm_check_result){ "id", "group", TM_CHECK_FAIL, "o", "e", "s", "r" });
@@ -182,9 +176,8 @@ static void results_may_lack_everything(void **state)
     assert_true(!checks.results && !checks.arena && checks.n == 0);
 }
 
-static void reports_of_others(void **state)
+TEST(reports_of_others)
 {
-    (void)state;
     static const char head[] =
         "{\"format\": \"trainmark.check/1\", \"host\": \"a\", \"wall_ms\": 5, \"seconds\": 2.5, ";
     static const char *const refused[] = {
@@ -277,9 +270,8 @@ static void each_says(int of, double seconds, const char *observed)
     tm_checks_fini(&checks);
 }
 
-static void a_process_that_ends_otherwise(void **state)
+TEST(a_process_that_ends_otherwise)
 {
-    (void)state;
     each_says(DIES, 5, "the check ended with signal 9 (Killed)");
     each_says(ENDS, 5, "the check gave no answer (exit code 7)");
     each_says(NONE, 5, "the check could not be started: no process");
@@ -296,9 +288,8 @@ static void a_process_that_ends_otherwise(void **state)
     test_folder_remove();
 }
 
-static void a_process_that_hangs(void **state)
+TEST(a_process_that_hangs)
 {
-    (void)state;
     each_says(HANGS, 0.03, "no answer within 0.03 s: a driver or file system hangs");
     assert_int_equal(births, 2);
     for (int i = 0; i < 2; i++) { /* it was told to end */
@@ -315,9 +306,8 @@ static void a_process_that_hangs(void **state)
 }
 
 /* What a check says comes through whole, and nobody is left behind. */
-static void answers_come_through(void **state)
+TEST(answers_come_through)
 {
-    (void)state;
     tm_checks here, there;
     put("/proc/cmdline", "x\n");
     put("/sys/devices/system/cpu/smt/active", "1\n");
@@ -344,9 +334,8 @@ static void answers_come_through(void **state)
 }
 
 /* What waits in a buffer is not written by the processes of the checks, too. */
-static void buffers_are_written_once(void **state)
+TEST(buffers_are_written_once)
 {
-    (void)state;
     tm_checks checks;
     char      text[16] = "";
     assert_non_null(written = tmpfile());
@@ -363,19 +352,18 @@ static void buffers_are_written_once(void **state)
 }
 
 /* Where the standard input is closed, the first pipe is file 0. */
-static void file_0_is_a_file(void **state)
+TEST(file_0_is_a_file)
 {
     int input = dup(0);
     assert_true(input > 0 && close(0) == 0);
-    a_process_that_hangs(state);
+    a_process_that_hangs(test_state);
     assert_int_equal(dup2(input, 0), 0);
     close(input);
 }
 
 /* By a clock of the test's own: two readings, a second apart. */
-static void the_time_that_checks_take(void **state)
+TEST(the_time_that_checks_take)
 {
-    (void)state;
     tm_checks checks;
     (void)test_folder();
     fake_clock_start(250000000, 0);
@@ -390,20 +378,5 @@ static void the_time_that_checks_take(void **state)
     test_folder_remove();
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(names_that_are_none),
-    cmocka_unit_test(lists_add_and_take),
-    cmocka_unit_test(quick_leaves_out_what_may_hang),
-    cmocka_unit_test(the_log_is_read_when_it_is_wanted),
-    cmocka_unit_test(names_of_machines),
-    cmocka_unit_test(results_may_lack_everything),
-    cmocka_unit_test(reports_of_others),
-    cmocka_unit_test(a_process_that_ends_otherwise),
-    cmocka_unit_test(a_process_that_hangs),
-    cmocka_unit_test(answers_come_through),
-    cmocka_unit_test(buffers_are_written_once),
-    cmocka_unit_test(file_0_is_a_file),
-    cmocka_unit_test(the_time_that_checks_take),
-};
-
-TM_TESTS_ALONE_IN_ORDER(tests, NULL, NULL)
+TESTS_ALONE
+TESTS_IN_ORDER

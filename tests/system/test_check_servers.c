@@ -313,9 +313,8 @@ static void try_one(const server *s)
     tm_checks_fini(&checks);
 }
 
-static void each_fault_is_named_by_its_row(void **state)
+TEST(each_fault_is_named_by_its_row)
 {
-    (void)state;
     int broken = 0;
     for (int i = 0; i < N; i++) {
         if (servers[i].special != PARTS) try_one(&servers[i]);
@@ -327,9 +326,8 @@ static void each_fault_is_named_by_its_row(void **state)
 }
 
 /* The way out of one row is none that another refuses: ROCm 6 has no kernels for an MI355X. */
-static void no_release_is_named_without_kernels(void **state)
+TEST(no_release_is_named_without_kernels)
 {
-    (void)state;
     int seen = 0;
     for (int i = 0; i < N; i++) {
         if (!servers[i].row || strcmp(servers[i].row, "amdgpu") != 0) continue;
@@ -347,16 +345,15 @@ static void no_release_is_named_without_kernels(void **state)
     test_folder_remove();
 }
 
-static void sixty_four_devices(void **state)
+TEST(sixty_four_devices)
 {
-    (void)state;
     for (int i = 0; i < N; i++)
         if (servers[i].special == PARTS) try_one(&servers[i]);
     test_folder_remove();
 }
 
 /* A healthy server is not green because nothing was read: each row of its maker passes. */
-static void what_a_healthy_server_shows(void **state)
+TEST(what_a_healthy_server_shows)
 {
     static const struct {
         kind        of;
@@ -384,7 +381,6 @@ static void what_a_healthy_server_shows(void **state)
         { H100, "cuda", "driver 580.65.06 (CUDA 13), NVRTC 13.0.88, cublasLt 13.0.2.14" },
         { H100, "nvlink", "4 NVSwitches, the fabric manager runs" },
     };
-    (void)state;
     for (int of = 0; of < SERVERS; of++) {
         tm_checks checks = { 0 };
         build(&servers[of]);
@@ -403,7 +399,7 @@ static void what_a_healthy_server_shows(void **state)
 }
 
 /* Every driver with every release of ROCm, as AMD's matrix has them: a column each for 6.0 to 10.0. */
-static void drivers_and_releases(void **state)
+TEST(drivers_and_releases)
 {
     static const char *const releases[] = { "6.0", "6.1", "6.2", "6.3", "6.4", "7.0", "7.1", "7.2", "7.14", "10.0" };
     static const struct {
@@ -419,7 +415,6 @@ static void drivers_and_releases(void **state)
         { "6.19.1", "??????????" },  { "6.1", "??????????" },
         { "6.18.8", "??????????" },
     };
-    (void)state;
     for (size_t d = 0; d < sizeof drivers / sizeof drivers[0]; d++)
         for (size_t k = 0; k < sizeof releases / sizeof releases[0]; k++) {
             char      version[128], info[128];
@@ -445,11 +440,10 @@ static void drivers_and_releases(void **state)
 }
 
 /* What a result keeps of them. */
-static void devices_in_results(void **state)
+TEST(devices_in_results)
 {
     static const char *const hide[] = { "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES",
                                         "GPU_DEVICE_ORDINAL" };
-    (void)state;
     for (size_t i = 0; i < sizeof hide / sizeof hide[0]; i++) unsetenv(hide[i]);
     for (int of = 0; of < SERVERS; of++) {
         build(&servers[of]);
@@ -468,14 +462,3 @@ static void devices_in_results(void **state)
     }
     test_folder_remove();
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(each_fault_is_named_by_its_row),
-    cmocka_unit_test(no_release_is_named_without_kernels),
-    cmocka_unit_test(sixty_four_devices),
-    cmocka_unit_test(what_a_healthy_server_shows),
-    cmocka_unit_test(drivers_and_releases),
-    cmocka_unit_test(devices_in_results),
-};
-
-TM_TESTS(tests, NULL, NULL)

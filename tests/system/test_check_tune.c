@@ -113,9 +113,8 @@ static size_t entries(const char *path)
     return n;
 }
 
-static void there_and_back(void **state)
+TEST_WITH(there_and_back, make_host, remove_host)
 {
-    (void)state;
     tm_tune_options options = { .sysroot = root };
     tm_tuning      *tuning, *second;
     tm_text         notes = { 0 }, none = { 0 };
@@ -167,9 +166,8 @@ static void there_and_back(void **state)
 }
 
 /* What is as it is wanted, or not there, or holds something odd, is left alone and told so. */
-static void a_poor_host(void **state)
+TEST_WITH(a_poor_host, make_host, remove_host)
 {
-    (void)state;
     tm_tune_options options = { .sysroot = root };
     tm_tuning      *tuning;
     tm_text         notes = { 0 };
@@ -238,12 +236,12 @@ static void tune_and_die(size_t index)
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
-static void killed_at_any_point(void **state)
+TEST_WITH(killed_at_any_point, make_host, remove_host)
 {
     for (size_t index = 0; index <= CHANGED; index++) {
         tm_text  notes = { 0 };
         tm_error err = { 0 };
-        make_host(state);
+        make_host(test_state);
         tune_and_die(index);
         assert_int_equal(tm_tune_state_read(root), TM_TUNE_LEFT);
         if (index == CHANGED) expect(2);
@@ -262,9 +260,8 @@ static void killed_at_any_point(void **state)
     }
 }
 
-static void a_restart_of_the_system_forgets(void **state)
+TEST_WITH(a_restart_of_the_system_forgets, make_host, remove_host)
 {
-    (void)state;
     tm_text notes = { 0 };
     tune_and_die(CHANGED);
     put("/proc/sys/kernel/random/boot_id", "boot-2");
@@ -276,9 +273,8 @@ static void a_restart_of_the_system_forgets(void **state)
     tm_text_fini(&notes);
 }
 
-static void foreign_state_files_change_nothing(void **state)
+TEST_WITH(foreign_state_files_change_nothing, make_host, remove_host)
 {
-    (void)state;
 #define HEAD "{\"format\": \"trainmark.tuned/1\", \"boot\": \"boot-1\", \"settings\": "
     static const char *const bad[] = {
         "",
@@ -315,9 +311,8 @@ static void foreign_state_files_change_nothing(void **state)
     }
 }
 
-static void what_cannot_be_written_is_said(void **state)
+TEST_WITH(what_cannot_be_written_is_said, make_host, remove_host)
 {
-    (void)state;
     char            path[1024];
     tm_tune_options options = { .sysroot = root };
     tm_tuning      *tuning;
@@ -358,9 +353,8 @@ static void remove_one(void *context, size_t index)
     if (index == 0) assert_int_equal(unlink(path), 0);
 }
 
-static void what_refuses_is_named(void **state)
+TEST_WITH(what_refuses_is_named, make_host, remove_host)
 {
-    (void)state;
     tm_tune_options options = { .sysroot = root, .before_change = remove_one };
     tm_tuning      *tuning;
     tm_text         notes = { 0 };
@@ -372,14 +366,4 @@ static void what_refuses_is_named(void **state)
     tm_text_fini(&notes);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_setup_teardown(there_and_back, make_host, remove_host),
-    cmocka_unit_test_setup_teardown(a_poor_host, make_host, remove_host),
-    cmocka_unit_test_setup_teardown(killed_at_any_point, make_host, remove_host),
-    cmocka_unit_test_setup_teardown(a_restart_of_the_system_forgets, make_host, remove_host),
-    cmocka_unit_test_setup_teardown(foreign_state_files_change_nothing, make_host, remove_host),
-    cmocka_unit_test_setup_teardown(what_cannot_be_written_is_said, make_host, remove_host),
-    cmocka_unit_test_setup_teardown(what_refuses_is_named, make_host, remove_host)
-};
-
-TM_TESTS_IN_ORDER(tests, NULL, NULL)
+TESTS_IN_ORDER

@@ -28,9 +28,8 @@ static void expect(const tm_environment *e, const char *section, const char *ite
         fail_msg("%s.%s is %s, not %s", section, name, text ? text : "unknown", wanted ? wanted : "unknown");
 }
 
-static void facts_of_a_made_up_machine(void **state)
+TEST_WITH(facts_of_a_made_up_machine, NULL, clean)
 {
-    (void)state;
     put_machine();
     tm_environment *e = tm_environment_read(root);
     expect(e, "cpu", NULL, "model", "Example CPU 9000");
@@ -74,9 +73,8 @@ static void facts_of_a_made_up_machine(void **state)
     tm_environment_destroy(e);
 }
 
-static void printed_forms(void **state)
+TEST_WITH(printed_forms, NULL, clean)
 {
-    (void)state;
     put_machine();
     tm_environment *e = tm_environment_read(root);
     tm_text         text = { 0 }, csv = { 0 }, storage = { 0 };
@@ -113,7 +111,7 @@ static void printed_forms(void **state)
 }
 
 /* Which variables are recorded, and how. */
-static void whole_variables(void **state)
+TEST(whole_variables)
 {
     static char *const variables[] = { "NCCL_A=1",
                                        "NCCL=2",
@@ -137,7 +135,6 @@ static void whole_variables(void **state)
                                        "SLURM_JOB_ID=7" };
     enum { N = sizeof variables / sizeof variables[0] };
     static char *some[N + 1], *kept[4096]; /* setenv takes the list that it made before away */
-    (void)state;
     for (int i = 0; environ[i] && i < 4095; i++) kept[i] = environ[i];
     memcpy(some, variables, sizeof variables);
     environ = some;
@@ -159,7 +156,7 @@ static void whole_variables(void **state)
 }
 
 /* What perf.csv keeps of them. */
-static void variables_as_options(void **state)
+TEST(variables_as_options)
 {
     static char *variables[] = {
         "OMP_NUM_THREADS=4", "RCCL_MSCCL_ENABLE=0",      "HSA_X=it's", "NCCL_TOKEN=secret", "NCCL_DEBUG=a b",
@@ -167,7 +164,6 @@ static void variables_as_options(void **state)
     };
     static char *kept[4096]; /* setenv takes the list that it made before away */
     tm_text      text = { 0 };
-    (void)state;
     for (int i = 0; environ[i] && i < 4095; i++) kept[i] = environ[i];
     environ = variables;
     tm_environment *e = tm_environment_read(test_in_folder("empty"));
@@ -179,9 +175,8 @@ static void variables_as_options(void **state)
     tm_environment_destroy(e);
 }
 
-static void nothing_readable(void **state)
+TEST_WITH(nothing_readable, NULL, clean)
 {
-    (void)state;
     tm_environment *e = tm_environment_read(test_in_folder("empty"));
     expect(e, "cpu", NULL, "model", NULL);
     expect(e, "memory", NULL, "total_bytes", NULL);
@@ -206,9 +201,8 @@ static int64_t cpu_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-static void this_machine(void **state)
+TEST(this_machine)
 {
-    (void)state;
     int64_t         best_ns = INT64_MAX;
     tm_environment *e = NULL;
     for (int i = 0; i < 3; i++) {
@@ -231,7 +225,7 @@ static void this_machine(void **state)
 }
 
 /* The libraries that this program has loaded, their versions as they tell them themselves, and their bytes. */
-static void libraries_of_this_program(void **state)
+TEST(libraries_of_this_program)
 {
     static const char *const texts[][2] = { { "libyaml-", "yaml_get_version_string" },
                                             { "libjansson.", "jansson_version_str" },
@@ -242,10 +236,9 @@ static void libraries_of_this_program(void **state)
                                             { "libhwloc.", "hwloc_get_api_version" },
                                             { "libxxhash.", "XXH_versionNumber" },
                                             { "libm.so.6", NULL } };
-    (void)state;
-    tm_environment *e = tm_environment_read("");
-    tm_text         text = { 0 };
-    tm_json         json = { .out = &text };
+    tm_environment          *e = tm_environment_read("");
+    tm_text                  text = { 0 };
+    tm_json                  json = { .out = &text };
     tm_environment_print_json(e, &json, NULL);
     json_t     *object = json_loadb(text.data, text.length, 0, NULL), *library;
     json_t     *all = json_object_get(object, "libraries"), *unknown = json_object_get(object, "unknown");
@@ -295,10 +288,9 @@ static void libraries_of_this_program(void **state)
 }
 
 /* hwloc is steered by variables: they are as they were afterwards, set or not. */
-static void variables_are_put_back(void **state)
+TEST_WITH(variables_are_put_back, NULL, clean)
 {
     static const char *const names[] = { "HWLOC_PLUGINS_PATH", "HWLOC_COMPONENTS", "HWLOC_FSROOT", "HWLOC_THISSYSTEM" };
-    (void)state;
     put_machine();
     for (int set = 0; set < 2; set++) {
         for (int i = 0; i < 4; i++) {
@@ -320,9 +312,8 @@ static void variables_are_put_back(void **state)
     }
 }
 
-static void secrets_stay_out(void **state)
+TEST(secrets_stay_out)
 {
-    (void)state;
     setenv("NCCL_SECRET_THING", "abc", 1);
     setenv("MY_API_KEY", "hunter22", 1);
     setenv("SOME_TOKEN", "1", 1); /* too short to be searched for */
@@ -352,17 +343,3 @@ static void secrets_stay_out(void **state)
     unsetenv("NCCL_SECRET_THING");
     unsetenv("MY_API_KEY");
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_teardown(facts_of_a_made_up_machine, clean),
-    cmocka_unit_test_teardown(printed_forms, clean),
-    cmocka_unit_test(whole_variables),
-    cmocka_unit_test(variables_as_options),
-    cmocka_unit_test_teardown(nothing_readable, clean),
-    cmocka_unit_test(this_machine),
-    cmocka_unit_test_teardown(variables_are_put_back, clean),
-    cmocka_unit_test(libraries_of_this_program),
-    cmocka_unit_test(secrets_stay_out),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -144,7 +144,7 @@ static void put_kind(int number, unsigned length, unsigned size, unsigned type, 
     put_bytes(path, raw, length + bytes);
 }
 
-static void facts_are_those_of_the_files(void **state)
+TEST(facts_are_those_of_the_files)
 {
     static const char     words[] = "Maker\0Slot\0Part\0";
     static const fact_row another[] = {
@@ -197,7 +197,6 @@ static void facts_are_those_of_the_files(void **state)
         { "settings/numa_balancing", "\"1\"" },
         { "control_group/memory_bytes", "1048576" },
     };
-    (void)state;
     put_machine();
     put("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "3500000\n");
     put("/proc/cpuinfo", "processor : 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\nFeatures : fp\n");
@@ -244,7 +243,7 @@ static void facts_are_those_of_the_files(void **state)
                 "nvme0n1,sda,sdb,vda");
 }
 
-static void what_has_no_file_is_not_known(void **state)
+TEST(what_has_no_file_is_not_known)
 {
     static const fact_row power[] = {
         { "cpu/model", "\"POWER9, altivec supported\"" },
@@ -261,7 +260,6 @@ static void what_has_no_file_is_not_known(void **state)
                                         { "cpu/hardware_threads", NULL },
                                         { "cpu/numa_nodes", NULL },
                                         { "cpu/smt", NULL } };
-    (void)state;
     strcpy(root, test_in_folder("root"));
     put_processors(8);
     for (int i = 0; i < 8; i++) {
@@ -276,9 +274,4 @@ static void what_has_no_file_is_not_known(void **state)
     MACHINE_HAS(counted, "all", "all");
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_teardown(facts_are_those_of_the_files, clean),
-    cmocka_unit_test_teardown(what_has_no_file_is_not_known, clean),
-};
-
-TM_TESTS(tests, NULL, NULL)
+TEST_FIXTURE(NULL, clean)

@@ -31,9 +31,8 @@ static tm_thresholds *parse(const char *text)
     return t;
 }
 
-static void kinds_judge(void **state)
+TEST(kinds_judge)
 {
-    (void)state;
     static const struct {
         double tokens, p95, decreased;
         bool   passed[3];
@@ -61,9 +60,8 @@ static void kinds_judge(void **state)
     tm_thresholds_destroy(t);
 }
 
-static void unknown_is_an_error(void **state)
+TEST(unknown_is_an_error)
 {
-    (void)state;
 #define ONE(cell, metric, gate) "{\"" cell "\": {\"" metric "\": " gate "}}"
 #define GOOD "{\"kind\": \"min\", \"value\": 1}"
     static const char *const rows[][2] = {
@@ -103,9 +101,8 @@ static void unknown_is_an_error(void **state)
     }
 }
 
-static void what_was_not_measured_does_not_pass(void **state)
+TEST(what_was_not_measured_does_not_pass)
 {
-    (void)state;
     tm_thresholds  *t = parse(example);
     const tm_metric one = { "training.loss_decreased", 1 };
     const tm_gate  *gates;
@@ -119,9 +116,8 @@ static void what_was_not_measured_does_not_pass(void **state)
     tm_thresholds_destroy(t);
 }
 
-static void written_limits_pass_what_they_were_made_from(void **state)
+TEST(written_limits_pass_what_they_were_made_from)
 {
-    (void)state;
     static const tm_metric metrics[] = { { "training.tokens_per_sec_per_gpu", 1000 },
                                          { "training.step_time_p50_ms", 200 },
                                          { "training.final_loss", 3.25 },
@@ -156,11 +152,4 @@ static void written_limits_pass_what_they_were_made_from(void **state)
     test_folder_remove();
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(kinds_judge),
-    cmocka_unit_test(unknown_is_an_error),
-    cmocka_unit_test(what_was_not_measured_does_not_pass),
-    cmocka_unit_test(written_limits_pass_what_they_were_made_from),
-};
-
-TM_TESTS_IN_ORDER(tests, NULL, NULL)
+TESTS_IN_ORDER

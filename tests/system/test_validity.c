@@ -25,9 +25,8 @@ static void near(double value, double wanted)
 
 /* --- parsers ------------------------------------------------------------------------------------------------------ */
 
-static void lists_of_processors(void **state)
+TEST(lists_of_processors)
 {
-    (void)state;
     uint8_t bits[SAMPLE_CPUS / 8];
     assert_true(sample_parse_cpus("\t0-2,9\n", bits));
     assert_int_equal(bits[0], 7);
@@ -44,9 +43,8 @@ static const char *const proc_stat = "cpu  1000 20 300 4000 50 6 7 80 9 10\n"
                                      "cpu2 7 7 7 7 7 7 7 7 7 7\n"
                                      "intr 123 4 5\n";
 
-static void processor_times(void **state)
+TEST(processor_times)
 {
-    (void)state;
     uint8_t bits[SAMPLE_CPUS / 8];
     double  busy, iowait, steal;
     assert_true(sample_parse_cpus("0-1,7", bits));
@@ -60,9 +58,8 @@ static void processor_times(void **state)
     assert_true(isnan(busy));
 }
 
-static void other_kernel_files(void **state)
+TEST(other_kernel_files)
 {
-    (void)state;
     near(sample_parse_throttled("usage_usec 5\nnr_throttled 3\nthrottled_usec 2500000\nnr_bursts 0\n"), 2.5);
     near(sample_parse_throttled("nr_periods 9\nnr_throttled 3\nthrottled_time 1500000000\n"), 1.5);
     assert_true(isnan(sample_parse_throttled("usage_usec 5\n")));
@@ -113,9 +110,8 @@ static tm_validity_report judged(const sample s[SAMPLES], double thermal)
     return r;
 }
 
-static void a_calm_machine(void **state)
+TEST(a_calm_machine)
 {
-    (void)state;
     sample s[SAMPLES];
     calm(s);
     tm_validity_report r = judged(s, 0);
@@ -127,7 +123,7 @@ static void a_calm_machine(void **state)
 }
 
 /* A GPU under full load: its power cap lowers the clock, which says nothing against the machine; heat does. */
-static void a_gpu(void **state)
+TEST(a_gpu)
 {
     static const struct {
         double     heat;
@@ -137,7 +133,6 @@ static void a_gpu(void **state)
                  { 1.01, TM_VERDICT_NOISY },
                  { 49.9, TM_VERDICT_NOISY },
                  { 50.1, TM_VERDICT_INVALID } };
-    (void)state;
     for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
         sample s[SAMPLES];
         calm(s);
@@ -181,9 +176,8 @@ static void expect(tm_validity_report r, tm_machine_fact fact, double value, tm_
 }
 
 #define FIELD(name) offsetof(sample, name)
-static void thresholds(void **state)
+TEST(thresholds)
 {
-    (void)state;
     const struct {
         size_t          field;
         double          amount; /* makes this fact... */
@@ -227,9 +221,8 @@ static void thresholds(void **state)
 }
 
 /* The clocks that measure run at half speed, as a library in front of the program could have them. */
-static void clocks_at_half_speed(void **state)
+TEST(clocks_at_half_speed)
 {
-    (void)state;
     for (int which = 0; which < 3; which++) {
         sample s[SAMPLES];
         calm(s);
@@ -245,9 +238,8 @@ static void clocks_at_half_speed(void **state)
     }
 }
 
-static void heat_and_frequency(void **state)
+TEST(heat_and_frequency)
 {
-    (void)state;
     sample s[SAMPLES];
     calm(s);
     expect(judged(s, 2), TM_MACHINE_THERMAL, 2, TM_VERDICT_NOISY, "2 thermal throttle events");
@@ -258,9 +250,8 @@ static void heat_and_frequency(void **state)
 }
 
 /* A burst of a second and a half in ten is 6 % of the whole, and 40 % of its worst second. */
-static void the_worst_second(void **state)
+TEST(the_worst_second)
 {
-    (void)state;
     sample s[21];
     for (int i = 0; i < 21; i++) {
         double t = i / 2.0, burst = t < 4 ? 0 : t < 5.5 ? t - 4 : 1.5;
@@ -280,9 +271,8 @@ static void the_worst_second(void **state)
     near(r.facts[TM_MACHINE_OTHER_WORST].value, 40);
 }
 
-static void several_reasons(void **state)
+TEST(several_reasons)
 {
-    (void)state;
     sample s[SAMPLES];
     calm(s);
     s[SAMPLES - 1].steal += 2;
@@ -298,9 +288,8 @@ static void several_reasons(void **state)
 }
 
 /* Unknown stays unknown, whichever counter it is; it never makes a verdict. */
-static void unknown_is_not_zero(void **state)
+TEST(unknown_is_not_zero)
 {
-    (void)state;
     const struct {
         size_t          field;
         tm_machine_fact fact;
@@ -341,9 +330,8 @@ static void unknown_is_not_zero(void **state)
 }
 
 /* docs/statistics.md has every fact. */
-static void every_fact_is_documented(void **state)
+TEST(every_fact_is_documented)
 {
-    (void)state;
     tm_text  page = { 0 };
     tm_error err = { 0 };
     sample   s[SAMPLES];
@@ -397,9 +385,8 @@ static void wait_ms(long ms)
     nanosleep(&(struct timespec){ ms / 1000, ms % 1000 * 1000000 }, NULL);
 }
 
-static void files_under_a_measurement(void **state)
+TEST_WITH(files_under_a_measurement, make_root, remove_root)
 {
-    (void)state;
     put("proc/self/task/1/status", "Name:\tx\nCpus_allowed_list:\t0\n");
     put("proc/self/task/2/status", "Name:\tx\nCpus_allowed_list:\t2\n");
     put("proc/self/cgroup", "5:cpu,cpuacct:/jobs/one\n0::/\n");
@@ -453,13 +440,12 @@ static double read_own(const struct rusage *u)
 }
 
 /* What is no file: clocks and the usage of this process lie between what they are before and after. */
-static void clocks_and_usage_are_those_of_now(void **state)
+TEST(clocks_and_usage_are_those_of_now)
 {
     static const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_MONOTONIC_RAW, CLOCK_REALTIME };
     sampler                s;
     sample                 first = { .raw = none }, now = { .raw = none };
     double                 told = none;
-    (void)state;
     sampler_open(&s, "");
     told = s.counter_rate;
     s.counter_rate = 3e9;
@@ -495,9 +481,8 @@ static void clocks_and_usage_are_those_of_now(void **state)
     sampler_close(&s);
 }
 
-static void version_2_groups(void **state)
+TEST_WITH(version_2_groups, make_root, remove_root)
 {
-    (void)state;
     put("proc/self/cgroup", "0::/a/b\n");
     put("sys/fs/cgroup/a/cpu.stat", "throttled_usec 70\n"); /* b has no such file */
     sampler s;
@@ -512,10 +497,9 @@ static void version_2_groups(void **state)
 }
 
 /* More groups than are looked at, as many, fewer and none: each file is closed, and no other one. */
-static void groups_are_closed(void **state)
+TEST_WITH(groups_are_closed, make_root, remove_root)
 {
     char path[SAMPLE_GROUPS * 2 + 60] = "sys/fs/cgroup", line[SAMPLE_GROUPS * 2 + 60] = "0::";
-    (void)state;
     for (int depth = 0; depth <= SAMPLE_GROUPS + 3; depth++) {
         sampler s;
         char    file[sizeof path + 16];
@@ -536,9 +520,8 @@ static void groups_are_closed(void **state)
 }
 
 /* More samples than there is room for: every second goes, the first and the last stay. */
-static void many_samples(void **state)
+TEST(many_samples)
 {
-    (void)state;
     tm_validity *v = tm_validity_start("/nowhere");
     v->samples[0].at = 0;
     int64_t last_ns = 0;
@@ -561,25 +544,3 @@ static void many_samples(void **state)
     tm_validity_destroy(v);
     tm_validity_destroy(NULL);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(lists_of_processors),
-    cmocka_unit_test(processor_times),
-    cmocka_unit_test(other_kernel_files),
-    cmocka_unit_test(a_calm_machine),
-    cmocka_unit_test(a_gpu),
-    cmocka_unit_test(thresholds),
-    cmocka_unit_test(clocks_at_half_speed),
-    cmocka_unit_test(heat_and_frequency),
-    cmocka_unit_test(the_worst_second),
-    cmocka_unit_test(several_reasons),
-    cmocka_unit_test(unknown_is_not_zero),
-    cmocka_unit_test(many_samples),
-    cmocka_unit_test(every_fact_is_documented),
-    cmocka_unit_test_setup_teardown(files_under_a_measurement, make_root, remove_root),
-    cmocka_unit_test(clocks_and_usage_are_those_of_now),
-    cmocka_unit_test_setup_teardown(version_2_groups, make_root, remove_root),
-    cmocka_unit_test_setup_teardown(groups_are_closed, make_root, remove_root),
-};
-
-TM_TESTS(tests, NULL, NULL)

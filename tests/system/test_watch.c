@@ -117,10 +117,9 @@ static void is_number(const char *what, double value, double wanted)
         fail_msg("%s: %.12g, wanted %.12g", what, value, wanted);
 }
 
-static void files_are_parsed(void **state)
+TEST(files_are_parsed)
 {
     uint8_t bits[SAMPLE_CPUS / 8], some[SAMPLE_CPUS / 8];
-    (void)state;
     for (size_t i = 0; i < COUNT(lists); i++) {
         tm_text found = { 0 };
         bool    good = sample_parse_cpus(lists[i][0], bits);
@@ -260,13 +259,12 @@ static const struct {
     { 7, 0, NAN, NAN, 1 + 20, NAN, NAN, NAN, NAN },
 };
 
-static void trees_are_sampled(void **state)
+TEST(trees_are_sampled)
 {
     /* Hundredths of seconds in STAT: busy, iowait and steal of its processors; the fourth is that of tree 10. */
     static const double each[4][3] = {
         { 103, 16, 128 }, { 0.19, 0.05, 0.08 }, { 0.45, 0.09, 0.09 }, { 0.19, 0.05, 0.08 }
     };
-    (void)state;
     for (size_t i = 0; i < COUNT(trees); i++)
         for (int ends = 0; ends < 2; ends++) {
             char   *root = test_tree_make();
@@ -455,7 +453,7 @@ static void verdict_is_right(const tm_validity_report *r)
     }
 }
 
-static void samples_are_judged(void **state)
+TEST(samples_are_judged)
 {
     static const struct {
         int    n;
@@ -464,7 +462,6 @@ static void samples_are_judged(void **state)
                   { 11, 0.1 },   { 21, 0.05 },  { 21, 0.0625 }, { 21, 0.04999 }, { 8, 1.25 } };
     sample             s[32];
     tm_validity_report r;
-    (void)state;
     for (size_t k = 0; k < COUNT(sizes); k++)
         for (int bit = -1; bit < 14; bit++) {
             int    how = bit < 0 ? 0 : 1 << bit | (bit % 3 == 0), n = sizes[k].n, processors = 1 + how % 5;
@@ -484,8 +481,3 @@ static void samples_are_judged(void **state)
             verdict_is_right(&r);
         }
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(files_are_parsed), cmocka_unit_test(trees_are_sampled),
-                                           cmocka_unit_test(samples_are_judged) };
-
-TM_TESTS(tests, NULL, NULL)

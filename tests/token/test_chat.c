@@ -43,12 +43,11 @@ static void check_ids(const char *name, size_t k, tm_token_encoder *encoder, con
     free(ids.data);
 }
 
-static void ids_are_those_of_transformers(void **state)
+TEST(ids_are_those_of_transformers)
 {
     json_t     *root = load(), *cases, *one;
     const char *name;
     size_t      k, met = 0;
-    (void)state;
     json_object_foreach(root, name, cases)
     {
         char          path[256];
@@ -123,12 +122,11 @@ static void check_answers(const char *name, const tm_chat *chat, const char *end
     free(spans.data);
 }
 
-static void answers_are_found_with_every_template(void **state)
+TEST(answers_are_found_with_every_template)
 {
     static const char *const templates[][2] = { { "llama2", "</s>" },   { "llama3", "<|eot_id|>" },
                                                 { "mistral", "</s>" },  { "qwen3", "<|im_end|>" },
                                                 { "deepseek", "</s>" }, { "gpt-oss", "<|" } };
-    (void)state;
     for (size_t i = 0; i < sizeof templates / sizeof templates[0]; i++) {
         tm_chat *chat = open_chat(templates[i][0]);
         assert_int_equal(tm_chat_marks_generation(chat), strcmp(templates[i][0], "gpt-oss") == 0);
@@ -147,11 +145,10 @@ static void mark(const tm_template_spans *spans, unsigned without, char *bytes, 
 }
 
 /* Without some of the answers: the text is the same, and the bytes of the others are what they are with all. */
-static void answers_without_weight_are_none(void **state)
+TEST(answers_without_weight_are_none)
 {
     enum { TURNS = 3 };
     static const char *const templates[] = { "llama2", "llama3", "mistral", "qwen3", "deepseek", "gpt-oss" };
-    (void)state;
     for (size_t t = 0; t < sizeof templates / sizeof templates[0]; t++) {
         tm_chat          *chat = open_chat(templates[t]);
         tm_text           all = { 0 };
@@ -199,7 +196,7 @@ static tm_chat *chat_of(const char *text)
 }
 
 /* transformers calls templates with tools and documents, which are None where there are none. */
-static void tools_are_none_where_there_are_none(void **state)
+TEST(tools_are_none_where_there_are_none)
 {
     static const char text[] =
         "{{ tools is defined }} {{ tools is none }} {{ documents is none }} {{ more is defined }}";
@@ -207,7 +204,6 @@ static void tools_are_none_where_there_are_none(void **state)
                                             { "{\"tools\": []}", "True False True False" },
                                             { "{\"documents\": [1], \"more\": 1}", "True True False True" } };
     tm_chat                 *chat = chat_of(text);
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         json_t  *messages = json_array(), *more = cases[i][0] ? json_loads(cases[i][0], 0, NULL) : NULL;
         tm_text  out = { 0 };
@@ -222,14 +218,13 @@ static void tools_are_none_where_there_are_none(void **state)
 }
 
 /* A template may mark answers that follow each other as one. */
-static void answers_within_one_mark_are_told_apart(void **state)
+TEST(answers_within_one_mark_are_told_apart)
 {
     static const char text[] = "<{{ messages[0].content }}>{% generation %}{% for m in messages[1:] %}{{ m.content }}"
                                "{% endfor %}.{% endgeneration %}";
     static const char *const shown[] = { "<q>[abc.]", "<q>a[bc.]", "<q>[a]b[c.]", "<q>ab[c.]",
                                          "<q>[ab]c.", "<q>a[b]c.", "<q>[a]bc.",   "<q>abc." };
-    (void)state;
-    tm_chat *chat = chat_of(text);
+    tm_chat                 *chat = chat_of(text);
     for (unsigned without = 0; without < 8; without++) {
         json_t           *messages = json_array();
         tm_text           out = { 0 }, seen = { 0 };
@@ -257,7 +252,7 @@ static void answers_within_one_mark_are_told_apart(void **state)
 }
 
 /* The place of an answer that a template does not show as it is cannot be known. */
-static void an_answer_that_is_not_shown_is_an_error(void **state)
+TEST(an_answer_that_is_not_shown_is_an_error)
 {
     static const char text[] = "{% for m in messages %}{% if m.role == 'user' %}<{{ m.content }}>{% else %}"
                                "{{ m.content|upper }}{{ messages|length }}{% endif %}{% endfor %}";
@@ -266,7 +261,6 @@ static void an_answer_that_is_not_shown_is_an_error(void **state)
     tm_text           out = { 0 };
     tm_template_spans spans = { 0 };
     json_t           *messages = conversation(2, false);
-    (void)state;
     assert_int_equal(tm_chat_render_answers(chat, messages, NULL, &out, &spans, &err), TM_INVALID);
     assert_non_null(strstr(err.text, "turn 2: the chat template does not show this answer as it is"));
     tm_chat_close(chat);
@@ -275,25 +269,12 @@ static void an_answer_that_is_not_shown_is_an_error(void **state)
     free(spans.data);
 }
 
-static void only_tokenizer_json_finds_special_tokens(void **state)
+TEST(only_tokenizer_json_finds_special_tokens)
 {
     tm_tokenizer *tokenizer;
     tm_error      err = { 0 };
-    (void)state;
     assert_int_equal(tm_tokenizer_open("tests/token/fixtures/llama2.model", NULL, &tokenizer, &err), TM_OK);
     assert_int_equal(tm_chat_check_tokenizer(tokenizer, &err), TM_UNSUPPORTED);
     assert_non_null(strstr(err.text, "sentencepiece"));
     tm_tokenizer_close(tokenizer);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(ids_are_those_of_transformers),
-    cmocka_unit_test(answers_are_found_with_every_template),
-    cmocka_unit_test(answers_without_weight_are_none),
-    cmocka_unit_test(tools_are_none_where_there_are_none),
-    cmocka_unit_test(answers_within_one_mark_are_told_apart),
-    cmocka_unit_test(an_answer_that_is_not_shown_is_an_error),
-    cmocka_unit_test(only_tokenizer_json_finds_special_tokens),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -74,9 +74,8 @@ static void same_ids(const char *name)
     test_folder_remove();
 }
 
-static void ids_are_the_same(void **state)
+TEST(ids_are_the_same)
 {
-    (void)state;
     same_ids("gpt2.json");
     same_ids("llama3.json");
     same_ids("qwen2.json");
@@ -95,11 +94,10 @@ static void lacking(const char *name, const char *part)
     tm_tokenizer_close(t);
 }
 
-static void what_llama_cpp_lacks_is_not_put(void **state)
+TEST(what_llama_cpp_lacks_is_not_put)
 {
     tm_gguf_head  head = { .count = 0 };
     tm_tokenizer *t = fixture("gpt2.json");
-    (void)state;
     lacking("deepseek.json", "no name for the pattern");
     lacking("clip.json", "no name for the pattern");
     lacking("tekken.json", "its merges are in no order");
@@ -112,9 +110,8 @@ static void what_llama_cpp_lacks_is_not_put(void **state)
     tm_tokenizer_close(t);
 }
 
-static void bytes_are_ids(void **state)
+TEST(bytes_are_ids)
 {
-    (void)state;
     for (int64_t vocab = 256; vocab < 300; vocab += 40) {
         tm_gguf_head  head = { .count = 0 };
         tm_tokenizer *t;
@@ -139,11 +136,3 @@ static void bytes_are_ids(void **state)
         test_folder_remove();
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(ids_are_the_same),
-    cmocka_unit_test(what_llama_cpp_lacks_is_not_put),
-    cmocka_unit_test(bytes_are_ids),
-};
-
-TM_TESTS(tests, NULL, NULL)

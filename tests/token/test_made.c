@@ -343,4 +343,5 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_teardown(templates_of_a_folder, test_folder_teardown),
 };
 
-TM_TESTS_IN_ORDER(tests, NULL, NULL)
+TEST_TABLE(tests)
+TESTS_IN_ORDER

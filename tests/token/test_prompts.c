@@ -73,12 +73,11 @@ static void check_case(size_t number, json_t *c)
     free(whole.data);
 }
 
-static void ids_are_those_of_transformers(void **state)
+TEST(ids_are_those_of_transformers)
 {
     json_error_t error;
     size_t       i;
     json_t      *one, *cases = json_load_file(FIXTURES "cases.json", JSON_ALLOW_NUL, &error);
-    (void)state;
     assert_non_null(cases);
     json_array_foreach(cases, i, one)
     {
@@ -89,10 +88,9 @@ static void ids_are_those_of_transformers(void **state)
 }
 
 /* Both forms of a folder are one tokenizer. */
-static void parts_and_the_saved_file_agree(void **state)
+TEST(parts_and_the_saved_file_agree)
 {
     static const char *const pairs[][2] = { { "clip", "clip_json" }, { "t5", "t5_json" } };
-    (void)state;
     for (int i = 0; i < 2; i++) {
         const tm_tokenizer       *parts = opened[open_one(pairs[i][0])].tokenizer;
         const tm_tokenizer       *saved = opened[open_one(pairs[i][1])].tokenizer;
@@ -135,7 +133,7 @@ static char *clip_folder(const char *config)
     return folder;
 }
 
-static void lengths_and_padding_that_cannot_be(void **state)
+TEST(lengths_and_padding_that_cannot_be)
 {
     static const struct {
         const char *config, *says;
@@ -148,7 +146,6 @@ static void lengths_and_padding_that_cannot_be(void **state)
         { "{" CLASS ", \"padding_side\": \"left\"}", "padding_side 'left'", 4, TM_UNSUPPORTED },
         { "{" CLASS ", \"truncation_side\": \"left\"}", "truncation_side 'left'", 4, TM_UNSUPPORTED },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char *folder = clip_folder(cases[i].config);
         fixed(folder, cases[i].n, cases[i].status, cases[i].says);
@@ -158,7 +155,7 @@ static void lengths_and_padding_that_cannot_be(void **state)
     fixed("tests/token/fixtures/unknown.json", 4, TM_INVALID, "name one of its tokens as pad_token");
 }
 
-static void folders_that_are_refused(void **state)
+TEST(folders_that_are_refused)
 {
     static const struct {
         const char *config, *says;
@@ -174,7 +171,6 @@ static void folders_that_are_refused(void **state)
         { "[]", "is not a JSON object", TM_FORMAT },
         { "{", "tokenizer_config.json', line 1", TM_FORMAT },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char         *folder = clip_folder(cases[i].config);
         tm_tokenizer *t;
@@ -216,10 +212,9 @@ static void copy(const char *fixture, const char *folder, const char *name)
     write_bytes(folder, name, bytes, read_bytes(fixture, bytes, sizeof bytes));
 }
 
-static void damaged_parts_are_refused(void **state)
+TEST(damaged_parts_are_refused)
 {
     char *folder = clip_folder("{" CLASS "}");
-    (void)state;
     test_file_write(folder, "merges.txt", "a b</w>\n");
     refused(folder, TM_FORMAT, "is not in the vocabulary");
     test_file_write(folder, "merges.txt", "#version: 0.2\na \xf0\x9f\n");
@@ -237,7 +232,7 @@ static void damaged_parts_are_refused(void **state)
 }
 
 /* Any byte of any part may be another one: the folder is opened or refused, nothing worse. */
-static void changed_bytes_are_opened_or_refused(void **state)
+TEST(changed_bytes_are_opened_or_refused)
 {
     static const struct {
         const char *fixture, *config, *part, *others[1][2];
@@ -248,7 +243,6 @@ static void changed_bytes_are_opened_or_refused(void **state)
     };
     uint32_t random = 1;
     int      opens = 0, refusals = 0;
-    (void)state;
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         char  *folder = test_tree_make(), path[128], bytes[16384];
         size_t n;
@@ -290,10 +284,4 @@ static int close_all(void **state)
     return 0;
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(ids_are_those_of_transformers),      cmocka_unit_test(parts_and_the_saved_file_agree),
-    cmocka_unit_test(lengths_and_padding_that_cannot_be), cmocka_unit_test(folders_that_are_refused),
-    cmocka_unit_test(damaged_parts_are_refused),          cmocka_unit_test(changed_bytes_are_opened_or_refused),
-};
-
-TM_TESTS(tests, NULL, close_all)
+TEST_FIXTURE(NULL, close_all)

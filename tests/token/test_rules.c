@@ -86,11 +86,10 @@ static size_t check_text(const char *name, const tm_tokenizer *t, tm_token_encod
     return wrong;
 }
 
-static void ids_are_those_of_the_library(void **state)
+TEST(ids_are_those_of_the_library)
 {
     json_t *one, *text;
     size_t  i, k, wrong = 0;
-    (void)state;
     json_array_foreach(json_object_get(rules, "variants"), i, one)
     {
         const char   *name = json_string_value(json_array_get(one, 0));
@@ -111,7 +110,7 @@ static void ids_are_those_of_the_library(void **state)
 }
 
 /* The members of a tokenizer, and the message. */
-static void what_is_not_read_is_refused(void **state)
+TEST(what_is_not_read_is_refused)
 {
 #define NORMAL "{\"normalizer\":"
 #define WORDS "{\"pre_tokenizer\":"
@@ -225,7 +224,6 @@ static void what_is_not_read_is_refused(void **state)
           "'t.json': token '<s>' has id 1 in the vocabulary and 7 in added_tokens" },
     };
     size_t wrong = 0;
-    (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         json_error_t  problem;
         json_t       *change = json_loads(all[i][0], 0, &problem);
@@ -245,7 +243,7 @@ static void what_is_not_read_is_refused(void **state)
 }
 
 /* Each step is one that files have; what they make together must stay in a measure of the text. */
-static void steps_that_multiply_a_text_are_refused(void **state)
+TEST(steps_that_multiply_a_text_are_refused)
 {
 #define TEN_A "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aaaaaaaaaa\"}"
 #define ANY_A "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"[ab]\"},\"content\":\"aaaaaaaaaaaaaaaaaaaa\"}"
@@ -258,7 +256,6 @@ static void steps_that_multiply_a_text_are_refused(void **state)
         "{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[" BLANKS "," BLANKS "," BLANKS "," BLANKS
         "," BLANKS "," BLANKS "]}}",
     };
-    (void)state;
     for (size_t i = 0; i < sizeof bombs / sizeof bombs[0]; i++) {
         json_error_t  problem;
         json_t       *change = json_loads(bombs[i], 0, &problem);
@@ -278,7 +275,7 @@ static void steps_that_multiply_a_text_are_refused(void **state)
 }
 
 /* 18 letters of one, as often as it comes. */
-static void a_text_may_grow_by_what_unicode_makes_of_it(void **state)
+TEST(a_text_may_grow_by_what_unicode_makes_of_it)
 {
     enum { TIMES = 100000 };
     json_error_t  problem;
@@ -287,7 +284,6 @@ static void a_text_may_grow_by_what_unicode_makes_of_it(void **state)
     tm_error      err = { 0 };
     tm_ids        ids = { 0 };
     tm_text       text = { 0 };
-    (void)state;
     assert_int_equal(changed(change, &t, &err), TM_OK);
     for (int i = 0; i < TIMES; i++) tm_text_add(&text, "\xEF\xB7\xBA");
     tm_token_encoder *encoder = tm_token_encoder_create(t);
@@ -299,11 +295,4 @@ static void a_text_may_grow_by_what_unicode_makes_of_it(void **state)
     json_decref(change);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(ids_are_those_of_the_library),
-    cmocka_unit_test(what_is_not_read_is_refused),
-    cmocka_unit_test(steps_that_multiply_a_text_are_refused),
-    cmocka_unit_test(a_text_may_grow_by_what_unicode_makes_of_it),
-};
-
-TM_TESTS(tests, set_up, tear_down)
+TEST_FIXTURE(set_up, tear_down)

@@ -105,10 +105,9 @@ static const struct {
     { RAW(A "\x18\4"), NOT "a piece occurs twice" KNOWN, 0 },
 };
 
-static void pieces(void **state)
+TEST(pieces)
 {
     tm_ids ids = { 0 };
-    (void)state;
     for (size_t i = 0; i < sizeof pieces_made / sizeof pieces_made[0]; i++) {
         tm_text   model = make_model(pieces_made[i].piece, pieces_made[i].bytes);
         tm_error  err;
@@ -157,10 +156,9 @@ static const struct {
 };
 
 /* Fields of the model behind those of make_model, or instead of them. */
-static void settings(void **state)
+TEST(settings)
 {
     tm_ids ids = { 0 };
-    (void)state;
     for (size_t i = 0; i < sizeof settings_made / sizeof settings_made[0]; i++) {
         tm_text  model = make_model(NULL, 0);
         tm_error err;
@@ -193,7 +191,7 @@ static void settings(void **state)
 }
 
 /* BPE: pieces join by their scores, the better first; a user-defined one is taken as it is and joins nothing. */
-static void pieces_that_join(void **state)
+TEST(pieces_that_join)
 {
     static const char *const texts[] = { "ab", "aba", "abab", "ba", "bab", "aab", "acab", "cc", "" };
     static const int32_t     joined[][4] = { { 3 },    { 1, 5 },    { 1, 5, 2 }, { 5 }, { 5, 2 },
@@ -201,7 +199,6 @@ static void pieces_that_join(void **state)
     static const size_t      counts[] = { 1, 2, 3, 1, 2, 2, 3, 1, 0 };
     static const int32_t plain[][4] = { { 3 }, { 6 }, { 3, 3 }, { 5 }, { 2, 3 }, { 1, 3 }, { 1, 7, 3 }, { 8 }, { 0 } };
     static const size_t  plain_counts[] = { 1, 1, 2, 1, 2, 2, 3, 1, 0 };
-    (void)state;
     for (int user = 0; user < 2; user++) {
         tm_text model = make_model(RAW(B MINUS_1)); /* 2 */
         tm_ids  ids = { 0 };
@@ -225,11 +222,3 @@ static void pieces_that_join(void **state)
         free(ids.data);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(pieces),
-    cmocka_unit_test(settings),
-    cmocka_unit_test(pieces_that_join),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -37,7 +37,7 @@ static char *folder_of(const char *const files[][2], size_t n, const char *proce
     return folder;
 }
 
-static void a_folder_says_what_ends_a_text(void **state)
+TEST(a_folder_says_what_ends_a_text)
 {
     static const struct {
         const char *files[4][2];
@@ -85,7 +85,6 @@ static void a_folder_says_what_ends_a_text(void **state)
           -1 },
         { { { "config.json", "{\"eos_token_id\": 77}" } }, "null", "config.json", NULL, 3 },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char         *folder = folder_of(cases[i].files, 4, cases[i].processor);
         tm_tokenizer *t;
@@ -103,13 +102,12 @@ static void a_folder_says_what_ends_a_text(void **state)
 }
 
 /* The file alone is no folder: its neighbors say nothing of it. */
-static void a_file_alone_goes_by_names(void **state)
+TEST(a_file_alone_goes_by_names)
 {
     static const char *const files[][2] = { { "tokenizer_config.json", "{\"eos_token\": \"<|im_end|>\"}" } };
     char                    *folder = folder_of(files, 1, "null"), path[400];
     tm_tokenizer            *t;
     tm_error                 err = { 0 };
-    (void)state;
     snprintf(path, sizeof path, "%s/tokenizer.json", folder);
     assert_int_equal(tm_tokenizer_open(path, NULL, &t, &err), TM_OK);
     assert_int_equal(tm_tokenizer_describe(t)->eos, 3);
@@ -121,7 +119,7 @@ static void a_file_alone_goes_by_names(void **state)
 }
 
 /* Templates see every token that the folder names. */
-static void templates_see_the_tokens_of_both_files(void **state)
+TEST(templates_see_the_tokens_of_both_files)
 {
     static const struct {
         const char *name, *files[4][2], *wanted;
@@ -145,7 +143,6 @@ static void templates_see_the_tokens_of_both_files(void **state)
           { { "tokenizer_config.json", "{\"chat_template\": [{\"name\": \"rag\", \"template\": \"r\"}]}" } },
           "r" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char    *folder = folder_of(cases[i].files, 4, "null");
         tm_chat *chat;
@@ -161,11 +158,3 @@ static void templates_see_the_tokens_of_both_files(void **state)
         test_tree_remove(folder);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_folder_says_what_ends_a_text),
-    cmocka_unit_test(a_file_alone_goes_by_names),
-    cmocka_unit_test(templates_see_the_tokens_of_both_files),
-};
-
-TM_TESTS(tests, NULL, NULL)

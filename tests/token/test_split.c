@@ -53,9 +53,8 @@ static tm_regex *compile(const tm_splitter *s)
 }
 
 /* Each between a capital, a small letter, a sign and a blank: 3 of its neighbours decide what becomes of it. */
-static void every_code_point(void **state)
+TEST(every_code_point)
 {
-    (void)state;
     for (int i = 0; tm_splitter_at(i); i++) {
         const tm_splitter *s = tm_splitter_at(i);
         tm_regex          *regex = compile(s);
@@ -78,14 +77,13 @@ static void every_code_point(void **state)
     }
 }
 
-static void random_texts(void **state)
+TEST(random_texts)
 {
     static const uint32_t chars[] = {
         'a',  'Z',    's',    'S',  'l',    'r',    'e',     '\'',    '\'',    ' ',     ' ',    '\n',   '\r',  '\t',
         '1',  '2',    '/',    '!',  0x17F,  0xC0,   0xE9,    0x1C5,   0x2B0,   0x301,   0x4E00, 0x3042, 0x660, 0x2167,
         0xA0, 0x3000, 0x2028, 0x85, 0x180E, 0x200D, 0x1F600, 0x10400, 0x10428, 0x1E900, 0xFFFD, 0x378
     };
-    (void)state;
     for (int i = 0; tm_splitter_at(i); i++) {
         const tm_splitter *s = tm_splitter_at(i);
         tm_regex          *regex = compile(s);
@@ -100,7 +98,7 @@ static void random_texts(void **state)
     }
 }
 
-static void refused_constructs_are_named(void **state)
+TEST(refused_constructs_are_named)
 {
     static const struct {
         const char      *pattern, *named;
@@ -115,7 +113,6 @@ static void refused_constructs_are_named(void **state)
                 { "[\\S]", "'\\S'", TM_REGEX_RUST },
                 { "(a", "cannot read", TM_REGEX_RUBY },
                 { "a\\", "'\\'", TM_REGEX_RUST } };
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         tm_regex *regex = NULL;
         tm_error  err = { 0 };
@@ -127,9 +124,8 @@ static void refused_constructs_are_named(void **state)
 }
 
 /* $ ends a line for tokenizer.json, the text for the others. */
-static void dollar_has_two_meanings(void **state)
+TEST(dollar_has_two_meanings)
 {
-    (void)state;
     for (int ruby = 0; ruby < 2; ruby++) {
         tm_regex *regex;
         tm_error  err = { 0 };
@@ -156,11 +152,5 @@ static int end(void **state)
     return 0;
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_code_point),
-    cmocka_unit_test(random_texts),
-    cmocka_unit_test(refused_constructs_are_named),
-    cmocka_unit_test(dollar_has_two_meanings),
-};
-
-TM_TESTS_IN_ORDER(tests, begin, end)
+TESTS_IN_ORDER
+TEST_FIXTURE(begin, end)

@@ -37,9 +37,8 @@ static int free_texts(void **state)
     return 0;
 }
 
-static void texts_of_large_vocabularies(void **state)
+TEST(texts_of_large_vocabularies)
 {
-    (void)state;
     tm_strings t = { 0 };
     assert_int_equal(tm_strings_get(&t, "x", 1), -1);
     for (int i = 0, next = 0; i < TEXTS; i++) {
@@ -62,11 +61,10 @@ static void texts_of_large_vocabularies(void **state)
     assert_true(t.size == 0 && t.count == 0 && tm_strings_get(&t, texts[7], lengths[7]) == -1);
 }
 
-static void pairs_of_large_vocabularies(void **state)
+TEST(pairs_of_large_vocabularies)
 {
     enum { PAIRS = 200000 };
     tm_pairs t;
-    (void)state;
     tm_pairs_init(&t);
     assert_null(tm_pairs_get(&t, 0, 0));
     for (int i = 0; i < PAIRS; i++) {
@@ -87,9 +85,4 @@ static void pairs_of_large_vocabularies(void **state)
     tm_pairs_fini(&t);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(texts_of_large_vocabularies),
-    cmocka_unit_test(pairs_of_large_vocabularies),
-};
-
-TM_TESTS(tests, make_texts, free_texts)
+TEST_FIXTURE(make_texts, free_texts)

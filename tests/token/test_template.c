@@ -31,13 +31,12 @@ static void check_case(const char *name, size_t number, const tm_template *t, co
     tm_text_fini(&out);
 }
 
-static void what_transformers_renders(void **state)
+TEST(what_transformers_renders)
 {
     const char  *path = getenv("TM_CHAT_CASES");
     json_error_t problem;
     json_t      *root = json_load_file(path ? path : "tests/token/chat.json", 0, &problem), *one, *c;
     size_t       i, k, met = 0;
-    (void)state;
     if (!root) fail_msg("%s", problem.text);
     json_array_foreach(root, i, one)
     {
@@ -72,9 +71,8 @@ static void refused(const char *text, tm_status status, const char *words)
     json_decref(variables);
 }
 
-static void what_is_not_there_is_refused_by_name(void **state)
+TEST(what_is_not_there_is_refused_by_name)
 {
-    (void)state;
     refused("a\n{% include 'x' %}", TM_UNSUPPORTED, "t, line 2: the tag 'include' is not supported");
     refused("{{ x | wordwrap }}", TM_UNSUPPORTED, "the filter 'wordwrap'");
     refused("{{ x is prime }}", TM_UNSUPPORTED, "the test 'is prime'");
@@ -125,7 +123,7 @@ static void what_is_not_there_is_refused_by_name(void **state)
     refused("{% set n = namespace(a=1) %}{{ n }}", TM_INVALID, "a namespace has no text");
 }
 
-static void generated_parts_are_marked(void **state)
+TEST(generated_parts_are_marked)
 {
     static const char text[] =
         "<u>{{ a }}</u>{% generation %}{{ b }}!{% endgeneration %} {% generation %}z{% endgeneration %}";
@@ -134,7 +132,6 @@ static void generated_parts_are_marked(void **state)
     tm_template_spans spans = { 0 };
     tm_error          err = { 0 };
     json_t           *variables = json_pack("{s:s, s:s}", "a", "one", "b", "two");
-    (void)state;
     assert_int_equal(tm_template_parse("t", text, sizeof text - 1, &t, &err), TM_OK);
     assert_true(tm_template_marks_generation(t));
     assert_int_equal(tm_template_render(t, variables, 0, &out, &spans, &err), TM_OK);
@@ -149,10 +146,4 @@ static void generated_parts_are_marked(void **state)
     json_decref(variables);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(what_transformers_renders),
-    cmocka_unit_test(what_is_not_there_is_refused_by_name),
-    cmocka_unit_test(generated_parts_are_marked),
-};
-
-TM_TESTS_IN_ORDER(tests, NULL, NULL)
+TESTS_IN_ORDER

@@ -27,11 +27,10 @@ static tm_status render(const char *source, const json_t *variables, tm_text *ou
     return st;
 }
 
-static void what_jinja_renders(void **state)
+TEST(what_jinja_renders)
 {
     json_t *root = operations(), *one;
     size_t  i, wrong = 0;
-    (void)state;
     json_array_foreach(json_object_get(root, "cases"), i, one)
     {
         const char *source = json_string_value(json_array_get(one, 0)),
@@ -50,11 +49,10 @@ static void what_jinja_renders(void **state)
     assert_int_equal(wrong, 0);
 }
 
-static void what_is_refused_says_why(void **state)
+TEST(what_is_refused_says_why)
 {
     json_t *root = operations(), *one;
     size_t  i, wrong = 0;
-    (void)state;
     json_array_foreach(json_object_get(root, "refused"), i, one)
     {
         const char *source = json_string_value(json_array_get(one, 0)),
@@ -75,12 +73,11 @@ static void what_is_refused_says_why(void **state)
 
 /* Arguments of filters, methods and tests, and random templates (tests/token/arguments.json): what is rendered is what
  * Jinja renders, and what Jinja refuses is refused; the rest is refused by name. */
-static void arguments_are_jinjas(void **state)
+TEST(arguments_are_jinjas)
 {
     json_error_t problem;
     json_t      *root = json_load_file("tests/token/arguments.json", 0, &problem), *one;
     size_t       i, wrong = 0, equal = 0, here = 0;
-    (void)state;
     if (!root) fail_msg("%s", problem.text);
     json_array_foreach(json_object_get(root, "cases"), i, one)
     {
@@ -122,9 +119,8 @@ static void nested(const char *begin, const char *opens, const char *middle, con
     tm_text_fini(&out);
 }
 
-static void depth_has_a_limit(void **state)
+TEST(depth_has_a_limit)
 {
-    (void)state;
     static const struct {
         const char *begin, *opens, *middle, *closes, *end;
         int         most;
@@ -149,9 +145,8 @@ static void depth_has_a_limit(void **state)
 }
 
 /* What lies one behind the other is not nested, however much it is. */
-static void breadth_has_none(void **state)
+TEST(breadth_has_none)
 {
-    (void)state;
     static const struct {
         const char *one, *shows;
     } kinds[] = {
@@ -181,9 +176,8 @@ static void breadth_has_none(void **state)
 }
 
 /* 90,000 times 278 alternatives are too many; the same loop with few is none. */
-static void work_has_a_limit(void **state)
+TEST(work_has_a_limit)
 {
-    (void)state;
     static const char begin[] = "{% set r = range(300) %}{% for a in r %}{% for b in r %}{% if 0";
     nested(begin, " or 0", "", "", " %}{% endif %}{% endfor %}{% endfor %}x", 4, "x");
     nested(begin, " or 0", "", "", " %}{% endif %}{% endfor %}{% endfor %}x", 277,
@@ -191,9 +185,8 @@ static void work_has_a_limit(void **state)
 }
 
 /* Few steps, each over much: texts of a megabyte; lists whose items are the same lists, 2^40 in all; a sort. */
-static void large_values_are_much_work(void **state)
+TEST(large_values_are_much_work)
 {
-    (void)state;
     static const char *const templates[] = {
         "{% set s = 'ab' * 500000 %}{% set t = 'ba' * 400000 ~ 'x' %}{% for i in range(90000) %}"
         "{% for j in range(90000) %}{% if t in s %}{% endif %}{% endfor %}{% endfor %}",
@@ -205,12 +198,3 @@ static void large_values_are_much_work(void **state)
     for (size_t i = 0; i < sizeof templates / sizeof templates[0]; i++)
         nested(templates[i], "", "", "", "", 0, "t, line 1: the template does not come to an end");
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(arguments_are_jinjas),       cmocka_unit_test(what_jinja_renders),
-    cmocka_unit_test(what_is_refused_says_why),   cmocka_unit_test(depth_has_a_limit),
-    cmocka_unit_test(breadth_has_none),           cmocka_unit_test(work_has_a_limit),
-    cmocka_unit_test(large_values_are_much_work),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -36,7 +36,7 @@ static int32_t find(const tm_tokenizer *tokenizer, const char *name)
     return tm_tokenizer_find(tokenizer, name, strlen(name));
 }
 
-static void specials_follow_from_the_number(void **state)
+TEST(specials_follow_from_the_number)
 {
     static const struct {
         int         tokens;
@@ -47,7 +47,6 @@ static void specials_follow_from_the_number(void **state)
     } known[] = { { 50256, "<|endoftext|>", 50256, "<|endoftext|>", 50256 },
                   { 100256, "<|endoftext|>", 100257, "<|fim_suffix|>", 100260 },
                   { 128000, "<|begin_of_text|>", 128000, "<|image|>", 128011 } };
-    (void)state;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         for (int more = 0; more < 2; more++) {
             tm_text       text = { 0 };
@@ -65,7 +64,3 @@ static void specials_follow_from_the_number(void **state)
             tm_text_fini(&text);
         }
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(specials_follow_from_the_number) };
-
-TM_TESTS(tests, NULL, NULL)

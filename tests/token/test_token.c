@@ -100,22 +100,20 @@ static void check_case(json_t *c)
 
 static json_t *cases;
 
-static void ids_are_those_of_the_reference_libraries(void **state)
+TEST(ids_are_those_of_the_reference_libraries)
 {
-    (void)state;
     assert_true(json_array_size(cases) > 400);
     for (size_t i = 0; i < json_array_size(cases); i++) check_case(json_array_get(cases, i));
 }
 
 /* Where tm_tokenizer_cut allows it, two halves have the ids of the whole. */
-static void cut_texts_have_the_same_ids(void **state)
+TEST(cut_texts_have_the_same_ids)
 {
     static const char text[] =
         "First line, x=1.\nsecond line: don't stop\nThird\n  indented\nlast words are here and go on";
     static const char *const files[] = { "gpt2.json",  "llama3.json",  "qwen2.json",
                                          "o200k.json", "llama2.model", "tekken.json" };
     int                      cuts[6] = { 0 };
-    (void)state;
     for (size_t f = 0; f < sizeof files / sizeof files[0]; f++) {
         opened *o = open_one(files[f], NULL);
         for (size_t limit = 1; limit < sizeof text; limit++) {
@@ -140,9 +138,8 @@ static void cut_texts_have_the_same_ids(void **state)
         if (cuts[f] < 40) fail_msg("%s: %d cuts", files[f], cuts[f]);
 }
 
-static void facts_and_questions(void **state)
+TEST(facts_and_questions)
 {
-    (void)state;
     const tm_tokenizer       *t = open_one("llama2.model", NULL)->tokenizer;
     const tm_tokenizer_facts *f = tm_tokenizer_describe(t);
     size_t                    n;
@@ -214,9 +211,8 @@ static void expect_ids(const char *model, size_t bytes, const char *text, const 
 
 /* A way of -90,000 ends in steps of 1/128: "ab" is as good as "a", "b", and comes first. Beyond -100,000 scores begin
  * anew, and the small difference counts. What SentencePiece 0.2.3 gives. */
-static void long_ways_begin_anew(void **state)
+TEST(long_ways_begin_anew)
 {
-    (void)state;
     tm_text model = { 0 };
     add_piece(&model, "<unk>", 0, 2);
     add_piece(&model, "x", -30000, 1);
@@ -240,20 +236,11 @@ static void long_ways_begin_anew(void **state)
 
 /* Scores of tokenizer.json as `tokenizers` reads them, not the nearest doubles, with which 2, 1, 2, 1 is as good and
  * comes first. What tokenizers 0.23.3 gives. */
-static void scores_are_read_as_the_library_reads_them(void **state)
+TEST(scores_are_read_as_the_library_reads_them)
 {
     static const char model[] = "{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"<unk>\",0.0],"
                                 "[\"aaa\",-11.048141491632435],[\"aa\",-9.823083098816193]]}}";
-    (void)state;
     expect_ids(model, sizeof model - 1, "aaaaaaaaaa", (int32_t[]){ 2, 2, 1, 1 }, 4);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(ids_are_those_of_the_reference_libraries),
-    cmocka_unit_test(cut_texts_have_the_same_ids),
-    cmocka_unit_test(long_ways_begin_anew),
-    cmocka_unit_test(scores_are_read_as_the_library_reads_them),
-    cmocka_unit_test(facts_and_questions),
-};
-
-TM_TESTS(tests, load_cases, close_all)
+TEST_FIXTURE(load_cases, close_all)

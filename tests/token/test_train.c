@@ -32,15 +32,14 @@ static void check_token(const tm_tokenizer *tokenizer, int32_t id, const char *w
 }
 
 /* Words: "low" 3, " low" 1, " lower" 2, " wider" 2. Pairs: lo 6, ow 6, then er 4, " l" 3 ... */
-static void the_most_frequent_pair_is_first(void **state)
+TEST(the_most_frequent_pair_is_first)
 {
     static const char *const special[] = { "<end>" };
     static const char        text[] = "low\nlow\nlow low lower lower wider wider";
-    (void)state;
-    tm_bpe_goal   goal = { .vocab = 262, .special = special, .n_special = 1, .least = 2 };
-    tm_bpe_result result;
-    tm_text       file = { 0 };
-    tm_tokenizer *t = learn(text, strlen(text), &goal, &result, &file);
+    tm_bpe_goal              goal = { .vocab = 262, .special = special, .n_special = 1, .least = 2 };
+    tm_bpe_result            result;
+    tm_text                  file = { 0 };
+    tm_tokenizer            *t = learn(text, strlen(text), &goal, &result, &file);
     check_token(t, 256, "lo");  /* as often as "ow", and of lower ids */
     check_token(t, 257, "low"); /* 6 */
     check_token(t, 258, "er");  /* 4: comes before \304\240low (3) */
@@ -55,9 +54,8 @@ static void the_most_frequent_pair_is_first(void **state)
 }
 
 /* No pair is frequent enough any more; nothing is lost of any bytes. */
-static void every_text_comes_back(void **state)
+TEST(every_text_comes_back)
 {
-    (void)state;
     char          text[4000];
     tm_bpe_goal   goal = { .vocab = 5000, .least = 3 };
     tm_bpe_result result;
@@ -175,10 +173,9 @@ static void expect_learned(const plain *p, const tm_tokenizer *t, const tm_text 
 }
 
 /* Lines of few letters: many pairs are as frequent as others, and many ways lead to the same text. */
-static void pairs_are_those_of_counting_anew(void **state)
+TEST(pairs_are_those_of_counting_anew)
 {
     static const char *const special[] = { "<end>", "ab", "bca" };
-    (void)state;
     for (uint64_t seed = 0; seed < 6; seed++) {
         static plain  p;
         tm_bpe_result result;
@@ -212,9 +209,8 @@ static void pairs_are_those_of_counting_anew(void **state)
     }
 }
 
-static void what_cannot_be_is_refused(void **state)
+TEST(what_cannot_be_is_refused)
 {
-    (void)state;
     tm_bpe_trainer *trainer;
     tm_bpe_result   result;
     tm_text         file = { 0 };
@@ -234,9 +230,8 @@ static void what_cannot_be_is_refused(void **state)
 
 /* Whatever the text: as many tokens as bytes, each of that number, and the text again; only the word that ends a text
  * is one token. A file that is called "byte" is that file. */
-static void bytes_are_a_tokenizer(void **state)
+TEST(bytes_are_a_tokenizer)
 {
-    (void)state;
     static const char *const texts[] = { "",       "a", "  two  words\n\n", "don't", "\xe2\x82\xac \xf0\x9f\x98\x80",
                                          "<|endof" };
     tm_tokenizer            *tokenizer;
@@ -270,11 +265,3 @@ static void bytes_are_a_tokenizer(void **state)
     tm_token_encoder_destroy(encoder);
     tm_tokenizer_close(tokenizer);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(bytes_are_a_tokenizer),     cmocka_unit_test(the_most_frequent_pair_is_first),
-    cmocka_unit_test(every_text_comes_back),     cmocka_unit_test(pairs_are_those_of_counting_anew),
-    cmocka_unit_test(what_cannot_be_is_refused),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -199,11 +199,10 @@ static void add_learned(tm_text *out, const char *text)
         }
 }
 
-static void tokenizers_are_as_recorded(void **state)
+TEST(tokenizers_are_as_recorded)
 {
     static char long_text[LONG + 1];
     tm_text     out = { 0 };
-    (void)state;
     make_text(long_text, 1);
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         tm_text       bytes = read_one(files[i].file);
@@ -246,7 +245,3 @@ static void tokenizers_are_as_recorded(void **state)
     add_learned(&out, long_text);
     whole_is("tests/token/whole.txt", &out);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(tokenizers_are_as_recorded) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -81,13 +81,12 @@ static double trained(tm_device *device, const tm_source *source, ablation what)
     return loss;
 }
 
-static void the_gate_needs_attention_and_positions(void **state)
+FULL_TEST(the_gate_needs_attention_and_positions)
 {
     tm_source_options options = { .name = "synthetic", .vocab = VOCAB, .seq = SEQ, .seed = 1 };
     tm_source        *source = NULL;
     tm_error          err = { 0 };
     double            gap[ABLATIONS];
-    (void)state;
     if (tm_source_open(&options, &source, &err) != TM_OK) fail_msg("%s", err.text);
     double     floor = tm_source_describe(source)->floor;
     tm_device *device = test_device_open("cpu", 2);
@@ -100,7 +99,3 @@ static void the_gate_needs_attention_and_positions(void **state)
     tm_device_close(device);
     tm_source_close(source);
 }
-
-static const struct CMUnitTest tests[] = { full_test(the_gate_needs_attention_and_positions) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -61,9 +61,8 @@ static tm_step *plan_1b(tm_dtype base, bool dora)
     return step;
 }
 
-static void a_stack_of_1b_takes_what_the_formula_says(void **state)
+TEST(a_stack_of_1b_takes_what_the_formula_says)
 {
-    (void)state;
     assert_true(matrices + others == 1235814400 && adapters == 5636096);
     for (int dora = 0; dora < 2; dora++) {
         tm_step          *step = plan_1b(TM_BF16, dora);
@@ -77,9 +76,8 @@ static void a_stack_of_1b_takes_what_the_formula_says(void **state)
     }
 }
 
-static void a_base_in_nf4_fits(void **state)
+TEST(a_base_in_nf4_fits)
 {
-    (void)state;
     for (int dora = 0; dora < 2; dora++) {
         tm_step *step = plan_1b(TM_NF4_BLOCKS, dora);
         int64_t  coded = 0, bytes = 0;
@@ -112,11 +110,10 @@ static int64_t cast_bytes(const tm_step *step)
 }
 
 /* Where products decode E4M3 themselves, no copy of a matrix is in memory. */
-static void a_base_in_e4m3_needs_no_copies(void **state)
+TEST(a_base_in_e4m3_needs_no_copies)
 {
     static const char *const sets[] = { "avx512", "avx512_bf16" };
     tm_step                 *step[2];
-    (void)state;
     for (int s = 0; s < 2; s++) {
         tm_device      *device = test_device_open("cpu", 2);
         tm_step_options o = options_1b(TM_E4M3_BLOCKS, false);
@@ -141,11 +138,3 @@ static void a_base_in_e4m3_needs_no_copies(void **state)
     tm_step_destroy(step[0]);
     tm_step_destroy(step[1]);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_stack_of_1b_takes_what_the_formula_says),
-    cmocka_unit_test(a_base_in_nf4_fits),
-    cmocka_unit_test(a_base_in_e4m3_needs_no_copies),
-};
-
-TM_TESTS(tests, NULL, NULL)

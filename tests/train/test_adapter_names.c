@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void a_name_ends_another_behind_a_dot(void **state)
+TEST(a_name_ends_another_behind_a_dot)
 {
     static const struct {
         bool        same;
@@ -28,7 +28,6 @@ static void a_name_ends_another_behind_a_dot(void **state)
         { false, "wq", "wk" },
         { false, "a.wq", ".q" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (int turned = 0; turned < 2; turned++) {
             const char *a = turned ? cases[i].b : cases[i].a, *b = turned ? cases[i].a : cases[i].b;
@@ -36,7 +35,7 @@ static void a_name_ends_another_behind_a_dot(void **state)
         }
 }
 
-static void both_names_lose_their_ending(void **state)
+TEST(both_names_lose_their_ending)
 {
     static const struct {
         const char *preset, *piece, *ours, *theirs;
@@ -49,7 +48,6 @@ static void both_names_lose_their_ending(void **state)
         { "gpt-small", "h.3.attn.c_proj.weight", "h.3.attn.c_proj", "transformer.h.3.attn.c_proj" },
         { "gpt-small", "h.3.attn.c_proj.bias", "h.3.attn.c_proj.bias", "transformer.h.3.attn.c_proj.bias" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_model_shape shape = test_shape_preset(cases[i].preset, "");
         adapter_names  names = adapter_names_of(&shape, cases[i].piece);
@@ -60,11 +58,10 @@ static void both_names_lose_their_ending(void **state)
     }
 }
 
-static void modules_that_files_do_not_tell_apart(void **state)
+TEST(modules_that_files_do_not_tell_apart)
 {
     const tm_model_shape gpt = test_shape_preset("gpt-small", ""), llama = test_shape_preset("tiny-llama", "");
     const char *const q = "layers.0.attention.wq.weight", *const k = "layers.0.attention.wk.weight";
-    (void)state;
     assert_true(adapter_same_module(&gpt, "h.0.attn.c_attn.weight", "h.0.attn.c_attn.weight"));
     assert_false(adapter_same_module(&gpt, "h.0.attn.c_attn.weight", "h.1.attn.c_attn.weight"));
     assert_true(adapter_same_module(&llama, q, q));
@@ -74,12 +71,11 @@ static void modules_that_files_do_not_tell_apart(void **state)
     assert_false(adapter_same_module(&llama, "nowhere", "nowhere"));
 }
 
-static void lists_of_names_are_read(void **state)
+TEST(lists_of_names_are_read)
 {
     static adapter_list list;
     tm_error            err = { 0 };
     char                many[200] = "";
-    (void)state;
     list = (adapter_list){ 0 };
     assert_int_equal(adapter_list_read(&list, "lora.targets", NULL, "here", &err), TM_OK);
     assert_int_equal(list.n, 0);
@@ -104,11 +100,10 @@ static void lists_of_names_are_read(void **state)
 }
 
 /* What is taken is marked; of what is not, the nearest last part of a name is kept, the first of equally near ones. */
-static void lists_of_names_are_looked_up(void **state)
+TEST(lists_of_names_are_looked_up)
 {
     static adapter_list list;
     tm_error            err = { 0 };
-    (void)state;
     list = (adapter_list){ 0 };
     assert_int_equal(adapter_list_read(&list, "lora.targets", "w[kq],layers.0.*,mlp", "here", &err), TM_OK);
     assert_false(adapter_listed(&list, ""));
@@ -139,7 +134,7 @@ static void lists_of_names_are_looked_up(void **state)
     tm_text_fini(&list.nearest);
 }
 
-static void matrices_of_blocks_may_have_adapters(void **state)
+TEST(matrices_of_blocks_may_have_adapters)
 {
     const tm_tensor matrix = { .name = "layers.0.wq.weight",
                                .role = TM_ROLE_PARAMETER,
@@ -148,7 +143,6 @@ static void matrices_of_blocks_may_have_adapters(void **state)
                                .shape = tm_shape_2(4, 3),
                                .layer = 0 };
     tm_tensor       others[10];
-    (void)state;
     assert_true(tm_adapters_may_adapt(&matrix));
     for (int i = 0; i < 10; i++) others[i] = matrix;
     others[0].role = TM_ROLE_MOMENT;
@@ -166,11 +160,3 @@ static void matrices_of_blocks_may_have_adapters(void **state)
     others[7].name = "a.weight";
     assert_true(tm_adapters_may_adapt(&others[7]));
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_name_ends_another_behind_a_dot),     cmocka_unit_test(both_names_lose_their_ending),
-    cmocka_unit_test(modules_that_files_do_not_tell_apart), cmocka_unit_test(lists_of_names_are_read),
-    cmocka_unit_test(lists_of_names_are_looked_up),         cmocka_unit_test(matrices_of_blocks_may_have_adapters),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -47,9 +47,8 @@ static void golden(const char *device_name, const tm_precision *precision, tm_re
     tm_device_close(device);
 }
 
-static void golden_numbers_of_lora(void **state)
+TEST(golden_numbers_of_lora)
 {
-    (void)state;
     static const tm_recompute keep = { 0 }, full = { .cheap = true, .every_n = 1 }, second = { .every_n = 2 };
     tm_recompute              some = { .every_n = 1 };
     some.save[TM_OP_attention] = 1;
@@ -185,9 +184,8 @@ static void family(tm_model_family which, const char *targets, int64_t least, bo
     family_with(which, adapters, least);
 }
 
-static void an_adapter_is_its_merged_model(void **state)
+TEST(an_adapter_is_its_merged_model)
 {
-    (void)state;
     for (int dora = 0; dora < 2; dora++) {
         family(TM_FAMILY_LLAMA, "all-linear", 14, dora);
         family(TM_FAMILY_LLAMA, "wqkv,o_proj", 4, dora); /* one adapter of the fused matrix */
@@ -202,13 +200,12 @@ static void an_adapter_is_its_merged_model(void **state)
 }
 
 /* Ranks and factors by module: those of a matrix are several adapters, one behind the other. */
-static void ranks_by_pattern(void **state)
+TEST(ranks_by_pattern)
 {
     static const tm_pattern_value ranks[] = { { "(q_proj|wq)", 2 }, { "layers\\.1\\..*k_proj", 5 }, { "mlp.*", 4 } };
     static const tm_pattern_value alphas[] = { { "v_proj", 12 },
                                                { "down_proj", 1 },
                                                { "layers\\.0\\..*k_proj", 6.75 } };
-    (void)state;
     for (int dora = 0; dora < 2; dora++) {
         tm_adapters a = lora(3, 4.5, "all-linear");
         a.dora = dora;
@@ -268,11 +265,10 @@ static int64_t count_modules(tm_adapters adapters)
     return modules;
 }
 
-static void modules_are_chosen_and_left_out(void **state)
+TEST(modules_are_chosen_and_left_out)
 {
     static const int64_t second[][2] = { { 1, 1 } };
     tm_adapters          a = lora(2, 2, "all-linear");
-    (void)state;
     assert_int_equal(count_modules(a), 14);
     a.exclude = "o_proj,*.w2";
     assert_int_equal(count_modules(a), 10);
@@ -342,9 +338,8 @@ static void only_adapters_train(tm_model_family which, bool dora, const char *ta
     tm_device_close(device);
 }
 
-static void only_adapters_are_trained(void **state)
+TEST(only_adapters_are_trained)
 {
-    (void)state;
     only_adapters_train(TM_FAMILY_LLAMA, false, "all-linear");
     only_adapters_train(TM_FAMILY_LLAMA, true, "all-linear");
     only_adapters_train(TM_FAMILY_LLAMA, false, "all-linear,lm_head");
@@ -377,9 +372,8 @@ static uint64_t dropped(int64_t accumulation, tm_recompute recompute, double rat
     return hash;
 }
 
-static void dropout_is_a_function_of_row_and_step(void **state)
+TEST(dropout_is_a_function_of_row_and_step)
 {
-    (void)state;
     tm_recompute cheap = { .cheap = true }, full = { .cheap = true, .every_n = 1 }, none = { 0 };
     tm_recompute some = { .cheap = true, .every_n = 1 };
     double       whole, half, other;
@@ -431,9 +425,8 @@ static void base_computes_with_decoded_values(tm_dtype format, double most_apart
     tm_device_close(device);
 }
 
-static void a_base_in_blocks_computes_with_its_decoded_values(void **state)
+TEST(a_base_in_blocks_computes_with_its_decoded_values)
 {
-    (void)state;
     for (int dora = 0; dora < 2; dora++) {
         base_computes_with_decoded_values(TM_NF4_BLOCKS, 0.12, dora);  /* 4 bits: about 9 % */
         base_computes_with_decoded_values(TM_E4M3_BLOCKS, 0.03, dora); /* 3 bits of fraction: 2^-4 at most, 2.3 % */
@@ -441,12 +434,11 @@ static void a_base_in_blocks_computes_with_its_decoded_values(void **state)
 }
 
 /* Of weights in float32 that are computed with in bfloat16 the lengths are those of the float32 values. */
-static void a_length_is_that_of_the_values_that_are_kept(void **state)
+TEST(a_length_is_that_of_the_values_that_are_kept)
 {
     tm_device      *device = test_device_open("cpu", 2);
     tm_step_options o = test_llama_options();
     int             rows = 0;
-    (void)state;
     o.precision = &tm_precision_bf16;
     o.adapters = lora(4, 8, "all-linear");
     o.adapters.dora = true;
@@ -494,11 +486,10 @@ static void refused(tm_model_family which, int64_t rank, const char *targets, tm
 }
 
 /* Of the modules that a folder names, one is not there: it is named, wherever it stands. */
-static void modules_that_are_not_there_are_refused(void **state)
+TEST(modules_that_are_not_there_are_refused)
 {
     static const char none[] = "model.layers.7.self_attn.q_proj";
     tm_adapters       a = lora(4, 8, "");
-    (void)state;
     a.n_modules = 3;
     for (size_t i = 0; i < a.n_modules; i++) {
         tm_adapted_module modules[] = { { "model.layers.0.self_attn.q_proj", 4, 8 },
@@ -512,9 +503,8 @@ static void modules_that_are_not_there_are_refused(void **state)
     }
 }
 
-static void bad_targets_are_refused(void **state)
+TEST(bad_targets_are_refused)
 {
-    (void)state;
     refused(TM_FAMILY_LLAMA, 4, "q_prj", TM_INVALID, "the nearest name is 'q_proj'");
     refused(TM_FAMILY_LLAMA, 4, "q_proj,nothing", TM_INVALID, "nothing");
     refused(TM_FAMILY_LLAMA, 4, "lm_haed", TM_INVALID, "lm_haed");
@@ -529,13 +519,12 @@ static void bad_targets_are_refused(void **state)
     refused(TM_FAMILY_MIXTRAL, 4, "q_proj,w2", TM_UNSUPPORTED, "expert");
 }
 
-static void bad_patterns_are_refused(void **state)
+TEST(bad_patterns_are_refused)
 {
     static const tm_pattern_value none[] = { { "q_proj", 2 }, { "k_prj", 2 } };
     static const tm_pattern_value twice[] = { { ".*_proj", 2 }, { "q_proj", 3 } };
     static const int64_t          beyond[][2] = { { 0, 2 } }, second[][2] = { { 1, 1 } };
     tm_adapters                   a = lora(4, 8, "q_proj,k_proj");
-    (void)state;
     a.ranks = none, a.n_ranks = 2;
     refused_with(a, TM_FAMILY_LLAMA, TM_INVALID,
                  "lora.rank_pattern: no module with an adapter has a name that ends "
@@ -575,19 +564,3 @@ static void bad_patterns_are_refused(void **state)
     experts.n_ranks = 0, experts.layers = beyond, experts.n_layers = 1;
     refused_with(experts, TM_FAMILY_MIXTRAL, TM_INVALID, "lora.layers");
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(golden_numbers_of_lora),
-    cmocka_unit_test(an_adapter_is_its_merged_model),
-    cmocka_unit_test(ranks_by_pattern),
-    cmocka_unit_test(modules_are_chosen_and_left_out),
-    cmocka_unit_test(bad_patterns_are_refused),
-    cmocka_unit_test(only_adapters_are_trained),
-    cmocka_unit_test(dropout_is_a_function_of_row_and_step),
-    cmocka_unit_test(a_base_in_blocks_computes_with_its_decoded_values),
-    cmocka_unit_test(a_length_is_that_of_the_values_that_are_kept),
-    cmocka_unit_test(modules_that_are_not_there_are_refused),
-    cmocka_unit_test(bad_targets_are_refused),
-};
-
-TM_TESTS(tests, NULL, NULL)

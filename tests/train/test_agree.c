@@ -55,7 +55,7 @@ static void failures(tm_comm *world, void *context)
     CHECK(one == RANKS);
 }
 
-static void all_ranks_agree(void **state)
+TEST(all_ranks_agree)
 {
     static const outcome outcomes[] = { { { TM_OK, TM_OK, TM_OK, TM_OK }, -1 },
                                         { { TM_IO, TM_OK, TM_OK, TM_OK }, 0 },
@@ -63,19 +63,17 @@ static void all_ranks_agree(void **state)
                                         { { TM_OK, TM_NOMEM, TM_IO, TM_OK }, 1 },
                                         { { TM_FORMAT, TM_NOMEM, TM_IO, TM_INVALID }, 0 },
                                         { { TM_OK, TM_OK, TM_INTERRUPTED, TM_IO }, 2 } };
-    (void)state;
     run_world(RANKS, NULL, 20, false, numbers, NULL);
     for (size_t i = 0; i < sizeof outcomes / sizeof outcomes[0]; i++)
         run_world(RANKS, NULL, 20, false, failures, (void *)&outcomes[i]);
 }
 
 /* A world that has failed: the call's failure where there is no other; what a rank has said stays. */
-static void in_a_failed_world(void **state)
+TEST(in_a_failed_world)
 {
     tm_comm *world[2];
     tm_error err = { 0 }, own = { 0 };
     int64_t  value = 5;
-    (void)state;
     assert_int_equal(tm_comm_open_threads(2, 1, world, &err), TM_OK);
     assert_int_equal(tm_comm_fail(world[0], TM_IO, &err, "it is over"), TM_IO);
     err = (tm_error){ 0 };
@@ -116,10 +114,9 @@ static void two_ranks(tm_comm *world, void *context)
     CHECK(strcmp(heard.text, rank == 0 ? "" : "rank 0: ") == 0);
 }
 
-static void the_world_of_two(void **state)
+TEST(the_world_of_two)
 {
     tm_status failures_of_one[] = { TM_OK, TM_NUMBERS };
-    (void)state;
     run_world(2, NULL, 20, false, two_ranks, NULL);
     for (int i = 0; i < 2; i++) run_world(2, NULL, 20, false, gone_in_between, &failures_of_one[i]);
 }
@@ -140,18 +137,16 @@ static void different(tm_comm *world, void *context)
     CHECK(strstr(err.text, words[kind]) && !strstr(err.text, "step"));
 }
 
-static void different_calls_are_of_no_step(void **state)
+TEST(different_calls_are_of_no_step)
 {
-    (void)state;
     for (int kind = 0; kind < 3; kind++) run_world(2, NULL, 20, false, different, &kind);
 }
 
-static void alone(void **state)
+TEST(alone)
 {
     int64_t  value = 5;
     int      all = 0, own = 3;
     tm_error err = { 0 };
-    (void)state;
     assert_int_equal(agree_rank(NULL), 0);
     assert_int_equal(agree_ranks(NULL), 1);
     assert_int_equal(agree_sum(NULL, "sums", &value, 1, &err), TM_OK);
@@ -164,13 +159,3 @@ static void alone(void **state)
     assert_int_equal(agree_status(NULL, "printing", TM_NOMEM, &err), TM_NOMEM);
     assert_string_equal(err.text, "");
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(all_ranks_agree),
-    cmocka_unit_test(in_a_failed_world),
-    cmocka_unit_test(the_world_of_two),
-    cmocka_unit_test(different_calls_are_of_no_step),
-    cmocka_unit_test(alone),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -52,9 +52,8 @@ static void start(const tm_run_options *options, const tm_backend *backend, int 
 }
 
 /* Of a run of one process: one device, which may be a GPU. */
-static void devices_that_are_gpus_are_counted(void **state)
+TEST(devices_that_are_gpus_are_counted)
 {
-    (void)state;
     tm_run_options o = options_of();
     tm_backend     gpu = tm_backend_cpu;
     gpu.info = gpu_info;
@@ -69,9 +68,8 @@ static void devices_that_are_gpus_are_counted(void **state)
 }
 
 /* Without validation nothing is evaluated, however often; without a largest norm there is none. */
-static void what_is_not_done_is_not_announced(void **state)
+TEST(what_is_not_done_is_not_announced)
 {
-    (void)state;
     tm_run_options o = options_of();
     start(&o, &tm_backend_cpu, 1);
     assert_true(told.recipe.eval_samples == 0 && told.recipe.eval_interval == 0 && isinf(told.recipe.max_norm));
@@ -83,8 +81,3 @@ static void what_is_not_done_is_not_announced(void **state)
     assert_int_equal(told.first_step, 1);
     assert_int_equal(told.first_sample, 0);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(devices_that_are_gpus_are_counted),
-                                           cmocka_unit_test(what_is_not_done_is_not_announced) };
-
-TM_TESTS(tests, NULL, NULL)

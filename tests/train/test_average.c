@@ -112,11 +112,10 @@ static tm_step_options averaged(void)
     return o;
 }
 
-static void averages_follow_the_recursion(void **state)
+TEST(averages_follow_the_recursion)
 {
     static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_bf16_pure };
     static const tm_optimizer *const optimizers[] = { &tm_optimizer_adamw, &tm_optimizer_sgd, &tm_optimizer_muon };
-    (void)state;
     for (int p = 0; p < 3; p++)
         for (int k = 0; k < 3; k++) {
             tm_step_options o = averaged();
@@ -127,17 +126,9 @@ static void averages_follow_the_recursion(void **state)
 }
 
 /* Adapters have averages, what they stand beside has none. */
-static void frozen_parameters_have_none(void **state)
+TEST(frozen_parameters_have_none)
 {
     tm_step_options o = averaged();
-    (void)state;
     o.adapters = (tm_adapters){ .rank = 2, .alpha = 2, .base = TM_DTYPE_COUNT, .targets = "all-linear" };
     follow_run(o);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(averages_follow_the_recursion),
-    cmocka_unit_test(frozen_parameters_have_none),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -85,10 +85,9 @@ static void copy_weights(const tm_trainer *from, tm_trainer *to)
 
 /* The program "exact" of a step in bfloat16 computes what a step in float32 does with the same weights, bit for bit,
  * with what that drops of the same micro-batch; and it takes no memory. */
-static void exact_losses_are_those_of_float32(void **state)
+TEST(exact_losses_are_those_of_float32)
 {
     static const tm_precision *const precisions[] = { &tm_precision_bf16, &tm_precision_bf16_pure };
-    (void)state;
     for (int kind = 0; kind < 5; kind++)
         for (int p = 0; p < 2; p++) {
             if (kind == 2) continue; /* experts */
@@ -127,9 +126,8 @@ static void exact_losses_are_those_of_float32(void **state)
 }
 
 /* Where there is none, the step is the plain one, and says why. */
-static void what_cannot_be_exact_says_why(void **state)
+TEST(what_cannot_be_exact_says_why)
 {
-    (void)state;
     for (int kind = 0; kind < 2; kind++) {
         tm_step_options o = kind == 0 ? mixture_options() : test_llama_options();
         o.precision = &tm_precision_bf16_pure;
@@ -159,13 +157,12 @@ static const tm_kernel *choose_narrow(const void *context, const tm_call *call, 
     return device->choose(device->context, call, refusals);
 }
 
-static void what_a_device_cannot_is_said(void **state)
+TEST(what_a_device_cannot_is_said)
 {
     tm_device       *device = test_device_open("cpu", 1);
     const tm_chooser chooser = tm_device_chooser(device),
                      narrow = { .choose = choose_narrow, .context = &chooser, .threads = chooser.threads };
     tm_step_options o = options_of(0);
-    (void)state;
     o.micro_batch = 4, o.seq = 64, o.loss_chunk = 32;
     o.precision = &tm_precision_bf16;
     o.exact = &tm_precision_f32;
@@ -206,9 +203,8 @@ static uint64_t train(const tm_step_options *options, bool certified, tm_step_re
 
 /* In the middle of a step: what is certified is what the update takes, of all micro-batches, and nothing is left of it,
  * not even in what is told of experts, whose balance changes gradients on the way. */
-static void a_certified_step_has_the_same_bits(void **state)
+TEST(a_certified_step_has_the_same_bits)
 {
-    (void)state;
     for (int kind = 0; kind < 7; kind++) {
         tm_step_options o = options_of(kind < 4 ? kind : 2);
         tm_step_result  with, without;
@@ -231,9 +227,8 @@ static void a_certified_step_has_the_same_bits(void **state)
 }
 
 /* Gradients and losses of all parts: those of the last one alone would be nothing that the loss of the step has. */
-static void steps_in_parts_are_certified(void **state)
+TEST(steps_in_parts_are_certified)
 {
-    (void)state;
     for (int kind = 0; kind < 4; kind++)
         for (int parts = 2; parts <= 4; parts += 2)
             for (int warm = 0; warm <= 3; warm += 3) {
@@ -328,11 +323,10 @@ static void look_at_probe(probed *b, uint64_t seed)
     tm_probe_fini(&probe);
 }
 
-static void probes_say_what_a_loss_may_see(void **state)
+TEST(probes_say_what_a_loss_may_see)
 {
     static const int lengths[] = { 4, 5, 8, 14, LONGEST };
     probed           b;
-    (void)state;
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
         for (int document = 1; document <= 2 * lengths[i]; document = document < 4 ? document + 1 : document * 2 - 1) {
             fill_probed(&b, lengths[i], document);
@@ -349,9 +343,8 @@ static void probes_say_what_a_loss_may_see(void **state)
         assert_true((b.others[token] > 40) == (token != b.tokens[LONGEST - 1]));
 }
 
-static void what_cannot_be_probed_is_said(void **state)
+TEST(what_cannot_be_probed_is_said)
 {
-    (void)state;
     for (int kind = 0; kind < 5; kind++) {
         probed   b;
         tm_probe probe;
@@ -367,9 +360,8 @@ static void what_cannot_be_probed_is_said(void **state)
 }
 
 /* Adapters, one of the output layer too; DoRA's gradients are those of its paper, and no derivatives. */
-static void adapters_are_certified_but_for_dora(void **state)
+TEST(adapters_are_certified_but_for_dora)
 {
-    (void)state;
     for (int dora = 0; dora < 2; dora++) {
         tm_step_options o = test_llama_options();
         o.adapters = (tm_adapters){ .rank = 4, .alpha = 8, .base = TM_DTYPE_COUNT, .place = "test", .dora = dora };
@@ -380,7 +372,7 @@ static void adapters_are_certified_but_for_dora(void **state)
 }
 
 /* Every parameter that is to be trained must have a gradient. */
-static void a_parameter_without_a_gradient_is_named(void **state)
+TEST(a_parameter_without_a_gradient_is_named)
 {
     tm_step_options o = test_llama_options();
     tm_device      *device = test_device_open("cpu", 1);
@@ -388,7 +380,6 @@ static void a_parameter_without_a_gradient_is_named(void **state)
     test_batch      b = test_batch_random(o.micro_batch, o.seq, o.shape.vocab_size, 1);
     tm_micro_batch  batch = micro_batches(&b);
     tm_graph       *graph = (tm_graph *)(uintptr_t)tm_trainer_step_of(trainer)->graph;
-    (void)state;
     for (size_t i = 0; i < graph->n_tensors; i++) {
         tm_tensor     *t = &graph->tensors[i];
         tm_tensor_id   gradient = t->gradient;
@@ -406,7 +397,7 @@ static void a_parameter_without_a_gradient_is_named(void **state)
 }
 
 /* Nothing to compare, and nothing that failed. */
-static void a_step_without_targets_has_no_certificate(void **state)
+TEST(a_step_without_targets_has_no_certificate)
 {
     tm_step_options o = test_llama_options();
     tm_device      *device = test_device_open("cpu", 1);
@@ -414,7 +405,6 @@ static void a_step_without_targets_has_no_certificate(void **state)
     test_batch      b = test_batch_random(o.micro_batch, o.seq, o.shape.vocab_size, 1);
     tm_certificate  c;
     tm_error        err = { 0 };
-    (void)state;
     for (int64_t i = 0; i < b.rows; i++) b.targets[i] = TM_IGNORED_TARGET;
     b.target_tokens = 0;
     tm_micro_batch batch = micro_batches(&b);
@@ -428,9 +418,8 @@ static void a_step_without_targets_has_no_certificate(void **state)
     tm_device_close(device);
 }
 
-static void groups_have_names(void **state)
+TEST(groups_have_names)
 {
-    (void)state;
     static const char *const names[][2] = {
         { "layers.3.attention.wo.weight", "layers.3 attention" },
         { "layers.12.attention_norm.weight", "layers.12 norms" },
@@ -456,17 +445,3 @@ static void groups_have_names(void **state)
         assert_string_equal(group, names[i][1]);
     }
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(exact_losses_are_those_of_float32),
-                                           cmocka_unit_test(what_cannot_be_exact_says_why),
-                                           cmocka_unit_test(what_a_device_cannot_is_said),
-                                           cmocka_unit_test(a_certified_step_has_the_same_bits),
-                                           cmocka_unit_test(steps_in_parts_are_certified),
-                                           cmocka_unit_test(probes_say_what_a_loss_may_see),
-                                           cmocka_unit_test(what_cannot_be_probed_is_said),
-                                           cmocka_unit_test(adapters_are_certified_but_for_dora),
-                                           cmocka_unit_test(a_parameter_without_a_gradient_is_named),
-                                           cmocka_unit_test(a_step_without_targets_has_no_certificate),
-                                           cmocka_unit_test(groups_have_names) };
-
-TM_TESTS(tests, NULL, NULL)

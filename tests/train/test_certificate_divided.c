@@ -225,9 +225,8 @@ static void check_honest(const layout *l, const job *j, const certified *to)
 }
 
 /* In float32; nothing is left of it. */
-static void honest_ranks_hold(void **state)
+FULL_TEST(honest_ranks_hold)
 {
-    (void)state;
     for (int i = 0; i < LAYOUTS; i++) {
         certified to = { .planted = NULL };
         job       looked = job_of(&layouts[i], &to), plain = job_of(&layouts[i], NULL);
@@ -238,9 +237,8 @@ static void honest_ranks_hold(void **state)
     }
 }
 
-static void bfloat16_ranks_hold(void **state)
+TEST(bfloat16_ranks_hold)
 {
-    (void)state;
     for (int i = 0; i < LAYOUTS; i++) {
         certified to = { .planted = NULL };
         job       j = job_of(&layouts[i], &to);
@@ -264,9 +262,8 @@ static tm_status open_base(const tm_backend_of_test *backend, int rank, tm_devic
 }
 
 /* The head of the last stage is larger in float32 than all that its step needs: no stage compares losses in float32. */
-static void ranks_without_room_for_float32_say_so(void **state)
+TEST(ranks_without_room_for_float32_say_so)
 {
-    (void)state;
     const layout *l = &layouts[6];
     certified     to = { .planted = NULL };
     job           j = job_of(l, &to);
@@ -286,9 +283,8 @@ static void ranks_without_room_for_float32_say_so(void **state)
 }
 
 /* The direction is that of the whole model, whoever has which part of it. */
-static void numbers_are_those_of_one_rank(void **state)
+TEST(numbers_are_those_of_one_rank)
 {
-    (void)state;
     for (int i = 0; i < LAYOUTS; i++) {
         const layout *l = &layouts[i];
         char          what[160];
@@ -373,27 +369,24 @@ static void name_defects(bool bfloat16)
     }
 }
 
-static void a_defect_on_one_rank_is_named(void **state)
+TEST(a_defect_on_one_rank_is_named)
 {
-    (void)state;
     name_defects(false);
 }
 
-static void a_defect_on_one_rank_is_named_in_bfloat16(void **state)
+TEST(a_defect_on_one_rank_is_named_in_bfloat16)
 {
-    (void)state;
     name_defects(true);
 }
 
 /* Flat gradients that are shared: what rank 1 has of them is wrong. */
-static void one_rank_with_wrong_gradients_is_seen(void **state)
+FULL_TEST(one_rank_with_wrong_gradients_is_seen)
 {
     static const struct {
         int        replicate, shard, context;
         tm_sharing sharing;
     } shared[] = { { 2, 1, 1, TM_SHARE_COPIES }, { 1, 2, 1, TM_SHARE_OPTIMIZER }, { 1, 3, 1, TM_SHARE_GRADIENTS },
                    { 1, 4, 1, TM_SHARE_ALL },    { 2, 2, 1, TM_SHARE_ALL },       { 2, 1, 2, TM_SHARE_ALL } };
-    (void)state;
     for (int k = 0; k < 3; k++) /* the last one in bfloat16 */
         for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++) {
             const layout l = { k % 2,
@@ -423,7 +416,7 @@ static void one_rank_with_wrong_gradients_is_seen(void **state)
 }
 
 /* All ranks tell of the first one that sees what it must not. */
-static void the_first_rank_that_looks_ahead_is_told(void **state)
+TEST(the_first_rank_that_looks_ahead_is_told)
 {
     static const struct {
         layout   l;
@@ -434,7 +427,6 @@ static void the_first_rank_that_looks_ahead_is_told(void **state)
                   { { LLAMA, 1, 2, 1, 1, 0, 1, 1, TM_PIPELINE_1F1B, 1, false, TM_SHARE_ALL, false }, 1, 0 },
                   { { LLAMA, 2, 1, 1, 2, 0, 1, 1, TM_PIPELINE_1F1B, 1, false, TM_SHARE_COPIES, false }, 15, 0 },
                   { { LLAMA, 1, 1, 1, 1, 2, 1, 1, TM_PIPELINE_1F1B, 2, false, TM_SHARE_ALL, false }, 3, 0 } };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         certified to = { .ahead = cases[i].ahead };
         char      what[160], wanted[80];
@@ -454,10 +446,9 @@ static void the_first_rank_that_looks_ahead_is_told(void **state)
 }
 
 /* Tokens are of use where any rank makes use of them. */
-static void one_rank_with_context_is_enough(void **state)
+TEST(one_rank_with_context_is_enough)
 {
     const layout l = { LLAMA, 2, 1, 1, 1, 0, 1, 1, TM_PIPELINE_1F1B, 1, false, TM_SHARE_COPIES, false };
-    (void)state;
     for (unsigned blind = 1; blind < 4; blind++) {
         certified to = { .blind = blind };
         job       j = job_of(&l, &to);
@@ -475,11 +466,10 @@ static void one_rank_with_context_is_enough(void **state)
 }
 
 /* All stages hear of a weight that no gradient is computed for, but for its name. */
-static void a_weight_of_a_stage_without_a_gradient_fails_all(void **state)
+TEST(a_weight_of_a_stage_without_a_gradient_fails_all)
 {
     certified to = { .lost = "layers.2.ffn_norm.weight" };
     job       j = job_of(&layouts[6], &to);
-    (void)state;
     j.steps = 0;
     run_world(2, NULL, 120, false, rank_body, &j);
     for (int r = 0; r < 2; r++) assert_true(to.found[r].done && !to.found[r].gradients && to.found[r].causal);
@@ -488,11 +478,10 @@ static void a_weight_of_a_stage_without_a_gradient_fails_all(void **state)
 }
 
 /* What is frozen needs no certificate: a stage may have nothing else. */
-static void stages_that_train_nothing_are_certified(void **state)
+TEST(stages_that_train_nothing_are_certified)
 {
     static const char *const frozen[] = { "layers.2.*|layers.3.*|norm.weight|output.weight",
                                           "layers.0.*|layers.1.*|tok_embeddings.weight" };
-    (void)state;
     for (int k = 0; k < 2; k++) {
         certified to = { .planted = NULL };
         job       j = job_of(&layouts[6], &to);
@@ -511,19 +500,3 @@ static void stages_that_train_nothing_are_certified(void **state)
         }
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    full_test(honest_ranks_hold),
-    cmocka_unit_test(bfloat16_ranks_hold),
-    cmocka_unit_test(ranks_without_room_for_float32_say_so),
-    cmocka_unit_test(numbers_are_those_of_one_rank),
-    cmocka_unit_test(a_defect_on_one_rank_is_named),
-    cmocka_unit_test(a_defect_on_one_rank_is_named_in_bfloat16),
-    full_test(one_rank_with_wrong_gradients_is_seen),
-    cmocka_unit_test(the_first_rank_that_looks_ahead_is_told),
-    cmocka_unit_test(one_rank_with_context_is_enough),
-    cmocka_unit_test(a_weight_of_a_stage_without_a_gradient_fails_all),
-    cmocka_unit_test(stages_that_train_nothing_are_certified),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -117,7 +117,7 @@ static void certify(const tm_step_options *o, const row *r)
     tm_device_close(device);
 }
 
-static void wrong_steps_are_told(void **state)
+TEST(wrong_steps_are_told)
 {
     static const row rows[] = {
         { "nothing is wrong", { NOTHING, { "", NULL }, 1 }, 3, 2, HOLDS, "" },
@@ -154,7 +154,6 @@ static void wrong_steps_are_told(void **state)
         { "nothing is seen", { SEES_NOTHING, { "", NULL }, 1 }, 0, 2, USES_NOTHING, "the model uses no context" },
     };
     tm_step_options o = test_llama_options();
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) certify(&o, &rows[i]);
     o.micro_batch = 1;
     certify(&o, &rows[10]);
@@ -223,7 +222,7 @@ static tm_step_options options_of(int kind)
     }
 }
 
-static void kinds_of_steps_are_told(void **state)
+TEST(kinds_of_steps_are_told)
 {
 #define HONEST                                                                                                         \
     {                                                                                                                  \
@@ -269,14 +268,8 @@ static void kinds_of_steps_are_told(void **state)
         { ODD, { "sizes that no block fits", HONEST, 1, 1, HOLDS, "" } },
     };
 #undef HONEST
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         tm_step_options o = options_of(rows[i].kind);
         certify(&o, &rows[i].is);
     }
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(wrong_steps_are_told),
-                                           cmocka_unit_test(kinds_of_steps_are_told) };
-
-TM_TESTS(tests, NULL, NULL)

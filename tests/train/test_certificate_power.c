@@ -116,11 +116,10 @@ enum { GROUPS = sizeof groups / sizeof groups[0], FEW = 6, MANY = 24 };
 
 /* Twice, half and minus what it should be, in one group: float32 sees it. A part of it now and then; bfloat16 sees a
  * wrong sign of all. */
-static void a_factor_shows(void **state)
+FULL_TEST(a_factor_shows)
 {
     static const double factors[] = { 2, 0.5, -1 };
-    (void)state;
-    bench b = bench_open(FLOAT32, 0);
+    bench               b = bench_open(FLOAT32, 0);
     for (int g = 0; g < GROUPS; g++)
         for (int f = 0; f < 3; f++) {
             count n = look(&b, &(defect){ groups[g], factors[f], 1 }, FEW);
@@ -149,9 +148,8 @@ static void a_factor_shows(void **state)
 }
 
 /* Whoever cannot tell does not certify. */
-static void what_rounding_hides_is_not_certified(void **state)
+TEST(what_rounding_hides_is_not_certified)
 {
-    (void)state;
     bench b = bench_open(BFLOAT16_ALONE, 0);
     assert_int_equal(look(&b, &(defect){ NULL, 1, 1 }, FEW).untold, 0);
     assert_int_equal(look(&b, &(defect){ NULL, 0, 1 }, FEW).untold, FEW); /* no gradient: nothing is said */
@@ -162,10 +160,9 @@ static void what_rounding_hides_is_not_certified(void **state)
 }
 
 /* The table of docs/certificate.md. */
-static void how_often_a_factor_shows(void **state)
+TEST(how_often_a_factor_shows)
 {
     static const double factors[] = { 2, 0.5, -1, 0, 1.25, 1.1 };
-    (void)state;
     if (!getenv("TM_LONG")) return;
     for (int warm = 0; warm <= 20; warm += 20)
         for (int w = 0; w < WAYS; w++) {
@@ -189,11 +186,3 @@ static void how_often_a_factor_shows(void **state)
             bench_close(&b);
         }
 }
-
-static const struct CMUnitTest tests[] = {
-    full_test(a_factor_shows),
-    cmocka_unit_test(what_rounding_hides_is_not_certified),
-    cmocka_unit_test(how_often_a_factor_shows),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -119,9 +119,8 @@ static void says(const tm_certificate *c, const char *words)
 }
 
 /* The rows that must not change, and whose they are. */
-static void what_leaks_is_told(void **state)
+TEST(what_leaks_is_told)
 {
-    (void)state;
     tm_certificate c = certify((defects){ .ahead = true });
     assert_true(c.done && c.gradients && c.looked_ahead && c.context && c.rows && !c.causal);
     says(&c, "tokens that the model must not see change the loss of target ");
@@ -141,9 +140,8 @@ static void what_leaks_is_told(void **state)
 }
 
 /* What gradients say is told first; the rest is found all the same. */
-static void gradients_come_first(void **state)
+TEST(gradients_come_first)
 {
-    (void)state;
     tm_certificate alone = certify((defects){ .wrong = true });
     assert_true(alone.done && !alone.gradients && alone.causal && alone.context);
     assert_true(alone.reason[0] && !strstr(alone.reason, "leak") && !strstr(alone.reason, "context"));
@@ -162,9 +160,8 @@ static void gradients_come_first(void **state)
 }
 
 /* Where nothing that has a target looks back, nothing must. */
-static void context_is_looked_for_where_it_must_be_used(void **state)
+TEST(context_is_looked_for_where_it_must_be_used)
 {
-    (void)state;
     tm_certificate c = certify((defects){ .blind = true });
     assert_true(c.done && c.gradients && c.causal && !c.context);
     assert_string_equal(c.reason, "no token changes the loss of any target behind it: the model uses no context");
@@ -175,9 +172,8 @@ static void context_is_looked_for_where_it_must_be_used(void **state)
     }
 }
 
-static void where_nothing_is_trained_nothing_is_certified(void **state)
+TEST(where_nothing_is_trained_nothing_is_certified)
 {
-    (void)state;
     tm_certificate c = certify((defects){ .frozen = true });
     assert_false(c.done || c.gradients || c.looked_ahead);
     assert_string_equal(c.reason, "nothing is trained");
@@ -185,9 +181,8 @@ static void where_nothing_is_trained_nothing_is_certified(void **state)
 }
 
 /* A band that is as wide as the loss is wrong would hide any gradient. */
-static void a_loss_of_another_batch_is_told(void **state)
+TEST(a_loss_of_another_batch_is_told)
 {
-    (void)state;
     const defects wrong[] = { { .dropped = true },
                               { .dropped = true, .times = -1 },
                               { .dropped = true, .times = 0.25 },
@@ -214,9 +209,8 @@ static void a_loss_of_another_batch_is_told(void **state)
 }
 
 /* Both are the same in forward and backward pass: no gradient tells. */
-static void adapters_are_looked_at(void **state)
+TEST(adapters_are_looked_at)
 {
-    (void)state;
     tm_certificate c = certify((defects){ .adapters = true });
     assert_true(c.done && c.gradients && c.loss_agrees);
     assert_string_equal(c.reason, "");
@@ -231,12 +225,3 @@ static void adapters_are_looked_at(void **state)
         assert_true(c.done && c.gradients);
     }
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(what_leaks_is_told),
-                                           cmocka_unit_test(gradients_come_first),
-                                           cmocka_unit_test(a_loss_of_another_batch_is_told),
-                                           cmocka_unit_test(adapters_are_looked_at),
-                                           cmocka_unit_test(context_is_looked_for_where_it_must_be_used),
-                                           cmocka_unit_test(where_nothing_is_trained_nothing_is_certified) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -12,9 +12,8 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-static void what_was_saved_is_loaded_in_any_order(void **unused)
+TEST(what_was_saved_is_loaded_in_any_order)
 {
-    (void)unused;
     fixture              f = new_fixture();
     tm_checkpoint_report report;
     tm_error             err = { 0 };
@@ -33,9 +32,8 @@ static void what_was_saved_is_loaded_in_any_order(void **unused)
     clear(f.folder);
 }
 
-static void large_tensors_cross_chunks(void **unused)
+TEST(large_tensors_cross_chunks)
 {
-    (void)unused;
     fixture        f = new_fixture();
     const size_t   bytes = (3u << 20) + 77;
     unsigned char *a = tm_alloc(bytes), *b = tm_alloc(bytes);
@@ -64,9 +62,8 @@ static void large_tensors_cross_chunks(void **unused)
     clear(f.folder);
 }
 
-static void the_latest_are_kept(void **unused)
+TEST(the_latest_are_kept)
 {
-    (void)unused;
     fixture f = new_fixture();
     for (int64_t step = 10; step <= 50; step += 10) save(&f, step, 0, 2);
     assert_int_equal(count_entries(&f, TM_CHECKPOINT_FINAL), 2);
@@ -79,9 +76,8 @@ static void the_latest_are_kept(void **unused)
     clear(f.folder);
 }
 
-static void damaged_ones_do_not_count_as_kept(void **unused)
+TEST(damaged_ones_do_not_count_as_kept)
 {
-    (void)unused;
     fixture f = new_fixture();
     char    path[512];
     for (int64_t step = 1; step <= 3; step++) save(&f, step, 0, 0);
@@ -93,9 +89,8 @@ static void damaged_ones_do_not_count_as_kept(void **unused)
     clear(f.folder);
 }
 
-static void other_files_are_left_alone(void **unused)
+TEST(other_files_are_left_alone)
 {
-    (void)unused;
     static const char *const names[] = { "step-42",      "step-000000042",    "step-00000001x",
                                          "notes",        "step-00000001.tmp", "step-99999999999999999999",
                                          "step--0000001" };
@@ -146,9 +141,8 @@ static void expect_fallback(fixture *f, const char *what)
     assert_says(&err, "step-00000002");
 }
 
-static void every_flipped_byte_is_found(void **unused)
+TEST(every_flipped_byte_is_found)
 {
-    (void)unused;
     fixture f = new_fixture();
     save(&f, 1, 0, 0);
     save(&f, 2, 0, 0);
@@ -180,9 +174,8 @@ static void every_flipped_byte_is_found(void **unused)
     clear(f.folder);
 }
 
-static void every_truncation_and_extension_is_found(void **unused)
+TEST(every_truncation_and_extension_is_found)
 {
-    (void)unused;
     fixture f = new_fixture();
     save(&f, 1, 0, 0);
     for (size_t i = 0; i < 3; i++) {
@@ -205,9 +198,8 @@ static void every_truncation_and_extension_is_found(void **unused)
     clear(f.folder);
 }
 
-static void a_renamed_checkpoint_is_not_another_step(void **unused)
+TEST(a_renamed_checkpoint_is_not_another_step)
 {
-    (void)unused;
     fixture f = new_fixture();
     char    from[512], to[512];
     save(&f, 1, 0, 0);
@@ -219,9 +211,8 @@ static void a_renamed_checkpoint_is_not_another_step(void **unused)
     clear(f.folder);
 }
 
-static void other_tensors_than_wanted_are_named(void **unused)
+TEST(other_tensors_than_wanted_are_named)
 {
-    (void)unused;
     fixture              f = new_fixture();
     tm_checkpoint_report report;
     save(&f, 1, 0, 0);
@@ -261,12 +252,11 @@ static void other_tensors_than_wanted_are_named(void **unused)
 }
 
 /* Of names that are there twice the first one in the alphabet is said. */
-static void a_name_that_is_there_twice_is_said(void **unused)
+TEST(a_name_that_is_there_twice_is_said)
 {
     static const char *const cases[][N_TENSORS + 1] = { { "b", "a", "b", "a", "a" },
                                                         { "c", "c", "b", "a", "c" },
                                                         { "c", "a", "b", "a", "a" } };
-    (void)unused;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fixture  f = new_fixture();
         tm_error err = { 0 };
@@ -287,9 +277,8 @@ static void a_name_that_is_there_twice_is_said(void **unused)
 }
 
 /* A checkpoint whose checksums are right and whose index is nonsense. (All bytes of it: test_checkpoint_format.c.) */
-static void nonsense_with_right_checksums_is_found(void **unused)
+TEST(nonsense_with_right_checksums_is_found)
 {
-    (void)unused;
     fixture f = new_fixture();
     save(&f, 1, 0, 0);
     const struct {
@@ -343,9 +332,8 @@ static void write_part(const fixture *f, const char *name, const tm_text *seed, 
 }
 
 /* Checkpoints of before scalars had names: what stood at a place gets the name that belongs to it. */
-static void version_1_is_read(void **unused)
+TEST(version_1_is_read)
 {
-    (void)unused;
     static const char *const names[] = { "head_loss_count", "first_loss", "head_loss_mean", "head_loss_deviation" };
     fixture                  f = new_fixture();
     tm_text                  seed = { 0 };
@@ -379,9 +367,8 @@ static void version_1_is_read(void **unused)
     clear(f.folder);
 }
 
-static void scalars_are_found_by_name(void **unused)
+TEST(scalars_are_found_by_name)
 {
-    (void)unused;
     tm_checkpoint_state state = { 0 };
     tm_error            err = { 0 };
     double              values[3] = { 7, 7, 7 };
@@ -396,9 +383,8 @@ static void scalars_are_found_by_name(void **unused)
     assert_says(&err, "it holds scalar 'a' = 1, which this program does not know");
 }
 
-static void folders_without_a_usable_checkpoint(void **unused)
+TEST(folders_without_a_usable_checkpoint)
 {
-    (void)unused;
     fixture              f = new_fixture();
     tm_checkpoint_report report;
     tm_error             err;
@@ -431,9 +417,8 @@ static void folders_without_a_usable_checkpoint(void **unused)
     clear(folder);
 }
 
-static void a_folder_that_cannot_be_written_is_named(void **unused)
+TEST(a_folder_that_cannot_be_written_is_named)
 {
-    (void)unused;
     fixture f = new_fixture();
     save(&f, 1, 0, 0);
     assert_int_equal(chmod(f.folder, 0555), 0);
@@ -460,9 +445,8 @@ static void a_folder_that_cannot_be_written_is_named(void **unused)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-static void the_file_size_limit_leaves_the_earlier_one(void **unused)
+TEST(the_file_size_limit_leaves_the_earlier_one)
 {
-    (void)unused;
     fixture f = new_fixture();
     save(&f, 1, 0, 1);
     pid_t child = fork(); /* limits and signals of its own */
@@ -496,9 +480,8 @@ static void the_file_size_limit_leaves_the_earlier_one(void **unused)
     clear(f.folder);
 }
 
-static void leftovers_go_and_one_process_saves_at_a_time(void **unused)
+TEST(leftovers_go_and_one_process_saves_at_a_time)
 {
-    (void)unused;
     fixture f = new_fixture();
     char    path[512];
     save(&f, 1, 0, 0);
@@ -524,25 +507,3 @@ static void leftovers_go_and_one_process_saves_at_a_time(void **unused)
     load_and_expect(&f, 2, 0);
     clear(f.folder);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(what_was_saved_is_loaded_in_any_order),
-    cmocka_unit_test(large_tensors_cross_chunks),
-    cmocka_unit_test(the_latest_are_kept),
-    cmocka_unit_test(damaged_ones_do_not_count_as_kept),
-    cmocka_unit_test(other_files_are_left_alone),
-    cmocka_unit_test(every_flipped_byte_is_found),
-    cmocka_unit_test(every_truncation_and_extension_is_found),
-    cmocka_unit_test(a_renamed_checkpoint_is_not_another_step),
-    cmocka_unit_test(other_tensors_than_wanted_are_named),
-    cmocka_unit_test(a_name_that_is_there_twice_is_said),
-    cmocka_unit_test(nonsense_with_right_checksums_is_found),
-    cmocka_unit_test(folders_without_a_usable_checkpoint),
-    cmocka_unit_test(a_folder_that_cannot_be_written_is_named),
-    cmocka_unit_test(the_file_size_limit_leaves_the_earlier_one),
-    cmocka_unit_test(version_1_is_read),
-    cmocka_unit_test(scalars_are_found_by_name),
-    cmocka_unit_test(leftovers_go_and_one_process_saves_at_a_time),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -79,21 +79,18 @@ static void sweep_faults(fault_kind kind, size_t max_undone)
         }
 }
 
-static void a_crash_at_any_call(void **unused)
+TEST(a_crash_at_any_call)
 {
-    (void)unused;
     sweep_faults(CRASH, 0);
 }
 
-static void a_power_cut_at_any_call(void **unused)
+TEST(a_power_cut_at_any_call)
 {
-    (void)unused;
     sweep_faults(POWER_CUT, 2);
 }
 
-static void killed_processes(void **unused)
+TEST(killed_processes)
 {
-    (void)unused;
     fixture f = new_fixture();
     save(&f, 1, 0, 0);
     int64_t last = 1;
@@ -124,11 +121,3 @@ static void killed_processes(void **unused)
     assert_int_equal(count_entries(&f, TM_CHECKPOINT_FINAL), 2);
     clear(f.folder);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_crash_at_any_call),
-    cmocka_unit_test(a_power_cut_at_any_call),
-    cmocka_unit_test(killed_processes),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -17,7 +17,7 @@
 #include <limits.h>
 #include <unistd.h>
 
-static void names_count_in_an_order(void **state)
+TEST_WITH(names_count_in_an_order, NULL, test_folder_teardown)
 {
     static const char *const others[] = { "lock",
                                           "step-",
@@ -67,7 +67,6 @@ static void names_count_in_an_order(void **state)
     size_t               n = 99;
     tm_error             err = { 0 };
     char                 path[400];
-    (void)state;
     assert_int_equal(tm_checkpoint_list(test_folder(), arena, &items, &n, &err), TM_OK);
     assert_int_equal(n, 0);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
@@ -109,11 +108,10 @@ static const char *folder_of_length(size_t length, const char *name)
     return path;
 }
 
-static void paths_are_as_long_as_the_system_takes_them(void **state)
+TEST_WITH(paths_are_as_long_as_the_system_takes_them, NULL, test_folder_teardown)
 {
     char path[PATH_MAX + 64];
-    (void)state;
-    int lock = tm_checkpoint_lock(folder_of_length(PATH_MAX - 1, "lock"), 0);
+    int  lock = tm_checkpoint_lock(folder_of_length(PATH_MAX - 1, "lock"), 0);
     assert_true(lock >= 0);
     errno = 0;
     assert_int_equal(tm_checkpoint_lock(test_folder(), 0), -1);
@@ -151,13 +149,12 @@ static void paths_are_as_long_as_the_system_takes_them(void **state)
 }
 
 /* One character more, and no path of a file in it would fit. */
-static void a_folder_has_at_most_4000_characters(void **state)
+TEST_WITH(a_folder_has_at_most_4000_characters, NULL, test_folder_teardown)
 {
     fixture     f = { 0 };
     tm_error    err = { 0 };
     char        wanted[200];
     const char *longest = folder_of_length(4000 + strlen("/lock"), "lock");
-    (void)state;
     set_tensors(&f);
     fill(&f, 7, 1);
     if (tm_checkpoint_save(longest, &f.state, f.tensors, N_TENSORS, 1, &err) != TM_OK) fail_msg("%s", err.text);
@@ -186,7 +183,7 @@ static int note_folder(void *context, const char *path)
 }
 
 /* A power cut must not take a directory that was made, which is a name in the one above it: that one is flushed. */
-static void what_a_new_directory_lies_in_is_flushed(void **state)
+TEST_WITH(what_a_new_directory_lies_in_is_flushed, NULL, test_folder_teardown)
 {
     static const struct {
         const char *folder, *wanted; /* absolute: "*" stands for the test's folder */
@@ -201,7 +198,6 @@ static void what_a_new_directory_lies_in_is_flushed(void **state)
         { "*/five/seven", "*/five;" },
     };
     char before[PATH_MAX];
-    (void)state;
     assert_non_null(getcwd(before, sizeof before));
     assert_int_equal(chdir(test_folder()), 0);
     tm_checkpoint_io io = tm_checkpoint_system_io;
@@ -235,7 +231,7 @@ static int removes_file(void *context, const char *path)
 }
 
 /* Files of ranks go, too; what errno is counts only where something failed. */
-static void files_of_ranks_are_removed(void **state)
+TEST(files_of_ranks_are_removed)
 {
     static const char *const names[] = { "tensors-00000.bin", "tensors-00003.safetensors",
                                          "tensors-123456.safetensors" };
@@ -244,7 +240,6 @@ static void files_of_ranks_are_removed(void **state)
     tm_error                 err = { 0 };
     tm_text                  said = { 0 };
     char                     path[500];
-    (void)state;
     io.remove_file = removes_file;
     save(&f, 1, 1, 0);
     for (int i = 0; i < 3; i++) {
@@ -279,7 +274,7 @@ static int removes_no_folder(void *context, const char *path)
 }
 
 /* What somebody else has removed is gone, as wanted; what others have put there stays and with it the directory. */
-static void what_is_not_removed_is_said_or_not(void **state)
+TEST(what_is_not_removed_is_said_or_not)
 {
     static const struct {
         bool folder, said;
@@ -288,7 +283,6 @@ static void what_is_not_removed_is_said_or_not(void **state)
         { false, true, EIO },  { false, true, ENOTEMPTY }, { false, false, ENOENT },   { true, true, EIO },
         { true, true, EBUSY }, { true, false, ENOENT },    { true, false, ENOTEMPTY }, { true, false, EEXIST }
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_checkpoint_io io = tm_checkpoint_system_io;
         fixture          f = new_fixture();
@@ -329,7 +323,7 @@ static int creates_nothing(void *context, const char *path)
     return -1;
 }
 
-static void every_cause_has_its_cure(void **state)
+TEST(every_cause_has_its_cure)
 {
     static const char space[] = "; free some space there, keep fewer checkpoints (checkpoint.keep_latest_k) or choose "
                                 "another checkpoint.folder";
@@ -341,7 +335,6 @@ static void every_cause_has_its_cure(void **state)
     } cases[] = { { EIO, "" },        { ENOSPC, space }, { EDQUOT, space }, { EFBIG, limit },
                   { EACCES, rights }, { EPERM, rights }, { EROFS, rights }, { ENOENT, "" } };
     tm_checkpoint_io io = tm_checkpoint_system_io;
-    (void)state;
     io.create = creates_nothing;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         fixture  f = new_fixture();
@@ -362,10 +355,9 @@ static void every_cause_has_its_cure(void **state)
 }
 
 /* A run that begins anew saves smaller steps: later ones, of another run, neither go nor count. */
-static void later_steps_are_left_alone(void **state)
+TEST(later_steps_are_left_alone)
 {
     fixture f = new_fixture();
-    (void)state;
     save(&f, 8, 1, 0);
     save(&f, 9, 1, 0);
     save(&f, 1, 1, 1);
@@ -381,12 +373,11 @@ static void later_steps_are_left_alone(void **state)
     clear(f.folder);
 }
 
-static void a_lock_that_cannot_be_opened_is_said(void **state)
+TEST(a_lock_that_cannot_be_opened_is_said)
 {
     fixture  f = new_fixture();
     tm_error err = { 0 };
     char     path[500], wanted[600];
-    (void)state;
     snprintf(path, sizeof path, "%s/lock", f.folder);
     assert_int_equal(mkdir(path, 0777), 0);
     set_tensors(&f);
@@ -398,17 +389,3 @@ static void a_lock_that_cannot_be_opened_is_said(void **state)
     assert_false(exists(&f, "step-00000001"));
     clear(f.folder);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_teardown(names_count_in_an_order, test_folder_teardown),
-    cmocka_unit_test_teardown(paths_are_as_long_as_the_system_takes_them, test_folder_teardown),
-    cmocka_unit_test_teardown(a_folder_has_at_most_4000_characters, test_folder_teardown),
-    cmocka_unit_test_teardown(what_a_new_directory_lies_in_is_flushed, test_folder_teardown),
-    cmocka_unit_test(files_of_ranks_are_removed),
-    cmocka_unit_test(what_is_not_removed_is_said_or_not),
-    cmocka_unit_test(every_cause_has_its_cure),
-    cmocka_unit_test(later_steps_are_left_alone),
-    cmocka_unit_test(a_lock_that_cannot_be_opened_is_said),
-};
-
-TM_TESTS(tests, NULL, NULL)

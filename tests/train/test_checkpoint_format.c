@@ -204,11 +204,10 @@ static void ask_all(tm_text *bytes)
     assert_int_equal(said.taken, 0);
 }
 
-static void other_bytes_are_an_index_or_refused(void **state)
+TEST(other_bytes_are_an_index_or_refused)
 {
     static const char *const  seeds[] = { "usual", "scalars", "version3" }; /* of the fuzzer: of earlier versions */
     const tm_checkpoint_index indexes[] = { make_plain(), make_pieces() };
-    (void)state;
     for (int i = 0; i < 2; i++) {
         tm_text             text = { 0 }, wanted = { 0 }, found = { 0 };
         tm_arena           *arena = tm_arena_create();
@@ -242,14 +241,13 @@ static void other_bytes_are_an_index_or_refused(void **state)
 }
 
 /* As many scalars, and as long words, as there may be are read as they were written. */
-static void the_most_that_fits_is_read(void **state)
+TEST(the_most_that_fits_is_read)
 {
     tm_checkpoint_index  index = make_plain(), read;
     tm_checkpoint_state *s = &index.state;
     tm_text              wanted = { 0 }, found = { 0 };
     tm_arena            *arena = tm_arena_create();
     tm_error             err = { 0 };
-    (void)state;
     for (int i = (int)s->n_scalars; i < TM_CHECKPOINT_SCALARS; i++) {
         char name[TM_CHECKPOINT_SCALAR_BYTES] = { 0 };
         memset(name, 'a' + i % 26, (size_t)(TM_CHECKPOINT_SCALAR_BYTES - 1 - i / 26)); /* all different */
@@ -306,7 +304,7 @@ static void says(unsigned char *bytes, size_t n, const char *wanted)
 }
 
 /* Tensors whose last bytes are where numbers end: what comes behind them has no place. */
-static void ends_near_the_largest_number(void **state)
+TEST(ends_near_the_largest_number)
 {
     static const struct {
         uint64_t    second, third_at, all; /* bytes of the second tensor; where the third, an empty one, lies */
@@ -319,7 +317,6 @@ static void ends_near_the_largest_number(void **state)
         { 60, ((uint64_t)1 << 63) + 64, ((uint64_t)1 << 63) + 60,
           "index record 2 points to bytes 9223372036854775872 + 0 of 9223372036854775868" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_checkpoint_index index = make_plain();
         tm_checkpoint_piece pieces[3];
@@ -340,7 +337,7 @@ static void ends_near_the_largest_number(void **state)
 }
 
 /* Two files may have all bytes that there are numbers for, and not one more. */
-static void files_have_as_many_bytes_as_there_are_numbers(void **state)
+TEST(files_have_as_many_bytes_as_there_are_numbers)
 {
     static const struct {
         uint64_t    bytes[3], all;
@@ -353,7 +350,6 @@ static void files_have_as_many_bytes_as_there_are_numbers(void **state)
           UINT64_MAX - 1,
           "the index describes 18446744073709551615 of 18446744073709551614 data bytes and 32 of 32 name bytes" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_checkpoint_index index = make_pieces();
         tm_checkpoint_file  files[3];
@@ -366,12 +362,11 @@ static void files_have_as_many_bytes_as_there_are_numbers(void **state)
     }
 }
 
-static void names_of_scalars_are_checked(void **state)
+TEST(names_of_scalars_are_checked)
 {
     tm_checkpoint_index index = make_plain();
     uint32_t            longer = TM_CHECKPOINT_SCALAR_BYTES;
     size_t              n;
-    (void)state;
     strcpy(index.state.scalars[1].name, index.state.scalars[0].name);
     unsigned char *bytes = encoded(&index, &n);
     says(bytes, n, "the index names scalar 'first_loss' twice");
@@ -390,13 +385,12 @@ static void names_of_scalars_are_checked(void **state)
 }
 
 /* A byte of the description that is counted as one of the names is nobody's name. */
-static void names_that_nobody_has_are_found(void **state)
+TEST(names_that_nobody_has_are_found)
 {
     tm_checkpoint_index index = make_plain();
     uint64_t            value;
     size_t              n;
-    (void)state;
-    unsigned char *bytes = encoded(&index, &n);
+    unsigned char      *bytes = encoded(&index, &n);
     memcpy(&value, bytes + AT_NAME_BYTES, sizeof value);
     assert_int_equal(value, 24);
     value++;
@@ -410,7 +404,7 @@ static void names_that_nobody_has_are_found(void **state)
 
 /* Tensors of files of safetensors begin behind a header of any length and lie one behind the other, wherever that is.
  */
-static void safetensors_have_no_gaps(void **state)
+TEST(safetensors_have_no_gaps)
 {
     static const struct {
         uint64_t    at[3], bytes;
@@ -425,7 +419,6 @@ static void safetensors_have_no_gaps(void **state)
         { { 262, 382, 446 }, 261, "index record 0 points to bytes 262 + 120 of 261" },
         { { UINT64_MAX - 60, 59, 123 }, 123, "index record 0 points to bytes 18446744073709551555 + 120 of 123" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_checkpoint_index index = make_plain();
         tm_checkpoint_piece pieces[3];
@@ -458,9 +451,8 @@ static void safetensors_have_no_gaps(void **state)
 /* --- the completeness record ---------------------------------------------------------------------- */
 
 /* What is written is read; another byte is found by the checksum, or with a right one is another number of it. */
-static void seals_are_read_as_written(void **state)
+TEST(seals_are_read_as_written)
 {
-    (void)state;
     for (int kind = 0; kind < 4; kind++) {
         const tm_checkpoint_seal seal = { 7, 700, 0x1122334455667788, 520, kind & 1, kind & 2 };
         unsigned char            bytes[TM_CHECKPOINT_SEAL_BYTES + 8] = { 0 };
@@ -497,7 +489,7 @@ static void seals_are_read_as_written(void **state)
 /* --- coverage ------------------------------------------------------------------------------------- */
 
 /* first row, rows, first byte, bytes of a row: do they cover 4 rows of 6 bytes? */
-static void rectangles_cover_or_do_not(void **state)
+TEST(rectangles_cover_or_do_not)
 {
     static const struct {
         bool covers;
@@ -523,7 +515,6 @@ static void rectangles_cover_or_do_not(void **state)
         { false, 3, { { 0, 2, 0, 6 }, { 2, 2, 0, 3 }, { 1, 2, 3, 3 } } },
     };
     tm_arena *arena = tm_arena_create();
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         tm_checkpoint_piece pieces[4] = { { 0 } };
         for (int k = 0; k < rows[i].n; k++)
@@ -548,17 +539,3 @@ static void rectangles_cover_or_do_not(void **state)
     assert_int_equal(tm_checkpoint_aligned(65), 128);
     tm_arena_destroy(arena);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(other_bytes_are_an_index_or_refused),
-    cmocka_unit_test(the_most_that_fits_is_read),
-    cmocka_unit_test(ends_near_the_largest_number),
-    cmocka_unit_test(files_have_as_many_bytes_as_there_are_numbers),
-    cmocka_unit_test(names_of_scalars_are_checked),
-    cmocka_unit_test(names_that_nobody_has_are_found),
-    cmocka_unit_test(safetensors_have_no_gaps),
-    cmocka_unit_test(seals_are_read_as_written),
-    cmocka_unit_test(rectangles_cover_or_do_not),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -46,10 +46,9 @@ static void load_rank(tm_comm *comm, void *context)
     if (d.rank == 0) atomic_store(&j->given_up, true);
 }
 
-static void a_rank_that_stops_is_named(void **unused)
+TEST(a_rank_that_stops_is_named)
 {
     static const char *const files[] = { "/complete", "/index.bin", "/tensors" };
-    (void)unused;
     for (int i = 0; i < 3; i++) {
         fixture              f = new_fixture();
         tm_error             err = { 0 };
@@ -71,7 +70,3 @@ static void a_rank_that_stops_is_named(void **unused)
         clear(f.folder);
     }
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(a_rank_that_stops_is_named) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -64,7 +64,7 @@ static tm_status merge(part parts[RANKS], tm_arena *arena, tm_checkpoint_index *
     return tm_checkpoint_merge(bytes, lengths, RANKS, arena, out, err);
 }
 
-static void ranks_have_one_index(void **unused)
+TEST(ranks_have_one_index)
 {
     static const char *const names[] = { "late", "other", "own.0", "own.1", "own.2", "w" };
     static const size_t      n[] = { 3, 1, 1, 1, 1, 3 };
@@ -72,7 +72,6 @@ static void ranks_have_one_index(void **unused)
     tm_arena                *arena = tm_arena_create();
     tm_checkpoint_index      out;
     tm_error                 err = { 0 };
-    (void)unused;
     for (int r = 0; r < RANKS; r++) make_part(&parts[r], r);
     if (merge(parts, arena, &out, &err) != TM_OK) fail_msg("%s", err.text);
     assert_int_equal(out.count, 6);
@@ -164,7 +163,7 @@ static void spoil(part parts[RANKS], int how)
     }
 }
 
-static void ranks_that_do_not_fit(void **unused)
+TEST(ranks_that_do_not_fit)
 {
     static const char run[] = "rank 2 saves another run, or step 4 and rank 0 step 4",
                       format[] =
@@ -188,7 +187,6 @@ static void ranks_that_do_not_fit(void **unused)
         "the ranks save 36 bytes in 3 parts of tensor 'late', which are not its 36 bytes once each",
         "the ranks save 16 bytes in 2 parts of tensor 'own.1', which are not its 8 bytes once each"
     };
-    (void)unused;
     for (int how = 0; how < (int)(sizeof words / sizeof words[0]); how++) {
         part                parts[RANKS];
         tm_arena           *arena = tm_arena_create();
@@ -255,7 +253,7 @@ static void put_piece(memory_files *m, tm_checkpoint_piece *p)
     p->hash = tm_hash(at, (size_t)(to - at));
 }
 
-static void every_rectangle_comes_out(void **unused)
+TEST(every_rectangle_comes_out)
 {
     memory_files         files = { .open = 0 };
     tm_checkpoint_io     io = { .context = &files, .open = memory_open, .close = memory_close, .read_at = memory_read };
@@ -266,7 +264,6 @@ static void every_rectangle_comes_out(void **unused)
     tm_checkpoint_reader reader;
     tm_arena            *arena = tm_arena_create();
     tm_error             err = { 0 };
-    (void)unused;
     memcpy(pieces, cut, sizeof cut);
     for (int i = 0; i < CUT; i++) put_piece(&files, &pieces[i]);
     tm_checkpoint_reader_open(&reader, &io, arena, "dir", &index);
@@ -320,11 +317,3 @@ static void every_rectangle_comes_out(void **unused)
     assert_int_equal(files.open, 0);
     tm_arena_destroy(arena);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(ranks_have_one_index),
-    cmocka_unit_test(ranks_that_do_not_fit),
-    cmocka_unit_test(every_rectangle_comes_out),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -9,9 +9,8 @@
 
 /* --- tests -------------------------------------------------------------------------------------------------------- */
 
-static void saved_in_any_layout_and_loaded_in_any_other(void **unused)
+TEST(saved_in_any_layout_and_loaded_in_any_other)
 {
-    (void)unused;
     fixture f = new_fixture();
     int64_t step = 0;
     for (layout how = FIRST; how < LAYOUTS; how++)
@@ -33,9 +32,8 @@ static void read_all(const char *folder, const char *name, tm_text *out)
 }
 
 /* Ranks of which one holds all leave what a single process does: those of before can read it. */
-static void one_that_holds_all_writes_the_files_of_one(void **unused)
+TEST(one_that_holds_all_writes_the_files_of_one)
 {
-    (void)unused;
     static const char *const names[] = { "tensors.safetensors", "index.bin", "complete" };
     fixture                  f = new_fixture(), g = new_fixture();
     holding                 *h = tm_alloc(sizeof *h);
@@ -69,9 +67,8 @@ static void one_that_holds_all_writes_the_files_of_one(void **unused)
 }
 
 /* Every rank says the same, rank 0's word for it or "rank 1: ..." */
-static void a_damaged_file_of_a_rank_is_named(void **unused)
+TEST(a_damaged_file_of_a_rank_is_named)
 {
-    (void)unused;
     static const char *const names[] = { "tensors-00000.safetensors", "tensors-00002.safetensors", "index.bin",
                                          "complete" };
     fixture                  f = new_fixture();
@@ -133,9 +130,8 @@ static void change_shape(holding *h, int rank)
     if (rank == 1) h->tensors[0].n[0]++;
 }
 
-static void parts_that_are_not_the_whole_are_refused(void **unused)
+TEST(parts_that_are_not_the_whole_are_refused)
 {
-    (void)unused;
     fixture f = new_fixture();
     job     j = { .folder = f.folder, .how = FLAT, .step = 1 };
     expect_saved(&j, 3);
@@ -157,9 +153,8 @@ static void parts_that_are_not_the_whole_are_refused(void **unused)
 }
 
 /* A tensor that nobody of the world wants, and one that is missing. */
-static void other_tensors_are_refused_by_all(void **unused)
+TEST(other_tensors_are_refused_by_all)
 {
-    (void)unused;
     fixture             f = new_fixture();
     holding            *h = tm_alloc(sizeof *h);
     tm_checkpoint_state state = state_of(1);
@@ -179,13 +174,3 @@ static void other_tensors_are_refused_by_all(void **unused)
     free(h);
     clear(f.folder);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(saved_in_any_layout_and_loaded_in_any_other),
-    cmocka_unit_test(one_that_holds_all_writes_the_files_of_one),
-    cmocka_unit_test(a_damaged_file_of_a_rank_is_named),
-    cmocka_unit_test(parts_that_are_not_the_whole_are_refused),
-    cmocka_unit_test(other_tensors_are_refused_by_all),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -10,9 +10,8 @@
 
 /* --- a disk that fails on one of the ranks ------------------------------------------------------------------------ */
 
-static void a_full_disk_on_one_rank_fails_all(void **unused)
+TEST(a_full_disk_on_one_rank_fails_all)
 {
-    (void)unused;
     fixture f = new_fixture();
     job     j = { .folder = f.folder, .how = BOTH, .step = 1 };
     int64_t newest = 1;
@@ -53,9 +52,8 @@ static int no_folder(void *context, const char *path)
 }
 
 /* Rank 0 has made the directory, and others that do not see it say what is wrong; with rank 0 something else is. */
-static void a_directory_that_others_do_not_see_is_said(void **unused)
+TEST(a_directory_that_others_do_not_see_is_said)
 {
-    (void)unused;
     static const char *const cures[] = { "No such file or directory; earlier checkpoints are unchanged",
                                          "the directory that rank 0 has made is not there; all hosts" };
     tm_checkpoint_io         io = tm_checkpoint_system_io;
@@ -74,9 +72,8 @@ static void a_directory_that_others_do_not_see_is_said(void **unused)
 
 /* --- behind ------------------------------------------------------------------------------------------------------- */
 
-static void an_abandoned_one_leaves_the_one_before(void **unused)
+TEST(an_abandoned_one_leaves_the_one_before)
 {
-    (void)unused;
     fixture               f = new_fixture();
     holding              *h = tm_alloc(sizeof *h);
     tm_checkpoint_state   state = state_of(2);
@@ -116,9 +113,8 @@ static int rename_but_not_into_place(void *context, const char *from, const char
 
 /* A crash has left a step twice, and the new one lacks the file of a rank: when it is replaced, and that fails too, the
  * whole one is still there. */
-static void of_two_the_whole_one_is_kept(void **unused)
+TEST(of_two_the_whole_one_is_kept)
 {
-    (void)unused;
     static const char *const lost[] = { "tensors-00000.safetensors", "tensors-00001.safetensors",
                                         "tensors-00002.safetensors" };
     tm_checkpoint_io         io = tm_checkpoint_system_io;
@@ -163,9 +159,8 @@ static void save_for_ever(tm_comm *comm, void *context)
     }
 }
 
-static void killed_at_random_moments(void **unused)
+TEST(killed_at_random_moments)
 {
-    (void)unused;
     fixture f = new_fixture();
     job     j = { .folder = f.folder, .how = FLAT, .step = 1 };
     int64_t last = 1;
@@ -197,13 +192,3 @@ static void killed_at_random_moments(void **unused)
     assert_int_equal(count_entries(&f, TM_CHECKPOINT_FINAL), 2);
     clear(f.folder);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_full_disk_on_one_rank_fails_all),
-    cmocka_unit_test(a_directory_that_others_do_not_see_is_said),
-    cmocka_unit_test(an_abandoned_one_leaves_the_one_before),
-    cmocka_unit_test(of_two_the_whole_one_is_kept),
-    cmocka_unit_test(killed_at_random_moments),
-};
-
-TM_TESTS(tests, NULL, NULL)

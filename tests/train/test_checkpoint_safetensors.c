@@ -28,11 +28,10 @@ static const tm_stored_tensor *found(const tm_safetensors *set, const char *name
     return t;
 }
 
-static void tensors_of_one_process_are_whole(void **state)
+TEST(tensors_of_one_process_are_whole)
 {
     fixture f = new_fixture();
     size_t  n;
-    (void)state;
     set_tensors(&f);
     fill(&f, 3, 1);
     f.tensors[0].dtype = TM_F32, f.tensors[1].dtype = TM_F32, f.tensors[2].dtype = TM_BF16;
@@ -103,7 +102,7 @@ static size_t put_together(const tm_safetensors *set, const char *name, const ch
     return all;
 }
 
-static void parts_are_slices(void **state)
+TEST(parts_are_slices)
 {
     static const tm_checkpoint_part parts[] = {
         { MATRIX, 16, 0, 4, 0, 6 },       { MATRIX, 16, 0, 4, 6, 10 },      { MATRIX, 16, 4, 2, 0, 16 },
@@ -116,7 +115,6 @@ static void parts_are_slices(void **state)
     tm_checkpoint_tensor tensors[N] = { { 0 } };
     fixture              f = new_fixture();
     tm_error             err = { 0 };
-    (void)state;
     fill(&f, 3, 1);
     for (int i = 0; i < 3 * MATRIX; i++) whole[i / MATRIX][i % MATRIX] = (unsigned char)(i * 7 + i / 13);
     for (int i = 0; i < N - 1; i++) {
@@ -148,10 +146,3 @@ static void parts_are_slices(void **state)
     tm_safetensors_close(set);
     clear(f.folder);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(tensors_of_one_process_are_whole),
-    cmocka_unit_test(parts_are_slices),
-};
-
-TM_TESTS(tests, NULL, NULL)

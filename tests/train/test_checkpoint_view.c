@@ -52,10 +52,9 @@ static void refuses(const fixture *f, int64_t step, tm_status wanted, const char
     assert_null(view);
 }
 
-static void any_part_of_a_tensor_is_read(void **state)
+TEST(any_part_of_a_tensor_is_read)
 {
     fixture f = new_fixture();
-    (void)state;
     refuses(&f, -1, TM_INVALID, "there is no checkpoint in", NULL);
     refuses(&f, 4, TM_INVALID, "there is no checkpoint of step 4 in", NULL);
     save(&f, 0, 3, 0);
@@ -84,7 +83,7 @@ static void change(const fixture *f, const char *file, off_t at)
     assert_true(pwrite(fd, &byte, 1, at) == 1 && close(fd) == 0);
 }
 
-static void what_is_not_there_or_damaged_is_named(void **state)
+TEST(what_is_not_there_or_damaged_is_named)
 {
     fixture             f = new_fixture();
     tm_checkpoint_view *view;
@@ -92,7 +91,6 @@ static void what_is_not_there_or_damaged_is_named(void **state)
     int                 dtype;
     size_t              bytes;
     char                said[500];
-    (void)state;
     save(&f, 7, 1, 0);
     refuses(&f, 0, TM_INVALID, "there is no checkpoint of step 0 in", NULL);
     change(&f, "step-00000007/" TM_CHECKPOINT_DATA, 5 - ROOM_BYTES); /* of the first tensor */
@@ -121,7 +119,7 @@ static void what_is_not_there_or_damaged_is_named(void **state)
 }
 
 /* A state is read by the name of what it is of, where there is one. */
-static void a_state_stands_for_its_tensor(void **state)
+TEST(a_state_stands_for_its_tensor)
 {
     static const size_t wanted[] = { 60, 4 };
     fixture             f = new_fixture();
@@ -129,7 +127,6 @@ static void a_state_stands_for_its_tensor(void **state)
     tm_error            err = { 0 };
     unsigned char       part[60];
     char                said[500];
-    (void)state;
     save(&f, 7, 1, 0);
     assert_int_equal(tm_checkpoint_view_open(f.folder, 7, &view, &err), TM_OK);
     assert_int_equal(tm_checkpoint_view_take(view, "ema", &err), TM_INVALID);
@@ -151,7 +148,7 @@ static void a_state_stands_for_its_tensor(void **state)
 }
 
 /* Files are opened when they are read. */
-static void a_file_that_went_is_named(void **state)
+TEST(a_file_that_went_is_named)
 {
     fixture             f = new_fixture();
     tm_checkpoint_view *view;
@@ -160,7 +157,6 @@ static void a_file_that_went_is_named(void **state)
     int                 dtype = -1;
     size_t              n = 0;
     char                said[500], path[400];
-    (void)state;
     save(&f, 7, 1, 0);
     assert_int_equal(tm_checkpoint_view_open(f.folder, 7, &view, &err), TM_OK);
     snprintf(path, sizeof path, "%s/step-00000007/" TM_CHECKPOINT_DATA, f.folder);
@@ -179,10 +175,3 @@ static void a_file_that_went_is_named(void **state)
     tm_checkpoint_view_close(view);
     clear(f.folder);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(any_part_of_a_tensor_is_read),
-                                           cmocka_unit_test(what_is_not_there_or_damaged_is_named),
-                                           cmocka_unit_test(a_state_stands_for_its_tensor),
-                                           cmocka_unit_test(a_file_that_went_is_named) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -65,13 +65,12 @@ static bool saves(const disk *f, tm_status st, const tm_error *err, const fixtur
 }
 
 /* Step 1 is there, and another one of it is saved; or step 2 beside it, and step 1 goes. */
-static void each_call_of_saving_fails(void **state)
+TEST(each_call_of_saving_fails)
 {
     static const struct {
         int64_t step;
         int     error;
     } rows[] = { { 1, EIO }, { 2, ENOSPC }, { 2, EACCES }, { 1, EFBIG }, { 2, 0 }, { 2, EINTR } };
-    (void)state;
     whole_log_open();
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         for (int at = 1, more = 1; more; at++) {
@@ -103,9 +102,8 @@ static const char *seal_of(const fixture *on)
 
 /* As a crash while a step was replaced leaves it: number 2 beside number 1, and whole or without its record. Number 3
  * replaces them; where that fails, the newest whole one is there. */
-static void each_call_of_replacing_fails(void **state)
+TEST(each_call_of_replacing_fails)
 {
-    (void)state;
     whole_log_open();
     for (int whole = 0; whole < 2; whole++)
         for (int at = 0, calls = 1; at <= calls; at++) {
@@ -138,14 +136,13 @@ static void each_call_of_replacing_fails(void **state)
 
 /* Of two checkpoints one is loaded whatever fails once, if any will do; one that was asked for by its step is loaded or
  * it is said why not, and nothing is touched. */
-static void each_call_of_loading_fails(void **state)
+TEST(each_call_of_loading_fails)
 {
     static const struct {
         int64_t step;
         int     error;
     } rows[] = { { -1, EIO }, { 2, EACCES }, { -1, 0 }, { 2, EINTR }, { 2, 0 } };
     fixture on = new_fixture();
-    (void)state;
     save(&on, 1, 1, 0);
     save(&on, 2, 1, 0);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
@@ -184,7 +181,7 @@ static void each_call_of_loading_fails(void **state)
 }
 
 /* Which of a folder is loaded when a step is asked for (-1: the newest): its place in the row; or what is said. */
-static void the_newest_whole_one_is_loaded(void **state)
+TEST(the_newest_whole_one_is_loaded)
 {
     enum { NONE = -1, INCOMPLETE = -2 };
     static const struct {
@@ -201,7 +198,6 @@ static void the_newest_whole_one_is_loaded(void **state)
         { { "!step-00000001", " step-00000001.tmp.7", " step-00000000" }, { 2, 2, INCOMPLETE, NONE }, 1 },
         { { " step-00000001.tmp.7" }, { NONE, NONE, NONE, NONE }, 0 },
     };
-    (void)state;
     for (size_t c = 0; c < sizeof rows / sizeof rows[0]; c++)
         for (int step = -1; step < 3; step++) {
             fixture              on = new_fixture(), from = new_fixture();
@@ -234,9 +230,8 @@ static void the_newest_whole_one_is_loaded(void **state)
 }
 
 /* So many incomplete ones, and one before them, or none: three are named, the newest first. */
-static void three_reasons_are_told(void **state)
+TEST(three_reasons_are_told)
 {
-    (void)state;
     for (int n = 1; n <= 6; n++)
         for (int good = 0; good < 2; good++) {
             tm_checkpoint_report report = { 0 };
@@ -269,7 +264,7 @@ static void three_reasons_are_told(void **state)
 }
 
 /* Records whose checksum is right. */
-static void a_record_of_something_else_is_found(void **state)
+TEST(a_record_of_something_else_is_found)
 {
     static const struct {
         tm_checkpoint_seal change;
@@ -284,7 +279,6 @@ static void a_record_of_something_else_is_found(void **state)
     };
     fixture on = new_fixture();
     char    path[400];
-    (void)state;
     save(&on, 2, 1, 0);
     snprintf(path, sizeof path, "%s/step-00000002/complete", on.folder);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -313,7 +307,7 @@ static void a_record_of_something_else_is_found(void **state)
 }
 
 /* A read that ends early is gone on with; a checkpoint without tensors has a file without bytes. */
-static void short_reads_and_no_tensors(void **state)
+TEST(short_reads_and_no_tensors)
 {
     for (size_t n = 0; n <= N_TENSORS; n += N_TENSORS) {
         disk                 f = { .most = 7 };
@@ -321,7 +315,7 @@ static void short_reads_and_no_tensors(void **state)
         tm_checkpoint_report report = { 0 };
         tm_error             err = { 0 };
         fixture              on = new_fixture();
-        (void)state;
+        (void)test_state;
         set_tensors(&on);
         fill(&on, 3, 1);
         assert_int_equal(tm_checkpoint_save(on.folder, &on.state, on.tensors, n, 1, &err), TM_OK);
@@ -358,7 +352,7 @@ static tm_status read_device(const tm_checkpoint_memory *memory, tm_address from
 }
 
 /* What is saved is what was there when saving began, however late it is written; by a thread that takes no signals. */
-static void a_copy_is_written(void **unused)
+TEST(a_copy_is_written)
 {
     static const tm_checkpoint_memory device = { .read = read_device };
     fixture                           f = new_fixture();
@@ -366,7 +360,6 @@ static void a_copy_is_written(void **unused)
     tm_checkpoint_target              target = { .folder = f.folder, .keep_latest = 1, .behind = true };
     tm_checkpoint_saving             *saving;
     tm_error                          err = { 0 };
-    (void)unused;
     io.create = late_create;
     set_tensors(&f);
     fill(&f, 4, 1);
@@ -430,10 +423,9 @@ static void expect_mask(const sigset_t *wanted)
 }
 
 /* Saved at once and behind, well and not, with the limit of files blocked before and not. */
-static void signals_are_as_they_were(void **state)
+TEST(signals_are_as_they_were)
 {
     const sigset_t plain = mask_now();
-    (void)state;
     for (int blocked = 0; blocked < 2; blocked++)
         for (int behind = 0; behind < 2; behind++)
             for (int fails_at = 0; fails_at < 2; fails_at++) {
@@ -463,13 +455,3 @@ static void signals_are_as_they_were(void **state)
                 clear(on.folder);
             }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(each_call_of_saving_fails),  cmocka_unit_test(each_call_of_replacing_fails),
-    cmocka_unit_test(each_call_of_loading_fails), cmocka_unit_test(the_newest_whole_one_is_loaded),
-    cmocka_unit_test(three_reasons_are_told),     cmocka_unit_test(a_record_of_something_else_is_found),
-    cmocka_unit_test(short_reads_and_no_tensors), cmocka_unit_test(a_copy_is_written),
-    cmocka_unit_test(signals_are_as_they_were),
-};
-
-TM_TESTS(tests, NULL, NULL)

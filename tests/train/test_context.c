@@ -59,9 +59,8 @@ static void look_at_losses(tm_comm *comm, void *context)
 
 static const char *const names[] = { "llama", "gpt", "mixture" };
 
-static void no_token_reaches_what_stands_before_it(void **state)
+TEST(no_token_reaches_what_stands_before_it)
 {
-    (void)state;
     for (int way = 0; way < 6; way++) {
         int  k = way % 3;
         seen before = { .o = model_options(k), .changed = -1 };
@@ -99,9 +98,8 @@ static size_t count_calls(const tm_step *step, const char *program, const tm_op 
 
 /* Once a layer forward and once backward; no pair of a query and a key is computed twice, and ranks share them alike.
  */
-static void work_is_shared_alike(void **state)
+TEST(work_is_shared_alike)
 {
-    (void)state;
     tm_device *device = test_device_open("cpu", 1);
     tm_chooser chooser = tm_device_chooser(device);
     double     pairs[4] = { 0 }, whole = 0;
@@ -128,9 +126,8 @@ static void work_is_shared_alike(void **state)
 
 /* Rounds of keys and values forward, of these and their gradients backward, one more to their owner; no rank has more
  * of them than two ranks' at a time, whatever the number of ranks, and all have as many pairs. */
-static void keys_go_round(void **state)
+TEST(keys_go_round)
 {
-    (void)state;
     enum { RANKS = 8 };
     tm_device *device = test_device_open("cpu", 1);
     tm_chooser chooser = tm_device_chooser(device);
@@ -173,7 +170,7 @@ static void keys_go_round(void **state)
 }
 
 /* The fields of a sample that ranks have parts of: of a text those of its length, of images those of several tokens. */
-static void fields_of_tokens_are_cut(void **state)
+TEST(fields_of_tokens_are_cut)
 {
     static const struct {
         int      model, ranks;
@@ -185,7 +182,6 @@ static void fields_of_tokens_are_cut(void **state)
         { 3, 2, { 2, { 2, 16 } }, true }, { 3, 2, { 1, { 5 } }, true },      { 3, 2, { 2, { 1, 16 } }, false },
         { 3, 2, { 0, { 5 } }, false },    { 3, 1, { 2, { 2, 16 } }, false },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_step_options o = model_options(cases[i].model);
         const tm_field  field = { "x", TM_F32, cases[i].shape, 0 };
@@ -194,12 +190,3 @@ static void fields_of_tokens_are_cut(void **state)
         if (context_cuts(&o, &field, 32) != cases[i].cut) fail_msg("row %zu", i);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(no_token_reaches_what_stands_before_it),
-    cmocka_unit_test(work_is_shared_alike),
-    cmocka_unit_test(keys_go_round),
-    cmocka_unit_test(fields_of_tokens_are_cut),
-};
-
-TM_TESTS(tests, NULL, NULL)

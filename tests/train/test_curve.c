@@ -46,9 +46,8 @@ static bool is_main(const char *key, const char *value)
 }
 
 /* Whoever changes the main job sees it here, and stores its losses anew. */
-static void the_main_job_is_known(void **state)
+TEST(the_main_job_is_known)
 {
-    (void)state;
     static const char *const other[][2] = {
         { "debug.seed", "2" },
         { "optimizer.lr", "0.002" },
@@ -71,9 +70,8 @@ static void the_main_job_is_known(void **state)
         if (is_main(other[i][0], other[i][1])) fail_msg("%s counts for nothing", other[i][0]);
 }
 
-static void the_same_bits_are_equal(void **state)
+TEST(the_same_bits_are_equal)
 {
-    (void)state;
     double   losses[STEPS];
     char     why[TM_REASON_BYTES];
     tm_curve curve;
@@ -102,9 +100,8 @@ static void the_same_bits_are_equal(void **state)
 }
 
 /* The audit's curves: one token of context (never below ln V), a look ahead (far too good), nothing learnt. */
-static void other_curves_are_refused(void **state)
+TEST(other_curves_are_refused)
 {
-    (void)state;
     double   losses[STEPS];
     char     why[TM_REASON_BYTES];
     tm_curve curve;
@@ -130,10 +127,9 @@ static void other_curves_are_refused(void **state)
 }
 
 /* The band is what the main job has in the steps around: the wider, the later. */
-static void the_band_is_that_of_the_steps_around(void **state)
+TEST(the_band_is_that_of_the_steps_around)
 {
     static const int at[] = { 0, 1, 9, 10, 57, 120, STEPS - 5, STEPS - 1 };
-    (void)state;
     for (size_t i = 0; i < sizeof at / sizeof at[0]; i++) {
         int    width = 3 + at[i] / 10;
         double low = stored[at[i]], high = low;
@@ -154,12 +150,3 @@ static void the_band_is_that_of_the_steps_around(void **state)
             }
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(the_main_job_is_known),
-    cmocka_unit_test(the_same_bits_are_equal),
-    cmocka_unit_test(other_curves_are_refused),
-    cmocka_unit_test(the_band_is_that_of_the_steps_around),
-};
-
-TM_TESTS(tests, NULL, NULL)

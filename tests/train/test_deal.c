@@ -45,10 +45,9 @@ static void owners_are(const dealt *d, const int owners[6])
             fail_msg("member %d belongs to rank %d, not %d", i, d->members[i].owner, owners[i]);
 }
 
-static void the_largest_goes_first_to_who_has_the_least(void **state)
+TEST(the_largest_goes_first_to_who_has_the_least)
 {
     dealt d;
-    (void)state;
     make(&d, TM_SHARE_OPTIMIZER, 2, EXPERTS, 1); /* 9 | 6 of the first number; then 6 where 6 are, not 9 */
     deal_out(&d.all);
     owners_are(&d, (int[]){ 1, 0, 1, NONE, NONE, NONE });
@@ -60,10 +59,9 @@ static void the_largest_goes_first_to_who_has_the_least(void **state)
     owners_are(&d, (int[]){ 2, 0, 1, NONE, NONE, NONE });
 }
 
-static void experts_are_dealt_out_among_their_own(void **state)
+TEST(experts_are_dealt_out_among_their_own)
 {
     dealt d;
-    (void)state;
     make(&d, TM_SHARE_GRADIENTS, 2, EXPERTS, 2);
     deal_out(&d.all);
     owners_are(&d, (int[]){ 1, 0, 1, 1, 0, NONE });
@@ -77,10 +75,9 @@ static void experts_are_dealt_out_among_their_own(void **state)
     owners_are(&d, (int[]){ 1, 0, 0, 1, 1, NONE });
 }
 
-static void copies_have_no_owners(void **state)
+TEST(copies_have_no_owners)
 {
     dealt d;
-    (void)state;
     make(&d, TM_SHARE_COPIES, 2, EXPERTS, 2);
     deal_out(&d.all);
     owners_are(&d, (int[]){ NONE, NONE, NONE, NONE, NONE, NONE });
@@ -92,11 +89,3 @@ static void copies_have_no_owners(void **state)
     assert_false(deal_is(&d.units[2]));
     assert_false(deal_is(&d.units[3]));
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(the_largest_goes_first_to_who_has_the_least),
-    cmocka_unit_test(experts_are_dealt_out_among_their_own),
-    cmocka_unit_test(copies_have_no_owners),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -102,9 +102,8 @@ static void check(const tm_model_shape *shape)
     tm_device_close(device);
 }
 
-static void llama_reads_token_by_token(void **state)
+TEST(llama_reads_token_by_token)
 {
-    (void)state;
     tm_step_options o = test_llama_options();
     check(&o.shape);
     o.shape.rope_interleaved = true;
@@ -112,16 +111,14 @@ static void llama_reads_token_by_token(void **state)
     check(&o.shape);
 }
 
-static void gpt_reads_token_by_token(void **state)
+TEST(gpt_reads_token_by_token)
 {
-    (void)state;
     tm_step_options o = test_gpt_options();
     check(&o.shape);
 }
 
-static void a_window_turns_its_table(void **state)
+TEST(a_window_turns_its_table)
 {
-    (void)state;
     tm_step_options o = test_llama_options();
     o.shape.family = TM_FAMILY_MISTRAL;
     o.shape.window = 11;
@@ -133,9 +130,8 @@ static void a_window_turns_its_table(void **state)
 }
 
 /* Layers with tables of one length share the places in them, however many they are. */
-static void windows_by_turns_have_two_tables(void **state)
+TEST(windows_by_turns_have_two_tables)
 {
-    (void)state;
     tm_step_options o = test_llama_options();
     o.shape.n_layers = 20;
     o.shape.dim = 32, o.shape.n_heads = o.shape.n_kv_heads = 1, o.shape.ffn_dim = 32;
@@ -144,9 +140,8 @@ static void windows_by_turns_have_two_tables(void **state)
     check(&o.shape);
 }
 
-static void weights_of_bfloat16_are_read_as_they_are(void **state)
+TEST(weights_of_bfloat16_are_read_as_they_are)
 {
-    (void)state;
     tm_step_options llama = test_llama_options(), gpt = test_gpt_options();
     precision = &tm_precision_bf16_pure;
     bound = 0.02;
@@ -161,9 +156,8 @@ static void weights_of_bfloat16_are_read_as_they_are(void **state)
 }
 
 /* Before there is any memory that would be given back. */
-static void a_format_without_kernels_is_refused(void **state)
+TEST(a_format_without_kernels_is_refused)
 {
-    (void)state;
     tm_step_options o = test_llama_options();
     tm_device      *device = test_device_open("cpu", 1);
     tm_decoder     *decoder = NULL;
@@ -173,14 +167,3 @@ static void a_format_without_kernels_is_refused(void **state)
     assert_null(decoder);
     tm_device_close(device);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(llama_reads_token_by_token),
-    cmocka_unit_test(gpt_reads_token_by_token),
-    cmocka_unit_test(a_window_turns_its_table),
-    cmocka_unit_test(windows_by_turns_have_two_tables),
-    cmocka_unit_test(weights_of_bfloat16_are_read_as_they_are),
-    cmocka_unit_test(a_format_without_kernels_is_refused),
-};
-
-TM_TESTS(tests, NULL, NULL)

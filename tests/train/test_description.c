@@ -48,9 +48,8 @@ static void find_line(const char *text, const char *name, char *value)
 }
 
 /* A line for each member that is not 0, and no other one. */
-static void descriptions_have_every_member(void **state)
+TEST(descriptions_have_every_member)
 {
-    (void)state;
     for (int m = 0; m < MODELS; m++) {
         tm_model_shape shape = test_shape_preset(models[m][0], models[m][1]);
         tm_text        text = { 0 };
@@ -76,10 +75,9 @@ static void descriptions_have_every_member(void **state)
 }
 
 /* What is said names a line, and what it is in both texts. */
-static void another_model_is_told_by_a_member(void **state)
+TEST(another_model_is_told_by_a_member)
 {
     tm_text all[MODELS] = { { 0 } };
-    (void)state;
     for (int m = 0; m < MODELS; m++) {
         tm_model_shape shape = test_shape_preset(models[m][0], models[m][1]);
         tm_description_print(&shape, &all[m]);
@@ -102,7 +100,7 @@ static void another_model_is_told_by_a_member(void **state)
 }
 
 /* Lines in any order, and without those that say 0, are the same; parts of names and numbers are not. */
-static void lines_are_compared_by_name(void **state)
+TEST(lines_are_compared_by_name)
 {
     static const struct {
         const char *found, *wanted, *said;
@@ -111,7 +109,6 @@ static void lines_are_compared_by_name(void **state)
                   { "", "family x\n", NULL },           { "a 1\n", "a 11\n", "a" },
                   { "a 11\n", "a 1\n", "a" },           { "ab 1\n", "a 1\n", "has a 0, this run's has 1" },
                   { "a 1\n", "a 1\nb 2\n", "b" },       { "a 1\nb 2\n", "a 1\n", "b" } };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_error  err = { 0 };
         tm_status st = tm_description_check(cases[i].found, cases[i].wanted, &err);
@@ -119,9 +116,3 @@ static void lines_are_compared_by_name(void **state)
             fail_msg("%zu: %d '%s'", i, (int)st, err.text);
     }
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(descriptions_have_every_member),
-                                           cmocka_unit_test(another_model_is_told_by_a_member),
-                                           cmocka_unit_test(lines_are_compared_by_name) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -68,9 +68,8 @@ static tm_status run(const tm_backend *backend, int64_t steps, tm_error *err)
     return st;
 }
 
-static void every_call_may_fail(void **state)
+FULL_TEST(every_call_may_fail)
 {
-    (void)state;
     tm_backend backend = failing();
     tm_error   err;
     char       wanted[600];
@@ -94,9 +93,8 @@ static void every_call_may_fail(void **state)
     assert_true(played >= 3); /* programs without a ledger: evaluation, two tokens */
 }
 
-static void the_first_failure_stays(void **state)
+TEST(the_first_failure_stays)
 {
-    (void)state;
     tm_backend backend = failing();
     tm_device *device;
     tm_error   err = { 0 };
@@ -144,9 +142,4 @@ static int tear_down(void **state)
     return 0;
 }
 
-static const struct CMUnitTest tests[] = {
-    full_test(every_call_may_fail),
-    cmocka_unit_test(the_first_failure_stays),
-};
-
-TM_TESTS(tests, set_up, tear_down)
+TEST_FIXTURE(set_up, tear_down)

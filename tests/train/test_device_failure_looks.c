@@ -75,9 +75,8 @@ static tm_status certify(tm_device *device, tm_trainer *trainer, const tm_step_o
     return st;
 }
 
-static void while_gradients_are_certified(void **state)
+FULL_TEST(while_gradients_are_certified)
 {
-    (void)state;
     tm_step_options o = small_options();
     assert_true(fail_each(&o, true, certify, 1) > 100);
     o.precision = &tm_precision_bf16;
@@ -103,9 +102,8 @@ static tm_status look(tm_device *device, tm_trainer *trainer, const tm_step_opti
     return st;
 }
 
-static void while_numbers_are_looked_at(void **state)
+TEST(while_numbers_are_looked_at)
 {
-    (void)state;
     tm_step_options o = small_options();
     o.precision = &tm_precision_bf16;
     o.compared = &tm_precision_f32;
@@ -131,9 +129,8 @@ static tm_status open_one(tm_device *device, tm_trainer *trainer, const tm_step_
     return TM_OK;
 }
 
-static void while_weights_are_made_and_hashed(void **state)
+FULL_TEST(while_weights_are_made_and_hashed)
 {
-    (void)state;
     tm_step_options o = small_options();
     o.adapters = (tm_adapters){ .rank = 2, .alpha = 7, .base = TM_NF4_BLOCKS, .place = "test", .seed = 1 };
     snprintf(o.adapters.targets, sizeof o.adapters.targets, "all-linear");
@@ -189,9 +186,8 @@ static tm_status prove(tm_device *device, tm_trainer *trainer, const tm_step_opt
     return st;
 }
 
-static void while_a_run_ends(void **state)
+FULL_TEST(while_a_run_ends)
 {
-    (void)state;
     tm_step_options   o = small_options();
     char             *folder = test_tree_make();
     tm_source_options from = { .name = "text", .path = folder, .vocab = 258, .seq = o.seq, .validation_fraction = 0.5 };
@@ -224,17 +220,8 @@ static tm_status decode(tm_device *device, tm_trainer *trainer, const tm_step_op
     return st;
 }
 
-static void while_tokens_are_read_one_by_one(void **state)
+TEST(while_tokens_are_read_one_by_one)
 {
-    (void)state;
     tm_step_options o = small_options();
     assert_true(fail_each(&o, false, decode, 1) > 30);
 }
-
-static const struct CMUnitTest tests[] = {
-    full_test(while_gradients_are_certified),           cmocka_unit_test(while_numbers_are_looked_at),
-    full_test(while_weights_are_made_and_hashed),       full_test(while_a_run_ends),
-    cmocka_unit_test(while_tokens_are_read_one_by_one),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -98,7 +98,7 @@ static void compare(const char *what, tm_device *device, tm_step_options o)
     tm_trainer_close(alone);
 }
 
-static void packed_is_as_alone(void **state)
+TEST(packed_is_as_alone)
 {
     static const struct {
         const char *what, *more;
@@ -112,7 +112,6 @@ static void packed_is_as_alone(void **state)
         { "gpt_oss", "--model.family=gpt_oss --model.n_experts=4 --model.n_experts_per_token=2 "
                      "--model.sliding_window=5 --model.sliding_window_every=2" },
     };
-    (void)state;
     tm_device *device = test_device_open("cpu", 2);
     for (int family = 0; family < (int)TM_FAMILY_MIXTRAL; family++) {
         tm_step_options o = test_family_options((tm_model_family)family);
@@ -133,9 +132,8 @@ static void packed_is_as_alone(void **state)
 
 /* --- sources ------------------------------------------------------------------------------------------------------ */
 
-static void text_is_separated(void **state)
+TEST(text_is_separated)
 {
-    (void)state;
     tm_field   fields[TM_MAX_FIELDS];
     tm_source *source;
     tm_error   err = { 0 };
@@ -171,7 +169,3 @@ static void text_is_separated(void **state)
     assert_non_null(strstr(err.text, "data.separate_documents"));
     test_folder_remove();
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(packed_is_as_alone), cmocka_unit_test(text_is_separated) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -36,9 +36,8 @@ static size_t count(const tm_program *program, tm_op_id op)
     return n;
 }
 
-static void gradients_take_no_memory_from_step_to_step(void **state)
+TEST(gradients_take_no_memory_from_step_to_step)
 {
-    (void)state;
     for (int which = 0; which < PLANS; which++) {
         tm_step *early = plan(options_of(which), true), *plain = plan(options_of(which), false);
         size_t   gradients = plain->plan->spaces[TM_SPACE_DEVICE].gradient_bytes;
@@ -51,9 +50,8 @@ static void gradients_take_no_memory_from_step_to_step(void **state)
     }
 }
 
-static void the_same_instructions_are_in_other_programs(void **state)
+TEST(the_same_instructions_are_in_other_programs)
 {
-    (void)state;
     for (int which = 0; which < PLANS; which++) {
         tm_step *early = plan(options_of(which), true), *plain = plan(options_of(which), false);
         for (int op = 0; op < TM_OP_COUNT; op++) {
@@ -67,9 +65,8 @@ static void the_same_instructions_are_in_other_programs(void **state)
     }
 }
 
-static void what_is_offloaded_stays_so(void **state)
+TEST(what_is_offloaded_stays_so)
 {
-    (void)state;
     for (int which = 1; which < PLANS; which += 2) {
         tm_step *early = plan(options_of(which), true), *plain = plan(options_of(which), false);
         assert_true(plain->plan->spaces[TM_SPACE_HOST].arena_bytes > 0);
@@ -78,9 +75,3 @@ static void what_is_offloaded_stays_so(void **state)
         tm_step_destroy(early), tm_step_destroy(plain);
     }
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(gradients_take_no_memory_from_step_to_step),
-                                           cmocka_unit_test(the_same_instructions_are_in_other_programs),
-                                           cmocka_unit_test(what_is_offloaded_stays_so) };
-
-TM_TESTS(tests, NULL, NULL)

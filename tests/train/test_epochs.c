@@ -58,7 +58,7 @@ static char *of_rows(char *words, size_t size, const char *more)
     return words;
 }
 
-static void steps_are_epochs_by_samples(void **state)
+TEST(steps_are_epochs_by_samples)
 {
     static const struct {
         const char *words;
@@ -75,7 +75,6 @@ static void steps_are_epochs_by_samples(void **state)
           "--parallelism.data_parallel_shard_degree 1 --parallelism.data_parallel_replicate_degree 4",
           6 }, /* 46 / 8 */
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         settled s;
         char    words[800], steps[32];
@@ -90,11 +89,10 @@ static void steps_are_epochs_by_samples(void **state)
     }
 }
 
-static void a_schedule_of_its_own_stays(void **state)
+TEST(a_schedule_of_its_own_stays)
 {
     settled s;
     char    words[800];
-    (void)state;
     assert_int_equal(
         settle(&s, of_rows(words, sizeof words,
                            "--training.epochs 2 --training.local_batch_size 4 --lr_scheduler.total_steps 99")),
@@ -104,11 +102,10 @@ static void a_schedule_of_its_own_stays(void **state)
     tm_config_destroy(s.config);
 }
 
-static void what_has_no_epochs_is_refused(void **state)
+TEST(what_has_no_epochs_is_refused)
 {
     settled s;
     char    words[800];
-    (void)state;
     assert_int_equal(settle(&s, "--data.source synthetic --training.epochs 2"), TM_UNSUPPORTED);
     assert_non_null(strstr(s.err.text, "those of data.source synthetic never repeat; give training.steps"));
     tm_config_destroy(s.config);
@@ -149,10 +146,4 @@ static int begin(void **state)
     return 0;
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(steps_are_epochs_by_samples),
-    cmocka_unit_test(a_schedule_of_its_own_stays),
-    cmocka_unit_test(what_has_no_epochs_is_refused),
-};
-
-TM_TESTS(tests, begin, test_folder_teardown)
+TEST_FIXTURE(begin, test_folder_teardown)

@@ -10,16 +10,14 @@
 
 /* 1 2 3 4 5: mean 3, sum of squares 55, squared deviations 10; the deviation is sqrt(10 / 4), its error that / sqrt(5).
  */
-static void the_error_of_a_mean(void **state)
+TEST(the_error_of_a_mean)
 {
-    (void)state;
     assert_true(fabs(run_mean_error(3, 55, 5) - sqrt(0.5)) < 1e-12);
     assert_true(fabs(run_mean_error(3, 2 * 55, 10) - sqrt(2. / 9)) < 1e-12); /* each twice: 20 / 9 / 10 */
 }
 
-static void of_too_few_values_nothing_is_known(void **state)
+TEST(of_too_few_values_nothing_is_known)
 {
-    (void)state;
     assert_true(isnan(run_mean_error(3, 9, 1)));
     assert_true(isnan(run_mean_error(3, 27, 3)));
 }
@@ -44,9 +42,8 @@ static int64_t batches_of(const tm_source *source, int64_t rows, int64_t validat
 }
 
 /* Of an endless source 32,768 tokens, the last batch whole; else all samples, 64 batches of them at most. */
-static void batches_of_an_evaluation(void **state)
+TEST(batches_of_an_evaluation)
 {
-    (void)state;
     static const struct {
         int64_t seq, rows, batches;
     } endless[] = { { 256, 8, 16 }, { 151, 31, 8 }, { 100, 3, 110 }, { 40000, 1, 1 } }; /* 7 x 4681 = 32767 */
@@ -72,9 +69,8 @@ static void batches_of_an_evaluation(void **state)
 }
 
 /* A loss that is the target reaches it, and so does one that is as far above the least one as it may be. */
-static void targets_are_reached(void **state)
+TEST(targets_are_reached)
 {
-    (void)state;
     tm_source   *source = open_source("synthetic", NULL, 16);
     double       floor = tm_source_describe(source)->validation_floor;
     const double loss = floor + 0.5;
@@ -98,9 +94,8 @@ static void targets_are_reached(void **state)
 }
 
 /* Asked for where the verdict compares with it: of text, not of a language whose entropy is known. */
-static void a_compressor_is_asked_about_text(void **state)
+TEST(a_compressor_is_asked_about_text)
 {
-    (void)state;
     test_source_files_write();
     tm_source *text = open_source("text", test_in_folder("text.txt"), 4), *made = open_source("synthetic", NULL, 16);
     tm_run_options o = { .source = { .name = "text" } };
@@ -113,12 +108,4 @@ static void a_compressor_is_asked_about_text(void **state)
     tm_source_close(made);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(the_error_of_a_mean),
-    cmocka_unit_test(of_too_few_values_nothing_is_known),
-    cmocka_unit_test(batches_of_an_evaluation),
-    cmocka_unit_test(targets_are_reached),
-    cmocka_unit_test(a_compressor_is_asked_about_text),
-};
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

@@ -48,10 +48,9 @@ static void check_close(const job *have, const job *want, const char *name, divi
 }
 
 /* As many rounds as it takes, with or without recomputation, with several micro-batches. */
-static void rounds_change_nothing_but_their_number(void **state)
+TEST(rounds_change_nothing_but_their_number)
 {
     static const double capacities[] = { 0, 2, 1, 0.4 };
-    (void)state;
     for (int variant = 0; variant < 3; variant++) {
         tm_step_options o = options_of(variant == 2 ? DEEPSEEK : MIXTRAL);
         if (variant == 1) o.recompute = (tm_recompute){ .cheap = true };
@@ -85,9 +84,8 @@ static void all_to_the_last(const job *j, tm_trainer *trainer)
     (void)j;
 }
 
-static void one_expert_may_get_all_and_others_none(void **state)
+TEST(one_expert_may_get_all_and_others_none)
 {
-    (void)state;
     for (int c = 0; c < 2; c++) {
         divided         d = { 1, 4, 4, TM_SHARE_ALL, c ? 0.7 : 2 };
         tm_step_options o = options_of(MIXTRAL);
@@ -103,9 +101,8 @@ static void one_expert_may_get_all_and_others_none(void **state)
     }
 }
 
-static void forced_balance_needs_one_round(void **state)
+TEST(forced_balance_needs_one_round)
 {
-    (void)state;
     tm_step_options o = options_of(MIXTRAL);
     o.shape.moe.uniform = true;
     divided d = { 1, 2, 2, TM_SHARE_ALL, 1 };
@@ -119,11 +116,10 @@ static void forced_balance_needs_one_round(void **state)
 
 /* An adapter that all experts share: of one expert it is that expert's own, to the bit; of several it learns, and
  * follows one rank among ranks that share all. Ranks that divide experts have one each. */
-static void experts_share_an_adapter(void **state)
+TEST(experts_share_an_adapter)
 {
     const char     *files = "experts.gate_up_proj,experts.down_proj";
     tm_step_options own = options_of(MIXTRAL), common;
-    (void)state;
     own.adapters = (tm_adapters){ .rank = 4, .alpha = 8, .base = TM_DTYPE_COUNT, .place = "test", .seed = 1 };
     common = own;
     snprintf(own.adapters.targets, sizeof own.adapters.targets, "%s", files);
@@ -139,12 +135,3 @@ static void experts_share_an_adapter(void **state)
     job apart_from = run_divided(common, (divided){ 1, 2, 2, TM_SHARE_ALL, 0.6 }, 5);
     assert_true(apart(&apart_from, &all) > 1e-7 && apart(&apart_from, &all) < 1e-2);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(rounds_change_nothing_but_their_number),
-    cmocka_unit_test(one_expert_may_get_all_and_others_none),
-    cmocka_unit_test(forced_balance_needs_one_round),
-    cmocka_unit_test(experts_share_an_adapter),
-};
-
-TM_TESTS(tests, NULL, NULL)

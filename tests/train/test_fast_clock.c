@@ -118,9 +118,8 @@ static tm_status run(int64_t planted, listener *l)
     return run_options(&o, &l->sink);
 }
 
-static void the_planted_clock_is_noticed(void **state)
+TEST(the_planted_clock_is_noticed)
 {
-    (void)state;
     listener l;
     assert_int_equal(run(1, &l), TM_OK);
     assert_null(strstr(l.reason, "the fastest step"));
@@ -249,7 +248,7 @@ static void plain(tm_run_options *o)
     (void)o;
 }
 
-static void a_step_is_what_is_read_in_it(void **state)
+TEST(a_step_is_what_is_read_in_it)
 {
     static const struct {
         void (*make)(tm_run_options *);
@@ -303,7 +302,6 @@ static void a_step_is_what_is_read_in_it(void **state)
                                "6 logging 4 data 2 unaccounted 8 of 14\n"
                                "7 logging 4 data 2 unaccounted 6 of 12\n"
                                "all steps done, first step after 1e-09" } };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_run_options o = options_of();
         o.peaks.flops = 1e15;
@@ -317,11 +315,10 @@ static void a_step_is_what_is_read_in_it(void **state)
 }
 
 /* Phases that are longer than their steps are no measurement. */
-static void phases_that_are_longer_than_steps(void **state)
+TEST(phases_that_are_longer_than_steps)
 {
     char           reason[200];
     tm_run_options o = options_of();
-    (void)state;
     o.peaks.flops = 1e15;
     back_ns = 10 * READING_NS;
     times t = run_counted(&o);
@@ -331,11 +328,10 @@ static void phases_that_are_longer_than_steps(void **state)
 }
 
 /* Be it any of them. */
-static void the_fastest_step_is_told(void **state)
+TEST(the_fastest_step_is_told)
 {
     char           reason[200];
     tm_run_options o = options_of();
-    (void)state;
     o.peaks.flops = 1;
     o.steps = o.schedule.steps = 6;
     back_ns = 10 * READING_NS;
@@ -345,9 +341,4 @@ static void the_fastest_step_is_told(void **state)
     tm_text_fini(&t.told);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(the_planted_clock_is_noticed),
-                                           cmocka_unit_test(a_step_is_what_is_read_in_it),
-                                           cmocka_unit_test(phases_that_are_longer_than_steps),
-                                           cmocka_unit_test(the_fastest_step_is_told) };
-
-TM_TESTS_ALONE(tests, NULL, NULL)
+TESTS_ALONE

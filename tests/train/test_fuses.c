@@ -159,9 +159,8 @@ static void check_nodes(model m, const outcome *fused, const outcome *apart)
     assert_true(heads == 0 ? fused->bytes <= apart->bytes : fused->bytes < apart->bytes);
 }
 
-static void fused_trains_as_apart(void **state)
+TEST(fused_trains_as_apart)
 {
-    (void)state;
     for (int m = 0; m < MODELS; m++) {
         tm_step_options o = options_of((model)m);
         outcome         apart = train("reference", &o, false), fused = train("reference", &o, true);
@@ -232,14 +231,13 @@ static void split_up(bool viewed, const tm_op_id *wanted, size_t n)
     tm_graph_destroy(graph);
 }
 
-static void only_what_nobody_else_reads_is_in_place(void **state)
+TEST(only_what_nobody_else_reads_is_in_place)
 {
     static const tm_op_id in_place[] = { TM_OP_gelu, TM_OP_copy, TM_OP_gelu };
     static const tm_op_id read[] = { TM_OP_gelu, TM_OP_join, TM_OP_gelu };
     static const tm_op_id read_by_view[] = { TM_OP_gelu, TM_OP_join, TM_OP_copy };
     static const tm_op_id views[] = { TM_OP_gelu, TM_OP_copy, TM_OP_gelu, TM_OP_linear };
     static const tm_op_id stays[] = { TM_OP_gelu, TM_OP_split, TM_OP_gelu, TM_OP_linear, TM_OP_copy };
-    (void)state;
     joined(0, in_place, 3);
     joined(1, read, 3);
     joined(2, read_by_view, 3);
@@ -248,9 +246,8 @@ static void only_what_nobody_else_reads_is_in_place(void **state)
 }
 
 /* A device without kernels for them keeps its programs, and so its bits. */
-static void what_no_kernel_takes_stays_apart(void **state)
+TEST(what_no_kernel_takes_stays_apart)
 {
-    (void)state;
     for (int m = FLUX; m <= QWEN3; m += QWEN3 - FLUX) {
         tm_step_options o = options_of((model)m);
         o.precision = &tm_precision_f32;
@@ -262,9 +259,3 @@ static void what_no_kernel_takes_stays_apart(void **state)
         fini(&fused);
     }
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(fused_trains_as_apart),
-                                           cmocka_unit_test(what_no_kernel_takes_stays_apart),
-                                           cmocka_unit_test(only_what_nobody_else_reads_is_in_place) };
-
-TM_TESTS(tests, NULL, NULL)

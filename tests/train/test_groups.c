@@ -46,9 +46,8 @@ static tm_tensor_id named(const tm_trainer *trainer, const char *name)
 /* --- rates and decay ---------------------------------------------------------------------------------------------- */
 
 /* SGD without momentum moves every weight by its group's rate x (gradient + its decay x the weight). */
-static void each_parameter_has_its_groups_numbers(void **state)
+TEST(each_parameter_has_its_groups_numbers)
 {
-    (void)state;
     tm_device      *device = test_device_open("cpu", 2);
     tm_step_options o = test_llama_options();
     tm_error        err = { 0 };
@@ -95,9 +94,8 @@ static void each_parameter_has_its_groups_numbers(void **state)
 }
 
 /* Groups that change nothing change no bit. */
-static void groups_that_say_the_same_change_no_bit(void **state)
+TEST(groups_that_say_the_same_change_no_bit)
 {
-    (void)state;
     tm_device      *device = test_device_open("cpu", 2);
     tm_step_options plain = test_llama_options(),
                     grouped = options_with("params=*norm* lr_scale=1,params=output.weight weight_decay=0.1");
@@ -126,7 +124,7 @@ static size_t bytes_of_role(const tm_step *step, tm_role role)
 
 /* By hand: 2 FLOPs per multiply-add; N rows, C wide. Two layers of wqkv (128, C), wo (C, 64), w13 (320, C), w2 (C,
  * 160), a head (96, C); causal attention of 2 heads of 32 over sequences of 32: (T + 1) / 2 keys a query. */
-static void one_trained_tensor_costs_what_it_must(void **state)
+TEST(one_trained_tensor_costs_what_it_must)
 {
     enum { N = 64, C = 64, T = 32, V = 96, F = 160 };
     static const double layer = 2. * N * C * (128 + 64 + 2 * F + F) + 4. * 64 * N * (T + 1) / 2, head = 2. * N * C * V;
@@ -139,7 +137,6 @@ static void one_trained_tensor_costs_what_it_must(void **state)
         { "layers.1.feed_forward.w2.weight", "*", head + 2. * N * C * F, C * F }, /* dx of the head, dw of w2 */
         { "norm.weight", "*", head, C },                                          /* dx of the head */
     };
-    (void)state;
     tm_device *device = test_device_open("cpu", 2);
     tm_chooser chooser = tm_device_chooser(device);
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
@@ -172,9 +169,8 @@ static void one_trained_tensor_costs_what_it_must(void **state)
 }
 
 /* Frozen weights keep their bits, and the others move as they do when all are trained. */
-static void frozen_weights_stay(void **state)
+TEST(frozen_weights_stay)
 {
-    (void)state;
     tm_device      *device = test_device_open("cpu", 2);
     tm_step_options all = test_llama_options(),
                     some = options_with("params=layers.0.*|tok_embeddings.weight trained=false");
@@ -202,11 +198,10 @@ static void frozen_weights_stay(void **state)
 }
 
 /* Weights held in a smaller format: the loss of float32 weights with the same, rounded values, to the bit. */
-static void held_formats_compute_with_the_rounded_weights(void **state)
+TEST(held_formats_compute_with_the_rounded_weights)
 {
     static const char *const formats[] = { "bfloat16", "float16", "float8_e4m3", "float8_e5m2", "float8_e4m3fnuz" };
-    (void)state;
-    tm_device *device = test_device_open("cpu", 2);
+    tm_device               *device = test_device_open("cpu", 2);
     for (size_t f = 0; f < sizeof formats / sizeof formats[0]; f++) {
         char groups[256];
         snprintf(groups, sizeof groups, "params=layers.*|tok_embeddings.weight trained=false format=%s", formats[f]);
@@ -237,7 +232,7 @@ static void held_formats_compute_with_the_rounded_weights(void **state)
 
 /* --- refusals ----------------------------------------------------------------------------------------------------- */
 
-static void what_does_not_fit_is_refused(void **state)
+TEST(what_does_not_fit_is_refused)
 {
     static const struct {
         const char *groups, *text;
@@ -263,7 +258,6 @@ static void what_does_not_fit_is_refused(void **state)
         { "params=norm.weight trained=false format=int32", "must be float32, bfloat16,", TM_INVALID },
         { "params=norm.weight format=bfloat16", "only weights that are not trained", TM_UNSUPPORTED },
     };
-    (void)state;
     tm_device *device = test_device_open("cpu", 1);
     tm_chooser chooser = tm_device_chooser(device);
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
@@ -281,9 +275,8 @@ static void what_does_not_fit_is_refused(void **state)
 }
 
 /* All pieces of a fused matrix, or its own name, take it. */
-static void fused_matrices_go_as_a_whole(void **state)
+TEST(fused_matrices_go_as_a_whole)
 {
-    (void)state;
     tm_device  *device = test_device_open("cpu", 1);
     tm_chooser  chooser = tm_device_chooser(device);
     const char *groups[] = { "params=*.wq.weight|*.wk.weight|*.wv.weight lr_scale=2", "params=*.wqkv.weight lr_scale=2",
@@ -304,7 +297,7 @@ static void fused_matrices_go_as_a_whole(void **state)
 }
 
 /* As text: members between blanks, groups between commas. */
-static void groups_may_be_text(void **state)
+TEST(groups_may_be_text)
 {
     static const struct {
         const char *text;
@@ -323,7 +316,6 @@ static void groups_may_be_text(void **state)
           "must be a list of maps, like {params: \"*.bias\", weight_decay: 0}; found 'x'" },
         { "", 1, { 1 }, "" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_step_options o = test_llama_options();
         tm_error        err = { 0 };
@@ -334,16 +326,3 @@ static void groups_may_be_text(void **state)
         for (int g = 0; g < o.n_groups; g++) assert_true(fabs(o.groups[g].lr_scale - cases[i].scale[g]) < 1e-15);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(each_parameter_has_its_groups_numbers),
-    cmocka_unit_test(groups_that_say_the_same_change_no_bit),
-    cmocka_unit_test(one_trained_tensor_costs_what_it_must),
-    cmocka_unit_test(frozen_weights_stay),
-    cmocka_unit_test(held_formats_compute_with_the_rounded_weights),
-    cmocka_unit_test(what_does_not_fit_is_refused),
-    cmocka_unit_test(fused_matrices_go_as_a_whole),
-    cmocka_unit_test(groups_may_be_text),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -176,10 +176,9 @@ static void turned(int64_t chunk, const tm_recompute *recompute)
     tm_device_close(device);
 }
 
-static void turned_heads_have_the_gradients_of_stretched_ones(void **state)
+TEST(turned_heads_have_the_gradients_of_stretched_ones)
 {
     static const tm_recompute keep = { 0 }, full = { .cheap = true, .every_n = 1 };
-    (void)state;
     turned(12, &keep); /* all rows at once */
     turned(5, &keep);  /* in three parts, whose logits are made again */
     turned(5, &full);
@@ -198,10 +197,9 @@ static void train(const tm_precision *precision, int64_t chunk, double losses[8]
     tm_device_close(device);
 }
 
-static void turned_heads_train(void **state)
+TEST(turned_heads_train)
 {
     double whole[8], parts[8], narrow[8];
-    (void)state;
     train(&tm_precision_f32, 12, whole);
     train(&tm_precision_f32, 5, parts);
     train(&tm_precision_bf16, 5, narrow);
@@ -249,9 +247,8 @@ static void logits_are_adapted(const tm_precision *precision, const char *target
     tm_device_close(device);
 }
 
-static void logits_of_adapted_heads(void **state)
+TEST(logits_of_adapted_heads)
 {
-    (void)state;
     logits_are_adapted(&tm_precision_f32, "lm_head", false, false, 1e-5);
     logits_are_adapted(&tm_precision_bf16, "lm_head", false, false, 2e-2);
     logits_are_adapted(&tm_precision_f32, "lm_head", true, false, 1e-5);
@@ -260,7 +257,7 @@ static void logits_of_adapted_heads(void **state)
 }
 
 /* What the same generator writes with either. */
-static void turned_heads_write_what_stretched_ones_do(void **state)
+TEST(turned_heads_write_what_stretched_ones_do)
 {
     tm_device        *device = test_device_open("reference", 1);
     tm_step_options   o = head_options(&tm_precision_f64, 12, true);
@@ -271,7 +268,6 @@ static void turned_heads_write_what_stretched_ones_do(void **state)
     double           *turns;
     char             *decoded;
     tm_error          err = { 0 };
-    (void)state;
     test_file_write(path, "a.txt", "the quick brown fox jumps over the lazy dog, and the dog sleeps on in the sun");
     o.shape.vocab_size = 258, o.sample = true;
     snprintf(o.adapters.targets, sizeof o.adapters.targets, "lm_head");
@@ -296,10 +292,3 @@ static void turned_heads_write_what_stretched_ones_do(void **state)
     tm_device_close(device);
     test_tree_remove(path);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(turned_heads_have_the_gradients_of_stretched_ones),
-                                           cmocka_unit_test(turned_heads_train),
-                                           cmocka_unit_test(logits_of_adapted_heads),
-                                           cmocka_unit_test(turned_heads_write_what_stretched_ones_do) };
-
-TM_TESTS(tests, NULL, NULL)

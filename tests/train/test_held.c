@@ -153,17 +153,12 @@ static void hold(const char *words, const tm_chooser *chooser)
     tm_config_destroy(config);
 }
 
-static void all_of_a_run_is_held_and_saved_once(void **state)
+TEST(all_of_a_run_is_held_and_saved_once)
 {
     tm_device *device = test_device_open("cpu", 1);
     tm_chooser chooser = tm_device_chooser(device);
     tm_error   err = { 0 };
-    (void)state;
     assert_int_equal(tm_device_limit_isa(device, "base", &err), TM_OK);
     for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) hold(layouts[i], &chooser);
     tm_device_close(device);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(all_of_a_run_is_held_and_saved_once) };
-
-TM_TESTS(tests, NULL, NULL)

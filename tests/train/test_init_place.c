@@ -127,7 +127,7 @@ static written fill_rank(tm_step_options o, tm_axis axis, int ranks, int rank)
     return fill(&o);
 }
 
-static void every_byte_is_written_once(void **state)
+FULL_TEST(every_byte_is_written_once)
 {
     static const struct {
         int                 model;
@@ -136,7 +136,6 @@ static void every_byte_is_written_once(void **state)
     } rows[] = { { 0, TM_DTYPE_COUNT, &tm_precision_f32 }, { 1, TM_DTYPE_COUNT, &tm_precision_bf16 },
                  { 2, TM_DTYPE_COUNT, &tm_precision_f32 }, { 0, TM_DTYPE_COUNT, &tm_precision_bf16_pure },
                  { 0, TM_NF4_BLOCKS, &tm_precision_bf16 }, { 0, TM_E4M3_BLOCKS, &tm_precision_bf16 } };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         tm_step_options o = options_of(rows[i].model, rows[i].base, rows[i].precision);
         written         alone = fill(&o);
@@ -202,11 +201,10 @@ static void is_quantized(const tm_trainer *trainer, tm_tensor_id id, const doubl
 }
 
 /* Pieces that begin anywhere among those that are made at a time. */
-static void blocks_have_the_values_of_the_whole(void **state)
+TEST(blocks_have_the_values_of_the_whole)
 {
     static const int64_t  widths[] = { 390, 97, 4097 }; /* the last one is made in two parts */
     static const tm_dtype formats[] = { TM_NF4_BLOCKS, TM_E4M3_BLOCKS, TM_E4M3_BLOCKS };
-    (void)state;
     for (int i = 0; i < 3; i++) {
         tm_device      *device = test_device_open("cpu", 2);
         tm_step_options o = options_of(0, formats[i], &tm_precision_f32);
@@ -233,8 +231,3 @@ static void blocks_have_the_values_of_the_whole(void **state)
         tm_device_close(device);
     }
 }
-
-static const struct CMUnitTest tests[] = { full_test(every_byte_is_written_once),
-                                           cmocka_unit_test(blocks_have_the_values_of_the_whole) };
-
-TM_TESTS(tests, NULL, NULL)

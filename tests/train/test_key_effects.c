@@ -183,12 +183,11 @@ static char *fingerprint(const char *base, const char *key, const char *value)
 
 static char start_folder[1024];
 
-static void each_key_changes_the_run(void **state)
+FULL_TEST(each_key_changes_the_run)
 {
     const char *last_base = "";
     char       *base = NULL;
     int         silent = 0;
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (strcmp(rows[i].base, last_base) != 0) {
             free(base);
@@ -220,12 +219,11 @@ static bool is_default(tm_config *config, const row *r)
 }
 
 /* What needs other keys says so, or does something, without them, too. */
-static void each_key_alone_is_told(void **state)
+TEST(each_key_alone_is_told)
 {
     char      *base = fingerprint(LLAMA, NULL, "");
     tm_config *config = test_full_config();
     int        silent = 0;
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         bool exempt = strcmp(rows[i].base, LLAMA) == 0 || is_default(config, &rows[i]);
         for (size_t k = 0; k < sizeof at_home / sizeof at_home[0]; k++) exempt |= strcmp(rows[i].key, at_home[k]) == 0;
@@ -255,10 +253,9 @@ static double held_out_loss(const char *words)
 }
 
 /* Other batches hold the same samples; samples of another length are those that training of that length holds out. */
-static void held_out_samples_of_another_size(void **state)
+TEST(held_out_samples_of_another_size)
 {
 #define STILL LLAMA "--optimizer.lr 0 --model.rope_scaling yarn --model.rope_original_max_seq_len 8 "
-    (void)state;
     double twos = held_out_loss(STILL "--validation.steps 2");
     double four = held_out_loss(STILL "--validation.local_batch_size 4");
     assert_float_equal(twos, four, 1e-6);
@@ -274,10 +271,9 @@ static void held_out_samples_of_another_size(void **state)
 }
 
 /* What is the same twice is the same: else any key would seem to change it. */
-static void a_run_is_the_same_twice(void **state)
+TEST(a_run_is_the_same_twice)
 {
     static const char *const bases[] = { LLAMA, MOE, FLUX, TEXT, SYNTHETIC, SAVING };
-    (void)state;
     for (size_t i = 0; i < sizeof bases / sizeof bases[0]; i++) {
         char *a = fingerprint(bases[i], NULL, ""), *b = fingerprint(bases[i], NULL, "");
         assert_string_equal(a, b);
@@ -312,11 +308,10 @@ static bool script_shows(const char *key)
     return file_says("tests/cli/test_key_effects.sh", word);
 }
 
-static void no_used_key_is_forgotten(void **state)
+TEST(no_used_key_is_forgotten)
 {
     tm_config *config = test_full_config();
     int        forgotten = 0;
-    (void)state;
     if (!file_says("tests/cli/test_key_effects.sh", "#!")) {
         print_message("the tests are not below the working folder\n");
         skip();
@@ -394,10 +389,4 @@ static int remove_folder(void **state)
     return 0;
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(no_used_key_is_forgotten),         cmocka_unit_test(a_run_is_the_same_twice),
-    cmocka_unit_test(held_out_samples_of_another_size), full_test(each_key_changes_the_run),
-    cmocka_unit_test(each_key_alone_is_told),
-};
-
-TM_TESTS(tests, open_folder, remove_folder)
+TEST_FIXTURE(open_folder, remove_folder)

@@ -20,9 +20,8 @@ static tm_step_options options_of_run(void)
 }
 
 /* Tokens, targets and scalars of every micro-batch are on the device when its program runs. */
-static void what_is_fed_arrives(void **state)
+TEST(what_is_fed_arrives)
 {
-    (void)state;
     for (int d = 0; d < 2; d++) {
         tm_device      *device = test_device_open(d ? "late" : "cpu", 1);
         tm_step_options options = test_llama_options();
@@ -75,9 +74,8 @@ static float *hidden_of(tm_trainer *trainer, const int32_t *window, int32_t toke
 
 /* A head made so that after the true beginning of the text '!' is certain, '#' one token earlier, and '?' after four
  * zeros. */
-static void text_is_drawn_from_what_the_model_says(void **state)
+TEST(text_is_drawn_from_what_the_model_says)
 {
-    (void)state;
     enum { PROMPT = SEQ / 4, MANY = 300 };
     char             *folder = test_tree_make();
     tm_source_options text = { .name = "text", .validation_fraction = 0.1, .vocab = VOCAB, .seq = SEQ, .seed = 7 };
@@ -131,10 +129,3 @@ static void text_is_drawn_from_what_the_model_says(void **state)
     tm_text_fini(&squares);
     test_tree_remove(folder);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(what_is_fed_arrives),
-    cmocka_unit_test(text_is_drawn_from_what_the_model_says),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -39,9 +39,8 @@ static void refused(const char *words, const char *says)
     if (!strstr(err.text, says)) fail_msg("'%s' does not say '%s'", err.text, says);
 }
 
-static void keys_say_the_layout(void **state)
+TEST(keys_say_the_layout)
 {
-    (void)state;
     tm_layout plain = options_of("", false).step.layout;
     assert_int_equal(tm_mesh_ranks(&plain.mesh), 1);
     tm_layout four = options_of("--parallelism.ranks 4", false).step.layout;
@@ -65,9 +64,8 @@ static void keys_say_the_layout(void **state)
                      2);
 }
 
-static void sequences_are_shared_by_key(void **state)
+TEST(sequences_are_shared_by_key)
 {
-    (void)state;
     tm_layout two = options_of("--parallelism.ranks 4 --context_parallel_size 2", false).step.layout;
     assert_int_equal(two.mesh.degree[TM_AXIS_CP], 2);
     assert_int_equal(two.mesh.degree[TM_AXIS_SHARD], 2);
@@ -88,9 +86,8 @@ static void sequences_are_shared_by_key(void **state)
 
 /* A plan has as many ranks as the degrees multiply to, unless it says how many; also where a degree is not supported.
  */
-static void plans_need_no_number_of_ranks(void **state)
+TEST(plans_need_no_number_of_ranks)
 {
-    (void)state;
     tm_layout eight = options_of("--parallelism.data_parallel_shard_degree 8", true).step.layout;
     assert_int_equal(tm_mesh_ranks(&eight.mesh), 8);
     tm_layout many = options_of("--parallelism.ranks 8192 --parallelism.tensor_parallel_degree 8 "
@@ -107,9 +104,8 @@ static void plans_need_no_number_of_ranks(void **state)
 }
 
 /* Neighbours of dp_shard x cp x tp divide experts, and multiply nothing. */
-static void experts_are_divided_among_those_that_share(void **state)
+TEST(experts_are_divided_among_those_that_share)
 {
-    (void)state;
 #define MIXTURE "--model.n_experts 8 --model.n_experts_per_token 2 "
     tm_layout four = options_of(MIXTURE "--parallelism.ranks 4 --parallelism.expert_parallel_degree 2 "
                                         "--parallelism.expert_parallel_capacity 1.5",
@@ -134,7 +130,7 @@ static void experts_are_divided_among_those_that_share(void **state)
     assert_int_equal(tm_mesh_ranks(&plan.mesh), 4);
 }
 
-static void plans_have_the_fewest_ranks_that_divide_experts(void **state)
+TEST(plans_have_the_fewest_ranks_that_divide_experts)
 {
     static const struct {
         int experts, tensor, context, replicate, given; /* shards; 0: none are given */
@@ -144,7 +140,6 @@ static void plans_have_the_fewest_ranks_that_divide_experts(void **state)
         { 6, 4, 1, 1, 0, 3, 12 }, { 6, 1, 4, 1, 0, 3, 12 }, { 4, 1, 1, 1, 8, 8, 8 }, { 2, 1, 1, 3, 0, 2, 6 },
         { 4, 1, 6, 1, 0, 2, 12 }, { 8, 2, 2, 2, 0, 2, 16 }, { 2, 2, 1, 1, 4, 4, 8 }, { 1, 3, 1, 2, 0, 1, 6 }
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char keys[400];
         snprintf(keys, sizeof keys,
@@ -161,9 +156,8 @@ static void plans_have_the_fewest_ranks_that_divide_experts(void **state)
 }
 
 /* Which stages a rank has, in which order they work, on which micro-batches. */
-static void pipelines_are_read(void **state)
+TEST(pipelines_are_read)
 {
-    (void)state;
 #define DEEP "--model.n_layers 8 --parallelism.pipeline_parallel_degree 4 "
 #define EVEN                                                                                                           \
     DEEP "--parallelism.ranks 4 --parallelism.pipeline_parallel_first_stage_less_layers 0 "                            \
@@ -200,9 +194,8 @@ static void pipelines_are_read(void **state)
         TM_SHARE_GRADIENTS);
 }
 
-static void batches_are_those_of_all_ranks(void **state)
+TEST(batches_are_those_of_all_ranks)
 {
-    (void)state;
     const char    *own = "--parallelism.ranks 4 --training.local_batch_size 2 --training.global_batch_size 24";
     tm_run_options o = options_of(own, false);
     assert_int_equal(o.step.accumulation, 3);
@@ -217,9 +210,8 @@ static void batches_are_those_of_all_ranks(void **state)
             "x 4 ranks is not training.global_batch_size 16");
 }
 
-static void tokens_are_divided_beside_matrices(void **state)
+TEST(tokens_are_divided_beside_matrices)
 {
-    (void)state;
     const char *two = "--parallelism.ranks 4 --parallelism.tensor_parallel_degree 2 ";
     tm_layout   layout = options_of(two, false).step.layout;
     layout.rank = 3;
@@ -240,7 +232,7 @@ static void tokens_are_divided_beside_matrices(void **state)
 }
 
 /* Sums of copies go on while the last micro-batch is computed: where there are several, and no stages. */
-static void sums_overlap_with_the_last_micro_batch(void **state)
+TEST(sums_overlap_with_the_last_micro_batch)
 {
 #define COPIES "--parallelism.data_parallel_replicate_degree 2 --parallelism.data_parallel_shard_degree 1 "
     static const struct {
@@ -257,7 +249,6 @@ static void sums_overlap_with_the_last_micro_batch(void **state)
     };
     tm_device *device = test_device_open("cpu", 1);
     tm_chooser chooser = tm_device_chooser(device);
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_run_options o = options_of(cases[i].words, false);
         tm_step       *step = test_step_plan(&o.step, &chooser);
@@ -267,9 +258,8 @@ static void sums_overlap_with_the_last_micro_batch(void **state)
     tm_device_close(device);
 }
 
-static void exact_is_for_copies(void **state)
+TEST(exact_is_for_copies)
 {
-    (void)state;
     refused("--parallelism.ranks 2 --parallelism.exact true", "data_parallel_replicate_degree -1");
     assert_false(options_of("--parallelism.ranks 2", false).step.layout.narrow);
     assert_true(
@@ -286,27 +276,10 @@ static void exact_is_for_copies(void **state)
 }
 
 /* A key whose default a rule makes of others. */
-static void null_is_the_default(void **state)
+TEST(null_is_the_default)
 {
-    (void)state;
     tm_run_options o = options_of("--training.grad_accumulation null --training.global_batch_size 8 "
                                   "--training.local_batch_size 2",
                                   false);
     assert_int_equal(o.step.accumulation, 4);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(keys_say_the_layout),
-    cmocka_unit_test(sequences_are_shared_by_key),
-    cmocka_unit_test(plans_need_no_number_of_ranks),
-    cmocka_unit_test(experts_are_divided_among_those_that_share),
-    cmocka_unit_test(plans_have_the_fewest_ranks_that_divide_experts),
-    cmocka_unit_test(pipelines_are_read),
-    cmocka_unit_test(batches_are_those_of_all_ranks),
-    cmocka_unit_test(tokens_are_divided_beside_matrices),
-    cmocka_unit_test(sums_overlap_with_the_last_micro_batch),
-    cmocka_unit_test(exact_is_for_copies),
-    cmocka_unit_test(null_is_the_default),
-};
-
-TM_TESTS(tests, NULL, NULL)

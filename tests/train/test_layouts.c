@@ -152,10 +152,9 @@ static void look_at(const row *at, tm_text *out)
     if (sum < one.states[0]) tm_text_printf(out, "all ranks hold %zu bytes, one rank %zu\n", sum, one.states[0]);
 }
 
-static void every_layout_begins_as_one_rank_and_holds_its_part(void **state)
+TEST(every_layout_begins_as_one_rank_and_holds_its_part)
 {
     tm_text wrong = { 0 };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         size_t before = wrong.length;
         look_at(&rows[i], &wrong);
@@ -165,7 +164,7 @@ static void every_layout_begins_as_one_rank_and_holds_its_part(void **state)
 }
 
 /* What adds up over many steps: losses of the same samples stay within 1e-5, norms within 1e-4. */
-static void losses_follow_one_rank_over_50_steps(void **state)
+FULL_TEST(losses_follow_one_rank_over_50_steps)
 {
     static const struct {
         int  model, replicate, shard, context, tensor, stages, experts;
@@ -175,7 +174,6 @@ static void losses_follow_one_rank_over_50_steps(void **state)
         { 0, 1, 1, 2, 2, 0, 1, true },  { 2, 1, 2, 1, 1, 0, 2, true },  { 2, 1, 2, 1, 1, 2, 2, false },
         { 1, 1, 1, 1, 1, 2, 1, false }, { 0, 1, 2, 1, 1, 2, 1, true },  { 3, 1, 1, 2, 1, 2, 1, false },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
         tm_step_options o = shareable(layouts[i].model);
         int             samples = layouts[i].replicate * layouts[i].shard;
@@ -196,8 +194,3 @@ static void losses_follow_one_rank_over_50_steps(void **state)
                 fail_msg("layout %zu, step %d: norm %.9g, wanted %.9g", i, t + 1, j.norm[t], alone.norm[t]);
     }
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(every_layout_begins_as_one_rank_and_holds_its_part),
-                                           full_test(losses_follow_one_rank_over_50_steps) };
-
-TM_TESTS(tests, NULL, NULL)

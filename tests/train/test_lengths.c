@@ -40,11 +40,10 @@ static tm_status write_lengths(void *context, tm_tensor_id id, size_t offset, co
     return TM_OK;
 }
 
-static void memory_that_fails_ends_it(void **state)
+TEST(memory_that_fails_ends_it)
 {
     tm_device      *device = test_device_open("cpu", 1);
     tm_step_options o = test_llama_options();
-    (void)state;
     o.adapters = (tm_adapters){ .rank = 2, .alpha = 4, .base = TM_DTYPE_COUNT, .place = "test", .dora = true };
     strcpy(o.adapters.targets, "wo,wq,wk"); /* wq and wk are rows of one matrix */
     tm_chooser chooser = tm_device_chooser(device);
@@ -65,7 +64,3 @@ static void memory_that_fails_ends_it(void **state)
     tm_step_destroy(step);
     tm_device_close(device);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(memory_that_fails_ends_it) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -147,9 +147,8 @@ static uint64_t train(const tm_step_options *o, int how)
     return hash;
 }
 
-static void a_step_that_is_looked_at_keeps_its_bits(void **state)
+TEST(a_step_that_is_looked_at_keeps_its_bits)
 {
-    (void)state;
     for (int k = 0; k < CASES; k++) {
         const tm_step_options o = case_of(k);
         const uint64_t        as_ever = train(&o, 0);
@@ -200,9 +199,8 @@ static void check_planted(const tm_step_options *o, tm_device *device, const cha
     tm_trainer_close(trainer);
 }
 
-static void planted_behind_each_instruction_it_is_named(void **state)
+TEST(planted_behind_each_instruction_it_is_named)
 {
-    (void)state;
     static const char *const programs[] = { "first", "further", "update" };
     tm_device               *device = test_device_open("cpu", 1);
     for (int k = 0; k < CASES; k += test_is_full() ? 1 : 4) {
@@ -265,9 +263,8 @@ static void end_located(located *l)
     tm_device_close(l->device);
 }
 
-static void a_weight_that_was_so_before_is_named(void **state)
+TEST(a_weight_that_was_so_before_is_named)
 {
-    (void)state;
     const char     *names[] = { "tok_embeddings.weight", "layers.0.attention.wqkv.weight", "norm.weight" };
     tm_step_options o = tiny(test_llama_options());
     for (int k = 0; k < 3; k++) {
@@ -282,9 +279,8 @@ static void a_weight_that_was_so_before_is_named(void **state)
 }
 
 /* Weights too large for the format: the product that overflows first is named, with its largest operand. */
-static void an_overflow_is_told_from_a_division_by_zero(void **state)
+TEST(an_overflow_is_told_from_a_division_by_zero)
 {
-    (void)state;
     tm_step_options o = tiny(test_llama_options());
     located         l = begin_located(&o);
     spoil_weight(l.trainer, "layers.0.feed_forward.w2.weight", 0, 3e38);
@@ -318,9 +314,8 @@ static void an_overflow_is_told_from_a_division_by_zero(void **state)
 /* Rows of zeros, and no epsilon in the root: the norm that divides by 0 is named, with nothing large among its
  * operands.
  */
-static void a_norm_that_divides_by_zero_is_named(void **state)
+TEST(a_norm_that_divides_by_zero_is_named)
 {
-    (void)state;
     tm_step_options o = tiny(test_llama_options());
     o.shape.norm_eps = 0;
     located l = begin_located(&o);
@@ -335,9 +330,8 @@ static void a_norm_that_divides_by_zero_is_named(void **state)
 }
 
 /* A learning rate that overflows: the step that does so is finite up to its update, which is named. */
-static void an_update_that_overflows_is_named(void **state)
+TEST(an_update_that_overflows_is_named)
 {
-    (void)state;
     tm_step_options o = tiny(test_llama_options());
     located         l = begin_located(&o);
     tm_step_result  result = locate(&l, 1e39);
@@ -430,9 +424,8 @@ static void compare_scans(tm_device *device, const tm_step_options *o, size_t fr
     tm_trainer_close(twin);
 }
 
-static void it_finds_what_a_scan_of_its_own_finds(void **state)
+TEST(it_finds_what_a_scan_of_its_own_finds)
 {
-    (void)state;
     tm_device *device = test_device_open("cpu", 1);
     uint64_t   places = 0;
     const bool here = !tm_device_describe(device)->own_memory; /* else its memory is not to be looked at */
@@ -450,9 +443,8 @@ static void it_finds_what_a_scan_of_its_own_finds(void **state)
 /* --- inputs ------------------------------------------------------------------------------------------------------- */
 
 /* A picture with one value that is not finite, and one with a value that is too large. */
-static void a_value_of_the_batch_is_named(void **state)
+TEST(a_value_of_the_batch_is_named)
 {
-    (void)state;
     tm_device      *device = test_device_open("cpu", 1);
     tm_step_options o = golden_flux_options(&tm_precision_f32);
     for (int huge = 0; huge < 2; huge++) {
@@ -484,9 +476,8 @@ static void a_value_of_the_batch_is_named(void **state)
     tm_device_close(device);
 }
 
-static void of_ranks_the_one_that_computed_it_is_told(void **state)
+TEST(of_ranks_the_one_that_computed_it_is_told)
 {
-    (void)state;
     tm_nonfinite own = { .rank = 0, .located = true, .order = 7, .cause = TM_CAUSE_COMPUTED };
     tm_error     err = { 0 };
     bool         any = true;
@@ -496,17 +487,3 @@ static void of_ranks_the_one_that_computed_it_is_told(void **state)
     assert_int_equal(tm_locate_agree(NULL, &own, &any, &err), TM_OK);
     assert_false(any);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_step_that_is_looked_at_keeps_its_bits),
-    cmocka_unit_test(planted_behind_each_instruction_it_is_named),
-    cmocka_unit_test(a_weight_that_was_so_before_is_named),
-    cmocka_unit_test(an_overflow_is_told_from_a_division_by_zero),
-    cmocka_unit_test(a_norm_that_divides_by_zero_is_named),
-    cmocka_unit_test(an_update_that_overflows_is_named),
-    cmocka_unit_test(it_finds_what_a_scan_of_its_own_finds),
-    cmocka_unit_test(a_value_of_the_batch_is_named),
-    cmocka_unit_test(of_ranks_the_one_that_computed_it_is_told),
-};
-
-TM_TESTS(tests, NULL, NULL)

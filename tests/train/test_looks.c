@@ -151,9 +151,8 @@ static const struct {
 };
 
 /* Another way to compute it: the loss of a step of one rank with these samples alone. */
-static void losses_are_those_of_the_samples(void **state)
+TEST(losses_are_those_of_the_samples)
 {
-    (void)state;
     test_source_files_write();
     char *back = getcwd(NULL, 0);
     assert_int_equal(chdir(test_folder()), 0);
@@ -215,14 +214,13 @@ static int by_text(const void *a, const void *b)
 }
 
 /* Of the outputs of two nodes, the first and the second row of each name, in the order of the program. */
-static void later_rows_have_numbers_of_their_own(void **state)
+TEST(later_rows_have_numbers_of_their_own)
 {
     static const char *const wanted[] = { "double_blocks.0.txt.modulate",     "double_blocks.0.txt.modulate.1",
                                           "double_blocks.0.txt.modulate.2",   "double_blocks.0.txt.modulate.3",
                                           "double_blocks.0.txt.modulate.1.2", "double_blocks.0.txt.modulate.2.2" };
-    (void)state;
-    job    j = run_one(FLUX LOOKS "--training.local_batch_size 2");
-    size_t found = 0;
+    job                      j = run_one(FLUX LOOKS "--training.local_batch_size 2");
+    size_t                   found = 0;
     for (size_t i = 0; i < j.n_names; i++) {
         if (strncmp(j.names[i], wanted[0], strlen(wanted[0])) != 0 || strstr(j.names[i], "grad")) continue;
         assert_true(found < sizeof wanted / sizeof wanted[0]);
@@ -253,23 +251,14 @@ static void check_names(bool all)
         if (!seen[f]) fail_msg("nobody looks at family %d", f);
 }
 
-static void no_two_rows_share_a_name(void **state)
+TEST(no_two_rows_share_a_name)
 {
-    (void)state;
     check_names(false);
 }
 
-static void no_two_rows_share_a_name_in_any_layout(void **state)
+FULL_TEST(no_two_rows_share_a_name_in_any_layout)
 {
-    (void)state;
     check_names(true);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(later_rows_have_numbers_of_their_own),
-    cmocka_unit_test(no_two_rows_share_a_name),
-    full_test(no_two_rows_share_a_name_in_any_layout),
-    cmocka_unit_test(losses_are_those_of_the_samples),
-};
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

@@ -63,9 +63,8 @@ static tm_status run(const tm_run_options *options, listener *l, tm_error *err)
 
 /* A clock that runs three times too fast shows a third of the time: the same as a machine that is three times slower
  * than its figures. */
-static void a_speed_that_no_machine_has(void **state)
+TEST(a_speed_that_no_machine_has)
 {
-    (void)state;
     tm_run_options o = options_of(8);
     tm_error       err;
     listener       l;
@@ -81,9 +80,8 @@ static void a_speed_that_no_machine_has(void **state)
 }
 
 /* The bound counts every micro-batch: at a peak that the step just keeps, twice as many take twice as long. */
-static void the_bound_counts_all_micro_batches(void **state)
+TEST(the_bound_counts_all_micro_batches)
 {
-    (void)state;
     double   least[2];
     tm_error err;
     listener l;
@@ -104,9 +102,8 @@ static void judged(tm_status status, const listener *l)
     if (l->verdict == TM_VERDICT_INVALID) assert_non_null(strstr(l->reason, "loss"));
 }
 
-static void stops_when_the_speed_is_known(void **state)
+TEST(stops_when_the_speed_is_known)
 {
-    (void)state;
     tm_error err;
     listener l;
     int      stopped = 0;
@@ -142,9 +139,8 @@ static void fail_at_a_step(tm_sink *sink, const tm_event *event)
 }
 
 /* A run without its record means nothing if the record is vital: it ends at once; any other loses its record only. */
-static void a_vital_output_that_fails_ends_the_run(void **state)
+TEST(a_vital_output_that_fails_ends_the_run)
 {
-    (void)state;
     static const struct {
         int64_t   fails_at;
         bool      vital;
@@ -168,9 +164,8 @@ static void a_vital_output_that_fails_ends_the_run(void **state)
     }
 }
 
-static void the_machine_is_watched(void **state)
+TEST(the_machine_is_watched)
 {
-    (void)state;
     tm_error       err;
     listener       l;
     tm_run_options o = options_of(20);
@@ -182,7 +177,7 @@ static void the_machine_is_watched(void **state)
 }
 
 /* An expert may have no rows, or all of them, and a mixture only one expert. */
-static void the_load_of_experts(void **state)
+TEST(the_load_of_experts)
 {
     static const struct {
         int64_t mixtures, experts;
@@ -195,7 +190,6 @@ static void the_load_of_experts(void **state)
         { 2, 3, 6, { 1, 2, 3, 2, 1, 1 }, 1.25, 0.5, 0.898798210119062, 2 },
         { 2, 1, 5, { 5, 5 }, 1, 1, 1, 0 },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const double wanted[] = { cases[i].largest, cases[i].smallest, cases[i].entropy, cases[i].dropped };
         tm_named_f64 out[TM_LOAD_MEASURES];
@@ -205,14 +199,3 @@ static void the_load_of_experts(void **state)
                 fail_msg("case %zu: %s is %.15g, wanted %.15g", i, out[k].name, out[k].value, wanted[k]);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_vital_output_that_fails_ends_the_run),
-    cmocka_unit_test(a_speed_that_no_machine_has),
-    cmocka_unit_test(the_bound_counts_all_micro_batches),
-    cmocka_unit_test(stops_when_the_speed_is_known),
-    cmocka_unit_test(the_machine_is_watched),
-    cmocka_unit_test(the_load_of_experts),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -85,9 +85,8 @@ static void run_step(tm_device *device, const tm_step *step, const tm_arenas *me
     assert_true(isfinite(loss));
 }
 
-static void planned_pages_are_touched(void **state)
+TEST(planned_pages_are_touched)
 {
-    (void)state;
     for (int i = 0; i < CONFIGURATIONS; i++) {
         tm_device      *device = test_device_open("cpu", configurations[i].threads);
         tm_chooser      chooser = tm_device_chooser(device);
@@ -125,9 +124,8 @@ static void planned_pages_are_touched(void **state)
 }
 
 /* What the device gives and reports is what the plan says, and a step of the trainer allocates nothing. */
-static void planned_is_used_and_a_step_allocates_nothing(void **state)
+TEST(planned_is_used_and_a_step_allocates_nothing)
 {
-    (void)state;
     for (int i = 0; i < CONFIGURATIONS; i++) {
         tm_device      *device = test_device_open("cpu", configurations[i].threads);
         tm_step_options options = options_of(&configurations[i]);
@@ -150,9 +148,8 @@ static void planned_is_used_and_a_step_allocates_nothing(void **state)
 }
 
 /* The plan of a large model does not take memory in proportion to it, nor does a trainer beside its arena. */
-static void little_lies_outside_the_arena(void **state)
+TEST(little_lies_outside_the_arena)
 {
-    (void)state;
     tm_device      *device = test_device_open("cpu", 4);
     tm_step_options options = options_of(&configurations[0]);
     options.shape = test_shape_preset("tiny-llama", NULL);
@@ -171,9 +168,8 @@ static void little_lies_outside_the_arena(void **state)
     tm_device_close(device);
 }
 
-static void a_plan_that_cannot_fit_is_refused_before_anything_is_taken(void **state)
+TEST(a_plan_that_cannot_fit_is_refused_before_anything_is_taken)
 {
-    (void)state;
     tm_device      *device = test_device_open("cpu", 1);
     tm_step_options options = test_llama_options();
     tm_trainer     *trainer = NULL;
@@ -187,12 +183,3 @@ static void a_plan_that_cannot_fit_is_refused_before_anything_is_taken(void **st
     assert_true(tm_resident_anonymous_bytes() - before < 16 << 20);
     tm_device_close(device);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(planned_pages_are_touched),
-    cmocka_unit_test(planned_is_used_and_a_step_allocates_nothing),
-    cmocka_unit_test(little_lies_outside_the_arena),
-    cmocka_unit_test(a_plan_that_cannot_fit_is_refused_before_anything_is_taken),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -77,9 +77,8 @@ static void end_looking(looking *l)
 }
 
 /* Equal formats: nothing is apart, whatever is compared. */
-static void a_format_beside_itself_is_the_same(void **state)
+TEST(a_format_beside_itself_is_the_same)
 {
-    (void)state;
     for (int f = 0; f < 6; f++) {
         tm_step_options o = f < 4 ? test_family_options((tm_model_family[]){ TM_FAMILY_LLAMA, TM_FAMILY_GPT,
                                                                              TM_FAMILY_QWEN3, TM_FAMILY_QWEN2 }[f])
@@ -127,9 +126,8 @@ static uint64_t train(tm_step_options o, bool looks)
     return hash;
 }
 
-static void training_keeps_its_bits(void **state)
+TEST(training_keeps_its_bits)
 {
-    (void)state;
     tm_step_options cases[] = { test_gpt_options(),         experts_options(),
                                 test_llama_options(),       quantized_options("fp8_delayed"),
                                 quantized_options("nvfp4"), test_gpt_options() };
@@ -154,9 +152,8 @@ static tm_tensor_id gradient_by_name(const tm_trainer *trainer, const char *name
 }
 
 /* The errors of gradients are those between two trainers, one of each format. */
-static void errors_are_those_of_two_trainings(void **state)
+TEST(errors_are_those_of_two_trainings)
 {
-    (void)state;
     tm_device      *device = test_device_open("cpu", 1), *other = test_device_open("cpu", 1);
     tm_step_options wide = test_gpt_options(), o;
     wide.loss_chunk = 32; /* which else depends on the kernels of a format */
@@ -194,9 +191,8 @@ static void errors_are_those_of_two_trainings(void **state)
 }
 
 /* One linear of the second layer in 4 bits: nothing before it is beyond the bound. */
-static void the_first_tensor_that_diverges_is_named(void **state)
+TEST(the_first_tensor_that_diverges_is_named)
 {
-    (void)state;
     tm_step_options o = quantized_options("mxfp4_turbo");
     o.quantize.only[0] = "layers.1.attention.wo", o.quantize.n_only = 1;
     looking l = looked_at(&o, 0.05);
@@ -208,9 +204,8 @@ static void the_first_tensor_that_diverges_is_named(void **state)
     end_looking(&l);
 }
 
-static void factors_are_compared_with_what_they_were(void **state)
+TEST(factors_are_compared_with_what_they_were)
 {
-    (void)state;
     static const struct {
         const char *recipe;
         size_t      factors; /* of 2 layers with 4 products of linears */
@@ -231,9 +226,8 @@ static void factors_are_compared_with_what_they_were(void **state)
 }
 
 /* Histograms count every number once; what is 0 only in the narrow format is underflow. */
-static void histograms_and_shares_add_up(void **state)
+TEST(histograms_and_shares_add_up)
 {
-    (void)state;
     tm_step_options o = quantized_options("fp8_tensorwise");
     looking         l = looked_at(&o, 0.1);
     double          underflow = 0;
@@ -250,9 +244,8 @@ static void histograms_and_shares_add_up(void **state)
 }
 
 /* What is finite in float32 and not in bfloat16: found, though the error of the other elements is small. */
-static void a_number_that_overflows_is_found(void **state)
+TEST(a_number_that_overflows_is_found)
 {
-    (void)state;
     tm_step_options o = test_llama_options();
     o.precision = &tm_precision_bf16;
     looking      l = begin_looking(o, &tm_precision_f32);
@@ -270,9 +263,8 @@ static void a_number_that_overflows_is_found(void **state)
 }
 
 /* Its mean is over the targets of what was looked at: the first micro-batch. Without any it is 0. */
-static void the_loss_is_that_of_the_first_micro_batch(void **state)
+TEST(the_loss_is_that_of_the_first_micro_batch)
 {
-    (void)state;
     tm_step_options o = test_llama_options();
     o.accumulation = 3;
     for (int ignored = 0; ignored < 3; ignored++) { /* targets: none, every second one, all of the first micro-batch */
@@ -293,9 +285,8 @@ static void the_loss_is_that_of_the_first_micro_batch(void **state)
 }
 
 /* It is in the plan: what is persistent grows by its record, and nothing lies beside the arena. */
-static void its_memory_is_planned(void **state)
+TEST(its_memory_is_planned)
 {
-    (void)state;
     tm_device      *device = test_device_open("cpu", 1);
     tm_chooser      chooser = tm_device_chooser(device);
     tm_step_options o = test_gpt_options();
@@ -348,9 +339,8 @@ static void write_cancelling(tm_trainer *trainer, int k)
 }
 
 /* What is nothing but zeros in the narrow format has no direction; where both are, they agree. */
-static void zeros_beside_numbers_have_no_direction(void **state)
+TEST(zeros_beside_numbers_have_no_direction)
 {
-    (void)state;
     for (int k = 0; k < 2; k++) {
         tm_step_options o = test_llama_options();
         o.precision = &tm_precision_bf16;
@@ -373,9 +363,8 @@ static void zeros_beside_numbers_have_no_direction(void **state)
 }
 
 /* Numbers beside nothing but zeros are as far away as can be. */
-static void numbers_beside_zeros_are_infinitely_far(void **state)
+TEST(numbers_beside_zeros_are_infinitely_far)
 {
-    (void)state;
     tm_step_options o = test_llama_options();
     looking         l = begin_looking(o, &tm_precision_bf16);
     int             far = 0;
@@ -393,19 +382,3 @@ static void numbers_beside_zeros_are_infinitely_far(void **state)
     assert_true(isinf(l.seen.look.worst->error));
     end_looking(&l);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_format_beside_itself_is_the_same),
-    cmocka_unit_test(training_keeps_its_bits),
-    cmocka_unit_test(errors_are_those_of_two_trainings),
-    cmocka_unit_test(the_first_tensor_that_diverges_is_named),
-    cmocka_unit_test(factors_are_compared_with_what_they_were),
-    cmocka_unit_test(histograms_and_shares_add_up),
-    cmocka_unit_test(a_number_that_overflows_is_found),
-    cmocka_unit_test(zeros_beside_numbers_have_no_direction),
-    cmocka_unit_test(numbers_beside_zeros_are_infinitely_far),
-    cmocka_unit_test(the_loss_is_that_of_the_first_micro_batch),
-    cmocka_unit_test(its_memory_is_planned),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -137,9 +137,8 @@ static const struct {
                 { 2, 2, TM_SHARE_ALL } };
 
 /* Llama, GPT, a mixture of experts, products in low precision. */
-static void ranks_see_what_one_sees(void **state)
+TEST(ranks_see_what_one_sees)
 {
-    (void)state;
     for (int model = 0; model <= QUANTIZED; model++)
         for (size_t l = 0; l < sizeof layouts / sizeof layouts[0]; l++) {
             char what[80];
@@ -242,13 +241,12 @@ static job parted_job(parted p, bool mixture, bool compared, figures *to)
     return j;
 }
 
-static void parts_of_tensors_are_seen_together(void **state)
+TEST(parts_of_tensors_are_seen_together)
 {
     static const parted layouts_of_parts[] = { { 2, 1, 1, false, false }, { 4, 1, 1, true, false },
                                                { 1, 2, 1, false, false }, { 2, 2, 1, false, false },
                                                { 2, 1, 2, false, false }, { 2, 1, 1, true, true },
                                                { 2, 1, 2, false, true } };
-    (void)state;
     for (size_t l = 0; l < sizeof layouts_of_parts / sizeof layouts_of_parts[0]; l++) {
         const parted   p = layouts_of_parts[l], whole = { 1, 1, 1, false, p.quantized };
         static figures together, alone;
@@ -294,9 +292,8 @@ static job staged_job(int model, size_t p, bool compared, seen *to)
 }
 
 /* Every rank has what all stages saw, in the order in which one rank would see it. */
-static void stages_see_what_one_sees(void **state)
+FULL_TEST(stages_see_what_one_sees)
 {
-    (void)state;
     for (int model = 0; model <= QUANTIZED; model++)
         for (size_t p = 0; p < sizeof pipelines / sizeof pipelines[0]; p++) {
             char what[80];
@@ -318,11 +315,3 @@ static void stages_see_what_one_sees(void **state)
             forget(&alone);
         }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(ranks_see_what_one_sees),
-    full_test(stages_see_what_one_sees),
-    cmocka_unit_test(parts_of_tensors_are_seen_together),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -26,9 +26,8 @@ static bool same_steps(double a, double b, double c)
     return e[0] == e[1] && e[0] == e[2];
 }
 
-static void motions_are_alike_in_both_directions(void **state)
+TEST(motions_are_alike_in_both_directions)
 {
-    (void)state;
     tm_step_options o = test_llama_options();
     o.micro_batch = 4, o.seq = 64;
     o.precision = &tm_precision_bf16_pure, o.exact = &tm_precision_f32;
@@ -74,14 +73,13 @@ static void motions_are_alike_in_both_directions(void **state)
 }
 
 /* A sign for each element of the whole, whoever has it and however many are asked for at a time. */
-static void signs_go_by_places_in_the_whole(void **state)
+TEST(signs_go_by_places_in_the_whole)
 {
     static const tm_piece pieces[] = { { .begin = 3, .row = 0, .rows = 4 }, { .begin = 20, .row = 4, .rows = 6 } };
     static const tm_cut   columns = { .whole = { 2, { 30, 50 } }, .column = 7 }, rows = { .whole = { 2, { 30, 19 } } };
     const tm_tensor       tensors[] = { { .shape = { 2, { 10, 19 } } },
                                         { .shape = { 2, { 10, 19 } }, .pieces = pieces, .n_pieces = 2, .cut = &columns },
                                         { .shape = { 2, { 10, 19 } }, .pieces = pieces, .n_pieces = 2, .cut = &rows } };
-    (void)state;
     for (int k = 0; k < 3; k++)
         for (int64_t first = 0; first < 190; first++)
             for (int64_t n = 1; n <= 64 && first + n <= 190; n += n < 8 ? 1 : 7) {
@@ -97,8 +95,3 @@ static void signs_go_by_places_in_the_whole(void **state)
                     fail_msg("tensor %d, %d from %d on: %llx", k, (int)n, (int)first, (long long)found);
             }
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(motions_are_alike_in_both_directions),
-                                           cmocka_unit_test(signs_go_by_places_in_the_whole) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -83,9 +83,8 @@ static void sums(tm_comm *comm, void *context)
     one_sum(comm, TM_OP_reduce_scatter, true);
 }
 
-static void sums_are_rounded_on_every_rank_and_once_more(void **state)
+TEST(sums_are_rounded_on_every_rank_and_once_more)
 {
-    (void)state;
     run_world(RANKS, NULL, 60, false, sums, NULL);
 }
 
@@ -101,9 +100,8 @@ static const layout layouts[] = {
 enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
 /* Every sum of gradients over ranks, and no other. */
-static void gradients_and_nothing_else_are_narrow(void **state)
+TEST(gradients_and_nothing_else_are_narrow)
 {
-    (void)state;
     tm_device *device = test_device_open("cpu", 1);
     tm_chooser chooser = tm_device_chooser(device);
     for (int l = 0; l < LAYOUTS; l++) {
@@ -137,9 +135,8 @@ static void gradients_and_nothing_else_are_narrow(void **state)
     tm_device_close(device);
 }
 
-static void a_model_learns_the_same(void **state)
+TEST(a_model_learns_the_same)
 {
-    (void)state;
     for (int l = 0; l < LAYOUTS; l++) {
         tm_step_options o = model_options(0);
         o.accumulation = 2;
@@ -151,11 +148,3 @@ static void a_model_learns_the_same(void **state)
         assert_true(far < 1e-3 && far > 0);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(sums_are_rounded_on_every_rank_and_once_more),
-    cmocka_unit_test(gradients_and_nothing_else_are_narrow),
-    cmocka_unit_test(a_model_learns_the_same),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -82,9 +82,8 @@ static void copies_name_their_space(const tm_graph *graph)
         }
 }
 
-static void offload_changes_no_bit(void **state)
+TEST(offload_changes_no_bit)
 {
-    (void)state;
     char *folder = test_tree_make();
     for (int c = 0; c < CONFIGURATIONS; c++) {
         uint64_t hash[FORMS];
@@ -116,9 +115,8 @@ static void offload_changes_no_bit(void **state)
 }
 
 /* Whoever saved, whoever loads. */
-static void checkpoints_pass_between_forms(void **state)
+TEST(checkpoints_pass_between_forms)
 {
-    (void)state;
     for (int from = 0; from < FORMS; from++) {
         char                *folder = test_tree_make();
         int                  to = (from + 1) % FORMS;
@@ -160,9 +158,8 @@ static int64_t mapped_files(void)
 }
 
 /* With tensors of several MiB. */
-static void the_file_is_no_memory_of_the_process(void **state)
+TEST(the_file_is_no_memory_of_the_process)
 {
-    (void)state;
     char           *folder = test_tree_make();
     tm_device      *device = test_device_open("cpu", 1);
     tm_step_options options = options_of(&configurations[0], 3, folder);
@@ -202,9 +199,8 @@ static void expect_refusal(const char *folder, tm_status status, const char *wor
     tm_device_close(device);
 }
 
-static void where_no_file_can_be_the_word_is_clear(void **state)
+TEST(where_no_file_can_be_the_word_is_clear)
 {
-    (void)state;
     char         *folder = test_tree_make();
     char          missing[600];
     struct rlimit limit, small;
@@ -222,12 +218,3 @@ static void where_no_file_can_be_the_word_is_clear(void **state)
     assert_int_equal(entries(folder), 0);
     test_tree_remove(folder);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(offload_changes_no_bit),
-    cmocka_unit_test(checkpoints_pass_between_forms),
-    cmocka_unit_test(the_file_is_no_memory_of_the_process),
-    cmocka_unit_test(where_no_file_can_be_the_word_is_clear),
-};
-
-TM_TESTS(tests, NULL, NULL)

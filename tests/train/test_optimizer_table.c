@@ -9,10 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void optimizers_are_found_by_name(void **state)
+TEST(optimizers_are_found_by_name)
 {
     static const char *const names[] = { "AdamW", "AdamW8bit", "SGD", "Adafactor", "Muon" };
-    (void)state;
     for (int i = 0; i < 5; i++) {
         assert_non_null(tm_optimizer_at(i));
         assert_string_equal(tm_optimizer_at(i)->name, names[i]);
@@ -25,14 +24,13 @@ static void optimizers_are_found_by_name(void **state)
     assert_null(tm_optimizer_find(""));
 }
 
-static void each_reads_its_keys(void **state)
+TEST(each_reads_its_keys)
 {
     static const char *const keys[] = { "beta1",     "beta2", "eps",  "eps1",        "momentum",
                                         "kahan_sum", "beta",  "beta", "beta1,beta2", "" };
     static const char *const read[] = { "1110010000", "1110000000", "0000100000", "0001000000", "1110100000" };
     static const char *const owners[] = { "torchao", "bitsandbytes", "torch", "megatron", "mega", "torch|megatron" };
     static const char *const defined[] = { "000000", "110000", "000000", "000000", "001100" };
-    (void)state;
     for (int i = 0; i < 5; i++) {
         for (int k = 0; k < 10; k++)
             if (tm_optimizer_reads(tm_optimizer_at(i), keys[k]) != (read[i][k] == '1'))
@@ -50,11 +48,10 @@ static void each_reads_its_keys(void **state)
 }
 
 /* Moments only, of all of the parameter's name and a dot. */
-static void a_state_is_of_one_parameter(void **state)
+TEST(a_state_is_of_one_parameter)
 {
     tm_graph    *graph = tm_graph_create(&tm_precision_f32);
     tm_tensor_id w = tm_graph_tensor_as(graph, "w", TM_ROLE_PARAMETER, tm_shape_1(4), TM_F32);
-    (void)state;
     tm_graph_tensor_as(graph, "w.exp_avg", TM_ROLE_GRADIENT, tm_shape_1(4), TM_F32);
     tm_graph_tensor_as(graph, "w_exp_avg", TM_ROLE_MOMENT, tm_shape_1(4), TM_F32);
     tm_graph_tensor_as(graph, "v.exp_avg", TM_ROLE_MOMENT, tm_shape_1(4), TM_F32);
@@ -67,13 +64,12 @@ static void a_state_is_of_one_parameter(void **state)
 }
 
 /* From 1 to the next number of the weights' format. */
-static void what_adafactor_adds_is_of_the_format(void **state)
+TEST(what_adafactor_adds_is_of_the_format)
 {
     static const struct {
         tm_dtype dtype;
         double   given, wanted;
     } cases[] = { { TM_F32, NAN, 0x1p-23 }, { TM_F64, NAN, 0x1p-52 }, { TM_BF16, NAN, 0x1p-7 }, { TM_BF16, 0.5, 0.5 } };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_graph *graph = tm_graph_create(&tm_precision_f32);
         tm_hyper  hyper = { .beta2_decay = -0.8, .eps1 = cases[i].given, .eps2 = 1e-3, .clip_threshold = 1 };
@@ -90,12 +86,3 @@ static void what_adafactor_adds_is_of_the_format(void **state)
         tm_graph_destroy(graph);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(optimizers_are_found_by_name),
-    cmocka_unit_test(each_reads_its_keys),
-    cmocka_unit_test(a_state_is_of_one_parameter),
-    cmocka_unit_test(what_adafactor_adds_is_of_the_format),
-};
-
-TM_TESTS(tests, NULL, NULL)

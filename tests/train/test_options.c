@@ -235,10 +235,10 @@ static void check_members(const char *preset, const char *base, const char *key,
     tm_text_fini(&after);
 }
 
-static void keys_go_to_their_members(void **state)
+TEST(keys_go_to_their_members)
 {
     bool taken[sizeof goes / sizeof goes[0]] = { false };
-    (void)state, (void)elsewhere;
+    (void)test_state, (void)elsewhere;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         static const char *const not_here[] = { "optimizer.groups", "recompute_method", "model.rope_high_freq_factor" };
         const char              *members = "";
@@ -256,9 +256,8 @@ static void keys_go_to_their_members(void **state)
 }
 
 /* By the name of the key, with exit code 4; up to the end of a range nothing is. */
-static void what_does_not_fit_is_named(void **state)
+TEST(what_does_not_fit_is_named)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         tm_error    err = { 0 };
         bool        own = strncmp(refused[i].words, "--", 2) != 0; /* a preset of its own */
@@ -273,9 +272,8 @@ static void what_does_not_fit_is_named(void **state)
 }
 
 /* A step has the samples of all ranks' micro-batches: what is not given follows, what does not divide is refused. */
-static void batches_are_products(void **state)
+TEST(batches_are_products)
 {
-    (void)state;
     for (int ranks = 1; ranks <= 3; ranks++)
         for (int local = 1; local <= 3; local++)
             for (int global = 0; global <= 18; global++)
@@ -303,7 +301,7 @@ static void batches_are_products(void **state)
 }
 
 /* Two keys that say one thing: the one of the later place counts; of a file and of the command line here. */
-static void the_later_place_counts(void **state)
+TEST(the_later_place_counts)
 {
     static const struct {
         const char *file, *words, *key, *wanted;
@@ -324,7 +322,6 @@ static void the_later_place_counts(void **state)
         { "training.steps: 7\n", "--training.epochs 2", "training.steps", "7" },
         { "training.epochs: 2\n", "--training.steps 7", "training.steps", "7" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_config     *config = test_full_config();
         tm_run_options options;
@@ -341,9 +338,4 @@ static void the_later_place_counts(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(keys_go_to_their_members),
-                                           cmocka_unit_test(what_does_not_fit_is_named),
-                                           cmocka_unit_test(batches_are_products),
-                                           cmocka_unit_test(the_later_place_counts) };
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

@@ -216,9 +216,8 @@ static void check_orders(const char *what, int number, const job *plain)
     }
 }
 
-static void every_order_that_the_waits_allow_has_the_same_bits(void **state)
+FULL_TEST(every_order_that_the_waits_allow_has_the_same_bits)
 {
-    (void)state;
     for (int k = 0; k < MODELS; k++)
         for (int l = 0; l < LAYOUTS; l++) {
             tm_step_options o = model_options(k);
@@ -231,9 +230,8 @@ static void every_order_that_the_waits_allow_has_the_same_bits(void **state)
 static const divided combined[] = { { 0, 1, 4, 1, 1, true },  { 2, 1, 2, 1, 1, true },  { 2, 2, 2, 1, 4, false },
                                     { 2, 1, 1, 2, 2, false }, { 2, 1, 1, 2, 1, false }, { 3, 1, 1, 2, 1, false } };
 
-static void divided_models_have_the_same_bits_in_every_order(void **state)
+TEST(divided_models_have_the_same_bits_in_every_order)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof combined / sizeof combined[0]; i++) {
         job plain = divided_job(&combined[i], 2);
         check_orders("divided model", (int)i, &plain);
@@ -242,7 +240,7 @@ static void divided_models_have_the_same_bits_in_every_order(void **state)
 
 /* Parts of a pipeline: a tied table in a V, backwards that are whole and parted, images, weights that are gathered for
  * each micro-batch, low precision, parts that are summed apart. */
-static void stages_have_the_same_bits_in_every_order(void **state)
+FULL_TEST(stages_have_the_same_bits_in_every_order)
 {
     static const struct {
         int               model, stages, chunks;
@@ -258,7 +256,6 @@ static void stages_have_the_same_bits_in_every_order(void **state)
                       { 0, 2, 2, TM_PIPELINE_ZBV, 4, 2, 1, "fp8_delayed" },
                       { 2, 2, 1, TM_PIPELINE_INTERLEAVED_ZERO, 4, 2, 1, NULL },
                       { 1, 2, 1, TM_PIPELINE_1F1B, 4, 1, 2, "nvfp4" } };
-    (void)state;
     for (size_t i = 0; i < sizeof pipelines / sizeof pipelines[0]; i++) {
         job listed = ranks_job(model_options(pipelines[i].model), 1, pipelines[i].shard, TM_SHARE_ALL, 2);
         listed.stages = pipelines[i].stages;
@@ -279,9 +276,8 @@ static void stages_have_the_same_bits_in_every_order(void **state)
 }
 
 /* What is passed round a ring is waited for, and is not overwritten while others read it. */
-static void a_ring_needs_its_waits(void **state)
+TEST(a_ring_needs_its_waits)
 {
-    (void)state;
     tm_device *device = test_device_open("cpu", 1);
     tm_chooser chooser = tm_device_chooser(device);
     divided    d = { 0, 1, 4, 1, 1, true };
@@ -309,9 +305,8 @@ static void a_ring_needs_its_waits(void **state)
 }
 
 /* One after the other, on all ranks: the stream that is no longer waited for lags behind. */
-static void without_a_wait_the_numbers_are_others(void **state)
+TEST(without_a_wait_the_numbers_are_others)
 {
-    (void)state;
     tm_device *device = test_device_open("cpu", 1);
     tm_chooser chooser = tm_device_chooser(device);
     int        tried = 0;
@@ -359,12 +354,4 @@ static int prepare(void **state)
     return 0;
 }
 
-static const struct CMUnitTest tests[] = {
-    full_test(every_order_that_the_waits_allow_has_the_same_bits),
-    cmocka_unit_test(divided_models_have_the_same_bits_in_every_order),
-    full_test(stages_have_the_same_bits_in_every_order),
-    cmocka_unit_test(a_ring_needs_its_waits),
-    cmocka_unit_test(without_a_wait_the_numbers_are_others),
-};
-
-TM_TESTS(tests, prepare, NULL)
+TEST_FIXTURE(prepare, NULL)

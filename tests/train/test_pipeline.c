@@ -70,9 +70,8 @@ static void look_at_completeness(const tm_pipeline *p)
     tm_pipeline_times_fini(&t);
 }
 
-static void orders_are_complete(void **state)
+TEST(orders_are_complete)
 {
-    (void)state;
     sweep(look_at_completeness);
 }
 
@@ -95,9 +94,8 @@ static void look_at_idle_time(const tm_pipeline *p)
     }
 }
 
-static void idle_times_are_those_of_theory(void **state)
+TEST(idle_times_are_those_of_theory)
 {
-    (void)state;
     looked = 0;
     sweep(look_at_idle_time);
     assert_true(looked > 1000);
@@ -167,9 +165,8 @@ static void look_at_times(const tm_pipeline *p)
     }
 }
 
-static void actions_begin_as_soon_as_they_can(void **state)
+TEST(actions_begin_as_soon_as_they_can)
 {
-    (void)state;
     sweep(look_at_times);
 }
 
@@ -188,9 +185,8 @@ static void look_at_first(const tm_pipeline *p)
     }
 }
 
-static void first_gradients_of_weights_are_found(void **state)
+TEST(first_gradients_of_weights_are_found)
 {
-    (void)state;
     sweep(look_at_first);
 }
 
@@ -262,10 +258,9 @@ static double idle_in_pairs(const tm_pipeline *p, const tm_pipeline_costs *c)
 }
 
 /* (p - 1)(F&B + B - 3 W) with F&B = F + B: nothing is gained by the pairs themselves. Table of DeepSeek's DualPipe. */
-static void pairs_are_as_idle_as_published(void **state)
+TEST(pairs_are_as_idle_as_published)
 {
     static const tm_pipeline_costs costs[] = { { 1, 1, 1 }, { 2, 2, 1 }, { 3, 3, 2 } };
-    (void)state;
     for (int ranks = 1; ranks <= 8; ranks++)
         for (int64_t m = 2 * ranks; m < 4 * ranks; m++)
             for (size_t c = 0; c < sizeof costs / sizeof costs[0]; c++) {
@@ -278,9 +273,8 @@ static void pairs_are_as_idle_as_published(void **state)
 }
 
 /* An order that is no good has another idle time: 1F1B with its input gradients late. */
-static void a_worse_order_is_told(void **state)
+TEST(a_worse_order_is_told)
 {
-    (void)state;
     tm_pipeline_times one, gpipe, zero;
     tm_pipeline       p = { TM_PIPELINE_1F1B, 4, 1, 8, NULL }, g = { TM_PIPELINE_GPIPE, 4, 1, 8, NULL },
                 z = { TM_PIPELINE_INTERLEAVED_ZERO, 4, 1, 8, NULL };
@@ -296,9 +290,8 @@ static void a_worse_order_is_told(void **state)
 
 /* Stages in turn: as many forwards before the first backward as in Megatron-LM, two for each rank behind this one, so
  * that what comes back has a step of another rank's time to travel. */
-static void ranks_begin_with_as_many_forwards_as_published(void **state)
+TEST(ranks_begin_with_as_many_forwards_as_published)
 {
-    (void)state;
     tm_pipeline_times t;
     tm_pipeline       p = { TM_PIPELINE_INTERLEAVED, 4, 2, 8, NULL };
     tm_pipeline_simulate(&p, &alike, &t);
@@ -310,9 +303,8 @@ static void ranks_begin_with_as_many_forwards_as_published(void **state)
     tm_pipeline_times_fini(&t);
 }
 
-static void as_many_micro_batches_live_as_stated(void **state)
+TEST(as_many_micro_batches_live_as_stated)
 {
-    (void)state;
     for (int ranks = 2; ranks <= 8; ranks *= 2)
         for (int64_t m = ranks; m <= 16; m++) {
             tm_pipeline_times t;
@@ -345,18 +337,16 @@ static void look_at_places(const tm_pipeline *p)
         }
 }
 
-static void stages_lie_on_one_rank(void **state)
+TEST(stages_lie_on_one_rank)
 {
-    (void)state;
     sweep(look_at_places);
     tm_pipeline v = { TM_PIPELINE_ZBV, 4, 2, 8, NULL };
     assert_int_equal(tm_pipeline_stage(&v, 3, 1), 4);
     assert_int_equal(tm_pipeline_stage(&v, 0, 1), 7);
 }
 
-static void names_are_those_of_others(void **state)
+TEST(names_are_those_of_others)
 {
-    (void)state;
     tm_pipeline_order order;
     tm_error          err = { 0 };
     assert_int_equal(tm_pipeline_find("interleaved1f1b", "here", &order, &err), TM_OK);
@@ -373,9 +363,8 @@ static void names_are_those_of_others(void **state)
     assert_int_equal(tm_pipeline_find("", "here", &order, &err), TM_UNSUPPORTED);
 }
 
-static void pipelines_that_cannot_be_are_refused(void **state)
+TEST(pipelines_that_cannot_be_are_refused)
 {
-    (void)state;
     tm_error    err = { 0 };
     tm_pipeline chunks = { TM_PIPELINE_1F1B, 4, 2, 8, NULL }, one = { TM_PIPELINE_INTERLEAVED, 4, 1, 8, NULL },
                 odd = { TM_PIPELINE_INTERLEAVED, 2, 2, 7, NULL },
@@ -432,7 +421,7 @@ static void look_at_grid(const tm_pipeline *p, int columns)
     tm_pipeline_times_fini(&t);
 }
 
-static void grids_say_when_actions_begin(void **state)
+TEST(grids_say_when_actions_begin)
 {
     static const tm_pipeline all[] = {
         { TM_PIPELINE_GPIPE, 3, 1, 4, NULL },        { TM_PIPELINE_1F1B, 1, 1, 3, NULL },
@@ -440,24 +429,6 @@ static void grids_say_when_actions_begin(void **state)
         { TM_PIPELINE_INTERLEAVED, 2, 10, 2, NULL }, { TM_PIPELINE_INTERLEAVED_ZERO, 4, 1, 6, NULL },
         { TM_PIPELINE_ZBV, 3, 2, 6, NULL },          { TM_PIPELINE_DUAL_V, 4, 2, 9, NULL },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         for (int columns = 40; columns < 400; columns += 7) look_at_grid(&all[i], columns);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(ranks_begin_with_as_many_forwards_as_published),
-    cmocka_unit_test(orders_are_complete),
-    cmocka_unit_test(idle_times_are_those_of_theory),
-    cmocka_unit_test(pairs_are_as_idle_as_published),
-    cmocka_unit_test(a_worse_order_is_told),
-    cmocka_unit_test(as_many_micro_batches_live_as_stated),
-    cmocka_unit_test(stages_lie_on_one_rank),
-    cmocka_unit_test(names_are_those_of_others),
-    cmocka_unit_test(pipelines_that_cannot_be_are_refused),
-    cmocka_unit_test(actions_begin_as_soon_as_they_can),
-    cmocka_unit_test(first_gradients_of_weights_are_found),
-    cmocka_unit_test(grids_say_when_actions_begin),
-};
-
-TM_TESTS(tests, NULL, NULL)

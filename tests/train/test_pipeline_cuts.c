@@ -27,9 +27,8 @@ static void check_cut(int64_t layers, int stages, int64_t first, int64_t last, c
 }
 
 /* By hand, from the rule. */
-static void models_are_cut_evenly(void **state)
+TEST(models_are_cut_evenly)
 {
-    (void)state;
     tm_stage out[16];
     tm_error err = { 0 };
     check_cut(32, 4, 1, 1, (const int[]){ 8, 9, 8, 7 });
@@ -83,9 +82,8 @@ static void look_at_cut(int64_t layers, int stages, int64_t first, int64_t last)
     }
 }
 
-static void blocks_are_dealt_out(void **state)
+TEST(blocks_are_dealt_out)
 {
-    (void)state;
     for (int64_t layers = 1; layers <= 12; layers++)
         for (int stages = 1; stages <= 8; stages++)
             for (int64_t first = 0; first < 4; first++)
@@ -121,9 +119,8 @@ static double look_at_pieces(const tm_pipeline *p, int64_t layers, int64_t less,
 }
 
 /* Ranks are equal to a few rows, wherever there is enough of the output layer to make up for uneven blocks. */
-static void pieces_make_ranks_equal(void **state)
+TEST(pieces_make_ranks_equal)
 {
-    (void)state;
     tm_stage out[64];
     tm_error err = { 0 };
     int      equal = 0, all = 0;
@@ -196,9 +193,8 @@ static double largest_of(const tm_pipeline *p, const tm_pipeline_head *head, con
 
 /* No other number of blocks in front of the first piece gives the fullest rank less, nor, where that is equal, the
  * largest stage. */
-static void no_other_cut_is_better(void **state)
+TEST(no_other_cut_is_better)
 {
-    (void)state;
     int found = 0;
     for (int chunks = 2; chunks <= 3; chunks++)
         for (int ranks = 2; ranks <= 4; ranks++)
@@ -231,9 +227,8 @@ static void no_other_cut_is_better(void **state)
 }
 
 /* gpt-small by hand: six blocks, and the output layer as 9.8 of them, 7.9 for each of two ranks. */
-static void a_large_head_is_cut_in_two(void **state)
+TEST(a_large_head_is_cut_in_two)
 {
-    (void)state;
     tm_stage         out[8];
     tm_error         err = { 0 };
     tm_pipeline      plain = { TM_PIPELINE_1F1B, 2, 1, 8, NULL }, turns = { TM_PIPELINE_INTERLEAVED, 2, 2, 8, NULL };
@@ -259,11 +254,3 @@ static void a_large_head_is_cut_in_two(void **state)
     assert_int_equal(tm_pipeline_cut_head(&plain, 6, 0, &head, out, &err), TM_INVALID);
     assert_non_null(strstr(err.text, "a vocabulary of 16 cannot be divided among 2 ranks"));
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(models_are_cut_evenly),      cmocka_unit_test(blocks_are_dealt_out),
-    cmocka_unit_test(pieces_make_ranks_equal),    cmocka_unit_test(no_other_cut_is_better),
-    cmocka_unit_test(a_large_head_is_cut_in_two),
-};
-
-TM_TESTS(tests, NULL, NULL)

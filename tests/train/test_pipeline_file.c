@@ -24,7 +24,7 @@ static const tm_pipeline_list *read_list(const char *name, int ranks, tm_arena *
 
 /* What torch.distributed.pipelining writes (tools/make_schedule_fixtures.py) is read, and is what the same name gives
  * here (but a loop of several stages with fewer forwards ahead, and breadth first). */
-static void files_of_pytorch_are_read(void **state)
+TEST(files_of_pytorch_are_read)
 {
     static const struct {
         const char       *name;
@@ -45,7 +45,6 @@ static void files_of_pytorch_are_read(void **state)
         { "DualPipeV-3x2-7", 3, 2, 7, true, true, TM_PIPELINE_DUAL_V },
         { "DualPipeV-4x2-10", 4, 2, 10, true, true, TM_PIPELINE_DUAL_V },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         tm_arena               *arena = tm_arena_create();
         const tm_pipeline_list *list = read_list(files[i].name, files[i].ranks, arena);
@@ -68,12 +67,11 @@ static void files_of_pytorch_are_read(void **state)
 }
 
 /* Blanks, line ends, empty cells and rows behind the last one mean nothing. */
-static void spaces_do_not_count(void **state)
+TEST(spaces_do_not_count)
 {
     const tm_pipeline_list *list;
     tm_arena               *arena = tm_arena_create();
     tm_error                err = { 0 };
-    (void)state;
     assert_int_equal(
         pipeline_file_parse(",0F0, 0F1 ,,0B0,\"0B1\",,\r\n1F0,\t( 1F1 ;\t1B0 )OVERLAP_F_B \t,,1B1\r\n\r\n \n", "x.csv",
                             2, arena, &list, &err),
@@ -90,7 +88,7 @@ static void spaces_do_not_count(void **state)
     tm_arena_destroy(arena);
 }
 
-static void wrong_files_are_refused(void **state)
+TEST(wrong_files_are_refused)
 {
 #define SECOND "1F0,1B0,1F1,1B1\n"
     static const char *const cases[][2] = {
@@ -154,7 +152,6 @@ static void wrong_files_are_refused(void **state)
           "row 1 (rank 0), column 2: '0B0' waits for ever for stage 1, whose rank waits for this one" },
         { "3F0,0F0,0B0,3B0\n1F0,2F0,2B0,1B0\n", "row 1 (rank 0), column 1: '3F0' waits for ever for stage 2" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_arena               *arena = tm_arena_create();
         const tm_pipeline_list *list;
@@ -168,13 +165,12 @@ static void wrong_files_are_refused(void **state)
 
 /* One rank passes nothing to itself; among three each has two neighbours; most rows and micro-batches that there can be
  * take no more memory than their actions. */
-static void files_of_other_ranks(void **state)
+TEST(files_of_other_ranks)
 {
     tm_arena               *arena = tm_arena_create();
     const tm_pipeline_list *list;
     tm_error                err = { 0 };
     tm_text                 most = { 0 };
-    (void)state;
     assert_int_equal(pipeline_file_parse("0F0,0F1,1F1,1F0,1B1,1B0,0B1,0B0\n", "x.csv", 1, arena, &list, &err), TM_OK);
     assert_true(!list->v && list->chunks == 2 && list->micro_batches == 2 && list->n[0] == 8);
     assert_int_equal(
@@ -196,12 +192,11 @@ static void files_of_other_ranks(void **state)
 }
 
 /* No text, and one byte more than may be read. */
-static void other_files_are_refused(void **state)
+TEST(other_files_are_refused)
 {
     const off_t most = 64 << 20;
     tm_arena   *arena = tm_arena_create();
     char        path[400], words[700];
-    (void)state;
     snprintf(path, sizeof path, "%s/x.csv", test_folder());
     FILE *made = fopen(path, "w");
     assert_non_null(made);
@@ -231,13 +226,12 @@ static void other_files_are_refused(void **state)
 }
 
 /* Where any backward is parted, a whole one gives the gradients of its inputs before those of its weights. */
-static void parted_backwards_are_sent_early(void **state)
+TEST(parted_backwards_are_sent_early)
 {
     static const struct {
         const char *text;
         double      back; /* when the first rank begins with its backward */
     } cases[] = { { "0F0,0B0\n1F0,1B0\n", 4 }, { "0F0,0I0,0W0\n1F0,1B0\n", 3 } };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_arena               *arena = tm_arena_create();
         const tm_pipeline_list *list;
@@ -275,7 +269,7 @@ static tm_status read_words(const char *words, tm_run_options *out, tm_error *er
 #define CSV "--parallelism.pipeline_parallel_schedule_csv=" FOLDER "DualPipeV-2x2-6.csv "
 #define SIX "--training.grad_accumulation 6 "
 
-static void keys_name_the_file(void **state)
+TEST(keys_name_the_file)
 {
     static const char *const good[] = { SIX CSV,
                                         SIX CSV "--parallelism.pipeline_parallel_schedule=PipelineScheduleMulti",
@@ -288,7 +282,6 @@ static void keys_name_the_file(void **state)
         { SIX "--parallelism.pipeline_parallel_schedule=PipelineScheduleMulti", "takes its order from a file; give" },
         { SIX "--parallelism.pipeline_parallel_schedule_csv=nowhere.csv", "nowhere.csv" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         tm_run_options o;
         tm_error       err = { 0 };
@@ -334,7 +327,7 @@ static void check_run(const tm_pipeline_list *list, int model, bool same_bits, c
 }
 
 /* With sums in the order of one rank: its bits. PyTorch's LoopedBFS comes back the other way round. */
-static void files_train_as_one_rank(void **state)
+TEST(files_train_as_one_rank)
 {
     static const struct {
         const char *name;
@@ -344,7 +337,6 @@ static void files_train_as_one_rank(void **state)
         { "DualPipeV-2x2-6", 2, 0, true },  { "DualPipeV-4x2-10", 4, 2, true }, { "Interleaved1F1B-2x2-4", 2, 2, true },
         { "LoopedBFS-2x2-4", 2, 2, false }, { "LoopedBFS-3x1-5", 3, 0, false }, { "ZBVZeroBubble-2x2-4", 2, 2, true },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         tm_arena *arena = tm_arena_create();
         check_run(read_list(files[i].name, files[i].ranks, arena), files[i].model, files[i].same_bits, files[i].name);
@@ -353,13 +345,12 @@ static void files_train_as_one_rank(void **state)
 }
 
 /* A loop whose backwards are whole and parted in turn, and a V of whole ones. */
-static void mixed_files_train_as_one_rank(void **state)
+TEST(mixed_files_train_as_one_rank)
 {
     static const char *const texts[] = {
         "0F0,0F1,,0I0,0W0,0B1,0F2,0B2\n1F0,1B0,1F1,1I1,1W1,1F2,1B2\n",
         "0F0,0F1,3F0,3B0,3F1,3B1,0B0,0B1\n1F0,2F0,1F1,2F1,2B0,1B0,2B1,1B1\n",
     };
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         tm_arena               *arena = tm_arena_create();
         const tm_pipeline_list *list;
@@ -370,12 +361,4 @@ static void mixed_files_train_as_one_rank(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(files_of_pytorch_are_read),       cmocka_unit_test(spaces_do_not_count),
-    cmocka_unit_test(wrong_files_are_refused),         cmocka_unit_test(files_of_other_ranks),
-    cmocka_unit_test(other_files_are_refused),         cmocka_unit_test(keys_name_the_file),
-    cmocka_unit_test(parted_backwards_are_sent_early), cmocka_unit_test(files_train_as_one_rank),
-    cmocka_unit_test(mixed_files_train_as_one_rank),
-};
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

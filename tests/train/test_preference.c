@@ -22,9 +22,8 @@ static void run_well(const tm_run_options *options, int threads, listener *l)
     if (run(options, threads, l, &err) != TM_OK) fail_msg("%s", err.text);
 }
 
-static void runs_begin_where_model_and_reference_are_one(void **state)
+TEST(runs_begin_where_model_and_reference_are_one)
 {
-    (void)state;
     static listener l;
     static const struct {
         tm_preference_attr loss;
@@ -59,9 +58,8 @@ static void runs_begin_where_model_and_reference_are_one(void **state)
         }
 }
 
-static void sums_are_told_by_the_pair(void **state)
+TEST(sums_are_told_by_the_pair)
 {
-    (void)state;
     tm_named_f64 told[TM_PREFERENCE_MEASURES];
     const double record[TM_PREFERRED_COUNT] = {
         [TM_PREFERRED_PAIRS] = 4, [TM_PREFERRED_CHOSEN] = 6,         [TM_PREFERRED_REJECTED] = -2,
@@ -87,9 +85,8 @@ static tm_status change_one(void *context, tm_trainer *trainer, tm_error *err)
 }
 
 /* A run that goes on has the reference that it began with. (Threads and stops: tests/differential.) */
-static void another_reference_is_refused(void **state)
+TEST(another_reference_is_refused)
 {
-    (void)state;
     static listener l;
     tm_run_options  o = options_of(3, true);
     tm_error        err;
@@ -144,9 +141,8 @@ static double sum_of(bool packed, int64_t *pairs)
     return sum;
 }
 
-static void packed_pairs_have_their_own_loss(void **state)
+TEST(packed_pairs_have_their_own_loss)
 {
-    (void)state;
     int64_t packed_pairs, pairs;
     double  packed = sum_of(true, &packed_pairs), apart = sum_of(false, &pairs);
     assert_int_equal(packed_pairs, PAIRS);
@@ -155,9 +151,8 @@ static void packed_pairs_have_their_own_loss(void **state)
 }
 
 /* What was read of the reference: its losses of the same rows, and only where there is a target. */
-static void references_are_kept_with_their_samples(void **state)
+TEST(references_are_kept_with_their_samples)
 {
-    (void)state;
     tm_run_options o = options_of(1, true);
     tm_source     *source;
     tm_error       err = { 0 };
@@ -210,9 +205,8 @@ static tm_verdict verdict_of(double first, double from, double to, double valida
     return tm_verdict_of(&e, reason);
 }
 
-static void valid_runs_begin_at_the_reference_and_fall(void **state)
+TEST(valid_runs_begin_at_the_reference_and_fall)
 {
-    (void)state;
     char reason[TM_REASON_BYTES];
     assert_int_equal(verdict_of(log(2), 0.69, 0.3, (double)NAN, reason), TM_VERDICT_VALID);
     assert_int_equal(verdict_of(log(2), 0.69, 0.3, 0.5, reason), TM_VERDICT_VALID);
@@ -227,9 +221,8 @@ static void valid_runs_begin_at_the_reference_and_fall(void **state)
 }
 
 /* The whole way: certificate, held-out pairs, verdict. */
-static void a_run_is_certified_and_valid(void **state)
+TEST(a_run_is_certified_and_valid)
 {
-    (void)state;
     static listener l;
     tm_run_options  o = options_of(60, true);
     o.validate = o.certify = true;
@@ -260,7 +253,7 @@ static double evaluate_well(const tm_run_options *options)
 
 /* Rows that neither a step nor an evaluation of the run needs are left alone; those of the certificate after the last
  * step are not. There are 48 rows of training and 12 held out. */
-static void a_reference_reads_what_the_run_needs(void **state)
+TEST(a_reference_reads_what_the_run_needs)
 {
     static const struct {
         int64_t     rows, steps;
@@ -275,7 +268,6 @@ static void a_reference_reads_what_the_run_needs(void **state)
                   { 5, 1, true, false, false, -1, "has read 20 rows of training and 12 of validation in" },
                   { 1, 1, true, false, false, 1, "has read 4 rows of training and 1 of validation in" },
                   { 2, 2, true, false, true, 2, NULL } };
-    (void)state;
     static listener l;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_text        said = { 0 };
@@ -301,9 +293,8 @@ static void a_reference_reads_what_the_run_needs(void **state)
     }
 }
 
-static void what_does_not_go_together_is_refused(void **state)
+TEST(what_does_not_go_together_is_refused)
 {
-    (void)state;
     static listener l;
     tm_error        err;
     tm_run_options  o = options_of(2, true);
@@ -325,16 +316,4 @@ static int begin(void **state)
     return 0;
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(runs_begin_where_model_and_reference_are_one),
-    cmocka_unit_test(sums_are_told_by_the_pair),
-    cmocka_unit_test(another_reference_is_refused),
-    cmocka_unit_test(packed_pairs_have_their_own_loss),
-    cmocka_unit_test(references_are_kept_with_their_samples),
-    cmocka_unit_test(valid_runs_begin_at_the_reference_and_fall),
-    cmocka_unit_test(a_run_is_certified_and_valid),
-    cmocka_unit_test(a_reference_reads_what_the_run_needs),
-    cmocka_unit_test(what_does_not_go_together_is_refused),
-};
-
-TM_TESTS(tests, begin, test_folder_teardown)
+TEST_FIXTURE(begin, test_folder_teardown)

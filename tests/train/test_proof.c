@@ -44,9 +44,8 @@ static tm_status go(const tm_run_options *options)
     return run_small(options, "cpu", 1, &sink, NULL, &err);
 }
 
-static void honest_training_is_certified(void **state)
+TEST(honest_training_is_certified)
 {
-    (void)state;
     tm_run_options o = options_of(60);
     assert_int_equal(go(&o), TM_OK);
     assert_true(told.certificate.done && told.certificate.gradients && told.certificate.causal &&
@@ -67,10 +66,9 @@ static void honest_training_is_certified(void **state)
 }
 
 /* Steps before the checkpoint count in the verdict, so the others are looked at. */
-static void who_goes_on_is_certified(void **state)
+TEST_WITH(who_goes_on_is_certified, NULL, test_folder_teardown)
 {
     char folder[300];
-    (void)state;
     snprintf(folder, sizeof folder, "%s", test_in_folder("checkpoint"));
     tm_run_options o = options_of(45);
     o.schedule.steps = 90;
@@ -87,9 +85,8 @@ static void who_goes_on_is_certified(void **state)
 }
 
 /* It is made in the middle of the first step, whose time it is not. */
-static void its_time_belongs_to_no_step(void **state)
+TEST(its_time_belongs_to_no_step)
 {
-    (void)state;
     tm_run_options o = options_of(60);
     bool           apart = false;
     for (int i = 0; i < 5 && !apart; i++) { /* others may disturb a step, too */
@@ -100,9 +97,8 @@ static void its_time_belongs_to_no_step(void **state)
     assert_true(apart);
 }
 
-static void weights_that_do_not_move_are_no_training(void **state)
+TEST(weights_that_do_not_move_are_no_training)
 {
-    (void)state;
     tm_run_options o = options_of(60);
     o.learning_rate = 0;
     assert_int_equal(go(&o), TM_NUMBERS);
@@ -110,9 +106,8 @@ static void weights_that_do_not_move_are_no_training(void **state)
 }
 
 /* What is frozen because the configuration says so may stay where it is; all else is looked at. */
-static void frozen_layers_stay(void **state)
+TEST(frozen_layers_stay)
 {
-    (void)state;
     tm_run_options o = options_of(60);
     o.source.name = "mock";
     o.step.groups[1] = (tm_group){ .place = "test",
@@ -140,9 +135,8 @@ static void one_part_stays(const char *patterns, const char *word)
     if (!strstr(reason, word)) fail_msg("%s", reason);
 }
 
-static void layers_that_stay_are_no_training(void **state)
+TEST(layers_that_stay_are_no_training)
 {
-    (void)state;
     one_part_stays("layers.1.*", "layers.1.");
     assert_non_null(strstr(reason, "is trained, but has not moved"));
     one_part_stays("layers.*", "is trained, but has not moved"); /* all blocks */
@@ -152,9 +146,8 @@ static void layers_that_stay_are_no_training(void **state)
 }
 
 /* With one token to look at a model can learn which tokens follow which, and on random tokens nobody could tell. */
-static void attention_must_look_back(void **state)
+TEST(attention_must_look_back)
 {
-    (void)state;
     static const char *const sources[] = { "synthetic", "mock" };
     for (int i = 0; i < 2; i++) {
         tm_run_options o = options_of(60);
@@ -170,9 +163,8 @@ static void attention_must_look_back(void **state)
 }
 
 /* Attention of the other layers uses context, so the tokens tell nothing: the gradients do. */
-static void attention_must_look_back_in_every_layer(void **state)
+TEST(attention_must_look_back_in_every_layer)
 {
-    (void)state;
     static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_bf16_pure };
     for (int i = 0; i < 3; i++) {
         tm_run_options o = options_of(60);
@@ -194,9 +186,8 @@ static void attention_must_look_back_in_every_layer(void **state)
 }
 
 /* Queries and keys of one size, however large the weights are: with heads that are normalised, too. */
-static void dead_attention_of_normalised_heads(void **state)
+TEST(dead_attention_of_normalised_heads)
 {
-    (void)state;
     for (int64_t window = 1; window <= 2; window++) {
         tm_run_options o = options_of(60);
         o.source.name = "mock";
@@ -279,13 +270,12 @@ static void find(const tm_step_options *o, const attention *of, const char *want
 }
 
 /* Of wq and wk both, by the sizes of the values and of the other of the two; and never more than 1/256 of wv's. */
-static void attention_is_dead_up_to_what_rounding_makes(void **state)
+TEST(attention_is_dead_up_to_what_rounding_makes)
 {
     const attention below = { 0.1, 0.3, 0.2, 3, 0.98, 0.98 }, q = { 0.1, 0.3, 0.2, 3, 1.02, 0.98 },
                     k = { 0.1, 0.3, 0.2, 3, 0.98, 1.02 }, none = { 0.1, 0.3, 0.2, 3, 0, 0 },
                     all = { 0.1, 0.3, 0.2, 0, 0, 0 };
     tm_step_options o = test_llama_options();
-    (void)state;
     o.shape.n_layers = 4;
     for (int normal = 0; normal < 2; normal++) {
         o.shape.qk_norm = normal;
@@ -310,9 +300,8 @@ static void attention_is_dead_up_to_what_rounding_makes(void **state)
 }
 
 /* A router has nothing to choose where there is one expert: it only decays. It has moved, and nobody trained it. */
-static void a_weight_that_no_gradient_reaches_is_no_training(void **state)
+TEST(a_weight_that_no_gradient_reaches_is_no_training)
 {
-    (void)state;
     tm_run_options o = options_of(60);
     o.step.shape.family = TM_FAMILY_MIXTRAL;
     o.step.shape.moe = (tm_moe_shape){ .experts = 1, .top_k = 1, .ffn_dim = 64, .normalise = true, .scale = 1 };
@@ -345,7 +334,7 @@ static tm_status read_rows(int rows, int different)
 }
 
 /* Three of four, of those that an epoch has. */
-static void rows_must_be_different(void **state)
+TEST_WITH(rows_must_be_different, NULL, test_folder_teardown)
 {
     static const struct {
         int         rows, different;
@@ -355,7 +344,6 @@ static void rows_must_be_different(void **state)
                   { 60, 45, NULL },
                   { 60, 44, "only 44 of the 120 training samples are distinct" },
                   { 400, 400, NULL } };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_status st = read_rows(cases[i].rows, cases[i].different);
         if (st != (cases[i].reason ? TM_NUMBERS : TM_OK)) fail_msg("case %zu: %d, %s", i, (int)st, reason);
@@ -430,7 +418,7 @@ static const char *check_proof(const tm_run_options *o, const run *like, planted
 static const planted nothing = { .moved = NULL };
 
 /* A hundredth of the steps' time, and 5 us a step, may be counted twice. */
-static void phases_are_no_longer_than_their_steps(void **state)
+TEST(phases_are_no_longer_than_their_steps)
 {
     static const struct {
         double      all, accounted;
@@ -443,7 +431,6 @@ static void phases_are_no_longer_than_their_steps(void **state)
                   { 1, 1.2, 1, "the phases of the steps take 1.2 s together, the steps 1 s" },
                   { 3, 9, 0, "" } };
     const tm_run_options o = options_of(60);
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         run like = { .progress.finite = true, .progress.done = cases[i].done };
         like.timing.all_seconds = cases[i].all, like.timing.accounted_seconds = cases[i].accounted;
@@ -454,10 +441,9 @@ static void phases_are_no_longer_than_their_steps(void **state)
 }
 
 /* Gradients, or what the losses see, where that was looked at. */
-static void certificates_that_fail_are_told(void **state)
+TEST(certificates_that_fail_are_told)
 {
     const tm_run_options o = options_of(60);
-    (void)state;
     for (int bits = 0; bits < 128; bits++) {
         run             like = { .progress.finite = true, .progress.done = 60 };
         tm_certificate *c = &like.certified.first;
@@ -471,10 +457,9 @@ static void certificates_that_fail_are_told(void **state)
     }
 }
 
-static void updates_that_fail_are_told(void **state)
+TEST(updates_that_fail_are_told)
 {
     const tm_run_options o = options_of(60);
-    (void)state;
     for (int bits = 0; bits < 4; bits++) {
         run                    like = { .progress.finite = true, .progress.done = 60 };
         tm_update_certificate *u = &like.certified.update;
@@ -484,11 +469,10 @@ static void updates_that_fail_are_told(void **state)
     }
 }
 
-static void frozen_weights_stay(void **state)
+TEST(frozen_weights_stay)
 {
     tm_run_options o = options_of(60);
     run            like = { .progress.finite = true, .progress.done = 60 };
-    (void)state;
     o.step.groups[0] = (tm_group){ .place = "test", .lr_scale = 1, .hyper = o.step.hyper, .format = TM_DTYPE_COUNT };
     o.step.groups[1] = o.step.groups[2] = o.step.groups[0];
     o.step.groups[1].frozen = true;
@@ -507,13 +491,12 @@ static void frozen_weights_stay(void **state)
 }
 
 /* Every named part, to its last element, in a run whose gradients were looked at and are not all zero. */
-static void every_part_has_a_gradient(void **state)
+TEST(every_part_has_a_gradient)
 {
     enum { PIECE = 1 << 18 }; /* elements that are read at a time */
     tm_run_options o = options_of(60);
     run            like = { .progress.finite = true, .progress.done = 60, .progress.last_norm = 1 };
     like.certified.first = (tm_certificate){ .done = true, .gradients = true };
-    (void)state;
     static const char *const parts[] = { "tok_embeddings.weight", "layers.0.feed_forward.w1.weight",
                                          "layers.1.feed_forward.w3.weight", "layers.1.ffn_norm.weight",
                                          "output.weight" };
@@ -536,13 +519,12 @@ static void every_part_has_a_gradient(void **state)
 }
 
 /* The main job has losses that are known. */
-static void the_main_job_has_its_losses(void **state)
+FULL_TEST(the_main_job_has_its_losses)
 {
     tm_config     *config = test_full_config();
     tm_run_options o;
     tm_error       err = { 0 };
     run            like = { .progress.finite = true, .progress.done = 1 };
-    (void)state;
     if (tm_config_apply_preset(config, "tiny-llama", &err) != TM_OK || tm_config_finish(config, &err) != TM_OK ||
         tm_run_options_read(config, &o, &err) != TM_OK)
         fail_msg("%s", err.text);
@@ -556,26 +538,3 @@ static void the_main_job_has_its_losses(void **state)
     assert_string_equal(check_proof(&o, &like, nothing), "");
     tm_config_destroy(config);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(honest_training_is_certified),
-    cmocka_unit_test_teardown(who_goes_on_is_certified, test_folder_teardown),
-    cmocka_unit_test(its_time_belongs_to_no_step),
-    cmocka_unit_test(weights_that_do_not_move_are_no_training),
-    cmocka_unit_test(frozen_layers_stay),
-    cmocka_unit_test(layers_that_stay_are_no_training),
-    cmocka_unit_test(attention_must_look_back),
-    cmocka_unit_test(attention_must_look_back_in_every_layer),
-    cmocka_unit_test(dead_attention_of_normalised_heads),
-    cmocka_unit_test(attention_is_dead_up_to_what_rounding_makes),
-    cmocka_unit_test(phases_are_no_longer_than_their_steps),
-    cmocka_unit_test(certificates_that_fail_are_told),
-    cmocka_unit_test(updates_that_fail_are_told),
-    cmocka_unit_test(frozen_weights_stay),
-    cmocka_unit_test(every_part_has_a_gradient),
-    full_test(the_main_job_has_its_losses),
-    cmocka_unit_test(a_weight_that_no_gradient_reaches_is_no_training),
-    cmocka_unit_test_teardown(rows_must_be_different, test_folder_teardown),
-};
-
-TM_TESTS(tests, NULL, NULL)

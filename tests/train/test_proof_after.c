@@ -39,7 +39,7 @@ static tm_status go(const tm_run_options *options, const char *name, tm_error *e
 }
 
 /* Losses in float32 beside the run's own are made ready where a look is to come, and can be of use. */
-static void losses_in_float32_are_for_those_who_look(void **state)
+TEST(losses_in_float32_are_for_those_who_look)
 {
     static const struct {
         const char *what;
@@ -57,7 +57,6 @@ static void losses_in_float32_are_for_those_who_look(void **state)
                   { "nor behind it", .steps = 9, .certify_after = true, .narrow = true, .null = true },
                   { "in turns", .steps = 50, .certify = true, .narrow = true, .turn_fd = 3 },
                   { "in turns, behind it", .steps = 9, .certify_after = true, .narrow = true, .turn_fd = 3 } };
-    (void)state;
     for (int fields = 0; fields < 2; fields++)
         for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
             tm_run_options o = options_of(cases[i].steps);
@@ -74,13 +73,12 @@ static void losses_in_float32_are_for_those_who_look(void **state)
 }
 
 /* It was not looked at in the first step. */
-static void what_is_found_behind_the_last_step_counts(void **state)
+TEST(what_is_found_behind_the_last_step_counts)
 {
     static const char wanted[] = "after the last step: no token changes the loss of any target behind it: the model "
                                  "uses no context";
     tm_run_options    o = options_of(60);
     tm_error          err = { 0 };
-    (void)state;
     o.certify_after = true;
     o.step.shape.window = 1;
     assert_int_equal(go(&o, "cpu", &err), TM_NUMBERS);
@@ -94,11 +92,10 @@ static void what_is_found_behind_the_last_step_counts(void **state)
 }
 
 /* Nothing moves there, and no step could be too fast: nothing of that is said. */
-static void where_nothing_is_computed_nothing_is_looked_at(void **state)
+TEST(where_nothing_is_computed_nothing_is_looked_at)
 {
     tm_run_options o = options_of(60);
     tm_error       err = { 0 };
-    (void)state;
     o.certify = o.certify_after = true;
     (void)go(&o, "null", &err);
     assert_int_equal(told.steps, 60);
@@ -152,7 +149,7 @@ static const char *check(const tm_run_options *o, const run *like, const char *d
 }
 
 /* In wide formats every tensor moves; in narrow ones small steps may be rounded away. */
-static void what_must_move_in_each_format(void **state)
+TEST(what_must_move_in_each_format)
 {
     static const struct {
         const tm_precision *precision;
@@ -161,7 +158,6 @@ static void what_must_move_in_each_format(void **state)
                   { &tm_precision_bf16_pure, "cpu", "" },
                   { &tm_precision_f64, "reference", "norm.weight is trained, but has not moved" } };
     const run like = { .progress.finite = true, .progress.done = 60 };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_run_options o = options_of(60);
         o.step.precision = cases[i].precision;
@@ -178,11 +174,10 @@ static void what_must_move_in_each_format(void **state)
 }
 
 /* Steps whose batches have no names cannot be repeated. */
-static void batches_are_read_by_their_names(void **state)
+TEST(batches_are_read_by_their_names)
 {
     tm_run_options o = options_of(60);
     const run      like = { .progress.finite = true, .progress.done = 60 };
-    (void)state;
     o.certify_after = true;
     assert_string_equal(check(&o, &like, "cpu"), "");
     assert_true(looked);
@@ -192,7 +187,7 @@ static void batches_are_read_by_their_names(void **state)
 }
 
 /* The losses of the main job are known. */
-static void the_main_job_with_its_losses_is_real(void **state)
+FULL_TEST(the_main_job_with_its_losses_is_real)
 {
     static const double stored[] = {
 #define LOSS(value) value,
@@ -203,7 +198,6 @@ static void the_main_job_with_its_losses_is_real(void **state)
     tm_run_options o;
     tm_error       err = { 0 };
     run            like = { .progress.finite = true, .progress.done = 3 };
-    (void)state;
     if (test_read_run(config, "tiny-llama", &o, &err) != TM_OK) fail_msg("%s", err.text);
     memcpy(losses, stored, 3 * sizeof *losses);
     assert_string_equal(check(&o, &like, "cpu"), "");
@@ -214,14 +208,13 @@ static void the_main_job_with_its_losses_is_real(void **state)
 }
 
 /* Of samples that repeat nothing is said where there are few of them, or something was said before. */
-static void what_was_said_first_stays(void **state)
+TEST_WITH(what_was_said_first_stays, NULL, test_folder_teardown)
 {
     tm_run_options o = options_of(60);
     run            like = { .progress.finite = true, .progress.done = 60 };
     tm_error       err = { 0 };
     const char    *path = test_in_folder("rows.txt");
     FILE          *f = fopen(path, "w");
-    (void)state;
     assert_non_null(f);
     for (int row = 0; row < 60; row++) fprintf(f, "x%030d.", row % 20 * 7919);
     assert_int_equal(fclose(f), 0);
@@ -236,15 +229,3 @@ static void what_was_said_first_stays(void **state)
     assert_string_equal(check(&o, &like, "cpu"), "the phases of the steps take 2 s together, the steps 1 s");
     batches = 0;
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(losses_in_float32_are_for_those_who_look),
-    cmocka_unit_test(what_is_found_behind_the_last_step_counts),
-    cmocka_unit_test(where_nothing_is_computed_nothing_is_looked_at),
-    cmocka_unit_test(what_must_move_in_each_format),
-    cmocka_unit_test(batches_are_read_by_their_names),
-    full_test(the_main_job_with_its_losses_is_real),
-    cmocka_unit_test_teardown(what_was_said_first_stays, test_folder_teardown),
-};
-
-TM_TESTS(tests, NULL, NULL)

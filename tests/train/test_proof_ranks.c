@@ -41,11 +41,10 @@ static void find_dead(const job *j, tm_trainer *trainer)
 }
 
 /* Ranks that divide a matrix add up what they have of it; each stage has layers of its own. All say the same. */
-static void attention_is_dead_on_all_ranks_or_none(void **state)
+TEST(attention_is_dead_on_all_ranks_or_none)
 {
     attention matrices = { .ratios = { { 1.2, 0.2 }, { 0.9, 1.3 }, { 0.9, 0.9 }, { 0.2, 1.45 } } },
               stages = { .ratios = { { 0.9 }, { 1.1 }, { 1.1, 1.1 }, { 1.1, 0.9 } } };
-    (void)state;
     for (int pipeline = 0; pipeline < 2; pipeline++) {
         attention *a = pipeline ? &stages : &matrices;
         job j = { .o = model_options(0), .replicate = 1, .shard = 1, .steps = 0, .change = find_dead, .taken = a };
@@ -58,9 +57,3 @@ static void attention_is_dead_on_all_ranks_or_none(void **state)
         for (int r = 0; r < 2; r++) assert_string_equal(a->found[r], pipeline ? "0, 3" : "0, 2");
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(attention_is_dead_on_all_ranks_or_none),
-};
-
-TM_TESTS(tests, NULL, NULL)

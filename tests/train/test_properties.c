@@ -61,9 +61,8 @@ static void make_ugly(tm_step_options *o, int k)
         o->shape.ffn_dim = 200;
 }
 
-static void instruction_sets_change_no_bit(void **state)
+FULL_TEST(instruction_sets_change_no_bit)
 {
-    (void)state;
     tm_error   err = { 0 };
     tm_device *wide = test_device_open("cpu", 2), *narrow = test_device_open("cpu", 2);
     if (tm_device_limit_isa(wide, "avx512", &err) != TM_OK || tm_device_limit_isa(narrow, "avx2", &err) != TM_OK) {
@@ -122,9 +121,8 @@ static void same_gradients(const tm_trainer *a, const tm_trainer *b, const char 
     }
 }
 
-static void splits_at_512_tokens_change_no_bit(void **state)
+TEST(splits_at_512_tokens_change_no_bit)
 {
-    (void)state;
     tm_device *device = test_device_open("cpu", 2);
     for (int kind = 0; kind < 3; kind++) { /* llama; gpt with a head of its own; gpt with a tied one */
         tm_step_options options = options_of(kind > 0 ? TM_FAMILY_GPT : TM_FAMILY_LLAMA);
@@ -146,11 +144,10 @@ static void splits_at_512_tokens_change_no_bit(void **state)
     tm_device_close(device);
 }
 
-static void any_split_gives_the_same_gradients(void **state)
+TEST(any_split_gives_the_same_gradients)
 {
     static const int64_t parts[] = { 2, 3, 6 };
-    (void)state;
-    tm_device *device = test_device_open("cpu", 2);
+    tm_device           *device = test_device_open("cpu", 2);
     for (int family = 0; family < FAMILIES; family++) {
         tm_step_options options = options_of(family);
         double          whole_loss, loss;
@@ -230,12 +227,11 @@ static void check_causality(tm_trainer *trainer, int64_t position)
     test_batch_fini(&batch);
 }
 
-static void future_tokens_change_no_past_output(void **state)
+TEST(future_tokens_change_no_past_output)
 {
     static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16 };
     static const int64_t             positions[] = { 1, 2, 7, 8, 31, 32, 63, 64, 65, 129 };
-    (void)state;
-    tm_device *device = test_device_open("cpu", 2);
+    tm_device                       *device = test_device_open("cpu", 2);
     for (int family = 0; family < FAMILIES; family++)
         for (int p = 0; p < (family <= TM_FAMILY_GPT ? 2 : 1); p++) {
             tm_step_options options = options_of(family);
@@ -249,10 +245,9 @@ static void future_tokens_change_no_past_output(void **state)
     tm_device_close(device);
 }
 
-static void a_batch_without_targets_gives_zero(void **state)
+TEST(a_batch_without_targets_gives_zero)
 {
     static const char *const devices[] = { "cpu", "reference" };
-    (void)state;
     for (int family = 0; family < FAMILIES; family++)
         for (int d = 0; d < 2; d++) {
             tm_step_options options = options_of(family);
@@ -272,13 +267,3 @@ static void a_batch_without_targets_gives_zero(void **state)
             tm_device_close(device);
         }
 }
-
-static const struct CMUnitTest tests[] = {
-    full_test(instruction_sets_change_no_bit),
-    cmocka_unit_test(splits_at_512_tokens_change_no_bit),
-    cmocka_unit_test(any_split_gives_the_same_gradients),
-    cmocka_unit_test(future_tokens_change_no_past_output),
-    cmocka_unit_test(a_batch_without_targets_gives_zero),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -16,7 +16,7 @@ static tm_step_options options_of(int family)
 
 /* Logits of an untrained model are N(0, v), v = dim x variance of the head (the normed state has mean square 1), so the
  * loss is ln V + v / 2. torchtitan cuts its head's normal distribution at 3 standard deviations: variance 0.9733. */
-static void the_untrained_loss_is_ln_v_plus_half_the_variance(void **state)
+TEST(the_untrained_loss_is_ln_v_plus_half_the_variance)
 {
     static const struct {
         tm_model_family family;
@@ -32,7 +32,6 @@ static void the_untrained_loss_is_ln_v_plus_half_the_variance(void **state)
         { TM_FAMILY_GPT, TM_INIT_GPT2, true, 128, 2, 2, 1500, 0.0004 },
         { TM_FAMILY_GPT, TM_INIT_GPT2, false, 256, 4, 2, 700, 0.0004 },
     };
-    (void)state;
     tm_device *device = test_device_open("cpu", 2);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_step_options o = options_of(cases[i].family);
@@ -57,11 +56,10 @@ static void the_untrained_loss_is_ln_v_plus_half_the_variance(void **state)
     tm_device_close(device);
 }
 
-static void one_batch_is_learnt_by_heart(void **state)
+TEST(one_batch_is_learnt_by_heart)
 {
     static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16 };
-    (void)state;
-    tm_device *device = test_device_open("cpu", 1);
+    tm_device                       *device = test_device_open("cpu", 1);
     for (int family = 0; family < FAMILIES; family++)
         for (int p = 0; p < 2; p++) {
             tm_step_options options = options_of(family);
@@ -112,11 +110,10 @@ static double moments_norm(const tm_trainer *trainer, double beta1)
     return sqrt(sum);
 }
 
-static void clipping_limits_the_norm(void **state)
+TEST(clipping_limits_the_norm)
 {
     static const double limits[] = { 0.01, 0.5, 0, 1e9 }; /* 0: no clipping; 1e9: never reached */
-    (void)state;
-    tm_device *device = test_device_open("cpu", 2);
+    tm_device          *device = test_device_open("cpu", 2);
     for (int family = 0; family < FAMILIES; family++)
         for (int i = 0; i < 4; i++) {
             tm_step_options options = options_of(family);
@@ -139,9 +136,8 @@ static void clipping_limits_the_norm(void **state)
 }
 
 /* The fast kernels and the reference pass a NaN on, from wherever it is: a broken weight never goes unnoticed. */
-static void a_broken_weight_shows_in_loss_and_norm(void **state)
+TEST(a_broken_weight_shows_in_loss_and_norm)
 {
-    (void)state;
     tm_device       *device = test_device_open("cpu", 2);
     static const int families[] = { TM_FAMILY_LLAMA, TM_FAMILY_GPT, TM_FAMILY_QWEN3 };
     for (int i = 0; i < 3; i++) {
@@ -176,12 +172,3 @@ static void a_broken_weight_shows_in_loss_and_norm(void **state)
     }
     tm_device_close(device);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(the_untrained_loss_is_ln_v_plus_half_the_variance),
-    cmocka_unit_test(one_batch_is_learnt_by_heart),
-    cmocka_unit_test(clipping_limits_the_norm),
-    cmocka_unit_test(a_broken_weight_shows_in_loss_and_norm),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -74,15 +74,13 @@ static void check_every_recipe(bool experts)
     }
 }
 
-static void every_recipe_trains_with_the_same_bits_for_any_threads(void **state)
+TEST(every_recipe_trains_with_the_same_bits_for_any_threads)
 {
-    (void)state;
     check_every_recipe(false);
 }
 
-static void every_recipe_trains_experts_and_the_head(void **state)
+TEST(every_recipe_trains_experts_and_the_head)
 {
-    (void)state;
     check_every_recipe(true);
 }
 
@@ -102,9 +100,8 @@ static int count(const tm_program *program)
     return n;
 }
 
-static void the_pass_takes_the_linears_that_it_is_told(void **state)
+TEST(the_pass_takes_the_linears_that_it_is_told)
 {
-    (void)state;
     tm_device      *device = test_device_open("cpu", 1);
     tm_chooser      chooser = tm_device_chooser(device);
     tm_step_options o = options_with("fp8_rowwise", NULL, 0);
@@ -152,9 +149,8 @@ static int rows_named(const tm_step *step, const char *name)
 }
 
 /* A recipe of linears leaves experts, routers and the head as they are; whoever names them is told. */
-static void linears_are_not_experts(void **state)
+TEST(linears_are_not_experts)
 {
-    (void)state;
     static const char *const words[] = { "experts", "router", "output" };
     tm_device               *device = test_device_open("cpu", 1);
     tm_chooser               chooser = tm_device_chooser(device);
@@ -173,9 +169,8 @@ static void linears_are_not_experts(void **state)
 }
 
 /* Whatever leaves all of them: a run without a quantized product has no recipe's name. */
-static void a_recipe_that_would_quantize_nothing_is_refused(void **state)
+TEST(a_recipe_that_would_quantize_nothing_is_refused)
 {
-    (void)state;
     tm_device      *device = test_device_open("cpu", 1);
     tm_chooser      chooser = tm_device_chooser(device);
     tm_step_options o = options_with("fp8_tensorwise", NULL, 0);
@@ -209,9 +204,8 @@ static void a_recipe_that_would_quantize_nothing_is_refused(void **state)
 }
 
 /* Each expert has rows of its own: 2 of w1 and w3, 1 of what both share, x. */
-static void experts_and_the_head_have_recipes(void **state)
+TEST(experts_and_the_head_have_recipes)
 {
-    (void)state;
     tm_device      *device = test_device_open("cpu", 1);
     tm_chooser      chooser = tm_device_chooser(device);
     tm_step_options o = expert_options("mxfp8");
@@ -270,9 +264,8 @@ static tm_call call_of(const tm_op *op, const void *attr, tm_view a, tm_view b, 
 }
 
 /* y = x w^T of the last linear of the last layer: blocks of 512 k, fused multiply-adds, over what the factors hold. */
-static void products_are_scalar_loops_over_quantized_factors(void **state)
+TEST(products_are_scalar_loops_over_quantized_factors)
 {
-    (void)state;
     tm_device  *device = test_device_open("cpu", 2);
     const char *recipes[] = { "fp8_tensorwise", "mxfp4", "nvfp4" };
     if (strcmp(tm_device_describe(device)->sums[0], "fused") == 0)
@@ -326,9 +319,8 @@ static const double *row_of(const tm_step *step, const double *table, const char
 
 /* A delayed scale is 1 at first and follows from the largest numbers of the steps before; two micro-batches are one
  * step of the history; at a switch all begins anew. */
-static void delayed_scales_and_a_switch(void **state)
+TEST(delayed_scales_and_a_switch)
 {
-    (void)state;
     tm_device *device = test_device_open("cpu", 2);
     for (int later = 0; later < 2; later++) {
         tm_step_options o = later ? options_with("mxfp8", "fp8_delayed", 2) : options_with("fp8_delayed", NULL, 0);
@@ -463,9 +455,8 @@ static void check_products(tm_device *device, const float *const q[TM_FACTORS], 
     }
 }
 
-static void products_of_experts_are_scalar_loops(void **state)
+TEST(products_of_experts_are_scalar_loops)
 {
-    (void)state;
     static float             x[R * K], w[E * M * K], dy[R * M], q[TM_FACTORS][E * M * K];
     static const char *const recipes[] = { "fp8_tensorwise", "fp8_rowwise", "mxfp8", "mxfp4", "nvfp4" };
     tm_device               *device = test_device_open("cpu", 2);
@@ -485,17 +476,3 @@ static void products_of_experts_are_scalar_loops(void **state)
     }
     tm_device_close(device);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_recipe_trains_with_the_same_bits_for_any_threads),
-    cmocka_unit_test(every_recipe_trains_experts_and_the_head),
-    cmocka_unit_test(linears_are_not_experts),
-    cmocka_unit_test(a_recipe_that_would_quantize_nothing_is_refused),
-    cmocka_unit_test(experts_and_the_head_have_recipes),
-    cmocka_unit_test(products_of_experts_are_scalar_loops),
-    cmocka_unit_test(the_pass_takes_the_linears_that_it_is_told),
-    cmocka_unit_test(products_are_scalar_loops_over_quantized_factors),
-    cmocka_unit_test(delayed_scales_and_a_switch),
-};
-
-TM_TESTS(tests, NULL, NULL)

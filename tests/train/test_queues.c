@@ -66,9 +66,8 @@ static uint64_t train(const char *name, const char *folder, bool gpt, way how, i
     return hash;
 }
 
-static void streams_have_the_bits_of_the_list(void **state)
+TEST(streams_have_the_bits_of_the_list)
 {
-    (void)state;
     char *folder = test_tree_make();
     for (int gpt = 0; gpt < 2; gpt++) {
         uint64_t wanted = train("cpu", folder, gpt, ONE_BY_ONE, -1, NULL);
@@ -79,9 +78,8 @@ static void streams_have_the_bits_of_the_list(void **state)
     test_tree_remove(folder);
 }
 
-static void a_wait_that_is_left_out_shows(void **state)
+TEST(a_wait_that_is_left_out_shows)
 {
-    (void)state;
     char    *folder = test_tree_make();
     int      waits, unseen = 0;
     uint64_t wanted = train("late", folder, false, ONE_BY_ONE, -1, &waits);
@@ -90,8 +88,3 @@ static void a_wait_that_is_left_out_shows(void **state)
     if (unseen) fail_msg("%d of %d waits are not missed", unseen, waits);
     test_tree_remove(folder);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(streams_have_the_bits_of_the_list),
-                                           cmocka_unit_test(a_wait_that_is_left_out_shows) };
-
-TM_TESTS(tests, NULL, NULL)

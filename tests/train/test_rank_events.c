@@ -277,11 +277,10 @@ static void run_all(job *j, bool wanted)
 }
 
 /* The last two go on with another seed, and another model. */
-static void runs_of_ranks_agree_with_themselves(void **state)
+TEST(runs_of_ranks_agree_with_themselves)
 {
     const size_t n = sizeof runs / sizeof runs[0];
     job          before = { .saved = 0 }; /* in the same folder */
-    (void)state;
     test_source_files_write();
     char *back = getcwd(NULL, 0);
     assert_int_equal(chdir(test_folder()), 0);
@@ -315,6 +314,4 @@ static void runs_of_ranks_agree_with_themselves(void **state)
     free(back);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(runs_of_ranks_agree_with_themselves) };
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

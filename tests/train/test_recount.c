@@ -301,9 +301,8 @@ enum {
 
 /* --- the files ---------------------------------------------------------------------------------------------------- */
 
-static void metrics_has_every_step(void **state)
+TEST(metrics_has_every_step)
 {
-    (void)state;
     char *text = test_folder_text("metrics.jsonl"), *next = text;
     for (int step = 1; step <= STEPS; step++) {
         char *line = next;
@@ -334,9 +333,8 @@ static void metrics_has_every_step(void **state)
     free(text);
 }
 
-static void speed_and_times(void **state)
+TEST(speed_and_times)
 {
-    (void)state;
     char  *text = test_folder_text("result.json");
     double x[STEPS], sum = 0, mean, spread = 0, far[STEPS], all = 0;
     int    warmup = (int)test_number_at(text, "steps/warmup"), n = sorted(warmup, x), outliers = 0, k = rank_of(n);
@@ -388,9 +386,8 @@ static void speed_and_times(void **state)
     free(text);
 }
 
-static void counts_and_losses(void **state)
+TEST(counts_and_losses)
 {
-    (void)state;
     char  *text = test_folder_text("result.json");
     double matmul = MATMUL, n = PARAMETERS, t = SEQ, attention = 6. * LAYERS * HEADS * 2 * HEAD;
     double median = test_number_at(text, "step_time/median"), padded = 128 - VOCAB, bytes = 0, flops = 0;
@@ -459,9 +456,8 @@ static void counts_and_losses(void **state)
     free(text);
 }
 
-static void the_records_belong_together(void **state)
+TEST(the_records_belong_together)
 {
-    (void)state;
     char *text = test_folder_text("result.json"), *metrics = test_folder_text("metrics.jsonl"), wanted[40];
     snprintf(wanted, sizeof wanted, "\"%016llx\"", (unsigned long long)XXH3_64bits(metrics, strlen(metrics)));
     test_is_text(text, "metrics_digest", wanted);
@@ -473,9 +469,8 @@ static void the_records_belong_together(void **state)
     free(text);
 }
 
-static void the_table_of_runners(void **state)
+TEST(the_table_of_runners)
 {
-    (void)state;
     char *text = test_folder_text("perf.csv"), *result = test_folder_text("result.json"), *row = strchr(text, '\n') + 1,
          cell[40][200];
     int         n = 0;
@@ -525,9 +520,8 @@ static const char *line_with(const char *log, const char *key)
     return NULL;
 }
 
-static void the_log_of_mlperf(void **state)
+TEST(the_log_of_mlperf)
 {
-    (void)state;
     char  *log = test_folder_text("log.txt");
     double all = first_seconds, begin = test_number_at(line_with(log, "block_start"), "time_ms"),
            samples = STEPS * ROWS * PASSES;
@@ -569,10 +563,5 @@ static int clean(void **state)
     return 0;
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(metrics_has_every_step), cmocka_unit_test(speed_and_times),
-    cmocka_unit_test(counts_and_losses),      cmocka_unit_test(the_records_belong_together),
-    cmocka_unit_test(the_table_of_runners),   cmocka_unit_test(the_log_of_mlperf),
-};
-
-TM_TESTS_ALONE(tests, run_once, clean)
+TESTS_ALONE
+TEST_FIXTURE(run_once, clean)

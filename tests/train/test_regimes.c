@@ -75,9 +75,8 @@ static void train(tm_trainer *trainer, const test_batch *batch, int from, int to
 
 /* No two regimes are the same; what rounds by chance depends on the seed, and nothing else does. (Threads and what goes
  * on: tests/differential.) */
-static void chance_goes_by_the_seed(void **state)
+TEST(chance_goes_by_the_seed)
 {
-    (void)state;
     test_batch batch = test_batch_random(2, 32, 320, 6);
     uint64_t   seen[REGIMES];
     for (int r = 0; r < REGIMES; r++) {
@@ -110,9 +109,8 @@ static void chance_goes_by_the_seed(void **state)
 }
 
 /* Vectors below 4096 elements keep their moments whole; scales are 4 bytes for 256. */
-static void a_parameter_takes_what_is_said(void **state)
+TEST(a_parameter_takes_what_is_said)
 {
-    (void)state;
     for (int r = 0; r < REGIMES; r++) {
         tm_step_options o = options_of(&regimes[r]);
         tm_device      *device = test_device_open("cpu", 2);
@@ -132,9 +130,8 @@ static void a_parameter_takes_what_is_said(void **state)
 }
 
 /* Moments of 8 bits: which tensors are coded, by the definition. */
-static void small_tensors_keep_their_moments_whole(void **state)
+TEST(small_tensors_keep_their_moments_whole)
 {
-    (void)state;
     static const struct {
         int64_t elements;
         int     torchao, bitsandbytes; /* states */
@@ -147,11 +144,3 @@ static void small_tensors_keep_their_moments_whole(void **state)
         assert_int_equal(tm_optimizer_adamw8bit.states(&bitsandbytes, shape, out), cases[i].bitsandbytes);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(small_tensors_keep_their_moments_whole),
-    cmocka_unit_test(chance_goes_by_the_seed),
-    cmocka_unit_test(a_parameter_takes_what_is_said),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -104,9 +104,8 @@ static void same_bits(const tm_step_options *o, const char *what)
     if (train(o, "cpu", true, 4096) != without) fail_msg("%s: comparing parts of a step changes its bits", what);
 }
 
-static void training_keeps_its_bits(void **state)
+TEST(training_keeps_its_bits)
 {
-    (void)state;
     tm_step_options o = test_llama_options();
     same_bits(&o, "llama");
     o.accumulation = 3;
@@ -139,9 +138,8 @@ static int launches_of_a_step(tm_trainer *trainer)
     return launches;
 }
 
-static void a_wrong_bit_is_named(void **state)
+TEST(a_wrong_bit_is_named)
 {
-    (void)state;
     static const tm_replay_wrong wanted[] = { TM_REPLAY_FIRST_WRONG, TM_REPLAY_SECOND_WRONG };
     tm_step_options              o = test_llama_options();
     tm_device                   *device = open_faulty(TM_OP_embedding_grad);
@@ -173,9 +171,8 @@ static void a_wrong_bit_is_named(void **state)
 }
 
 /* A wrong number on the way is in all that comes of it; what a step writes first is named. */
-static void a_wrong_activation_is_seen_in_gradients(void **state)
+TEST(a_wrong_activation_is_seen_in_gradients)
 {
-    (void)state;
     tm_step_options o = test_llama_options();
     o.accumulation = 2;
     tm_device           *device = open_faulty(TM_OP_linear);
@@ -197,9 +194,8 @@ static void a_wrong_activation_is_seen_in_gradients(void **state)
 }
 
 /* Of the products of a step one in eight is checked in the second computation. */
-static void a_wrong_product_is_named(void **state)
+TEST(a_wrong_product_is_named)
 {
-    (void)state;
     static const tm_op_id ops[] = { TM_OP_linear, TM_OP_linear_dgrad, TM_OP_linear_wgrad };
     tm_step_options       o = test_llama_options();
     o.shape.n_layers = 8;
@@ -324,9 +320,8 @@ static run_job run_with(int ranks, int64_t every, int faulty, tm_op_id op, int a
     return run_as(ranks, 0, every, faulty, op, at);
 }
 
-static void a_run_repeats_every_so_many_th_step(void **state)
+TEST(a_run_repeats_every_so_many_th_step)
 {
-    (void)state;
     run_job never = run_with(1, 0, -1, TM_OP_linear, 0), third = run_with(1, 3, -1, TM_OP_linear, 0);
     assert_true(never.n == 0 && never.told.every == 0 && never.told.steps == 0);
     assert_true(third.n == 2 && third.steps[0] == 3 && third.steps[1] == 6 && third.unequal == 0);
@@ -340,9 +335,8 @@ static void a_run_repeats_every_so_many_th_step(void **state)
 
 /* Of a llama of two layers `linear` is launched several times in a micro-batch; step 2 is the first that is repeated.
  */
-static void a_wrong_bit_makes_a_run_invalid(void **state)
+TEST(a_wrong_bit_makes_a_run_invalid)
 {
-    (void)state;
     run_job j = run_with(1, 2, 0, TM_OP_embedding_grad, 3); /* two micro-batches a step */
     assert_int_equal(j.status[0], TM_NUMBERS);
     assert_true(j.verdict == TM_VERDICT_INVALID && j.unequal == 1 && j.n == 4 && j.told.n_mismatches == 1);
@@ -358,9 +352,8 @@ static void a_wrong_bit_makes_a_run_invalid(void **state)
 }
 
 /* The first product that is checked, among those of the first steps' second computations. */
-static void a_wrong_product_is_in_the_reason(void **state)
+TEST(a_wrong_product_is_in_the_reason)
 {
-    (void)state;
     run_job j = { 0 };
     for (int at = 1; at < 100 && j.told.wrong_products == 0; at++) j = run_with(1, 1, 0, TM_OP_linear_wgrad, at);
     assert_true(j.told.wrong_products == 1 && j.status[0] == TM_NUMBERS && j.verdict == TM_VERDICT_INVALID);
@@ -369,9 +362,8 @@ static void a_wrong_product_is_in_the_reason(void **state)
     assert_string_equal(j.told.mismatches[0].wrong, "second");
 }
 
-static void the_rank_is_named(void **state)
+TEST(the_rank_is_named)
 {
-    (void)state;
     run_job clean = run_with(2, 2, -1, TM_OP_linear, 0), none = run_with(2, 0, -1, TM_OP_linear, 0);
     assert_true(clean.status[0] == TM_OK && clean.status[1] == TM_OK && clean.n == 4 && clean.unequal == 0);
     assert_true(clean.hash == none.hash);
@@ -385,9 +377,8 @@ static void the_rank_is_named(void **state)
 }
 
 /* A stage's wrong gradient of what it received differs only on the stage before, and is named where it was computed. */
-static void the_stage_is_named(void **state)
+TEST(the_stage_is_named)
 {
-    (void)state;
     run_job clean = run_as(2, 2, 1, -1, TM_OP_linear, 0), none = run_as(2, 2, 0, -1, TM_OP_linear, 0);
     assert_true(clean.status[0] == TM_OK && clean.n == RUN_STEPS && clean.unequal == 0 && clean.hash == none.hash);
     for (int faulty = 0; faulty < 2; faulty++)
@@ -398,17 +389,3 @@ static void the_stage_is_named(void **state)
             if (!(m->rank == faulty && m->sure)) fail_msg("rank %d, launch %d: %s", faulty, at, j.reason);
         }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(training_keeps_its_bits),
-    cmocka_unit_test(a_wrong_bit_is_named),
-    cmocka_unit_test(a_wrong_activation_is_seen_in_gradients),
-    cmocka_unit_test(a_wrong_product_is_named),
-    cmocka_unit_test(a_run_repeats_every_so_many_th_step),
-    cmocka_unit_test(a_wrong_bit_makes_a_run_invalid),
-    cmocka_unit_test(a_wrong_product_is_in_the_reason),
-    cmocka_unit_test(the_rank_is_named),
-    cmocka_unit_test(the_stage_is_named),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -122,9 +122,8 @@ static bool same(double a, double b)
     return memcmp(&a, &b, sizeof a) == 0 || (isnan(a) && isnan(b));
 }
 
-static void each_step_has_the_bits_of_the_run(void **state)
+TEST(each_step_has_the_bits_of_the_run)
 {
-    (void)state;
     for (int k = 0; k < CASES; k++) {
         char          *folder = test_tree_make();
         tm_run_options o = options_of(k, folder);
@@ -159,9 +158,8 @@ static void check_same_place(const tm_nonfinite *a, const tm_nonfinite *b)
 
 /* Updates of 1e30 each: the step behind the first one overflows. A device that is not waited for does not look, and its
  * run must end in the same bits. */
-static void a_run_and_its_replay_name_the_same_place(void **state)
+TEST(a_run_and_its_replay_name_the_same_place)
 {
-    (void)state;
     for (int k = 0; k < CASES; k++) {
         char          *folder = test_tree_make(), *other = test_tree_make();
         tm_run_options o = options_of(k, folder);
@@ -229,18 +227,16 @@ static uint64_t states_after(const tm_run_options *o, bool looks)
 }
 
 /* Biases of experts move once in a step, histories by one place, also where the step runs again to be looked at. */
-static void what_steps_hand_on_is_as_without_a_look(void **state)
+TEST(what_steps_hand_on_is_as_without_a_look)
 {
-    (void)state;
     for (int k = 1; k <= 2; k++) {
         const tm_run_options o = options_of(k, "nowhere");
         if (states_after(&o, true) != states_after(&o, false)) fail_msg("case %d: states differ", k);
     }
 }
 
-static void what_it_cannot_do_is_refused(void **state)
+TEST(what_it_cannot_do_is_refused)
 {
-    (void)state;
     char          *folder = test_tree_make();
     tm_run_options o = options_of(0, folder);
     tm_device     *device = open_device("cpu", 1);
@@ -293,9 +289,8 @@ static void save_and_load(tm_comm *comm, void *context)
     tm_ranks_close(&own);
 }
 
-static void each_rank_has_its_rows_of_a_saved_batch(void **state)
+TEST(each_rank_has_its_rows_of_a_saved_batch)
 {
-    (void)state;
     for (int ranks = 2; ranks <= 3; ranks++) {
         char *folder = test_tree_make();
         ranks_of_test(ranks, NULL, 60, false, save_and_load, folder);
@@ -315,9 +310,8 @@ static tm_status flipping_launch(tm_queue *queue, const tm_kernel *kernel, const
 }
 
 /* One bit of one output of the second computation: seen, whichever instruction it is. */
-static void one_bit_of_the_second_time_is_seen(void **state)
+TEST(one_bit_of_the_second_time_is_seen)
 {
-    (void)state;
     enum { ONE_IN = 7 };
     char            *folder = test_tree_make();
     tm_run_options   o = options_of(0, folder);
@@ -345,14 +339,3 @@ static void one_bit_of_the_second_time_is_seen(void **state)
     tm_device_close(device);
     test_tree_remove(folder);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(each_step_has_the_bits_of_the_run),
-    cmocka_unit_test(a_run_and_its_replay_name_the_same_place),
-    cmocka_unit_test(what_steps_hand_on_is_as_without_a_look),
-    cmocka_unit_test(what_it_cannot_do_is_refused),
-    cmocka_unit_test(each_rank_has_its_rows_of_a_saved_batch),
-    cmocka_unit_test(one_bit_of_the_second_time_is_seen),
-};
-
-TM_TESTS(tests, NULL, NULL)

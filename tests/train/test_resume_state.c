@@ -71,9 +71,8 @@ static tm_checkpoint_state state_of(double first, double mean, double deviation,
     return s;
 }
 
-static void numbers_no_run_wrote_are_refused(void **unused)
+TEST(numbers_no_run_wrote_are_refused)
 {
-    (void)unused;
     const double nan_value = (double)NAN, infinite = (double)INFINITY;
     const struct {
         double      first, mean, deviation, count;
@@ -124,9 +123,8 @@ static void save_with(const tm_run_options *options, const tm_checkpoint_scalar 
 }
 
 /* Scalars have names: a checkpoint that lacks one, or has one more, is not gone on from. */
-static void names_decide(void **unused)
+TEST(names_decide)
 {
-    (void)unused;
     /* in another order than the program writes them; the numbers are made up, and told at the end of the run */
     const tm_checkpoint_scalar kept[] = { { "another", 1 },
                                           { "head_loss_count", 5 },
@@ -162,9 +160,8 @@ static void write_text(const char *path, char letter)
     tm_text_fini(&text);
 }
 
-static void changed_data_is_refused(void **unused)
+TEST(changed_data_is_refused)
 {
-    (void)unused;
     fixture        f = new_fixture();
     char           corpus[600];
     tm_error       err;
@@ -202,9 +199,8 @@ static tm_status count_loads(void *context, tm_trainer *trainer, tm_error *err)
 }
 
 /* Weights that a run begins with are loaded once: a run that goes on has those of its checkpoint. */
-static void weights_are_not_loaded_again(void **unused)
+TEST(weights_are_not_loaded_again)
 {
-    (void)unused;
     fixture        f = new_fixture();
     tm_run_options o = options_of(f.folder, 2);
     tm_error       err;
@@ -226,9 +222,8 @@ static tm_status load_none(void *context, tm_trainer *trainer, tm_error *err)
 }
 
 /* Adapters stand beside weights that their checkpoints lack: those are loaded each time. */
-static void weights_beside_adapters_are_loaded_each_time(void **unused)
+TEST(weights_beside_adapters_are_loaded_each_time)
 {
-    (void)unused;
     fixture        f = new_fixture();
     tm_run_options o = options_of(f.folder, 2);
     tm_error       err;
@@ -268,9 +263,8 @@ static tm_text index_of(const fixture *f, int step)
 
 /* What a checkpoint says of its model: its name, as much of it as there is room for; adapters where there are some; the
  * order in which this device sums products. */
-static void a_checkpoint_says_what_it_is_of(void **unused)
+TEST(a_checkpoint_says_what_it_is_of)
 {
-    (void)unused;
     tm_device  *device = test_device_open("cpu", 1);
     const char *sums = tm_device_describe(device)->sums[0];
     for (int64_t rank = 0; rank < 3; rank++) {
@@ -316,9 +310,8 @@ static void a_checkpoint_says_what_it_is_of(void **unused)
 
 /* The line is one of its own, the first one, too, and its word a whole one; only another order is worth a warning; a
  * device that sums nothing compares nothing. OWN: this device's order; O_N: with another letter in it. */
-static void another_order_of_sums_is_said(void **unused)
+TEST(another_order_of_sums_is_said)
 {
-    (void)unused;
     static const struct {
         const char *before, *after, *device, *other, *refused; /* of the model's own lines */
     } cases[] = { { "", "", "cpu", NULL, NULL },
@@ -370,9 +363,8 @@ static void another_order_of_sums_is_said(void **unused)
 }
 
 /* Runs on a device that computes nothing: their checkpoints do not say how they summed, and go on without a word. */
-static void what_sums_nothing_says_no_order(void **unused)
+TEST(what_sums_nothing_says_no_order)
 {
-    (void)unused;
     fixture        f = new_fixture();
     tm_run_options o = options_of(f.folder, 2);
     tm_error       err;
@@ -395,9 +387,8 @@ static void what_sums_nothing_says_no_order(void **unused)
 }
 
 /* A newer checkpoint that is damaged is passed over with a warning; of one that is whole nothing is said. */
-static void damaged_checkpoints_are_passed_over(void **unused)
+TEST(damaged_checkpoints_are_passed_over)
 {
-    (void)unused;
     fixture        f = new_fixture();
     tm_run_options o = options_of(f.folder, 4);
     tm_error       err;
@@ -441,9 +432,8 @@ static double head_count(const fixture *f, int step)
 }
 
 /* Stopped while the head was still being taken in, and again after it. */
-static void a_stopped_run_leaves_the_same_index(void **unused)
+TEST(a_stopped_run_leaves_the_same_index)
 {
-    (void)unused;
     enum { STEPS = 12 };
     fixture        whole = new_fixture(), parts = new_fixture();
     tm_run_options o = options_of(whole.folder, STEPS);
@@ -469,18 +459,3 @@ static void a_stopped_run_leaves_the_same_index(void **unused)
     clear(whole.folder);
     clear(parts.folder);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(numbers_no_run_wrote_are_refused),
-    cmocka_unit_test(names_decide),
-    cmocka_unit_test(changed_data_is_refused),
-    cmocka_unit_test(weights_are_not_loaded_again),
-    cmocka_unit_test(weights_beside_adapters_are_loaded_each_time),
-    cmocka_unit_test(a_checkpoint_says_what_it_is_of),
-    cmocka_unit_test(another_order_of_sums_is_said),
-    cmocka_unit_test(what_sums_nothing_says_no_order),
-    cmocka_unit_test(damaged_checkpoints_are_passed_over),
-    cmocka_unit_test(a_stopped_run_leaves_the_same_index),
-};
-
-TM_TESTS(tests, NULL, NULL)

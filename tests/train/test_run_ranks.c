@@ -232,10 +232,9 @@ static void same_steps(const job *got, const job *wanted, int64_t from)
 
 /* Rank 0 tells of the linears of all stages, in the order of one rank; also where a stage has none that is quantized.
  */
-static void factors_of_stages_are_those_of_one_rank(void **state)
+TEST(factors_of_stages_are_those_of_one_rank)
 {
     static const char *const recipes[] = { "fp8_delayed", "nvfp4" };
-    (void)state;
     for (int k = 0; k < 4; k++) {
         job alone = new_job(NULL), j;
         alone.options.quantize_freq = 2;
@@ -262,12 +261,11 @@ static void blow_up(tm_run_options *o, int rank)
 }
 
 /* All ranks look together, end together and say the same place: where updates of 1e30 let the next step overflow. */
-static void ranks_name_one_place_that_is_not_finite(void **state)
+TEST(ranks_name_one_place_that_is_not_finite)
 {
     static const struct {
         int ranks, shard, context, stages;
     } layouts[] = { { 0, 1, 0, 0 }, { 2, 1, 0, 0 }, { 2, 2, 0, 0 }, { 4, 2, 0, 0 }, { 2, 1, 2, 0 }, { 2, 1, 0, 2 } };
-    (void)state;
     for (size_t k = 0; k < sizeof layouts / sizeof *layouts; k++) {
         char *folder = test_tree_make();
         job   j = new_job(NULL);
@@ -286,9 +284,8 @@ static void ranks_name_one_place_that_is_not_finite(void **state)
 }
 
 /* The held-out loss of the same weights does not depend on who reads which batch: five batches, of 1, 2 and 4 ranks. */
-static void evaluations_have_the_bits_of_one_rank(void **state)
+TEST(evaluations_have_the_bits_of_one_rank)
 {
-    (void)state;
     job alone = new_job(NULL);
     alone.only_evaluates = true;
     run_on(&alone, 0, TM_OK);
@@ -305,9 +302,8 @@ static void evaluations_have_the_bits_of_one_rank(void **state)
 }
 
 /* Whoever hears the signal: all stop, before a batch that only some of them would evaluate. */
-static void evaluations_are_stopped_by_one(void **state)
+TEST(evaluations_are_stopped_by_one)
 {
-    (void)state;
     for (int ranks = 0; ranks <= MAX_RANKS; ranks += 2)
         for (int told = 0; told < (ranks ? ranks : 1); told++) {
             job j = new_job(NULL);
@@ -320,14 +316,13 @@ static void evaluations_are_stopped_by_one(void **state)
 
 /* In each layout: a signal that only the last rank hears stops all, and the run goes on in the next layout. What is
  * counted is that of one run, whatever a rank has of it. */
-static void stopped_by_one_and_resumed_on_others(void **state)
+TEST(stopped_by_one_and_resumed_on_others)
 {
     static const struct {
         int ranks, shard, context;
     } rows[] = { { 2, 1, 1 }, { 1, 1, 1 }, { 4, 2, 1 }, { 4, 2, 2 }, { 0, 1, 1 }, { 2, 2, 1 }, { 4, 1, 4 } };
     enum { ROWS = sizeof rows / sizeof rows[0] };
     job alone = new_job(NULL);
-    (void)state;
     run_on(&alone, 0, TM_OK);
     assert_true(alone.n_told == 0 && alone.devices == 1 && !alone.communicated);
     for (int i = 0; i < ROWS; i++) {
@@ -391,7 +386,7 @@ static void takes_turns(tm_run_options *o, int rank)
     o->turn_fd = 1;
 }
 
-static void ranks_of_another_run_are_named(void **state)
+TEST(ranks_of_another_run_are_named)
 {
     static const struct {
         void (*spoil)(tm_run_options *o, int rank);
@@ -400,7 +395,6 @@ static void ranks_of_another_run_are_named(void **state)
                  { other_order, "the configuration of rank 1 differs" },
                  { other_data, "the configuration of rank 2; the data of rank 0 differs" },
                  { two_configurations, "the configuration of ranks 2, 3 differs" } };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char words[300];
         job  j = new_job(NULL);
@@ -442,9 +436,8 @@ static void failing_folder(tm_run_options *o, int rank)
 }
 
 /* One rank that cannot go on ends all of them, with its story. */
-static void a_failure_of_one_rank_is_that_of_all(void **state)
+TEST(a_failure_of_one_rank_is_that_of_all)
 {
-    (void)state;
     char *folder = test_tree_make();
     job   j = new_job(folder);
     j.stop_after[0] = 2;
@@ -456,15 +449,3 @@ static void a_failure_of_one_rank_is_that_of_all(void **state)
     assert_non_null(strstr(j.err[1].text, "debug.seed 77"));
     test_tree_remove(folder);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(factors_of_stages_are_those_of_one_rank),
-    cmocka_unit_test(ranks_name_one_place_that_is_not_finite),
-    cmocka_unit_test(evaluations_have_the_bits_of_one_rank),
-    cmocka_unit_test(evaluations_are_stopped_by_one),
-    cmocka_unit_test(stopped_by_one_and_resumed_on_others),
-    cmocka_unit_test(ranks_of_another_run_are_named),
-    cmocka_unit_test(a_failure_of_one_rank_is_that_of_all),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -20,9 +20,8 @@ static int32_t draw(double temperature, int64_t top_k, double top_p, uint64_t se
 }
 
 /* Of equals the first; wherever it is; a seed, k and p change nothing. */
-static void the_most_likely_token_is_taken(void **state)
+TEST(the_most_likely_token_is_taken)
 {
-    (void)state;
     for (int best = 0; best < VOCAB; best++) {
         double logits[VOCAB];
         for (int v = 0; v < VOCAB; v++) logits[v] = v < best ? -1 - v : -3;
@@ -55,7 +54,7 @@ static int32_t wanted(const double *logits, double temperature, int64_t n, doubl
     return order[end - 1];
 }
 
-static void draws_follow_the_weights(void **state)
+TEST(draws_follow_the_weights)
 {
     static const double  logits[][VOCAB] = { { 0.3, -1.2, 2, 2, -0.4, 1.1, 0.3 },
                                              { 5, 1, 0.5, 0.25, 0, -1, -2 },
@@ -63,7 +62,6 @@ static void draws_follow_the_weights(void **state)
                                              { 0, 0, 0, 0, 0, 0, 0 } }; /* exactly half of them with p 0.5 */
     static const double  temperature[] = { 0.5, 1, 3 }, top_p[] = { 1, 0.9, 0.55, 0.5, 0.2 };
     static const int64_t top_k[] = { 0, VOCAB, VOCAB + 1, 4, 2, 1 };
-    (void)state;
     for (size_t l = 0; l < 4; l++)
         for (size_t t = 0; t < 3; t++)
             for (size_t p = 0; p < 5; p++)
@@ -79,11 +77,10 @@ static void draws_follow_the_weights(void **state)
 }
 
 /* As often as their weights say; another position or seed is another draw. */
-static void tokens_are_as_frequent_as_likely(void **state)
+TEST(tokens_are_as_frequent_as_likely)
 {
     const double logits[VOCAB] = { log(1), log(4), log(2), log(8), log(1), log(3), log(1) };
     int          count[VOCAB] = { 0 }, other = 0;
-    (void)state;
     for (int64_t position = 0; position < DRAWS; position++) {
         int32_t token = draw(1, 0, 1, 9, logits, position);
         assert_in_range(token, 0, VOCAB - 1);
@@ -96,9 +93,3 @@ static void tokens_are_as_frequent_as_likely(void **state)
     }
     assert_true(other > DRAWS / 2);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(the_most_likely_token_is_taken),
-                                           cmocka_unit_test(draws_follow_the_weights),
-                                           cmocka_unit_test(tokens_are_as_frequent_as_likely) };
-
-TM_TESTS(tests, NULL, NULL)

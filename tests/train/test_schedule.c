@@ -15,9 +15,8 @@ static void near(double found, double wanted, double tolerance)
     if (!(fabs(found - wanted) <= tolerance)) fail_msg("found %.17g, wanted %.17g", found, wanted);
 }
 
-static void sqrt_decay_and_a_stable_part(void **unused)
+TEST(sqrt_decay_and_a_stable_part)
 {
-    (void)unused;
     tm_schedule s = titan;
     s.steps = 100;
     s.warmup_steps = 10;
@@ -30,9 +29,8 @@ static void sqrt_decay_and_a_stable_part(void **unused)
     near(tm_schedule_factor(&s, 99), 1 - sqrt(0.96), 1e-15);
 }
 
-static void halves_round_to_even(void **unused)
+TEST(halves_round_to_even)
 {
-    (void)unused;
     tm_schedule s = titan;
     s.steps = 10;
     s.warmup_steps = 0;
@@ -44,9 +42,8 @@ static void halves_round_to_even(void **unused)
     near(tm_schedule_factor(&s, 9), 0.25, 0);
 }
 
-static void odd_lengths(void **unused)
+TEST(odd_lengths)
 {
-    (void)unused;
     tm_schedule s = titan;
     s.steps = 5;
     s.warmup_steps = 9; /* counts as 5 */
@@ -72,7 +69,7 @@ static void odd_lengths(void **unused)
     assert_string_equal(tm_schedule_words(&s), "constant after linear warmup");
 }
 
-static void nemo_cosine_has_the_published_values(void **unused)
+TEST(nemo_cosine_has_the_published_values)
 {
     static const tm_schedule s = {
         .kind = TM_SCHEDULE_NEMO, .steps = 1200000, .warmup_steps = 128, .min_lr_factor = 0.1
@@ -94,7 +91,6 @@ static void nemo_cosine_has_the_published_values(void **unused)
                  { &lora, 383, 4e-4, 0.00027710321076879 },
                  { &all, 4, 1, 1 },
                  { &all, 5, 1, 0 } };
-    (void)unused;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         near(rows[i].peak * tm_schedule_factor(rows[i].schedule, rows[i].step), rows[i].wanted, 1e-13 * rows[i].wanted);
     assert_int_equal(tm_schedule_decay_steps(&s), 1199872);
@@ -102,12 +98,11 @@ static void nemo_cosine_has_the_published_values(void **unused)
 }
 
 /* Every kind with every form, at, around and behind its bends, in words too. */
-static void all_kinds_have_their_bends(void **unused)
+TEST(all_kinds_have_their_bends)
 {
     static const char *const words[] = { "linear warmup, stable, linear decay", "linear warmup, stable, sqrt decay",
                                          "linear warmup, stable, cosine decay" };
     static const double      middle[] = { 0.5, 1 - 0.70710678118654752, 0.5 };
-    (void)unused;
     for (int decay = TM_DECAY_LINEAR; decay <= TM_DECAY_COSINE; decay++) {
         tm_schedule s = { .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY,
                           .steps = 20,
@@ -142,9 +137,8 @@ static void all_kinds_have_their_bends(void **unused)
     }
 }
 
-static void wrong_schedules_are_named(void **unused)
+TEST(wrong_schedules_are_named)
 {
-    (void)unused;
     const struct {
         tm_schedule schedule;
         const char *words; /* NULL: it is one */
@@ -168,14 +162,3 @@ static void wrong_schedules_are_named(void **unused)
     tm_error err = { 0 };
     assert_int_equal(tm_schedule_check(&titan, &err), TM_OK);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(sqrt_decay_and_a_stable_part),
-    cmocka_unit_test(halves_round_to_even),
-    cmocka_unit_test(odd_lengths),
-    cmocka_unit_test(nemo_cosine_has_the_published_values),
-    cmocka_unit_test(all_kinds_have_their_bends),
-    cmocka_unit_test(wrong_schedules_are_named),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -22,7 +22,7 @@ static tm_status read(const char *json, tm_euler_times *out, tm_error *err)
 
 /* sigmas of FlowMatchEulerDiscreteScheduler.set_timesteps(sigmas=linspace(1, 1/4, 4), mu=calculate_shift(1024, ...)) of
  * diffusers 0.42: written down from there. */
-static void times_are_those_of_diffusers(void **state)
+TEST(times_are_those_of_diffusers)
 {
     static const struct {
         const char *json;
@@ -34,7 +34,6 @@ static void times_are_those_of_diffusers(void **state)
         { CLASS ", \"shift\": 3.0}", { 1, 0.9, 0.75, 0.5, 0 } },
         { CLASS "}", { 1, 0.75, 0.5, 0.25, 0 } },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         tm_euler_times rule;
         tm_error       err = { 0 };
@@ -45,7 +44,7 @@ static void times_are_those_of_diffusers(void **state)
     }
 }
 
-static void what_changes_the_times_is_refused(void **state)
+TEST(what_changes_the_times_is_refused)
 {
     static const struct {
         const char *json;
@@ -63,7 +62,6 @@ static void what_changes_the_times_is_refused(void **state)
         { CLASS ", \"shift\": -1}", TM_INVALID, "shift" },
         { CLASS ", \"max_image_seq_len\": 256}", TM_INVALID, "max_image_seq_len" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         tm_euler_times rule;
         tm_error       err = { 0 };
@@ -72,7 +70,4 @@ static void what_changes_the_times_is_refused(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(times_are_those_of_diffusers),
-                                           cmocka_unit_test(what_changes_the_times_is_refused) };
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

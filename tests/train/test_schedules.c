@@ -34,9 +34,9 @@ static void load(test_foreign *f, const test_foreign_program *program, const cha
     if (st != TM_OK) fail_msg("%s %s: %s", program->framework, keys, f->err.text);
 }
 
-static void rates_are_those_of_the_program(void **state)
+TEST(rates_are_those_of_the_program)
 {
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     tm_text       list = { 0 };
     int           settings = 0, wrong = 0;
     if (tm_file_read("tests/train/schedules.txt", 1 << 20, &list, &f->err) != TM_OK) fail_msg("%s", f->err.text);
@@ -65,7 +65,7 @@ static void rates_are_those_of_the_program(void **state)
 }
 
 /* What Megatron-LM asserts of a schedule. */
-static void what_megatron_asserts_is_refused(void **state)
+TEST(what_megatron_asserts_is_refused)
 {
     static const char *const refused[][2] = {
         { "train_iters: 6; lr_warmup_iters: 6", "a warm-up of 6 steps, fewer than its 6 steps wanted" },
@@ -78,7 +78,7 @@ static void what_megatron_asserts_is_refused(void **state)
         { "lr_decay_style: WSD; lr_wsd_decay_iters: 0", "found 0, wanted 1 to" },
         { "lr_decay_style: WSD; lr_wsd_decay_iters: 3; lr_wsd_decay_style: steps", "another shape of the decay" },
     };
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
         for (int bridge = 0; bridge < 2; bridge++) {
             const test_foreign_program *program = program_of(bridge ? "megatron_bridge" : "megatron", bridge ? 15 : 8);
@@ -93,14 +93,14 @@ static void what_megatron_asserts_is_refused(void **state)
 }
 
 /* TorchTitan cuts a warm-up that is too long, and warns. */
-static void a_warmup_that_is_cut_is_told(void **state)
+TEST(a_warmup_that_is_cut_is_told)
 {
     static const char *const cases[][2] = {
         { "training.steps: 5; lr_scheduler.warmup_steps: 20", "the warm-up is cut to 5 steps" },
         { "training.steps: 50; lr_scheduler.warmup_steps: 20; lr_scheduler.total_steps: 9", "is cut to 9 steps" },
         { "training.steps: 20; lr_scheduler.warmup_steps: 20", NULL },
     };
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_run_options out;
         load(f, program_of("torchtitan", 10), cases[i][0], &out);
@@ -111,7 +111,7 @@ static void a_warmup_that_is_cut_is_told(void **state)
 }
 
 /* Behind the end of its schedule the rate stays, where TorchTitan's formula goes below 0. */
-static void a_run_longer_than_its_schedule_is_told(void **state)
+TEST(a_run_longer_than_its_schedule_is_told)
 {
     static const struct {
         const char *lines;
@@ -123,7 +123,7 @@ static void a_run_longer_than_its_schedule_is_told(void **state)
         { "training.steps: 9; lr_scheduler.warmup_steps: 2; lr_scheduler.total_steps: 12", false },
         { "training.steps: 9; lr_scheduler.warmup_steps: 2", false },
     };
-    test_foreign *f = *state;
+    test_foreign *f = *test_state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_run_options out;
         load(f, program_of("torchtitan", 10), cases[i].lines, &out);
@@ -136,12 +136,4 @@ static void a_run_longer_than_its_schedule_is_told(void **state)
     }
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, test_foreign_set_up, test_foreign_tear_down)
-static const struct CMUnitTest tests[] = {
-    TEST(rates_are_those_of_the_program),
-    TEST(what_megatron_asserts_is_refused),
-    TEST(a_warmup_that_is_cut_is_told),
-    TEST(a_run_longer_than_its_schedule_is_told),
-};
-
-TM_TESTS(tests, NULL, NULL)
+TEST_FIXTURE(test_foreign_set_up, test_foreign_tear_down)

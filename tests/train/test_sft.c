@@ -94,9 +94,8 @@ static int64_t keep_sample(const row *packed, int64_t first, row *out)
     return n;
 }
 
-static void packed_samples_have_their_own_loss(void **state)
+TEST(packed_samples_have_their_own_loss)
 {
-    (void)state;
     tm_device  *device = test_device_open("cpu", 2);
     tm_trainer *together = open_trainer(device, 4), *apart = open_trainer(device, 2);
     tm_source  *packed = open_source(true), *plain = open_source(false);
@@ -134,9 +133,8 @@ static void packed_samples_have_their_own_loss(void **state)
 }
 
 /* A step of sequences without answers has no gradient, not one that is no number. */
-static void a_step_without_targets_has_no_loss(void **state)
+TEST(a_step_without_targets_has_no_loss)
 {
-    (void)state;
     tm_device  *device = test_device_open("cpu", 1);
     tm_trainer *trainer = open_trainer(device, 2);
     int32_t     tokens[SEQ] = { 5, 6, 7 }, targets[SEQ];
@@ -149,7 +147,4 @@ static void a_step_without_targets_has_no_loss(void **state)
     tm_device_close(device);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(packed_samples_have_their_own_loss),
-                                           cmocka_unit_test(a_step_without_targets_has_no_loss) };
-
-TM_TESTS(tests, NULL, test_folder_teardown)
+TEST_FIXTURE(NULL, test_folder_teardown)

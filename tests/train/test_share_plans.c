@@ -37,9 +37,8 @@ static double gathered_bytes(int k, const tm_precision *precision)
 /* Shares are cast before they are gathered: half the bytes, and the very bits of weights that are whole in float32 on
  * every rank and cast there (the layout `gradients`, whose sums are the same). What is read in float32 is gathered so:
  * tables whose sum is rounded (GPT), routers. */
-static void weights_travel_in_the_format_of_the_computation(void **state)
+TEST(weights_travel_in_the_format_of_the_computation)
 {
-    (void)state;
     for (int k = 0; k < MODELS; k++)
         for (int variant = 0; variant < 2; variant++) {
             tm_step_options o = model_options(k);
@@ -83,11 +82,10 @@ static tm_step_options sharing_all(int kind)
 
 /* Of each unit a rank has an equal share, in whole groups; of what is trained gradients, and two moments of what of it
  * is used. All together have every element once. */
-static void a_rank_holds_its_share(void **state)
+TEST(a_rank_holds_its_share)
 {
     tm_device *device = test_device_open("cpu", 1);
     tm_chooser chooser = tm_device_chooser(device);
-    (void)state;
     for (int kind = 0; kind < 6; kind++)
         for (int ranks = 2; ranks <= 4; ranks++) {
             tm_step_options o = sharing_all(kind);
@@ -136,11 +134,10 @@ static void a_rank_holds_its_share(void **state)
 }
 
 /* Units of a layer, of several formats, are gathered once for its forward and once for its backward pass. */
-static void units_of_a_layer_are_gathered_together(void **state)
+TEST(units_of_a_layer_are_gathered_together)
 {
     tm_device *device = test_device_open("cpu", 1);
     tm_chooser chooser = tm_device_chooser(device);
-    (void)state;
     for (int kind = 3; kind < 6; kind++) {
         tm_step *step = plan_shared(sharing_all(kind), &chooser, TM_AXIS_SHARD, 2, 0);
         size_t   gathers = 0;
@@ -194,14 +191,13 @@ static size_t moments_here(const tm_step *step)
 }
 
 /* Each tensor's moments are on one rank, as evenly as whole tensors can be. */
-static void moments_are_dealt_out(void **state)
+TEST(moments_are_dealt_out)
 {
     enum { RANKS = 3 };
     static const tm_optimizer *const optimizers[] = { &tm_optimizer_muon, &tm_optimizer_adafactor,
                                                       &tm_optimizer_adamw8bit };
     tm_device                       *device = test_device_open("cpu", 1);
     tm_chooser                       chooser = tm_device_chooser(device);
-    (void)state;
     for (int kind = 0; kind < 3; kind++) {
         tm_step_options o = with_update(optimizers[kind]);
         tm_step        *alone = test_step_plan(&o, &chooser);
@@ -231,9 +227,8 @@ static void moments_are_dealt_out(void **state)
 }
 
 /* What a unit's gradients and weights are gathered with before its update belongs to the layer of the unit. */
-static void gathers_belong_to_the_layer_of_their_unit(void **state)
+TEST(gathers_belong_to_the_layer_of_their_unit)
 {
-    (void)state;
     for (size_t s = 1; s < sizeof sharings / sizeof sharings[0]; s++) {
         tm_step_options o = with_update(&tm_optimizer_muon);
         tm_device      *device = test_device_open("cpu", 1);
@@ -264,9 +259,8 @@ static void gathers_belong_to_the_layer_of_their_unit(void **state)
  */
 
 /* That the bits agree is not for want of a difference: one sum of all micro-batches has others. */
-static void one_sum_has_other_bits(void **state)
+TEST(one_sum_has_other_bits)
 {
-    (void)state;
     tm_step_options o = model_options(0);
     o.accumulation = 2;
     job one = run_alone(o, 2, 1, 5), two = run_alone(o, 2, 2, 5);
@@ -288,9 +282,8 @@ static int64_t reductions(const tm_step *step, const char *name)
 
 /* In the last program of micro-batches, each unit once, while there is still something to compute; a tied table, whose
  * look-ups are summed apart, before the update. */
-static void reductions_run_beside_the_backward_pass(void **state)
+TEST(reductions_run_beside_the_backward_pass)
 {
-    (void)state;
     tm_device *device = test_device_open("cpu", 1);
     tm_chooser chooser = tm_device_chooser(device);
     for (int gpt = 0; gpt < 2; gpt++)
@@ -350,9 +343,8 @@ static void write_in_pieces(const job *j, tm_trainer *trainer)
     }
 }
 
-static void tensors_are_written_in_pieces(void **state)
+TEST(tensors_are_written_in_pieces)
 {
-    (void)state;
     for (size_t s = 0; s < 3; s++) {
         job j = { .o = model_options(0),
                   .replicate = 1,
@@ -365,12 +357,3 @@ static void tensors_are_written_in_pieces(void **state)
         run_job(&j);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(weights_travel_in_the_format_of_the_computation), cmocka_unit_test(a_rank_holds_its_share),
-    cmocka_unit_test(units_of_a_layer_are_gathered_together),          cmocka_unit_test(moments_are_dealt_out),
-    cmocka_unit_test(gathers_belong_to_the_layer_of_their_unit),       cmocka_unit_test(one_sum_has_other_bits),
-    cmocka_unit_test(reductions_run_beside_the_backward_pass),         cmocka_unit_test(tensors_are_written_in_pieces),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -101,13 +101,12 @@ static job run_job(int ranks, int stages, int slow, double by)
 }
 
 /* A step of a rank is some dozens of looks: long enough for an exchange behind each. */
-static void a_slow_rank_is_named_in_the_run(void **state)
+TEST(a_slow_rank_is_named_in_the_run)
 {
     static const struct {
         int    ranks, stages, slow;
         double by;
     } cases[] = { { 2, 1, 1, 0.1 }, { 2, 1, 0, 0.03 }, { 3, 1, 2, 0.1 }, { 4, 2, 3, 0.05 } };
-    (void)state;
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         job j = run_job(cases[c].ranks, cases[c].stages, cases[c].slow, cases[c].by);
         if (j.told != 1) fail_msg("case %zu: %d findings", c, j.told);
@@ -120,9 +119,8 @@ static void a_slow_rank_is_named_in_the_run(void **state)
 }
 
 /* Stages of a pipeline do not work alike; alone in its own, a rank is compared with nobody. */
-static void others_are_not_named(void **state)
+TEST(others_are_not_named)
 {
-    (void)state;
     job none = run_job(3, 1, -1, 0), stages = run_job(2, 2, 1, 0.3), slow = run_job(3, 1, 1, 0.2);
     assert_true(none.told == 0 && none.n_last == 0);
     assert_true(stages.told == 0 && stages.n_last == 0);
@@ -139,7 +137,7 @@ static void check_rank(const job *j, int rank, double middle)
     assert_true(t->rank == rank && t->busy_seconds > 0 && t->busy_seconds < t->step_seconds);
 }
 
-static void a_rank_is_behind_the_others_of_its_stage(void **state)
+TEST(a_rank_is_behind_the_others_of_its_stage)
 {
     static const struct {
         int    stages;
@@ -149,7 +147,6 @@ static void a_rank_is_behind_the_others_of_its_stage(void **state)
         { 2, { 0, 0, 0.3, 0.3 }, { 0, 0, 0.3, 0.3 } }, /* of the second stage both */
         { 2, { 0, 0.09, 0.4, 0.3 }, { 0.09, 0, 0.3, 0.4 } },
     };
-    (void)state;
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
         job j = { .sink = { .handle = listen }, .ranks = MOST_RANKS, .stages = cases[c].stages };
         memcpy(j.share, cases[c].share, sizeof j.share);
@@ -159,8 +156,4 @@ static void a_rank_is_behind_the_others_of_its_stage(void **state)
     }
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(a_slow_rank_is_named_in_the_run),
-                                           cmocka_unit_test(others_are_not_named),
-                                           cmocka_unit_test(a_rank_is_behind_the_others_of_its_stage) };
-
-TM_TESTS_ALONE(tests, NULL, NULL)
+TESTS_ALONE

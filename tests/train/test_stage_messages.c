@@ -184,12 +184,11 @@ static void plan_ends(const tm_pipeline *p, bool tied, bool divide_head, const t
     forget(w);
 }
 
-static void every_order_of_a_plan_ends(void **state)
+TEST(every_order_of_a_plan_ends)
 {
     tm_device *device = test_device_open("null", 1);
     tm_chooser chooser = tm_device_chooser(device);
     int        tried = 0;
-    (void)state;
     for (int order = 0; order < TM_PIPELINE_LISTED; order++)
         for (int ranks = 2; ranks <= (test_is_full() ? 8 : 4); ranks *= 2)
             for (int chunks = 1; chunks <= 2; chunks++)
@@ -258,10 +257,9 @@ static int check_order(const tm_pipeline *p)
     return slots;
 }
 
-static void every_order_ends(void **state)
+TEST(every_order_ends)
 {
     int tried = 0, more = 0, most = 0;
-    (void)state;
     for (int order = 0; order < TM_PIPELINE_LISTED; order++)
         for (int ranks = 2; ranks <= (test_is_full() ? (int)MOST : 6); ranks++)
             for (int chunks = 1; chunks <= 4; chunks++)
@@ -279,8 +277,3 @@ static void every_order_ends(void **state)
     print_message("# %d pipelines, %d of them with more than one message that waits, at most %d\n", tried, more, most);
     assert_true(tried > 400 && more > 10);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(every_order_of_a_plan_ends),
-                                           cmocka_unit_test(every_order_ends) };
-
-TM_TESTS(tests, NULL, NULL)

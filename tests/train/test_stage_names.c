@@ -19,7 +19,7 @@ static tm_status read_names(const char *words, tm_run_options *out, tm_config **
 
 #define NAMES "--parallelism.module_fqns_per_model_part="
 
-static void names_cut_the_model(void **state)
+TEST(names_cut_the_model)
 {
     static const struct {
         const char *words;
@@ -34,7 +34,6 @@ static void names_cut_the_model(void **state)
           2,
           { 0, 1, 3, 4 } },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_run_options o;
         tm_config     *config;
@@ -48,7 +47,7 @@ static void names_cut_the_model(void **state)
     }
 }
 
-static void wrong_names_are_refused(void **state)
+TEST(wrong_names_are_refused)
 {
     static const char *const cases[][2] = {
         { "[[tok_embeddings,layers.0,layers.1],[layers.2,layers.3,layers.4,norm,output]]",
@@ -84,7 +83,6 @@ static void wrong_names_are_refused(void **state)
           "--parallelism.pipeline_parallel_layers_per_stage=2",
           "it applies only without parallelism.module_fqns_per_model_part" },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char           words[400];
         tm_run_options o;
@@ -99,12 +97,11 @@ static void wrong_names_are_refused(void **state)
 }
 
 /* The names of an image model, as its first release has them. */
-static void images_have_names_of_their_own(void **state)
+TEST(images_have_names_of_their_own)
 {
     tm_step_options o = model_options(3);
     tm_model_module module;
     tm_text         all = { 0 };
-    (void)state;
     o.shape.n_layers = o.shape.flux.n_single = 2;
     for (int64_t i = 0; tm_model_module_at(&o.shape, i, &module); i++)
         tm_text_printf(&all, "%s %d, ", module.name, (int)module.block);
@@ -133,10 +130,9 @@ static void images_have_names_of_their_own(void **state)
 }
 
 /* Three blocks and none, one and two: the bits of one rank, whatever the cut. */
-static void uneven_stages_have_the_bits_of_one_rank(void **state)
+TEST(uneven_stages_have_the_bits_of_one_rank)
 {
     static const int cuts[][2] = { { 0, 3 }, { 0, 1 }, { 0, 0 } };
-    (void)state;
     for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
         job staged = { .o = model_options((int)i % 2), .replicate = 1, .shard = 1, .steps = 3, .rate = 2e-3 };
         staged.o.shape.n_layers = 3;
@@ -153,12 +149,3 @@ static void uneven_stages_have_the_bits_of_one_rank(void **state)
         assert_true(alone.weights[0] == staged.weights[0]);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(names_cut_the_model),
-    cmocka_unit_test(wrong_names_are_refused),
-    cmocka_unit_test(images_have_names_of_their_own),
-    cmocka_unit_test(uneven_stages_have_the_bits_of_one_rank),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -31,9 +31,8 @@ static tm_step_options options_of(const layout *l)
 }
 
 /* A rank has its blocks' parameters only, and memory for as many micro-batches as its order keeps. */
-static void plans_have_the_parts_of_their_stage(void **state)
+TEST(plans_have_the_parts_of_their_stage)
 {
-    (void)state;
     tm_device *device = test_device_open("cpu", 1);
     tm_chooser chooser = tm_device_chooser(device);
     layout     l = { 0, 4, 1, TM_PIPELINE_1F1B, 8, 1, 1 };
@@ -70,9 +69,8 @@ static void plans_have_the_parts_of_their_stage(void **state)
 }
 
 /* Orders without idle time leave the gradients of weights for later: half of the products of a backward pass. */
-static void weights_have_their_own_programs(void **state)
+TEST(weights_have_their_own_programs)
 {
-    (void)state;
     tm_device      *device = test_device_open("cpu", 1);
     tm_chooser      chooser = tm_device_chooser(device);
     layout          l = { 0, 4, 1, TM_PIPELINE_INTERLEAVED_ZERO, 8, 1, 1 };
@@ -126,11 +124,10 @@ static void absent_body(tm_comm *comm, void *context)
     tm_ranks_close(&ranks);
 }
 
-static void a_stage_that_is_late_is_named(void **state)
+TEST(a_stage_that_is_late_is_named)
 {
     layout          l = { 0, 2, 1, TM_PIPELINE_1F1B, 2, 1, 1 };
     tm_step_options o = options_of(&l);
-    (void)state;
     run_world(2, NULL, 0.3, false, absent_body, &o);
 }
 
@@ -142,7 +139,7 @@ static int64_t class_bytes(const tm_plan *plan, const char *name)
 }
 
 /* What lies in slots is told by what it is, whatever program is the largest; padding is what placement loses. */
-static void memory_of_slots_is_told_by_what_it_is(void **state)
+TEST(memory_of_slots_is_told_by_what_it_is)
 {
     static const layout layouts[] = { { 0, 2, 1, TM_PIPELINE_1F1B, 4, 1, 1 },
                                       { 1, 2, 2, TM_PIPELINE_INTERLEAVED, 4, 1, 1 },
@@ -150,7 +147,6 @@ static void memory_of_slots_is_told_by_what_it_is(void **state)
                                       { 1, 4, 2, TM_PIPELINE_DUAL_V, 8, 1, 1 } };
     tm_device          *device = test_device_open("cpu", 1);
     tm_chooser          chooser = tm_device_chooser(device);
-    (void)state;
     for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++)
         for (int rank = 0; rank < layouts[i].stages; rank++) {
             tm_step_options o = options_of(&layouts[i]);
@@ -209,7 +205,7 @@ static size_t count_sends(const tm_step *step, tm_phase phase)
 }
 
 /* Gradients go as far back as something is trained, in whichever stage that is: four stages of one block. */
-static void nothing_goes_below_what_is_trained(void **state)
+TEST(nothing_goes_below_what_is_trained)
 {
     static const struct {
         const char *words;
@@ -227,7 +223,6 @@ static void nothing_goes_below_what_is_trained(void **state)
     };
     tm_device *device = test_device_open("cpu", 1);
     tm_chooser chooser = tm_device_chooser(device);
-    (void)state;
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
         for (int rank = 0; rank < 4; rank++) {
             char     words[1500];
@@ -246,7 +241,7 @@ static void nothing_goes_below_what_is_trained(void **state)
 }
 
 /* Every rank says the same, also of what other stages have; NULL: nothing is wrong. */
-static void names_are_those_of_the_whole_model(void **state)
+TEST(names_are_those_of_the_whole_model)
 {
     static const char *const rows[][2] = {
         { GROUP("layers.4.*", FROZEN), "no parameter is called 'layers.4.*'" },
@@ -261,7 +256,6 @@ static void names_are_those_of_the_whole_model(void **state)
     };
     tm_device *device = test_device_open("cpu", 1);
     tm_chooser chooser = tm_device_chooser(device);
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         for (int rank = 0; rank < 2; rank++) {
             char     words[1500];
@@ -276,7 +270,7 @@ static void names_are_those_of_the_whole_model(void **state)
 }
 
 /* A rank has rows of its own linears only, or of all experts of its stage; each has the names of all, in one order. */
-static void rows_of_low_precision_are_those_of_the_whole_model(void **state)
+TEST(rows_of_low_precision_are_those_of_the_whole_model)
 {
 #define EXPERTS                                                                                                        \
     "--model.family mixtral --model.n_experts 4 --model.n_experts_per_token 2 --model.moe_ffn_dim 32 "                 \
@@ -296,7 +290,6 @@ static void rows_of_low_precision_are_those_of_the_whole_model(void **state)
     };
     tm_device *device = test_device_open("cpu", 1);
     tm_chooser chooser = tm_device_chooser(device);
-    (void)state;
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
         char     words[1500];
         size_t   rows = 0, elsewhere = 0;
@@ -335,7 +328,7 @@ static void rows_of_low_precision_are_those_of_the_whole_model(void **state)
 }
 
 /* A rank has its rows of the output layer, and products with these; of a table the first one has all, too. */
-static void a_rank_has_its_piece_of_the_output_layer(void **state)
+TEST(a_rank_has_its_piece_of_the_output_layer)
 {
     static const struct {
         const char *words;
@@ -352,7 +345,6 @@ static void a_rank_has_its_piece_of_the_output_layer(void **state)
     };
     tm_device *device = test_device_open("cpu", 1);
     tm_chooser chooser = tm_device_chooser(device);
-    (void)state;
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
         int64_t next = 0, elements = 0, copies = 0, whole = 0, table = 0;
         for (int r = 0; r < forms[i].ranks; r++) {
@@ -385,16 +377,3 @@ static void a_rank_has_its_piece_of_the_output_layer(void **state)
     }
     tm_device_close(device);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(plans_have_the_parts_of_their_stage),
-    cmocka_unit_test(weights_have_their_own_programs),
-    cmocka_unit_test(a_stage_that_is_late_is_named),
-    cmocka_unit_test(memory_of_slots_is_told_by_what_it_is),
-    cmocka_unit_test(nothing_goes_below_what_is_trained),
-    cmocka_unit_test(names_are_those_of_the_whole_model),
-    cmocka_unit_test(rows_of_low_precision_are_those_of_the_whole_model),
-    cmocka_unit_test(a_rank_has_its_piece_of_the_output_layer),
-};
-
-TM_TESTS(tests, NULL, NULL)

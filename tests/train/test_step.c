@@ -11,11 +11,10 @@
 
 /* One step with and without the decay of vectors: matrices are equal to the bit, each element of a vector differs by
  * rate x decay x its value before. */
-static void only_matrices_decay_when_asked(void **state)
+TEST(only_matrices_decay_when_asked)
 {
     const double rate = 0.01;
-    (void)state;
-    tm_device *device = test_device_open("cpu", 2);
+    tm_device   *device = test_device_open("cpu", 2);
     for (int gpt = 0; gpt < 2; gpt++) {
         tm_step_options options = gpt ? test_gpt_options() : test_llama_options();
         options.hyper.weight_decay = 0.5;
@@ -55,9 +54,8 @@ static void only_matrices_decay_when_asked(void **state)
 }
 
 /* The schedule of a step of three micro-batches, walked by the trainer or one micro-batch at a time: the same bits. */
-static void a_step_walks_its_schedule(void **state)
+TEST(a_step_walks_its_schedule)
 {
-    (void)state;
     tm_device *device = test_device_open("cpu", 2);
     for (int gpt = 0; gpt < 2; gpt++) {
         tm_step_options options = gpt ? test_gpt_options() : test_llama_options();
@@ -86,9 +84,8 @@ static void a_step_walks_its_schedule(void **state)
 
 /* Fields are known by their names: their order does not matter, one that the model does not read takes no memory, one
  * that is missing is named. */
-static void fields_go_by_name(void **state)
+TEST(fields_go_by_name)
 {
-    (void)state;
     tm_device      *device = test_device_open("cpu", 2);
     tm_step_options plain = test_llama_options(), other = plain;
     tm_shape        t = tm_shape_1(plain.seq);
@@ -119,7 +116,7 @@ static void fields_go_by_name(void **state)
 }
 
 /* Logits of a chunk take 32 MB at most, but for 512 rows, and for those that the device needs. */
-static void chunks_of_the_loss_are_as_large_as_fit(void **state)
+TEST(chunks_of_the_loss_are_as_large_as_fit)
 {
     static const int64_t cases[][3] = { /* rows, vocabulary, rows of a chunk */
                                         { 100000, 2048, 4096 },   { 100000, 2049, 3584 }, { 100000, 50257, 512 },
@@ -128,7 +125,6 @@ static void chunks_of_the_loss_are_as_large_as_fit(void **state)
                                         { 100000, 16384, 512 },   { 100000, 2, 100000 },  { 7, 0, 7 },
                                         { 1 << 24, 2, 4194304 },  { 100000, 5461, 1536 }
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (int64_t least = 0; least <= 100000; least = 4 * least + 512) {
             int64_t wanted = cases[i][2];
@@ -138,12 +134,11 @@ static void chunks_of_the_loss_are_as_large_as_fit(void **state)
 }
 
 /* Moments and whatever else the optimizer keeps, to the bit; in a file, too. */
-static void a_new_trainer_has_no_past(void **state)
+TEST(a_new_trainer_has_no_past)
 {
     static const tm_optimizer *const optimizers[] = { &tm_optimizer_adamw, &tm_optimizer_sgd, &tm_optimizer_adafactor,
                                                       &tm_optimizer_muon, &tm_optimizer_adamw8bit };
-    (void)state;
-    tm_device *device = test_device_open("cpu", 2);
+    tm_device                       *device = test_device_open("cpu", 2);
     for (int k = 0; k < 7; k++) {
         tm_step_options o = test_llama_options();
         o.optimizer = optimizers[k % 5];
@@ -192,11 +187,10 @@ static void add_muon(tm_text *out, const tm_step_options *o)
     tm_device_close(device);
 }
 
-static void muon_takes_each_matrix_for_itself(void **state)
+TEST(muon_takes_each_matrix_for_itself)
 {
     tm_step_options o = test_llama_options();
     tm_text         out = { 0 };
-    (void)state;
     o.optimizer = &tm_optimizer_muon;
     o.hyper = (tm_hyper){ .momentum = 0.75, .weight_decay = 0.25, .nesterov = true, .definition = TM_DEFINED_TORCH };
     add_muon(&out, &o);
@@ -224,14 +218,13 @@ static void muon_takes_each_matrix_for_itself(void **state)
 }
 
 /* Pieces that never come again in the same rows are one matrix. */
-static void muon_takes_uneven_pieces_together(void **state)
+TEST(muon_takes_uneven_pieces_together)
 {
     tm_graph *graph = tm_graph_create(&tm_precision_f32);
     tm_piece  pieces[TM_MUON_PARTS + 2];
     tm_hyper  hyper = { .momentum = 0.75, .definition = TM_DEFINED_TORCH };
     tm_update update = { .first = 0 };
     int64_t   rows = 0;
-    (void)state;
     for (int p = 0; p < TM_MUON_PARTS + 2; p++) {
         pieces[p] = (tm_piece){ .name = "p", .row = rows, .rows = p + 1 };
         rows += p + 1;
@@ -250,14 +243,13 @@ static void muon_takes_uneven_pieces_together(void **state)
     tm_graph_destroy(graph);
 }
 
-static void pairs_need_samples_of_pairs(void **state)
+TEST(pairs_need_samples_of_pairs)
 {
     tm_device      *device = test_device_open("cpu", 1);
     tm_step_options o = test_llama_options();
     tm_chooser      chooser = tm_device_chooser(device);
     tm_step        *step = NULL;
     tm_error        err = { 0 };
-    (void)state;
     o.preference.beta = 0.1;
     assert_int_equal(tm_step_create(&o, &chooser, &step, &err), TM_INVALID);
     assert_string_equal(err.text, "the loss of pairs needs samples of pairs; set data.source preference");
@@ -281,7 +273,7 @@ static const tm_kernel *choose_two_rows(const void *context, const tm_call *call
 }
 
 /* Half of the rows, rounded up, do where two are kept in one's place; unless fewer fit anyway. */
-static void half_a_chunk_does_for_two_rows(void **state)
+TEST(half_a_chunk_does_for_two_rows)
 {
     static const int64_t cases[][4] = { /* sequences of 7, vocabulary, rows of a chunk of one, of two */
                                         { 3, 2048, 21, 11 },      { 2, 2048, 14, 7 },       { 1, 2048, 7, 4 },
@@ -290,7 +282,6 @@ static void half_a_chunk_does_for_two_rows(void **state)
     tm_device       *device = test_device_open("cpu", 1);
     const tm_chooser chooser = tm_device_chooser(device);
     tm_error         err = { 0 };
-    (void)state;
     assert_int_equal(tm_device_limit_isa(device, "base", &err), TM_OK); /* whose kernels keep one row */
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (int two = 0; two < 2; two++) {
@@ -304,17 +295,3 @@ static void half_a_chunk_does_for_two_rows(void **state)
         }
     tm_device_close(device);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(only_matrices_decay_when_asked),
-    cmocka_unit_test(a_step_walks_its_schedule),
-    cmocka_unit_test(fields_go_by_name),
-    cmocka_unit_test(a_new_trainer_has_no_past),
-    cmocka_unit_test(chunks_of_the_loss_are_as_large_as_fit),
-    cmocka_unit_test(muon_takes_each_matrix_for_itself),
-    cmocka_unit_test(muon_takes_uneven_pieces_together),
-    cmocka_unit_test(pairs_need_samples_of_pairs),
-    cmocka_unit_test(half_a_chunk_does_for_two_rows),
-};
-
-TM_TESTS(tests, NULL, NULL)

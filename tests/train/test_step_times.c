@@ -94,21 +94,19 @@ static void check(const listener *l, int anew)
     assert_true(l->end >= sum + OTHER_NS * 1e-9 * (l->evaluations + l->checkpoints));
 }
 
-static void telling_counts_for_the_next_step(void **state)
+TEST(telling_counts_for_the_next_step)
 {
     tm_run_options o = options_of();
-    (void)state;
-    listener l = run(&o);
+    listener       l = run(&o);
     check(&l, 0);
     o.target_half_width = 1e-9; /* looked at behind each step, and never reached */
     l = run(&o);
     check(&l, 0);
 }
 
-static void evaluations_count_for_none(void **state)
+TEST(evaluations_count_for_none)
 {
     tm_run_options o = options_of();
-    (void)state;
     o.validate = true;
     o.validation_freq = 8;
     listener l = run(&o);
@@ -117,9 +115,8 @@ static void evaluations_count_for_none(void **state)
 }
 
 /* Saving behind the training ends when a step finds that all is written, at the latest when the next one begins. */
-static void checkpoints_count_for_none(void **state)
+TEST_WITH(checkpoints_count_for_none, NULL, test_folder_teardown)
 {
-    (void)state;
     for (int behind = 0; behind < 2; behind++) {
         tm_run_options o = options_of();
         o.checkpoint = true;
@@ -132,11 +129,10 @@ static void checkpoints_count_for_none(void **state)
 }
 
 /* It is the fastest step that must not be faster than the machine; here the first one, as nothing is told before. */
-static void the_first_step_may_be_the_fastest(void **state)
+TEST(the_first_step_may_be_the_fastest)
 {
     tm_run_options o = options_of();
     double         flops = 0;
-    (void)state;
     o.peaks.flops = 1;
     listener    l = run(&o);
     const char *least = strstr(l.reason, "less than ");
@@ -151,11 +147,4 @@ static void the_first_step_may_be_the_fastest(void **state)
     assert_true(!strstr(l.reason, "the fastest step took "));
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(telling_counts_for_the_next_step),
-    cmocka_unit_test(evaluations_count_for_none),
-    cmocka_unit_test(the_first_step_may_be_the_fastest),
-    cmocka_unit_test_teardown(checkpoints_count_for_none, test_folder_teardown),
-};
-
-TM_TESTS_ALONE(tests, NULL, NULL)
+TESTS_ALONE

@@ -25,9 +25,8 @@ static tm_status plan(const char *words, tm_error *err)
     return st;
 }
 
-static void every_row_is_asked_for_by_its_example(void **state)
+TEST(every_row_is_asked_for_by_its_example)
 {
-    (void)state;
     for (size_t i = 0; i < tm_n_not_together; i++) {
         const tm_not_together *row = &tm_not_together_rows[i];
         char                   words[1000];
@@ -42,16 +41,10 @@ static void every_row_is_asked_for_by_its_example(void **state)
 }
 
 /* Two rows for one pair would hide each other. */
-static void pairs_are_there_once(void **state)
+TEST(pairs_are_there_once)
 {
-    (void)state;
     for (size_t i = 0; i < tm_n_not_together; i++)
         for (size_t k = i + 1; k < tm_n_not_together; k++)
             assert_true(strcmp(tm_not_together_rows[i].what, tm_not_together_rows[k].what) != 0 ||
                         strcmp(tm_not_together_rows[i].with, tm_not_together_rows[k].with) != 0);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(every_row_is_asked_for_by_its_example),
-                                           cmocka_unit_test(pairs_are_there_once) };
-
-TM_TESTS(tests, NULL, NULL)

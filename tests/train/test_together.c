@@ -62,10 +62,9 @@ static void check(job *j, int ranks, const char *said)
     }
 }
 
-static void ranks_that_differ_are_listed(void **state)
+TEST(ranks_that_differ_are_listed)
 {
     job j = { .configuration = { 0 } };
-    (void)state;
     check(&j, 1, NULL);
     check(&j, 5, NULL);
     for (int r = 0; r < MOST; r++) j.configuration[r] = 3, j.order[r] = 4;
@@ -84,11 +83,10 @@ static void ranks_that_differ_are_listed(void **state)
     check(&j, 4, "the configuration of ranks 0, 3");
 }
 
-static void sixteen_ranks_are_listed(void **state)
+TEST(sixteen_ranks_are_listed)
 {
 #define SIXTEEN "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16"
     job j = { .configuration = { 0 } };
-    (void)state;
     for (int r = 0; r < MOST; r++) j.configuration[r] = (uint64_t)r;
     check(&j, 17, "the configuration of ranks " SIXTEEN);
     check(&j, 18, "the configuration of ranks " SIXTEEN " and 1 more");
@@ -129,9 +127,8 @@ static void count_samples(tm_comm *comm, void *context)
 }
 
 /* 3 batches of 2 samples each: those of all ranks count, and the same one on two ranks is one. */
-static void samples_of_all_ranks_count(void **state)
+TEST(samples_of_all_ranks_count)
 {
-    (void)state;
     for (int ranks = 1; ranks <= 3; ranks++)
         for (int alike = 0; alike < 2; alike++) {
             count k = { .alike = alike };
@@ -142,9 +139,3 @@ static void samples_of_all_ranks_count(void **state)
             }
         }
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(ranks_that_differ_are_listed),
-                                           cmocka_unit_test(sixteen_ranks_are_listed),
-                                           cmocka_unit_test(samples_of_all_ranks_count) };
-
-TM_TESTS(tests, NULL, NULL)

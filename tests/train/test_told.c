@@ -72,9 +72,8 @@ static tm_status run(const tm_run_options *options, listener *l)
 
 /* Step s has the factor of step s - 1, counted from 0, and moves the weights by it: with the same rate all the time,
  * one step gives the same bits. */
-static void a_step_has_the_rate_that_it_tells(void **state)
+TEST(a_step_has_the_rate_that_it_tells)
 {
-    (void)state;
     static listener warming, constant;
     tm_run_options  o = options_of(6);
     o.schedule.warmup_steps = 4;
@@ -102,9 +101,8 @@ static void a_step_has_the_rate_that_it_tells(void **state)
 
 /* The time between two steps counts for the second one; that of an evaluation for none. Physics looks at the fastest
  * step. */
-static void times_are_those_of_the_steps(void **state)
+TEST(times_are_those_of_the_steps)
 {
-    (void)state;
     static listener l;
     tm_run_options  o = options_of(6);
     l.slow_step = 3;
@@ -133,9 +131,8 @@ static void times_are_those_of_the_steps(void **state)
 }
 
 /* Samples are counted through a run of more than 64 steps. */
-static void samples_are_counted(void **state)
+TEST(samples_are_counted)
 {
-    (void)state;
     static listener l;
     tm_run_options  o = options_of(70);
     int64_t         batch = 3 * o.step.micro_batch;
@@ -162,9 +159,8 @@ static void samples_are_counted(void **state)
 
 /* A loss in nats per token is loss / ln 2 bits per token, and a token is so many bytes: of files with 10 bytes and an
  * end each, 10 / 11. */
-static void bits_per_byte_are_of_bytes(void **state)
+TEST_WITH(bits_per_byte_are_of_bytes, NULL, test_folder_teardown)
 {
-    (void)state;
     static listener l;
     for (int i = 0; i < 64; i++) {
         char name[32];
@@ -186,9 +182,8 @@ static void bits_per_byte_are_of_bytes(void **state)
 }
 
 /* Those of a process that goes on with other batches, too: each step counts as it was. */
-static void samples_of_other_batches_are_counted(void **state)
+TEST_WITH(samples_of_other_batches_are_counted, NULL, test_folder_teardown)
 {
-    (void)state;
     static listener l;
     tm_run_options  o = options_of(4);
     const int64_t   rows = o.step.micro_batch;
@@ -215,13 +210,3 @@ static void samples_of_other_batches_are_counted(void **state)
     assert_int_equal(run(&o, &l), TM_OK);
     assert_int_equal(l.end.samples, 4 * rows + 3 * 3 * rows);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_step_has_the_rate_that_it_tells),
-    cmocka_unit_test(times_are_those_of_the_steps),
-    cmocka_unit_test(samples_are_counted),
-    cmocka_unit_test_teardown(samples_of_other_batches_are_counted, test_folder_teardown),
-    cmocka_unit_test_teardown(bits_per_byte_are_of_bytes, test_folder_teardown),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -74,9 +74,8 @@ static void say(const char *text)
     assert_int_equal(send(ours, text, strlen(text), 0), strlen(text));
 }
 
-static void a_turn_is_whole_steps(void **state)
+TEST_WITH(a_turn_is_whole_steps, set_up, tear_down)
 {
-    (void)state;
     tm_error err = { 0 };
     bool     waited = true;
     heard(TM_TURN_HELLO "\n");
@@ -102,9 +101,8 @@ static void a_turn_is_whole_steps(void **state)
     heard("step 5 1000.000000000 64\nstep 6 1000.000000000 64\n");
 }
 
-static void signals_and_short_writes_lose_nothing(void **state)
+TEST_WITH(signals_and_short_writes_lose_nothing, set_up, tear_down)
 {
-    (void)state;
     tm_error err = { 0 };
     bool     waited = false;
     heard(TM_TURN_HELLO "\n");
@@ -124,9 +122,8 @@ static void signals_and_short_writes_lose_nothing(void **state)
     assert_string_equal(err.text, "the program that controls the turns (" TM_TURN_VARIABLE ") has ended");
 }
 
-static void the_other_side_goes(void **state)
+TEST_WITH(the_other_side_goes, set_up, tear_down)
 {
-    (void)state;
     tm_error err = { 0 };
     shutdown(ours, SHUT_WR);
     assert_int_equal(tm_turn_begin(turn, &never, &err), TM_INTERRUPTED);
@@ -134,9 +131,8 @@ static void the_other_side_goes(void **state)
 }
 
 /* After a signal it is read again, after anything else it is not, whatever is there by then. */
-static void a_socket_that_fails_is_read_no_more(void **state)
+TEST_WITH(a_socket_that_fails_is_read_no_more, set_up, tear_down)
 {
-    (void)state;
     tm_error err = { 0 };
     say("turn 1\nturn 2\n");
     fails = EINTR;
@@ -146,16 +142,14 @@ static void a_socket_that_fails_is_read_no_more(void **state)
     assert_string_equal(err.text, "the program that controls the turns (" TM_TURN_VARIABLE ") has ended");
 }
 
-static void a_signal_ends_waiting(void **state)
+TEST_WITH(a_signal_ends_waiting, set_up, tear_down)
 {
-    (void)state;
     tm_error err = { 0 };
     assert_int_equal(tm_turn_begin(turn, &always, &err), TM_INTERRUPTED);
 }
 
-static void what_is_no_turn(void **state)
+TEST_WITH(what_is_no_turn, set_up, tear_down)
 {
-    (void)state;
     const char *const bad[] = { "turn\n",     "turn \n",    "turn x\n", "turn -1\n", "turn 0\n",
                                 "turn nan\n", "turn 1 2\n", "turn-5\n", "go\n",      "\n" };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -179,9 +173,8 @@ static void what_is_no_turn(void **state)
     assert_int_equal(tm_turn_begin(turn, &never, &err), TM_INVALID);
 }
 
-static void no_descriptor(void **state)
+TEST(no_descriptor)
 {
-    (void)state;
     tm_turn *none = NULL;
     tm_error err = { 0 };
     assert_int_equal(tm_turn_open(987654, &none, &err), TM_INVALID);
@@ -190,14 +183,4 @@ static void no_descriptor(void **state)
     assert_null(none);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test_setup_teardown(a_turn_is_whole_steps, set_up, tear_down),
-    cmocka_unit_test_setup_teardown(signals_and_short_writes_lose_nothing, set_up, tear_down),
-    cmocka_unit_test_setup_teardown(the_other_side_goes, set_up, tear_down),
-    cmocka_unit_test_setup_teardown(a_socket_that_fails_is_read_no_more, set_up, tear_down),
-    cmocka_unit_test_setup_teardown(a_signal_ends_waiting, set_up, tear_down),
-    cmocka_unit_test_setup_teardown(what_is_no_turn, set_up, tear_down),
-    cmocka_unit_test(no_descriptor),
-};
-
-TM_TESTS_ALONE(tests, NULL, NULL)
+TESTS_ALONE

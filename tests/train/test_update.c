@@ -288,9 +288,8 @@ static tm_step_options options_of(int kind, int rule, const tm_precision *precis
     return o;
 }
 
-static void honest_updates_hold(void **state)
+TEST(honest_updates_hold)
 {
-    (void)state;
     static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_bf16_pure };
     static const int                 steps[] = { 1, 2, 12 };
     double                           farthest = 0;
@@ -312,9 +311,8 @@ static void honest_updates_hold(void **state)
     print_message("%d honest updates, the farthest of float32 at %.2f of its band\n", runs, farthest);
 }
 
-static void what_is_planted_is_found(void **state)
+TEST(what_is_planted_is_found)
 {
-    (void)state;
     static const struct {
         defect      is;
         const char *tensor, *what; /* words of the reason */
@@ -348,7 +346,7 @@ static void what_is_planted_is_found(void **state)
 }
 
 /* Norms are compared, too: of a step that reports another. */
-static void the_norm_that_is_reported_is_compared(void **state)
+TEST(the_norm_that_is_reported_is_compared)
 {
     tm_step_options       o = options_of(0, 0, &tm_precision_f32);
     tm_device            *device = test_device_open("cpu", 1);
@@ -358,7 +356,6 @@ static void the_norm_that_is_reported_is_compared(void **state)
     tm_micro_batch        batch = { .field = { b.tokens, b.targets }, .target_tokens = b.target_tokens };
     tm_update_check      *check;
     tm_error              err = { 0 };
-    (void)state;
     test_begin(trainer, 1, peak / 40, most, b.target_tokens);
     if (tm_trainer_gradients(trainer, &batch, NULL, &err) != TM_OK) fail_msg("%s", err.text);
     look(trainer, 1, most, &check);
@@ -373,10 +370,9 @@ static void the_norm_that_is_reported_is_compared(void **state)
 }
 
 /* A sum of four micro-batches that is not divided by their targets is no gradient of the loss. */
-static void sums_that_are_not_divided_are_found(void **state)
+TEST(sums_that_are_not_divided_are_found)
 {
     tm_step_options o = options_of(0, 0, &tm_precision_f32);
-    (void)state;
     o.accumulation = 4;
     tm_device     *device = test_device_open("cpu", 1);
     tm_trainer    *trainer = test_trainer_open(device, &o, 7);
@@ -394,9 +390,8 @@ static void sums_that_are_not_divided_are_found(void **state)
 }
 
 /* Both derivations of a learning rate, over every form and shape. */
-static void rates_are_those_of_the_schedule(void **state)
+TEST(rates_are_those_of_the_schedule)
 {
-    (void)state;
     for (int kind = 0; kind < 4; kind++)
         for (int shape = 0; shape < 5; shape++)
             for (int more = 0; more < 48; more++) {
@@ -423,11 +418,3 @@ static void rates_are_those_of_the_schedule(void **state)
                 }
             }
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(honest_updates_hold),
-                                           cmocka_unit_test(what_is_planted_is_found),
-                                           cmocka_unit_test(the_norm_that_is_reported_is_compared),
-                                           cmocka_unit_test(sums_that_are_not_divided_are_found),
-                                           cmocka_unit_test(rates_are_those_of_the_schedule) };
-
-TM_TESTS(tests, NULL, NULL)

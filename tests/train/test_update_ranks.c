@@ -163,9 +163,8 @@ static tm_hyper hyper_of(const tm_optimizer *optimizer)
                        .definition = optimizer == &tm_optimizer_muon ? TM_DEFINED_TORCH : TM_DEFINED_TORCHAO };
 }
 
-static void honest_ranks_hold(void **state)
+FULL_TEST(honest_ranks_hold)
 {
-    (void)state;
     for (int k = 0; k < 3; k++)
         for (int l = 0; l < LAYOUTS; l++)
             for (int i = 0; tm_optimizer_at(i); i++)
@@ -193,9 +192,8 @@ static void honest_ranks_hold(void **state)
                 }
 }
 
-static void one_rank_is_enough(void **state)
+TEST(one_rank_is_enough)
 {
-    (void)state;
     static const struct {
         defect is;
         int    layout;
@@ -212,7 +210,3 @@ static void one_rank_is_enough(void **state)
         if (!seen) fail_msg("defect %d in layout %d is not seen", rows[i].is, rows[i].layout);
     }
 }
-
-static const struct CMUnitTest tests[] = { full_test(honest_ranks_hold), cmocka_unit_test(one_rank_is_enough) };
-
-TM_TESTS(tests, NULL, NULL)

@@ -250,10 +250,9 @@ static void expect_row(const row *r, const char *source)
     expect(&e, r->wanted, r->says);
 }
 
-static void rules_hold_on_both_sides_of_their_edges(void **state)
+TEST(rules_hold_on_both_sides_of_their_edges)
 {
     static const char *const sources[] = { "synthetic", "mock", "text" };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         for (int k = 0; k < (rows[i].like[0] == '*' ? 3 : 1); k++)
             expect_row(&rows[i], rows[i].like[0] == '*' ? sources[k] : NULL);
@@ -263,11 +262,10 @@ static void rules_hold_on_both_sides_of_their_edges(void **state)
  */
 
 /* What is said is said to its end, however much there is. */
-static void reasons_have_room(void **state)
+TEST(reasons_have_room)
 {
     double losses[LOSSES];
     char   machine[600];
-    (void)state;
     memset(machine, 'm', sizeof machine);
     strcpy(machine + sizeof machine - 9, " the end");
     tm_evidence e = evidence_of("synthetic", losses, 3.5, 2.9);
@@ -282,10 +280,9 @@ static void reasons_have_room(void **state)
     expect(&e, TM_VERDICT_INVALID, "m the end");
 }
 
-static void steps_must_be_steady(void **state)
+TEST(steps_must_be_steady)
 {
-    double losses[LOSSES];
-    (void)state;
+    double      losses[LOSSES];
     tm_steady   s = { .reached = true, .drift = 1 };
     tm_evidence e = evidence_of("synthetic", losses, 3.5, 2.9);
     e.steady = &s;
@@ -302,10 +299,9 @@ static void steps_must_be_steady(void **state)
 }
 
 /* The last few steps of a run that goes on show no progress of their own. */
-static void a_run_that_goes_on_is_judged_as_a_whole(void **state)
+TEST(a_run_that_goes_on_is_judged_as_a_whole)
 {
-    double losses[LOSSES];
-    (void)state;
+    double       losses[LOSSES];
     tm_evidence  whole = evidence_of("synthetic", losses, 4, 3);
     tm_loss_head head = { 0 };
     while (head.n < tm_loss_head_limit(LOSSES - 2)) head = tm_loss_head_add(head, losses[head.n]);
@@ -329,11 +325,10 @@ static void a_run_that_goes_on_is_judged_as_a_whole(void **state)
 
 /* Losses that rise again after a checkpoint undo what was there before it; five losses of the beginning are enough to
  * tell, and 50 steps. */
-static void what_rises_since_the_checkpoint_is_invalid(void **state)
+TEST(what_rises_since_the_checkpoint_is_invalid)
 {
     static const char *const sources[] = { "synthetic", "preference" };
     double                   losses[LOSSES];
-    (void)state;
     for (int i = 0; i < 2; i++) {
         tm_evidence e = evidence_of(sources[i], losses, 2.9, 3.1);
         e.total_steps = 400;
@@ -349,10 +344,9 @@ static void what_rises_since_the_checkpoint_is_invalid(void **state)
 }
 
 /* How much one loss since the checkpoint scatters is not known: it is taken as that of the beginning. */
-static void one_loss_scatters_as_the_first_ones(void **state)
+TEST(one_loss_scatters_as_the_first_ones)
 {
-    double losses[LOSSES];
-    (void)state;
+    double      losses[LOSSES];
     tm_evidence e = evidence_of("synthetic", losses, 4, 3);
     e.total_steps = 400, e.n_losses = 1;
     e.head = (tm_loss_head){ .mean = 4, .deviation = 0.2, .n = 5 };
@@ -364,13 +358,12 @@ static void one_loss_scatters_as_the_first_ones(void **state)
 }
 
 /* The beginning of a run is its first tenth, of 5 to 100 losses; mean and deviation are those of all of them. */
-static void the_beginning_is_a_tenth(void **state)
+TEST(the_beginning_is_a_tenth)
 {
     static const int64_t steps[][2] = { { 0, 5 },      { 59, 5 },     { 60, 6 },      { 999, 99 },
                                         { 1000, 100 }, { 1010, 100 }, { 100000, 100 } };
     double               sum = 0, squares = 0;
     tm_loss_head         head = { 0 };
-    (void)state;
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
         assert_int_equal(tm_loss_head_limit(steps[i][0]), steps[i][1]);
     for (int n = 1; n <= 9; n++) {
@@ -382,15 +375,3 @@ static void the_beginning_is_a_tenth(void **state)
         assert_true(fabs(head.mean - sum / n) < 1e-12 && fabs(head.deviation * head.deviation - variance) < 1e-12);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(rules_hold_on_both_sides_of_their_edges),
-    cmocka_unit_test(reasons_have_room),
-    cmocka_unit_test(steps_must_be_steady),
-    cmocka_unit_test(a_run_that_goes_on_is_judged_as_a_whole),
-    cmocka_unit_test(what_rises_since_the_checkpoint_is_invalid),
-    cmocka_unit_test(one_loss_scatters_as_the_first_ones),
-    cmocka_unit_test(the_beginning_is_a_tenth),
-};
-
-TM_TESTS(tests, NULL, NULL)

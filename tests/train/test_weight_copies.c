@@ -81,9 +81,8 @@ static size_t check_copy(const tm_step *step, tm_tensor_id copy, bool by_op)
     return tm_plan_aligned(step->plan, step->plan->places[copy].bytes);
 }
 
-static void programs_read_copies(void **state)
+TEST(programs_read_copies)
 {
-    (void)state;
     for (int m = 0; m < MODELS; m++) {
         tm_step_options o = model(m);
         tm_step        *step = plan_with(true, 0, &o);
@@ -113,9 +112,8 @@ static void programs_read_copies(void **state)
 }
 
 /* A part of a weight becomes the same part of its copy. */
-static void parts_are_those_of_copies(void **state)
+TEST(parts_are_those_of_copies)
 {
-    (void)state;
     const tm_chooser chooser = { .weight_copies = true };
     const tm_piece   piece = { .name = "b", .rows = 6 };
     tm_graph        *graph = tm_graph_create(&tm_precision_bf16);
@@ -138,9 +136,8 @@ static void parts_are_those_of_copies(void **state)
 }
 
 /* Nobody wants them, nothing is cast, or the plan would be too large: the plan with casts. */
-static void others_have_none(void **state)
+TEST(others_have_none)
 {
-    (void)state;
     tm_step_options o = model(0), whole = model(0);
     whole.precision = &tm_precision_f32;
     whole.compared = &tm_precision_bf16; /* the microscope casts */
@@ -227,9 +224,8 @@ static outcome train(bool copies, const tm_step_options *o)
     return out;
 }
 
-static void copies_leave_the_bits_of_casts(void **state)
+TEST(copies_leave_the_bits_of_casts)
 {
-    (void)state;
     for (int m = 0; m < MODELS; m++) {
         tm_step_options o = model(m);
         outcome         wanted = train(false, &o), found = train(true, &o);
@@ -238,12 +234,3 @@ static void copies_leave_the_bits_of_casts(void **state)
                      wanted.loss[STEPS], found.evaluation[0], wanted.evaluation[0]);
     }
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(programs_read_copies),
-    cmocka_unit_test(parts_are_those_of_copies),
-    cmocka_unit_test(others_have_none),
-    cmocka_unit_test(copies_leave_the_bits_of_casts),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -37,9 +37,8 @@ static bool is_weight(const tm_trainer *trainer, const char *name)
     return false;
 }
 
-static void seeds_differ_and_repeat(void **state)
+TEST(seeds_differ_and_repeat)
 {
-    (void)state;
     fixture a = open_fixture(1), b = open_fixture(1), c = open_fixture(2);
     assert_true(test_weights_hash(a.trainer) == test_weights_hash(b.trainer));
     assert_true(test_weights_hash(a.trainer) != test_weights_hash(c.trainer));
@@ -58,9 +57,8 @@ static void flip(const tm_checkpoint_tensor *tensor, size_t at)
 }
 
 /* One bit in the first and in the last byte of each tensor that a checkpoint holds. */
-static void every_weight_counts_and_no_moment(void **state)
+TEST(every_weight_counts_and_no_moment)
 {
-    (void)state;
     size_t                      n, weights = 0;
     fixture                     f = open_fixture(1);
     const tm_checkpoint_tensor *tensors = tm_trainer_tensors(f.trainer, &n);
@@ -81,9 +79,8 @@ static void every_weight_counts_and_no_moment(void **state)
 }
 
 /* Names count, so that weights which change places are other weights; the order of the sum does not. */
-static void the_sum_is_the_documented_one(void **state)
+TEST(the_sum_is_the_documented_one)
 {
-    (void)state;
     size_t                      n;
     fixture                     f = open_fixture(1);
     const tm_checkpoint_tensor *tensors = tm_trainer_tensors(f.trainer, &n);
@@ -101,11 +98,3 @@ static void the_sum_is_the_documented_one(void **state)
     assert_true(test_weights_hash(f.trainer) == sum);
     close_fixture(&f);
 }
-
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(seeds_differ_and_repeat),
-    cmocka_unit_test(every_weight_counts_and_no_moment),
-    cmocka_unit_test(the_sum_is_the_documented_one),
-};
-
-TM_TESTS(tests, NULL, NULL)

@@ -436,11 +436,10 @@ static void run_row(size_t i, tm_text *log)
     tm_config_destroy(config);
 }
 
-static void runs_tell_what_happens(void **state)
+TEST(runs_tell_what_happens)
 {
     tm_text log = { 0 };
     char   *back = getcwd(NULL, 0);
-    (void)state;
     look_ns = 1000000;
     tm_log_set_level(TM_LOG_ERROR);
     test_source_files_write();
@@ -453,6 +452,5 @@ static void runs_tell_what_happens(void **state)
     free(back);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(runs_tell_what_happens) };
-
-TM_TESTS_ALONE(tests, NULL, test_folder_teardown)
+TESTS_ALONE
+TEST_FIXTURE(NULL, test_folder_teardown)
