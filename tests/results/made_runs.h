@@ -59,15 +59,6 @@ static inline tm_result *run_of(const char *name, const char *path, const char *
     return parsed(name, &json, lines ? &text : NULL);
 }
 
-static inline void add_table(const tm_table *table, tm_text *out)
-{
-    for (size_t i = 0; i < tm_table_n_columns(table); i++)
-        tm_text_printf(out, "%s%d", i ? " " : "digits ", tm_table_column_at(table, i)->digits);
-    tm_text_printf(out, " of '%s'\n", tm_table_name(table));
-    tm_table_print(table, TM_TABLE_CSV, out);
-    for (size_t i = 0; i < tm_table_n_notes(table); i++) tm_text_printf(out, "note: %s\n", tm_table_note_at(table, i));
-}
-
 /* A member by its path, "steps/first"; NULL: there is none. */
 static inline json_t *at_path(json_t *at, const char *path)
 {
