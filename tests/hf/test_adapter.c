@@ -210,8 +210,21 @@ static void members_are_peft_s(const fixture *f, json_t *config, const tm_adapte
 {
     static const char *const of_run[] = { "alpha_pattern", "layers_to_transform", "lora_alpha", "r",
                                           "rank_pattern",  "target_modules" };
+    static const char *const of_all[] = { "base_model_name_or_path",
+                                          "bias",
+                                          "init_lora_weights",
+                                          "lora_dropout",
+                                          "peft_type",
+                                          "task_type",
+                                          "use_dora",
+                                          "use_rslora",
+                                          "fan_in_fan_out",
+                                          "inference_mode" };
     const char              *name;
     json_t                  *value, *theirs = json_object_get(f->root, "adapter");
+    for (size_t i = 0; i < sizeof of_all / sizeof of_all[0]; i++)
+        if (!json_object_get(config, of_all[i])) fail_msg("no %s", of_all[i]);
+    assert_int_equal(json_object_get(config, "layers_to_transform") != NULL, own->n_layers > 0);
     json_object_foreach(config, name, value)
     {
         bool known = false;

@@ -333,7 +333,7 @@ static void logs_are_searched(void **state)
                                             { "Segmentation fault", "a crash" },
                                             { "trainmark: error", "the run ended with an error" } };
     static const char *const names[] = { "a.out", "a.err", "a.txt", "result.txt" };
-    tm_text                  json = fake_read(rich);
+    tm_text                  json = told_text(rich);
     char                     detail[96];
     (void)state;
     put("result.json", json.data);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The report of two made-up runs in every form beside the files it was made of: each cell, each row, each mark of a
- * chart. The runs are tests/golden/whole-result*.txt, of which one says all, one little. */
+ * chart. The runs are those of support/told_runs.h, of which one says all, one little. `all told
+ * rich` (poor, metrics) prints what is recorded of one. */
 #include "results/report.h"
 #include "figure_rules.h"
 #include "report_rules.h"
@@ -458,8 +459,8 @@ static void both_ways(source one, source other)
 static void reports_say_all(void **state)
 {
     (void)state;
-    both_ways(open_source("rich", "rich", fake_read(rich), fake_read(metrics)),
-              open_source("po<or", "po<or", fake_read(poor), (tm_text){ 0 }));
+    both_ways(open_source("rich", "rich", told_text(rich), told_text(metrics)),
+              open_source("po<or", "po<or", told_text(poor), (tm_text){ 0 }));
 }
 
 /* What of two runs is told in rows: figures, checks, everything below what was run on what; tensors, of which ten are
@@ -495,14 +496,14 @@ static void rows_of_what_was_run(void **state)
     const char *const one[] = { "\"environment\": null", "\"environment\": {\"os\": {\"host\": \"k\"}, \"x\": 7}",
                                 NULL };
     (void)state;
-    both_ways(open_source("a/rich", "rich", changed(rich, two), fake_read(metrics)),
+    both_ways(open_source("a/rich", "rich", changed(rich, two), told_text(metrics)),
               open_source("po<or/result.json", "po<or/result.json", changed(poor, one), (tm_text){ 0 }));
     tm_text_fini(&tensors);
 }
 
 static tm_result *rich_run(void)
 {
-    tm_text json = fake_read(rich), lines = fake_read(metrics);
+    tm_text json = told_text(rich), lines = told_text(metrics);
     return parsed("rich", &json, &lines);
 }
 
@@ -572,7 +573,7 @@ static void pictures_have_their_size(void **state)
 static void folders_have_metrics(void **state)
 {
     (void)state;
-    tm_text    json = fake_read(rich), lines = fake_read(metrics);
+    tm_text    json = told_text(rich), lines = told_text(metrics);
     tm_error   err = { 0 };
     tm_result *run = NULL, *whole = rich_run();
     size_t     n, wanted;
@@ -587,6 +588,17 @@ static void folders_have_metrics(void **state)
     tm_text_fini(&json);
     tm_text_fini(&lines);
 }
+
+static int tell(int argc, char **argv)
+{
+    tm_text text = told_text(argc > 2 ? argv[2] : "rich");
+    fputs(text.data, stdout);
+    tm_text_fini(&text);
+    test_folder_remove();
+    return 0;
+}
+
+TM_TEST_ROLE("told", tell)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(reports_say_all),
