@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # What is said of results that were made up, word for word: listed, compared, judged, verified, reported. They are those of
-# tests/support/told_runs.c with other figures.
+# tests/support/told_runs.h with other figures.
 # shellcheck disable=SC1091,SC2034,SC2086,SC2154
 . "$(dirname "$0")/lib.sh"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All that the outputs say of two made-up runs: one in which no two figures are alike and nothing is
- * left out, and one of which little is known (support/told_runs.c). tests/golden/whole-console*.txt were read line by
+ * left out, and one of which little is known (support/told_runs.h). tests/golden/whole-console*.txt were read line by
  * line against their events. */
 #include "support/folder.h"
 #include "support/fake_run.h"
