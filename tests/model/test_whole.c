@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What follows from the keys of a model: counts, products and modules as its tensors have them, what is refused, what
- * ranks have of each matrix; and texts of presets, to the letter. After a change of those that is meant:
- *     TM_RECORD=1 build/release/tests/model/test_whole; git diff tests/model
- */
+ * ranks have of each matrix. */
 #include "model/hf.h"
 #include "model/model.h"
 #include "model/presets.h"
 #include "support/full_config.h"
-#include "support/whole.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -380,21 +377,6 @@ static void models_are_divided_evenly(void **state)
             }
 }
 
-/* Of every preset the keys that it is made of. */
-static void presets_are_as_recorded(void **state)
-{
-    tm_text          out = { 0 };
-    size_t           n;
-    const tm_preset *presets = tm_model_presets(&n);
-    (void)state;
-    for (size_t i = 0; i < n; i++) {
-        tm_text_printf(&out, "%s (%s):", presets[i].name, presets[i].alias ? presets[i].alias : "-");
-        for (const char *const *pair = presets[i].pairs; *pair; pair++) tm_text_printf(&out, " %s", *pair);
-        tm_text_add(&out, "\n");
-    }
-    whole_is("tests/model/whole-presets.txt", &out);
-}
-
 /* The piece of the whole parameter of that name. */
 static const tm_piece *piece_named(const tm_tensor *whole, const char *name)
 {
@@ -497,7 +479,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_is_counted_is_what_is_declared),
     cmocka_unit_test(patterns_are_matched),
     cmocka_unit_test(models_are_divided_evenly),
-    cmocka_unit_test(presets_are_as_recorded),
     cmocka_unit_test(ranks_have_each_element_once),
 };
 
