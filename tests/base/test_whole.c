@@ -1,28 +1,59 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Texts, numbers, JSON, tables of commas, messages of several failures and what is said of files, to
- * the letter. After a change that is meant: TM_RECORD=1 build/release/tests/base/test_whole; git diff
- * tests/base/whole.txt
- */
+/* What the functions of texts, JSON, tables of commas, arenas and files promise: properties, another way to compute,
+ * reading back what was written. */
 #include "base/arena.h"
-#include "base/cpu.h"
 #include "base/csv.h"
 #include "base/file.h"
-#include "base/hash.h"
 #include "base/json.h"
-#include "base/secret.h"
 #include "base/status.h"
 #include "support/folder.h"
-#include "support/whole.h"
 
+#include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "support/test.h"
 
-static void add_texts(tm_text *out)
+#define COUNT(list) (sizeof(list) / sizeof(list)[0])
+
+/* All words are there; only one that is alone is longer than the width, and begins as far left as it has to; no line
+ * has room for the first word of the next one. */
+static void filled(const char *words, size_t column, size_t indent, size_t width)
+{
+    tm_text     out = { 0 };
+    const char *next = words;
+    size_t      taken = 0, n = 0; /* of the line before */
+    tm_text_fill(&out, words, column, indent, width);
+    char *line = out.data;
+    for (int i = 0; *line; i++) {
+        char  *end = strchr(line, '\n');
+        size_t blanks = strspn(line, " "), first = strcspn(line + blanks, " \n");
+        size_t left = indent + first <= width ? indent : first < width ? width - first : 0;
+        if (i > 0) assert_int_equal(blanks, left);
+        if (i > 0) assert_true(n ? taken + 1 + first > width : taken + first > width && taken > left);
+        n = 0;
+        taken = (i ? 0 : column) + (size_t)(end - line);
+        for (line += blanks; line < end; n++) {
+            size_t length = strcspn(line, " \n");
+            next += strspn(next, " ");
+            assert_int_equal(strcspn(next, " "), length);
+            assert_memory_equal(next, line, length);
+            next += length, line += length + (line[length] == ' ');
+            assert_true(length > 0);
+        }
+        if (taken > width) assert_true(n == 0 || (n == 1 && (i ? blanks : column) <= left));
+        line = end + 1;
+    }
+    assert_int_equal(next[strspn(next, " ")], '\0');
+    tm_text_fini(&out);
+}
+
+TEST(words_fill_lines)
 {
     static const char *const words[] = { "one two three",
                                          "  several   blanks  ",
@@ -34,110 +65,135 @@ static void add_texts(tm_text *out)
                                          "a averyveryverylongword b" };
     static const size_t      places[][3] = { { 0, 0, 20 },  { 0, 2, 12 },  { 10, 4, 12 },
                                              { 12, 8, 12 }, { 30, 2, 12 }, { 3, 3, 9 } };
-    for (size_t p = 0; p < sizeof places / sizeof places[0]; p++)
-        for (size_t w = 0; w < sizeof words / sizeof words[0]; w++) {
-            tm_text_printf(out, "fill %zu %zu %zu:", places[p][0], places[p][1], places[p][2]);
-            tm_text_fill(out, words[w], places[p][0], places[p][1], places[p][2]);
-        }
-    static const char *const names[] = { "",    "a",   "abc", "ABD", "kitten", "sitting",
-                                         "a-b", "a_b", "A-B", "a.b", "flaw",   "lawn" };
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        for (size_t k = 0; k < sizeof names / sizeof names[0]; k++)
-            tm_text_printf(out, "%d%s ", tm_edit_distance(names[i], names[k]),
-                           tm_names_equal(names[i], names[k]) ? "=" : "");
-    char longest[100], longer[100];
-    memset(longest, 'x', sizeof longest), memset(longer, 'y', sizeof longer);
-    longest[96] = longer[97] = '\0';
-    tm_text_printf(out, "%d %d %d\n", tm_edit_distance(longest, "x"), tm_edit_distance(longer, "x"),
-                   tm_edit_distance("x", longer));
-    tm_text_printf(out, "widths %zu %zu %zu\n", tm_utf8_width(""), tm_utf8_width("abc"),
-                   tm_utf8_width("\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80z"));
+    for (size_t p = 0; p < COUNT(places); p++)
+        for (size_t w = 0; w < COUNT(words); w++) filled(words[w], places[p][0], places[p][1], places[p][2]);
     tm_text grown = { 0 };
-    for (int i = 0; i < 400; i++) {
-        if (i % 3 == 0) tm_text_add_n(&grown, "abcdefghij", (size_t)(i % 11));
-        if (i % 3 == 1) tm_text_printf(&grown, "%0*d", i % 130 + 1, i);
-        if (i % 3 == 2) tm_text_add(&grown, "z");
+    for (size_t n = 1; n < 3000; n++) {
+        if (n % 3)
+            tm_text_add_n(&grown, "abcdefghij" + n % 10, 1);
+        else
+            tm_text_printf(&grown, "%c", (int)('a' + n % 10));
+        assert_int_equal(grown.length, n);
+        assert_true(grown.capacity > n && grown.data[n] == '\0');
     }
-    tm_text_printf(out, "grown %zu %016llx\n", grown.length, (unsigned long long)tm_hash(grown.data, grown.length + 1));
+    for (size_t i = 0; i < grown.length; i++) assert_int_equal(grown.data[i], 'a' + (i + 1) % 10);
     tm_text_fini(&grown);
 }
 
-/* Lengths of all sequences of four bytes from a set with every limit of UTF-8, counted. */
-static void add_utf8(tm_text *out)
+/* The definition, for short words. */
+static int distance(const char *a, const char *b)
+{
+    if (!*a || !*b) return (int)(strlen(a) + strlen(b));
+    if (strncasecmp(a, b, 1) == 0) return distance(a + 1, b + 1);
+    int best = distance(a + 1, b), other = distance(a, b + 1), both = distance(a + 1, b + 1);
+    if (other < best) best = other;
+    return 1 + (both < best ? both : best);
+}
+
+TEST(names_are_compared)
+{
+    static const char *const names[] = { "",    "a",   "abc", "ABD", "kitten", "sitting",
+                                         "a-b", "a_b", "A-B", "a.b", "flaw",   "lawn" };
+    char                     longest[97], longer[98];
+    for (size_t i = 0; i < COUNT(names); i++)
+        for (size_t k = 0; k < COUNT(names); k++) {
+            assert_int_equal(tm_edit_distance(names[i], names[k]), distance(names[i], names[k]));
+            bool dashes = i >= 6 && i <= 8 && k >= 6 && k <= 8; /* in three ways */
+            assert_int_equal(tm_names_equal(names[i], names[k]), i == k || dashes);
+        }
+    memset(longest, 'x', 96), memset(longer, 'x', 97);
+    longest[96] = longer[97] = '\0';
+    assert_int_equal(tm_edit_distance(longest, "x"), 95);
+    assert_int_equal(tm_edit_distance(longer, "x"), 192);
+    assert_int_equal(tm_edit_distance("x", longer), 192);
+    assert_int_equal(tm_utf8_width("abc") + tm_utf8_width(""), 3);
+    assert_int_equal(tm_utf8_width("\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80z"), 4);
+}
+
+static size_t encode(unsigned code, unsigned char out[5])
+{
+    static const unsigned leads[] = { 0, 0xc0, 0xe0, 0xf0 };
+    size_t                n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    for (size_t i = n; i-- > 0; code >>= 6) out[i] = (unsigned char)(i ? 0x80 | (code & 0x3f) : leads[n - 1] | code);
+    return n;
+}
+
+/* Every code point has the length of its bytes; and what has a length is a code point as it is encoded. */
+TEST(utf8_is_what_code_points_are)
 {
     static const unsigned char edges[] = { 0,    1,    0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0, 0xc1, 0xc2, 0xdf,
                                            0xe0, 0xe1, 0xec, 0xed, 0xee, 0xef, 0xf0, 0xf1, 0xf3, 0xf4, 0xf5, 0xff };
     enum { EDGES = sizeof edges };
-    for (int a = 0; a < EDGES; a++) {
-        int lengths[5] = { 0 };
-        for (int i = 0; i < EDGES * EDGES * EDGES; i++) {
-            const unsigned char s[5] = { edges[a], edges[i % EDGES], edges[i / EDGES % EDGES], edges[i / EDGES / EDGES],
-                                         0 };
-            lengths[tm_utf8_length(s)]++;
+    unsigned char s[5] = { 0 }, again[5];
+    for (unsigned code = 0; code < 0x110000; code++) {
+        size_t n = encode(code, s);
+        if (tm_utf8_length(s) != (code >= 0xd800 && code < 0xe000 ? 0 : n)) fail_msg("U+%04X", code);
+    }
+    for (int i = 0; i < EDGES * EDGES * EDGES * EDGES; i++) {
+        for (int k = 0, rest = i; k < 4; k++, rest /= EDGES) s[k] = edges[rest % EDGES];
+        size_t   n = tm_utf8_length(s);
+        unsigned code = n > 1 ? s[0] & (0x7fU >> n) : s[0];
+        for (size_t k = 1; k < n; k++) code = code << 6 | (s[k] & 0x3f);
+        if (n && (encode(code, again) != n || memcmp(again, s, n) != 0 || code > 0x10ffff))
+            fail_msg("%02x %02x %02x %02x", s[0], s[1], s[2], s[3]);
+    }
+}
+
+TEST(sizes_are_near)
+{
+    static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB" };
+    for (double bytes = 0.5; bytes < 1e22; bytes *= 1.37)
+        for (int sign = -1; sign < 2; sign += 2) {
+            char   text[32], *end;
+            double value = strtod(tm_format_bytes(text, sign * bytes), &end) * sign, unit = 1;
+            size_t k = 0;
+            while (k < COUNT(units) && strcmp(end + 1, units[k]) != 0) k++, unit *= 1024;
+            assert_true(k < COUNT(units) && *end == ' ' && (value >= 1 || k == 0) && (value < 1024 || k == 5));
+            assert_true(fabs(value * unit - bytes) <= unit * (k ? 0.00501 : 0.501));
+            if (k) assert_int_equal(strcspn(text, " ") - strcspn(text, "."), 3);
         }
-        tm_text_printf(out, "utf8 %02x: %d %d %d %d %d\n", edges[a], lengths[0], lengths[1], lengths[2], lengths[3],
-                       lengths[4]);
-    }
+    for (int64_t n = 1; n < 1000000000000000000; n = n * 7 + 1)
+        for (int sign = -1; sign < 2; sign += 2) {
+            char   text[40], plain[40];
+            size_t k = 0, length = strlen(tm_format_grouped(text, sign * n));
+            for (size_t i = 0; i < length; i++)
+                if ((length - i) % 4 == 0 && i > (sign < 0))
+                    assert_int_equal(text[i], ',');
+                else
+                    plain[k++] = text[i];
+            plain[k] = '\0';
+            assert_true(strspn(plain, "-0123456789") == k && atoll(plain) == sign * n);
+        }
 }
 
-static void add_numbers(tm_text *out)
+TEST(json_is_read_back)
 {
-    static const double numbers[] = { 0,
-                                      -0.0,
-                                      1,
-                                      -1,
-                                      9.5,
-                                      0.5,
-                                      1e-4,
-                                      9.99e-5,
-                                      0.00012345,
-                                      123456.789,
-                                      1e14,
-                                      1e15,
-                                      999999999999999,
-                                      1e15 + 0.5,
-                                      12345678901234567,
-                                      1e16,
-                                      1e17,
-                                      2e17,
-                                      1e-300,
-                                      3.5e22,
-                                      0.1 + 0.2,
-                                      1.0 / 3,
-                                      100,
-                                      1024,
-                                      1048576,
-                                      1.5e12 };
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        char a[32], b[32], c[40];
-        tm_text_printf(out, "%s %s %s %s\n", tm_format_double(a, numbers[i]), tm_format_bytes(b, numbers[i]),
-                       tm_format_grouped(c, (int64_t)(numbers[i] < 1e18 ? numbers[i] : 1)), numbers[i] < 0 ? "-" : "+");
+    for (unsigned code = 1; code < 0x110000; code += code < 0x3000 ? 1 : 0xfd) {
+        char    text[8] = "", wanted[8] = "";
+        tm_text out = { 0 };
+        size_t  n = encode(code, (unsigned char *)text);
+        strcpy(wanted, code >= 0xd800 && code < 0xe000 ? "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd" : text);
+        strcpy(text + n, "z"), strcat(wanted, "z");
+        tm_json_quote(&out, text);
+        json_t *back = json_loads(out.data, JSON_DECODE_ANY, NULL);
+        if (!back || strcmp(json_string_value(back), wanted) != 0) fail_msg("U+%04X: %s", code, out.data);
+        if (code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x2028) assert_non_null(strchr(out.data, '\\'));
+        for (const char *c = out.data; *c; c++) assert_true((unsigned char)*c >= 0x20 && *c != 0x7f);
+        json_decref(back);
+        tm_text_fini(&out);
     }
-    for (int64_t n = 1; n < 10000000000; n *= 10) {
-        char a[40], b[40], c[32];
-        tm_text_printf(out, "%s %s %s\n", tm_format_grouped(a, n), tm_format_grouped(b, 1 - n),
-                       tm_format_bytes(c, (double)-n));
-    }
-}
-
-static void add_json(tm_text *out)
-{
-    char all[3] = "";
-    for (int c = 1; c < 256; c++) {
-        all[0] = (char)c;
-        tm_json_quote(out, all);
-    }
-    tm_json_quote(out, "a\"b\\c\n\t\r\xc2\x80\xc2\x9f\xc2\xa0\xc3\xa4\xe2\x82\xac\xed\xa0\x80z");
-    tm_text_add(out, "\n");
+    json_t *wanted = json_pack("{s:s, s:n, s:[i, f, f, {}, [b]], s:b, s:n}", "a", "b", "none", "list", -5, 0.25, 0.1, 1,
+                               "no", 0, "inf");
     for (int indent = 0; indent < 2; indent++) {
-        tm_json json = { .out = out, .indent = indent };
+        tm_text out = { 0 };
+        tm_json json = { .out = &out, .indent = indent };
         tm_json_open(&json, NULL, '{');
         tm_json_string(&json, "a", "b");
         tm_json_string(&json, "none", NULL);
         tm_json_open(&json, "list", '[');
         tm_json_i64(&json, NULL, -5);
         tm_json_f64(&json, NULL, 0.25);
-        tm_json_f64(&json, NULL, 0.0 / 1);
+        tm_json_f64(&json, NULL, 0.1);
         tm_json_open(&json, NULL, '{');
         tm_json_close(&json, '}');
         tm_json_open(&json, NULL, '[');
@@ -145,136 +201,57 @@ static void add_json(tm_text *out)
         tm_json_close(&json, ']');
         tm_json_close(&json, ']');
         tm_json_bool(&json, "no", false);
-        tm_json_f64(&json, "inf", (double)(1e300 * 1e300));
+        tm_json_f64(&json, "inf", (double)INFINITY);
         tm_json_close(&json, '}');
-        tm_text_add(out, "\n");
+        json_t *back = json_loads(out.data, 0, NULL);
+        assert_true(json_equal(back, wanted));
+        json_decref(back);
+        if (indent)
+            assert_non_null(strstr(out.data, "\n    {},\n    [\n      true\n    ]\n  ],\n  \"no\": false,\n"));
+        else
+            assert_string_equal(out.data, "{\"a\": \"b\", \"none\": null, \"list\": [-5, 0.25, 0.1, {}, [true]], "
+                                          "\"no\": false, \"inf\": null}");
+        tm_text_fini(&out);
     }
+    json_decref(wanted);
 }
 
-static void add_csv(tm_text *out)
+TEST(cells_are_read_back)
 {
-    static const char *const cells[] = { "",   "a",  "a,b", "a\"b", "a\nb", "=1+2", "+1",  "-1.5",
-                                         "-x", "@x", "'=x", "-",    "=",    "a\rb", "\tx", " x " };
-    static const char *const read[] = { "a,b,c\nd\n",
-                                        "\"a,\"\"b\"\"\",c\r\n1,2",
-                                        "a,\n",
-                                        ",\n",
-                                        ",",
-                                        "",
-                                        "\n",
-                                        "'=x,'a,''\n",
-                                        "\"open",
-                                        "\"a\"b,c\n",
-                                        "a,b,c,d,e,f\n",
-                                        "\"\"\"\",\"\"\n" };
-    for (size_t i = 0; i < sizeof cells / sizeof cells[0]; i++) tm_csv_add(out, cells[i], i == 0);
-    tm_text_add(out, "\n");
-    for (size_t i = 0; i < sizeof read / sizeof read[0]; i++)
-        for (const char *at = read[i], *end = at + strlen(at); at < end;) {
-            tm_text storage = { 0 };
-            size_t  offsets[4];
-            tm_text_add(&storage, "");
+    static const char *const cells[] = { "",   "a",  "a,b", "a\"b", "a\nb", "=1+2", "+1", "-1.5",
+                                         "-x", "@x", "-",   "=",    "\tx",  " x ",  "'a", "\"" };
+    static const char written[] = ",a,\"a,b\",\"a\"\"b\",\"a\nb\",'=1+2,+1,-1.5,'-x,'@x,-,=,'\tx, x ,'a,\"\"\"\"";
+    static const struct {
+        const char *text, *cells[8]; /* "|": the end of a record */
+    } records[] = { { "a,b,c\nd\n", { "a", "b", "c", "|", "d", "|" } },
+                    { "\"a,\"\"b\"\"\",c\r\n1,2", { "a,\"b\"", "c", "|", "1", "2", "|" } },
+                    { "a,\n", { "a", "", "|" } },
+                    { ",", { "", "", "|" } },
+                    { "\n", { "", "|" } },
+                    { "'=x,'a,''\n", { "=x", "'a", "''", "|" } },
+                    { "\"open", { "open", "|" } },
+                    { "\"a\"b,c\n", { "a", "|" } },
+                    { "a,b,c,d,e,f\ng", { "a", "b", "c", "d", "|", "g", "|" } } };
+    tm_text out = { 0 }, storage = { 0 };
+    size_t  offsets[COUNT(cells)];
+    for (size_t i = 0; i < COUNT(cells); i++) tm_csv_add(&out, cells[i], i == 0);
+    assert_string_equal(out.data, written);
+    const char *at = out.data;
+    assert_int_equal(tm_csv_read(&at, &storage, offsets, COUNT(cells)), COUNT(cells));
+    for (size_t i = 0; i < COUNT(cells); i++) assert_string_equal(storage.data + offsets[i], cells[i]);
+    assert_int_equal(tm_csv_read(&at, &storage, offsets, COUNT(cells)), 0);
+    for (size_t i = 0; i < COUNT(records); i++) {
+        const char *const *wanted = records[i].cells;
+        for (at = records[i].text; *at; wanted++) {
             size_t n = tm_csv_read(&at, &storage, offsets, 4);
-            tm_text_printf(out, "read %zu of %zu, %zu:", n, i, (size_t)(end - at));
-            for (size_t k = 0; k < n && k < 4; k++) tm_text_printf(out, " [%s]", storage.data + offsets[k]);
-            tm_text_add(out, "\n");
-            tm_text_fini(&storage);
+            assert_int_equal(n, i == 8 && *at ? 6 : n <= 4 ? n : 0); /* those beyond four are counted */
+            for (size_t k = 0; k < n && k < 4; k++) assert_string_equal(storage.data + offsets[k], *wanted++);
+            assert_string_equal(*wanted, "|");
         }
-}
-
-static void add_failures(tm_text *out)
-{
-    for (int n = 0; n < 5; n++) {
-        tm_error err = { 0 }, own = { 0 };
-        char     story[1200];
-        memset(story, 'a' + n, sizeof story);
-        story[n == 4 ? sizeof story - 1 : 20] = '\0';
-        for (int i = 0; i < n; i++) (void)tm_also(&err, TM_INVALID, "%d\n%s", i, story);
-        (void)tm_also(&err, TM_FORMAT, "0\n%s", story); /* the same as the first */
-        if (n > 1) (void)tm_also(&own, TM_IO, "of another\ncall");
-        if (n > 2) (void)tm_also(&own, TM_IO, "twice");
-        (void)tm_also_of(&err, n > 1 ? TM_IO : TM_OK, &own);
-        for (int i = 0; n == 4 && i < 6; i++) (void)tm_also(&err, TM_INVALID, "more %d %s", i, story);
-        tm_text_printf(out, "%d: status %d, n %d, %s\n", n, err.status, err.n, err.text);
-        size_t length;
-        for (const char *line = NULL; (line = tm_error_next(&err, line, &length));) tm_text_printf(out, " %zu", length);
-        tm_text_add(out, "\n");
+        assert_null(*wanted);
     }
-    for (int s = 0; s < TM_STATUS_COUNT; s++)
-        tm_text_printf(out, "%d: %s, exit %d\n", s, tm_status_text((tm_status)s), tm_status_exit_code((tm_status)s));
-}
-
-/* What is said, with the folder of the test taken out. */
-static void say(tm_text *out, const char *what, tm_status st, const tm_error *err)
-{
-    tm_text_printf(out, "%s: %d ", what, st);
-    for (const char *p = err->text, *found; *p; p = found + strlen(test_folder())) {
-        found = strstr(p, test_folder());
-        if (!found) {
-            tm_text_add(out, p);
-            break;
-        }
-        tm_text_printf(out, "%.*s.", (int)(found - p), p);
-    }
-    tm_text_add(out, "\n");
-}
-
-static void add_files(tm_text *out)
-{
-    static const char *const paths[] = {
-        "a", "no/such/file", "a/b", "folder", "fifo", "link", "dangling", "loop", "new"
-    };
-    tm_error err;
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_file_write(test_in_folder("a"), "12345", 5, &err), TM_OK);
-    assert_int_equal(tm_folder_make(test_in_folder("folder/deep"), &err), TM_OK);
-    assert_int_equal(mkfifo(test_in_folder("fifo"), 0600), 0);
-    assert_int_equal(symlink("a", test_in_folder("link")) + symlink("gone", test_in_folder("dangling")) +
-                         symlink("loop", test_in_folder("loop")),
-                     0);
-    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
-        const char *path = test_in_folder(paths[i]);
-        char        line[4];
-        tm_text     text = { 0 };
-        int         fd = -1;
-        tm_text_printf(out, "%s exists %d, line %d '%s'\n", paths[i], tm_file_exists(path),
-                       strcmp(paths[i], "fifo") ? tm_file_read_line(path, line, sizeof line) : -1,
-                       strcmp(paths[i], "fifo") ? line : "");
-        for (size_t limit = 4; limit < 6; limit++) {
-            err = (tm_error){ 0 };
-            say(out, "read", tm_file_read(path, limit, &text, &err), &err);
-        }
-        tm_text_printf(out, "%s\n", text.data ? text.data : "-");
-        tm_text_fini(&text);
-        err = (tm_error){ 0 };
-        say(out, "make a folder", tm_folder_make(path, &err), &err);
-        err = (tm_error){ 0 };
-        if (strcmp(paths[i], "fifo")) say(out, "append", tm_file_open_append(path, &fd, &err), &err);
-        if (fd >= 0) close(fd);
-        err = (tm_error){ 0 };
-        say(out, "writable", tm_file_check_writable(path, "key.of_it", &err), &err);
-        err = (tm_error){ 0 };
-        say(out, "write", tm_file_write(path, "xyz", 3, &err), &err);
-        fd = tm_file_open_new(path);
-        tm_text_printf(out, "open new %d\n", fd >= 0);
-        if (fd >= 0) close(fd);
-    }
-    char longest[5000];
-    memset(longest, 'x', sizeof longest - 1);
-    longest[sizeof longest - 1] = '\0';
-    for (int k = 0; k < 2; k++) {
-        longest[k ? 4096 : 4095] = '/';
-        err = (tm_error){ 0 };
-        tm_status st = tm_file_write(longest, "x", 1, &err);
-        tm_text_printf(out, "long %d: %d %.60s\n", k, st, err.text);
-        err = (tm_error){ 0 };
-        longest[k ? 4096 : 4095] = '\0';
-        st = tm_folder_make(longest, &err);
-        tm_text_printf(out, "folder %d: %d %.60s\n", k, st, err.text);
-        longest[k ? 4096 : 4095] = 'x';
-    }
-    err = (tm_error){ 0 };
-    say(out, "no name", tm_folder_make("", &err), &err);
+    tm_text_fini(&out);
+    tm_text_fini(&storage);
 }
 
 /* Memory of an arena is apart, aligned and zero, also behind blocks of its own. */
@@ -317,20 +294,85 @@ TEST(arenas_give_what_is_asked_for)
     free(items);
 }
 
-TEST(outputs_are_as_recorded)
+/* What there is under a name, and what each function makes of it: how it is refused, or NULL. */
+TEST(files_say_why_not)
 {
-    tm_text out = { 0 };
-    add_texts(&out);
-    add_utf8(&out);
-    add_numbers(&out);
-    add_json(&out);
-    add_csv(&out);
-    add_failures(&out);
-    add_files(&out);
-    tm_text none = { 0 };
-    tm_secret_mask(&none);
-    assert_null(none.data);
-    whole_is("tests/base/whole.txt", &out);
+    static const struct {
+        const char *name, *read, *folder, *append, *write;
+        bool        exists, is_new;
+    } rows[] = {
+        { "file", NULL, "exists and is not a directory", NULL, NULL, true, false },
+        { "no/such", "No such file", NULL, "No such file", "/no': No such file", false, false },
+        { "file/b", "Not a directory", "Not a directory", "Not a directory", "/file': Not a directory", false, false },
+        { "folder", "is not a regular file", NULL, "Is a directory", "it is not a regular file", true, false },
+        { "fifo", "is not a regular file", "exists and is not a directory", "a pipe that nobody reads",
+          "it is not a regular file", true, false },
+        { "link", NULL, "exists and is not a directory", "it is a symbolic link", NULL, true, false },
+        { "dangling", "No such file", "exists and is not a directory", "it is a symbolic link", NULL, false, false },
+        { "loop", "symbolic links", "exists and is not a directory", "it is a symbolic link", NULL, false, false },
+        { "new", "No such file", NULL, NULL, NULL, false, true },
+    };
+    for (size_t i = 0; i < COUNT(rows) * 5; i++) {
+        tm_error    err = { 0 };
+        char        path[400], line[4];
+        tm_text     text = { 0 };
+        int         fd = -1;
+        size_t      r = i / 5;
+        const char *refusals[] = { rows[r].read, rows[r].folder, rows[r].append, rows[r].write, NULL };
+        test_folder_remove();
+        assert_int_equal(tm_file_write(strcpy(path, test_in_folder("file")), "12345 \n", 7, &err), TM_OK);
+        assert_int_equal(tm_folder_make(test_in_folder("folder/deep"), &err), TM_OK);
+        assert_int_equal(mkfifo(test_in_folder("fifo"), 0600), 0);
+        assert_int_equal(symlink("file", test_in_folder("link")) + symlink("gone", test_in_folder("dangling")) +
+                             symlink("loop", test_in_folder("loop")),
+                         0);
+        strcpy(path, test_in_folder(rows[r].name));
+        assert_int_equal(tm_file_exists(path), rows[r].exists);
+        tm_status st = i % 5 == 0   ? tm_file_read(path, 7, &text, &err)
+                       : i % 5 == 1 ? tm_folder_make(path, &err)
+                       : i % 5 == 2 ? tm_file_open_append(path, &fd, &err)
+                       : i % 5 == 3 ? tm_file_write(path, "xyz", 3, &err)
+                                    : TM_OK;
+        if (i % 5 == 4) fd = tm_file_open_new(path), assert_int_equal(fd >= 0, rows[r].is_new);
+        if (fd >= 0) close(fd);
+        assert_int_equal(st, refusals[i % 5] ? TM_INVALID : TM_OK);
+        const char *wanted = refusals[i % 5] ? refusals[i % 5] : "";
+        if (!strstr(err.text, wanted) || (st != TM_OK && !strstr(err.text, path)))
+            fail_msg("%s: '%s', wanted '%s'", path, err.text, wanted);
+        if (st == TM_OK && i % 5 == 0) {
+            assert_string_equal(text.data, "12345 \n");
+            assert_int_equal(tm_file_read(path, 6, &text, &err), TM_INVALID);
+            assert_non_null(strstr(err.text, "has 7 bytes, more than the limit of 6"));
+            assert_true(tm_file_read_line(path, line, sizeof line));
+            assert_string_equal(line, "123");
+        }
+        if (st == TM_OK && i % 5 == 3) {
+            assert_int_equal(tm_file_read(path, 3, &text, &err), TM_OK);
+            assert_string_equal(text.data, "xyz");
+        }
+        tm_text_fini(&text);
+    }
+    test_folder_remove();
+}
+
+TEST(names_may_be_too_long)
+{
+    char longest[5000];
+    memset(longest, 'x', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    for (int k = 0; k < 2; k++) { /* 4095 bytes are the most of a path */
+        tm_error err = { 0 }, other = { 0 };
+        longest[4095 + k] = '/';
+        assert_int_equal(tm_file_write(longest, "x", 1, &err), TM_INVALID);
+        assert_non_null(strstr(err.text, k ? "path is too long" : "cannot create"));
+        longest[4095 + k] = '\0';
+        assert_int_equal(tm_folder_make(longest, &other), TM_INVALID);
+        assert_non_null(strstr(other.text, k ? "not a usable directory name" : "cannot create directory"));
+        longest[4095 + k] = 'x';
+    }
+    tm_error err = { 0 };
+    assert_int_equal(tm_folder_make("", &err), TM_INVALID);
+    assert_string_equal(err.text, "not a usable directory name: ''");
 }
 
 TEST_FIXTURE(NULL, test_folder_teardown)

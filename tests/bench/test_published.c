@@ -5,7 +5,6 @@
 
 #include "bench/bench.h"
 #include "bench/published.h"
-#include "support/whole.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -202,40 +201,27 @@ TEST(tags)
     }
 }
 
-/* All columns with their digits, and all cells of rows that are compared. */
-TEST(tables_say_all)
+/* A row that is compared has what was measured, the quotient, and the published row as it is listed. */
+TEST(a_compared_row_is_the_published_one)
 {
-    tm_text       out = { 0 };
-    tm_published *reference = built_in();
-    tm_table     *here = measured("gpt", "small", "tflops_6n", 12.5), *tables[3];
-    tables[0] = tm_published_compare(reference, here);
-    tm_table_destroy(here);
-    here = measured("scaling", "8 GPUs", "tokens_per_second", 1000);
-    tables[1] = tm_published_compare(reference, here);
-    tm_table_destroy(here);
-    tables[2] = tm_published_list(reference, "mlp");
-    for (int t = 0; t < 3; t++) {
-        tm_text_printf(&out, "== %s\n", tm_table_name(tables[t]));
-        for (size_t i = 0; i < tm_table_n_columns(tables[t]); i++)
-            tm_text_printf(&out, " %s:%d", tm_table_column_at(tables[t], i)->name,
-                           tm_table_column_at(tables[t], i)->digits);
-        tm_text_add(&out, "\n");
-        for (size_t r = 0; r < tm_table_n_rows(tables[t]); r++) {
-            for (size_t i = 0; i < tm_table_n_columns(tables[t]); i++) {
-                const tm_cell *cell = tm_table_cell(tables[t], r, i);
-                const char    *name = tm_table_column_at(tables[t], i)->name;
-                if (cell->kind == TM_CELL_TEXT) tm_text_printf(&out, " %s='%s'", name, cell->text);
-                if (cell->kind == TM_CELL_F64) tm_text_printf(&out, " %s=%.9g", name, cell->f64);
-                if (cell->kind == TM_CELL_I64) tm_text_printf(&out, " %s=%lld", name, (long long)cell->i64);
-            }
-            tm_text_add(&out, "\n");
-        }
-        for (size_t i = 0; i < tm_table_n_notes(tables[t]); i++)
-            tm_text_printf(&out, "note: %s\n", tm_table_note_at(tables[t], i));
-        tm_table_destroy(tables[t]);
-    }
+    static const char *const columns[] = { "device", "dtype", "batch", "seq", "source", "date", "note", "unit" };
+    tm_published            *reference = built_in();
+    tm_table *here = measured("gpt", "small", "tflops_6n", 12.5), *all = tm_published_list(reference, "gpt");
+    tm_table *table = tm_published_compare(reference, here);
+    size_t    row = 0;
+    while (strcmp(text(all, row, "row"), "small") != 0 || strcmp(text(all, row, "column"), "tflops_6n") != 0) row++;
+    assert_int_equal(tm_table_n_rows(table), 1);
+    assert_string_equal(text(table, 0, "case"), "small");
+    assert_string_equal(text(table, 0, "column"), "tflops_6n");
+    assert_true(number(table, 0, "measured") == 12.5);
+    assert_true(number(table, 0, "published") == number(all, row, "value"));
+    assert_true(fabs(number(table, 0, "ratio") * number(all, row, "value") - 12.5) < 1e-9);
+    for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++)
+        assert_string_equal(text(table, 0, columns[i]), text(all, row, columns[i]));
+    assert_int_equal(tm_table_n_notes(table), 1);
+    assert_int_equal(strncmp(tm_table_note_at(table, 0), "measured: here, per device; published: ", 39), 0);
+    tm_table_destroy(table), tm_table_destroy(here), tm_table_destroy(all);
     tm_published_destroy(reference);
-    whole_is("tests/golden/whole-bench-published.txt", &out);
 }
 
 #define HEADER "workload,row,device,devices,scope,dtype,batch,seq,column,value,unit,convention,source,date,note\n"

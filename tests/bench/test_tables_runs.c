@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables of the workloads that run models, processes and ranks, to the letter (see test_tables.c):
- * tests/golden/whole-bench-runs.txt. Ranks are measured by the real clock: their numbers stand as "#". `startup` starts
- * this program: it plays the runs, whose times are given.
+/* The tables of the workloads that run models, processes and ranks, by rules. Ranks are measured by the real clock.
+ * `startup` starts this program: it plays the runs, whose times are given.
  */
 #include "support/test.h"
-#include "bench/tables.h"
+#include "table_rules.h"
 
 #include "comm/group.h"
 #include "support/fake_run.h"
@@ -20,18 +19,24 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char *const of_all = "median_ms p5_ms p95_ms cv half_width_pct n warmup outliers loops";
+/* Refused with these words, or not at all. */
+static void ends_with(const tried *t, const char *what, const char *words)
+{
+    if ((t->status != TM_OK) != (words != NULL) || (words && !strstr(t->err.text, words)))
+        fail_msg("%s: '%s', wanted '%s'", what, t->err.text, words ? words : "");
+}
 
 /* --- startup --------------------------------------------------------------------------------- */
+
+static const double first_seconds[] = { 9, 2, 3.5, 2.5, 8, 2.25 }, step_seconds[] = { 1, 0.5, 0.25, 1.5, 0.125, 0.75 };
 
 /* What a started run leaves: "run MODEL ... --out FOLDER words ...". The words are appended to the file of the first,
  * whose lines count the starts; a second word is what goes wrong. */
 static int play_run(int argc, char **argv)
 {
-    static const double first[] = { 9, 2, 3.5, 2.5, 8, 2.25 }, step[] = { 1, 0.5, 0.25, 1.5, 0.125, 0.75 };
-    const char         *folder = "", *wrong = "";
-    char                path[4200];
-    int                 n = 0, c;
+    const char *folder = "", *wrong = "";
+    char        path[4200];
+    int         n = 0, c;
     for (int i = 0; i + 1 < argc; i++)
         if (strcmp(argv[i], "--out") == 0) folder = argv[i + 1];
     for (int i = 0; i < argc; i++)
@@ -57,7 +62,8 @@ static int play_run(int argc, char **argv)
     else if (strcmp(wrong, "step") == 0)
         fputs("{\"first_step_seconds\": 1, \"step_seconds\": []}", result);
     else
-        fprintf(result, "{\"first_step_seconds\": %g, \"step_seconds\": [%g, 77]}", first[n % 6], step[n % 6]);
+        fprintf(result, "{\"first_step_seconds\": %g, \"step_seconds\": [%g, 77]}", first_seconds[n % 6],
+                step_seconds[n % 6]);
     fclose(result);
     return 0;
 }
@@ -76,44 +82,97 @@ pid_t wait4(pid_t pid, int *status, int options, struct rusage *usage)
     return (pid_t)ended;
 }
 
-static void startup_tables(tm_text *out)
+/* The middle one of `of`, counted from the second: the first start only warms. */
+static double middle(const double *of, int n)
+{
+    double sorted[8];
+    for (int i = 0; i < n; i++) {
+        int k = i;
+        for (; k > 0 && sorted[k - 1] > of[i + 1]; k--) sorted[k] = sorted[k - 1];
+        sorted[k] = of[i + 1];
+    }
+    return (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
+}
+
+/* All starts are the same command, which has the model and the words. */
+static void commands_are(const char *path, const char *model, const char *words, int starts)
+{
+    char begin[100], end[200] = "--out FOLDER";
+    for (const char *w = words ? words : ""; *w; w++) /* "one++two" are two words */
+        if (*w != '+' || (w[1] && w[1] != '+'))
+            snprintf(end + strlen(end), 3, "%s%c", w == words ? " " : "", *w == '+' ? ' ' : *w);
+    snprintf(begin, sizeof begin, "trainmark run %s --training.steps 1 ", model);
+    tm_text text = fake_read(path);
+    int     n = 0;
+    for (char *rest = text.data, *line; (line = strsep(&rest, "\n")) && *line; n++) {
+        assert_int_equal(strncmp(line, begin, strlen(begin)), 0);
+        assert_string_equal(strstr(line, "--out "), end);
+    }
+    assert_int_equal(n, starts);
+    tm_text_fini(&text);
+}
+
+TEST(starts_are_told)
 {
     static const struct {
         const char *arguments;
         double      seconds;
         bool        stopped;
+        int         starts;
+        const char *refused;
     } cases[] = {
-        { "cache=warm runs=5 model=tiny-gpt arguments=one++two=3+", 0, false },
-        { "cache=warm runs=1", 0, false },
-        { "cache=warm runs=2 arguments=wrong=exit", 0, false },
-        { "cache=warm runs=2 arguments=wrong=signal", 0, false },
-        { "cache=warm runs=2 arguments=wrong=nothing", 0, false },
-        { "cache=warm runs=2 arguments=wrong=text", 0, false },
-        { "cache=warm runs=2 arguments=wrong=first", 0, false },
-        { "cache=warm runs=2 arguments=wrong=step", 0, false },
-        { "cache=warm runs=2", 1e-9, false },
-        { "cache=warm runs=2", 0, true },
+        { "cache=warm runs=5 model=tiny-gpt arguments=one++two=3+", 0, false, 6, NULL },
+        { "cache=warm runs=1", 0, false, 2, NULL },
+        { "cache=warm runs=2 arguments=wrong=exit", 0, false, 3,
+          "the started run ended with exit code 7: start 2 went wrong" },
+        { "cache=warm runs=2 arguments=wrong=signal", 0, false, 1,
+          "the started run was ended by signal 9: start 0 went wrong" },
+        { "cache=warm runs=2 arguments=wrong=nothing", 0, false, 1, "result.json: unable to open" },
+        { "cache=warm runs=2 arguments=wrong=text", 0, false, 1, "/run/result.json: '[' or '{' expected near 'none'" },
+        { "cache=warm runs=2 arguments=wrong=first", 0, false, 1,
+          "/run/result.json has no first_step_seconds or no step_seconds" },
+        { "cache=warm runs=2 arguments=wrong=step", 0, false, 1,
+          "/run/result.json has no first_step_seconds or no step_seconds" },
+        { "cache=warm runs=2", 1e-9, false, 1, NULL },
+        { "cache=warm runs=2", 0, true, 1, "stopped between two starts" },
         { "cache=warm runs=1 "
           "arguments=a+b+c+d+e+f+g+h+i+j+k+l+m+n+o+p+q+r+s+t+u+v+w+x+y+z+A+B+C+D+E+F+G+H+I+J+K+L+M+N+O+P+Q+"
-          "R+S+T+U+V+W+X",
-          0, false },
+          "R+S+T+U+V",
+          0, false, 2, NULL },
         { "cache=warm runs=1 "
           "arguments=a+b+c+d+e+f+g+h+i+j+k+l+m+n+o+p+q+r+s+t+u+v+w+x+y+z+A+B+C+D+E+F+G+H+I+J+K+L+M+N+O+P+Q+"
-          "R+S+T+U+V+W+X+Y",
-          0, false },
+          "R+S+T+U+V+W",
+          0, false, 0, "--arguments has more than 48 words" },
     };
     const char *starts = test_in_folder("starts");
+    double      between[6];
+    for (int k = 0; k < 6; k++) between[k] = first_seconds[k] - step_seconds[k];
     setenv("TEST_STARTS", starts, 1);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *words = strstr(cases[i].arguments, "arguments=");
+        const char *model = strstr(cases[i].arguments, "model=tiny-gpt") ? "tiny-gpt" : "tiny-llama";
+        int         n = strstr(cases[i].arguments, "runs=")[5] - '0';
         unlink(starts);
-        tell(out,
-             &(trial){ tm_workload_find("startup"), "cpu", cases[i].arguments, cases[i].seconds, NULL,
-                       cases[i].stopped },
-             "bytes_read bytes_from_disk resident_bytes minor_faults major_faults executable_bytes", "", "");
-        if (access(starts, F_OK) != 0) continue;
-        tm_text words = fake_read(starts);
-        tm_text_add(out, words.data);
-        tm_text_fini(&words);
+        tried t = try_workload(&(trial){ tm_workload_find("startup"), "cpu", cases[i].arguments, cases[i].seconds, NULL,
+                                         cases[i].stopped });
+        ends_with(&t, cases[i].arguments, cases[i].refused);
+        assert_int_equal(access(starts, F_OK) == 0, cases[i].starts > 0);
+        if (cases[i].starts) commands_are(starts, model, words ? words + strlen("arguments=") : NULL, cases[i].starts);
+        assert_int_equal(tm_table_n_rows(t.table), !cases[i].refused || cases[i].stopped);
+        if (tm_table_n_rows(t.table)) {
+            bool over = cases[i].seconds > 0 || cases[i].stopped;
+            assert_string_equal(words_at(t.table, 0, "model"), model);
+            assert_string_equal(words_at(t.table, 0, "cache"), "warm");
+            assert_string_equal(words_at(t.table, 0, "skipped"), over ? "the budget ended before a start" : "");
+            assert_int_equal(cases[i].starts, over ? 1 : n + 1);
+            cell_is(t.table, 0, "first_step_s", over ? (double)NAN : middle(first_seconds, n));
+            cell_is(t.table, 0, "median_ms", over ? (double)NAN : 1e3 * middle(first_seconds, n));
+            cell_is(t.table, 0, "step_s", over ? (double)NAN : middle(step_seconds, n));
+            cell_is(t.table, 0, "startup_s", over ? (double)NAN : middle(between, n));
+            cell_is(t.table, 0, "n", over ? (double)NAN : n);
+            check_intervals(t.table, 0);
+        }
+        tried_fini(&t);
     }
 }
 
@@ -150,67 +209,97 @@ static void write_model(void)
     fclose(f);
 }
 
-static void gpt_tables(tm_text *out)
+/* Figures of a row follow from its shape and its time: dim 16, ffn 32, 24 words, 8 positions, with biases. */
+static void gpt_row(const tm_table *table, size_t row)
+{
+    double layers = number_at(table, row, "layers"), tokens = number_at(table, row, "batch") * 8;
+    double step = number_at(table, row, "step_ms"), words = 24 * 16 + 8 * 16 + 2 * 16;
+    double layer = 4 * 16 * 16 + 4 * 16 + 2 * 16 * 32 + 32 + 16 + 4 * 16;
+    cell_is(table, row, "parameters", words + layers * layer);
+    if (row_is_skipped(table, row, "median_ms n") || isnan(step)) return; /* or a time of nothing */
+    cell_is(table, row, "tokens_per_second", tokens / step * 1e3);
+    cell_is(table, row, "tflops_6n", 6 * number_at(table, row, "parameters") * tokens / step * 1e-9);
+    check_intervals(table, row);
+}
+
+FULL_TEST(gpt_tables_follow)
 {
     static const struct {
         const char *device, *arguments;
         double      seconds;
         bool        stopped;
         int64_t     region_ns;
+        const char *rows, *refused; /* "slice model prediction", "-" before one that is skipped */
     } cases[] = {
-        { "cpu", "sizes=tiny.yaml validate=always max_rounds=7 turn_ms=2 budget=1", 60, false },
+        { "cpu", "sizes=tiny.yaml validate=always max_rounds=7 turn_ms=2 budget=1", 60, false, 0,
+          "slice slice slice model prediction", NULL },
         { "cpu", "sizes=tiny.yaml layers=1,3 validate=never memory_gib=0.000195 max_rounds=9 turn_ms=3 budget=1", 60,
-          false },
-        { "cpu", "sizes=tiny.yaml layers=1,2,3 validate=never memory_gib=0.000195 turn_ms=0 budget=1", 0.3, false },
+          false, 0, "slice slice prediction", NULL },
+        { "cpu", "sizes=tiny.yaml layers=1,2,3 validate=never memory_gib=0.000195 turn_ms=0 budget=1", 0.3, false, 0,
+          "slice slice slice prediction", NULL },
         { "cpu", "sizes=tiny.yaml layers=1,2 validate=never memory_gib=0.000195 max_rounds=2 turn_ms=0.01 budget=1", 60,
-          false, -1 },
+          false, -1, "slice slice -prediction", NULL },
         { "cpu", "sizes=tiny.yaml layers=1,2 validate=never memory_gib=0.000195 max_rounds=3 turn_ms=0.01 budget=1", 60,
-          false, -1 },
-        { "cpu", "sizes=tiny.yaml layers=1,2 validate=never memory_gib=0.000195 turn_ms=5 budget=1", 0.02, false },
-        { "cpu", "sizes=tiny.yaml layers=1,2 validate=always turn_ms=5 budget=1", 0.1, false },
-        { "cpu", "sizes=tiny.yaml layers=1,2 validate=always max_rounds=3 turn_ms=10 budget=1", 0.5, false },
-        { "cpu", "sizes=tiny.yaml,tiny.yaml layers=1,2 validate=never budget=1", 0.1, false },
+          false, -1, "slice slice prediction", NULL },
+        { "cpu", "sizes=tiny.yaml layers=1,2 validate=never memory_gib=0.000195 turn_ms=5 budget=1", 0.02, false, 0,
+          "slice slice prediction", NULL },
+        { "cpu", "sizes=tiny.yaml layers=1,2 validate=always turn_ms=5 budget=1", 0.1, false, 0,
+          "slice slice model prediction", NULL },
+        { "cpu", "sizes=tiny.yaml layers=1,2 validate=always max_rounds=3 turn_ms=10 budget=1", 0.5, false, 0,
+          "slice slice model prediction", NULL },
+        { "cpu", "sizes=tiny.yaml,tiny.yaml layers=1,2 validate=never budget=1", 0.1, false, 0, "model model", NULL },
         { "cpu", "sizes=tiny.yaml layers=1,2 validate=never memory_gib=0.000195 max_rounds=2 turn_ms=1 budget=1", 600,
-          false, 20000000 },
-        { "cpu", "sizes=tiny.yaml layers=4", 0.001, false },
-        { "cpu", "sizes=tiny.yaml layers=4,5 budget=1", 0.2, false },
-        { "cpu", "sizes=tiny.yaml layers=2 validate=always budget=1", 0.2, false },
-        { "cpu", "sizes=tiny.yaml layers=2 validate=always memory_gib=0.000195 budget=1", 0.2, false },
-        { "cpu", "sizes=tiny.yaml layers=9 batch=2 dtype=bf16 validate=never budget=1", 0.2, false },
+          false, 20000000, "slice slice prediction", NULL },
+        { "cpu", "sizes=tiny.yaml layers=4", 0.001, false, 0, "model", NULL },
+        { "cpu", "sizes=tiny.yaml layers=4,5 budget=1", 0.2, false, 0, "model", NULL },
+        { "cpu", "sizes=tiny.yaml layers=2 validate=always budget=1", 0.2, false, 0, "model", NULL },
+        { "cpu", "sizes=tiny.yaml layers=2 validate=always memory_gib=0.000195 budget=1", 0.2, false, 0, "-model",
+          NULL },
+        { "cpu", "sizes=tiny.yaml layers=9 batch=2 dtype=bf16 validate=never budget=1", 0.2, false, 0, "model", NULL },
         { "cpu", "sizes=tiny.yaml layers=7 published=true dtype=bfloat16-pure validate=never seed=3 budget=1", 0.2,
-          false },
-        { "reference", "sizes=tiny.yaml layers=1 batch=1 budget=1", 0.2, false },
-        { "null", "sizes=tiny.yaml layers=4 batch=1 budget=1", 0.2, false },
-        { "cpu", "sizes=tiny.yaml,tiny.yaml memory_gib=0.00001", 0, false },
-        { "cpu", "sizes=tiny.yaml layers=4 budget=1", 1e-9, false },
-        { "cpu", "sizes=tiny.yaml layers=4", 0, true },
-        { "cpu", "sizes=small,13b,tiny.yaml memory_gib=0.00001", 0, false },
-        { "cpu", "sizes=small,3b,7b published=true memory_gib=0.00001", 0, false },
-        { "cpu", "sizes=medium,tiny.yaml batch=3 dtype=bf16 memory_gib=0.00001", 0, false },
-        { "cpu", "sizes=none-such", 0, false },
-        { "cpu", "sizes=small,,medium", 0, false },
-        { "cpu", "layers=1,1", 0, false },
-        { "cpu", "layers=2,1", 0, false },
-        { "cpu", "layers=0,1", 0, false },
-        { "cpu", "layers=1,2x", 0, false },
-        { "cpu", "layers=1,,2", 0, false },
-        { "cpu", "layers=x", 0, false },
-        { "cpu", "layers=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20", 0, false },
-        { "cpu", "layers=1,1000000000", 0, false },
+          false, 0, "model", NULL },
+        { "reference", "sizes=tiny.yaml layers=1 batch=1 budget=1", 0.2, false, 0, "model", NULL },
+        { "null", "sizes=tiny.yaml layers=4 batch=1 budget=1", 0.2, false, 0, "model", NULL },
+        { "cpu", "sizes=tiny.yaml,tiny.yaml memory_gib=0.00001", 0, false, 0, "-model -model", NULL },
+        { "cpu", "sizes=tiny.yaml layers=4 budget=1", 1e-9, false, 0, "-model", NULL },
+        { "cpu", "sizes=tiny.yaml layers=4", 0, true, 0, "-model", "stopped at size tiny.yaml" },
+        { "cpu", "sizes=small,13b,tiny.yaml memory_gib=0.00001", 0, false, 0, "-model -model -model", NULL },
+        { "cpu", "sizes=small,3b,7b published=true memory_gib=0.00001", 0, false, 0, "-model -model -model", NULL },
+        { "cpu", "sizes=medium,tiny.yaml batch=3 dtype=bf16 memory_gib=0.00001", 0, false, 0, "-model -model", NULL },
+        { "cpu", "sizes=none-such", 0, false, 0, "", "unknown model 'none-such'" },
+        { "cpu", "sizes=small,,medium", 0, false, 0, "",
+          "--sizes must be names separated by commas, at most 64: --sizes small,medium" },
+        { "cpu", "layers=1,1", 0, false, 0, "", "; wanted ascending whole numbers" },
+        { "cpu", "layers=2,1", 0, false, 0, "", "; wanted ascending whole numbers" },
+        { "cpu", "layers=0,1", 0, false, 0, "", "; wanted ascending whole numbers" },
+        { "cpu", "layers=1,2x", 0, false, 0, "", "; wanted ascending whole numbers" },
+        { "cpu", "layers=1,,2", 0, false, 0, "", "; wanted ascending whole numbers" },
+        { "cpu", "layers=x", 0, false, 0, "", "; wanted ascending whole numbers" },
+        { "cpu", "layers=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20", 0, false, 0, "",
+          "; wanted ascending whole numbers" },
+        { "cpu", "layers=1,1000000000", 0, false, 0, "", "; wanted ascending whole numbers" },
     };
     char old[4096];
     assert_non_null(getcwd(old, sizeof old));
     write_model();
-    assert_int_equal(chdir(test_folder()), 0); /* so that the file's name is the same in all runs */
-    whole_log_open();
+    assert_int_equal(chdir(test_folder()), 0);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        tell(out,
-             &(trial){ tm_workload_find("gpt"), cases[i].device, cases[i].arguments, cases[i].seconds, NULL,
-                       cases[i].stopped, false, cases[i].region_ns },
-             "", "", "");
-        whole_log_take(out);
+        tried t = try_workload(&(trial){ tm_workload_find("gpt"), cases[i].device, cases[i].arguments, cases[i].seconds,
+                                         NULL, cases[i].stopped, false, cases[i].region_ns });
+        tm_text rows = { 0 };
+        tm_text_add(&rows, "");
+        ends_with(&t, cases[i].arguments, cases[i].refused);
+        for (size_t row = 0; row < tm_table_n_rows(t.table); row++) {
+            const char *kind = words_at(t.table, row, "row"), *tag = words_at(t.table, row, "tag");
+            bool        skipped = strcmp(tag, "skipped") == 0;
+            tm_text_printf(&rows, "%s%s%s", row ? " " : "", skipped ? "-" : "", kind);
+            if (!skipped) assert_string_equal(tag, strcmp(kind, "prediction") ? "measured" : "predicted");
+            if (strstr(words_at(t.table, row, "case"), "tiny.yaml")) gpt_row(t.table, row);
+        }
+        if (strcmp(rows.data, cases[i].rows) != 0) fail_msg("%s: '%s'", cases[i].arguments, rows.data);
+        tm_text_fini(&rows);
+        tried_fini(&t);
     }
-    whole_log_close();
     assert_int_equal(chdir(old), 0);
 }
 
@@ -292,22 +381,72 @@ TEST(a_budget_that_is_over_ends_it)
 typedef struct {
     trial    what;
     tm_comm *world;
-    tm_text  out;
+    tried    t;
 } a_rank;
 
 static void *run_rank(void *context)
 {
     a_rank *r = context;
-    char    measured[256];
     r->what.world = r->world;
     fake_clock.slow = 4 * tm_comm_rank(r->world); /* no two ranks read their clocks as fast */
-    snprintf(measured, sizeof measured, "%s algorithm_gbps bus_gbps link_pct link stop", of_all);
-    tell(&r->out, &r->what, measured, "algorithm_gbps*median_ms bus_gbps/algorithm_gbps", "");
+    r->t = try_workload(&r->what);
     tm_comm_close(r->world);
     return NULL;
 }
 
-static void collective_tables(tm_text *out)
+/* The word behind "name=", or the other one. */
+static const char *given(const char *arguments, const char *name, const char *other, char out[64])
+{
+    const char *at = strstr(arguments, name);
+    snprintf(out, 64, "%.*s", at ? (int)strcspn(at + strlen(name), " ") : 63, at ? at + strlen(name) : other);
+    return out;
+}
+
+/* What each rank has of a call, over the bytes of it: NCCL's bus bandwidth. */
+static double bus_factor(const char *call, double ranks)
+{
+    if (strcmp(call, "all-reduce") == 0) return 2 * (ranks - 1) / ranks;
+    bool parts = strncmp(call, "all-", 4) == 0 || strcmp(call, "reduce-scatter") == 0;
+    return parts ? (ranks - 1) / ranks : 1;
+}
+
+/* What crosses between two hosts of two ranks each: all that a rank has for one there, or a sum and its result once. */
+static void crossing_is(const tm_table *table, size_t row, const char *arguments, double bytes)
+{
+    const char *call = words_at(table, row, "call");
+    bool        direct = strstr(arguments, "direct") || strstr(arguments, "private") || strncmp(call, "all-to", 6) == 0;
+    double      times = direct ? 4 : strcmp(words_at(table, row, "format"), "bfloat16") == 0 ? 3 : 2;
+    assert_string_equal(words_at(table, row, "algorithm"), direct ? "from rank to rank" : "shared by hosts");
+    if (strcmp(call, "all-reduce") == 0) /* with the headers of messages */
+        cell_within(table, row, "between_hosts_bytes", bytes * times, 1.02 * bytes * times);
+}
+
+/* Sizes are multiples of an element for each rank, from the least in steps of the factor. */
+static void collective_row(const tm_table *table, size_t row, const char *arguments, double ranks, bool hosts)
+{
+    char        format[64], buffers[64], text[64];
+    const char *call = words_at(table, row, "call");
+    double      bytes = number_at(table, row, "bytes"), rate = number_at(table, row, "algorithm_gbps");
+    double      unit = ranks * bytes_of_format(given(arguments, "format=", "float32", format));
+    double      factor = atof(given(arguments, "factor=", "8", text)), median = number_at(table, row, "median_ms");
+    double      size = atof(given(arguments, "min-bytes=", "", text));
+    while (ceil(size / unit) * unit < bytes - 0.5) size *= factor;
+    assert_true(size <= atof(given(arguments, "max-bytes=", "", text)) && fabs(ceil(size / unit) * unit - bytes) < 0.5);
+    assert_string_equal(words_at(table, row, "format"), format);
+    assert_string_equal(words_at(table, row, "buffers"), given(arguments, "buffers=", "shared", buffers));
+    cell_is(table, row, "ranks", ranks);
+    cell_is(table, row, "hosts", hosts ? 2 : 1);
+    if (row_is_skipped(table, row, "algorithm_gbps median_ms n")) return;
+    assert_true(truth_at(table, row, "correct"));
+    if (!(fabs(rate * median / (bytes * 1e-6) - 1) < 1e-6)) fail_msg("%s: %g GB/s in %g ms", call, rate, median);
+    if (!(fabs(number_at(table, row, "bus_gbps") / rate / bus_factor(call, ranks) - 1) < 1e-6)) fail_msg("%s", call);
+    assert_true(median * number_at(table, row, "loops") > 0.09); /* a sample of ranks lasts */
+    if (strcmp(call, "copy") == 0 || strcmp(call, "p2p") == 0) return;
+    assert_int_equal(number_at(table, row, "between_hosts_bytes") > 0, hosts);
+    if (hosts) crossing_is(table, row, arguments, bytes);
+}
+
+FULL_TEST(collectives_follow)
 {
     enum { MOST = 5 };
     static const int hosts[] = { 0, 0, 1, 1 };
@@ -316,28 +455,31 @@ static void collective_tables(tm_text *out)
         const char *arguments;
         double      seconds;
         const int  *host; /* of each rank; NULL: one */
+        int         rows;
+        const char *refused;
     } cases[] = {
-        { 2, "min-bytes=100 max-bytes=900 factor=3", 0, NULL },
+        { 2, "min-bytes=100 max-bytes=900 factor=3", 0, NULL, 24, NULL },
         { 3, "min-bytes=8 max-bytes=65536 factor=1000000 calls=all-to-all-v,p2p,copy format=bfloat16 buffers=private",
-          0, NULL },
-        { 3, "min-bytes=65535 max-bytes=70000 calls=reduce-scatter,all-reduce format=float64", 0, NULL },
-        { 5, "min-bytes=600 max-bytes=600 calls=broadcast,all-gather,all-to-all", 0, NULL },
-        { 2, "min-bytes=64 max-bytes=64 calls=p2p", 1e-9, NULL },
-        { 3, "min-bytes=600 max-bytes=600 calls=all-to-all", 0, NULL },
-        { 3, "min-bytes=600 max-bytes=600 calls=all-gather", 0, NULL },
-        { 3, "min-bytes=600 max-bytes=600 calls=reduce-scatter", 0, NULL },
-        { 3, "min-bytes=600 max-bytes=600 calls=all-to-all-v", 0, NULL },
-        { 3, "min-bytes=600 max-bytes=600 calls=broadcast buffers=private", 0, NULL },
-        { 2, "min-bytes=20 max-bytes=20 calls=all-reduce,all-to-all-v format=float64", 0, NULL },
-        { 2, "min-bytes=18 max-bytes=18 calls=all-reduce,all-to-all-v format=bfloat16", 0, NULL },
-        { 2, "min-bytes=65 max-bytes=64", 0, NULL },
-        { 2, "calls=copy,al-reduce", 0, NULL },
-        { 2, "library=x.so", 0, NULL },
-        { 1, "calls=copy", 0, NULL },
-        { 4, "min-bytes=65536 max-bytes=65536", 0, hosts },
-        { 4, "min-bytes=65536 max-bytes=65536 calls=all-reduce,broadcast algorithm=direct", 0, hosts },
-        { 4, "min-bytes=65536 max-bytes=65536 calls=all-reduce format=bfloat16", 0, hosts },
-        { 4, "min-bytes=65536 max-bytes=65536 calls=all-reduce,all-gather buffers=private", 0, hosts },
+          0, NULL, 3, NULL },
+        { 3, "min-bytes=65535 max-bytes=70000 calls=reduce-scatter,all-reduce format=float64", 0, NULL, 2, NULL },
+        { 5, "min-bytes=600 max-bytes=600 calls=broadcast,all-gather,all-to-all", 0, NULL, 3, NULL },
+        { 2, "min-bytes=64 max-bytes=64 calls=p2p", 1e-9, NULL, 1, NULL },
+        { 3, "min-bytes=600 max-bytes=600 calls=all-to-all", 0, NULL, 1, NULL },
+        { 3, "min-bytes=600 max-bytes=600 calls=all-gather", 0, NULL, 1, NULL },
+        { 3, "min-bytes=600 max-bytes=600 calls=reduce-scatter", 0, NULL, 1, NULL },
+        { 3, "min-bytes=600 max-bytes=600 calls=all-to-all-v", 0, NULL, 1, NULL },
+        { 3, "min-bytes=600 max-bytes=600 calls=broadcast buffers=private", 0, NULL, 1, NULL },
+        { 2, "min-bytes=20 max-bytes=20 calls=all-reduce,all-to-all-v format=float64", 0, NULL, 2, NULL },
+        { 2, "min-bytes=18 max-bytes=18 calls=all-reduce,all-to-all-v format=bfloat16", 0, NULL, 2, NULL },
+        { 2, "min-bytes=65 max-bytes=64", 0, NULL, 0, "--min-bytes (65) is more than --max-bytes (64)" },
+        { 2, "calls=copy,al-reduce", 0, NULL, 0, "--calls: 'al-reduce' is no call" },
+        { 2, "library=x.so", 0, NULL, 0, "--library names a file for --engine nccl" },
+        { 1, "calls=copy", 0, NULL, 0,
+          "collective calls take two ranks: `trainmark bench collectives --ranks 2`, or mpirun" },
+        { 4, "min-bytes=65536 max-bytes=65536", 0, hosts, 8, NULL },
+        { 4, "min-bytes=65536 max-bytes=65536 calls=all-reduce,broadcast algorithm=direct", 0, hosts, 2, NULL },
+        { 4, "min-bytes=65536 max-bytes=65536 calls=all-reduce format=bfloat16", 0, hosts, 1, NULL },
+        { 4, "min-bytes=65536 max-bytes=65536 calls=all-reduce,all-gather buffers=private", 0, hosts, 2, NULL },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         a_rank    rank[MOST] = { 0 };
@@ -353,21 +495,15 @@ static void collective_tables(tm_text *out)
             assert_int_equal(pthread_create(&thread[r], NULL, run_rank, &rank[r]), 0);
         }
         for (int r = 0; r < n; r++) pthread_join(thread[r], NULL);
-        for (int r = n - 1; r >= 0; r--) {
-            if (r == 0) tm_text_add(out, rank[0].out.data);
-            tm_text_fini(&rank[r].out);
-        }
+        ends_with(&rank[0].t, cases[i].arguments, cases[i].refused);
+        assert_int_equal(tm_table_n_rows(rank[0].t.table), cases[i].rows);
+        for (int row = 0; row < cases[i].rows; row++)
+            collective_row(rank[0].t.table, (size_t)row, cases[i].arguments, n, cases[i].host != NULL);
+        for (int r = 0; r < n; r++) tried_fini(&rank[r].t);
     }
-    tell(out, &(trial){ tm_workload_find("collectives"), "cpu", "calls=all", 0, NULL, false }, "", "", "");
-}
-
-FULL_TEST(tables_say_all)
-{
-    tm_text out = { 0 };
-    startup_tables(&out);
-    gpt_tables(&out);
-    collective_tables(&out);
-    whole_is("tests/golden/whole-bench-runs.txt", &out);
+    tried alone = try_workload(&(trial){ tm_workload_find("collectives"), "cpu", "calls=all", 0, NULL, false });
+    ends_with(&alone, "alone", "collective calls take two ranks");
+    tried_fini(&alone);
 }
 
 TM_TEST_ROLE("run", play_run)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a run of a sweep needs, and that run as a process, which is this program: what is told of each way to end. And
- * `trainmark watch` of records that are there. tests/golden/whole-sweep-runs.txt */
+ * `trainmark watch` of records that are there. */
 #include "support/test.h"
 #include "base/cpu.h"
 #include "base/log.h"
@@ -21,7 +21,7 @@ static int be_run(int argc, char **argv)
     if (strcmp(how, "long") == 0)
         for (int i = 0; i < 3000; i++)
             printf("%d of so many lines that they do not fit into what is read at a time\n", i);
-    if (strcmp(how, "nomem") == 0) fprintf(stderr, "a note\ntrainmark: does not fit in memory: 3 bytes\n");
+    if (strcmp(how, "nomem") == 0) fprintf(stderr, "a note\ntrainmark: does not fit in memory: 3 bytes");
     if (strcmp(how, "starved") == 0) fprintf(stderr, "trainmark: out of memory: cannot allocate 3 bytes\n");
     if (strcmp(how, "words") == 0) fprintf(stderr, "the reason\n");
     fflush(NULL);
@@ -165,38 +165,63 @@ TEST(devices_that_cannot_be)
     tm_log_set_level(TM_LOG_INFO);
 }
 
-static void start(const char *how, const char *code, const char *log)
+/* A run that ends like this: its code, whether memory lacked, the last words, and what its log has behind the command
+ * line. */
+static void ends(const char *how, const char *code, int wanted, bool nomem, const char *words, const char *log,
+                 const char *logged)
 {
     tm_error         err = { 0 };
     child_end        end;
     char            *argv[] = { (char *)how, (char *)code }, *more[] = { (char *)"--more", (char *)"--most" };
     tm_sweep_options o = { .argc = code ? 2 : 1, .argv = argv };
+    char             text[400];
     memset(&end, 0xff, sizeof end);
-    tm_text_printf(&told, "== %s\n", how);
     told_begin();
     tm_status st = sweep_start(&o, more, 2, "folder", log, &end, &err);
-    printf("code %d%s, '%s'\n", end.code, end.nomem ? ", no memory" : "", end.words);
     told_end(st, &err);
+    assert_int_equal(st, TM_OK);
+    if (end.code != wanted || end.nomem != nomem || strcmp(end.words, words) != 0)
+        fail_msg("%s: code %d, memory %d, '%s'", how, end.code, end.nomem, end.words);
     assert_true(end.seconds > 0 && end.seconds < 60);
-    if (log) told_file(log);
+    assert_string_equal(told.data, "-> ok\n\n"); /* nothing else is printed */
+    told.length = 0;
+    if (!log) return;
+    snprintf(text, sizeof text, "program run %s%s%s --more --most --out folder\n%s", how, code ? " " : "",
+             code ? code : "", logged);
+    tm_text is = fake_read(log);
+    assert_string_equal(is.data, text);
+    tm_text_fini(&is);
+}
+
+/* It is not begun, or not ended. */
+static void fails(const char *how, const char *log, tm_status wanted, const char *words)
+{
+    tm_error         err = { 0 };
+    child_end        end = { 0 };
+    char            *argv[] = { (char *)how, (char *)"130" };
+    tm_sweep_options o = { .argc = 2, .argv = argv };
+    assert_int_equal(sweep_start(&o, NULL, 0, "folder", log, &end, &err), wanted);
+    assert_non_null(strstr(err.text, words));
+    assert_false(tm_file_exists(log));
 }
 
 TEST(every_end_of_a_run)
 {
-    start("well", NULL, "log");
-    start("words", "3", "log3");
-    start("words", "4", NULL);
-    start("nomem", "4", "log4");
-    start("nomem", "3", NULL);
-    start("starved", "1", NULL);
-    start("starved", "4", NULL);
-    start("kill", NULL, "logk");
-    start("term", NULL, NULL);
-    start("well", "130", "no/where/log");
+    static const char lacks[] = "trainmark: does not fit in memory: 3 bytes",
+                      starves[] = "trainmark: out of memory: cannot allocate 3 bytes";
+    ends("well", NULL, 0, false, "", "log", "");
+    ends("words", "3", 3, false, "the reason", "log3", "the reason");
+    ends("words", "4", 4, false, "the reason", NULL, "");
+    ends("nomem", "4", 4, true, lacks, "log4", "a note\ntrainmark: does not fit in memory: 3 bytes");
+    ends("nomem", "3", 3, false, lacks, NULL, "");
+    ends("starved", "1", 1, true, starves, NULL, "");
+    ends("starved", "4", 4, false, starves, NULL, "");
+    ends("kill", NULL, -1, true, "", "logk", "");
+    ends("term", NULL, -1, false, "", NULL, "");
+    fails("well", "no/where/log", TM_INVALID, "cannot create 'no/where/log': directory 'no/where'");
     tm_cli_stop = 1;
-    start("sleep", NULL, "stopped");
+    fails("sleep", "stopped", TM_INTERRUPTED, "interrupted; the same command continues from here");
     tm_cli_stop = 0;
-    start("long", "0", NULL);
     tm_error         err = { 0 };
     child_end        end;
     char            *argv[] = { (char *)"long" };
@@ -207,17 +232,21 @@ TEST(every_end_of_a_run)
     for (const char *at = text.data; (at = strchr(at, '\n')); at++) lines++;
     assert_int_equal(lines, 3001);
     tm_text_fini(&text);
-    told_is("tests/golden/whole-sweep-runs.txt");
 }
 
-static void watch(const char *option)
+#define STEP "step 1  loss 3.50000  validation 2.50000  128 tokens/s (last step)\n"
+
+static void watch_says(const char *option, const char *wanted)
 {
     tm_error err = { 0 };
     char    *argv[] = { (char *)"watch", (char *)"run", (char *)option, NULL };
-    tm_text_printf(&told, "== watch %s\n", option ? option : "");
+    told.length = 0;
     told_begin();
-    tm_status st = tm_cli_call(&tm_command_watch, "watch", option ? 3 : 2, argv, &err);
-    told_end(st, &err);
+    told_end(tm_cli_call(&tm_command_watch, "watch", option ? 3 : 2, argv, &err), &err);
+    char *end = strstr(told.data, "-> ok\n");
+    assert_true(end && end[7] == '\0');
+    *end = '\0';
+    assert_string_equal(told.data, wanted);
 }
 
 TEST(records_that_are_watched)
@@ -229,16 +258,16 @@ TEST(records_that_are_watched)
         "{\"format\": \"trainmark.result/1\", \"verdict\": \"noisy\", \"reason\": \"a reason\"}\n";
     tm_error err = { 0 };
     assert_int_equal(tm_folder_make("run", &err), TM_OK);
-    watch("--once");
+    watch_says("--once", "no step yet\n");
     assert_int_equal(tm_file_write("run/metrics.jsonl", metrics, strlen(metrics), &err), TM_OK);
-    watch("--once");
+    watch_says("--once", STEP);
     tm_cli_stop = 1;
-    watch(NULL);
+    watch_says(NULL, "");
     tm_cli_stop = 0;
     assert_int_equal(tm_file_write("run/result.json", result, strlen(result), &err), TM_OK);
-    watch(NULL);
-    watch("--json");
-    told_is("tests/golden/whole-watched.txt");
+    watch_says(NULL, STEP "ended: noisy: a reason\n");
+    watch_says("--json", "{\"step\": 1, \"loss\": 3.5, \"validation\": 2.5, \"tokens_per_second\": 128}\n");
+    tm_text_fini(&told);
 }
 
 TM_TEST_ROLE("run", be_run)

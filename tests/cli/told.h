@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tests/cli/told.h - commands called inside of a test program, which works in a folder of its own so that paths are
- * short: what they print and what the test adds is one text, compared as a whole with a recorded file. */
+ * short: what they print is one text. */
 #ifndef TM_TESTS_CLI_TOLD_H
 #define TM_TESTS_CLI_TOLD_H
 
@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "support/fake_run.h"
 #include "support/folder.h"
-#include "support/whole.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -67,28 +66,6 @@ static inline void told_end(tm_status st, const tm_error *err)
     tm_text_add_n(&told, said.data, said.length);
     tm_text_fini(&said);
     tm_text_printf(&told, "-> %s%s%s\n\n", tm_status_text(st), st == TM_OK ? "" : ": ", st == TM_OK ? "" : err->text);
-}
-
-/* A file of the test's folder. */
-static inline void told_file(const char *name)
-{
-    if (!tm_file_exists(name)) {
-        tm_text_printf(&told, "there is no %s\n", name);
-        return;
-    }
-    tm_text text = fake_read(name);
-    tm_text_printf(&told, "%s:\n%s%s", name, text.data, text.length && text.data[text.length - 1] != '\n' ? "\n" : "");
-    tm_text_fini(&text);
-}
-
-/* All of it is in the file `golden`. */
-static inline void told_is(const char *golden)
-{
-    tm_text all = told;
-    told = (tm_text){ 0 };
-    assert_int_equal(fchdir(told_root), 0);
-    whole_is(golden, &all);
-    assert_int_equal(chdir(test_folder()), 0);
 }
 
 #endif

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of files: every form that a text of rows can have, lines that end where a part that is read ends, names of
- * files and folders; and what is taken for a text. After a change that is meant:
- *     TM_RECORD=1 build/release/tests/data/test_rows; git diff tests/data/whole-rows.txt
- */
+ * files and folders; and what is taken for a text. */
 #include "data/rows.h"
 
 #include "base/arena.h"
@@ -11,7 +9,6 @@
 #include "data/text_files.h"
 #include "support/folder.h"
 #include "support/full_config.h"
-#include "support/whole.h"
 
 #include <jansson.h>
 #include <signal.h>
@@ -27,99 +24,106 @@
 static const char *const wanted[] = { "a", "text" };
 static char             *back;
 
-/* All rows, and how it ends. */
-static void add_rows(tm_text *out, tm_rows *rows)
+/* What a text or a file holds: "2a1 4b2" is {"a": 1} in line (or row) 2, {"b": 2} in line 4, the name of a file before
+ * its first row; and what it is refused with at its end. */
+typedef struct {
+    const char *input, *rows, *refused;
+} a_case;
+
+static void has_rows(const a_case *c, bool named, tm_status st, tm_rows *rows, tm_error *err)
 {
-    tm_error err = { 0 };
-    json_t  *row = NULL;
-    while (tm_rows_next(rows, &row, &err) == TM_OK && row) {
-        char *text = json_dumps(row, JSON_COMPACT | JSON_SORT_KEYS);
-        tm_text_printf(out, "  %s (%lld): %.60s\n", tm_rows_place(rows), (long long)tm_rows_number(rows), text);
-        free(text);
+    tm_text found = { 0 };
+    char    file[100] = "", last[100] = "";
+    json_t *row = NULL;
+    tm_text_add(&found, "");
+    while (st == TM_OK && (st = tm_rows_next(rows, &row, err)) == TM_OK && row) {
+        const char *key = json_object_iter_key(json_object_iter(row));
+        int         number = 0;
+        if (sscanf(tm_rows_place(rows), "'%99[^']', %*s %d", file, &number) != 2) fail_msg("%s", tm_rows_place(rows));
+        assert_int_equal(number, tm_rows_number(rows));
+        tm_text_add(&found, found.length ? " " : "");
+        if (named && strcmp(file, last) != 0) tm_text_printf(&found, "%s ", strcpy(last, file));
+        tm_text_printf(&found, "%d%s%d", number, key, (int)json_integer_value(json_object_get(row, key)));
         json_decref(row);
     }
-    if (err.status == TM_OK)
-        tm_text_add(out, "  end\n");
-    else
-        tm_text_printf(out, "  -> %d: %s\n", tm_status_exit_code(err.status), err.text);
-}
-
-static void add_memory(tm_text *out, const char *text, size_t n)
-{
-    tm_rows *rows = NULL;
-    tm_error err = { 0 };
-    if (tm_rows_parse("memory", (const uint8_t *)text, n, wanted, 2, &rows, &err) == TM_OK)
-        add_rows(out, rows);
-    else
-        tm_text_printf(out, "  -> %d: %s\n", tm_status_exit_code(err.status), err.text);
+    if (strcmp(found.data, c->rows) != 0) fail_msg("%s: '%s', wanted '%s'", c->input, found.data, c->rows);
+    if (!c->refused != (st == TM_OK) || (c->refused && !strstr(err->text, c->refused)))
+        fail_msg("%s: '%s', wanted '%s'", c->input, err->text, c->refused);
+    assert_int_equal(tm_status_exit_code(st), c->refused ? 4 : 0);
+    tm_text_fini(&found);
     tm_rows_close(rows);
 }
 
-static void add_path(tm_text *out, const char *path)
+TEST(every_form_of_rows)
 {
-    tm_rows *rows = NULL;
-    tm_error err = { 0 };
-    tm_text_printf(out, "%s\n", path);
-    if (tm_rows_open(path, wanted, 2, &rows, &err) == TM_OK)
-        add_rows(out, rows);
-    else
-        tm_text_printf(out, "  -> %d: %s\n", tm_status_exit_code(err.status), err.text);
-    tm_rows_close(rows);
-}
-
-TEST(rows_are_as_recorded)
-{
-    static const char *const texts[] = {
-        "",
-        " \t\r",
-        "\n\n",
-        "{\"a\": 1}",
-        "{\"a\": 1}\n",
-        "\n {\"a\": 1} \r\n\t\r\n{\"b\": 2}\n\n",
-        "\xEF\xBB\xBF{\"a\": 1}\n{\"a\": 2}",
-        "\xEF\xBB\xBF",
-        "\xEF\xBB{\"a\": 1}",
-        "\xFF\xFE{\0",
-        "\xFE\xFF",
-        "\xFF",
-        "[{\"a\": 1}, {\"a\": 2}]",
-        " \t\r[{\"a\": 1},\n{\"a\": 2}]\n",
-        "\n[{\"a\": 1}]",
-        "[]",
-        "[1]",
-        "[{\"a\": 1}\n,,]",
-        "[{\"a\": 1}",
-        "[{\"a\": 1, \"a\": 2}]",
-        "{\"a\": 1}\n[2]\n",
-        "{\"a\": 1}\n\"text\"\n",
-        "{\"a\": 1}\n2\n",
-        "{\"a\": 1}\n2.5\n",
-        "{\"a\": 1}\ntrue\n",
-        "{\"a\": 1}\nfalse\n",
-        "{\"a\": 1}\nnull\n",
-        "{\"a\": 1}\n{\"a\": 1, \"a\": 2}\n",
-        "{\"a\": 1}\n{\n\"a\": 2}\n",
-        "{\n",
-        "{\"a\": 1} x\n",
-        "  prose\n",
-        "a,b\n1,2\n",
-        "  {\"a\" 1}\n",
-        "PAR",
-        "PAR1",
+    static const a_case texts[] = {
+        { "", "", NULL },
+        { " \t\r", "", NULL },
+        { "\n\n", "", NULL },
+        { "{\"a\": 1}", "1a1", NULL },
+        { "{\"a\": 1}\n", "1a1", NULL },
+        { "\n {\"a\": 1} \r\n\t\r\n{\"b\": 2}\n\n", "2a1 4b2", NULL },
+        { "\xEF\xBB\xBF{\"a\": 1}\n{\"a\": 2}", "1a1 2a2", NULL },
+        { "\xEF\xBB\xBF", "", NULL },
+        { "\xEF\xBB{\"a\": 1}", "", "line 1: unable to decode byte 0xef" },
+        { "\xFF\xFE{\0", "", "is in UTF-16" },
+        { "\xFE\xFF", "", "is in UTF-16" },
+        { "\xFF", "", "line 1: unable to decode byte 0xff" },
+        { "[{\"a\": 1}, {\"a\": 2}]", "1a1 2a2", NULL },
+        { " \t\r[{\"a\": 1},\n{\"a\": 2}]\n", "1a1 2a2", NULL },
+        { "\n[{\"a\": 1}]", "", "line 2: a row is an object of columns, found an array" },
+        { "[]", "", NULL },
+        { "[1]", "", "row 1: a row is an object of columns, found a number" },
+        { "[{\"a\": 1}\n,,]", "", "line 2: unexpected token near ','" },
+        { "[{\"a\": 1}", "", "line 1: ']' expected near end of file" },
+        { "[{\"a\": 1, \"a\": 2}]", "", "line 1: duplicate object key near '\"a\"'" },
+        { "{\"a\": 1}\n[2]\n", "1a1", "line 2: a row is an object of columns, found an array" },
+        { "{\"a\": 1}\n\"text\"\n", "1a1", "line 2: a row is an object of columns, found a text" },
+        { "{\"a\": 1}\n2\n", "1a1", "line 2: a row is an object of columns, found a number" },
+        { "{\"a\": 1}\n2.5\n", "1a1", "line 2: a row is an object of columns, found a number" },
+        { "{\"a\": 1}\ntrue\n", "1a1", "line 2: a row is an object of columns, found true" },
+        { "{\"a\": 1}\nfalse\n", "1a1", "line 2: a row is an object of columns, found false" },
+        { "{\"a\": 1}\nnull\n", "1a1", "line 2: a row is an object of columns, found null" },
+        { "{\"a\": 1}\n{\"a\": 1, \"a\": 2}\n", "1a1", "line 2: duplicate object key near '\"a\"'" },
+        { "{\"a\": 1}\n{\n\"a\": 2}\n", "1a1",
+          "line 2: string or '}' expected near end of file; wanted a row in each line, or one array of all rows" },
+        { "{\n", "",
+          "line 1: string or '}' expected near end of file; wanted a row in each line, or one array of all rows" },
+        { "{\"a\": 1} x\n", "", "line 1: end of file expected near 'x'" },
+        { "  prose\n", "", "line 1: invalid token near 'prose'" },
+        { "a,b\n1,2\n", "", "line 1: invalid token near 'a'" },
+        { "  {\"a\" 1}\n", "", "line 1: ':' expected near '1'" },
+        { "PAR", "", "line 1: invalid token near 'PAR'" },
+        { "PAR1", "", "is not a parquet file, or damaged: no PAR1 at both ends" },
     };
-    static const char *const paths[] = {
-        "rows", "rows/b.jsonl", "rows/*.json",      "rows/n*",          "empty",  "none",
-        "no*",  "od?[d*\\",     "od?[d*\\/x.jsonl", "again.parquet.gz", "rows/z", "."
+    static const a_case paths[] = {
+        { "rows", "rows/Z.ndjson 1a4 rows/a.json 1a3 rows/b.jsonl 1a1 2a2 rows/c.jsonl.gz 1a10", NULL },
+        { "rows/b.jsonl", "rows/b.jsonl 1a1 2a2", NULL },
+        { "rows/*.json", "rows/a.json 1a3", NULL },
+        { "rows/n*", "", "'rows/notes.txt', line 1: invalid token near 'no'" },
+        { "empty", "", "no file of rows in 'empty': none ends in .jsonl, .ndjson, .json or .parquet" },
+        { "none", "", "cannot reach 'none': No such file or directory" },
+        { "no*", "", "cannot reach 'no*': No such file or directory" },
+        { "od?[d*\\", "od?[d*\\/x.jsonl 1a9", NULL },
+        { "od?[d*\\/x.jsonl", "od?[d*\\/x.jsonl 1a9", NULL },
+        { "again.parquet.gz", "", "'again.parquet.gz' is parquet that was packed once more; unpack it" },
+        { "rows/z", "rows/z 1a5",
+          "'rows/z', line 2: '}' expected near end of file; wanted a row in each line, or one array of all rows" },
+        { ".", "", "'./again.parquet.gz' is parquet that was packed once more; unpack it" },
     };
-    tm_text out = { 0 };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        tm_text_printf(&out, "text %zu\n", i);
-        add_memory(&out, texts[i], strlen(texts[i]));
+        tm_rows    *rows = NULL;
+        tm_error    err = { 0 };
+        const char *text = texts[i].input;
+        tm_status   st = tm_rows_parse("memory", (const uint8_t *)text, strlen(text), wanted, 2, &rows, &err);
+        has_rows(&texts[i], false, st, rows, &err);
     }
-    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) add_path(&out, paths[i]);
-    char path[4096];
-    snprintf(path, sizeof path, "%s/tests/data/whole-rows.txt", back);
-    whole_is(path, &out);
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+        tm_rows  *rows = NULL;
+        tm_error  err = { 0 };
+        tm_status st = tm_rows_open(paths[i].input, wanted, 2, &rows, &err);
+        has_rows(&paths[i], true, st, rows, &err);
+    }
 }
 
 /* Files are read in parts of 64 KiB: a line may end just before, at and behind such an end, and fill many parts. */

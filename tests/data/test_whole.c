@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of every source by rules, and what the commands on data say of files, to the letter. After a change that is
- * meant: TM_RECORD=1 build/release/tests/data/test_whole; git diff tests/data/whole*.txt
- */
+/* Rows of every source by rules, and what the commands on data say of files whose content is known. */
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -30,15 +28,8 @@
 
 enum { T = TEST_SOURCE_T };
 
-/* Tests run in the folder of their files, for short names; records lie where the program was started. */
+/* Tests run in the folder of their files, for short names. */
 static char *back;
-
-static void is_recorded(const char *name, tm_text *text)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s", back, name);
-    whole_is(path, text);
-}
 
 #define FLOW .flow = TEST_SOURCE_FLOW
 
@@ -241,60 +232,69 @@ TEST(latents_have_their_moments)
 
 /* ---- commands on files ---- */
 
-static void add_table(tm_text *out, const tm_table *table)
+/* Cells of these columns, rows separated by commas; "-": an empty one. */
+static void cells_are(const char *what, const tm_table *table, const char *columns, const char *wanted)
 {
+    tm_text is = { 0 };
+    tm_text_add(&is, "");
     for (size_t r = 0; r < tm_table_n_rows(table); r++) {
-        for (size_t c = 0; c < tm_table_n_columns(table); c++) {
-            const tm_cell *cell = tm_table_cell(table, r, c);
-            if (cell->kind == TM_CELL_EMPTY) continue;
-            tm_text_printf(out, " %s=", tm_table_column_at(table, c)->name);
-            if (cell->kind == TM_CELL_TEXT) tm_text_add(out, cell->text);
-            if (cell->kind == TM_CELL_I64) tm_text_printf(out, "%lld", (long long)cell->i64);
-            if (cell->kind == TM_CELL_F64) tm_text_printf(out, "%.9g", cell->f64);
-            if (cell->kind == TM_CELL_BOOL) tm_text_add(out, cell->truth ? "true" : "false");
+        char list[200], *rest = list;
+        snprintf(list, sizeof list, "%s", columns);
+        for (char *column; (column = strsep(&rest, " "));) {
+            const tm_cell *cell = tm_table_cell(table, r, (size_t)tm_table_find(table, column));
+            tm_text_add(&is, column != list ? " " : r ? ", " : "");
+            if (cell->kind == TM_CELL_EMPTY) tm_text_add(&is, "-");
+            if (cell->kind == TM_CELL_TEXT) tm_text_add(&is, cell->text);
+            if (cell->kind == TM_CELL_I64) tm_text_printf(&is, "%lld", (long long)cell->i64);
+            if (cell->kind == TM_CELL_F64) tm_text_printf(&is, "%.9g", cell->f64);
         }
-        tm_text_add(out, "\n");
     }
-    for (size_t i = 0; i < tm_table_n_notes(table); i++) tm_text_printf(out, " note: %s\n", tm_table_note_at(table, i));
+    if (strcmp(is.data, wanted) != 0) fail_msg("%s: '%s', wanted '%s'", what, is.data, wanted);
+    tm_text_fini(&is);
 }
 
-TEST(files_are_described_as_recorded)
+/* Refused with these words, or not at all. */
+static void refused_with(const char *what, tm_status st, const tm_error *err, const char *words)
 {
-    static const char *const paths[] = {
-        "set",          "set.idx", "set.bin", "train.npy", "gov",  "text.txt", "docs",
-        "rows.parquet", "nothing", "short",   "empty",     ".npy", "images",   "floats"
+    if ((st != TM_OK) != (words != NULL) || (words && !strstr(err->text, words)))
+        fail_msg("%s: '%s', wanted '%s'", what, err->text, words ? words : "");
+}
+
+static void is_inspected(const char *path, const char *wanted, const char *note, const char *refused)
+{
+    static const char figures[] = "format type rows documents tokens length_min length_max id_min id_max counted";
+    tm_table         *table = tm_data_inspect_table();
+    tm_error          err = { 0 };
+    refused_with(path, tm_data_inspect(path, table, &err), &err, refused);
+    cells_are(path, table, figures, wanted);
+    assert_int_equal(tm_table_n_notes(table), note != NULL);
+    if (note) assert_string_equal(tm_table_note_at(table, 0), note);
+    tm_table_destroy(table);
+}
+
+/* The figures are those of what write_all and support/source_files.c write. */
+TEST(files_are_described)
+{
+    static const struct {
+        const char *path, *figures, *note, *refused;
+    } files[] = {
+        { "set", "megatron uint16 9 9 432 20 76 0 49 -", NULL, NULL },
+        { "set.idx", "megatron uint16 9 9 432 20 76 0 49 -", NULL, NULL },
+        { "set.bin", "megatron uint16 9 9 432 20 76 0 49 -", NULL, NULL },
+        { "train.npy", "govreport int32 7 - 168 24 24 0 49 0.797619048", NULL, NULL },
+        { "gov", "govreport int32 3 - 72 24 24 0 49 0.666666667, govreport int32 2 - 48 24 24 0 47 0.666666667", NULL,
+          NULL },
+        { "text.txt", "text uint8 1 1 12155 12155 12155 10 256 -", NULL, NULL },
+        { "docs", "text uint8 10 10 207 8 33 32 256 -",
+          "docs: left out 1 hidden names, 1 empty files, 0 reached a second time", NULL },
+        { "rows.parquet", "", NULL, "'rows.parquet' holds rows, not tokens" },
+        { "nothing", "", NULL, "cannot reach 'nothing': No such file or directory" },
+        { "short", "megatron int32 2 2 3 1 2 3 49 -", NULL, NULL },
+        { "empty", "text uint8 0 0 0 0 0 - - -", NULL, NULL },
+        { ".npy", "text uint8 1 1 2 2 2 120 256 -", NULL, NULL },
+        { "images", "", NULL, "'images/a.safetensors' is a binary file, wanted text" },
+        { "floats", "megatron float32 1 1 4 4 4 2 10 -", "floats: 2 tokens are not integers of 32 bits", NULL },
     };
-    static const char *const verified[][2] = { { "docs", NULL },
-                                               { "gov", NULL },
-                                               { "train.npy", NULL },
-                                               { "lists", NULL },
-                                               { "lists/a.md5", NULL },
-                                               { "lists/x", NULL },
-                                               { "lists/x", "0cc175b9c0f1b6a831c399e269772661" },
-                                               { "lists", "0cc175b9c0f1b6a831c399e269772661" },
-                                               { "set", NULL },
-                                               { "set", "0cc175b9c0f1b6a831c399e269772661" },
-                                               { "nothing", NULL },
-                                               { "c4-validation-91205-samples.en_text_document", NULL } };
-    tm_text                  out = { 0 };
-    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
-        tm_table *table = tm_data_inspect_table();
-        tm_error  err = { 0 };
-        tm_status st = tm_data_inspect(paths[i], table, &err);
-        tm_text_printf(&out, "inspect %s: %d %s\n", paths[i], st == TM_OK ? 0 : tm_status_exit_code(st), err.text);
-        add_table(&out, table);
-        tm_table_destroy(table);
-    }
-    for (size_t i = 0; i < sizeof verified / sizeof verified[0]; i++) {
-        tm_table *table = tm_data_verify_table();
-        tm_error  err = { 0 };
-        bool      passed = false;
-        tm_status st = tm_data_verify(verified[i][0], verified[i][1], table, &passed, &err);
-        tm_text_printf(&out, "verify %s %s: %d, passed %d %s\n", verified[i][0], verified[i][1] ? verified[i][1] : "",
-                       st == TM_OK ? 0 : tm_status_exit_code(st), passed, err.text);
-        add_table(&out, table);
-        tm_table_destroy(table);
-    }
     static const tm_pack_options packs[] = {
         { .path = "docs", .out = "packed", .format = "megatron" },
         { .path = "docs", .out = "packed.npy", .format = "govreport", .seq = 7 },
@@ -303,18 +303,66 @@ TEST(files_are_described_as_recorded)
         { .path = "empty", .out = "none", .format = "megatron" },
         { .path = "docs", .out = "no/such", .format = "megatron" },
     };
+    static const char *const packed[][2] = {
+        /* as they are inspected, or why not */
+        { "megatron uint16 10 10 207 8 33 32 256 -", NULL },
+        { "govreport int32 29 - 203 7 7 32 256 1", NULL },
+        { "govreport int32 41 - 205 5 5 32 256 0.809756098", NULL },
+        { NULL, "'docs' has 207 tokens, that are 0 rows of 1000" },
+        { NULL, "no text in 'empty'" },
+        { NULL, "cannot create 'no/such.bin': directory 'no': No such file or directory" },
+    };
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
+        is_inspected(files[i].path, files[i].figures, files[i].note, files[i].refused);
     for (size_t i = 0; i < sizeof packs / sizeof packs[0]; i++) {
-        int64_t   rows = -1;
+        int64_t  rows = -1;
+        tm_error err = { 0 };
+        refused_with(packs[i].out, tm_data_pack(&packs[i], &rows, &err), &err, packed[i][1]);
+        if (packed[i][1]) continue;
+        assert_int_equal(rows, atoi(strstr(packed[i][0], "t16 ") ? strstr(packed[i][0], "t16 ") + 4
+                                                                 : strstr(packed[i][0], "t32 ") + 4));
+        is_inspected(packs[i].out, packed[i][0], NULL, NULL);
+    }
+}
+
+TEST(files_are_verified)
+{
+#define MD5 "0cc175b9c0f1b6a831c399e269772661" /* of "a" */
+    static const struct {
+        const char *path, *given, *checks;
+        bool        passed;
+        const char *refused;
+    } all[] = {
+        { "docs", NULL, "", true, "nothing is known of 'docs' to compare with" },
+        { "gov", NULL, "bytes FAILED, bytes FAILED, directory md5 FAILED", false, NULL },
+        { "train.npy", NULL, "bytes FAILED", false, NULL },
+        { "lists", NULL, "md5 ok, md5 FAILED, md5 FAILED, md5 ok", false, NULL },
+        { "lists/a.md5", NULL, "md5 ok, md5 FAILED, md5 FAILED", false, NULL },
+        { "lists/x", NULL, "md5 ok", true, NULL },
+        { "lists/x", MD5, "md5 ok, md5 ok", true, NULL },
+        { "lists", MD5, "md5 ok, md5 FAILED, md5 FAILED, md5 ok, directory md5 FAILED", false, NULL },
+        { "set", NULL, "", true, "nothing is known of 'set' to compare with" },
+        { "set", MD5, "", false, "--expect is for one file or a directory" },
+        { "nothing", NULL, "", false, "cannot open 'nothing': No such file or directory" },
+        { "c4-validation-91205-samples.en_text_document", NULL, "bytes FAILED, bytes FAILED", false, NULL },
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        tm_table *table = tm_data_verify_table();
         tm_error  err = { 0 };
-        tm_status st = tm_data_pack(&packs[i], &rows, &err);
-        tm_text_printf(&out, "pack %s: %d, %lld rows %s\n", packs[i].out, st == TM_OK ? 0 : tm_status_exit_code(st),
-                       (long long)rows, err.text);
-        tm_table *table = tm_data_inspect_table();
-        if (st == TM_OK && tm_data_inspect(packs[i].out, table, &err) != TM_OK) tm_text_printf(&out, "%s\n", err.text);
-        add_table(&out, table);
+        bool      passed = false;
+        refused_with(all[i].path, tm_data_verify(all[i].path, all[i].given, table, &passed, &err), &err,
+                     all[i].refused);
+        cells_are(all[i].path, table, "check verdict", all[i].checks);
+        assert_int_equal(passed, all[i].passed);
+        for (size_t r = 0; r < tm_table_n_rows(table); r++) { /* equal is what passes */
+            const char *is = tm_table_cell(table, r, (size_t)tm_table_find(table, "found"))->text;
+            const char *wanted = tm_table_cell(table, r, (size_t)tm_table_find(table, "wanted"))->text;
+            const char *verdict = tm_table_cell(table, r, (size_t)tm_table_find(table, "verdict"))->text;
+            assert_int_equal(strcmp(is, wanted) == 0, strcmp(verdict, "ok") == 0);
+            if (strcmp(verdict, "ok") == 0) assert_string_equal(is, MD5);
+        }
         tm_table_destroy(table);
     }
-    is_recorded("tests/data/whole-files.txt", &out);
 }
 
 /* Bytes as tokens: "a" to "e", and the end. */
@@ -324,7 +372,7 @@ static const char tokenizer[] = "{\"added_tokens\": [{\"id\": 6, \"content\": \"
                                 "\"unk_token\": \"?\", \"merges\": [[\"a\", \"b\"]],\n"
                                 "  \"vocab\": {\"a\": 0, \"b\": 1, \"c\": 2, \"d\": 3, \"?\": 4, \"ab\": 5}}}\n";
 
-TEST(texts_are_tokenized_as_recorded)
+TEST(texts_are_tokenized)
 {
     static const char *const folder[] = { "corpus" }, *const named[] = { "corpus/b.txt", "corpus/a*.txt" },
                              *const lines[] = { "corpus/rows.jsonl" }, *const binary[] = { "corpus/binary" },
@@ -344,27 +392,47 @@ TEST(texts_are_tokenized_as_recorded)
         { .paths = named, .n_paths = 2, .out = "t11", .end = -1, .threads = 2 },
         { .paths = named, .n_paths = 2, .out = "no/such", .end = 6, .threads = 2 },
     };
-    tm_text out = { 0 };
+    static const struct {
+        const char *found, *left_out,
+            *refused; /* files, documents, tokens, bytes; binary, the same, unreadable, empty */
+    } wanted[] = {
+        { "4 0 0 0", "1 1 1 1", "'corpus/rows.jsonl' has fields" },
+        { "4 0 0 0", "1 1 1 1", "'corpus/rows.jsonl' is JSON lines, not text" },
+        { "3 3 20 25", "0 1 0 0", NULL },
+        { "1 3 6 57", "0 0 0 0", NULL },
+        { "1 0 0 0", "0 0 0 0", "'corpus/rows.jsonl' has fields" },
+        { "1 0 0 0", "0 0 0 0", "'corpus/rows.jsonl' is JSON lines, not text" },
+        { "1 0 0 0", "0 0 0 0", "'corpus/rows.jsonl', line 1: no text in field 'nothing'" },
+        { "1 0 0 0", "0 0 0 0", "'corpus/binary' is a binary file, wanted text" },
+        { "0 0 0 0", "0 0 0 0", "cannot reach 'gone': No such file or directory" },
+        { "0 0 0 0", "0 0 0 0", "no text in 'empty'" },
+        { "0 0 0 0", "0 0 0 0", "--end is 7, but 'tokenizer.json' has ids below 7" },
+        { "0 0 0 0", "0 0 0 0", "the end-of-text token of 'tokenizer.json' is not known" },
+        { "3 0 0 0", "0 1 0 0", "cannot create 'no/such.bin.part': No such file or directory" },
+    };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         tm_tokenize_options o = all[i];
         tm_tokenize_result  r;
         tm_error            err = { 0 };
+        tm_text             told = { 0 };
+        char                found[80], left_out[80];
+        int                 warnings = 0;
         o.tokenizer = "tokenizer.json";
-        tm_status st = tm_data_tokenize(&o, &r, &err);
-        tm_text_printf(
-            &out,
-            "%s: %d, %lld files, %lld documents, %lld tokens, %lld bytes; left out %lld binary, %lld the same, "
-            "%lld unreadable, %lld empty; resumed %lld, wide %d %s\n",
-            o.out, st == TM_OK ? 0 : tm_status_exit_code(st), (long long)r.files, (long long)r.documents,
-            (long long)r.tokens, (long long)r.bytes, (long long)r.binary, (long long)r.duplicate,
-            (long long)r.unreadable, (long long)r.empty, (long long)r.resumed_tokens, r.wide, err.text);
-        tm_table *table = tm_data_inspect_table();
-        if (st == TM_OK && tm_data_inspect(o.out, table, &err) != TM_OK) tm_text_printf(&out, "%s\n", err.text);
-        add_table(&out, table);
-        tm_table_destroy(table);
-        whole_log_take(&out);
+        refused_with(o.out, tm_data_tokenize(&o, &r, &err), &err, wanted[i].refused);
+        snprintf(found, sizeof found, "%lld %lld %lld %lld", (long long)r.files, (long long)r.documents,
+                 (long long)r.tokens, (long long)r.bytes);
+        snprintf(left_out, sizeof left_out, "%lld %lld %lld %lld", (long long)r.binary, (long long)r.duplicate,
+                 (long long)r.unreadable, (long long)r.empty);
+        assert_string_equal(found, wanted[i].found);
+        assert_string_equal(left_out, wanted[i].left_out);
+        assert_true(r.resumed_tokens == 0 && !r.wide);
+        whole_log_take(&told); /* each that has something, by its name */
+        for (const char *at = told.data; at && (at = strstr(at, "  warning: 'corpus/")); at++) warnings++;
+        assert_int_equal(warnings, r.binary + r.duplicate + r.unreadable);
+        tm_text_fini(&told);
     }
-    is_recorded("tests/data/whole-tokens.txt", &out);
+    is_inspected("t2", "megatron uint16 3 3 20 3 10 0 5 -", NULL, NULL);
+    is_inspected("t3", "megatron uint16 3 3 6 1 3 2 6 -", NULL, NULL);
 }
 
 /* ---- the files ---- */

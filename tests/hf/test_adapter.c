@@ -7,7 +7,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "support/refusal.h"
-#include "support/whole.h"
 #include "support/full_config.h"
 
 #include <dirent.h>
@@ -174,32 +173,71 @@ static void every_fixture_is_met(void **state)
     assert_true(met >= 15);
 }
 
-static tm_text written; /* what was written, to the letter */
-
-static void add_written(const char *folder, const char *name, const tm_hf_report *report)
+/* The file holds A (rank, 32) and B (32, rank) of every module of `wanted`: "1 q 4" is q_proj of layer 1 with rank 4.
+ */
+static void tensors_are(const char *folder, const char *wanted, const tm_hf_report *report)
 {
-    char            path[500];
+    char            path[500], words[200], *rest = words;
     tm_safetensors *set;
     tm_error        err = { 0 };
-    size_t          n;
-    snprintf(path, sizeof path, "%s/adapter_config.json", folder);
-    tm_text text = { 0 };
-    assert_int_equal(tm_file_read(path, 1 << 20, &text, &err), TM_OK);
-    tm_text_printf(&written, "%s: %zu tensors, %lld elements, %lld bytes\n%s", name, report->tensors,
-                   (long long)report->elements, (long long)report->bytes, text.data);
-    tm_text_fini(&text);
+    size_t          n, found = 0;
+    int64_t         elements = 0;
     snprintf(path, sizeof path, "%s/adapter_model.safetensors", folder);
     assert_int_equal(tm_safetensors_open(path, &set, &err), TM_OK);
     const tm_stored_tensor *all = tm_safetensors_list(set, &n);
-    for (size_t i = 0; i < n; i++) {
-        char shape[192];
-        tm_text_printf(&written, "%s %s %s\n", all[i].name, all[i].dtype_name, tm_stored_shape_text(shape, &all[i]));
-    }
+    snprintf(words, sizeof words, "%s", wanted);
+    for (char *word; (word = strsep(&rest, ","));)
+        for (int side = 0; side < 2; side++) {
+            char name[120], shape[192], is[192];
+            int  rank = word[4] - '0';
+            snprintf(name, sizeof name, "base_model.model.model.layers.%c.self_attn.%c_proj.lora_%c.weight", word[0],
+                     word[2], 'A' + side);
+            snprintf(shape, sizeof shape, side ? "[32, %d]" : "[%d, 32]", rank);
+            for (size_t i = 0; i < n; i++)
+                if (strcmp(all[i].name, name) == 0) {
+                    assert_string_equal(tm_stored_shape_text(is, &all[i]), shape);
+                    assert_string_equal(all[i].dtype_name, "F32");
+                    found++, elements += 32LL * rank;
+                }
+        }
+    assert_true(found == n && found == 2 * (strlen(wanted) + 1) / 6); /* each once, no other one */
+    assert_true(report->tensors == n && report->elements == elements && report->bytes == 4 * elements);
     tm_safetensors_close(set);
 }
 
+/* PEFT has every member, and what is not of this run has its value. */
+static void members_are_peft_s(const fixture *f, json_t *config, const tm_adapters *own)
+{
+    static const char *const of_run[] = { "alpha_pattern", "layers_to_transform", "lora_alpha", "r",
+                                          "rank_pattern",  "target_modules" };
+    static const char *const of_all[] = { "base_model_name_or_path",
+                                          "bias",
+                                          "init_lora_weights",
+                                          "lora_dropout",
+                                          "peft_type",
+                                          "task_type",
+                                          "use_dora",
+                                          "use_rslora",
+                                          "fan_in_fan_out",
+                                          "inference_mode" };
+    const char              *name;
+    json_t                  *value, *theirs = json_object_get(f->root, "adapter");
+    for (size_t i = 0; i < sizeof of_all / sizeof of_all[0]; i++)
+        if (!json_object_get(config, of_all[i])) fail_msg("no %s", of_all[i]);
+    assert_int_equal(json_object_get(config, "layers_to_transform") != NULL, own->n_layers > 0);
+    json_object_foreach(config, name, value)
+    {
+        bool known = false;
+        for (size_t i = 0; i < sizeof of_run / sizeof of_run[0]; i++) known |= strcmp(of_run[i], name) == 0;
+        if (!json_object_get(theirs, name) || (!known && !json_equal(json_object_get(theirs, name), value)))
+            fail_msg("%s is not PEFT's", name);
+    }
+    assert_int_equal(json_integer_value(json_object_get(config, "r")), own->rank);
+    assert_int_equal(json_integer_value(json_object_get(config, "lora_alpha")), own->alpha);
+}
+
 /* adapter_config.json of what a run with `own` trained beside the fixture's model. Free it with json_decref. */
-static json_t *written_config(const fixture *f, const tm_adapters *own, const char *name)
+static json_t *written_config(const fixture *f, const tm_adapters *own, const char *name, const char *tensors)
 {
     tm_hf_report report;
     tm_error     err = { 0 };
@@ -216,12 +254,13 @@ static json_t *written_config(const fixture *f, const tm_adapters *own, const ch
     tm_hf_memory memory = tm_hf_trainer_memory(a.model.trainer, a.model.description.form);
     snprintf(folder, sizeof folder, "%s/%s", test_folder(), name);
     if (tm_hf_adapter_write(&memory, own, "base", folder, &report, &err) != TM_OK) fail_msg("%s", err.text);
-    add_written(folder, name, &report);
+    tensors_are(folder, tensors, &report);
     assert_int_equal(tm_hf_adapter_write(&memory, own, "base", folder, &report, &err), TM_INVALID);
     refusal_is_sound(&err);
     snprintf(path, sizeof path, "%s/adapter_config.json", folder);
     json_t *config = json_load_file(path, 0, NULL);
     assert_non_null(config);
+    members_are_peft_s(f, config, own);
     close_adapted(&a);
     return config;
 }
@@ -237,40 +276,45 @@ static void what_was_trained_is_written(void **state)
     (void)state;
     fixture     f = load("llama.json");
     tm_adapters own = { .rank = 4, .alpha = 8, .base = TM_DTYPE_COUNT, .place = "test", .targets = "q_proj,o_proj" };
-    json_t     *config = written_config(&f, &own, "plain"), *wanted = json_pack("[s, s]", "q_proj", "o_proj");
+    json_t     *config = written_config(&f, &own, "plain", "0 q 4,0 o 4,1 q 4,1 o 4"),
+           *wanted = json_pack("[s, s]", "q_proj", "o_proj");
     assert_true(json_equal(json_object_get(config, "target_modules"), wanted));
     assert_null(json_object_get(config, "rank_pattern"));
     assert_null(json_object_get(config, "layers_to_transform"));
     json_decref(config);
     own.layers = second, own.n_layers = 1;
-    config = written_config(&f, &own, "layers");
+    config = written_config(&f, &own, "layers", "1 q 4,1 o 4");
     assert_true(json_equal(json_object_get(config, "target_modules"), wanted));
     json_decref(wanted);
     wanted = json_pack("[i]", 1);
     assert_true(json_equal(json_object_get(config, "layers_to_transform"), wanted));
     json_decref(config), json_decref(wanted);
     own.n_layers = 0, own.exclude = "layers.0.attention.wo"; /* no blocks and no last parts say that */
-    config = written_config(&f, &own, "names");
+    config = written_config(&f, &own, "names", "0 q 4,1 q 4,1 o 4");
     wanted = json_pack("[s, s, s]", "model.layers.0.self_attn.q_proj", "model.layers.1.self_attn.q_proj",
                        "model.layers.1.self_attn.o_proj");
     assert_true(json_equal(json_object_get(config, "target_modules"), wanted));
     json_decref(config), json_decref(wanted);
     own.exclude = NULL, own.alphas = theirs + 1, own.n_alphas = 1;
     own.ranks = theirs + 1, own.n_ranks = 1;
-    config = written_config(&f, &own, "theirs");
+    config = written_config(&f, &own, "theirs", "0 q 2,0 o 2,1 q 2,1 o 2");
     wanted = json_pack("{s: i}", "(q|o)_proj", 2);
     assert_true(json_equal(json_object_get(config, "rank_pattern"), wanted));
     assert_true(json_equal(json_object_get(config, "alpha_pattern"), wanted));
     json_decref(config), json_decref(wanted);
     own.n_alphas = 0, own.ranks = ours; /* names that PEFT does not know: module by module */
-    config = written_config(&f, &own, "ours");
+    config = written_config(&f, &own, "ours", "0 q 2,0 o 4,1 q 2,1 o 4");
     wanted = json_pack("{s: i, s: i}", "model.layers.0.self_attn.q_proj", 2, "model.layers.1.self_attn.q_proj", 2);
     assert_true(json_equal(json_object_get(config, "rank_pattern"), wanted));
     json_decref(config), json_decref(wanted);
     own.ranks = odd, own.alphas = digits, own.n_alphas = 2; /* what was given, to the digit */
-    json_decref(written_config(&f, &own, "digits"));
+    config = written_config(&f, &own, "digits", "0 q 3,0 o 3,1 q 3,1 o 3");
+    wanted = json_pack("{s: i}", "(q|o)_proj", 3);
+    assert_true(json_equal(json_object_get(config, "rank_pattern"), wanted));
+    json_decref(wanted), wanted = json_pack("{s: f, s: f}", "q_proj", 0.9, "o_proj", 3.1);
+    assert_true(json_equal(json_object_get(config, "alpha_pattern"), wanted));
+    json_decref(config), json_decref(wanted);
     unload(&f);
-    whole_is("tests/hf/whole-adapter-written.txt", &written);
 }
 
 static const struct CMUnitTest tests[] = {

@@ -4,17 +4,7 @@
 
 #include "support/test.h"
 
-#include "base/log.h"
 #include "mlperf/reference.h"
-#include "support/fake_run.h"
-#include "support/folder.h"
-#include "support/full_config.h"
-#include "support/whole.h"
-
-#include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 TEST(evaluations_by_batch)
 {
@@ -39,6 +29,25 @@ TEST(evaluations_by_batch)
     assert_null(tm_mlperf_benchmark_find("llama3"));
 }
 
+/* Of the rules of MLPerf Training v5.1 and v6.0; docs/mlperf.md has ours. */
+TEST(figures_of_the_rules)
+{
+    const struct {
+        const char *name;
+        double      target;
+        int64_t     interval, eval_samples;
+    } rules[] = { { "llama31_8b", 3.3, 12288, 1024 },     { "llama2_70b_lora", 0.925, 384, 173 },
+                  { "flux1", 0.586, 262144, 29696 },      { "gpt_oss_20b", 3.34, 12288, 1024 },
+                  { "trainmark_tiny", 2.5, 80, 0 },       { "trainmark_tiny_lora", 1.95, 64, 0 },
+                  { "trainmark_tiny_flux", 1.05, 640, 0 } };
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        const tm_mlperf_benchmark *b = tm_mlperf_benchmark_find(rules[i].name);
+        assert_true(b && b->target <= rules[i].target && b->target >= rules[i].target);
+        assert_int_equal(b->interval_samples, rules[i].interval);
+        assert_int_equal(b->eval_samples, rules[i].eval_samples);
+    }
+}
+
 /* Each is judged by the convergence test, so that each says how many runs a result has. */
 TEST(every_benchmark_says_its_runs)
 {
@@ -47,41 +56,3 @@ TEST(every_benchmark_says_its_runs)
         if (!kind || kind->runs < 3) fail_msg("%s", b->name);
     }
 }
-
-/* What a benchmark settles of a configuration that leaves it open. */
-TEST(benchmarks_settle_keys)
-{
-    static const char *const keys[] = { "validation.freq",      "validation.first",        "validation.steps",
-                                        "training.target_loss", "training.stop_at_target", "data.flow_protocol" };
-    tm_text                  out = { 0 };
-    struct dirent          **files;
-    int                      n = scandir("configs/experiments/mlperf", &files, NULL, alphasort);
-    for (int i = 0; i < n; i++) {
-        if (strncmp(files[i]->d_name, "trainmark_tiny", 14) == 0) {
-            tm_config *config = test_full_config();
-            tm_error   err = { 0 };
-            char       path[400];
-            snprintf(path, sizeof path, "configs/experiments/mlperf/%s", files[i]->d_name);
-            tm_text text = fake_read(path);
-            char   *protocol = strstr(text.data, "flow_protocol"); /* which the benchmark gives, too */
-            if (protocol) memset(protocol, ' ', strcspn(protocol, ",") + 1);
-            tm_status st =
-                tm_config_load_file(config, test_file_write(test_folder(), files[i]->d_name, text.data), &err);
-            tm_text_fini(&text);
-            test_apply_words(config, "--mlperf.enable true --mlperf.submission_org Org");
-            if (st == TM_OK) st = tm_config_finish(config, &err);
-            tm_text_printf(&out, "== %s: %s\n", files[i]->d_name, st == TM_OK ? "settles" : "is refused");
-            for (size_t k = 0; st == TM_OK && k < sizeof keys / sizeof keys[0]; k++) {
-                const char *value = tm_config_text(config, keys[k]);
-                tm_text_printf(&out, "%s = %s (%.4s)\n", keys[k], value ? value : "-",
-                               tm_config_origin(config, keys[k]));
-            }
-            tm_config_destroy(config);
-        }
-        free(files[i]);
-    }
-    free(files);
-    whole_is("tests/mlperf/whole-settled.txt", &out);
-}
-
-TEST_FIXTURE(NULL, test_folder_teardown)

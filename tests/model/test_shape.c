@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 TEST(parameter_counts_are_the_published_ones)
@@ -53,11 +54,12 @@ TEST(experts_count_as_published)
         const char *name;
         int64_t     parameters, active;
     } table[] = {
-        { "mixtral_8x7B", 46702792704, 12879925248 },    { "mixtral_8x22B", 140620634112, 39152031744 },
-        { "qwen3_30B-A3B", 30532122624, 3353032704 },    { "qwen3_235B-A22B", 235093634560, 22190763520 },
-        { "gpt_oss_20B", 20914757184, 4187440704 },      { "gpt_oss_120B", 116829156672, 5711982912 },
-        { "deepseek_v2_lite", 15706484224, 2661150208 }, { "deepseek_v3_16B", 15706484224, 2661150208 },
-        { "deepseek_v2", 235741434880, 21375800320 },    { "deepseek_v3", 671026404352, 37552282624 },
+        { "mixtral_8x7B", 46702792704, 12879925248 },      { "mixtral_8x22B", 140620634112, 39152031744 },
+        { "qwen3_30B-A3B", 30532122624, 3353032704 },      { "qwen3_235B-A22B", 235093634560, 22190763520 },
+        { "gpt_oss_20B", 20914757184, 4187440704 },        { "gpt_oss_120B", 116829156672, 5711982912 },
+        { "deepseek_v2_lite", 15706484224, 2661150208 },   { "deepseek_v3_16B", 15706484224, 2661150208 },
+        { "deepseek_v2", 235741434880, 21375800320 },      { "deepseek_v3", 671026404352, 37552282624 },
+        { "deepseek_v3_236B", 235741434880, 21375800320 },
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         tm_model_shape s = test_shape_preset(table[i].name, NULL);
@@ -247,6 +249,14 @@ TEST(the_options_of_the_llama_families_are_read)
     assert_true(s.family == TM_FAMILY_LLAMA && s.window == 16 && s.qk_norm && s.bias == TM_BIAS_QKV);
 }
 
+/* The number of a pair "key=number" of a preset; 0: it has none. */
+static int64_t said_by(const tm_preset *preset, const char *key)
+{
+    for (const char *const *pair = preset->pairs; *pair; pair++)
+        if (strncmp(*pair, key, strlen(key)) == 0) return atoll(*pair + strlen(key));
+    return 0;
+}
+
 TEST(every_preset_is_whole)
 {
     size_t           n;
@@ -255,5 +265,8 @@ TEST(every_preset_is_whole)
     for (size_t i = 0; i < n; i++) {
         tm_model_shape s = test_shape_preset(presets[i].name, NULL);
         assert_true(tm_model_parameters(&s) > 0);
+        const int64_t seq = said_by(&presets[i], "training.seq_len="),
+                      most = said_by(&presets[i], "model.max_seq_len=");
+        if (seq) assert_true(seq > said_by(&presets[i], "training.local_batch_size=") && (!most || seq <= most));
     }
 }

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What follows from the keys of a model: counts, products and modules as its tensors have them, what is refused, what
- * ranks have of each matrix; and texts of presets, to the letter. After a change of those that is meant:
- *     TM_RECORD=1 build/release/tests/model/test_whole; git diff tests/model
- */
+ * ranks have of each matrix. */
 #include "model/hf.h"
 #include "model/model.h"
 #include "model/presets.h"
 #include "support/full_config.h"
-#include "support/whole.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -374,20 +371,6 @@ TEST(models_are_divided_evenly)
                 assert_int_equal(tm_moe_own_rows(&parallel), own);
                 assert_int_equal(tm_moe_takes_balance(&parallel), own || !tensor || rank == 0);
             }
-}
-
-/* Of every preset the keys that it is made of. */
-TEST(presets_are_as_recorded)
-{
-    tm_text          out = { 0 };
-    size_t           n;
-    const tm_preset *presets = tm_model_presets(&n);
-    for (size_t i = 0; i < n; i++) {
-        tm_text_printf(&out, "%s (%s):", presets[i].name, presets[i].alias ? presets[i].alias : "-");
-        for (const char *const *pair = presets[i].pairs; *pair; pair++) tm_text_printf(&out, " %s", *pair);
-        tm_text_add(&out, "\n");
-    }
-    whole_is("tests/model/whole-presets.txt", &out);
 }
 
 /* The piece of the whole parameter of that name. */

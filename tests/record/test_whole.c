@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All that the outputs say of two made-up runs, to the letter: one in which no two figures are alike and nothing is
- * left out, and one of which little is known. tests/golden/whole-*.txt were read line by line against the events below.
- */
+/* All that the outputs say of two made-up runs: one in which no two figures are alike and nothing is
+ * left out, and one of which little is known (support/told_runs.h). tests/golden/whole-console*.txt were read line by
+ * line against their events. */
 #include "support/folder.h"
 #include "support/fake_run.h"
+#include "support/told_runs.h"
 #include "support/whole.h"
 
 #include "record/record.h"
 #include "stats/sampling.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,236 +18,7 @@
 
 #include "support/test.h"
 
-static const char *const certificate_reason = "the loss moves otherwise", *const certificate_inexact = "too large";
-
-static const tm_sample_summary rich_speed = {
-    .n = 1234,
-    .warmup = 3,
-    .outliers = 5,
-    .steady = { .reached = true, .drift = 1.25, .drift_lo = -0.75, .drift_hi = 2.5, .shift = 3.5, .shift_at = 6 },
-    .effective_n = 77,
-    .median = 0.0625,
-    .p5 = 1.5,
-    .p95 = 123.4,
-    .variation = 0.034,
-    .rate = 2048,
-    .rate_lo = 999.5,
-    .rate_hi = 2222,
-    .half_width = 0.011,
-    .median_rate = 4096,
-    .median_rate_lo = 4000,
-    .median_rate_hi = 4196,
-};
-
-static tm_event rich_start(void)
-{
-    static const tm_line_work   work[] = { { "forward", 1e9, 2e6 }, { "backward", 3e9, 5e6 } };
-    static const int64_t        points[2][3] = { { 11, 12, 13 }, { 21, 22, 23 } };
-    static const tm_class_bytes along[] = { { "weights", points[0] }, { "activations", points[1] } };
-    static const tm_named_f64   flops[] = { { "6 N", 6e9 }, { "all", 999 }, { "more", 7e15 } };
-    tm_event                    event = fake_started();
-    tm_run_started             *start = &event.run_started;
-    start->kernels = "avx9";
-    start->sums = "by fives";
-    start->devices = 3;
-    start->threads = 1;
-    start->seed = UINT64_MAX - 1;
-    start->steps = 40;
-    start->first_step = 31;
-    start->first_sample = 240; /* of steps with another batch */
-    start->flops_per_token = flops;
-    start->n_flops_per_token = 3;
-    start->peak_flops = 4e13;
-    start->work = work;
-    start->n_work = 2;
-    start->memory_along = along;
-    start->n_memory_along = 2;
-    start->n_points = 3;
-    return event;
-}
-
-static tm_event rich_step(int64_t step)
-{
-    static tm_named_f64 phases[2], measures[2];
-    phases[0] = (tm_named_f64){ "data", 0.125 };
-    phases[1] = (tm_named_f64){ "forward", 0.25 * (double)(step - 30) };
-    measures[0] = (tm_named_f64){ "reward", 0.5 };
-    measures[1] = (tm_named_f64){ "margin", -0.25 };
-    return (tm_event){ .kind = TM_EVENT_STEP_DONE,
-                       .step_done = { .step = step,
-                                      .loss = step == 33 ? (double)NAN : 8.0 / (double)(step - 30),
-                                      .grad_norm = 0.75,
-                                      .learning_rate = 3e-4,
-                                      .tokens = 1000 + 500 * (step - 30),
-                                      .target_tokens = 200 + 100 * (step - 30),
-                                      .seconds = 0.5 * (double)(step - 30),
-                                      .phases = phases,
-                                      .n_phases = 2,
-                                      .measures = measures,
-                                      .n_measures = 2,
-                                      .used_bytes = 5000000000 + step,
-                                      .resident_bytes = 7000000 + step } };
-}
-
-static tm_event rich_end(void)
-{
-    static const double       seconds[] = { 0.5, 1, 1.5, 2 };
-    static const tm_named_f64 measures[] = { { "reward", 0.625 }, { "margin", -0.375 } };
-    static const tm_named_f64 facts[] = { { "steal_percent", 0.25 }, { "throttled_percent", (double)NAN } };
-    static const tm_rank_told ranks[] = {
-        { 0, 0, "first", 1.5, 1.25, 0.25, (double)NAN, 100, 200, "0000:3b:00.0", "mlx5_0", 1 },
-        { 1, 0, "second", 1.75, 1.375, 0.375, 0.375, 101, 201, "0000:86:00.0", "", -1 },
-        { 2, 1, "third", 1.625, 0.5, 1.125, 0.125, 102, 202, "", "", -1 },
-    };
-    static const tm_straggler stragglers[] = {
-        { 1, "second", false, true, 30, 32, 0.375, 0.25, 0.5, "backward", 1.5 },
-        { 2, "third", true, false, 31, 34, 0.125, 0.0625, 0.1875, "data", 0.75 },
-    };
-    tm_event      event = { .kind = TM_EVENT_RUN_ENDED };
-    tm_run_ended *end = &event.run_ended;
-    *end =
-        (tm_run_ended){ .verdict = TM_VERDICT_NOISY,
-                        .reason = "the speed is known to 9 % only; run longer, or on a machine that does nothing else",
-                        .stopped = "--timeout",
-                        .steps = 4,
-                        .speed = &rich_speed,
-                        .loss_first = 8,
-                        .loss_last = 2,
-                        .loss_validation = 2.5,
-                        .loss_floor = 1.75,
-                        .bits_per_byte = 0.875,
-                        .measures = measures,
-                        .n_measures = 2,
-                        .planned_bytes = 6000,
-                        .used_bytes = 5034,
-                        .outside_arena_bytes = 300,
-                        .disk_bytes = 40,
-                        .weights_hash = 0x0123456789abcdef,
-                        .step_seconds = seconds,
-                        .first_step_seconds = 12.5,
-                        .seconds = 345.6,
-                        .sample = "once upon a time\nthere was",
-                        .ranks = ranks,
-                        .n_ranks = 3,
-                        .stragglers = stragglers,
-                        .n_stragglers = 2,
-                        .machine = { TM_VERDICT_INVALID, "others computed, too", 11.5, 23, 4, facts, 2 },
-                        .curve = { 4, true } };
-    end->certificate = (tm_certificate){ .done = true,
-                                         .groups = 5,
-                                         .expected = 0.015625,
-                                         .measured = 0.0156875,
-                                         .band = 2e-5,
-                                         .losses = "float32",
-                                         .gradients = true,
-                                         .looked_ahead = true,
-                                         .rows = true,
-                                         .causal = true,
-                                         .context = true,
-                                         .evaluated = true,
-                                         .step_loss = 5.015625,
-                                         .evaluated_loss = 5.0156875,
-                                         .loss_band = 7e-3,
-                                         .loss_agrees = true,
-                                         .seconds = 0.75 };
-    end->update = (tm_update_certificate){
-        .n_steps = 2, .steps = { 31, 33 }, .elements = 4096, .largest = 0.3125, .agrees = true, .seconds = 0.0625
-    };
-    strcpy(end->update.partly, "2 of 9 tensors are too large");
-    end->certificate_after = (tm_certificate){ .done = true, .groups = 6, .seconds = 0.375 };
-    strcpy(end->certificate_after.reason, certificate_reason);
-    end->certificate_after.losses = "bfloat16";
-    strcpy(end->certificate_after.inexact, certificate_inexact);
-    return event;
-}
-
-static void rich_run(tm_sink *sink)
-{
-    fake_emit(sink, rich_start());
-    for (int64_t step = 31; step <= 34; step++) {
-        fake_emit(sink, rich_step(step));
-        if (step == 32) {
-            tm_event     look = fake_look(32), evaluation = fake_evaluation(32);
-            tm_named_f64 measures[] = { { "reward", 0.5625 } };
-            evaluation.evaluation.bits_per_byte = 0.96875;
-            evaluation.evaluation.measures = measures;
-            evaluation.evaluation.n_measures = 1;
-            fake_emit(sink, look);
-            look.look.step = 33;
-            look.look.first = NULL;
-            fake_emit(sink, look);
-            fake_emit(sink, fake_quantized(32));
-            fake_emit(sink, fake_straggler(32));
-            fake_emit(sink, (tm_event){ .kind = TM_EVENT_EVALUATION_STARTED, .evaluation_started = { 32, 64 } });
-            fake_emit(sink, evaluation);
-            fake_emit(sink, fake_checkpoint(32));
-        }
-    }
-    fake_emit(sink, rich_end());
-}
-
-/* Images, one rank, no peak, nothing summed up; invalid. */
-static void poor_run(tm_sink *sink)
-{
-    static const double seconds[] = { 0.5, 1 };
-    tm_event            start = fake_started(), end = { .kind = TM_EVENT_RUN_ENDED };
-    double              none = (double)NAN;
-    tm_sample_summary   speed = { .n = 2,
-                                  .warmup = 0,
-                                  .median = 0.75,
-                                  .p5 = 1,
-                                  .p95 = 100,
-                                  .variation = 0.5,
-                                  .rate = 10,
-                                  .rate_lo = none,
-                                  .rate_hi = none,
-                                  .half_width = none,
-                                  .effective_n = 2,
-                                  .median_rate = 512,
-                                  .median_rate_lo = 256,
-                                  .median_rate_hi = 1024,
-                                  .steady = { .drift = none, .drift_lo = none, .drift_hi = none, .shift = 9 } };
-    start.run_started.peak_flops = 0;
-    start.run_started.threads = 1;
-    fake_emit(sink, start);
-    fake_emit(sink, rich_step(31));
-    end.run_ended = (tm_run_ended){ .verdict = TM_VERDICT_INVALID,
-                                    .reason = "nothing was learned",
-                                    .stopped = "a signal",
-                                    .interrupted = true,
-                                    .steps = 2,
-                                    .speed = &speed,
-                                    .image_tokens = 256,
-                                    .loss_first = none,
-                                    .loss_last = 0.5,
-                                    .loss_validation = none,
-                                    .loss_floor = 0.25,
-                                    .bits_per_byte = none,
-                                    .planned_bytes = 1 << 20,
-                                    .used_bytes = 1 << 20,
-                                    .step_seconds = seconds,
-                                    .first_step_seconds = none,
-                                    .seconds = none,
-                                    .machine = { .processors = 0 },
-                                    .curve = { 7, false } };
-    strcpy(end.run_ended.certificate.reason, "nothing is trained");
-    fake_emit(sink, end);
-}
-
 typedef void (*a_run)(tm_sink *sink);
-
-/* `text` is what the file of that name says; the time of day is left out. */
-static void is_golden(const char *name, tm_text *text)
-{
-    static const char *const masked[] = { "\"finished\": \"", "\n  \"digest\": \"" }; /* that is of the time, too */
-    char                     path[64];
-    snprintf(path, sizeof path, "tests/golden/%s", name);
-    for (int i = 0; i < 2; i++) {
-        char *at = strstr(text->data, masked[i]);
-        if (at) at += strlen(masked[i]), memset(at, '#', strcspn(at, "\""));
-    }
-    whole_is(path, text);
-}
 
 static tm_text console_of(a_run run, tm_console_options options)
 {
@@ -266,16 +39,16 @@ static tm_text console_of(a_run run, tm_console_options options)
 
 TEST(the_console_says_all)
 {
-    tm_text text = console_of(rich_run, (tm_console_options){ .log_freq = 2, .colour = true });
-    is_golden("whole-console.txt", &text);
-    text = console_of(poor_run, (tm_console_options){ .log_freq = 1 });
-    is_golden("whole-console-poor.txt", &text);
+    tm_text text = console_of(told_rich, (tm_console_options){ .log_freq = 2, .colour = true });
+    whole_is("tests/golden/whole-console.txt", &text);
+    text = console_of(told_poor, (tm_console_options){ .log_freq = 1 });
+    whole_is("tests/golden/whole-console-poor.txt", &text);
 }
 
 /* Figures of all steps since the last line, and of all from the third on; a loss that is no number is counted. */
 TEST(megatron_lines_add_up)
 {
-    tm_text     text = console_of(rich_run, (tm_console_options){ .log_freq = 34, .style = TM_LOG_STYLE_MEGATRON });
+    tm_text     text = console_of(told_rich, (tm_console_options){ .log_freq = 34, .style = TM_LOG_STYLE_MEGATRON });
     const char *line = text.data;
     static const char *const wanted[] = {
         " iteration       31/      40 | consumed samples:          246 | elapsed time per iteration (ms): 500.0/500.0 "
@@ -296,36 +69,146 @@ TEST(megatron_lines_add_up)
     tm_text_fini(&text);
 }
 
-TEST(result_json_says_all)
+/* "flops/0/per_token"; absent: no number. */
+static double number_at(json_t *at, const char *path)
 {
-    static const a_run runs[] = { rich_run, poor_run };
-    for (int i = 0; i < 2; i++) {
-        tm_error          err = { 0 };
-        tm_sink          *sink = NULL;
-        FILE             *metrics = fopen(test_in_folder("m"), "w");
-        tm_result_options options = { .path = test_in_folder("result.json"),
-                                      .configuration_hash = i ? NULL : "00ff00ff00ff00ff",
-                                      .metrics = i ? NULL : test_in_folder("m") };
-        fputs("{}\n", metrics);
-        fclose(metrics);
-        assert_int_equal(tm_result_sink_open(&options, &sink, &err), TM_OK);
-        runs[i](sink);
-        fake_close(sink);
-        tm_text text = fake_read(options.path);
-        is_golden(i ? "whole-result-poor.txt" : "whole-result.txt", &text);
-    }
+    char name[100], *rest = name;
+    snprintf(name, sizeof name, "%s", path);
+    for (char *part; (part = strsep(&rest, "/"));)
+        at = json_is_array(at) ? json_array_get(at, (size_t)atoi(part)) : json_object_get(at, part);
+    return json_is_number(at) ? json_number_value(at) : (double)NAN;
 }
 
-TEST(metrics_say_all)
+/* No two figures of the run are alike: each stands where it belongs. Names and types: tests/results/test_schema.c. */
+TEST(result_json_has_every_figure)
 {
-    tm_error           err = { 0 };
-    tm_sink           *sink = NULL;
-    tm_metrics_options options = { test_in_folder("metrics.jsonl"), NULL };
-    assert_int_equal(tm_metrics_sink_open(&options, &sink, &err), TM_OK);
-    rich_run(sink);
-    fake_close(sink);
-    tm_text text = fake_read(options.path);
-    is_golden("whole-metrics.txt", &text);
+    const tm_event           begin = told_rich_start(), ended = told_rich_end();
+    const tm_run_started    *s = &begin.run_started;
+    const tm_run_ended      *e = &ended.run_ended;
+    const tm_sample_summary *v = e->speed;
+    const tm_certificate    *c = &e->certificate;
+    const tm_rank_told      *rank = &e->ranks[1];
+    const tm_straggler      *slow = &e->stragglers[1];
+    const double             flops = s->flops_per_token[2].value * v->median_rate;
+    const struct {
+        const char *path;
+        double      value;
+    } wanted[] = {
+        { "devices", s->devices },
+        { "threads", s->threads },
+        { "parameters", (double)s->parameters },
+        { "batch_tokens", (double)s->batch_tokens },
+        { "target_tokens_per_step", 200 + 100 * 2.5 },
+        { "steps/planned", (double)s->steps },
+        { "steps/first", (double)s->first_step },
+        { "steps/done", (double)e->steps },
+        { "steps/warmup", (double)v->warmup },
+        { "tokens_per_second_per_device/median", v->median_rate },
+        { "tokens_per_second_per_device/lo", v->median_rate_lo },
+        { "tokens_per_second_per_device/hi", v->median_rate_hi },
+        { "tokens_per_second_per_device/n", (double)v->n },
+        { "tokens_per_second_per_device_overall/value", v->rate },
+        { "tokens_per_second_per_device_overall/lo", v->rate_lo },
+        { "tokens_per_second_per_device_overall/hi", v->rate_hi },
+        { "tokens_per_second_per_device_overall/effective_n", v->effective_n },
+        { "tokens_per_second_per_device_overall/half_width_percent", 100 * v->half_width },
+        { "step_time/median", v->median },
+        { "step_time/p5", v->p5 },
+        { "step_time/p95", v->p95 },
+        { "step_time/variation_percent", 100 * v->variation },
+        { "step_time/outliers", (double)v->outliers },
+        { "steady_state/drift_percent", v->steady.drift },
+        { "steady_state/drift_lo", v->steady.drift_lo },
+        { "steady_state/drift_hi", v->steady.drift_hi },
+        { "steady_state/shift_percent", v->steady.shift },
+        { "steady_state/shift_step", (double)(s->first_step + v->steady.shift_at) },
+        { "machine/seconds", e->machine.seconds },
+        { "machine/samples", (double)e->machine.samples },
+        { "machine/processors", e->machine.processors },
+        { "machine/steal_percent", e->machine.facts[0].value },
+        { "loss/first", e->loss_first },
+        { "loss/last", e->loss_last },
+        { "loss/validation", e->loss_validation },
+        { "loss/floor", e->loss_floor },
+        { "bits_per_byte", e->bits_per_byte },
+        { "preference/margin", e->measures[1].value },
+        { "certificate/groups", c->groups },
+        { "certificate/expected", c->expected },
+        { "certificate/measured", c->measured },
+        { "certificate/band", c->band },
+        { "certificate/step_loss", c->step_loss },
+        { "certificate/evaluated_loss", c->evaluated_loss },
+        { "certificate/loss_band", c->loss_band },
+        { "certificate/seconds", c->seconds },
+        { "certificate/update/steps/1", (double)e->update.steps[1] },
+        { "certificate/update/elements", (double)e->update.elements },
+        { "certificate/update/largest", e->update.largest },
+        { "certificate/update/seconds", e->update.seconds },
+        { "certificate_after/groups", e->certificate_after.groups },
+        { "microscope/looks", 2 },
+        { "microscope/first_divergent_step", 32 },
+        { "peak_flops_per_second", s->peak_flops },
+        { "flops/2/per_token", s->flops_per_token[2].value },
+        { "flops/2/per_second_per_device", flops },
+        { "flops/2/mfu_percent", 100 * flops / s->peak_flops },
+        { "memory/planned_bytes", (double)e->planned_bytes },
+        { "memory/used_bytes", (double)e->used_bytes },
+        { "memory/outside_arena_bytes", (double)e->outside_arena_bytes },
+        { "memory/disk_bytes", (double)e->disk_bytes },
+        { "memory/limit_bytes", (double)s->memory_limit_bytes },
+        { "memory/resident_bytes", 7000000 + 34 },
+        { "work/1/flops", s->work[1].flops },
+        { "work/1/bytes", s->work[1].bytes },
+        { "memory_along_step/activations/2", (double)s->memory_along[1].bytes[2] },
+        { "phases/steps", 3 },
+        { "phases/mean_seconds/data", 0.125 },
+        { "phases/mean_seconds/unaccounted", 1.5 - 0.125 - 0.75 },
+        { "phases/step_seconds", 1.5 },
+        { "ranks/1/data_rank", rank->data_rank },
+        { "ranks/1/step_seconds", rank->step_seconds },
+        { "ranks/1/busy_seconds", rank->busy_seconds },
+        { "ranks/1/wait_seconds", rank->wait_seconds },
+        { "ranks/1/behind_percent", 100 * rank->behind },
+        { "ranks/1/target_tokens", (double)rank->target_tokens },
+        { "ranks/1/used_bytes", (double)rank->used_bytes },
+        { "ranks/0/numa_node", e->ranks[0].numa_node },
+        { "stragglers/1/step", (double)slow->step },
+        { "stragglers/1/since", (double)slow->since },
+        { "stragglers/1/low_percent", 6.25 },
+        { "first_step_seconds", e->first_step_seconds },
+        { "seconds", e->seconds },
+        { "step_seconds/3", e->step_seconds[3] },
+    };
+    tm_text text = told_text("rich"), poor = told_text("poor");
+    json_t *json = json_loads(text.data, 0, NULL), *other = json_loads(poor.data, 0, NULL);
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        double is = number_at(json, wanted[i].path);
+        if (!(fabs(is - wanted[i].value) <= 1e-12 * fabs(wanted[i].value)))
+            fail_msg("%s is %.17g, wanted %.17g", wanted[i].path, is, wanted[i].value);
+    }
+    /* What the other run does not know is nothing; its rate is of images, too. */
+    static const char *const unknown[] = { "tokens_per_second_per_device_overall/lo",
+                                           "steady_state/shift_percent",
+                                           "steady_state/shift_step",
+                                           "machine/processors",
+                                           "loss/first",
+                                           "loss/validation",
+                                           "certificate/expected",
+                                           "certificate/update/largest",
+                                           "peak_flops_per_second",
+                                           "flops/0/mfu_percent",
+                                           "first_step_seconds",
+                                           "seconds",
+                                           "ranks/0/rank",
+                                           "microscope/looks" };
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) assert_true(isnan(number_at(other, unknown[i])));
+    for (int i = 0; i < 3; i++) {
+        static const char *const of[] = { "images_per_second_per_device/lo", "images_per_second_per_device/median",
+                                          "images_per_second_per_device/hi" };
+        assert_true(fabs(number_at(other, of[i]) - (1 << i)) < 1e-12);
+    }
+    json_decref(json), json_decref(other);
+    tm_text_fini(&text), tm_text_fini(&poor);
 }
 
 /* Every cell has its own word; what a run does not know is empty. */
@@ -340,7 +223,7 @@ TEST(perf_csv_says_all)
     for (int i = 0; i < 2; i++) {
         tm_error        err = { 0 };
         tm_sink        *sink = NULL;
-        tm_event        start = rich_start();
+        tm_event        start = told_rich_start();
         tm_perf_options options = { .path = test_in_folder("perf.csv"),
                                     .entry = "entry",
                                     .pipeline = "pipe",
@@ -356,11 +239,11 @@ TEST(perf_csv_says_all)
                                     .nodes = 2 };
         assert_int_equal(tm_perf_sink_open(&options, &sink, &err), TM_OK);
         if (i) {
-            poor_run(sink);
+            told_poor(sink);
         } else {
             start.run_started.gpus = 5;
             fake_emit(sink, start);
-            fake_emit(sink, rich_end());
+            fake_emit(sink, told_rich_end());
         }
         fake_close(sink);
         tm_text text = fake_read(options.path);

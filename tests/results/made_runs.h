@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tests/results/made_runs.h - the runs of tests/golden/whole-result*.txt with single members changed, and tables told
- * whole. */
+/* tests/results/made_runs.h - the runs of support/told_runs.h with single members changed. */
 #ifndef TM_TESTS_RESULTS_MADE_RUNS_H
 #define TM_TESTS_RESULTS_MADE_RUNS_H
 
@@ -8,6 +7,7 @@
 #include "record/table.h"
 #include "results/result.h"
 #include "support/fake_run.h"
+#include "support/told_runs.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -21,16 +21,16 @@
 
 #include <cmocka.h>
 
-static const char rich[] = "tests/golden/whole-result.txt", poor[] = "tests/golden/whole-result-poor.txt";
+static const char rich[] = "rich", poor[] = "poor", metrics[] = "metrics"; /* runs of support/told_runs.h */
 
-/* The file with every `from` as `to`; pairs, NULL behind the last. Each must be there. */
-static inline tm_text changed(const char *path, const char *const *pairs)
+/* result.json of the run with every `from` as `to`; pairs, NULL behind the last. Each must be there. */
+static inline tm_text changed(const char *run, const char *const *pairs)
 {
-    tm_text text = fake_read(path);
+    tm_text text = told_text(run);
     for (; pairs && *pairs; pairs += 2) {
         tm_text     out = { 0 };
         const char *at = text.data, *next;
-        if (!strstr(at, pairs[0])) fail_msg("%s has no '%s'", path, pairs[0]);
+        if (!strstr(at, pairs[0])) fail_msg("%s has no '%s'", run, pairs[0]);
         for (; (next = strstr(at, pairs[0])); at = next + strlen(pairs[0])) {
             tm_text_add_n(&out, at, (size_t)(next - at));
             tm_text_add(&out, pairs[1]);
@@ -57,15 +57,6 @@ static inline tm_result *run_of(const char *name, const char *path, const char *
     tm_text json = changed(path, pairs), text = { 0 };
     if (lines) tm_text_add(&text, lines);
     return parsed(name, &json, lines ? &text : NULL);
-}
-
-static inline void add_table(const tm_table *table, tm_text *out)
-{
-    for (size_t i = 0; i < tm_table_n_columns(table); i++)
-        tm_text_printf(out, "%s%d", i ? " " : "digits ", tm_table_column_at(table, i)->digits);
-    tm_text_printf(out, " of '%s'\n", tm_table_name(table));
-    tm_table_print(table, TM_TABLE_CSV, out);
-    for (size_t i = 0; i < tm_table_n_notes(table); i++) tm_text_printf(out, "note: %s\n", tm_table_note_at(table, i));
 }
 
 /* A member by its path, "steps/first"; NULL: there is none. */

@@ -9,8 +9,6 @@
 
 #include <jansson.h>
 
-static const char metrics[] = "tests/golden/whole-metrics.txt";
-
 enum { MOST_RUNS = 2, MOST_SERIES = 24, MOST_FIGURES = 64, FARTHEST = 10 };
 
 /* A run as the report has it, and the files again, read without it. */

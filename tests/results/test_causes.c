@@ -9,8 +9,6 @@
 #include <jansson.h>
 #include <math.h>
 
-static const char metrics[] = "tests/golden/whole-metrics.txt";
-
 /* --- limits ------------------------------------------------------------------------------------------------------- */
 
 /* The metrics of a run by the members of its file; NAN: it has no such metric. */
@@ -78,7 +76,7 @@ TEST(limits_have_their_metrics)
     };
     static const char *const other[] = { WITH_BATCH, "\"precision\": \"float32\"", "\"precision\": \"float64\"", NULL };
     static const char *const unknown[] = { WITH_BATCH, "\"precision\": \"float32\"", "\"precision\": null", NULL };
-    tm_text                  lines = fake_read(metrics);
+    tm_text                  lines = told_text(metrics);
     /* Batches of 4096 tokens on each of the devices, in sequences of 256. */
     limits_are(counted, lines.data, (1 + 1.5 + 2) / 3, 1, "MBS=6,GBS=48,PRECISION=fp32",
                "NNODES=1,STEPS=40,PRECISION=fp32,BATCH=6,GBS=48,SEQLEN=256");

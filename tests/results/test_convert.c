@@ -5,8 +5,6 @@
 
 #include "bench/bench.h"
 #include "results/convert.h"
-#include "made_runs.h"
-#include "support/whole.h"
 
 #include <math.h>
 #include <string.h>
@@ -118,28 +116,56 @@ TEST(the_days_of_a_budget)
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) assert_true(isnan(tm_token_count(none[i])));
 }
 
-/* Every row, with and without what a device can do, adapters, a batch and a budget. */
-TEST(tables_to_the_letter)
+static double number_in(const tm_table *table, size_t row, const char *column)
 {
-    tm_text out = { 0 };
-    for (int i = 0; i < 5; i++) {
-        tm_speed_basis b = basis_of("llama3.1_8B", 8192);
-        b.devices = i == 0 ? 1 : 3;
-        if (i == 1) b.peak_flops = 989.4e12;
-        if (i == 2) b.lora_parameters = 41943040;
-        if (i == 3) b.batch = 7;
-        tm_table *table = tm_speed_table(&b, 9375.1234, i == 4 ? 15e12 : 0);
-        add_table(table, &out);
-        tm_table_destroy(table);
+    int            at = tm_table_find(table, column);
+    const tm_cell *cell = at < 0 ? NULL : tm_table_cell(table, row, (size_t)at);
+    return cell && cell->kind == TM_CELL_F64 ? cell->f64 : (double)NAN;
+}
+
+/* Every figure of a table says the speed that the table was made of: of one device, and of all. */
+static void says_the_speed(const tm_speed_basis *b, double rate, double tokens)
+{
+    tm_table *table = tm_speed_table(b, rate, tokens);
+    size_t    n = tm_table_n_rows(table), convention = 0, times = tokens > 0 ? 3 : 0;
+    for (size_t row = 0; row < n - times; row++) {
+        const char *quantity = tm_table_cell(table, row, 0)->text, *unit = tm_table_cell(table, row, 1)->text;
+        const char *name = strncmp(quantity, "tflops_", 7) == 0 ? tm_convention_name(convention++) : NULL;
+        double      one = number_in(table, row, "per_device"), all = number_in(table, row, "all_devices");
+        if (strcmp(quantity, "step_seconds") == 0) unit = "s/step";
+        if (strcmp(unit, "1/s") == 0) unit = tm_model_length(&b->shape) > 0 ? "images/s" : "samples/s";
+        if (strcmp(unit, "images/s") == 0) assert_string_equal(quantity, "images_per_second");
+        if (isfinite(one)) expect(speed(b, one, unit, name, false), rate, 1e-12);
+        expect(speed(b, all, unit, name, true), rate, 1e-12);
+        if (!name) continue;
+        assert_string_equal(quantity + 7, name);
+        expect(number_in(table, row, "flops_per_token"), tm_convention_flops(b, name), 1e-12);
+        assert_int_equal(tm_table_find(table, "mfu_percent") >= 0, b->peak_flops > 0);
+        if (b->peak_flops > 0) expect(number_in(table, row, "mfu_percent"), 1e14 * one / b->peak_flops, 1e-12);
     }
-    tm_speed_basis b = { .devices = 2 };
-    int64_t        seq;
-    assert_int_equal(tm_bench_model("flux.1-dev", &b.shape, &seq, NULL), TM_OK);
-    b.seq = tm_model_length(&b.shape);
-    tm_table *table = tm_speed_table(&b, 1234, 0);
-    add_table(table, &out);
+    for (; b->lora_parameters <= 0 && tm_convention_name(convention); convention++) /* adapters have their own ones */
+        assert_int_equal(strncmp(tm_convention_name(convention), "lora", 4), 0);
+    assert_null(tm_convention_name(convention));
+    if (times) {
+        expect(number_in(table, n - 3, "all_devices"), tokens, 0);
+        expect(number_in(table, n - 2, "per_device") * 86400 * rate, tokens, 1e-12);
+        expect(number_in(table, n - 1, "all_devices") * 3600 * rate, tokens, 1e-12);
+    }
     tm_table_destroy(table);
-    whole_is("tests/results/whole-speeds.txt", &out);
+}
+
+TEST(tables_say_the_speed)
+{
+    tm_speed_basis llama = basis_of("llama3.1_8B", 8192), more = llama, flux = { .devices = 2 };
+    int64_t        seq;
+    assert_int_equal(tm_bench_model("flux.1-dev", &flux.shape, &seq, NULL), TM_OK);
+    flux.seq = tm_model_length(&flux.shape);
+    more.devices = 3;
+    says_the_speed(&llama, 9375.1234, 0);
+    says_the_speed(&more, 9375.1234, 15e12);
+    more.batch = 7, more.lora_parameters = 41943040, more.peak_flops = 989.4e12;
+    says_the_speed(&more, 9375.1234, 0);
+    says_the_speed(&flux, 1234, 0);
 }
 
 TEST(what_is_not_known_is_refused)

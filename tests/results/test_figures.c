@@ -11,8 +11,6 @@
 #include <jansson.h>
 #include <math.h>
 
-static const char metrics[] = "tests/golden/whole-metrics.txt";
-
 /* --- verify ------------------------------------------------------------------------------------------------------- */
 
 /* A run under verification, and what verify printed of it. */
@@ -380,7 +378,7 @@ TEST(figures_follow_from_records)
     static const char *const first[] = { "\"first\": 31", "\"first\": 1", NULL };
     static const char *const late[] = { "\"first\": 31", "\"first\": 2", "[0.5, 1, 1.5, 2]", "[1, 1.5, 2]", NULL };
     static const char *const unevaluated[] = { "\"first\": 31", "\"first\": 4", "[0.5, 1, 1.5, 2]", "[2.5]", NULL };
-    tm_text                  lines = fake_read(metrics);
+    tm_text                  lines = told_text(metrics);
     verify("four steps", run_of("rich", rich, NULL, lines.data));
     verify("one time", run_of("one", rich, one_time, lines.data));
     verify("from the first step", run_of("whole", rich, first, from_one));
@@ -405,7 +403,7 @@ TEST(digests_are_of_the_whole_file)
                                               { "ok", "differs", "{" } };
     for (int i = 0; i < 3; i++) {
         char              sums[2][24];
-        tm_text           lines = fake_read(metrics);
+        tm_text           lines = told_text(metrics);
         const char *const inner[] = { "daa13e4f205dc5ba", sums[0], NULL };
         snprintf(sums[0], sizeof sums[0], "%016llx", (unsigned long long)tm_hash(lines.data, lines.length));
         tm_text json = changed(rich, inner);
@@ -444,7 +442,7 @@ TEST(what_has_no_raw_numbers_is_refused)
     assert_non_null(strstr(err.text, "'bench.json' is a benchmark"));
     tm_result_destroy(bench);
     /* fewer records than steps */
-    tm_text lines = fake_read(metrics);
+    tm_text lines = told_text(metrics);
     *strstr(lines.data, "{\"step\": 33") = '\0';
     tm_result *few = run_of("few", rich, NULL, lines.data);
     assert_int_equal(tm_results_verify(few, NULL, &table, &wrong, &err), TM_OK);

@@ -331,7 +331,7 @@ TEST(logs_are_searched)
                                             { "Segmentation fault", "a crash" },
                                             { "trainmark: error", "the run ended with an error" } };
     static const char *const names[] = { "a.out", "a.err", "a.txt", "result.txt" };
-    tm_text                  json = fake_read(rich);
+    tm_text                  json = told_text(rich);
     char                     detail[96];
     put("result.json", json.data);
     tm_text_fini(&json);

@@ -9,8 +9,6 @@
 
 #include <unistd.h>
 
-static const char metrics[] = "tests/golden/whole-metrics.txt";
-
 /* The results that a filter lets through, by number. */
 static void listed(tm_store *store, const tm_store_filter *filter, const char *wanted)
 {
@@ -133,7 +131,7 @@ TEST(results_are_listed)
                                           "\"lo\": 1024",
                                           NULL };
     tm_store                *store;
-    tm_text                  lines = fake_read(metrics), bench = { 0 }, nameless = { 0 };
+    tm_text                  lines = told_text(metrics), bench = { 0 }, nameless = { 0 };
     tm_error                 err = { 0 };
     int64_t                  id;
     assert_int_equal(tm_store_open(test_in_folder("store.db"), true, &store, &err), TM_OK);

@@ -45,7 +45,7 @@ TEST(one_run_has_cards)
     static const char *const paths[] = { "tokens_per_second_per_device/median", "step_time/median", "loss/validation",
                                          "memory/used_bytes" };
     static const char *const pairs[] = { "\"6 N\"", "\"titan\"", NULL };
-    source                   run = open_source("rich", "rich", changed(rich, pairs), fake_read(metrics));
+    source                   run = open_source("rich", "rich", changed(rich, pairs), told_text(metrics));
     const tm_result         *one = run.run;
     tm_text                  html = { 0 };
     svg_page                 page = page_of(&one, 1, &html);
@@ -245,7 +245,7 @@ TEST(roofs_are_of_benchmarks)
     static const char tiny[] = "\"peak: 1e-9 GFLOP/s float32 measured\", \"memory: 1e-9 GB/s measured\"";
     static const char *const near[] = { "\"environment\": null", "\"environment\": {\"os\": {\"host\": \"near\"}}",
                                         NULL };
-    source                   run = open_source("rich", "rich", changed(rich, near), fake_read(metrics));
+    source                   run = open_source("rich", "rich", changed(rich, near), told_text(metrics));
     tm_result               *benches[] = { bench_of("far", high), bench_of("far", higher), bench_of("far", tiny) };
     static const struct {
         size_t      first, n;
@@ -277,7 +277,7 @@ TEST(bfloat16_has_its_roof)
 {
     static const char *const pairs[] = { "\"float32\"", "\"bfloat16\"", NULL };
     tm_text                  json = changed(rich, pairs), html = { 0 };
-    source                   run = open_source("rich", "rich", json, fake_read(metrics));
+    source                   run = open_source("rich", "rich", json, told_text(metrics));
     tm_result *bench = bench_of("h", "\"peak: 6e6 GFLOP/s float32 measured\", \"peak of bfloat16 products: 9e6 GFLOP/s "
                                      "measured\", \"memory: 4e5 GB/s measured\"");
     const tm_result *all[] = { run.run, bench };
@@ -293,7 +293,7 @@ TEST(bfloat16_has_its_roof)
 
 TEST(other_benchmarks_are_refused)
 {
-    tm_text          json = fake_read(rich), out = { 0 };
+    tm_text          json = told_text(rich), out = { 0 };
     tm_result       *run = parsed("rich", &json, NULL), *bench = bench_of("h", "\"memory: 3 GB/s measured\"");
     tm_result       *good = bench_of("h", "\"peak: 6 GFLOP/s float32 measured\", \"memory: 4 GB/s measured\"");
     const tm_result *poor_pair[] = { run, bench }, *alone = good;
@@ -384,7 +384,7 @@ TEST(a_loss_may_run_away)
     for (size_t i = 0; i < 4; i++) {
         tm_text lines = { 0 }, html = { 0 };
         for (int k = 0; k < 3; k++) tm_text_printf(&lines, "{\"step\": %d, \"loss\": %.17g}\n", k + 1, losses[i][k]);
-        source           run = open_source("rich", "rich", fake_read(rich), lines);
+        source           run = open_source("rich", "rich", told_text(rich), lines);
         const tm_result *one = run.run;
         series           s = { .arena = tm_arena_create() };
         svg_page         page = page_of(&one, 1, &html);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The report of two made-up runs in every form beside the files it was made of: each cell, each row, each mark of a
- * chart. The runs are tests/golden/whole-result*.txt, of which one says all, one little. */
+ * chart. The runs are those of support/told_runs.h, of which one says all, one little. `all told
+ * rich` (poor, metrics) prints what is recorded of one. */
 #include "results/report.h"
 #include "figure_rules.h"
 #include "report_rules.h"
@@ -457,8 +458,8 @@ static void both_ways(source one, source other)
 
 TEST(reports_say_all)
 {
-    both_ways(open_source("rich", "rich", fake_read(rich), fake_read(metrics)),
-              open_source("po<or", "po<or", fake_read(poor), (tm_text){ 0 }));
+    both_ways(open_source("rich", "rich", told_text(rich), told_text(metrics)),
+              open_source("po<or", "po<or", told_text(poor), (tm_text){ 0 }));
 }
 
 /* What of two runs is told in rows: figures, checks, everything below what was run on what; tensors, of which ten are
@@ -493,14 +494,14 @@ TEST(rows_of_what_was_run)
     };
     const char *const one[] = { "\"environment\": null", "\"environment\": {\"os\": {\"host\": \"k\"}, \"x\": 7}",
                                 NULL };
-    both_ways(open_source("a/rich", "rich", changed(rich, two), fake_read(metrics)),
+    both_ways(open_source("a/rich", "rich", changed(rich, two), told_text(metrics)),
               open_source("po<or/result.json", "po<or/result.json", changed(poor, one), (tm_text){ 0 }));
     tm_text_fini(&tensors);
 }
 
 static tm_result *rich_run(void)
 {
-    tm_text json = fake_read(rich), lines = fake_read(metrics);
+    tm_text json = told_text(rich), lines = told_text(metrics);
     return parsed("rich", &json, &lines);
 }
 
@@ -567,7 +568,7 @@ TEST(pictures_have_their_size)
 /* A folder of a run: its metrics are those of the file beside. */
 TEST_WITH(folders_have_metrics, NULL, test_folder_teardown)
 {
-    tm_text    json = fake_read(rich), lines = fake_read(metrics);
+    tm_text    json = told_text(rich), lines = told_text(metrics);
     tm_error   err = { 0 };
     tm_result *run = NULL, *whole = rich_run();
     size_t     n, wanted;
@@ -582,3 +583,14 @@ TEST_WITH(folders_have_metrics, NULL, test_folder_teardown)
     tm_text_fini(&json);
     tm_text_fini(&lines);
 }
+
+static int tell(int argc, char **argv)
+{
+    tm_text text = told_text(argc > 2 ? argv[2] : "rich");
+    fputs(text.data, stdout);
+    tm_text_fini(&text);
+    test_folder_remove();
+    return 0;
+}
+
+TM_TEST_ROLE("told", tell)
