@@ -142,6 +142,41 @@ expected()
     fi
 }
 
+# table: rows "CODE | WORDS | TEXT [| TEXT...]" of standard input. The command, whose words are split as a shell does, ends with
+# the code, and what it prints or complains of has each text, whatever the number of blanks. Lines with # are for readers.
+table()
+{
+    sed '/^#/d; /^ *$/d' >.table
+    while IFS= read -r table_row <&3; do
+        table_code=${table_row%% | *}
+        table_rest="${table_row#* | } | "
+        table_line=${table_rest%% | *}
+        table_rest=${table_rest#* | }
+        eval "trainmark $table_line"
+        table_problem=
+        [ "$code" -eq "$table_code" ] || table_problem="exit code $code, wanted $table_code"
+        cat "$out" "$err" | tr -s ' ' >.said
+        while [ "$table_rest" ]; do
+            grep -qF -e "${table_rest%% | *}" .said || table_problem=${table_problem:-"nothing says: ${table_rest%% | *}"}
+            table_rest=${table_rest#* | }
+        done
+        if [ -z "$table_problem" ]; then pass "$table_line"; else fail "$table_line" "$table_problem"; fi
+    done 3<.table
+}
+
+# members NAME: the values of all members of that name in the JSON in $out, each in a line of its own there.
+# shellcheck disable=SC2046,SC2116
+members() { echo $(sed -n "s/^ *\"$1\": \(.*[^,]\),*\$/\1/p" "$out"); }
+
+# prints TEXT WORD...: the command ends well, and this is all that it prints.
+prints()
+{
+    prints_text=$1
+    shift
+    trainmark "$@"
+    if [ "$code" -eq 0 ] && [ "$(cat "$out")" = "$prints_text" ]; then pass "$*"; else fail "$*" "exit code $code" "wanted: $prints_text"; fi
+}
+
 # say WORD...: the command, its exit code, what it prints and what it complains of, into the file `said`.
 say()
 {
