@@ -74,7 +74,10 @@ static bool batch_fits(const row *r, int batch)
     double  most = number(j, "memory/plan_bytes"), available;
     size_t  i;
     json_t *place;
-    json_array_foreach((json_t *)member(j, "ranks"), i, place) most = fmax(most, number(place, "plan_bytes"));
+    json_array_foreach((json_t *)member(j, "ranks"), i, place)
+    {
+        most = fmax(most, number(place, "plan_bytes"));
+    }
     json_decref(j);
     available = strtod(r->memory, NULL) * (strstr(r->memory, "KiB")   ? 1024
                                            : strstr(r->memory, "MiB") ? 1048576

@@ -27,28 +27,29 @@ static const char all[] = "weights, gradients and the optimizer's state", none[]
 typedef struct {
     const char *words, *mesh, *shared;
     int         micro_batches, each; /* each: ranks of a host; 0: not told */
-    int         stride;              /* from one rank of a group to the next, where groups are alike; 0: not so */
+    bool        one_group;           /* of all ranks: what goes between hosts is known */
 } row;
 
 static const row rows[] = {
-    { ONE, NULL, NULL, 1, 0, 0 },
-    { ONE GLOBAL "6 ", NULL, NULL, 3, 0, 0 },
-    { FOUR SHARD "4 --ranks-per-host 2 ", "dp_shard 4", all, 1, 2, 1 },
-    { FOUR SHARD "4 --ranks-per-host 3 --training.dtype bfloat16 --optimizer.name Muon ", "dp_shard 4", all, 1, 3, 1 },
-    { FOUR SHARD "2 " COPIES "4 --ranks-per-host 2 " GLOBAL "32 ", "dp_replicate 4 x dp_shard 2", all, 2, 2, 0 },
-    { ONE SHARD "1 " COPIES "8 --ranks-per-host 4 ", "dp_replicate 8", none, 1, 4, 1 },
-    { FOUR TENSOR "2 " SHARD "2 --ranks-per-host 1 ", "dp_shard 2 x tp 2", all, 1, 1, 1 },
-    { FOUR TENSOR "2 " SHARD "2 ", "dp_shard 2 x tp 2", all, 1, 0, 0 },
-    { FOUR CONTEXT "4 --ranks-per-host 2 ", "cp 4", all, 1, 2, 1 },
-    { FOUR CONTEXT "2 " TENSOR "2 --ranks-per-host 4 ", "cp 2 x tp 2", all, 1, 4, 1 },
-    { FOUR PIPE "4 " GLOBAL "8 --ranks-per-host 2 ", "pp 4", none, 4, 2, 1 },
-    { FOUR PIPE "2 " SHARD "2 " GLOBAL "16 --ranks-per-host 1 ", "pp 2 x dp_shard 2", state_only, 4, 1, 1 },
+    { ONE, NULL, NULL, 1, 0, false },
+    { ONE GLOBAL "6 ", NULL, NULL, 3, 0, false },
+    { FOUR SHARD "4 --ranks-per-host 2 ", "dp_shard 4", all, 1, 2, true },
+    { FOUR SHARD "4 --ranks-per-host 3 --training.dtype bfloat16 --optimizer.name Muon ", "dp_shard 4", all, 1, 3,
+      true },
+    { FOUR SHARD "2 " COPIES "4 --ranks-per-host 2 " GLOBAL "32 ", "dp_replicate 4 x dp_shard 2", all, 2, 2, false },
+    { ONE SHARD "1 " COPIES "8 --ranks-per-host 4 ", "dp_replicate 8", none, 1, 4, true },
+    { FOUR TENSOR "2 " SHARD "2 --ranks-per-host 1 ", "dp_shard 2 x tp 2", all, 1, 1, true },
+    { FOUR TENSOR "2 " SHARD "2 ", "dp_shard 2 x tp 2", all, 1, 0, false },
+    { FOUR CONTEXT "4 --ranks-per-host 2 ", "cp 4", all, 1, 2, true },
+    { FOUR CONTEXT "2 " TENSOR "2 --ranks-per-host 4 ", "cp 2 x tp 2", all, 1, 4, true },
+    { FOUR PIPE "4 " GLOBAL "8 --ranks-per-host 2 ", "pp 4", none, 4, 2, true },
+    { FOUR PIPE "2 " SHARD "2 " GLOBAL "16 --ranks-per-host 1 ", "pp 2 x dp_shard 2", state_only, 4, 1, true },
     { FOUR PIPE "2 " GLOBAL "8 --parallelism.pipeline_parallel_schedule Interleaved1F1B --ranks-per-host 1 ", "pp 2",
-      none, 4, 1, 1 },
-    { FOUR PIPE "2 " GLOBAL "8 --parallelism.pipeline_parallel_schedule ZBVZeroBubble ", "pp 2", none, 4, 0, 0 },
-    { EXPERTS "4 --ranks-per-host 1 ", "dp_shard 8 x ep 4", all, 1, 1, 1 },
-    { EXPERTS "4 --ranks-per-host 4 ", "dp_shard 8 x ep 4", all, 1, 4, 0 },
-    { EXPERTS "8 --ranks-per-host 2 ", "dp_shard 8 x ep 8", all, 1, 2, 1 },
+      none, 4, 1, true },
+    { FOUR PIPE "2 " GLOBAL "8 --parallelism.pipeline_parallel_schedule ZBVZeroBubble ", "pp 2", none, 4, 0, false },
+    { EXPERTS "4 --ranks-per-host 1 ", "dp_shard 8 x ep 4", all, 1, 1, true },
+    { EXPERTS "4 --ranks-per-host 4 ", "dp_shard 8 x ep 4", all, 1, 4, false },
+    { EXPERTS "8 --ranks-per-host 2 ", "dp_shard 8 x ep 8", all, 1, 2, true },
 };
 
 /* --- what is summed up ------------------------------------------------------------------------------------------- */
@@ -64,8 +65,10 @@ static double executed(const json_t *j)
     double  flops = 0;
     size_t  p;
     json_t *program;
-    json_array_foreach((json_t *)member(j, "programs"), p, program) if (is_first(string(program, "name"))) flops +=
-        number(program, "flops");
+    json_array_foreach((json_t *)member(j, "programs"), p, program)
+    {
+        if (is_first(string(program, "name"))) flops += number(program, "flops");
+    }
     return flops;
 }
 
@@ -135,7 +138,7 @@ static void sum_is(const json_t *j, const json_t *entry, const row *r)
     double between = number(entry, "between_hosts_bytes"), within = number(entry, "within_hosts_bytes");
     if (r->each == 1) is("between hosts of one rank", between, t.wire), is("within them", within, 0);
     if (r->each >= number(j, "ranks/count")) is("between hosts", between, 0), is("within the only one", within, t.wire);
-    if (r->stride != 1 || r->each == 1 || r->each >= number(j, "ranks/count")) return;
+    if (!r->one_group || r->each == 1 || r->each >= number(j, "ranks/count")) return;
     if ((int)number(j, "ranks/count") % r->each) {
         assert_true(between > 0 && within > 0 && between <= number(entry, "between_hosts_direct_bytes"));
         return;
@@ -151,8 +154,16 @@ static void all_that_moves_is_told(const json_t *j)
     size_t  p, x, e, told = 0, moving = 0;
     json_t *program, *i, *entry;
     json_array_foreach((json_t *)member(j, "programs"), p, program)
-        json_array_foreach((json_t *)member(program, "instructions"), x, i) moving += member(i, "wire_bytes") != NULL;
-    json_array_foreach((json_t *)member(j, "communication"), e, entry) told += (size_t)number(entry, "calls");
+    {
+        json_array_foreach((json_t *)member(program, "instructions"), x, i)
+        {
+            moving += member(i, "wire_bytes") != NULL;
+        }
+    }
+    json_array_foreach((json_t *)member(j, "communication"), e, entry)
+    {
+        told += (size_t)number(entry, "calls");
+    }
     assert_int_equal(told, moving);
 }
 
@@ -199,7 +210,10 @@ static void json_is_right(const json_t *j, const row *r)
     size_t      e;
     json_t     *entry;
     const char *name;
-    json_object_foreach((json_t *)member(j, "memory"), name, entry) sum += json_number_value(entry);
+    json_object_foreach((json_t *)member(j, "memory"), name, entry)
+    {
+        sum += json_number_value(entry);
+    }
     is("memory", sum, number(j, "arena_bytes"));
     is("active", number(j, "parameters_active"), large ? number(j, "parameters_active") : parameters);
     is("micro-batches", number(j, "micro_batches"), r->micro_batches);
@@ -217,7 +231,10 @@ static void json_is_right(const json_t *j, const row *r)
     }
     ranks_are(j, r);
     all_that_moves_is_told(j);
-    json_array_foreach((json_t *)member(j, "communication"), e, entry) sum_is(j, entry, r);
+    json_array_foreach((json_t *)member(j, "communication"), e, entry)
+    {
+        sum_is(j, entry, r);
+    }
 }
 
 /* --- the text ----------------------------------------------------------------------------------------------------- */
@@ -394,8 +411,15 @@ static const json_t *tensor_of(const json_t *j, const char *name)
     size_t  p, x, t;
     json_t *program, *i, *tensor;
     json_array_foreach((json_t *)member(j, "programs"), p, program)
-        json_array_foreach((json_t *)member(program, "instructions"), x, i) json_array_foreach(
-            (json_t *)member(i, "inputs"), t, tensor) if (strcmp(string(tensor, "name"), name) == 0) return tensor;
+    {
+        json_array_foreach((json_t *)member(program, "instructions"), x, i)
+        {
+            json_array_foreach((json_t *)member(i, "inputs"), t, tensor)
+            {
+                if (strcmp(string(tensor, "name"), name) == 0) return tensor;
+            }
+        }
+    }
     fail_msg("no tensor %s", name);
     return NULL;
 }

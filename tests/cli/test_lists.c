@@ -114,7 +114,10 @@ static void expect_names(const json_t *list, tm_text *out)
 {
     size_t  i;
     json_t *name;
-    json_array_foreach((json_t *)list, i, name) tm_text_printf(out, "%s%s", i ? ", " : "", json_string_value(name));
+    json_array_foreach((json_t *)list, i, name)
+    {
+        tm_text_printf(out, "%s%s", i ? ", " : "", json_string_value(name));
+    }
     tm_text_add(out, " ");
 }
 
