@@ -58,6 +58,7 @@ END
 printf abd >abc
 rm empty
 trainmark data verify list.md5 --json
+check "what was wanted stays" [ "$(members wanted)" = '"900150983cd24fb0d6963f7d28e17f72" "d41d8cd98f00b204e9800998ecf8427e"' ]
 check "changed and missing" [ "$code $(members verdict) $(members found)" = "5 \"FAILED\" \"FAILED\" \"$(md5sum <abc | cut -d' ' -f1)\" \"missing\"" ]
 
 # --- fine-tuning ------------------------------------------------------------------------------------------------------------
