@@ -128,14 +128,12 @@ failed_with()
     fi
 }
 
-# expected FILE [CODE]: standard output, through the filter $filter (sed), is tests/cli/expected/FILE, and the exit code CODE
-# (0). After a change that is meant, EXPECTED=write in front of the test writes the files anew: read what git says of them.
-filter=
+# expected FILE: the command has ended well, and standard output is tests/cli/expected/FILE. After a change that is meant,
+# EXPECTED=write in front of the test writes the files anew: read what git says of them.
 expected()
 {
-    sed -e "$filter" "$out" >.found
-    [ "${EXPECTED:-}" != write ] || cp .found "$root/tests/cli/expected/$1"
-    if [ "$code" -eq "${2:-0}" ] && diff "$root/tests/cli/expected/$1" .found >.apart 2>&1; then
+    [ "${EXPECTED:-}" != write ] || cp "$out" "$root/tests/cli/expected/$1"
+    if [ "$code" -eq 0 ] && diff "$root/tests/cli/expected/$1" "$out" >.apart 2>&1; then
         pass "$1"
     else
         fail "$1" "exit code $code" "$(head -n 20 .apart 2>/dev/null)"
@@ -165,7 +163,7 @@ table()
 }
 
 # members NAME: the values of all members of that name in the JSON in $out, each in a line of its own there.
-# shellcheck disable=SC2046,SC2116
+# shellcheck disable=SC2005,SC2046
 members() { echo $(sed -n "s/^ *\"$1\": \(.*[^,]\),*\$/\1/p" "$out"); }
 
 # prints TEXT WORD...: the command ends well, and this is all that it prints.
@@ -174,22 +172,11 @@ prints()
     prints_text=$1
     shift
     trainmark "$@"
-    if [ "$code" -eq 0 ] && [ "$(cat "$out")" = "$prints_text" ]; then pass "$*"; else fail "$*" "exit code $code" "wanted: $prints_text"; fi
-}
-
-# say WORD...: the command, its exit code, what it prints and what it complains of, into the file `said`.
-say()
-{
-    trainmark "$@"
-    { echo "> $*"; cat "$out" "$err"; echo "-> $code"; echo; } | sed "s,$work,WORK,g; s,$root,ROOT,g" >>said
-}
-
-# as FILE: all that was said since is in tests/cli/expected/FILE.
-as()
-{
-    mv said "$out"
-    code=0
-    expected "$1"
+    if [ "$code" -eq 0 ] && [ "$(cat "$out")" = "$prints_text" ]; then
+        pass "$*"
+    else
+        fail "$*" "exit code $code" "wanted: $prints_text"
+    fi
 }
 
 finish()

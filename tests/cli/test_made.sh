@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What is said of results that were made up: listed, compared, judged, verified, reported. They are those of
 # tests/golden/whole-result.txt with other figures.
-# shellcheck disable=SC1091,SC2034,SC2086,SC2154
+# shellcheck disable=SC1091,SC2086,SC2154
 . "$(dirname "$0")/lib.sh"
 
 # made FOLDER FINISHED EXPRESSION...: a run; expressions of sed change it.
