@@ -245,12 +245,9 @@ table <<'END'
 5 | verify a b | a: 15 of 53 figures | b: 15 of 53 figures | 76 figures are not what the raw samples say
 4 | verify g.json | 'g.json' is a table of a benchmark, which keeps no raw samples; verify takes runs
 2 | report a -o report.pdf | 'report.pdf': the extension decides the format of the report; wanted .html, .md, .csv or .json
-2 | report a --plot x.jpg | --plot x.jpg: a chart is SVG or PNG; give a name that ends in .svg or .png
 2 | report a --plot .png | --plot .png: a chart is SVG or PNG
 2 | report a --plot a.svg --chart pie | option '--chart' must be one of loss, speed, ledger, memory, roofline, numbers; found 'pie'
 2 | report a --plot a.svg --fleet | --plot draws one chart, --fleet a page; leave one out
-2 | report a --chart loss | --chart names the chart of --plot FILE; a page has all of them
-2 | report a --tolerance 3 | --thresholds, --cell and --tolerance are of --fleet; a single run is compared with limits by `trainmark compare RUN --thresholds FILE`
 2 | report a --cell x | are of --fleet
 4 | report g.json | 'g.json' is a benchmark without the ceilings of a machine; a report takes runs
 4 | report nowhere | there is no file or directory 'nowhere'

@@ -70,7 +70,6 @@ END
 printf '{"q": "one", "a": "two"}\n{"q": "three", "a": "four"}\n' >pairs.jsonl
 printf '{"text": "alone"}\n' >text.jsonl
 table <<'END'
-4 | data preview chat.jsonl | 'chat.jsonl', line 1: conversations need a chat template: give data.tokenizer a model's directory with one, or data.chat_template a file
 4 | data preview chat.jsonl --first 2 --samples 9 | 'chat.jsonl', line 2: conversations need a chat template
 4 | data preview chat.jsonl --first 3 | 'chat.jsonl' has 2 rows, none with a text from row 3 on
 4 | data preview chat.jsonl --format instruction -n 1 | the columns are messages; data.format instruction wants instruction and output; name what they are with data.format and data.column_map (prompt=QUESTION,completion=ANSWER)
@@ -83,7 +82,6 @@ table <<'END'
 4 | data preview text.jsonl --format conversations | data.format conversations wants conversations; or data; name
 4 | data preview text.jsonl --format completion | data.format completion wants prompt and completion; or report and summary; or input and output; name
 4 | data preview text.jsonl --format preference | data.format preference wants chosen and rejected; or question and response_j and response_k; name
-2 | data preview text.jsonl --format none | option '--format' must be one of auto, messages, conversations, instruction, completion, text, preference; found 'none'
 END
 prints '{"samples": [{"place": "'"'text.jsonl'"', line 1", "tokens": 7, "targets": 6, "truncated": 0, "parts": [{"target": true, "text": "<s>alone</s>"}], "ids": [420, 64, 75, 78, 77, 68, 421], "mask": [1, 1, 1, 1, 1, 1, 1]}], "format": "text"}' \
     data preview text.jsonl --format text $gpt2 --json
@@ -136,7 +134,6 @@ table <<'END'
 2 | data tokenize docs/a -o e --end -1 $gpt2 | found '-1'
 2 | data tokenize docs/a -o e --end 3x $gpt2 | found '3x'
 2 | data tokenize docs/a -o e --end '' $gpt2 | option '--end' needs a value: --end ID
-2 | data tokenize docs/a -o e --end x $gpt2 | found 'x'
 4 | data tokenize lines.jsonl -o e $gpt2 --end 0 | 'lines.jsonl' has fields; name the one with the text: --field text, for example
 4 | data tokenize lines.jsonl -o e $gpt2 --end 0 --input text | 'lines.jsonl' is JSON lines, not text: trainmark data tokenize lines.jsonl --input jsonl --field text --tokenizer
 4 | data tokenize lines.jsonl -o e $gpt2 --end 0 --field body | 'lines.jsonl', line 1: no text in field 'body'; name another field with --field
