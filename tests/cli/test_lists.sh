@@ -16,6 +16,12 @@ check "the tables of keys" [ "$code" -eq 0 ]
 check "have each key once" [ "$(grep -c '^| .store\.path. ' "$out")" -eq 1 ]
 refused 4 "invalid configuration or input: unknown op 'ad'; \`trainmark ops\` lists them" ops ad --json
 refused 2 "wrong usage: --markdown prints the table of all operations; leave out 'add'" ops add --markdown
+trainmark ops --markdown
+grep '^|' "$root/docs/ops.md" >page
+check "the table of docs/ops.md is what the ops say (trainmark ops --markdown)" cmp -s "$out" page
+table <<'END'
+0 | ops layernorm_grad | inputs dy (N, C), x (N, C), w (C), mean (N), rstd (N), [addend (N, C)] | outputs dx (N, C) activation, [dw (C)] gradient +=, [db (C)] gradient += | in place with dy, addend | bfloat16-pure layernorm_grad/
+END
 trainmark reference gemm -o mine.md
 check "written to a file, too" grep -q '^| workload' mine.md
 check "which is what is printed" [ "$(grep -c '^| gemm' mine.md)" -eq "$("$TRAINMARK" reference gemm --json | grep -c '"row"')" ]
