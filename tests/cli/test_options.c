@@ -67,24 +67,67 @@ static void squeeze(const char *text, tm_text *out)
             tm_text_add(out, " ");
 }
 
-/* Help has each option with what it means, in lines of its width. */
+/* `words` has these words, which are freed. */
+static void help_has(const char *name, const char *words, tm_text *wanted)
+{
+    tm_text one = { 0 };
+    squeeze(wanted->data, &one);
+    if (!strstr(words, one.data)) fail_msg("%s --help lacks '%s'", name, one.data);
+    tm_text_fini(wanted), tm_text_fini(&one);
+}
+
+/* The keys that people need first, or all of those that are used. */
+static void help_has_keys(const tm_cli_command *c, const char *name, const char *words)
+{
+    tm_config *config = c->keys(c);
+    for (size_t i = 0; i < tm_config_n_keys(config); i++) {
+        const tm_key *key = tm_config_key_at(config, i);
+        tm_text       wanted = { 0 }, in_list = { 0 }, list = { 0 };
+        tm_text_printf(&in_list, ",%s,", key->name);
+        tm_text_printf(&list, ",%s,", c->first_keys ? c->first_keys : key->name);
+        bool shown = key->state == TM_KEY_USED && strstr(list.data, in_list.data);
+        tm_text_printf(&wanted, "--%s ", key->name);
+        tm_config_describe_key(key, &wanted);
+        if (shown)
+            help_has(name, words, &wanted);
+        else
+            tm_text_fini(&wanted);
+        tm_text_fini(&in_list), tm_text_fini(&list);
+    }
+    tm_config_destroy(config);
+}
+
+/* Help has what the command is about, each option, key and command below it with what it means, in lines of its width.
+ */
 static void help_says_all(const tm_cli_command *c, const char *name)
 {
-    tm_text help = { 0 }, words = { 0 };
+    tm_text               help = { 0 }, words = { 0 }, wanted = { 0 };
+    tm_cli_command        storage;
+    const tm_cli_command *below;
     tm_cli_help(c, name, TM_CLI_HELP_WIDTH, &help);
     for (const char *line = help.data; *line; line += strcspn(line, "\n") + 1)
         if (strncmp(line, "usage", 5) != 0 && strcspn(line, "\n") > TM_CLI_HELP_WIDTH)
             fail_msg("%s --help: '%.*s'", name, (int)strcspn(line, "\n"), line);
     squeeze(help.data, &words);
+    tm_text_printf(&wanted, "usage: trainmark %s ", name);
+    tm_cli_synopsis(c, &wanted);
+    tm_text_printf(&wanted, "\n%s", c->about ? c->about : c->summary);
+    help_has(name, words.data, &wanted);
+    for (size_t i = 0; (below = tm_cli_nested(c, i, &storage)); i++) {
+        tm_text_printf(&wanted, " %s %s", below->name, below->summary);
+        help_has(name, words.data, &wanted);
+    }
     for (size_t i = 0; i < c->n_options; i++) {
         const tm_option *o = &c->options[i];
-        tm_text          wanted = { 0 }, one = { 0 };
         if (o->letter) tm_text_printf(&wanted, "-%c, ", o->letter);
         tm_text_printf(&wanted, "--%s%s%s ", o->name, o->value ? " " : "", o->value ? o->value : "");
         tm_cli_describe(o, &wanted);
-        squeeze(wanted.data, &one);
-        if (!strstr(words.data, one.data)) fail_msg("%s --help lacks '%s'", name, one.data);
-        tm_text_fini(&wanted), tm_text_fini(&one);
+        help_has(name, words.data, &wanted);
+    }
+    if (c->keys) help_has_keys(c, name, words.data);
+    if (c->keys && c->keys_help) {
+        tm_text_add(&wanted, c->keys_help);
+        help_has(name, words.data, &wanted);
     }
     tm_text_fini(&help), tm_text_fini(&words);
 }
@@ -105,7 +148,7 @@ static void add_command(promise *p, const tm_cli_command *c, const char *name)
         add_option(p, &c->options[i], name);
     }
     tm_text_add(&p->commands, "\n");
-    if (c->n_options > 0) help_says_all(c, name);
+    help_says_all(c, name);
 }
 
 static void add_all(promise *p, const tm_cli_command *parent, const char *path)
