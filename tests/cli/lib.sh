@@ -128,33 +128,55 @@ failed_with()
     fi
 }
 
-# expected FILE [CODE]: standard output, through the filter $filter (sed), is tests/cli/expected/FILE, and the exit code CODE
-# (0). After a change that is meant, EXPECTED=write in front of the test writes the files anew: read what git says of them.
-filter=
+# expected FILE: the command has ended well, and standard output is tests/cli/expected/FILE. After a change that is meant,
+# EXPECTED=write in front of the test writes the files anew: read what git says of them.
 expected()
 {
-    sed -e "$filter" "$out" >.found
-    [ "${EXPECTED:-}" != write ] || cp .found "$root/tests/cli/expected/$1"
-    if [ "$code" -eq "${2:-0}" ] && diff "$root/tests/cli/expected/$1" .found >.apart 2>&1; then
+    [ "${EXPECTED:-}" != write ] || cp "$out" "$root/tests/cli/expected/$1"
+    if [ "$code" -eq 0 ] && diff "$root/tests/cli/expected/$1" "$out" >.apart 2>&1; then
         pass "$1"
     else
         fail "$1" "exit code $code" "$(head -n 20 .apart 2>/dev/null)"
     fi
 }
 
-# say WORD...: the command, its exit code, what it prints and what it complains of, into the file `said`.
-say()
+# table: rows "CODE | WORDS | TEXT [| TEXT...]" of standard input. The command, whose words are split as a shell does, ends with
+# the code, and what it prints or complains of has each text, whatever the number of blanks. Lines with # are for readers.
+table()
 {
-    trainmark "$@"
-    { echo "> $*"; cat "$out" "$err"; echo "-> $code"; echo; } | sed "s,$work,WORK,g; s,$root,ROOT,g" >>said
+    sed '/^#/d; /^ *$/d' >.table
+    while IFS= read -r table_row <&3; do
+        table_code=${table_row%% | *}
+        table_rest="${table_row#* | } | "
+        table_line=${table_rest%% | *}
+        table_rest=${table_rest#* | }
+        eval "trainmark $table_line"
+        table_problem=
+        [ "$code" -eq "$table_code" ] || table_problem="exit code $code, wanted $table_code"
+        cat "$out" "$err" | tr -s ' ' >.said
+        while [ "$table_rest" ]; do
+            grep -qF -e "${table_rest%% | *}" .said || table_problem=${table_problem:-"nothing says: ${table_rest%% | *}"}
+            table_rest=${table_rest#* | }
+        done
+        if [ -z "$table_problem" ]; then pass "$table_line"; else fail "$table_line" "$table_problem"; fi
+    done 3<.table
 }
 
-# as FILE: all that was said since is in tests/cli/expected/FILE.
-as()
+# members NAME: the values of all members of that name in the JSON in $out, each in a line of its own there.
+# shellcheck disable=SC2005,SC2046
+members() { echo $(sed -n "s/^ *\"$1\": \(.*[^,]\),*\$/\1/p" "$out"); }
+
+# prints TEXT WORD...: the command ends well, and this is all that it prints.
+prints()
 {
-    mv said "$out"
-    code=0
-    expected "$1"
+    prints_text=$1
+    shift
+    trainmark "$@"
+    if [ "$code" -eq 0 ] && [ "$(cat "$out")" = "$prints_text" ]; then
+        pass "$*"
+    else
+        fail "$*" "exit code $code" "wanted: $prints_text"
+    fi
 }
 
 finish()

@@ -32,20 +32,20 @@ chmod +x wrong
 cp wrong both/mpirun
 cp wrong both/mpiexec.hydra
 
-# ends NAME SCRIPT [WORD...]: two ranks whose launcher does this.
+# ends CODE MESSAGE NAME SCRIPT [WORD...]: two ranks whose launcher does this; the message is all that is complained of.
 ends()
 {
-    ends_name=$1
-    echo "$2" >script
-    shift 2
+    ends_code=$1 ends_message=$2 ends_name=$3
+    echo "$4" >script
+    shift 4
     [ $# -gt 0 ] || set -- bench collectives --ranks 2
     PATH="$work/both:$PATH" trainmark "$@"
-    {
-        echo "> $ends_name"
-        cat "$out" "$err"
-        echo "-> $code"
-        echo
-    } | sed "s,$work,WORK,g; s/process [0-9][0-9]*/process N/g" >>said
+    ends_said=$(sed 's/^trainmark: //; s/^internal error: //; s/process [0-9][0-9]*/process N/g' "$err")
+    if [ "$code" -eq "$ends_code" ] && [ "$ends_said" = "$ends_message" ]; then
+        pass "$ends_name"
+    else
+        fail "$ends_name" "exit code $code, wanted $ends_code" "wanted: $ends_message"
+    fi
 }
 
 # --- how it is started ----------------------------------------------------------------------------------------------------
@@ -58,12 +58,35 @@ echo "$folder" >folder
 sign done 0 0
 sign done 1 0
 sign done 2 0'
-ends "with Open MPI" "$show"
+# started COMMAND NO_COLOR BTL COPY PML WORD...: with this command and these variables; it reads nothing and leads a group.
+started()
+{
+    started_as="$1
+NO_COLOR=$2
+OMPI_ALLOW_RUN_AS_ROOT=1
+OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+OMPI_MCA_btl=$3
+OMPI_MCA_btl_vader_backing_directory=FOLDER
+OMPI_MCA_btl_vader_single_copy_mechanism=$4
+OMPI_MCA_orte_tmpdir_base=FOLDER
+OMPI_MCA_osc_sm_backing_directory=FOLDER
+OMPI_MCA_pml=$5
+TRAINMARK_RANKS_FOLDER=FOLDER
+reads: 
+leads a group"
+    shift 5
+    ends 0 "" "$*: it ends well" "$show" "$@"
+    check "$*: its command and variables" [ "$(cat "$out")" = "$started_as" ]
+}
+started "mpirun.openmpi -n 2 --oversubscribe --bind-to none --quiet TRAINMARK bench collectives --ranks 2" 1 vader,self none ob1 \
+    bench collectives --ranks 2
 check_not "its folder is removed" [ -e "$(cat folder)" ]
 check "in memory where there is some" [ "$(dirname "$(cat folder)")" = "$([ -w /dev/shm ] && echo /dev/shm || echo /tmp)" ]
-ends "with MPICH" "$show" run --mpi mpich --ranks 3 --training.steps 5 --model.dim=64
+started "mpiexec.mpich -n 3 TRAINMARK run --mpi mpich --ranks 3 --training.steps 5 --model.dim=64" 1 vader,self none ob1 \
+    run --mpi mpich --ranks 3 --training.steps 5 --model.dim=64
 export OMPI_MCA_pml=ucx OMPI_MCA_btl=tcp OMPI_MCA_btl_vader_single_copy_mechanism=cma NO_COLOR=2 OMPI_ALLOW_RUN_AS_ROOT=0
-ends "what the user says of messages counts" "$show" check --all-ranks --ranks 2
+started "mpirun.openmpi -n 2 --oversubscribe --bind-to none --quiet TRAINMARK check --all-ranks --ranks 2" 2 tcp cma ucx \
+    check --all-ranks --ranks 2 # what the user says counts
 unset OMPI_MCA_pml OMPI_MCA_btl OMPI_MCA_btl_vader_single_copy_mechanism NO_COLOR OMPI_ALLOW_RUN_AS_ROOT
 echo 'echo "mpirun, $*" | cut -c 1-13; sign done 0 0; sign done 1 0' >script
 PATH="$work/only" trainmark bench collectives --ranks 2
@@ -85,22 +108,32 @@ failed_with 2 "more ranks than there may be" "--ranks may be at most 256$"
 
 # --- how it ends ----------------------------------------------------------------------------------------------------------
 
-for code in 0 3 5 77 130; do ends "all have ended, the first with $code" "sign done 0 $code; sign done 1 0; exit 9"; done
-for code in 0 2 4 77; do ends "the second failed with $code" "sign done 0 0; sign failed 1 $code; exit 9"; done
-for code in 0 1 2 4 127 128 130; do ends "no rank began, and the launcher has $code" "exit $code"; done
-ends "one ended, of the other nothing is known" "sign done 1 0; exit 0"
-ends "one began, the other was refused" 'sign pid 0 $$; sign done 0 0; exit 4'
-ends "both began" 'sign pid 0 $(gone); sign pid 1 $(gone); exit 4'
-ends "the launcher is killed" 'kill -9 $$'
-ends "a rank is gone" 'sign pid 0 $$; sign pid 1 $(gone); sleep 0.25'
-ends "the first is gone" 'sign pid 0 $(gone); sign pid 1 $$; sleep 0.25'
-ends "both are gone" 'sign pid 0 $(gone); sign pid 1 $(gone); sleep 0.25'
-ends "one that has ended is not gone" 'sign pid 0 $$; sign pid 1 $(gone); sign done 1 0; sleep 0.25'
-ends "a rank is stopped behind the others" 'sleep 100 & sign pid 1 $!; kill -STOP $!; sign pid 0 $$; sign done 0 0; echo $! >stopped; sleep 0.25'
+lost="2 of 2 ranks ended without a word (the launcher's exit code is"
+one="1 of 2 ranks ended without a word (the launcher's exit code is 0)"
+gone="(process N) ended without a word; the others were ended after it"
+# A code of ranks is one of the program's own; else it is 1.
+for row in 0:0 3:3 5:5 77:1 130:130; do
+    ends "${row#*:}" "" "all have ended, the first with ${row%:*}" "sign done 0 ${row%:*}; sign done 1 0; exit 9"
+done
+for row in 0:0 2:2 4:4 77:1; do ends "${row#*:}" "" "the second failed with ${row%:*}" "sign done 0 0; sign failed 1 ${row%:*}; exit 9"; done
+for code in 0 1 127 128 130; do ends 1 "$lost $code)" "no rank began, and the launcher has $code" "exit $code"; done
+for code in 2 4; do ends $code "" "no rank began: it was refused with $code" "exit $code"; done
+ends 1 "$one" "one ended, of the other nothing is known" "sign done 1 0; exit 0"
+ends 4 "" "one began, the other was refused" 'sign pid 0 $$; sign done 0 0; exit 4'
+ends 1 "$lost 4)" "both began" 'sign pid 0 $(gone); sign pid 1 $(gone); exit 4'
+ends 1 "$lost 137)" "the launcher is killed" 'kill -9 $$'
+ends 1 "rank 1 $gone" "a rank is gone" 'sign pid 0 $$; sign pid 1 $(gone); sleep 0.25'
+ends 1 "rank 0 $gone" "the first is gone" 'sign pid 0 $(gone); sign pid 1 $$; sleep 0.25'
+ends 1 "$lost 0)" "both are gone" 'sign pid 0 $(gone); sign pid 1 $(gone); sleep 0.25'
+ends 1 "$one" "one that has ended is not gone" 'sign pid 0 $$; sign pid 1 $(gone); sign done 1 0; sleep 0.25'
+ends 1 "rank 1 (process N) was stopped while others waited, and was ended" "a rank is stopped behind the others" \
+    'sleep 100 & sign pid 1 $!; kill -STOP $!; sign pid 0 $$; sign done 0 0; echo $! >stopped; sleep 0.25'
 left() { case $(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null) in '' | Z | X) false ;; esac; }
 check_not "it is not left" left "$(cat stopped)"
-ends "nobody waits for one that is stopped" 'sleep 100 & sign pid 1 $!; kill -STOP $!; sign pid 0 $$; sleep 0.25; sign done 0 0; sign done 1 0; kill -9 $!'
-ends "one that went on" 'sleep 100 & sign pid 1 $!; kill -STOP $!; sign pid 0 $$; sign done 0 0; sleep 0.25; kill -CONT $!; sleep 0.25; { kill -9 $!; wait $!; } 2>/dev/null; sleep 0.25'
+ends 0 "" "nobody waits for one that is stopped" \
+    'sleep 100 & sign pid 1 $!; kill -STOP $!; sign pid 0 $$; sleep 0.25; sign done 0 0; sign done 1 0; kill -9 $!'
+ends 1 "rank 1 $gone" "one that went on" \
+    'sleep 100 & sign pid 1 $!; kill -STOP $!; sign pid 0 $$; sign done 0 0; sleep 0.25; kill -CONT $!; sleep 0.25; { kill -9 $!; wait $!; } 2>/dev/null; sleep 0.25'
 printf '#!/no/such/program\n' >broken
 chmod +x broken
 mkdir unstarted
@@ -113,16 +146,19 @@ failed_with 1 "a launcher that cannot be started" "2 of 2 ranks ended without a 
 again="run --ranks 2 --checkpoint.enable true --max-restarts"
 count='n=$(($(cat times 2>/dev/null) + 1)); echo $n >times;'
 rm -f times
-ends "lost once" "$count"' [ $n -lt 2 ] && exit 1; sign done 0 0; sign done 1 0' $again 2
+ends 0 "$lost 1); beginning again, 1 of 2 times" "lost once" "$count"' [ $n -lt 2 ] && exit 1; sign done 0 0; sign done 1 0' $again 2
 rm -f times
-ends "lost with a name" "$count"' if [ $n -lt 3 ]; then sign pid 0 $$; sign pid 1 $(gone); sleep 0.25; exit 0; fi; sign done 0 5; sign done 1 0' $again 3
+ends 5 "rank 1 $gone; beginning again, 1 of 3 times
+rank 1 $gone; beginning again, 2 of 3 times" "lost with a name" \
+    "$count"' if [ $n -lt 3 ]; then sign pid 0 $$; sign pid 1 $(gone); sleep 0.25; exit 0; fi; sign done 0 5; sign done 1 0' $again 3
 rm -f times
-ends "lost too often" "$count"' exit 1' $again 2
+ends 1 "$lost 1); beginning again, 1 of 2 times
+$lost 1); beginning again, 2 of 2 times
+$lost 1)" "lost too often" "$count"' exit 1' $again 2
 check "three times in all" [ "$(cat times)" -eq 3 ]
 rm -f times
-ends "what is wrong is not tried again" "$count"' exit 4' $again 2
+ends 4 "" "what is wrong is not tried again" "$count"' exit 4' $again 2
 check "once" [ "$(cat times)" -eq 1 ]
-as ranks_launcher.txt
 
 # --- signals --------------------------------------------------------------------------------------------------------------
 

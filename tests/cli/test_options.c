@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line is a promise: every command with its words, every option with its letter, value, default and range,
- * as tests/cli/expected/options.txt has them. EXPECTED=write writes the file anew. */
-#include "base/file.h"
+/* The command line is a promise: every command with the names of its options, and every option or key of a benchmark
+ * that has a letter, a default, a range or choices, once, with the commands that have it
+ * (tests/cli/expected/options.txt; the keys of a configuration: docs/configuration.md). Help says all of each. */
+#include "bench/bench.h"
 #include "cli/cli.h"
 #include "cli/command.h"
+#include "support/whole.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -11,66 +13,187 @@
 
 #include "support/test.h"
 
-static const char file[] = "tests/cli/expected/options.txt";
+enum { MOST_ROWS = 400 };
 
-static void add_option(const tm_option *o, tm_text *out)
+typedef struct {
+    tm_text commands;         /* a line for each: its words, the names of its options */
+    tm_text row[MOST_ROWS];   /* what an option is */
+    tm_text whose[MOST_ROWS]; /* the commands that have it */
+    size_t  n;
+} promise;
+
+static const char *const kinds[] = { "flag", "text", "choice", "list", "integer", "number", "bytes" };
+
+static void add_row(promise *p, tm_text *row, const char *command)
 {
-    static const char *const kinds[] = { "flag", "text", "choice", "list", "integer", "number", "bytes" };
-    tm_text_printf(out, "  --%s %c %s %s", o->name, o->letter ? o->letter : '-', kinds[o->kind],
-                   o->value ? o->value : "-");
-    if (o->choices) tm_text_printf(out, " {%s}", o->choices);
-    if (o->fallback) tm_text_printf(out, " = '%s'", o->fallback);
-    if (o->lo < o->hi || o->lo > o->hi) tm_text_printf(out, " [%.17g, %.17g]", o->lo, o->hi);
-    tm_text_printf(out, "%s%s\n", o->required ? " required" : "", o->may_be_empty ? " may be empty" : "");
+    size_t i = 0;
+    while (i < p->n && strcmp(p->row[i].data, row->data) != 0) i++;
+    assert_true(i < MOST_ROWS);
+    if (i == p->n) p->row[p->n++] = *row;
+    if (i + 1 < p->n || p->row[i].data != row->data) tm_text_fini(row);
+    tm_text_printf(&p->whose[i], "%s%s", p->whose[i].length ? ", " : "", command);
 }
 
-static void add_command(const tm_cli_command *c, const char *name, tm_text *out)
+static void add_range(double lo, double hi, const char *choices, const char *fallback, tm_text *out)
+{
+    if (choices) tm_text_printf(out, " {%s}", choices);
+    if (fallback) tm_text_printf(out, " = '%s'", fallback);
+    if (lo < hi || lo > hi) tm_text_printf(out, " [%.17g, %.17g]", lo, hi);
+}
+
+/* Names of those that are neither common nor --json go into the command's line. */
+static void add_option(promise *p, const tm_option *o, const char *command)
+{
+    tm_text row = { 0 };
+    if (strcmp(o->name, "json") == 0) return;
+    tm_text_printf(&p->commands, " %s", o->name);
+    if (!o->letter && !o->choices && !o->fallback && o->lo >= o->hi && !o->required && !o->may_be_empty) return;
+    tm_text_printf(&row, "--%s", o->name);
+    if (o->letter) tm_text_printf(&row, " -%c", o->letter);
+    tm_text_printf(&row, " %s", kinds[o->kind]);
+    add_range(o->lo, o->hi, o->choices, o->fallback, &row);
+    tm_text_printf(&row, "%s%s", o->required ? " required" : "", o->may_be_empty ? " may be empty" : "");
+    add_row(p, &row, command);
+}
+
+/* Blanks and line ends are one blank. */
+static void squeeze(const char *text, tm_text *out)
+{
+    tm_text_add(out, " ");
+    for (; *text; text++)
+        if (*text != ' ' && *text != '\n')
+            tm_text_add_n(out, text, 1);
+        else if (out->data[out->length - 1] != ' ')
+            tm_text_add(out, " ");
+}
+
+/* `words` has these words, which are freed. */
+static void help_has(const char *name, const char *words, tm_text *wanted)
+{
+    tm_text one = { 0 };
+    squeeze(wanted->data, &one);
+    if (!strstr(words, one.data)) fail_msg("%s --help lacks '%s'", name, one.data);
+    tm_text_fini(wanted), tm_text_fini(&one);
+}
+
+/* The keys that people need first, or all of those that are used. */
+static void help_has_keys(const tm_cli_command *c, const char *name, const char *words)
+{
+    tm_config *config = c->keys(c);
+    for (size_t i = 0; i < tm_config_n_keys(config); i++) {
+        const tm_key *key = tm_config_key_at(config, i);
+        tm_text       wanted = { 0 }, in_list = { 0 }, list = { 0 };
+        tm_text_printf(&in_list, ",%s,", key->name);
+        tm_text_printf(&list, ",%s,", c->first_keys ? c->first_keys : key->name);
+        bool shown = key->state == TM_KEY_USED && strstr(list.data, in_list.data);
+        tm_text_printf(&wanted, "--%s ", key->name);
+        tm_config_describe_key(key, &wanted);
+        if (shown)
+            help_has(name, words, &wanted);
+        else
+            tm_text_fini(&wanted);
+        tm_text_fini(&in_list), tm_text_fini(&list);
+    }
+    tm_config_destroy(config);
+}
+
+/* Help has what the command is about, each option, key and command below it with what it means, in lines of its width.
+ */
+static void help_says_all(const tm_cli_command *c, const char *name)
+{
+    tm_text               help = { 0 }, words = { 0 }, wanted = { 0 };
+    tm_cli_command        storage;
+    const tm_cli_command *below;
+    tm_cli_help(c, name, TM_CLI_HELP_WIDTH, &help);
+    for (const char *line = help.data; *line; line += strcspn(line, "\n") + 1)
+        if (strncmp(line, "usage", 5) != 0 && strcspn(line, "\n") > TM_CLI_HELP_WIDTH)
+            fail_msg("%s --help: '%.*s'", name, (int)strcspn(line, "\n"), line);
+    squeeze(help.data, &words);
+    tm_text_printf(&wanted, "usage: trainmark %s ", name);
+    tm_cli_synopsis(c, &wanted);
+    tm_text_printf(&wanted, "\n%s", c->about ? c->about : c->summary);
+    help_has(name, words.data, &wanted);
+    for (size_t i = 0; (below = tm_cli_nested(c, i, &storage)); i++) {
+        tm_text_printf(&wanted, " %s %s", below->name, below->summary);
+        help_has(name, words.data, &wanted);
+    }
+    for (size_t i = 0; i < c->n_options; i++) {
+        const tm_option *o = &c->options[i];
+        if (o->letter) tm_text_printf(&wanted, "-%c, ", o->letter);
+        tm_text_printf(&wanted, "--%s%s%s ", o->name, o->value ? " " : "", o->value ? o->value : "");
+        tm_cli_describe(o, &wanted);
+        help_has(name, words.data, &wanted);
+    }
+    if (c->keys) help_has_keys(c, name, words.data);
+    if (c->keys && c->keys_help) {
+        tm_text_add(&wanted, c->keys_help);
+        help_has(name, words.data, &wanted);
+    }
+    tm_text_fini(&help), tm_text_fini(&words);
+}
+
+static void add_command(promise *p, const tm_cli_command *c, const char *name)
 {
     tm_text synopsis = { 0 };
     tm_cli_synopsis(c, &synopsis);
-    tm_text_printf(out, "%s: %d to %d words%s%s%s%s\n  %s\n", name, c->least, c->most, c->run ? "" : ", only commands",
-                   c->passes ? ", passes" : "", c->reads ? ", reads" : "", c->keys ? ", keys" : "",
-                   synopsis.data ? synopsis.data : "");
+    tm_text_printf(&p->commands, "%s (%d to %d words%s%s%s%s) %s:", name, c->least, c->most,
+                   c->run ? "" : ", only commands", c->passes ? ", passes" : "", c->reads ? ", reads" : "",
+                   c->keys ? ", keys" : "", synopsis.data ? synopsis.data : "");
     tm_text_fini(&synopsis);
     for (size_t i = 0; i < c->n_options; i++) {
         const char *help = c->options[i].help;
         assert_true(c->options[i].at < c->size);
         if (!help || strlen(help) > 80)
             fail_msg("%s --%s: a line of help has 80 characters: '%s'", name, c->options[i].name, help);
-        add_option(&c->options[i], out);
+        add_option(p, &c->options[i], name);
     }
+    tm_text_add(&p->commands, "\n");
+    help_says_all(c, name);
 }
 
-static void add_all(const tm_cli_command *parent, const char *path, tm_text *out)
+static void add_all(promise *p, const tm_cli_command *parent, const char *path)
 {
     tm_cli_command        storage;
     const tm_cli_command *c;
     char                  name[TM_CLI_NAME];
     for (size_t i = 0; (c = tm_cli_nested(parent, i, &storage)); i++) {
         tm_cli_join(path, c->name, name);
-        add_command(c, name, out);
-        add_all(c, name, out);
+        add_command(p, c, name);
+        add_all(p, c, name);
     }
+}
+
+/* Keys that are options of a command. */
+static void add_keys(promise *p, const char *command, tm_config *config)
+{
+    static const char *const key_kinds[] = { "bool", "integer", "number", "text", "choice", "list", "maps", "lists" };
+    for (size_t i = 0; i < tm_config_n_keys(config); i++) {
+        const tm_key *k = tm_config_key_at(config, i);
+        tm_text       row = { 0 };
+        tm_text_printf(&row, "%s %s", k->name, key_kinds[k->kind]);
+        add_range(k->lo, k->hi, k->choices, k->fallback, &row);
+        if (k->synonyms) tm_text_printf(&row, " also %s", k->synonyms);
+        add_row(p, &row, command);
+    }
+    tm_config_destroy(config);
 }
 
 TEST(every_option)
 {
-    tm_text     found = { 0 }, wanted = { 0 };
-    tm_error    err = { 0 };
-    const char *mode = getenv("EXPECTED");
-    add_all(NULL, "", &found);
-    if (mode && strcmp(mode, "write") == 0)
-        assert_int_equal(tm_file_write(file, found.data, found.length, &err), TM_OK);
-    assert_int_equal(tm_file_read(file, 1 << 20, &wanted, &err), TM_OK);
-    const char *a = found.data, *b = wanted.data;
-    for (int line = 1; *a || *b; line++) {
-        size_t n = strcspn(a, "\n"), m = strcspn(b, "\n");
-        if (n != m || strncmp(a, b, n) != 0) fail_msg("%s:%d: '%.*s', found '%.*s'", file, line, (int)m, b, (int)n, a);
-        a += n + (a[n] == '\n');
-        b += m + (b[m] == '\n');
+    static promise            p;
+    tm_cli_command            storage;
+    const tm_cli_command     *c;
+    size_t                    n;
+    const tm_workload *const *workloads = tm_workloads(&n);
+    add_all(&p, NULL, "");
+    for (size_t i = 0; (c = tm_cli_nested(NULL, i, &storage)); i++)
+        if (strcmp(c->name, "check") == 0) add_keys(&p, c->name, c->keys(c));
+    for (size_t i = 0; i < n; i++) add_keys(&p, workloads[i]->name, tm_bench_configure(workloads[i], "help"));
+    for (size_t i = 0; i < p.n; i++) {
+        tm_text_printf(&p.commands, "%s: %s\n", p.row[i].data, p.whose[i].data);
+        tm_text_fini(&p.row[i]), tm_text_fini(&p.whose[i]);
     }
-    tm_text_fini(&found);
-    tm_text_fini(&wanted);
+    whole_is("tests/cli/expected/options.txt", &p.commands);
 }
 
 /* What help says of an option's value. */

@@ -166,5 +166,4 @@ code=$?
 check "one that nobody named is a warning" [ "$code" -eq 0 ]
 check "and it is told" has "$err" "this run will not be stored"
 
-filter='s,[01] starts* of A and [01] of,N starts of A and N of,'
 finish

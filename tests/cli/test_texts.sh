@@ -1,12 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What the commands of texts print and write, word for word: data pack, inspect, verify, tokenize, preview, and the tokenizer's
-# own, against tests/cli/expected/.
-# shellcheck disable=SC1091,SC2034,SC2086,SC2154
+# What the commands of texts print and write: data pack, inspect, verify, tokenize, preview, and the tokenizer's own. Figures
+# follow from the files; as text and as JSON they are the same. Tokens themselves: tests/token.
+# shellcheck disable=SC1091,SC2005,SC2016,SC2046,SC2086,SC2154
 . "$(dirname "$0")/lib.sh"
 fixtures=$root/tests/token/fixtures
 gpt2="--tokenizer $fixtures/gpt2.json"
+llama2="--tokenizer $fixtures/llama2.model"
 
+# Of 27, 36 and 14 bytes: with an end each 80 tokens, the shortest 15, the longest 37.
 mkdir docs
 printf 'Question: one?\nAnswer: two.' >docs/a
 printf 'Question: three?\nAnswer: four, five.' >docs/b
@@ -14,54 +16,75 @@ printf 'no answer here' >docs/c
 
 # --- packs ------------------------------------------------------------------------------------------------------------------
 
-say data pack docs --out set
-say data pack docs --out set2 --json
-say data pack docs --out rows.npy --format govreport --seq-len 16
-say data pack docs --out rows2.npy --format govreport --seq-len 16 --json
-say data pack docs --out answers.npy --format govreport --seq-len 16 --answer-after 'Answer: '
-say data pack docs/a --out one --format megatron
+table <<'END'
+0 | data pack docs --out set | set: 3 documents
+0 | data pack docs --out set2 --json | "out": "set2" | "format": "megatron" | "documents": 3
+0 | data pack docs --out rows.npy --format govreport --seq-len 16 | rows.npy: 5 rows
+0 | data pack docs --out rows2.npy --format govreport --seq-len 16 --json | "format": "govreport" | "rows": 5
+0 | data pack docs --out answers.npy --format govreport --seq-len 16 --answer-after 'Answer: ' | answers.npy: 5 rows
+0 | data pack docs/a --out one --format megatron | one: 1 documents
+0 | data inspect set | megatron | uint16 | 80 | 15 | 37 | 10 | 256
+END
 check "packed again, it is the same" cmp -s set.bin set2.bin
-for path in set set.idx set.bin rows.npy answers.npy docs docs/a; do say data inspect $path; done
-say data inspect answers.npy --json
-say data inspect set --json
-as texts_packs.txt
+# inspected FORMAT TYPE ROWS DOCUMENTS TOKENS SHORTEST LONGEST COUNTED PATH
+inspected()
+{
+    trainmark data inspect "$9" --json
+    check "$9: what it holds" [ "$(members format) $(members type) $(members rows | sed 's/^\[ //') $(members documents) $(members tokens) \
+$(members length_min) $(members length_max) $(members counted)" = "\"$1\" \"$2\" $3 $4 $5 $6 $7 $8" ]
+    check "$9: its ids" [ "$(members id_min) $(members id_max)" = "10 256" ]
+    check "$9: its first ids are bytes" [ "$(members first)" = "\"$(echo $(od -An -tu1 -N12 docs/a))\"" ]
+}
+for path in set set.idx set.bin; do inspected megatron uint16 3 3 80 15 37 null $path; done
+inspected govreport int32 5 null 80 16 16 1 rows.npy
+inspected govreport int32 5 null 80 16 16 0.1875 answers.npy # 'two.', its end, 10 of 'four, five.': 15 of 80
+inspected text uint8 3 3 80 15 37 null docs
+inspected text uint8 1 1 28 28 28 null docs/a
+
+# --- sums -------------------------------------------------------------------------------------------------------------------
 
 printf '900150983cd24fb0d6963f7d28e17f72  abc\nd41d8cd98f00b204e9800998ecf8427e *empty\n' >list.md5
 printf abc >abc
 : >empty
-say data verify list.md5
-say data verify list.md5 --json
-say data verify abc --expect 900150983cd24fb0d6963f7d28e17f72
-say data verify abc --expect 900150983cd24fb0d6963f7d28e17f73 --json
-say data verify docs
+trainmark data verify list.md5 --json
+check "verified, as JSON" [ "$(members verdict) $(members file)" = '"ok" "ok" "abc" "empty"' ]
+check "what was wanted was found" [ "$(members wanted)" = "$(members found)" ]
+table <<'END'
+0 | data verify list.md5 | 900150983cd24fb0d6963f7d28e17f72 | 900150983cd24fb0d6963f7d28e17f72 | ok
+0 | data verify abc --expect 900150983cd24fb0d6963f7d28e17f72 | abc | md5 | ok
+5 | data verify abc --expect 900150983cd24fb0d6963f7d28e17f73 --json | "verdict": "FAILED" | 'abc' differs from what was published
+4 | data verify docs | nothing is known of 'docs' to compare with: no published size has its name and there is no list *.md5; give --expect MD5
+END
 printf abd >abc
 rm empty
-say data verify list.md5
-as texts_verified.txt
+trainmark data verify list.md5 --json
+check "what was wanted stays" [ "$(members wanted)" = '"900150983cd24fb0d6963f7d28e17f72" "d41d8cd98f00b204e9800998ecf8427e"' ]
+check "changed and missing" [ "$code $(members verdict) $(members found)" = "5 \"FAILED\" \"FAILED\" \"$(md5sum <abc | cut -d' ' -f1)\" \"missing\"" ]
 
 # --- fine-tuning ------------------------------------------------------------------------------------------------------------
 
 cat >chat.jsonl <<'END'
 {"messages": [{"role": "user", "content": "What is one?"}, {"role": "assistant", "content": "A number."}]}
-{"messages": [{"role": "user", "content": "And two?"}, {"role": "assistant", "content": "Another one, of course."}]}
-{"messages": [{"role": "user", "content": "Three?"}, {"role": "assistant", "content": "Yes."}]}
 {"messages": [{"role": "user", "content": "Four?"}, {"role": "assistant", "content": "No."}]}
 END
 printf '{"q": "one", "a": "two"}\n{"q": "three", "a": "four"}\n' >pairs.jsonl
 printf '{"text": "alone"}\n' >text.jsonl
-say data preview chat.jsonl
-say data preview chat.jsonl --first 3 --samples 9
-say data preview chat.jsonl --first 4 -n 1 --json
-say data preview chat.jsonl --first 5
-say data preview chat.jsonl --train-on-input -n 1
-say data preview chat.jsonl --seq-len 20 -n 1
-say data preview chat.jsonl --format instruction -n 1
-say data preview pairs.jsonl --format completion --column-map prompt=q,completion=a
-say data preview pairs.jsonl --column-map prompt=q,completion=b
-say data preview text.jsonl
-say data preview text.jsonl --format text --tokenizer "$fixtures/gpt2.json" --json
-for format in auto messages conversations instruction completion text preference none; do say data preview text.jsonl --format $format; done
-as texts_previews.txt
+table <<'END'
+4 | data preview chat.jsonl --first 2 --samples 9 | 'chat.jsonl', line 2: conversations need a chat template
+4 | data preview chat.jsonl --first 3 | 'chat.jsonl' has 2 rows, none with a text from row 3 on
+4 | data preview chat.jsonl --format instruction -n 1 | the columns are messages; data.format instruction wants instruction and output; name what they are with data.format and data.column_map (prompt=QUESTION,completion=ANSWER)
+# A byte is a token; the prompt is no target; the end is one.
+0 | data preview pairs.jsonl --format completion --column-map prompt=q,completion=a | 'pairs.jsonl', line 1: 7 tokens, 4 of them targets | [[one]]two<|end|> | line 2: 10 tokens, 5 of them targets | [[three]]four<|end|>
+4 | data preview pairs.jsonl --column-map prompt=q,completion=b | the columns are q, a; data.format auto wants messages; or conversations; or data; or instruction and output; or q and b
+0 | data preview text.jsonl | 'text.jsonl', line 1: 6 tokens, 5 of them targets | alone<|end|>
+0 | data preview text.jsonl --format text | 6 tokens, 5 of them targets
+4 | data preview text.jsonl --format messages | data.format messages wants messages; name
+4 | data preview text.jsonl --format conversations | data.format conversations wants conversations; or data; name
+4 | data preview text.jsonl --format completion | data.format completion wants prompt and completion; or report and summary; or input and output; name
+4 | data preview text.jsonl --format preference | data.format preference wants chosen and rejected; or question and response_j and response_k; name
+END
+prints '{"samples": [{"place": "'"'text.jsonl'"', line 1", "tokens": 7, "targets": 6, "truncated": 0, "parts": [{"target": true, "text": "<s>alone</s>"}], "ids": [420, 64, 75, 78, 77, 68, 421], "mask": [1, 1, 1, 1, 1, 1, 1]}], "format": "text"}' \
+    data preview text.jsonl --format text $gpt2 --json
 
 # --- a data set of tokens -----------------------------------------------------------------------------------------------------
 
@@ -72,52 +95,136 @@ printf 'a\000b' >mixed/binary
 : >mixed/empty
 ln -s nowhere mixed/gone
 seq 1 400 >mixed/numbers
-say data tokenize mixed -o m $gpt2 --end 0
-say data tokenize mixed -o n $gpt2 --end 0 --json
-say data tokenize docs -o plain $gpt2 --end none --json --threads 2 --batch 7
-say data tokenize docs -o special --tokenizer "$fixtures/llama2.model" --special --json
-say data tokenize docs -o nospecial --tokenizer "$fixtures/llama2.model"
-for end in 3 16777216 16777217 -1 3x '' x none; do say data tokenize docs/a -o end --end "$end" $gpt2; rm -f end.*; done
 printf '{"text": "a b"}\n{"body": "c"}\n' >lines.jsonl
-say data tokenize lines.jsonl -o lines $gpt2 --end 0
-say data tokenize lines.jsonl -o raw $gpt2 --end 0 --input text
-say data tokenize lines.jsonl -o body $gpt2 --end 0 --field body
-as texts_tokens.txt
+# tokenized ENDS WORD...: as many tokens as the tokenizer makes of the files, and so many ends.
+tokenized()
+{
+    tokenized_ends=$1 tokenized_sum=0
+    shift
+    trainmark "$@" --json
+    cp "$out" counts
+    for path in docs/a docs/b ${files-docs/c}; do
+        trainmark tokenizer encode --json ${tokenizer-$gpt2} $path
+        tokenized_sum=$((tokenized_sum + $(sed 's/.*"count": \([0-9]*\),.*/\1/' "$out")))
+    done
+    cp counts "$out"
+    check "$*" [ "$(members tokens) $(members files) $(members documents) $(members type)" = "$((tokenized_sum + tokenized_ends)) 3 3 \"uint16\"" ]
+}
+files=mixed/numbers tokenized 3 data tokenize mixed -o n $gpt2 --end 0
+check "what was left out" [ "$(members binary) $(members duplicate) $(members unreadable) $(members empty) $(members resumed_tokens)" = "1 1 1 1 0" ]
+check "bytes of what was not" [ "$(members bytes)" -eq "$(cat docs/a docs/b mixed/numbers | wc -c)" ]
+tokens=$(sed 's/\([0-9]\)\([0-9]\{3\}\)$/\1,\2/' <<END
+$(members tokens)
+END
+)
+trainmark data tokenize mixed -o m $gpt2 --end 0
+check "as text: the same" [ "$(cat "$out")" = "m: 3 documents, $tokens tokens (uint16) of 3 files
+left out: 1 binary, 1 duplicate, 1 unreadable, 1 empty" ]
+check "and warnings" [ "$(cat "$err")" = "trainmark: warning: 'mixed/gone' cannot be read (No such file or directory): left out
+trainmark: warning: 'mixed/again' is the same as 'mixed/a': left out
+trainmark: warning: 'mixed/binary' is a binary file: left out" ]
+check "and files" cmp -s m.bin n.bin
+tokenized 0 data tokenize docs -o plain $gpt2 --end none --threads 2 --batch 7
+tokenizer=$llama2 tokenized 3 data tokenize docs -o nospecial $llama2
+tokenizer="$llama2 --special" tokenized 3 data tokenize docs -o special $llama2 --special
+for end in 3 none; do rm -f end.*; prints "end: 1 documents, $([ $end = 3 ] && echo 25 || echo 24) tokens (uint16) of 1 files" data tokenize docs/a -o end --end $end $gpt2; done
+table <<'END'
+4 | data tokenize docs/a -o e --end 16777216 $gpt2 | --end is 16777216, but ' | gpt2.json' has ids below 424
+2 | data tokenize docs/a -o e --end 16777217 $gpt2 | option '--end' must be an id from 0 to 16777216, or none; found '16777217'
+2 | data tokenize docs/a -o e --end -1 $gpt2 | found '-1'
+2 | data tokenize docs/a -o e --end 3x $gpt2 | found '3x'
+2 | data tokenize docs/a -o e --end '' $gpt2 | option '--end' needs a value: --end ID
+4 | data tokenize lines.jsonl -o e $gpt2 --end 0 | 'lines.jsonl' has fields; name the one with the text: --field text, for example
+4 | data tokenize lines.jsonl -o e $gpt2 --end 0 --input text | 'lines.jsonl' is JSON lines, not text: trainmark data tokenize lines.jsonl --input jsonl --field text --tokenizer
+4 | data tokenize lines.jsonl -o e $gpt2 --end 0 --field body | 'lines.jsonl', line 1: no text in field 'body'; name another field with --field
+END
 
 # --- tokenizers ----------------------------------------------------------------------------------------------------------------
 
 printf 'Hello world, 12345!\n' >hello
-say tokenizer encode $gpt2 hello
-say tokenizer encode $gpt2 hello --json
-say tokenizer encode --tokenizer "$fixtures/llama2.model" --special --json hello
-say tokenizer encode --tokenizer "$fixtures/llama2.model" hello
-timeout 60 "$TRAINMARK" tokenizer encode $gpt2 - <hello >>said
-timeout 60 "$TRAINMARK" tokenizer encode $gpt2 <hello >>said
+# The fixtures' words: gpt2.json has 12 and 34, SentencePiece puts a blank in front and spells bytes.
+ids="[39, 68, 75, 75, 78, 220, 86, 78, 81, 75, 67, 11, 220, 328, 331, 20, 0, 198]"
+pieces="407, 444, 408, 426, 426, 414, 407, 492, 414, 410, 426, 416, 431, 407, 425, 477, 441, 442, 478, 438, 13]"
+prints "$ids" tokenizer encode $gpt2 hello
+prints '{"bytes": 20, "count": 18, "ids": '"$ids"', "tokens": ["H", "e", "l", "l", "o", "Ġ", "w", "o", "r", "l", "d", ",", "Ġ", "12", "34", "5", "!", "Ċ"]}' \
+    tokenizer encode $gpt2 hello --json
+prints "[$pieces" tokenizer encode $llama2 hello
+trainmark tokenizer encode $llama2 --special --json hello
+check "with what is put around it" has "$out" "\"count\": 22, \"ids\": \[1, $(echo "$pieces" | sed 's/]/\\]/'), \"tokens\": \[\"<s>\", \"▁\", \"H\", .*\"<0x0A>\"\]\}"
+for words in "-" ""; do check "of standard input: '$words'" [ "$(timeout 60 "$TRAINMARK" tokenizer encode $gpt2 $words <hello)" = "$ids" ]; done
 : >nothing
-say tokenizer encode $gpt2 nothing
-say tokenizer encode $gpt2 nothing --json
-say tokenizer encode $gpt2 nowhere
-say tokenizer encode $gpt2 docs
-for ids in '[0, 1,2;3' '1 2	3' '[]' '' '7' '2147483647' '2147483648' '99999999999999999999999999' '1 x' '[-1]' '1.5' '[1]]'; do
-    echo "$ids" >ids
-    say tokenizer decode $gpt2 ids
+prints "[]" tokenizer encode $gpt2 nothing
+prints '{"bytes": 0, "count": 0, "ids": [], "tokens": []}' tokenizer encode $gpt2 nothing --json
+# decoded TEXT IDS WORD...
+decoded()
+{
+    echo "$2" >ids
+    decoded_text=$1
+    shift 2
+    prints "$decoded_text" tokenizer decode "$@" ids
+}
+decoded '!"#$' '[0, 1,2;3' $gpt2
+decoded '"#$' '1 2	3' $gpt2
+decoded '' '[]' $gpt2
+decoded '' '' $gpt2
+decoded '(' 7 $gpt2
+decoded '' 2147483647 $gpt2
+decoded '"' '[1]]' $gpt2
+decoded '{"text": "\"#$%"}' '1 2 3 4' $gpt2 --json
+decoded '' '1 2 3 4' $llama2
+decoded '<s></s>' '1 2 3 4' $llama2 --special
+for row in '2147483648:id 2147483648 at byte 0 is too large' '99999999999999999999999999:id 99999999999999999999 at byte 0 is too large' \
+    "1 x:the ids have 'x' at byte 2; wanted numbers: .1, 2, 3." "[-1]:the ids have '-' at byte 1; wanted" "1.5:the ids have '.' at byte 1"; do
+    echo "${row%%:*}" >ids
+    trainmark tokenizer decode $gpt2 ids
+    failed_with 4 "no ids: ${row%%:*}" "${row#*:}"
 done
-echo '1 2 3 4' >ids
-say tokenizer decode $gpt2 ids --json
-say tokenizer decode --tokenizer "$fixtures/llama2.model" ids
-say tokenizer decode --tokenizer "$fixtures/llama2.model" ids --special
-as texts_ids.txt
-say tokenizer train mixed -o learned.json --vocab-size 300
-say tokenizer train mixed -o learned2.json --vocab-size 300 --json
+
+# learned VOCABULARY ADDED FILE: what a tokenizer that was learned says of itself; 256 bytes, merges, added tokens.
+learned()
+{
+    trainmark tokenizer info --tokenizer "$3"
+    check "$3: $1 tokens" [ "$(sed -n 's/^\(format\|model\|pattern\|vocab\|merges\|added\)  *//p' "$out" | tr '\n' ' ')" = \
+        "tokenizer.json byte-level BPE llama3 $1 $(($1 - 256 - $2)) $2 " ]
+}
+prints "learned.json: 300 tokens from 818 words (412 different) of 3 files" tokenizer train mixed -o learned.json --vocab-size 300
+trainmark tokenizer train mixed -o learned2.json --vocab-size 300 --json
+check "as JSON" [ "$(members vocab) $(members files) $(members bytes) $(members words) $(members different_words)" = \
+    "300 3 $(cat docs/a docs/b mixed/numbers | wc -c) 818 412" ]
 check "learned again, it is the same" cmp -s learned.json learned2.json
-say tokenizer train mixed -o special.json --vocab-size 270 --special '<a>' --special '<b>' --json
-say tokenizer train mixed -o never.json --vocab-size 270 --special '<a>' --special '<b>' --special '<a>'
+trainmark tokenizer train mixed -o special.json --vocab-size 270 --special '<a>' --special '<b>'
+learned 300 1 learned.json
+check "with an end" has "$out" '^eos  +299  <\|endoftext\|>  \(name\)$'
+learned 270 2 special.json
+trainmark tokenizer encode --tokenizer learned.json hello
+tr -d '\n' <"$out" >ids
+check "and it decodes what it encodes" [ "$("$TRAINMARK" tokenizer decode --tokenizer learned.json ids)" = "$(cat hello)" ]
+table <<'END'
+4 | tokenizer encode $gpt2 nowhere | cannot read 'nowhere': No such file or directory
+4 | tokenizer encode $gpt2 docs | cannot read 'docs': Is a directory
+2 | tokenizer train mixed -o never.json --vocab-size 270 --special '<a>' --special '<b>' --special '<a>' | --special '<a>' is given twice
+4 | tokenizer train lines.jsonl -o never.json --vocab-size 258 --field body --json | 'lines.jsonl', line 1: no text in field 'body'
+2 | tokenizer train mixed -o never.json --vocab-size 200 | option '--vocab-size' is out of range: found 200, wanted 257 to 16777216
+4 | tokenizer info --tokenizer never.json | cannot open 'never.json': No such file or directory
+END
 check_not "nothing is written" [ -e never.json ]
-say tokenizer train lines.jsonl -o body.json --vocab-size 258 --field body --json
-say tokenizer train mixed -o small.json --vocab-size 200
-for name in learned special body; do say tokenizer info --tokenizer $name.json; done
-say tokenizer encode --tokenizer learned.json hello
-as texts_learned.txt
+# Text and JSON of `info` say the same of every kind of file.
+for name in gpt2.json llama2.model o200k.json t5.json; do
+    trainmark tokenizer info --json --tokenizer "$fixtures/$name"
+    sed -n 's/^ *"\(.*\)": \(.*[^,]\),*$/\1 \2/p' "$out" | sed 's/ "/ /; s/"$//; / -1$/d; s/ null$/ -/; /^eos_from/d' | sort >wanted
+    from=$(members eos_from)
+    trainmark tokenizer info --tokenizer "$fixtures/$name"
+    check "$name: where its end is from" has "$out" "^eos  +[0-9]+  </s>  \\($(echo "$from" | tr -d '"')\\)\$"
+    sed 's/  *(.*)$//; s/^\([a-z]*\)  */\1 /; s/  <.*>$//' "$out" | sort >found
+    check "$name: as text and as JSON" cmp -s found wanted
+    check "$name: nine figures" [ "$(wc -l <wanted)" -ge 8 ]
+done
+trainmark tokenizer info --json $gpt2
+check "256 bytes, merges and added tokens" [ "$(members vocab)" -eq $((256 + $(members merges) + $(members added))) ]
+check "what is a beginning, an end, a filler" [ "$(members bos) $(members eos) $(members pad) $(members unk)" = "420 421 422 -1" ]
+
+# --- chats ----------------------------------------------------------------------------------------------------------------------
+
 mkdir chat
 cp "$fixtures/gpt2.json" chat/tokenizer.json
 cat >chat/tokenizer_config.json <<'END'
@@ -127,30 +234,39 @@ cat >chat/tokenizer_config.json <<'END'
 END
 echo '[{"role": "user", "content": " hello "}, {"role": "assistant", "content": "so"}]' >talk.json
 echo '{"messages": [{"role": "user", "content": "x"}], "greeting": "welcome"}' >object.json
-say tokenizer chat chat --messages talk.json
-say tokenizer chat chat --messages talk.json --json
-say tokenizer chat chat --messages talk.json --ids
-say tokenizer chat chat --messages talk.json --ids --json --add-generation-prompt
-say tokenizer chat chat --messages object.json --template other
-say tokenizer chat chat --messages object.json --template other --json
-say tokenizer chat chat --messages hello
-echo '{"messages": 3}' >object.json
-say tokenizer chat chat --messages object.json
-echo '[{"role": "user", "content": "x"}, {"role": 3}]' >object.json
-say tokenizer chat chat --messages object.json
-echo '[]' >object.json
-say tokenizer chat chat --messages object.json
-as texts_chats.txt
+echo '[]' >none.json
+echo '{"messages": 3}' >number.json
+echo '[{"role": "user", "content": "x"}, {"role": 3}]' >role.json
+text='<s>user: hello</s>
+assistant: so</s>'
+prints "$text" tokenizer chat chat --messages talk.json
+prints '{"text": "<s>user: hello</s>\nassistant: so</s>\n", "generated": [[9, 14], [30, 32]]}' tokenizer chat chat --messages talk.json --json
+trainmark tokenizer chat chat --messages talk.json --ids
+sed -n '$p' "$out" | tr -d '\n' >ids
+check "ids behind the text" [ "$(sed '/^$/,$d' "$out")" = "$text" ]
+check "which are the text's" [ "$("$TRAINMARK" tokenizer decode $gpt2 --special ids)" = "$text" ]
+trainmark tokenizer chat chat --messages talk.json --ids --json --add-generation-prompt
+check "asked to go on" has "$out" '^\{"text": "<s>user: hello</s>\\nassistant: so</s>\\nassistant:", "generated": \[\[9, 14\], \[30, 32\]\], "ids": \[420, .*\]\}$'
+check "with ids for that, too" [ "$(tr -d '\n' <"$out" | sed 's/.*"ids": \[\(.*\)\]}/\1/' | tr ',' '\n' | wc -l)" -gt "$(wc -w <ids)" ]
+prints "welcome 1" tokenizer chat chat --messages object.json --template other
+prints '{"text": "welcome 1", "generated": []}' tokenizer chat chat --messages object.json --template other --json
+prints "<s>" tokenizer chat chat --messages none.json
+table <<'END'
+4 | tokenizer chat chat --messages hello | 'hello', line 1: '[' or '{' expected near 'Hello'
+4 | tokenizer chat chat --messages number.json | 'number.json': wanted a JSON array of messages, or an object with one as 'messages'
+4 | tokenizer chat chat --messages role.json | 'role.json': message 2 has no 'role'
+END
 
-# How fast: all but the seconds.
+# --- how fast -------------------------------------------------------------------------------------------------------------------
+
 seq 1 9000 >long
+trainmark tokenizer encode $gpt2 long
+count=$(tr ',' '\n' <"$out" | wc -l)
 for threads in 1 3; do
     trainmark tokenizer speed $gpt2 long --threads $threads --rounds 4
     check "speed: four rounds" [ "$(sed 's/.*"seconds": \[\([^]]*\)\].*/\1/' "$out" | tr ',' '\n' | awk '$1 > 0' | wc -l)" -eq 4 ]
-    sed 's/"seconds": \[[^]]*\]/"seconds": []/' "$out" >>said
+    check "of the same ids with $threads threads" [ "$(sed 's/ "seconds": \[[^]]*\],//' "$out")" = \
+        "{\"bytes\": $(wc -c <long), \"documents\": 3, \"threads\": $threads, \"ids\": $count}" ]
 done
-trainmark tokenizer encode $gpt2 long
-echo "$(tr ',' '\n' <"$out" | wc -l) ids" >>said
-as texts_speed.txt
 
 finish

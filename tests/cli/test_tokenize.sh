@@ -51,10 +51,6 @@ cp docs/10.txt docs/again.txt
 printf 'a\000b' >docs/binary
 ln -s gone docs/link
 trainmark data tokenize docs -o left $with
-check "a duplicate is said" has "$err" "'docs/again.txt' is the same as 'docs/10.txt': left out"
-check "a binary file is said" has "$err" "'docs/binary' is a binary file: left out"
-check "a link to nothing is said" has "$err" "'docs/link' cannot be read .*: left out"
-check "they are counted" has "$out" "left out: 1 binary, 1 duplicate, 1 unreadable, 1 empty"
 same "and change nothing" one left
 rm docs/again.txt docs/nothing docs/link
 
@@ -100,13 +96,6 @@ check_not "nothing is left behind" [ -e killed.tokenize -o -e killed.bin.part -o
 
 # --- refused --------------------------------------------------------------------------------------------------------------
 
-cp texts.jsonl texts.txt
-trainmark data tokenize texts.txt -o x $with
-failed_with 4 "JSON lines given as text" "is JSON lines, not text: trainmark data tokenize texts.txt --input jsonl --field text "
-trainmark data tokenize texts.jsonl -o x $with
-failed_with 4 "no field" "name the one with the text: --field"
-trainmark data tokenize texts.jsonl --field words -o x $with
-failed_with 4 "a field that is not there" "'texts.jsonl', line 1: no text in field 'words'"
 printf '{"text": "a"}\n{"text": \n' >cut.jsonl
 trainmark data tokenize cut.jsonl --field text -o x $with
 failed_with 4 "a line that is no JSON" "'cut.jsonl', line 2"

@@ -6,17 +6,6 @@
 
 fixtures=$root/tests/token/fixtures
 printf 'Hello world, 12345!\n' >text
-trainmark tokenizer encode --tokenizer "$fixtures/gpt2.json" text
-check "a text becomes a JSON array" has "$out" '^\[[0-9]+(, [0-9]+)+\]$'
-cp "$out" ids
-trainmark tokenizer decode --tokenizer "$fixtures/gpt2.json" ids
-check "and back" cmp -s "$out" text
-trainmark tokenizer encode --json --special --tokenizer "$fixtures/llama2.model" text
-check "with texts and special tokens" has "$out" '"ids": \[1,.*"tokens": \["<s>",'
-trainmark tokenizer info --json --tokenizer "$fixtures/o200k.json"
-check "what is in a file" has "$out" '"pattern": "o200k"'
-trainmark tokenizer speed --threads 2 --rounds 3 --tokenizer "$fixtures/gpt2.json" text
-check "seconds of each round" has "$out" '"seconds": \[[0-9.e-]+, [0-9.e-]+, [0-9.e-]+\], "ids": [1-9]'
 mkdir folder
 cp "$fixtures/t5.json" folder/tokenizer.json
 trainmark tokenizer info --tokenizer folder
@@ -30,10 +19,6 @@ trainmark tokenizer split --tokenizer x
 failed_with 2 "no such command" "unknown command .tokenizer split.; .trainmark tokenizer. lists all"
 trainmark tokenizer encode --tokenizer nothing text
 failed_with 4 "no such file" "cannot open 'nothing'"
-trainmark tokenizer encode --tokenizer "$fixtures/gpt2.json" .
-failed_with 4 "a directory is no text" "cannot read '.': Is a directory$"
-trainmark tokenizer decode --tokenizer "$fixtures/gpt2.json" nowhere
-failed_with 4 "a text that is not there" "cannot read 'nowhere': No such file or directory$"
 "$TRAINMARK" tokenizer encode --tokenizer "$fixtures/gpt2.json" - >"$out" 2>"$err" <&-
 code=$?
 check "an input that is closed is empty" [ "$code $(cat "$out")" = "0 []" ]
@@ -41,15 +26,6 @@ trainmark tokenizer encode --tokenizer "$fixtures/ranks.tiktoken" text
 failed_with 4 "a tiktoken file of unknown size" "--pattern llama3"
 trainmark tokenizer encode --pattern x --tokenizer "$fixtures/ranks.tiktoken" text
 failed_with 4 "an unknown pattern" "no pattern is named 'x'"
-printf '1 2 x' >bad_ids
-trainmark tokenizer decode --tokenizer "$fixtures/gpt2.json" bad_ids
-failed_with 4 "no ids" "have 'x' at byte 4"
-printf '1 2147483647' >large_ids
-trainmark tokenizer decode --tokenizer "$fixtures/gpt2.json" large_ids
-check "the largest id that there is" [ "$code" -eq 0 ]
-printf '1 [2147483648]' >large_ids
-trainmark tokenizer decode --tokenizer "$fixtures/gpt2.json" large_ids
-failed_with 4 "an id that is too large" "id 2147483648 at byte 3 is too large$"
 
 # hostile NAME PATTERN CONTENT: a tokenizer file that must be refused, with a message that has PATTERN.
 hostile()
@@ -113,19 +89,9 @@ cat >chat/tokenizer_config.json <<'END'
 {"name": "other", "template": "{% include 'x' %}"}]}
 END
 echo '[{"role": "user", "content": " hello "}, {"role": "assistant", "content": "so"}]' >talk.json
-trainmark tokenizer chat chat --messages talk.json --add-generation-prompt
-check "a conversation becomes a text" test "$(head -n 1 "$out")/$(sed -n 3p "$out")" = "<s>user: hello</s>/assistant:"
-trainmark tokenizer chat chat --messages talk.json --ids --json
-check "with its ids, and what is generated" has "$out" '"generated": \[\[9, 14\], .*"ids": \[[0-9]'
 trainmark tokenizer chat chat --messages talk.json --template other
 failed_with 4 "a template with more than is built" "line 1: the tag 'include' is not supported"
 trainmark tokenizer chat chat --messages talk.json --template third
 failed_with 4 "a template that is not there" "no chat template called third"
-echo '[{"content": "x"}]' >talk.json
-trainmark tokenizer chat chat --messages talk.json
-failed_with 4 "a message without a role" "message 1 has no 'role'"
-echo '{"a": 1}' >talk.json
-trainmark tokenizer chat chat --messages talk.json
-failed_with 4 "no messages" "wanted a JSON array of messages"
 
 finish
