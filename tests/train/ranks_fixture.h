@@ -248,14 +248,6 @@ static inline void run_job(job *j)
     }
 }
 
-/* `replicate` x `shard` ranks. */
-static inline job run_ranks(tm_step_options o, int replicate, int shard, tm_sharing sharing, int steps)
-{
-    job j = ranks_job(o, replicate, shard, sharing, steps);
-    run_job(&j);
-    return j;
-}
-
 /* One rank with the samples of `whole`, summed in `parts`. */
 static inline job run_alone(tm_step_options o, int whole, int parts, int steps)
 {

@@ -39,53 +39,6 @@ static void refused(const char *words, const char *says)
     if (!strstr(err.text, says)) fail_msg("'%s' does not say '%s'", err.text, says);
 }
 
-static void keys_say_the_layout(void **state)
-{
-    (void)state;
-    tm_layout plain = options_of("", false).step.layout;
-    assert_int_equal(tm_mesh_ranks(&plain.mesh), 1);
-    tm_layout four = options_of("--parallelism.ranks 4", false).step.layout;
-    assert_int_equal(four.mesh.degree[TM_AXIS_SHARD], 4);
-    assert_int_equal(four.sharing, TM_SHARE_ALL);
-    assert_true(four.reshard);
-    tm_layout hybrid =
-        options_of("--parallelism.ranks 6 --parallelism.data_parallel_shard_degree 3 "
-                   "--parallelism.data_parallel_replicate_degree 2 --parallelism.fsdp_reshard_after_forward never",
-                   false)
-            .step.layout;
-    assert_int_equal(hybrid.mesh.degree[TM_AXIS_REPLICATE], 2);
-    assert_int_equal(hybrid.mesh.degree[TM_AXIS_SHARD], 3);
-    assert_false(hybrid.reshard);
-    assert_int_equal(options_of("--parallelism.ranks 2 --parallelism.data_parallel_shard_strategy optim_grads", false)
-                         .step.layout.sharing,
-                     TM_SHARE_GRADIENTS);
-    assert_int_equal(options_of("--parallelism.ranks 2 --use_distributed_optimizer true", false).step.layout.sharing,
-                     TM_SHARE_OPTIMIZER);
-    assert_int_equal(options_of("--training.grad_accumulation 4 --training.separate_sums 2", false).step.layout.parts,
-                     2);
-}
-
-static void sequences_are_shared_by_key(void **state)
-{
-    (void)state;
-    tm_layout two = options_of("--parallelism.ranks 4 --context_parallel_size 2", false).step.layout;
-    assert_int_equal(two.mesh.degree[TM_AXIS_CP], 2);
-    assert_int_equal(two.mesh.degree[TM_AXIS_SHARD], 2);
-    tm_run_options o = options_of("--parallelism.ranks 4 --parallelism.context_parallel_degree 2 "
-                                  "--training.local_batch_size 1",
-                                  false);
-    assert_int_equal(o.source.samples, 2 * o.steps); /* two ranks read the same ones */
-    refused("--parallelism.ranks 2 --parallelism.context_parallel_degree 3", "cp 3 multiply to 3");
-    assert_false(two.ring);
-    assert_true(options_of("--parallelism.ranks 2 --parallelism.context_parallel_degree 2 "
-                           "--parallelism.context_parallel_rotate_method alltoall",
-                           false)
-                    .step.layout.ring);
-    refused("--parallelism.context_parallel_rotate_method alltoall", "parallelism.context_parallel_degree");
-    refused("--parallelism.ranks 2 --parallelism.context_parallel_degree 2 --parallelism.exact true",
-            "parallelism.exact");
-}
-
 /* A plan has as many ranks as the degrees multiply to, unless it says how many; also where a degree is not supported.
  */
 static void plans_need_no_number_of_ranks(void **state)
@@ -200,45 +153,6 @@ static void pipelines_are_read(void **state)
         TM_SHARE_GRADIENTS);
 }
 
-static void batches_are_those_of_all_ranks(void **state)
-{
-    (void)state;
-    const char    *own = "--parallelism.ranks 4 --training.local_batch_size 2 --training.global_batch_size 24";
-    tm_run_options o = options_of(own, false);
-    assert_int_equal(o.step.accumulation, 3);
-    assert_int_equal(o.source.samples, 24 * o.steps);
-    o = options_of("--parallelism.ranks 4 --training.local_batch_size 2 --training.grad_accumulation 5", false);
-    assert_int_equal(o.step.accumulation, 5);
-    assert_int_equal(o.source.samples, 40 * o.steps);
-    refused("--parallelism.ranks 4 --training.local_batch_size 2 --training.global_batch_size 12", "8 and 16 are");
-    refused("--parallelism.ranks 4 --training.local_batch_size 2 --training.global_batch_size 4", "8 and 16 are");
-    refused("--parallelism.ranks 4 --training.local_batch_size 2 --training.global_batch_size 16 "
-            "--training.grad_accumulation 3",
-            "x 4 ranks is not training.global_batch_size 16");
-}
-
-static void tokens_are_divided_beside_matrices(void **state)
-{
-    (void)state;
-    const char *two = "--parallelism.ranks 4 --parallelism.tensor_parallel_degree 2 ";
-    tm_layout   layout = options_of(two, false).step.layout;
-    layout.rank = 3;
-    tm_parallel parallel = tm_layout_parallel(&layout);
-    assert_int_equal(parallel.tensor.ranks, 2);
-    assert_int_equal(parallel.tensor.rank, 1);
-    assert_true(parallel.rows);
-    layout = options_of("--parallelism.ranks 4 --parallelism.tensor_parallel_degree 2 "
-                        "--parallelism.enable_sequence_parallel false",
-                        false)
-                 .step.layout;
-    assert_false(tm_layout_parallel(&layout).rows);
-    layout = options_of("--parallelism.ranks 2 ", false).step.layout;
-    assert_false(tm_layout_parallel(&layout).rows); /* there are no divided matrices */
-    refused("--parallelism.ranks 2 --parallelism.tensor_parallel_degree 2 --parallelism.exact true",
-            "parallelism.exact");
-    refused("--parallelism.enable_sequence_parallel false", "parallelism.tensor_parallel_degree");
-}
-
 /* Sums of copies go on while the last micro-batch is computed: where there are several, and no stages. */
 static void sums_overlap_with_the_last_micro_batch(void **state)
 {
@@ -267,46 +181,12 @@ static void sums_overlap_with_the_last_micro_batch(void **state)
     tm_device_close(device);
 }
 
-static void exact_is_for_copies(void **state)
-{
-    (void)state;
-    refused("--parallelism.ranks 2 --parallelism.exact true", "data_parallel_replicate_degree -1");
-    assert_false(options_of("--parallelism.ranks 2", false).step.layout.narrow);
-    assert_true(
-        options_of("--parallelism.ranks 2 --training.mixed_precision_reduce bfloat16", false).step.layout.narrow);
-    refused("--parallelism.ranks 2 --parallelism.exact true --parallelism.data_parallel_replicate_degree 2 "
-            "--training.mixed_precision_reduce bfloat16",
-            "training.mixed_precision_reduce");
-    tm_layout copies = options_of("--parallelism.ranks 2 --parallelism.exact true "
-                                  "--parallelism.data_parallel_shard_degree 1 "
-                                  "--parallelism.data_parallel_replicate_degree -1",
-                                  false)
-                           .step.layout;
-    assert_int_equal(copies.mesh.degree[TM_AXIS_REPLICATE], 2);
-}
-
-/* A key whose default a rule makes of others. */
-static void null_is_the_default(void **state)
-{
-    (void)state;
-    tm_run_options o = options_of("--training.grad_accumulation null --training.global_batch_size 8 "
-                                  "--training.local_batch_size 2",
-                                  false);
-    assert_int_equal(o.step.accumulation, 4);
-}
-
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(keys_say_the_layout),
-    cmocka_unit_test(sequences_are_shared_by_key),
     cmocka_unit_test(plans_need_no_number_of_ranks),
     cmocka_unit_test(experts_are_divided_among_those_that_share),
     cmocka_unit_test(plans_have_the_fewest_ranks_that_divide_experts),
     cmocka_unit_test(pipelines_are_read),
-    cmocka_unit_test(batches_are_those_of_all_ranks),
-    cmocka_unit_test(tokens_are_divided_beside_matrices),
     cmocka_unit_test(sums_overlap_with_the_last_micro_batch),
-    cmocka_unit_test(exact_is_for_copies),
-    cmocka_unit_test(null_is_the_default),
 };
 
 TM_TESTS(tests, NULL, NULL)

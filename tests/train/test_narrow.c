@@ -137,25 +137,9 @@ static void gradients_and_nothing_else_are_narrow(void **state)
     tm_device_close(device);
 }
 
-static void a_model_learns_the_same(void **state)
-{
-    (void)state;
-    for (int l = 0; l < LAYOUTS; l++) {
-        tm_step_options o = model_options(0);
-        o.accumulation = 2;
-        job wide = run_ranks(o, layouts[l].replicate, layouts[l].shard, layouts[l].sharing, 8);
-        o.layout.narrow = true;
-        job    narrow = run_ranks(o, layouts[l].replicate, layouts[l].shard, layouts[l].sharing, 8);
-        double far = apart(&narrow, &wide);
-        print_message("# layout %d: losses %.3g apart\n", l, far);
-        assert_true(far < 1e-3 && far > 0);
-    }
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(sums_are_rounded_on_every_rank_and_once_more),
     cmocka_unit_test(gradients_and_nothing_else_are_narrow),
-    cmocka_unit_test(a_model_learns_the_same),
 };
 
 TM_TESTS(tests, NULL, NULL)

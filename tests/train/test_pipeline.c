@@ -196,87 +196,6 @@ static void first_gradients_of_weights_are_found(void **state)
 
 /* --- DualPipeV as published -------------------------------------------------------------------------------------- */
 
-/* Is action k a forward with a whole backward of the other chunk beside it? (PyTorch leaves the first ones of the last
- * rank one after the other.) */
-static bool is_pair(const tm_pipeline_times *t, int r, size_t k, bool last)
-{
-    const tm_pipeline_action *a = &t->actions[r][k];
-    return k + 1 < t->n[r] && a->kind == TM_DO_FORWARD && a[1].kind == TM_DO_BACKWARD && a[1].chunk != a->chunk &&
-           !(last && a[1].micro_batch == 0 && a[1].chunk == 1);
-}
-
-/* When what the action needs is there: NAN, not yet. done: (stages, micro-batches, forward and backward). */
-static double there(const tm_pipeline *p, const double *done, int r, const tm_pipeline_action *a)
-{
-    int64_t stage = tm_pipeline_stage(p, r, a->chunk), last = 2 * p->ranks - 1;
-    int64_t own = (stage * p->micro_batches + a->micro_batch) * 2, next = p->micro_batches * 2;
-    if (a->kind == TM_DO_FORWARD) return stage == 0 ? 0 : done[own - next];
-    if (a->kind == TM_DO_WEIGHT) return done[own + 1];
-    return stage == last ? done[own] : done[own + next + 1];
-}
-
-/* Idle time where such a pair is one piece of work: begun when the inputs of both are there, and what both give is sent
- * at its end. */
-static double idle_in_pairs(const tm_pipeline *p, const tm_pipeline_costs *c)
-{
-    tm_pipeline_times t;
-    const size_t      n = (size_t)(2 * p->ranks * p->micro_batches * 2);
-    double           *done = malloc(n * sizeof *done), now[8] = { 0 }, end = 0;
-    size_t            next[8] = { 0 };
-    tm_pipeline_simulate(p, c, &t);
-    for (size_t k = 0; k < n; k++) done[k] = (double)NAN;
-    for (bool moved = true; moved;) {
-        moved = false;
-        for (int r = 0; r < p->ranks; r++)
-            while (next[r] < t.n[r]) {
-                const tm_pipeline_action *a = &t.actions[r][next[r]];
-                const size_t              both = is_pair(&t, r, next[r], r == p->ranks - 1) ? 2 : 1;
-                double                    begin = now[r], cost = 0;
-                bool                      waits = false;
-                for (size_t k = 0; k < both; k++) {
-                    double when = there(p, done, r, &a[k]);
-                    waits = waits || isnan(when);
-                    begin = fmax(begin, when);
-                    cost += a[k].kind == TM_DO_FORWARD  ? c->forward
-                            : a[k].kind == TM_DO_INPUT  ? c->input
-                            : a[k].kind == TM_DO_WEIGHT ? c->weight
-                                                        : c->input + c->weight;
-                }
-                if (waits) break;
-                now[r] = begin + cost;
-                for (size_t k = 0; k < both; k++)
-                    if (a[k].kind != TM_DO_WEIGHT)
-                        done[(tm_pipeline_stage(p, r, a[k].chunk) * p->micro_batches + a[k].micro_batch) * 2 +
-                             (a[k].kind != TM_DO_FORWARD)] = now[r];
-                next[r] += both;
-                moved = true;
-            }
-    }
-    for (int r = 0; r < p->ranks; r++) {
-        assert_int_equal(next[r], t.n[r]);
-        end = fmax(end, now[r]);
-    }
-    tm_pipeline_times_fini(&t);
-    free(done);
-    return end - (double)(2 * p->micro_batches) * (c->forward + c->input + c->weight);
-}
-
-/* (p - 1)(F&B + B - 3 W) with F&B = F + B: nothing is gained by the pairs themselves. Table of DeepSeek's DualPipe. */
-static void pairs_are_as_idle_as_published(void **state)
-{
-    static const tm_pipeline_costs costs[] = { { 1, 1, 1 }, { 2, 2, 1 }, { 3, 3, 2 } };
-    (void)state;
-    for (int ranks = 1; ranks <= 8; ranks++)
-        for (int64_t m = 2 * ranks; m < 4 * ranks; m++)
-            for (size_t c = 0; c < sizeof costs / sizeof costs[0]; c++) {
-                tm_pipeline p = { TM_PIPELINE_DUAL_V, ranks, 2, m, NULL };
-                double      f = costs[c].forward, b = costs[c].input + costs[c].weight, w = costs[c].weight;
-                double      idle = idle_in_pairs(&p, &costs[c]), wanted = (ranks - 1) * (f + b + b - 3 * w);
-                if (!(fabs(idle - wanted) < 1e-9))
-                    fail_msg("%d ranks, %d micro-batches: idle %g, published %g", ranks, (int)m, idle, wanted);
-            }
-}
-
 /* An order that is no good has another idle time: 1F1B with its input gradients late. */
 static void a_worse_order_is_told(void **state)
 {
@@ -449,7 +368,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(ranks_begin_with_as_many_forwards_as_published),
     cmocka_unit_test(orders_are_complete),
     cmocka_unit_test(idle_times_are_those_of_theory),
-    cmocka_unit_test(pairs_are_as_idle_as_published),
     cmocka_unit_test(a_worse_order_is_told),
     cmocka_unit_test(as_many_micro_batches_live_as_stated),
     cmocka_unit_test(stages_lie_on_one_rank),

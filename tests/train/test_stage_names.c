@@ -132,33 +132,10 @@ static void images_have_names_of_their_own(void **state)
     tm_text_fini(&all);
 }
 
-/* Three blocks and none, one and two: the bits of one rank, whatever the cut. */
-static void uneven_stages_have_the_bits_of_one_rank(void **state)
-{
-    static const int cuts[][2] = { { 0, 3 }, { 0, 1 }, { 0, 0 } };
-    (void)state;
-    for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
-        job staged = { .o = model_options((int)i % 2), .replicate = 1, .shard = 1, .steps = 3, .rate = 2e-3 };
-        staged.o.shape.n_layers = 3;
-        staged.o.accumulation = 2;
-        staged.stages = 2;
-        staged.o.layout.chunks = 1;
-        staged.o.layout.order = TM_PIPELINE_1F1B;
-        job alone = staged;
-        alone.stages = 0, alone.whole = 1;
-        staged.o.layout.first_blocks = cuts[i];
-        rank_body(NULL, &alone);
-        run_job(&staged);
-        for (int t = 0; t < alone.steps; t++) assert_true(alone.loss[t] == staged.loss[t]);
-        assert_true(alone.weights[0] == staged.weights[0]);
-    }
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(names_cut_the_model),
     cmocka_unit_test(wrong_names_are_refused),
     cmocka_unit_test(images_have_names_of_their_own),
-    cmocka_unit_test(uneven_stages_have_the_bits_of_one_rank),
 };
 
 TM_TESTS(tests, NULL, NULL)
