@@ -66,19 +66,6 @@ static uint64_t train(const char *name, const char *folder, bool gpt, way how, i
     return hash;
 }
 
-static void streams_have_the_bits_of_the_list(void **state)
-{
-    (void)state;
-    char *folder = test_tree_make();
-    for (int gpt = 0; gpt < 2; gpt++) {
-        uint64_t wanted = train("cpu", folder, gpt, ONE_BY_ONE, -1, NULL);
-        for (int how = 0; how < WAYS; how++)
-            if (train("late", folder, gpt, (way)how, -1, NULL) != wanted)
-                fail_msg("model %d, way %d: other bits", gpt, how);
-    }
-    test_tree_remove(folder);
-}
-
 static void a_wait_that_is_left_out_shows(void **state)
 {
     (void)state;
@@ -91,7 +78,6 @@ static void a_wait_that_is_left_out_shows(void **state)
     test_tree_remove(folder);
 }
 
-static const struct CMUnitTest tests[] = { cmocka_unit_test(streams_have_the_bits_of_the_list),
-                                           cmocka_unit_test(a_wait_that_is_left_out_shows) };
+static const struct CMUnitTest tests[] = { cmocka_unit_test(a_wait_that_is_left_out_shows) };
 
 TM_TESTS(tests, NULL, NULL)
