@@ -75,60 +75,6 @@ static void gradients(tm_trainer *trainer, tm_replay *replay, int64_t t, tm_repl
     test_batch_fini(&batch);
 }
 
-static uint64_t train(const tm_step_options *o, const char *name, bool repeats, int64_t most)
-{
-    tm_device           *device = test_device_open(name, 1);
-    tm_trainer          *trainer = test_trainer_open(device, o, 5);
-    tm_replay           *replay = repeats ? tm_replay_create(trainer, 3, most) : NULL;
-    tm_replay_difference found = { 0 };
-    for (int64_t t = 1; t <= STEPS; t++) {
-        gradients(trainer, replay, t, &found);
-        if (found.differs) fail_msg("step %d differs in %s, which %s writes", (int)t, found.tensor, found.op);
-        if (checked.wrong)
-            fail_msg("step %d: %s of %s, row %d, column %d: %.9g, wanted %.9g, bound %.3g", (int)t, checked.op,
-                     checked.tensor, (int)checked.how.row, (int)checked.how.column, checked.how.found,
-                     checked.how.wanted, checked.how.bound);
-        test_update(trainer);
-    }
-    uint64_t hash = test_state_hash(trainer);
-    tm_replay_destroy(replay);
-    tm_trainer_close(trainer);
-    tm_device_close(device);
-    return hash;
-}
-
-static void same_bits(const tm_step_options *o, const char *what)
-{
-    uint64_t without = train(o, "cpu", false, 0);
-    if (train(o, "cpu", true, 0) != without) fail_msg("%s: repeating a step changes its bits", what);
-    if (train(o, "cpu", true, 4096) != without) fail_msg("%s: comparing parts of a step changes its bits", what);
-}
-
-static void training_keeps_its_bits(void **state)
-{
-    (void)state;
-    tm_step_options o = test_llama_options();
-    same_bits(&o, "llama");
-    o.accumulation = 3;
-    same_bits(&o, "three micro-batches");
-    o.precision = &tm_precision_bf16;
-    same_bits(&o, "bfloat16");
-    o.shape.ffn_dim = 96;
-    o.quantize = quantize_with("fp8_delayed");
-    same_bits(&o, "delayed scales"); /* their history is what the step before left */
-    o = test_llama_options();
-    o.accumulation = 2;
-    o.shape.moe = four_experts();
-    same_bits(&o, "experts");
-    o = test_gpt_options();
-    o.accumulation = 2;
-    o.offload = (tm_offload){ .optimizer = true, .activations = true, .space = TM_SPACE_DISK, .folder = "." };
-    same_bits(&o, "offload");
-    o = test_llama_options();
-    o.adapters = dropping_adapters();
-    same_bits(&o, "adapters with dropout");
-}
-
 /* --- wrong bits --------------------------------------------------------------------------------------------------- */
 
 static int launches_of_a_step(tm_trainer *trainer)
@@ -400,7 +346,6 @@ static void the_stage_is_named(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(training_keeps_its_bits),
     cmocka_unit_test(a_wrong_bit_is_named),
     cmocka_unit_test(a_wrong_activation_is_seen_in_gradients),
     cmocka_unit_test(a_wrong_product_is_named),
