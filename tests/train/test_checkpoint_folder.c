@@ -361,26 +361,6 @@ static void every_cause_has_its_cure(void **state)
     }
 }
 
-/* A run that begins anew saves smaller steps: later ones, of another run, neither go nor count. */
-static void later_steps_are_left_alone(void **state)
-{
-    fixture f = new_fixture();
-    (void)state;
-    save(&f, 8, 1, 0);
-    save(&f, 9, 1, 0);
-    save(&f, 1, 1, 1);
-    save(&f, 2, 1, 2);
-    assert_int_equal(count_entries(&f, TM_CHECKPOINT_FINAL), 4);
-    save(&f, 3, 1, 2);
-    assert_int_equal(count_entries(&f, TM_CHECKPOINT_FINAL), 4);
-    assert_false(exists(&f, "step-00000001"));
-    save(&f, 8, 2, 2);
-    assert_int_equal(count_entries(&f, TM_CHECKPOINT_FINAL), 3);
-    assert_true(exists(&f, "step-00000003") && exists(&f, "step-00000008") && exists(&f, "step-00000009"));
-    load_and_expect(&f, 9, 1);
-    clear(f.folder);
-}
-
 static void a_lock_that_cannot_be_opened_is_said(void **state)
 {
     fixture  f = new_fixture();
@@ -407,7 +387,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(files_of_ranks_are_removed),
     cmocka_unit_test(what_is_not_removed_is_said_or_not),
     cmocka_unit_test(every_cause_has_its_cure),
-    cmocka_unit_test(later_steps_are_left_alone),
     cmocka_unit_test(a_lock_that_cannot_be_opened_is_said),
 };
 

@@ -153,57 +153,11 @@ static void of_two_the_whole_one_is_kept(void **unused)
 
 /* --- kills -------------------------------------------------------------------------------------------------------- */
 
-static void save_for_ever(tm_comm *comm, void *context)
-{
-    job *j = context; /* one for each rank would be cleaner, but only the folder and the first step are read */
-    for (int64_t step = j->step + 1;; step++) {
-        job own = { .folder = j->folder, .how = (layout)(step % LAYOUTS), .step = step, .behind = step % 3 == 0 };
-        save_rank(comm, &own);
-        if (own.status[tm_comm_rank(comm)] != TM_OK) _exit(1);
-    }
-}
-
-static void killed_at_random_moments(void **unused)
-{
-    (void)unused;
-    fixture f = new_fixture();
-    job     j = { .folder = f.folder, .how = FLAT, .step = 1 };
-    int64_t last = 1;
-    expect_saved(&j, 3);
-    for (int round = 0; round < 25; round++) {
-        pid_t child = fork();
-        assert_true(child >= 0);
-        if (child == 0) {
-            j = (job){ .folder = f.folder, .step = last };
-            run_world(1 + round % 3, NULL, DEADLINE, false, save_for_ever, &j);
-            _exit(1);
-        }
-        nanosleep(&(struct timespec){ .tv_nsec = 8000000 + round * 900000 }, NULL);
-        kill(child, SIGKILL);
-        int status;
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_true(WIFSIGNALED(status));
-        job l = { .folder = f.folder, .how = COLUMNS, .wanted = -1 };
-        run_world(2, NULL, DEADLINE, false, load_rank, &l);
-        if (l.status[0] != TM_OK) fail_msg("round %d: %s", round, l.err[0].text);
-        assert_true(l.step >= last);
-        assert_int_equal(l.report[1].passed_over, 0); /* a kill never leaves a broken one under a final name */
-        last = l.step;
-    }
-    assert_true(last > 1);
-    j = (job){ .folder = f.folder, .how = BOTH, .step = last + 1 };
-    expect_saved(&j, 4);
-    assert_int_equal(count_entries(&f, TM_CHECKPOINT_TEMPORARY), 0);
-    assert_int_equal(count_entries(&f, TM_CHECKPOINT_FINAL), 2);
-    clear(f.folder);
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_full_disk_on_one_rank_fails_all),
     cmocka_unit_test(a_directory_that_others_do_not_see_is_said),
     cmocka_unit_test(an_abandoned_one_leaves_the_one_before),
     cmocka_unit_test(of_two_the_whole_one_is_kept),
-    cmocka_unit_test(killed_at_random_moments),
 };
 
 TM_TESTS(tests, NULL, NULL)

@@ -94,36 +94,6 @@ static void every_call_may_fail(void **state)
     assert_true(played >= 3); /* programs without a ledger: evaluation, two tokens */
 }
 
-static void the_first_failure_stays(void **state)
-{
-    (void)state;
-    tm_backend backend = failing();
-    tm_device *device;
-    tm_error   err = { 0 };
-    tm_address at;
-    int        value = 1;
-    fail_at = calls = 0;
-    failed = false;
-    assert_int_equal(tm_device_open_backend(&backend, 1, false, &device, &err), TM_OK);
-    assert_int_equal(tm_device_alloc(device, 64, &at, &err), TM_OK);
-    fail_at = calls + 1;
-    assert_int_equal(tm_device_write(device, at, &value, sizeof value, &err), TM_DEVICE);
-    for (int i = 0; i < 5; i++) {
-        tm_address other;
-        tm_error   again = { 0 };
-        tm_status  st = i == 0   ? tm_device_write(device, at, &value, sizeof value, &again)
-                        : i == 1 ? tm_device_read(device, &value, at, sizeof value, &again)
-                        : i == 2 ? tm_device_fill(device, at, 0, sizeof value, &again)
-                        : i == 3 ? tm_device_alloc(device, 64, &other, &again)
-                                 : tm_device_wait(device, &again);
-        assert_int_equal(st, TM_DEVICE);
-        assert_string_equal(again.text, err.text);
-    }
-    assert_non_null(strstr(err.text, "device failing failed: planted at call"));
-    tm_device_release(device, at, 64);
-    tm_device_close(device);
-}
-
 static int set_up(void **state)
 {
     (void)state;
@@ -146,7 +116,6 @@ static int tear_down(void **state)
 
 static const struct CMUnitTest tests[] = {
     full_test(every_call_may_fail),
-    cmocka_unit_test(the_first_failure_stays),
 };
 
 TM_TESTS(tests, set_up, tear_down)

@@ -394,36 +394,6 @@ static void what_sums_nothing_says_no_order(void **unused)
     clear(f.folder);
 }
 
-/* A newer checkpoint that is damaged is passed over with a warning; of one that is whole nothing is said. */
-static void damaged_checkpoints_are_passed_over(void **unused)
-{
-    (void)unused;
-    fixture        f = new_fixture();
-    tm_run_options o = options_of(f.folder, 4);
-    tm_error       err;
-    char           path[600], wanted[900];
-    o.checkpoint_interval = 2;
-    assert_int_equal(go(&o, &err), TM_OK);
-    o.steps = 5;
-    for (int damaged = 0; damaged < 2; damaged++) {
-        tm_text said = { 0 };
-        snprintf(path, sizeof path, "%s/step-%08d/" TM_CHECKPOINT_INDEX, f.folder, damaged ? 5 : 4);
-        if (damaged) assert_int_equal(truncate(path, 100), 0);
-        whole_log_open();
-        if (go(&o, &err) != TM_OK) fail_msg("%s", err.text);
-        whole_log_take(&said);
-        whole_log_close();
-        const char *text = said.data ? said.data : "";
-        snprintf(wanted, sizeof wanted, "  warning: loaded step 4 from '%s/step-00000004' because newer checkpoints",
-                 f.folder);
-        if ((strstr(text, wanted) != NULL) != damaged || (strstr(text, "warning") != NULL) != damaged)
-            fail_msg("damaged %d: %s", damaged, text);
-        assert_non_null(strstr(text, "resumed from step 4 in '"));
-        tm_text_fini(&said);
-    }
-    clear(f.folder);
-}
-
 static double head_count(const fixture *f, int step)
 {
     tm_text             text = index_of(f, step);
@@ -479,7 +449,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_checkpoint_says_what_it_is_of),
     cmocka_unit_test(another_order_of_sums_is_said),
     cmocka_unit_test(what_sums_nothing_says_no_order),
-    cmocka_unit_test(damaged_checkpoints_are_passed_over),
     cmocka_unit_test(a_stopped_run_leaves_the_same_index),
 };
 
