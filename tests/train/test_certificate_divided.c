@@ -190,39 +190,6 @@ static void in_bfloat16(job *j)
     j->o.recompute.every_n = j->stages > 0 ? 1 : 0;
 }
 
-static void check_honest(const layout *l, const job *j, const certified *to)
-{
-    char what[160];
-    describe(what, l);
-    for (int r = 0; r < ranks_of(j); r++) {
-        const tm_certificate *c = &to->found[r];
-        bool                  whole = l->context == 1;
-        if (!c->done || !c->gradients || c->looked_ahead != whole || (whole && !(c->causal && c->context)))
-            fail_msg("%s, rank %d: done %d, gradients %d, causal %d, context %d: %s", what, r, c->done, c->gradients,
-                     c->causal, c->context, c->reason);
-        assert_true(fabs(c->measured) > 0);
-        assert_true(c->expected == to->found[0].expected && c->measured == to->found[0].measured);
-        assert_int_equal(c->groups, to->found[0].groups);
-    }
-}
-
-static void bfloat16_ranks_hold(void **state)
-{
-    (void)state;
-    for (int i = 0; i < LAYOUTS; i++) {
-        certified to = { .planted = NULL };
-        job       j = job_of(&layouts[i], &to);
-        if (layouts[i].model >= MIXTURE) continue; /* some token always changes its experts */
-        in_bfloat16(&j);
-        run_job(&j);
-        check_honest(&layouts[i], &j, &to);
-        for (int r = 0; r < ranks_of(&j); r++)
-            if (strcmp(to.found[r].losses, "float32") != 0 &&
-                (layouts[i].stages == 0 || i == 6 || !to.found[r].inexact[0]))
-                fail_msg("layout %d, rank %d: losses in %s, %s", i, r, to.found[r].losses, to.found[r].inexact);
-    }
-}
-
 /* Kernels that every machine has: how much memory a step needs is theirs. */
 static tm_status open_base(const tm_backend_of_test *backend, int rank, tm_device **out, tm_error *err)
 {
@@ -423,7 +390,6 @@ static void stages_that_train_nothing_are_certified(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(bfloat16_ranks_hold),
     cmocka_unit_test(ranks_without_room_for_float32_say_so),
     cmocka_unit_test(numbers_are_those_of_one_rank),
     cmocka_unit_test(a_defect_on_one_rank_is_named),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The first value of a step that is not finite: planted behind every instruction of small programs, in weights, in
- * inputs and by overflows, it is named; a step that is looked at keeps its bits. */
+ * inputs and by overflows, it is named. (A step that is looked at keeps its bits: test_replay_step.c.) */
 
 #include "support/test.h"
 #include "graph/value.h"
@@ -107,56 +107,6 @@ static tm_step_options case_of(int k)
 }
 
 /* --- tests -------------------------------------------------------------------------------------------------------- */
-
-/* Of weights, moments, gradients, loss and norm after some steps. how: 0 as ever, 1 looked at, 2 the norm first, 3 the
- * norm first, then the step again, looked at, from the same state. */
-static uint64_t train(const tm_step_options *o, int how)
-{
-    tm_device  *device = test_device_open("cpu", 2);
-    tm_trainer *trainer = test_trainer_open(device, o, 5);
-    uint64_t    hash = 0;
-    for (int t = 1; t <= 3; t++) {
-        test_batch     batch = batch_of(o, (uint64_t)t);
-        tm_micro_batch micro = fed(&batch);
-        tm_step_result result;
-        tm_nonfinite   found;
-        tm_error       err = { 0 };
-        bool           any = false;
-        double         loss, norm;
-        size_t         end = tm_trainer_norm_end(trainer);
-        assert_true(end > 0);
-        if (how == 1) {
-            result = looked_step(trainer, t, 1e-2, &batch, &found, &any);
-        } else {
-            test_begin(trainer, t, 1e-2, 1, batch.target_tokens);
-            assert_int_equal(tm_trainer_gradients(trainer, &micro, NULL, &err), TM_OK);
-            if (how >= 2) assert_int_equal(tm_trainer_norm(trainer, end, &loss, &norm, NULL, &err), TM_OK);
-            assert_int_equal(tm_trainer_update(trainer, &result, NULL, &err), TM_OK);
-            if (how >= 2) assert_true(loss == result.loss && norm == result.grad_norm);
-        }
-        if (any)
-            fail_msg("step %d is finite, but %s of %s, instruction %lld, is not", t, found.tensor, found.program,
-                     (long long)found.instruction);
-        hash = hash * 31 + test_gradients_hash(trainer) + (uint64_t)(result.loss * 1e12) +
-               (uint64_t)(result.grad_norm * 1e12);
-        test_batch_fini(&batch);
-    }
-    hash = hash * 31 + test_state_hash(trainer);
-    tm_trainer_close(trainer);
-    tm_device_close(device);
-    return hash;
-}
-
-static void a_step_that_is_looked_at_keeps_its_bits(void **state)
-{
-    (void)state;
-    for (int k = 0; k < CASES; k++) {
-        const tm_step_options o = case_of(k);
-        const uint64_t        as_ever = train(&o, 0);
-        for (int how = 1; how <= 2; how++)
-            if (train(&o, how) != as_ever) fail_msg("case %d has other bits in way %d", k, how);
-    }
-}
 
 /* Number of the program's run in a step that has instruction `at` first: its micro-batch. */
 static int64_t micro_batch_of(const tm_step *step, const tm_program *program)
@@ -398,7 +348,6 @@ static void of_ranks_the_one_that_computed_it_is_told(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(a_step_that_is_looked_at_keeps_its_bits),
     cmocka_unit_test(planted_behind_each_instruction_it_is_named),
     cmocka_unit_test(a_weight_that_was_so_before_is_named),
     cmocka_unit_test(an_overflow_is_told_from_a_division_by_zero),

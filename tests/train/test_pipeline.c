@@ -8,9 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* clang-format off */
-/* clang-format on */
-
 static const tm_pipeline_costs alike = { 1, 1, 1 }, uneven = { 1, 1.5, 0.5 }, large = { 2, 2, 1 },
                                quick = { 1e-3, 1e-3, 1e-3 };
 
@@ -173,46 +170,6 @@ static void actions_begin_as_soon_as_they_can(void **state)
     sweep(look_at_times);
 }
 
-/* The micro-batch whose gradients of weights come first. */
-static void look_at_first(const tm_pipeline *p)
-{
-    for (int r = 0; r < p->ranks; r++) {
-        size_t              n;
-        int64_t             first[TM_MAX_CHUNKS];
-        tm_pipeline_action *actions = tm_pipeline_actions(p, r, &n);
-        for (size_t k = n; k-- > 0;)
-            if (actions[k].kind == TM_DO_BACKWARD || actions[k].kind == TM_DO_WEIGHT)
-                first[actions[k].chunk] = actions[k].micro_batch;
-        for (int c = 0; c < p->chunks; c++) assert_int_equal(tm_pipeline_first(actions, n, c), first[c]);
-        free(actions);
-    }
-}
-
-static void first_gradients_of_weights_are_found(void **state)
-{
-    (void)state;
-    sweep(look_at_first);
-}
-
-/* --- DualPipeV as published -------------------------------------------------------------------------------------- */
-
-/* An order that is no good has another idle time: 1F1B with its input gradients late. */
-static void a_worse_order_is_told(void **state)
-{
-    (void)state;
-    tm_pipeline_times one, gpipe, zero;
-    tm_pipeline       p = { TM_PIPELINE_1F1B, 4, 1, 8, NULL }, g = { TM_PIPELINE_GPIPE, 4, 1, 8, NULL },
-                z = { TM_PIPELINE_INTERLEAVED_ZERO, 4, 1, 8, NULL };
-    tm_pipeline_simulate(&p, &alike, &one);
-    tm_pipeline_simulate(&g, &alike, &gpipe);
-    tm_pipeline_simulate(&z, &alike, &zero);
-    assert_true(one.idle == gpipe.idle && one.idle == 9);
-    assert_true(zero.idle == 3);
-    tm_pipeline_times_fini(&one);
-    tm_pipeline_times_fini(&gpipe);
-    tm_pipeline_times_fini(&zero);
-}
-
 /* Stages in turn: as many forwards before the first backward as in Megatron-LM, two for each rank behind this one, so
  * that what comes back has a step of another rank's time to travel. */
 static void ranks_begin_with_as_many_forwards_as_published(void **state)
@@ -368,13 +325,11 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(ranks_begin_with_as_many_forwards_as_published),
     cmocka_unit_test(orders_are_complete),
     cmocka_unit_test(idle_times_are_those_of_theory),
-    cmocka_unit_test(a_worse_order_is_told),
     cmocka_unit_test(as_many_micro_batches_live_as_stated),
     cmocka_unit_test(stages_lie_on_one_rank),
     cmocka_unit_test(names_are_those_of_others),
     cmocka_unit_test(pipelines_that_cannot_be_are_refused),
     cmocka_unit_test(actions_begin_as_soon_as_they_can),
-    cmocka_unit_test(first_gradients_of_weights_are_found),
     cmocka_unit_test(grids_say_when_actions_begin),
 };
 

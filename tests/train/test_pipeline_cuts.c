@@ -8,9 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* clang-format off */
-/* clang-format on */
-
 static void check_cut(int64_t layers, int stages, int64_t first, int64_t last, const int *wanted)
 {
     tm_stage out[16];

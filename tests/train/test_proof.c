@@ -2,14 +2,13 @@
 /* Whole runs that look like training: the verdict says which of them were. */
 #include "support/test.h"
 #include "support/folder.h"
-#include "support/full_config.h"
 #include "support/training.h"
 
+#include "proof_fixture.h"
 #include "run_fixture.h"
 
 #include "base/log.h"
 #include "train/certify/dead_attention.h"
-#include "train/run/run_state.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,13 +17,10 @@
 
 static tm_run_ended told;
 static char         reason[TM_REASON_BYTES];
-static double       unaccounted; /* of the seconds of the first step */
 
 static void hear(tm_sink *sink, const tm_event *event)
 {
     (void)sink;
-    if (event->kind == TM_EVENT_STEP_DONE && event->step_done.step == 1)
-        unaccounted = event->step_done.phases[event->step_done.n_phases - 1].value;
     if (event->kind != TM_EVENT_RUN_ENDED) return;
     told = event->run_ended;
     strncpy(reason, event->run_ended.reason, sizeof reason - 1);
@@ -64,24 +60,6 @@ static void who_goes_on_is_certified(void **state)
     assert_true(told.certificate.done && told.certificate.gradients && told.certificate.causal);
 }
 
-/* With one token to look at a model can learn which tokens follow which, and on random tokens nobody could tell. */
-static void attention_must_look_back(void **state)
-{
-    (void)state;
-    static const char *const sources[] = { "synthetic", "mock" };
-    for (int i = 0; i < 2; i++) {
-        tm_run_options o = options_of(60);
-        o.source.name = sources[i];
-        o.step.shape.window = 1;
-        assert_int_equal(go(&o), TM_NUMBERS);
-        assert_non_null(strstr(reason, "uses no context"));
-        o.step.shape.window = 2; /* this one does */
-        o.source.name = "mock";
-        if (go(&o) != TM_OK) fail_msg("%s", reason);
-        assert_true(told.certificate.context);
-    }
-}
-
 /* Attention of the other layers uses context, so the tokens tell nothing: the gradients do. */
 static void attention_must_look_back_in_every_layer(void **state)
 {
@@ -103,21 +81,6 @@ static void attention_must_look_back_in_every_layer(void **state)
         o.step.shape.window = 1; /* a key and a sink are two to choose from */
         o.step.shape.sinks = true;
         if (go(&o) != TM_OK) fail_msg("%s", reason);
-    }
-}
-
-/* Queries and keys of one size, however large the weights are: with heads that are normalised, too. */
-static void dead_attention_of_normalised_heads(void **state)
-{
-    (void)state;
-    for (int64_t window = 1; window <= 2; window++) {
-        tm_run_options o = options_of(60);
-        o.source.name = "mock";
-        o.step.shape.qk_norm = true;
-        o.step.shape.window = window;
-        o.step.shape.window_every = 2;
-        assert_int_equal(go(&o), window == 1 ? TM_NUMBERS : TM_OK);
-        if (window == 1 && !strstr(reason, "the attention of layers 0 is dead")) fail_msg("%s", reason);
     }
 }
 
@@ -261,20 +224,15 @@ static void rows_must_be_different(void **state)
     }
 }
 
-static tm_status load_nothing(void *context, struct tm_trainer *trainer, tm_error *err)
-{
-    (void)context, (void)trainer, (void)err;
-    return TM_OK;
-}
-
 /* Element 3 of a parameter moves; the gradient of a part of one is zero but for an element (-1: all of it). */
 typedef struct {
     const char *moved, *dead;
     int64_t     alive;
 } planted;
 
-static void plant(tm_trainer *trainer, const planted *p)
+static void plant(tm_trainer *trainer, const void *what)
 {
+    const planted  *p = what;
     const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
     for (size_t i = 0; i < graph->n_tensors; i++) {
         const tm_tensor *t = &graph->tensors[i];
@@ -293,36 +251,10 @@ static void plant(tm_trainer *trainer, const planted *p)
     }
 }
 
-/* What is said of steps that went as `like` says, behind one that is real; "": nothing. */
 static const char *check_proof(const tm_run_options *o, const run *like, planted what)
 {
-    static char unreal[TM_REASON_BYTES];
-    double      losses[60] = { 0 };
-    run         r = *like;
-    uint64_t    hash;
-    tm_source  *source;
-    tm_error    err = { 0 };
-    r.options = o;
-    r.device = test_device_open("cpu", 1);
-    if (tm_source_open(&o->source, &source, &err) != TM_OK) fail_msg("%s", err.text);
-    r.source = source;
-    r.trainer = test_trainer_open(r.device, &o->step, 5);
-    r.loader = tm_loader_open_part(source, TM_SPLIT_TRAIN, 2, (tm_loader_part){ .ranks = 1 }, 0, 0);
-    r.progress.first_step = 1, r.progress.losses = losses;
-    if (run_remember(&r, &err) != TM_OK) fail_msg("%s", err.text);
-    test_batch batch = test_batch_random(o->step.micro_batch, o->step.seq, o->step.shape.vocab_size, 5);
-    test_step(r.trainer, 1, 1e-2, 1, &batch);
-    plant(r.trainer, &what);
-    if (run_check_proof(&r, &hash, &err) != TM_OK) fail_msg("%s", err.text);
-    assert_true(hash == test_weights_hash(r.trainer));
-    snprintf(unreal, sizeof unreal, "%s", r.certified.not_training);
-    free(r.certified.hashes);
-    test_batch_fini(&batch);
-    tm_loader_close(r.loader);
-    tm_trainer_close(r.trainer);
-    tm_source_close(source);
-    tm_device_close(r.device);
-    return unreal;
+    proof p = { .device = "cpu", .spoil = plant, .what = &what };
+    return proof_says(o, like, &p);
 }
 
 static const planted nothing = { .moved = NULL };
@@ -433,40 +365,15 @@ static void every_part_has_a_gradient(void **state)
                             k == 0 ? "no gradient reaches output.weight" : "");
 }
 
-/* The main job has losses that are known. */
-static void the_main_job_has_its_losses(void **state)
-{
-    tm_config     *config = test_full_config();
-    tm_run_options o;
-    tm_error       err = { 0 };
-    run            like = { .progress.finite = true, .progress.done = 1 };
-    (void)state;
-    if (tm_config_apply_preset(config, "tiny-llama", &err) != TM_OK || tm_config_finish(config, &err) != TM_OK ||
-        tm_run_options_read(config, &o, &err) != TM_OK)
-        fail_msg("%s", err.text);
-    const char *unreal = check_proof(&o, &like, nothing);
-    if (strncmp(unreal, "the loss of step 1 is 0.0000; in the main job it lies between ", 62) != 0)
-        fail_msg("%s", unreal);
-    like.timing.all_seconds = 1, like.timing.accounted_seconds = 2; /* which comes first */
-    assert_string_equal(check_proof(&o, &like, nothing), "the phases of the steps take 2 s together, the steps 1 s");
-    like.timing.accounted_seconds = 0;
-    o.load_weights = load_nothing;
-    assert_string_equal(check_proof(&o, &like, nothing), "");
-    tm_config_destroy(config);
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test_teardown(who_goes_on_is_certified, test_folder_teardown),
-    cmocka_unit_test(attention_must_look_back),
     cmocka_unit_test(attention_must_look_back_in_every_layer),
-    cmocka_unit_test(dead_attention_of_normalised_heads),
     cmocka_unit_test(attention_is_dead_up_to_what_rounding_makes),
     cmocka_unit_test(phases_are_no_longer_than_their_steps),
     cmocka_unit_test(certificates_that_fail_are_told),
     cmocka_unit_test(updates_that_fail_are_told),
     cmocka_unit_test(frozen_weights_stay),
     cmocka_unit_test(every_part_has_a_gradient),
-    full_test(the_main_job_has_its_losses),
     cmocka_unit_test_teardown(rows_must_be_different, test_folder_teardown),
 };
 

@@ -216,14 +216,15 @@ static void run_rank(tm_comm *comm, void *context)
 #define CERTIFIED "--debug.certificate true --debug.certificate_after true "
 
 static const char *const runs[] = {
-    TINY TWO COPIES HELD "--training.grad_accumulation 2",
-    TINY TWO HELD   CERTIFIED,
-    TINY TWO PP     HELD "--training.separate_sums 2",
-    TINY TWO NONE   LOOKS,
-    TINY TWO        NONE "--quantize.recipe fp8_delayed --quantize.log_freq 1 ",
-    TINY TWO        NONE "--optimizer.name Muon --optimizer.groups=[{\"params\":\"*norm*\",\"lr_scale\":\"2\"}]",
-    TINY TWO        NONE "--optimizer.name AdamW8bit --model.dim 128 --parallelism.data_parallel_shard_strategy optim",
-    TINY TWO        NONE
+    TINY TWO COPIES    HELD "--training.grad_accumulation 2",
+    TINY TWO HELD      CERTIFIED,
+    TINY TWO NONE BF16 CERTIFIED,
+    TINY TWO PP        HELD "--training.separate_sums 2",
+    TINY TWO NONE      LOOKS,
+    TINY TWO           NONE "--quantize.recipe fp8_delayed --quantize.log_freq 1 ",
+    TINY TWO           NONE "--optimizer.name Muon --optimizer.groups=[{\"params\":\"*norm*\",\"lr_scale\":\"2\"}]",
+    TINY TWO NONE "--optimizer.name AdamW8bit --model.dim 128 --parallelism.data_parallel_shard_strategy optim",
+    TINY TWO NONE
     "--optimizer.decay matrices --optimizer.weight_decay 0.5 --parallelism.fsdp_reshard_after_forward always",
     TINY TWO         NONE "--training.dtype bfloat16 --training.regime pure --optimizer.bf16_stochastic_round true",
     TINY TWO         NONE "--lora.rank 2 --lora.dora true --lora.targets wq,w2",
@@ -238,6 +239,9 @@ static const char *const runs[] = {
     TINY TWO CP            NONE "--quantize.recipe fp8_tensorwise --quantize.log_freq 2",
     TINY TWO CP            NONE "--lora.rank 2 --lora.dropout 0.25 --lora.targets wq,w2",
     TINY FOUR TP CP NONE   CERTIFIED,
+    TINY TWO TP NONE BF16  CERTIFIED,
+    TINY TWO CP NONE BF16  CERTIFIED,
+    TINY TWO PP NONE BF16  CERTIFIED,
     TINY TWO PP HELD       CERTIFIED,
     TINY TWO PP HELD       CERTIFIED "--parallelism.pipeline_parallel_divide_head true --model.tied true",
     TINY TWO PP NONE       CERTIFIED "--parallelism.pipeline_parallel_schedule ZBVZeroBubble --model.n_layers 4",

@@ -175,23 +175,6 @@ static void muon_takes_uneven_pieces_together(void **state)
     tm_graph_destroy(graph);
 }
 
-static void pairs_need_samples_of_pairs(void **state)
-{
-    tm_device      *device = test_device_open("cpu", 1);
-    tm_step_options o = test_llama_options();
-    tm_chooser      chooser = tm_device_chooser(device);
-    tm_step        *step = NULL;
-    tm_error        err = { 0 };
-    (void)state;
-    o.preference.beta = 0.1;
-    assert_int_equal(tm_step_create(&o, &chooser, &step, &err), TM_INVALID);
-    assert_string_equal(err.text, "the loss of pairs needs samples of pairs; set data.source preference");
-    o.preference.beta = 0;
-    assert_int_equal(tm_step_create(&o, &chooser, &step, &err), TM_OK);
-    tm_step_destroy(step);
-    tm_device_close(device);
-}
-
 /* Chooses as a device does, and says of losses that they keep two rows in the place of one. */
 static tm_kernel two_rows;
 
@@ -236,7 +219,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(chunks_of_the_loss_are_as_large_as_fit),
     cmocka_unit_test(muon_takes_each_matrix_for_itself),
     cmocka_unit_test(muon_takes_uneven_pieces_together),
-    cmocka_unit_test(pairs_need_samples_of_pairs),
     cmocka_unit_test(half_a_chunk_does_for_two_rows),
 };
 

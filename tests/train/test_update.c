@@ -372,27 +372,6 @@ static void the_norm_that_is_reported_is_compared(void **state)
     tm_device_close(device);
 }
 
-/* A sum of four micro-batches that is not divided by their targets is no gradient of the loss. */
-static void sums_that_are_not_divided_are_found(void **state)
-{
-    tm_step_options o = options_of(0, 0, &tm_precision_f32);
-    (void)state;
-    o.accumulation = 4;
-    tm_device     *device = test_device_open("cpu", 1);
-    tm_trainer    *trainer = test_trainer_open(device, &o, 7);
-    test_batch     b = batch_of(&o, 1);
-    tm_micro_batch batch = { .field = { b.tokens, b.targets }, .target_tokens = b.target_tokens };
-    tm_certificate c;
-    tm_error       err = { 0 };
-    test_begin(trainer, 1, peak, most, b.target_tokens / 4);
-    if (tm_trainer_gradients(trainer, &batch, NULL, &err) != TM_OK) fail_msg("%s", err.text);
-    if (tm_certify(trainer, &batch, 3, &c, &err) != TM_OK) fail_msg("%s", err.text);
-    assert_true(c.done && !c.gradients && c.loss_agrees);
-    test_batch_fini(&b);
-    tm_trainer_close(trainer);
-    tm_device_close(device);
-}
-
 /* Both derivations of a learning rate, over every form and shape. */
 static void rates_are_those_of_the_schedule(void **state)
 {
@@ -427,7 +406,6 @@ static void rates_are_those_of_the_schedule(void **state)
 static const struct CMUnitTest tests[] = { cmocka_unit_test(honest_updates_hold),
                                            cmocka_unit_test(what_is_planted_is_found),
                                            cmocka_unit_test(the_norm_that_is_reported_is_compared),
-                                           cmocka_unit_test(sums_that_are_not_divided_are_found),
                                            cmocka_unit_test(rates_are_those_of_the_schedule) };
 
 TM_TESTS(tests, NULL, NULL)
