@@ -7,9 +7,8 @@
 #include "support/source_files.h"
 #include "support/training.h"
 
-#include "../comm/world.h"
+#include "rank_run.h"
 #include "stats/sampling.h"
-#include "train/run/run.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -51,27 +50,10 @@ static void listen(tm_sink *sink, const tm_event *event)
 
 static void run_rank(tm_comm *comm, void *context)
 {
-    job                  *j = context;
-    int                   rank = tm_comm_rank(comm);
-    bool                  alone = tm_comm_size(comm) == 1;
-    tm_run_options        o = j->options;
-    tm_ranks              own;
-    tm_device            *device;
-    tm_source            *source;
-    volatile sig_atomic_t stop = 0;
+    job       *j = context;
+    tm_device *device;
     CHECK_OK(tm_device_open("cpu", 1, &device, err));
-    if (!alone) {
-        o.step.layout.rank = rank;
-        CHECK_OK(tm_ranks_open(&o.step.layout.mesh, comm, &own, err));
-        o.ranks = &own;
-        tm_device_join(device, &own.groups);
-    }
-    CHECK_OK(tm_source_open(&o.source, &source, err));
-    tm_event_bus bus = { .sinks = (tm_sink *[]){ &j->sink }, .count = rank == 0 };
-    CHECK_OK(tm_run(&o, device, source, &bus, &stop, err));
-    tm_source_close(source);
-    tm_device_close(device);
-    if (!alone) tm_ranks_close(&own);
+    CHECK_OK(rank_run(tm_comm_size(comm) > 1 ? comm : NULL, &j->options, device, &j->sink, NULL, NULL, err));
 }
 
 /* One step of a run: what it tells. The caller ends it with forget. */

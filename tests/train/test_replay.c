@@ -5,14 +5,14 @@
 #include "device/backend.h"
 #include "device/host/host.h"
 #include "step_cases.h"
-#include "train/run/run.h"
 #include "train/trainer/replay.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../comm/world.h"
+#include "rank_run.h"
+#include "run_fixture.h"
 
 /* --- a device that gets a bit wrong ------------------------------------------------------------------------------- */
 
@@ -210,43 +210,21 @@ static void listen(tm_sink *sink, const tm_event *event)
 
 static void run_rank(tm_comm *comm, void *context)
 {
-    run_job              *j = context;
-    const int             rank = comm ? tm_comm_rank(comm) : 0;
-    tm_run_options        o = { .model_name = "small",
-                                .steps = RUN_STEPS,
-                                .learning_rate = 3e-3,
-                                .max_norm = 1,
-                                .seed = 7,
-                                .prefetch = 1,
-                                .replay = j->every,
-                                .schedule = { .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY, .steps = RUN_STEPS, .decay_ratio = -1 },
-                                .step = test_llama_options() };
-    tm_ranks              own;
-    tm_source            *source;
-    volatile sig_atomic_t stop = 0;
-    o.step.shape.vocab_size = 64;
-    o.step.seq = 16;
+    run_job       *j = context;
+    const int      rank = comm ? tm_comm_rank(comm) : 0;
+    tm_run_options o = small_run("synthetic", RUN_STEPS);
+    o.learning_rate = 3e-3;
+    o.schedule.warmup_steps = 0;
+    o.replay = j->every;
+    o.step.seq = o.source.seq = 16;
+    o.step.n_fields = 0;
     o.step.accumulation = 2;
-    o.source = (tm_source_options){ .name = "synthetic", .vocab = 64, .seq = o.step.seq, .seed = o.seed };
-    if (comm) {
-        o.step.layout.mesh = tm_mesh_one();
-        o.step.layout.mesh.degree[j->stages ? TM_AXIS_PP : TM_AXIS_REPLICATE] = j->ranks;
-        o.step.layout.rank = rank;
-        CHECK_OK(tm_mesh_fill(&o.step.layout.mesh, j->ranks, err));
-        CHECK_OK(tm_ranks_open(&o.step.layout.mesh, comm, &own, err));
-        o.ranks = &own;
-    }
+    o.step.layout.mesh = tm_mesh_one();
+    o.step.layout.mesh.degree[j->stages ? TM_AXIS_PP : TM_AXIS_REPLICATE] = j->ranks;
     tm_device *device = open_faulty(j->op);
     wrong_launch = rank == j->faulty ? j->at : 0, wrong_bit = 6;
-    if (comm) tm_device_join(device, &own.groups);
-    CHECK_OK(tm_source_open(&o.source, &source, err));
-    tm_event_bus bus = { .sinks = (tm_sink *[]){ &j->sink }, .count = rank == 0 };
-    j->err[rank] = (tm_error){ 0 };
-    j->status[rank] = tm_run(&o, device, source, &bus, &stop, &j->err[rank]);
+    j->status[rank] = rank_run(comm, &o, device, &j->sink, NULL, NULL, &j->err[rank]);
     if (launches < j->at) j->status[rank] = TM_INTERNAL; /* it did not happen */
-    tm_source_close(source);
-    tm_device_close(device);
-    if (comm) tm_ranks_close(&own);
 }
 
 static run_job run_as(int ranks, int stages, int64_t every, int faulty, tm_op_id op, int at)

@@ -7,10 +7,10 @@
 
 #include "support/folder.h"
 #include "support/training.h"
-#include "../comm/world.h"
 
 #include "base/log.h"
-#include "train/run/run.h"
+#include "rank_run.h"
+#include "run_fixture.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -57,70 +57,41 @@ static void listen(tm_sink *sink, const tm_event *event)
 
 static job new_job(const char *folder)
 {
-    job             j = { .sink = { .handle = listen }, .shard = 1 };
+    job             j = { .sink = { .handle = listen }, .shard = 1, .options = small_run("synthetic", STEPS) };
     tm_run_options *o = &j.options;
-    *o = (tm_run_options){ .model_name = "small",
-                           .steps = STEPS,
-                           .learning_rate = 3e-3,
-                           .max_norm = 1,
-                           .seed = 77,
-                           .prefetch = 1,
-                           .validate = true,
-                           .validation_freq = 3,
-                           .validation_steps = 5,
-                           .checkpoint = folder != NULL,
-                           .checkpoint_interval = 1000,
-                           .checkpoint_load_step = -1,
-                           .checkpoint_keep = 2,
-                           .config_hash = 1,
-                           .checkpoint_folder = folder };
-    o->step = test_llama_options();
-    o->step.shape.vocab_size = 64;
+    o->learning_rate = 3e-3;
+    o->schedule.warmup_steps = 2;
+    o->validate = true, o->validation_freq = 3, o->validation_steps = 5;
+    o->checkpoint = folder != NULL, o->checkpoint_folder = folder;
+    o->checkpoint_keep = 2;
+    o->config_hash = 1;
     o->step.shape.dim = 32, o->step.shape.ffn_dim = 64, o->step.shape.head_dim = 16;
-    o->step.seq = 16;
+    o->step.seq = o->source.seq = 16;
+    o->step.n_fields = 0;
     o->step.micro_batch = 1;
     o->step.layout.sharing = TM_SHARE_ALL;
-    o->schedule =
-        (tm_schedule){ .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY, .steps = STEPS, .warmup_steps = 2, .decay_ratio = -1 };
-    o->source = (tm_source_options){ .name = "synthetic", .vocab = 64, .seq = o->step.seq, .seed = o->seed };
     return j;
 }
 
 static void run_rank(tm_comm *comm, void *context)
 {
-    job           *j = context;
-    int            rank = comm ? tm_comm_rank(comm) : 0, ranks = comm ? tm_comm_size(comm) : 1;
-    int            parts = j->context ? j->context : 1, stages = j->stages ? j->stages : 1;
-    tm_run_options o = j->options;
-    tm_ranks       own;
-    tm_device     *device;
-    tm_source     *source;
+    job              *j = context;
+    int               rank = comm ? tm_comm_rank(comm) : 0, ranks = comm ? tm_comm_size(comm) : 1;
+    int               parts = j->context ? j->context : 1, stages = j->stages ? j->stages : 1;
+    tm_run_options    o = j->options;
+    tm_device        *device;
+    tm_run_evaluation evaluation;
     o.step.accumulation = BATCH * parts * stages / ranks;
-    if (comm) {
-        o.step.layout.mesh = tm_mesh_one();
-        o.step.layout.mesh.degree[TM_AXIS_CP] = parts;
-        o.step.layout.mesh.degree[TM_AXIS_REPLICATE] = ranks / j->shard / parts / stages;
-        o.step.layout.mesh.degree[TM_AXIS_PP] = stages;
-        o.step.layout.mesh.degree[TM_AXIS_SHARD] = j->shard;
-        o.step.layout.rank = rank;
-        CHECK_OK(tm_mesh_fill(&o.step.layout.mesh, ranks, err));
-        CHECK_OK(tm_ranks_open(&o.step.layout.mesh, comm, &own, err));
-        o.ranks = &own;
-    }
+    o.step.layout.mesh = tm_mesh_one();
+    o.step.layout.mesh.degree[TM_AXIS_CP] = parts;
+    o.step.layout.mesh.degree[TM_AXIS_REPLICATE] = ranks / j->shard / parts / stages;
+    o.step.layout.mesh.degree[TM_AXIS_PP] = stages;
+    o.step.layout.mesh.degree[TM_AXIS_SHARD] = j->shard;
     if (j->spoil) j->spoil(&o, rank);
     CHECK_OK(tm_device_open("cpu", 1, &device, err));
-    if (comm) tm_device_join(device, &own.groups);
-    CHECK_OK(tm_source_open(&o.source, &source, err));
-    tm_event_bus      bus = { .sinks = (tm_sink *[]){ &j->sink }, .count = rank == 0 };
-    tm_run_evaluation evaluation;
     j->stop[rank] = j->stopped[rank];
-    if (j->only_evaluates)
-        j->status[rank] = tm_run_evaluate(&o, device, source, &j->stop[rank], &evaluation, &j->err[rank]);
-    else
-        j->status[rank] = tm_run(&o, device, source, &bus, &j->stop[rank], &j->err[rank]);
-    tm_source_close(source);
-    tm_device_close(device);
-    if (comm) tm_ranks_close(&own);
+    j->status[rank] =
+        rank_run(comm, &o, device, &j->sink, &j->stop[rank], j->only_evaluates ? &evaluation : NULL, &j->err[rank]);
 }
 
 /* ranks 0: alone, without a world. */
