@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Adapters: what they compute and train, that everything else stays as it is and costs nothing, and what is refused. */
 #include "support/test.h"
-#include "base/text.h"
 #include "graph/nf4.h"
-#include "graph/value.h"
 #include "support/golden.h"
 #include "support/training.h"
 
@@ -286,8 +284,6 @@ static void modules_are_chosen_and_left_out(void **state)
     a.pattern = "layers\\.0\\.attention\\.wqkv"; /* of the fused matrix */
     assert_int_equal(count_modules(a), 1);
 }
-
-/* --- training ----------------------------------------------------------------------------------------------------- */
 
 /* --- what the base is held in ------------------------------------------------------------------------------------- */
 

@@ -9,7 +9,6 @@
 #include "train/certify/leak_probe.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

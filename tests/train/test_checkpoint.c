@@ -4,7 +4,6 @@
 #include "checkpoint_fixture.h"
 
 #include "base/file.h"
-#include "base/hash.h"
 
 #include <errno.h>
 #include <fcntl.h>

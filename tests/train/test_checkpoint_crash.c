@@ -4,8 +4,6 @@
 #include "support/test.h"
 #include "disk_fixture.h"
 
-#include "base/log.h"
-
 /* Saved before, being saved when the fault strikes, how many are kept. */
 typedef struct {
     int64_t before[2];

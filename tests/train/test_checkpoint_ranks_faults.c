@@ -4,7 +4,6 @@
 #include "checkpoint_ranks_fixture.h"
 #include "disk_fixture.h"
 
-#include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -150,8 +149,6 @@ static void of_two_the_whole_one_is_kept(void **unused)
         clear(f.folder);
     }
 }
-
-/* --- kills -------------------------------------------------------------------------------------------------------- */
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_full_disk_on_one_rank_fails_all),

@@ -2,7 +2,6 @@
 /* A device that fails at its n-th call, for every n: the run ends with the device's message, no call follows, nothing
  * hangs, and nothing is lost (the sanitizers count). */
 #include "support/test.h"
-#include "base/log.h"
 #include "support/folder.h"
 #include "support/training.h"
 #include "train/run/run.h"

@@ -2,9 +2,7 @@
 /* A device that fails at its n-th call, for every n, while a certificate is made, numbers are looked at, weights are
  * hashed or made, tokens are generated: the failure is told, and no call follows. */
 #include "support/test.h"
-#include "base/log.h"
 #include "support/folder.h"
-#include "support/full_config.h"
 #include "support/training.h"
 #include "train/certify/certificate.h"
 #include "train/certify/dead_attention.h"

@@ -2,7 +2,6 @@
 /* Parameter groups: each parameter has its group's numbers, frozen ones cost nothing, and patterns that fit badly are
  * refused. */
 #include "support/test.h"
-#include "base/text.h"
 #include "support/full_config.h"
 #include "support/golden.h"
 #include "support/training.h"
@@ -42,8 +41,6 @@ static tm_tensor_id named(const tm_trainer *trainer, const char *name)
     fail_msg("there is no '%s'", name);
     return TM_NONE;
 }
-
-/* --- rates and decay ---------------------------------------------------------------------------------------------- */
 
 /* --- frozen parameters -------------------------------------------------------------------------------------------- */
 

@@ -2,9 +2,6 @@
 /* Adapters of the output layer: logits of the token that follows; rows with lengths of their own (DoRA), whose logits
  * are rescaled. */
 #include "support/test.h"
-#include "graph/value.h"
-#include "support/folder.h"
-#include "support/full_config.h"
 #include "support/training.h"
 #include "train/generate/generate.h"
 

@@ -2,7 +2,6 @@
 /* Initial values of weights in formats of blocks: what float32 would hold, quantized. (That all layouts begin with
  * them: test_layouts.c.) */
 #include "support/test.h"
-#include "device/backend.h"
 #include "support/training.h"
 #include "graph/blocks.h"
 #include "graph/nf4.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From parallelism.* to a layout: what each key says, what is left, batches of ranks, and what does not fit. */
 #include "support/test.h"
-#include "base/text.h"
 #include "support/full_config.h"
 #include "support/training.h"
 #include "train/run/run.h"

@@ -10,7 +10,6 @@
 #include "train/trainer/locate.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,7 +8,6 @@
 #include "support/training.h"
 
 #include "rank_run.h"
-#include "stats/sampling.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -5,7 +5,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const tm_pipeline_costs alike = { 1, 1, 1 }, uneven = { 1, 1.5, 0.5 }, large = { 2, 2, 1 },

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Orders from files: those of PyTorch are read and run, what is wrong with a file is told with row and column. */
 #include "support/test.h"
-#include "base/file.h"
 #include "ranks_fixture.h"
 #include "support/folder.h"
 #include "support/full_config.h"
@@ -303,8 +302,6 @@ static void keys_name_the_file(void **state)
         if (!strstr(err.text, bad[i][1])) fail_msg("'%s' does not say '%s'", err.text, bad[i][1]);
     }
 }
-
-/* --- training ----------------------------------------------------------------------------------------------------- */
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(files_of_pytorch_are_read),       cmocka_unit_test(spaces_do_not_count),

@@ -5,10 +5,7 @@
 #include "pairs_fixture.h"
 #include "run_fixture.h"
 #include "op/preference.h"
-#include "support/full_config.h"
-#include "support/whole.h"
 #include "train/trainer/preference.h"
-#include "train/run/verdict.h"
 
 static tm_status run(const tm_run_options *options, int threads, listener *l, tm_error *err)
 {

@@ -7,7 +7,6 @@
 #include "proof_fixture.h"
 #include "run_fixture.h"
 
-#include "base/log.h"
 #include "train/certify/dead_attention.h"
 
 #include <math.h>

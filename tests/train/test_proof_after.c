@@ -9,10 +9,7 @@
 #include "proof_fixture.h"
 #include "run_fixture.h"
 
-#include "base/log.h"
-
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static tm_run_ended told;

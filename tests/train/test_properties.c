@@ -3,9 +3,6 @@
 #include "support/test.h"
 #include "support/training.h"
 
-#include "op/attrs.h"
-
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,6 @@
 /* Products in low precision in a training step: what the pass puts where, delayed scales, a switch of recipes,
  * refusals; no two recipes are the same. (Threads: tests/differential.) */
 #include "support/test.h"
-#include "graph/value.h"
 #include "support/training.h"
 
 #include <math.h>

@@ -3,12 +3,9 @@
  * bits of the CPU, whether programs are bound or launched one by one; and any wait of a computation that is left out
  * shows. */
 #include "support/test.h"
-#include "device/backend.h"
 #include "support/folder.h"
 #include "support/training.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef enum { BOUND, ONE_BY_ONE, WITH_LEDGER, WAYS } way;

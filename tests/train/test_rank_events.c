@@ -9,7 +9,6 @@
 #include "support/source_files.h"
 #include "support/training.h"
 
-#include "base/log.h"
 #include "rank_run.h"
 #include "stats/sampling.h"
 

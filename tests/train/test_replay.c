@@ -8,7 +8,6 @@
 #include "train/trainer/replay.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "rank_run.h"

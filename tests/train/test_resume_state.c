@@ -8,7 +8,6 @@
 #include "checkpoint_fixture.h"
 #include "run_fixture.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "train/checkpoint/description.h"
 #include "train/run/run_state.h"
 

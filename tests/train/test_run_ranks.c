@@ -8,7 +8,6 @@
 #include "support/folder.h"
 #include "support/training.h"
 
-#include "base/log.h"
 #include "rank_run.h"
 #include "run_fixture.h"
 

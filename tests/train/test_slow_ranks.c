@@ -6,9 +6,6 @@
 #include "support/looked_clock.h"
 #include "support/training.h"
 
-#include <stdlib.h>
-
-#include "base/log.h"
 #include "rank_run.h"
 #include "run_fixture.h"
 

@@ -5,7 +5,6 @@
 #include "op/attrs.h"
 #include "support/training.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,7 +5,6 @@
 #include "data/source.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #define run_world world_of_run /* the name is that of another function here */
 #include "train/run/run_state.h"

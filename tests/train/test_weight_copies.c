@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies of weights in the compute format from step to step, on a device that is made to want them. Who
  * reads what. (Bits: tests/differential, compare.copies.) */
-#include "device/backend.h"
 #include "support/training.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "support/test.h"

@@ -10,7 +10,6 @@
 #include "support/training.h"
 #include "support/whole.h"
 
-#include "base/arena.h"
 #include "base/log.h"
 #include "stats/sampling.h"
 #include "train/run/run.h"
