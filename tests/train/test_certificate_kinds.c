@@ -300,7 +300,7 @@ static void kinds_of_steps_are_told(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         tm_step_options o = options_of(rows[i].kind);
-        certify(&o, &rows[i].is);
+        if (rows[i].is.warm < 20 || test_is_full()) certify(&o, &rows[i].is);
     }
 }
 

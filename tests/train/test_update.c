@@ -301,6 +301,7 @@ static void honest_updates_hold(void **state)
                 for (int k = 0; k < 3; k++) {
                     tm_step_options o = options_of(kind, rule, precisions[p]);
                     if (rule == 2 && p == 2) continue; /* they are that already */
+                    if ((rule + kind + p + k) % 4 && !test_is_full()) continue;
                     tm_update_certificate c = train(&o, steps[k], k == 1 ? 0 : most, NOTHING);
                     if (!c.agrees)
                         fail_msg("rule %d, model %d, %s, step %d: %s", rule, kind, precisions[p]->name, steps[k],
