@@ -287,5 +287,6 @@ const dimension dimensions[] = {
     { "compare.copies", COMPARED, 1, "training.dtype !training.regime", { "1", "2" } },
     /* 2: also with copies of weights */
     { "compare.early", COMPARED, 1, "!training.grad_accumulation !debug.replay !debug.microscope", { "1", "2" } },
+    { "compare.fuses", COMPARED, 2, "family=flux,qwen3 !size", { "one" } },
 };
 const size_t n_dimensions = sizeof dimensions / sizeof dimensions[0];

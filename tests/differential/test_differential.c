@@ -186,6 +186,9 @@ static const struct CMUnitTest tests[] = {
     KEPT("updated early: latents", "family=deepseek optimizer.name=Muon optimizer.groups=frozen compare.early=1"),
     KEPT("updated early: images",
          "family=flux training.dtype=bfloat16 activation_checkpoint.mode=full compare.early=2"),
+    KEPT("fused: images", "family=flux model.n_layers=3 training.grad_accumulation=2 compare.fuses=one"),
+    KEPT("fused: heads, computed again", "family=qwen3 training.grad_accumulation=2 activation_checkpoint.mode=full "
+                                         "compare.fuses=one"),
     KEPT("updated early: codes", "family=llama training.dtype=bfloat16 quantize.recipe=fp8_delayed compare.early=2"),
     QUICK(1),
     QUICK(2),
