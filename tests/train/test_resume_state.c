@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a run takes from a checkpoint beside the tensors: numbers no run wrote and other data are refused; a run that
- * was stopped leaves the same bytes as one that was not. */
+/* What a run takes from a checkpoint beside the tensors: numbers no run wrote are refused; a run that was stopped
+ * leaves the same bytes as one that was not. (Other data: test_whole_runs.c, tests/cli/test_attacks.sh.) */
 #include "support/test.h"
 #include "support/training.h"
 #include "support/whole.h"
 
 #include "checkpoint_fixture.h"
 #include "run_fixture.h"
-#include "base/file.h"
 #include "train/checkpoint/description.h"
 #include "train/run/run_state.h"
 
@@ -150,48 +149,7 @@ static void names_decide(void **unused)
     clear(f.folder);
 }
 
-/* --- model and data ----------------------------------------------------------------------------------------------- */
-
-static void write_text(const char *path, char letter)
-{
-    tm_text  text = { 0 };
-    tm_error err = { 0 };
-    for (int i = 0; i < 6000; i++) tm_text_add_n(&text, &(char){ (char)(i % 7 ? letter : ' ') }, 1);
-    assert_int_equal(tm_file_write(path, text.data, text.length, &err), TM_OK);
-    tm_text_fini(&text);
-}
-
-static void changed_data_is_refused(void **unused)
-{
-    (void)unused;
-    fixture        f = new_fixture();
-    char           corpus[600];
-    tm_error       err;
-    tm_run_options o = options_of(f.folder, 4);
-    snprintf(corpus, sizeof corpus, "%s/corpus.txt", f.folder);
-    write_text(corpus, 'a');
-    o.step.shape.vocab_size = 320;
-    o.source = (tm_source_options){
-        .name = "text", .vocab = 320, .seq = o.step.seq, .seed = o.seed, .path = corpus, .validation_fraction = 0.1
-    };
-    assert_int_equal(go(&o, &err), TM_OK);
-    o.steps = 6;
-    write_text(corpus, 'b'); /* as long as it was */
-    assert_int_equal(go(&o, &err), TM_INVALID);
-    assert_says(&err, "is not what the checkpoint in '");
-    assert_says(&err, "corpus.txt");
-    assert_says(&err, "checkpoint.allow_changed_data true");
-    write_text(corpus, 'a');
-    assert_int_equal(go(&o, &err), TM_OK);
-    o.steps = 8;
-    write_text(corpus, 'b');
-    o.allow_changed_data = true;
-    assert_int_equal(go(&o, &err), TM_OK);
-    o = options_of(f.folder, 10);
-    o.step.shape.vocab_size = o.source.vocab = 320; /* another source */
-    assert_int_equal(go(&o, &err), TM_INVALID);
-    clear(f.folder);
-}
+/* --- weights that it begins with ---------------------------------------------------------------------------------- */
 
 static tm_status count_loads(void *context, tm_trainer *trainer, tm_error *err)
 {
@@ -440,15 +398,10 @@ static void a_stopped_run_leaves_the_same_index(void **unused)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(numbers_no_run_wrote_are_refused),
-    cmocka_unit_test(names_decide),
-    cmocka_unit_test(changed_data_is_refused),
-    cmocka_unit_test(weights_are_not_loaded_again),
-    cmocka_unit_test(weights_beside_adapters_are_loaded_each_time),
-    cmocka_unit_test(a_checkpoint_says_what_it_is_of),
-    cmocka_unit_test(another_order_of_sums_is_said),
-    cmocka_unit_test(what_sums_nothing_says_no_order),
-    cmocka_unit_test(a_stopped_run_leaves_the_same_index),
+    cmocka_unit_test(numbers_no_run_wrote_are_refused), cmocka_unit_test(names_decide),
+    cmocka_unit_test(weights_are_not_loaded_again),     cmocka_unit_test(weights_beside_adapters_are_loaded_each_time),
+    cmocka_unit_test(a_checkpoint_says_what_it_is_of),  cmocka_unit_test(another_order_of_sums_is_said),
+    cmocka_unit_test(what_sums_nothing_says_no_order),  cmocka_unit_test(a_stopped_run_leaves_the_same_index),
 };
 
 TM_TESTS(tests, NULL, NULL)
