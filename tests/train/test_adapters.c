@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adapters: what they compute and train, that everything else stays as it is and costs nothing, and what is refused. */
+/* Adapters: what they compute, which modules have them, what their base is held in, and what is refused. (How they
+ * train: tests/oracle, tests/differential.) */
 #include "support/test.h"
 #include "graph/nf4.h"
 #include "support/golden.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The certificate of the gradients: what it looks at, and that it leaves no trace. That it does not hold for training
- * that is not honest is shown by breaking it on purpose. */
+/* The certificate of the gradients: losses in float32 beside those of a narrow step, what may change a loss, and what
+ * cannot be looked at. */
 #include "support/test.h"
 #include "support/training.h"
 

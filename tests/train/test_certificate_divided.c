@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The certificate of several ranks, also of those that divide the model: in float64 its numbers are those of one rank;
- * it holds for honest training and leaves no trace; a defect on one rank fails it, on all ranks, with the name of the
- * group. */
+ * a defect on one rank fails it, on all ranks, with the name of the group. (Honest runs: test_rank_events.c.) */
 #include "support/test.h"
 #include "ranks_fixture.h"
 #include "train/certify/certificate.h"

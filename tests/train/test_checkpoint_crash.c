@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checkpoints whose process dies, or whose disk loses power, at every single call.
- * (A disk that fails once: test_checkpoint_words.c.) */
+/* Checkpoints whose process dies, or whose disk loses power, at every single call. (A disk that fails once:
+ * test_checkpoint_words.c.) */
 #include "support/test.h"
 #include "disk_fixture.h"
 

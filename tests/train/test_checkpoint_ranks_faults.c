@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checkpoints of several ranks when something goes wrong: full disks, directories that others do not see, kills on the
- * way, a step that is there twice; saving behind the training's back. */
+/* Checkpoints of several ranks when something goes wrong: full disks, directories that others do not see, a step that
+ * is there twice; saving behind the training's back. */
 #include "checkpoint_ranks_fixture.h"
 #include "disk_fixture.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The microscope: a micro-batch in the training's format and in float32 beside each other. What it compares, that it
- * says what is so, and that training keeps its bits. */
+/* The microscope: a micro-batch in the training's format and in float32 beside each other. What it compares, and that
+ * it says what is so. (That training keeps its bits: tests/differential.) */
 #include "support/test.h"
 #include "step_cases.h"
 #include "train/trainer/microscope.h"

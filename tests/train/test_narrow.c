@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients that are added over ranks in bfloat16: the sums bit for bit, which collectives do it, and that a model
- * still learns the same. */
+/* Gradients that are added over ranks in bfloat16: the sums bit for bit, and which collectives do it. (What they train:
+ * tests/differential.) */
 #include "support/test.h"
 #include "graph/value.h"
 #include "graph/passes/passes.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Orders from files: those of PyTorch are read and run, what is wrong with a file is told with row and column. */
+/* Orders from files: those of PyTorch are read, what is wrong with a file is told with row and column. (They run in
+ * tests/differential.) */
 #include "support/test.h"
 #include "ranks_fixture.h"
 #include "support/folder.h"

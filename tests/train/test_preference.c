@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs on pairs: they begin where model and reference are one, to the last bit; threads, packing and stopping change
- * nothing; what is told is what happened; what makes such a run valid. */
+/* Runs on pairs: they begin where model and reference are one, to the last bit; packing changes no loss; another
+ * reference is refused. (Threads and stops: tests/differential.) */
 #include "support/test.h"
 #include "pairs_fixture.h"
 #include "run_fixture.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does it learn? The untrained loss, one batch learnt by heart, clipping, and numbers that are not finite. */
+/* Does it learn? The untrained loss, and a weight that is broken. (Trainings: tests/oracle.) */
 #include "support/test.h"
 #include "support/golden.h"
 #include "support/training.h"

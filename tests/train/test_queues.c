@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A queue for each stream: offloaded training on `late` (which copies no sooner than somebody waits for it) has the
- * bits of the CPU, whether programs are bound or launched one by one; and any wait of a computation that is left out
- * shows. */
+/* A queue for each stream, on `late`, which copies no sooner than somebody waits for it: any wait of a computation that
+ * is left out shows. (Bits: tests/differential.) */
 #include "support/test.h"
 #include "support/folder.h"
 #include "support/training.h"

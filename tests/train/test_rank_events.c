@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What small runs of several ranks tell agrees with itself, with the options and with what all their ranks know: steps,
- * evaluations, products in low precision, certificates, what is saved. (That ranks train
- * as one does: tests/differential.)
- */
+ * evaluations, products in low precision, certificates, what is saved. (That ranks train as one does:
+ * tests/differential.) */
 #include "support/test.h"
 #include "support/folder.h"
 #include "support/full_config.h"

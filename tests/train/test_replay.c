@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gradients of a step computed twice: training keeps its bits whatever it keeps besides, a bit that a kernel gets
- * wrong once is found and named, and a run with one is invalid. */
+/* The gradients of a step computed twice: a bit that a kernel gets wrong once is found and named, and a run with one is
+ * invalid. (Training keeps its bits: tests/differential.) */
 #include "support/test.h"
 #include "device/backend.h"
 #include "device/host/host.h"

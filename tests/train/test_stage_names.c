@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stages by the names of their modules: what is read, what is refused, and that an uneven cut trains as one rank does.
+/* Stages by the names of their modules: what is read, and what is refused. (Uneven cuts train in tests/differential.)
  */
 #include "support/test.h"
 #include "ranks_fixture.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a step is made of: its schedule, its fields, its chunks, what decays, what Muon takes. */
+/* What a step is made of: its fields, its chunks, its first state, what Muon takes. */
 #include "support/test.h"
 #include "base/text.h"
 #include "op/attrs.h"

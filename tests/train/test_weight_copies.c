@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies of weights in the compute format from step to step, on a device that is made to want them. Who
- * reads what. (Bits: tests/differential, compare.copies.) */
+/* Copies of weights in the compute format from step to step, on a device that is made to want them. Who reads what.
+ * (Bits: tests/differential, compare.copies.) */
 #include "support/training.h"
 
 #include <string.h>
