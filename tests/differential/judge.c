@@ -5,11 +5,8 @@
 #include "judge.h"
 
 #include "base/log.h"
-#include "device/backend.h"
 #include "support/folder.h"
 #include "support/full_config.h"
-#include "train/parallel/ranks.h"
-#include "train/run/run.h"
 #include "train/trainer/trainer.h"
 
 #include <math.h>
@@ -17,125 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../comm/world.h"
-
-enum { MOST_STEPS = 8, MEASURES = 8, DEADLINE = 60 };
-
-typedef struct {
-    double loss, norm, measures[MEASURES];
-} numbers;
-
-/* A run, and what came of it. */
-typedef struct {
-    tm_sink        sink;
-    tm_run_options options;
-    const char    *what, *device;
-    int            threads;
-    bool           copies;     /* the device wants copies of weights from step to step */
-    int64_t        stop_after; /* 0: not */
-    /* found */
-    tm_status             status;
-    tm_error              err;
-    int64_t               first, last;                              /* steps */
-    numbers               step[MOST_STEPS], evaluation[MOST_STEPS]; /* behind the step */
-    bool                  evaluated[MOST_STEPS];
-    uint64_t              weights;
-    char                  text[64]; /* what it writes at the end; empty: nothing */
-    volatile sig_atomic_t stop;
-    tm_config            *config;
-    tm_status             rank_status[MOST_DEGREE];
-    tm_error              rank_err[MOST_DEGREE];
-} side;
-
-static void take_measures(numbers *n, const tm_named_f64 *named, size_t count)
-{
-    for (size_t i = 0; i < count && i < MEASURES; i++) n->measures[i] = named[i].value;
-}
-
-static void listen(tm_sink *sink, const tm_event *event)
-{
-    side *s = (side *)sink;
-    if (event->kind == TM_EVENT_RUN_STARTED) {
-        s->first = event->run_started.first_step;
-    } else if (event->kind == TM_EVENT_STEP_DONE) {
-        const tm_step_done *d = &event->step_done;
-        CHECK(d->step < MOST_STEPS);
-        s->step[d->step] = (numbers){ d->loss, d->grad_norm, { 0 } };
-        take_measures(&s->step[d->step], d->measures, d->n_measures);
-        s->last = d->step;
-        if (d->step == s->stop_after) s->stop = 1;
-    } else if (event->kind == TM_EVENT_EVALUATION) {
-        const tm_evaluation *e = &event->evaluation;
-        CHECK(e->step < MOST_STEPS);
-        s->evaluation[e->step] = (numbers){ e->loss, (double)e->tokens, { 0 } };
-        take_measures(&s->evaluation[e->step], e->measures, e->n_measures);
-        s->evaluated[e->step] = true;
-    } else if (event->kind == TM_EVENT_RUN_ENDED) {
-        s->weights = event->run_ended.weights_hash;
-        snprintf(s->text, sizeof s->text, "%s", event->run_ended.sample ? event->run_ended.sample : "");
-    }
-}
-
-static tm_status run_on(side *s, tm_comm *comm, int rank, tm_error *err)
-{
-    tm_run_options        o = s->options;
-    tm_ranks              own;
-    tm_device            *device;
-    tm_source            *source;
-    volatile sig_atomic_t never = 0;
-    o.step.layout.rank = rank;
-    TM_TRY(tm_source_open(&o.source, &source, err));
-    TM_TRY(tm_device_open(s->device, s->threads, &device, err));
-    device->info.weight_copies = s->copies;
-    if (comm) {
-        TM_TRY(tm_ranks_open(&o.step.layout.mesh, comm, &own, err));
-        o.ranks = &own;
-        tm_device_join(device, &own.groups);
-    }
-    tm_event_bus bus = { .sinks = (tm_sink *[]){ &s->sink }, .count = rank == 0 };
-    tm_status    st = tm_run(&o, device, source, &bus, rank == 0 ? &s->stop : &never, err);
-    tm_source_close(source);
-    tm_device_close(device);
-    if (comm) tm_ranks_close(&own);
-    return st;
-}
-
-static void rank_body(tm_comm *comm, void *context)
-{
-    side *s = context;
-    int   rank = tm_comm_rank(comm);
-    s->rank_status[rank] = run_on(s, comm, rank, &s->rank_err[rank]);
-}
-
-static bool refused(tm_status st)
-{
-    return st != TM_OK && tm_status_exit_code(st) == 4;
-}
-
-/* A run without a verdict that it was training is one all the same. */
-static bool ran(tm_status st)
-{
-    return st == TM_OK || st == TM_NUMBERS || st == TM_INTERRUPTED;
-}
-
-/* Of several ranks a refusal counts, then the first failure. */
-static void run_side(side *s)
-{
-    int ranks = tm_mesh_ranks(&s->options.step.layout.mesh);
-    s->sink.handle = listen;
-    CHECK(ranks <= MOST_DEGREE);
-    if (ranks == 1)
-        s->rank_status[0] = run_on(s, NULL, 0, &s->rank_err[0]);
-    else
-        run_world(ranks, NULL, DEADLINE, false, rank_body, s);
-    int worst = 0;
-    for (int r = 1; r < ranks; r++)
-        if ((ran(s->rank_status[worst]) && !ran(s->rank_status[r])) ||
-            (!refused(s->rank_status[worst]) && refused(s->rank_status[r])))
-            worst = r;
-    s->status = s->rank_status[worst];
-    s->err = s->rank_err[worst];
-}
+#include "side.h"
 
 /* --- comparing ---------------------------------------------------------------------------------------------------- */
 
@@ -370,7 +249,8 @@ static const double double_bound = 1e-9, weights_bound = 1e-6;
 static double coarse_bound(const setting *s)
 {
     if (is_set(s, "quantize.recipe") || is_set(s, "quantize.experts_recipe")) return 0.2;
-    if (is_set(s, "training.dtype") || is_set(s, "lora.base_format")) return 0.05;
+    if (is_set(s, "training.dtype") || is_set(s, "lora.base_format") || is_set(s, "training.mixed_precision_reduce"))
+        return 0.05;
     return is_set(s, "family") && number_of(s, "debug.seed", 1) > 0 ? 2e-3 : 0;
 }
 
@@ -473,10 +353,7 @@ static void compare_reference(bench *b)
     double bound = coarse_bound(b->setting);
     side  *fast = one_rank(b, "one rank"), *slow = one_rank(b, "one rank in float64");
     if (slow) in_double(slow);
-    if (fast && slow)
-        beside(b, fast, slow, bound, 10 * bound);
-    else if (fast || slow)
-        close_side(fast ? fast : slow);
+    beside(b, fast, slow, bound, 10 * bound);
 }
 
 static void compare_threads(bench *b)
@@ -541,14 +418,25 @@ static void compare_early(bench *b)
     beside(b, early, other_side(b, "updated behind it", effects, UNCLIPPED_ONCE), 0, 1e-5);
 }
 
+/* Neighbours that passes make one op of, beside the same apart. */
+static void compare_fuses(bench *b)
+{
+    side *fused = same_side(b, "fused, in float64"), *apart = same_side(b, "apart, in float64");
+    if (fused) in_double(fused), fused->fuses = true;
+    if (apart) in_double(apart);
+    beside(b, fused, apart, double_bound, double_bound);
+}
+
 const char *const comparisons[COMPARISONS] = { "compare.float64",   "compare.float32", "compare.exact",
                                                "compare.unclipped", "compare.moved",   "compare.neutral",
                                                "compare.reference", "compare.threads", "compare.late",
-                                               "compare.resume",    "compare.copies",  "compare.early" };
+                                               "compare.resume",    "compare.copies",  "compare.early",
+                                               "compare.fuses" };
 static void (*const makes[COMPARISONS])(bench *) = { compare_float64,   compare_float32, compare_exact,
                                                      compare_unclipped, compare_moved,   compare_neutral,
                                                      compare_reference, compare_threads, compare_late,
-                                                     compare_resume,    compare_copies,  compare_early };
+                                                     compare_resume,    compare_copies,  compare_early,
+                                                     compare_fuses };
 
 /* --- a case ------------------------------------------------------------------------------------------------------- */
 

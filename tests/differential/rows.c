@@ -196,6 +196,7 @@ const dimension dimensions[] = {
     { "parallelism.expert_parallel_degree", LAYOUT, 2, MIXTURES " shared>1", { "2", "4" } },
     { "parallelism.data_parallel_shard_strategy", LAYOUT, 2, SHARDS, { "optim", "optim_grads" } },
     { "parallelism.fsdp_reshard_after_forward", NEUTRAL, 3, SHARDS " !" PIPELINE, { "always", "never" } },
+    { "training.mixed_precision_reduce", LAYOUT, 5, "ranks>1", { "bfloat16" } },
     { "stages.fsdp_reshard_after_forward",
       LAYOUT,
       3,
@@ -215,6 +216,12 @@ const dimension dimensions[] = {
       2,
       PIPELINE "=2 model.n_layers=4 training.grad_accumulation=4",
       { ORDER_OF("DualPipeV") } },
+    { "schedule.file",
+      UNCLIPPED,
+      3,
+      PIPELINE "=2 model.n_layers=4 training.grad_accumulation=3 !schedule.two_stages !schedule.two_ways",
+      { "loop: --parallelism.pipeline_parallel_schedule_csv loop.csv",
+        "v: --parallelism.pipeline_parallel_schedule_csv v.csv" } },
     { "parallelism.pipeline_parallel_divide_head",
       LAYOUT,
       3,
@@ -280,5 +287,6 @@ const dimension dimensions[] = {
     { "compare.copies", COMPARED, 1, "training.dtype !training.regime", { "1", "2" } },
     /* 2: also with copies of weights */
     { "compare.early", COMPARED, 1, "!training.grad_accumulation !debug.replay !debug.microscope", { "1", "2" } },
+    { "compare.fuses", COMPARED, 2, "family=flux,qwen3 !size", { "one" } },
 };
 const size_t n_dimensions = sizeof dimensions / sizeof dimensions[0];

@@ -147,6 +147,13 @@ static const struct CMUnitTest tests[] = {
     KEPT("ranks of adapters", "family=llama model.n_layers=3 training.grad_accumulation=2 lora.rank=2 "
                               "lora.rank_pattern=k stages.cut=first parallelism.tensor_parallel_degree=2 "
                               "parallelism.pipeline_parallel_degree=2 compare.moved=1"),
+    KEPT("an order of a file", "family=llama model.n_layers=4 training.grad_accumulation=3 training.ema_decay=0.5 "
+                               "parallelism.pipeline_parallel_degree=2 schedule.file=loop compare.moved=1"),
+    KEPT("an order of a file, two ways", "family=gpt model.n_layers=4 model.tied=true training.grad_accumulation=3 "
+                                         "parallelism.pipeline_parallel_degree=2 schedule.file=v compare.late=bits"),
+    KEPT("sums in bfloat16", "family=llama training.grad_accumulation=2 training.mixed_precision_reduce=bfloat16 "
+                             "parallelism.data_parallel_shard_degree=2 parallelism.context_parallel_degree=2 "
+                             "compare.moved=1"),
     KEPT("divided head", "family=llama model.n_layers=4 model.vocab_size=96 training.grad_accumulation=2 "
                          "parallelism.pipeline_parallel_degree=2 parallelism.pipeline_parallel_divide_head=true "
                          "compare.moved=1 compare.late=bits"),
@@ -179,6 +186,9 @@ static const struct CMUnitTest tests[] = {
     KEPT("updated early: latents", "family=deepseek optimizer.name=Muon optimizer.groups=frozen compare.early=1"),
     KEPT("updated early: images",
          "family=flux training.dtype=bfloat16 activation_checkpoint.mode=full compare.early=2"),
+    KEPT("fused: images", "family=flux model.n_layers=3 training.grad_accumulation=2 compare.fuses=one"),
+    KEPT("fused: heads, computed again", "family=qwen3 training.grad_accumulation=2 activation_checkpoint.mode=full "
+                                         "compare.fuses=one"),
     KEPT("updated early: codes", "family=llama training.dtype=bfloat16 quantize.recipe=fp8_delayed compare.early=2"),
     QUICK(1),
     QUICK(2),

@@ -109,11 +109,11 @@ static oracle_parameter *declare(oracle *o, int layer, const char *name, int row
     p->rows = rows, p->columns = columns;
     p->matrix = columns > 1;
     p->trained = true;
-    p->w = calloc(4 * n, sizeof(double));
-    p->g = p->w + n, p->m = p->g + n, p->v = p->m + n;
+    p->w = calloc(5 * n, sizeof(double));
+    p->g = p->w + n, p->m = p->g + n, p->v = p->m + n, p->average = p->v + n;
     for (size_t i = 0; i < n; i++) {
         double unit = (double)(float)((double)(oracle_random(11, oracle_stream(p->name), i) >> 41) * 0x1p-22 - 1);
-        p->w[i] = one && !strstr(name, "bias") ? 1 + 0.25 * unit : 0.25 * unit;
+        p->w[i] = p->average[i] = one && !strstr(name, "bias") ? 1 + 0.25 * unit : 0.25 * unit;
     }
     return p;
 }
@@ -339,6 +339,7 @@ static void update(oracle *o, double rate, double norm)
     double most = number(o, "training.max_norm", 1), clip = most > 0 ? fmin(1, most / (norm + 1e-6)) : 1;
     double beta1 = number(o, "optimizer.beta1", 0.9), beta2 = number(o, "optimizer.beta2", 0.95);
     double eps = number(o, "optimizer.eps", 1e-8), decay = number(o, "optimizer.weight_decay", 0.1);
+    double kept = number(o, "training.ema_decay", 0);
     for (int k = 0; k < o->n_parameters; k++) {
         oracle_parameter *p = &o->parameters[k];
         double            own = !p->matrix && oracle_is(o->words, "optimizer.decay", "matrices") ? 0 : decay;
@@ -349,6 +350,7 @@ static void update(oracle *o, double rate, double norm)
             double m = p->m[i] / (1 - pow(beta1, o->step + 1)), v = p->v[i] / (1 - pow(beta2, o->step + 1));
             p->w[i] -= rate * own * p->w[i] + rate * m / (sqrt(v) + eps);
             if (o->round_weights) p->w[i] = rounded(o, p, (uint32_t)i, p->w[i], true);
+            p->average[i] = kept * p->average[i] + (1 - kept) * p->w[i];
         }
     }
 }

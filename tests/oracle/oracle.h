@@ -17,8 +17,8 @@
 typedef struct {
     char    name[80]; /* as in checkpoints */
     int     rows, columns;
-    bool    matrix, trained, state; /* of at least two dimensions; by the optimizer; a bias of experts */
-    double *w, *g, *m, *v;          /* (rows, columns) */
+    bool    matrix, trained, state;  /* of at least two dimensions; by the optimizer; a bias of experts */
+    double *w, *g, *m, *v, *average; /* (rows, columns) */
 } oracle_parameter;
 
 /* A factor of a product in low precision: the largest magnitude of this step and of those before, newest first. */

@@ -69,6 +69,8 @@ static const training trainings[] = {
     { "gpt, a head of its own, no biases", GPT "--training.steps=4 --model.tied=false --model.bias=none", DOUBLE,
       false },
     { "gpt, resumed", GPT "--training.steps=4 --training.max_norm=0.5", DOUBLE, true },
+    { "averages", LLAMA "--training.steps=5 --training.ema_decay=0.8", DOUBLE, true },
+    { "averages, adapters", LLAMA LORA "--training.steps=4 --training.ema_decay=0.5", DOUBLE, false },
     { "constant rate", LLAMA "--training.steps=6 --lr_scheduler.decay_ratio=0", DOUBLE, false },
     { "warm-up, constant, decay",
       LLAMA "--training.steps=8 --lr_scheduler.decay_ratio=0.4 --lr_scheduler.decay_type=sqrt "
@@ -292,6 +294,7 @@ static void same_state(const training *t, const oracle *o, const char *folder)
         if (!p->trained) continue;
         same_tensor(t, view, p, ".exp_avg", p->m);
         same_tensor(t, view, p, ".exp_avg_sq", p->v);
+        if (strstr(t->words, "ema_decay")) same_tensor(t, view, p, ".ema", p->average);
     }
     tm_checkpoint_view_close(view);
 }

@@ -73,8 +73,19 @@ static void write_latents(void)
     assert_int_equal(tm_safetensors_finish(writer, &err), TM_OK);
 }
 
+/* Orders of two stages, or four, and three micro-batches: a loop whose backwards are whole and parted in turn, and a V
+ * of whole ones. */
+static void write_orders(void)
+{
+    test_file_write(test_folder(), "loop.csv", "0F0,0F1,,0I0,0W0,0B1,0F2,0B2\n1F0,1B0,1F1,1I1,1W1,1F2,1B2\n");
+    test_file_write(
+        test_folder(), "v.csv",
+        "0F0,0F1,3F0,3B0,3F1,3B1,0B0,0B1,0F2,3F2,3B2,0B2\n1F0,2F0,1F1,2F1,2B0,1B0,2B1,1B1,1F2,2F2,2B2,1B2\n");
+}
+
 void test_source_files_write(void)
 {
+    write_orders();
     write_text();
     write_packed();
     write_indexed();

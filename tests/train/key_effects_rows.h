@@ -281,7 +281,7 @@ static const row elsewhere[] = {
     { "checkpoint.async_mode", "tests/differential/rows.c", "checkpoint.async_mode" },
     { "metrics.target_half_width", "tests/cli/test_measurement.sh", "metrics.target_half_width" },
     { "training.dataset", "tests/config/errors_cases.h", "training.dataset" },
-    { "training.separate_sums", "tests/train/test_layout.c", "training.separate_sums" },
+    { "training.separate_sums", "tests/differential/rows.c", "training.separate_sums" },
     { "optimizer.early_step_in_backward", "tests/differential/judge.c", "optimizer.early_step_in_backward" },
     { "parallelism.ranks", "tests/train/test_layout.c", "parallelism.ranks" },
     { "parallelism.data_parallel_shard_degree", "tests/train/test_layout.c", "parallelism.data_parallel_shard_degree" },
@@ -291,10 +291,10 @@ static const row elsewhere[] = {
       "parallelism.data_parallel_shard_strategy" },
     { "parallelism.expert_parallel_degree", "tests/train/test_layout.c", "parallelism.expert_parallel_degree" },
     { "parallelism.expert_parallel_capacity", "tests/train/test_layout.c", "parallelism.expert_parallel_capacity" },
-    { "training.mixed_precision_reduce", "tests/train/test_layout.c", "training.mixed_precision_reduce" },
-    { "parallelism.exact", "tests/train/test_layout.c", "parallelism.exact" },
+    { "training.mixed_precision_reduce", "tests/differential/rows.c", "training.mixed_precision_reduce" },
+    { "parallelism.exact", "tests/train/option_rows.h", "parallelism.exact" },
     { "parallelism.context_parallel_degree", "tests/train/test_layout.c", "parallelism.context_parallel_degree" },
-    { "parallelism.context_parallel_rotate_method", "tests/train/test_layout.c",
+    { "parallelism.context_parallel_rotate_method", "tests/differential/rows.c",
       "parallelism.context_parallel_rotate_method" },
     { "parallelism.tensor_parallel_degree", "tests/train/test_layout.c", "parallelism.tensor_parallel_degree" },
     { "parallelism.enable_sequence_parallel", "tests/differential/rows.c", "parallelism.enable_sequence_parallel" },
@@ -314,7 +314,7 @@ static const row elsewhere[] = {
     { "parallelism.pipeline_parallel_last_stage_less_layers", "tests/train/test_layout.c",
       "parallelism.pipeline_parallel_last_stage_less_layers" },
     { "parallelism.fsdp_reshard_after_forward", "tests/train/test_layout.c", "parallelism.fsdp_reshard_after_forward" },
-    { "use_distributed_optimizer", "tests/train/test_layout.c", "use_distributed_optimizer" },
+    { "use_distributed_optimizer", "tests/train/option_rows.h", "use_distributed_optimizer" },
 };
 
 #endif

@@ -248,14 +248,6 @@ static inline void run_job(job *j)
     }
 }
 
-/* `replicate` x `shard` ranks. */
-static inline job run_ranks(tm_step_options o, int replicate, int shard, tm_sharing sharing, int steps)
-{
-    job j = ranks_job(o, replicate, shard, sharing, steps);
-    run_job(&j);
-    return j;
-}
-
 /* One rank with the samples of `whole`, summed in `parts`. */
 static inline job run_alone(tm_step_options o, int whole, int parts, int steps)
 {
@@ -315,9 +307,8 @@ static inline tm_step_options shareable(int k)
 #define TINY_MIXTURE                                                                                                   \
     "--model.dim=32 --model.n_heads=2 --model.vocab_size=96 --model.max_seq_len=64 --training.seq_len=16 "
 
-enum { MIXTRAL, DEEPSEEK, GPT_OSS, QWEN, MIXTURES };
-/* A balance loss and a bias that balances; shared experts, dense layers, groups and sigmoid scores; biases of experts;
- * more experts of a token than a rank has. */
+enum { MIXTRAL, DEEPSEEK };
+/* A balance loss and a bias that balances; shared experts, dense layers, groups and sigmoid scores. */
 static inline tm_step_options mixture_options(int kind)
 {
     tm_step_options o = model_options(2);
@@ -329,16 +320,6 @@ static inline tm_step_options mixture_options(int kind)
                                                  "--model.n_experts_per_token=2 --model.moe_ffn_dim=16 "
                                                  "--model.n_dense_layers=1 --model.n_expert_groups=4 "
                                                  "--model.n_limited_groups=2");
-    if (kind == GPT_OSS)
-        o.shape =
-            test_shape_preset("gpt_oss_20B", TINY_MIXTURE "--model.n_layers=2 --model.n_kv_heads=1 --model.head_dim=16 "
-                                                          "--model.ffn_dim=32 --model.moe_ffn_dim=32 "
-                                                          "--model.n_experts=4 --model.n_experts_per_token=2");
-    if (kind == QWEN)
-        o.shape = test_shape_preset("qwen3_30B-A3B",
-                                    TINY_MIXTURE "--model.n_layers=2 --model.n_kv_heads=1 --model.head_dim=16 "
-                                                 "--model.ffn_dim=32 --model.moe_ffn_dim=16 "
-                                                 "--model.n_experts=8 --model.n_experts_per_token=3");
     return o;
 }
 

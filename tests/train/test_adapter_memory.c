@@ -6,7 +6,6 @@
 #include "graph/nf4.h"
 #include "support/training.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Of a block, of a model: query and output, key and value, the three matrices of the FFN; two norms. */

@@ -7,7 +7,6 @@
 #include "train/adapter/names.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 TEST(a_name_ends_another_behind_a_dot)

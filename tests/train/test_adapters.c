@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adapters: what they compute and train, that everything else stays as it is and costs nothing, and what is refused. */
+/* Adapters: what they compute, which modules have them, what their base is held in, and what is refused. (How they
+ * train: tests/oracle, tests/differential.) */
 #include "support/test.h"
-#include "base/text.h"
 #include "graph/nf4.h"
-#include "graph/value.h"
 #include "support/golden.h"
 #include "support/training.h"
 
@@ -281,111 +280,6 @@ TEST(modules_are_chosen_and_left_out)
     assert_int_equal(count_modules(a), 5);
     a.pattern = "layers\\.0\\.attention\\.wqkv"; /* of the fused matrix */
     assert_int_equal(count_modules(a), 1);
-}
-
-/* --- training ----------------------------------------------------------------------------------------------------- */
-
-static size_t class_bytes(const tm_plan *plan, const char *name)
-{
-    for (size_t i = 0; i < plan->n_classes; i++)
-        if (strcmp(plan->by_class[i].name, name) == 0) return (size_t)plan->by_class[i].value;
-    return 0;
-}
-
-static void only_adapters_train(tm_model_family which, bool dora, const char *targets)
-{
-    tm_device      *device = test_device_open("cpu", 2);
-    tm_step_options o = options_of(which);
-    o.adapters = lora(4, 8, targets);
-    o.adapters.dora = dora;
-    test_batch      batch = test_batch_random(o.micro_batch, o.seq, o.shape.vocab_size, 3);
-    tm_trainer     *trainer = test_trainer_open(device, &o, 9);
-    const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
-    uint64_t base, after, *was = malloc(graph->n_tensors * sizeof *was), *is = malloc(graph->n_tensors * sizeof *is);
-    tm_error err = { 0 };
-    assert_int_equal(tm_trainer_base_hash(trainer, &base, &err), TM_OK);
-    assert_int_equal(tm_trainer_hashes(trainer, was, &err), TM_OK);
-    double first = test_step(trainer, 1, 1e-2, 1, &batch).loss, last = first;
-    for (int t = 2; t <= 12; t++) last = test_step(trainer, t, 1e-2, 1, &batch).loss;
-    assert_true(last < first - 0.1);
-    assert_int_equal(tm_trainer_base_hash(trainer, &after, &err), TM_OK);
-    assert_int_equal(tm_trainer_hashes(trainer, is, &err), TM_OK);
-    assert_true(base == after);
-    for (size_t i = 0; i < graph->n_tensors; i++) {
-        const tm_tensor *t = &graph->tensors[i];
-        if (t->role != TM_ROLE_PARAMETER) continue;
-        assert_int_equal(t->trained, t->adapts != TM_NONE);
-        assert_int_equal(t->gradient != TM_NONE, t->trained);
-        assert_int_equal(was[i] != is[i], t->trained);
-    }
-    /* Gradients and moments of adapters only; no product for a frozen weight. */
-    tm_adapters_facts facts = tm_adapters_describe(graph);
-    const tm_plan    *plan = tm_trainer_step_of(trainer)->plan;
-    assert_true(class_bytes(plan, "gradients") < (size_t)facts.trained * 4 + 64 * 64);
-    assert_true(class_bytes(plan, "optimizer") < (size_t)facts.trained * 8 + 128 * 64);
-    size_t                      n, listed = 0;
-    const tm_checkpoint_tensor *tensors = tm_trainer_tensors(trainer, &n);
-    for (size_t i = 0; i < n; i++) listed += strstr(tensors[i].name, ".lora_") != NULL;
-    assert_true(n > 0 && listed == n);
-    for (size_t i = 0; i < graph->segments[0]->n_nodes; i++) {
-        const tm_node *node = &graph->segments[0]->nodes[i];
-        if (node->op == TM_OP_linear_wgrad || node->op == TM_OP_grouped_linear_wgrad)
-            assert_non_null(strstr(tm_graph_at(graph, node->out[0])->name, ".lora_"));
-    }
-    free(was), free(is);
-    test_batch_fini(&batch);
-    tm_trainer_close(trainer);
-    tm_device_close(device);
-}
-
-TEST(only_adapters_are_trained)
-{
-    only_adapters_train(TM_FAMILY_LLAMA, false, "all-linear");
-    only_adapters_train(TM_FAMILY_LLAMA, true, "all-linear");
-    only_adapters_train(TM_FAMILY_LLAMA, false, "all-linear,lm_head");
-    only_adapters_train(TM_FAMILY_LLAMA, true, "all-linear,lm_head");
-    only_adapters_train(TM_FAMILY_MIXTRAL, false, "experts.gate_up_proj,experts.down_proj");
-}
-
-/* Micro-batches, recomputation and evaluation see what they should of dropout. */
-static uint64_t dropped(int64_t accumulation, tm_recompute recompute, double rate, bool dora, double *evaluated)
-{
-    tm_device      *device = test_device_open("cpu", 2);
-    tm_step_options o = test_llama_options();
-    o.micro_batch = 2 / accumulation;
-    o.accumulation = accumulation;
-    o.seq = 512; /* sums of whole blocks of rows do not depend on micro-batches */
-    o.recompute = recompute;
-    o.adapters = lora(4, 8, "all-linear");
-    o.adapters.dropout = rate;
-    o.adapters.dora = dora;
-    test_batch  batch = test_batch_random(2, o.seq, o.shape.vocab_size, 3);
-    tm_trainer *trainer = test_trainer_open(device, &o, 9);
-    set_b(trainer);
-    *evaluated = test_evaluate(trainer, batch.tokens, batch.targets);
-    test_step(trainer, 1, 1e-2, 1, &batch);
-    test_step(trainer, 2, 1e-2, 1, &batch);
-    uint64_t hash = test_weights_hash(trainer);
-    test_batch_fini(&batch);
-    tm_trainer_close(trainer);
-    tm_device_close(device);
-    return hash;
-}
-
-TEST(dropout_is_a_function_of_row_and_step)
-{
-    tm_recompute cheap = { .cheap = true }, full = { .cheap = true, .every_n = 1 }, none = { 0 };
-    tm_recompute some = { .cheap = true, .every_n = 1 };
-    double       whole, half, other;
-    some.save[TM_OP_linear] = 2;
-    for (int dora = 0; dora < 2; dora++) {
-        uint64_t hash = dropped(1, cheap, 0.25, dora, &whole);
-        assert_true(dropped(1, full, 0.25, dora, &other) == hash && dropped(1, none, 0.25, dora, &other) == hash);
-        assert_true(dropped(1, some, 0.25, dora, &other) == hash);
-        assert_true(dropped(2, cheap, 0.25, dora, &half) == hash);
-        assert_true(dropped(1, cheap, 0, dora, &other) != hash);
-        assert_true(!(other != whole)); /* nothing is dropped when evaluating */
-    }
 }
 
 /* --- what the base is held in ------------------------------------------------------------------------------------- */

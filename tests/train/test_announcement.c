@@ -5,8 +5,6 @@
 #include "run_fixture.h"
 #include "train/run/run.h"
 
-#include "base/log.h"
-
 #include <math.h>
 #include <string.h>
 

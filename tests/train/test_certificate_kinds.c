@@ -29,14 +29,16 @@ static bool is_wrong(const defect *d, const tm_tensor *t)
     return strstr(group, d->groups[0]) || (d->groups[1] && strstr(group, d->groups[1]));
 }
 
-static void plant_in_gradients(tm_trainer *trainer, const defect *d)
+/* In the part of each tensor that one of `ranks` has. */
+static void plant_in_gradients(tm_trainer *trainer, const defect *d, int ranks)
 {
     const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
     for (size_t i = 0; i < graph->n_tensors; i++) {
         const tm_tensor *t = &graph->tensors[i];
         if (!is_wrong(d, t)) continue;
         double *g = test_values_read(trainer, t->gradient);
-        for (int64_t k = 0; k < tm_shape_elements(t->shape); k++) g[k] *= d->factor;
+        int64_t n = tm_shape_elements(t->shape) / ranks;
+        for (int64_t k = 0; k < n; k++) g[k] *= d->factor;
         if (d->kind == NOT_A_NUMBER) g[0] = (double)NAN;
         test_values_write(trainer, t->gradient, g);
         free(g);
@@ -83,8 +85,9 @@ static bool is_as_wanted(const row *r, const tm_certificate *c, bool experts, bo
            fabs(c->measured - c->expected) <= c->band && fabs(c->measured) > 0;
 }
 
-/* Steps of `warm` updates, then certificates along `seeds` directions, which leave no trace. */
-static void certify(const tm_step_options *o, const row *r)
+/* Steps of `warm` updates, then certificates along `seeds` directions, which leave no trace; returns how many of them
+ * are as wanted. */
+static int look_along(const tm_step_options *o, const row *r, int ranks)
 {
     tm_device *device = test_device_open("cpu", 1);
     tm_error   err = { 0 };
@@ -99,7 +102,7 @@ static void certify(const tm_step_options *o, const row *r)
         tm_certificate c;
         test_begin(trainer, 1, 0, 0, b.target_tokens);
         if (tm_trainer_gradients(trainer, &batch, NULL, &err) != TM_OK) fail_msg("%s", err.text);
-        if (r->is.kind == FACTOR || r->is.kind == NOT_A_NUMBER) plant_in_gradients(trainer, &r->is);
+        if (r->is.kind == FACTOR || r->is.kind == NOT_A_NUMBER) plant_in_gradients(trainer, &r->is, ranks);
         uint64_t before = test_state_hash(trainer), gradients = test_gradients_hash(trainer);
         if (tm_certify(trainer, &batch, (uint64_t)seed, &c, &err) != TM_OK) fail_msg("%s", err.text);
         assert_true(before == test_state_hash(trainer) && gradients == test_gradients_hash(trainer));
@@ -111,10 +114,15 @@ static void certify(const tm_step_options *o, const row *r)
         if (strcmp(c.losses, "float32") != 0)
             assert_true(o->precision != &tm_precision_f32 && !o->exact == !c.inexact[0]);
     }
-    if (right == 0) fail_msg("%s: no direction says '%s'", r->what, r->says);
     test_batch_fini(&b);
     tm_trainer_close(trainer);
     tm_device_close(device);
+    return right;
+}
+
+static void certify(const tm_step_options *o, const row *r)
+{
+    if (look_along(o, r, 1) == 0) fail_msg("%s: no direction says '%s'", r->what, r->says);
 }
 
 TEST(wrong_steps_are_told)
@@ -185,7 +193,21 @@ static tm_step_options narrow_options(const tm_precision *precision, const tm_pr
     return o;
 }
 
-enum { GPT, TIED, SHORT, EXPERTS, NARROW_EXPERTS, EXACT_EXPERTS, ADAPTERS, EXACT, PURE_EXACT, NARROW, TABLE, ODD };
+enum {
+    GPT,
+    TIED,
+    SHORT,
+    EXPERTS,
+    NARROW_EXPERTS,
+    EXACT_EXPERTS,
+    ADAPTERS,
+    DORA,
+    EXACT,
+    PURE_EXACT,
+    NARROW,
+    TABLE,
+    ODD
+};
 
 static tm_step_options options_of(int kind)
 {
@@ -206,7 +228,10 @@ static tm_step_options options_of(int kind)
         if (kind == EXACT_EXPERTS) o.exact = &tm_precision_f32;
         return o;
     case ADAPTERS:
-        return adapted_options("all-linear");
+    case DORA:
+        o = adapted_options(kind == DORA ? "all-linear" : "all-linear,lm_head");
+        o.adapters.dora = kind == DORA;
+        return o;
     case EXACT:
         return narrow_options(&tm_precision_bf16, &tm_precision_f32);
     case PURE_EXACT:
@@ -262,6 +287,9 @@ TEST(kinds_of_steps_are_told)
             2,
             HIDDEN,
             "rounding hides what the gradients say" } },
+        { NARROW,
+          { "in bfloat16 alone, learnt by heart", HONEST, 40, 6, HIDDEN, "rounding hides what the gradients say" } },
+        { DORA, { "lengths of rows", HONEST, 3, 1, HIDDEN, "DoRA" } },
         { TABLE, { "a large table", HONEST, 1, 1, HOLDS, "" } },
         { TABLE,
           { "a large table, wrong", { FACTOR, { "tok_embeddings", NULL }, -1 }, 1, 1, SEEN, "of tok_embeddings " } },
@@ -270,6 +298,34 @@ TEST(kinds_of_steps_are_told)
 #undef HONEST
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         tm_step_options o = options_of(rows[i].kind);
-        certify(&o, &rows[i].is);
+        if (rows[i].is.warm < 20 || test_is_full()) certify(&o, &rows[i].is);
     }
+}
+
+/* The table of docs/certificate.md, with TM_LONG=1 (and TM_VERBOSE=1, which prints it). */
+TEST(how_often_a_factor_shows)
+{
+    enum { MANY = 24, GROUPS = 5 };
+    static const char *const groups[] = { "layers.0 attention", "layers.1 feed_forward", "layers.0 norms",
+                                          "tok_embeddings", "output" };
+    static const double      factors[] = { 2, 0.5, -1, 0, 1.25, 1.1 };
+    const tm_step_options ways[] = { narrow_options(&tm_precision_f32, NULL), options_of(EXACT), options_of(PURE_EXACT),
+                                     options_of(NARROW) };
+    if (!getenv("TM_LONG")) return;
+    for (int warm = 0; warm <= 20; warm += 20)
+        for (int w = 0; w < 4; w++)
+            for (size_t f = 0; f < sizeof factors / sizeof factors[0]; f++)
+                for (int ranks = 1; ranks <= 8; ranks = ranks == 1 ? 2 : 4 * ranks) {
+                    row r = { "", { FACTOR, { "", NULL }, factors[f] }, warm, MANY, SEEN, "" };
+                    int one = 0, least = MANY, all = look_along(&ways[w], &r, ranks);
+                    for (int g = 0; g < GROUPS; g++) {
+                        r.is.groups[0] = groups[g];
+                        int n = look_along(&ways[w], &r, ranks);
+                        one += n;
+                        least = n < least ? n : least;
+                    }
+                    print_message("# %s%s, %d steps, x %g on one of %d ranks: one group %.2f (least %.2f), all %.2f\n",
+                                  ways[w].precision->name, ways[w].exact ? " (losses float32)" : "", warm, factors[f],
+                                  ranks, (double)one / (MANY * GROUPS), (double)least / MANY, (double)all / MANY);
+                }
 }

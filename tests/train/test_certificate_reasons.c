@@ -4,7 +4,6 @@
 #include "op/attrs.h"
 #include "support/training.h"
 
-#include "graph/value.h"
 #include "train/certify/certificate.h"
 
 #include <math.h>

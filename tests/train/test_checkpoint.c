@@ -4,7 +4,6 @@
 #include "checkpoint_fixture.h"
 
 #include "base/file.h"
-#include "base/hash.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -73,19 +72,6 @@ TEST(the_latest_are_kept)
     save(&f, 65, 0, 1); /* later steps stay */
     assert_int_equal(count_entries(&f, TM_CHECKPOINT_FINAL), 3);
     assert_true(exists(&f, "step-00000065") && exists(&f, "step-00000070") && exists(&f, "step-00000080"));
-    clear(f.folder);
-}
-
-TEST(damaged_ones_do_not_count_as_kept)
-{
-    fixture f = new_fixture();
-    char    path[512];
-    for (int64_t step = 1; step <= 3; step++) save(&f, step, 0, 0);
-    snprintf(path, sizeof path, "%s/step-00000003/complete", f.folder);
-    assert_int_equal(unlink(path), 0);
-    save(&f, 4, 0, 2);
-    assert_false(exists(&f, "step-00000001"));
-    assert_true(exists(&f, "step-00000002") && exists(&f, "step-00000004"));
     clear(f.folder);
 }
 
@@ -198,19 +184,6 @@ TEST(every_truncation_and_extension_is_found)
     clear(f.folder);
 }
 
-TEST(a_renamed_checkpoint_is_not_another_step)
-{
-    fixture f = new_fixture();
-    char    from[512], to[512];
-    save(&f, 1, 0, 0);
-    save(&f, 7, 0, 0);
-    snprintf(from, sizeof from, "%s/step-00000007", f.folder);
-    snprintf(to, sizeof to, "%s/step-00000002", f.folder);
-    assert_int_equal(rename(from, to), 0);
-    expect_fallback(&f, "renamed");
-    clear(f.folder);
-}
-
 TEST(other_tensors_than_wanted_are_named)
 {
     fixture              f = new_fixture();
@@ -276,49 +249,6 @@ TEST(a_name_that_is_there_twice_is_said)
     }
 }
 
-/* A checkpoint whose checksums are right and whose index is nonsense. (All bytes of it: test_checkpoint_format.c.) */
-TEST(nonsense_with_right_checksums_is_found)
-{
-    fixture f = new_fixture();
-    save(&f, 1, 0, 0);
-    const struct {
-        size_t   at, bytes;
-        uint64_t value;
-    } edits[] = {
-        { 0, 1, 'x' },              /* magic */
-        { 12, 4, 5 },               /* tensors */
-        { 32, 8, 3 },               /* step */
-        { 159, 1, 'x' },            /* model not ended: see below */
-        { 160, 8, UINT64_MAX - 3 }, /* offset */
-        { 460, 4, UINT32_MAX },     /* name of a scalar */
-    };
-    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
-        save(&f, 2, 0, 0);
-        char        path[512];
-        struct stat data;
-        tm_text     index = { 0 };
-        snprintf(path, sizeof path, "%s/%s", f.folder, files[1]);
-        tm_error err = { 0 };
-        assert_int_equal(tm_file_read(path, 1 << 20, &index, &err), TM_OK);
-        snprintf(path, sizeof path, "%s/%s", f.folder, files[2]);
-        assert_int_equal(stat(path, &data), 0);
-        const uint64_t data_bytes = (uint64_t)data.st_size;
-        snprintf(path, sizeof path, "%s/%s", f.folder, files[1]);
-        if (edits[i].at == 159) memset(index.data + 96, 'x', 64);
-        memcpy(index.data + edits[i].at, &edits[i].value, edits[i].bytes);
-        assert_int_equal(tm_file_write(path, index.data, index.length, &err), TM_OK);
-        tm_checkpoint_seal seal = { 2, index.length, tm_hash(index.data, index.length), data_bytes, false, true };
-        unsigned char      sealed[TM_CHECKPOINT_SEAL_BYTES];
-        tm_checkpoint_seal_encode(&seal, sealed);
-        snprintf(path, sizeof path, "%s/%s", f.folder, files[0]);
-        assert_int_equal(tm_file_write(path, sealed, sizeof sealed, &err), TM_OK);
-        snprintf(path, sizeof path, "edit %zu", i);
-        expect_fallback(&f, path);
-        tm_text_fini(&index);
-    }
-    clear(f.folder);
-}
-
 /* A part of one of the seeds of the fuzzer, which are checkpoints of version 1 in one piece. */
 static void write_part(const fixture *f, const char *name, const tm_text *seed, size_t from, size_t bytes)
 {
@@ -381,68 +311,6 @@ TEST(scalars_are_found_by_name)
     err = (tm_error){ 0 };
     assert_int_equal(tm_checkpoint_scalars(&state, (const char *[]){ "b" }, values, 1, &err), TM_INVALID);
     assert_says(&err, "it holds scalar 'a' = 1, which this program does not know");
-}
-
-TEST(folders_without_a_usable_checkpoint)
-{
-    fixture              f = new_fixture();
-    tm_checkpoint_report report;
-    tm_error             err;
-    char                 path[512], folder[256];
-    assert_int_equal(load(&f, -1, &report, &err), TM_INVALID);
-    assert_says(&err, f.folder);
-    assert_says(&err, "there is no checkpoint");
-    save(&f, 5, 0, 0);
-    assert_int_equal(load(&f, 6, &report, &err), TM_INVALID);
-    assert_says(&err, "no checkpoint of step 6");
-    snprintf(path, sizeof path, "%s/step-00000005/complete", f.folder);
-    assert_int_equal(unlink(path), 0);
-    assert_int_equal(load(&f, -1, &report, &err), TM_INVALID);
-    assert_says(&err, "is usable");
-    assert_says(&err, "step-00000005': it is incomplete");
-    assert_true(untouched(&f));
-    memcpy(folder, f.folder, sizeof folder);
-    snprintf(f.folder, sizeof f.folder, "%.200s/absent", folder);
-    assert_false(tm_checkpoint_present(f.folder));
-    assert_int_equal(load(&f, -1, &report, &err), TM_INVALID);
-    assert_says(&err, f.folder);
-    save(&f, 1, 0, 0); /* makes it */
-    load_and_expect(&f, 1, 0);
-    snprintf(f.folder, sizeof f.folder, "%.200s/absent/step-00000001/complete", folder);
-    assert_int_equal(load(&f, -1, &report, &err), TM_INVALID);
-    fill(&f, 1, 0);
-    memset(&err, 0, sizeof err);
-    assert_int_not_equal(tm_checkpoint_save(f.folder, &f.state, f.tensors, N_TENSORS, 0, &err), TM_OK);
-    assert_says(&err, f.folder);
-    clear(folder);
-}
-
-TEST(a_folder_that_cannot_be_written_is_named)
-{
-    fixture f = new_fixture();
-    save(&f, 1, 0, 0);
-    assert_int_equal(chmod(f.folder, 0555), 0);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        tm_error err = { 0 };
-        if (geteuid() == 0 && seteuid(65534) != 0) _exit(10); /* root may write everywhere */
-        fill(&f, 2, 0);
-        if (tm_checkpoint_save(f.folder, &f.state, f.tensors, N_TENSORS, 0, &err) != TM_IO) _exit(11);
-        _exit(strstr(err.text, f.folder) && strstr(err.text, "choose a checkpoint.folder that can be written") ? 0
-                                                                                                               : 12);
-    }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(chmod(f.folder, 0700), 0);
-    load_and_expect(&f, 1, 0);
-    clear(f.folder);
-    if (WEXITSTATUS(status) == 10) {
-        print_message("skipped: root, which may write everywhere, cannot become another user here\n");
-        skip();
-    }
-    assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 TEST(the_file_size_limit_leaves_the_earlier_one)

@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checkpoints whose process dies, or whose disk loses power, at every single call, and in processes that are killed.
- * (A disk that fails once: test_checkpoint_words.c.) */
+/* Checkpoints whose process dies, or whose disk loses power, at every single call. (A disk that fails once:
+ * test_checkpoint_words.c.) */
 #include "support/test.h"
 #include "disk_fixture.h"
-
-#include "base/log.h"
-
-#include <signal.h>
-#include <sys/wait.h>
-#include <time.h>
 
 /* Saved before, being saved when the fault strikes, how many are kept. */
 typedef struct {
@@ -87,37 +81,4 @@ TEST(a_crash_at_any_call)
 TEST(a_power_cut_at_any_call)
 {
     sweep_faults(POWER_CUT, 2);
-}
-
-TEST(killed_processes)
-{
-    fixture f = new_fixture();
-    save(&f, 1, 0, 0);
-    int64_t last = 1;
-    for (int round = 0; round < 20; round++) {
-        pid_t child = fork();
-        assert_true(child >= 0);
-        if (child == 0) {
-            for (int64_t step = last + 1;; step++) {
-                fill(&f, step, 0);
-                if (tm_checkpoint_save(f.folder, &f.state, f.tensors, N_TENSORS, 2, NULL) != TM_OK) _exit(1);
-            }
-        }
-        nanosleep(&(struct timespec){ .tv_nsec = 5000000 + round * 700000 }, NULL);
-        kill(child, SIGKILL);
-        int status;
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_true(WIFSIGNALED(status));
-        tm_checkpoint_report report;
-        tm_error             err;
-        if (load(&f, -1, &report, &err) != TM_OK) fail_msg("round %d: %s", round, err.text);
-        assert_true(report.step >= last && holds(&f, report.step, 0));
-        assert_int_equal(report.passed_over, 0); /* a kill never leaves a broken one under a final name */
-        last = report.step;
-    }
-    assert_true(last > 1);
-    save(&f, last + 1, 0, 2);
-    assert_int_equal(count_entries(&f, TM_CHECKPOINT_TEMPORARY), 0);
-    assert_int_equal(count_entries(&f, TM_CHECKPOINT_FINAL), 2);
-    clear(f.folder);
 }

@@ -354,25 +354,6 @@ TEST(every_cause_has_its_cure)
     }
 }
 
-/* A run that begins anew saves smaller steps: later ones, of another run, neither go nor count. */
-TEST(later_steps_are_left_alone)
-{
-    fixture f = new_fixture();
-    save(&f, 8, 1, 0);
-    save(&f, 9, 1, 0);
-    save(&f, 1, 1, 1);
-    save(&f, 2, 1, 2);
-    assert_int_equal(count_entries(&f, TM_CHECKPOINT_FINAL), 4);
-    save(&f, 3, 1, 2);
-    assert_int_equal(count_entries(&f, TM_CHECKPOINT_FINAL), 4);
-    assert_false(exists(&f, "step-00000001"));
-    save(&f, 8, 2, 2);
-    assert_int_equal(count_entries(&f, TM_CHECKPOINT_FINAL), 3);
-    assert_true(exists(&f, "step-00000003") && exists(&f, "step-00000008") && exists(&f, "step-00000009"));
-    load_and_expect(&f, 9, 1);
-    clear(f.folder);
-}
-
 TEST(a_lock_that_cannot_be_opened_is_said)
 {
     fixture  f = new_fixture();

@@ -3,11 +3,8 @@
  * it lies in, byte by byte, from files in the memory of the test. */
 #include "support/test.h"
 #include "base/hash.h"
-#include "base/random.h"
 #include "checkpoint_fixture.h"
 #include "train/checkpoint/format.h"
-
-#include <errno.h>
 
 /* --- one index out of those of ranks ------------------------------------------------------------------ */
 

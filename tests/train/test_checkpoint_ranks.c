@@ -4,7 +4,6 @@
 #include "checkpoint_ranks_fixture.h"
 
 #include "base/file.h"
-#include "base/log.h"
 #include "base/text.h"
 
 /* --- tests -------------------------------------------------------------------------------------------------------- */

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checkpoints of several ranks when something goes wrong: full disks, directories that others do not see, kills on the
- * way, a step that is there twice; saving behind the training's back. */
+/* Checkpoints of several ranks when something goes wrong: full disks, directories that others do not see, a step that
+ * is there twice; saving behind the training's back. */
 #include "checkpoint_ranks_fixture.h"
 #include "disk_fixture.h"
 
-#include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -145,50 +144,4 @@ TEST(of_two_the_whole_one_is_kept)
         expect_loaded(f.folder, COLUMNS, 2, 1);
         clear(f.folder);
     }
-}
-
-/* --- kills -------------------------------------------------------------------------------------------------------- */
-
-static void save_for_ever(tm_comm *comm, void *context)
-{
-    job *j = context; /* one for each rank would be cleaner, but only the folder and the first step are read */
-    for (int64_t step = j->step + 1;; step++) {
-        job own = { .folder = j->folder, .how = (layout)(step % LAYOUTS), .step = step, .behind = step % 3 == 0 };
-        save_rank(comm, &own);
-        if (own.status[tm_comm_rank(comm)] != TM_OK) _exit(1);
-    }
-}
-
-TEST(killed_at_random_moments)
-{
-    fixture f = new_fixture();
-    job     j = { .folder = f.folder, .how = FLAT, .step = 1 };
-    int64_t last = 1;
-    expect_saved(&j, 3);
-    for (int round = 0; round < 25; round++) {
-        pid_t child = fork();
-        assert_true(child >= 0);
-        if (child == 0) {
-            j = (job){ .folder = f.folder, .step = last };
-            run_world(1 + round % 3, NULL, DEADLINE, false, save_for_ever, &j);
-            _exit(1);
-        }
-        nanosleep(&(struct timespec){ .tv_nsec = 8000000 + round * 900000 }, NULL);
-        kill(child, SIGKILL);
-        int status;
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_true(WIFSIGNALED(status));
-        job l = { .folder = f.folder, .how = COLUMNS, .wanted = -1 };
-        run_world(2, NULL, DEADLINE, false, load_rank, &l);
-        if (l.status[0] != TM_OK) fail_msg("round %d: %s", round, l.err[0].text);
-        assert_true(l.step >= last);
-        assert_int_equal(l.report[1].passed_over, 0); /* a kill never leaves a broken one under a final name */
-        last = l.step;
-    }
-    assert_true(last > 1);
-    j = (job){ .folder = f.folder, .how = BOTH, .step = last + 1 };
-    expect_saved(&j, 4);
-    assert_int_equal(count_entries(&f, TM_CHECKPOINT_TEMPORARY), 0);
-    assert_int_equal(count_entries(&f, TM_CHECKPOINT_FINAL), 2);
-    clear(f.folder);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks that share each sequence: no token reaches what stands before it, the work is shared alike, keys go round in a
- * ring, and fields of tokens are cut. What the ranks train: tests/differential. */
+/* Ranks that share each sequence: the work is shared alike, keys go round in a ring, and fields of tokens are cut. What
+ * the ranks train: tests/differential. */
 #include "support/test.h"
 #include "ranks_fixture.h"
 #include "train/step/sequence.h"
@@ -11,76 +11,6 @@ static tm_step_options one_way(bool ring)
     o.micro_batch = 2;
     o.layout.ring = ring;
     return o;
-}
-
-/* --- what stands before ------------------------------------------------------------------------------------------- */
-
-enum { SEQ = 32, CONTEXT = 2, ALL = 2 * SEQ };
-
-/* The losses of all tokens, as the ranks have them, of a batch whose token `changed` of each sequence is another. */
-typedef struct {
-    tm_step_options o;
-    int64_t         changed; /* -1: none */
-    double          losses[ALL];
-} seen;
-
-static void look_at_losses(tm_comm *comm, void *context)
-{
-    seen           *s = context;
-    tm_step_options o = s->o;
-    tm_ranks        ranks;
-    tm_device      *device;
-    tm_trainer     *trainer;
-    double          loss;
-    test_batch      batch = test_batch_random(o.micro_batch, SEQ, o.shape.vocab_size, 3);
-    for (int64_t b = 0; b < o.micro_batch && s->changed >= 0; b++) batch.tokens[b * SEQ + s->changed] ^= 1;
-    o.layout.mesh = tm_mesh_one();
-    o.layout.mesh.degree[TM_AXIS_CP] = CONTEXT;
-    o.layout.rank = tm_comm_rank(comm);
-    CHECK_OK(tm_ranks_open(&o.layout.mesh, comm, &ranks, err));
-    CHECK_OK(tm_device_open("cpu", 1, &device, err));
-    tm_device_join(device, &ranks.groups);
-    CHECK_OK(tm_trainer_open(device, &o, 7, &trainer, err));
-    tm_micro_batch micro = { .field = { batch.tokens, batch.targets } };
-    CHECK_OK(tm_trainer_evaluate(trainer, &micro, &loss, err));
-    double       *rows = test_values_read(trainer, tm_trainer_step_of(trainer)->row_losses);
-    tm_division   own = { .rank = o.layout.rank, .ranks = CONTEXT };
-    const int64_t length = SEQ / (2 * CONTEXT);
-    for (int64_t i = 0; i < ALL / CONTEXT; i++) {
-        int64_t chunk = i / length, b = chunk % o.micro_batch, h = chunk / o.micro_batch;
-        s->losses[b * SEQ + tm_chunk_of(own, (int)h) * length + i % length] = rows[i];
-    }
-    free(rows);
-    test_batch_fini(&batch);
-    tm_trainer_close(trainer);
-    tm_device_close(device);
-    tm_ranks_close(&ranks);
-}
-
-static const char *const names[] = { "llama", "gpt", "mixture" };
-
-TEST(no_token_reaches_what_stands_before_it)
-{
-    for (int way = 0; way < 6; way++) {
-        int  k = way % 3;
-        seen before = { .o = model_options(k), .changed = -1 };
-        before.o.layout.ring = way >= 3;
-        before.o.seq = SEQ;
-        before.o.micro_batch = 2;
-        if (k == 2) before.o.shape.window = 9;
-        run_world(CONTEXT, NULL, 60, false, look_at_losses, &before);
-        for (int64_t changed = 1; changed < SEQ; changed += 6) {
-            seen after = before;
-            after.changed = changed;
-            run_world(CONTEXT, NULL, 60, false, look_at_losses, &after);
-            for (int64_t i = 0; i < ALL; i++) {
-                bool same = memcmp(&after.losses[i], &before.losses[i], sizeof(double)) == 0;
-                if (i % SEQ < changed && !same)
-                    fail_msg("%s: token %d changes the loss of token %d", names[k], (int)changed, (int)i);
-                if (i % SEQ == changed && same) fail_msg("%s: token %d changes nothing", names[k], (int)changed);
-            }
-        }
-    }
 }
 
 /* --- plans ----------------------------------------------------------------------------------------------------- */

@@ -2,15 +2,12 @@
 /* A sequence read token by token, with what was kept of the earlier ones, has the logits of the forward pass of
  * training over all of it. */
 #include "support/test.h"
-#include "graph/value.h"
-#include "support/folder.h"
 #include "support/golden.h"
 #include "support/hf_folder.h"
 #include "support/training.h"
 #include "train/generate/decode.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A device that fails at its n-th call, for every n, while a certificate is made, numbers are looked at, weights are
- * hashed or made, tokens are generated: the failure is told, and no call follows. */
+/* A device that fails at its n-th call, for every n, in a run, while a certificate is made, numbers are looked at,
+ * weights are hashed or made, tokens are generated: the failure is told, no call follows, and nothing is lost (the
+ * sanitizers count). */
 #include "support/test.h"
-#include "base/log.h"
 #include "support/folder.h"
 #include "support/full_config.h"
 #include "support/training.h"
@@ -16,8 +16,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "failing_fixture.h"
+#include "run_fixture.h"
 
 /* What is done with a trainer; `trainer` NULL: it opens one. */
 typedef tm_status (*deed)(tm_device *device, tm_trainer *trainer, const tm_step_options *o, test_batch *b,
@@ -224,4 +226,56 @@ TEST(while_tokens_are_read_one_by_one)
 {
     tm_step_options o = small_options();
     assert_true(fail_each(&o, false, decode, 1) > 30);
+}
+
+/* Steps, an evaluation, a checkpoint, tokens. */
+static tm_run_options of_run;
+
+static tm_status run_on(tm_device *device, tm_trainer *trainer, const tm_step_options *o, test_batch *b, tm_error *err)
+{
+    volatile sig_atomic_t stop = 0;
+    tm_event_bus          bus = { 0 };
+    char                  second[600];
+    (void)trainer, (void)o, (void)b;
+    tm_device_one_by_one(device, false);
+    played = 0;
+    tm_status st = tm_run(&of_run, device, source, &bus, &stop, err);
+    snprintf(second, sizeof second, "%.550s/step-00000002", of_run.checkpoint_folder);
+    if (access(second, F_OK) == 0) test_tree_remove(strdup(second)); /* of this run, if it came that far */
+    assert_int_equal(tm_status_exit_code(st), st == TM_OK ? 0 : 1);
+    return st;
+}
+
+FULL_TEST(while_a_run_trains)
+{
+    char             path[600], checkpoints[600];
+    tm_error         err = { 0 };
+    const tm_backend backend = failing();
+    tm_device       *device;
+    if (access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 1); /* hundreds of checkpoints: not to a disk */
+    char *folder = test_tree_make();
+    FILE *f = fopen(strcat(strcpy(path, folder), "/text.txt"), "w");
+    assert_non_null(f);
+    for (int i = 0; i < 20000; i++) fprintf(f, "%d\n", i * i);
+    fclose(f);
+    snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", folder);
+    of_run = small_run("synthetic", 1);
+    of_run.validate = of_run.checkpoint = true, of_run.validation_steps = 1;
+    of_run.checkpoint_folder = checkpoints;
+    of_run.sample_tokens = 2;
+    of_run.source =
+        (tm_source_options){ .name = "text", .path = path, .validation_fraction = 0.1, .vocab = 257, .seq = 8 };
+    of_run.step.n_fields = 0;
+    of_run.step.shape.vocab_size = 257, of_run.step.shape.n_layers = 1;
+    of_run.step.seq = 8, of_run.step.sample = true, of_run.step.accumulation = 2;
+    if (tm_source_open(&of_run.source, &source, &err) != TM_OK) fail_msg("%s", err.text);
+    fail_at = NEVER;
+    assert_int_equal(tm_device_open_backend(&backend, 1, false, &device, &err), TM_OK);
+    if (run_on(device, NULL, NULL, NULL, &err) != TM_OK) fail_msg("%s", err.text); /* leaves a checkpoint of step 1 */
+    tm_device_close(device);
+    of_run.steps = 2, of_run.schedule.steps = 4;
+    assert_true(fail_each(&of_run.step, false, run_on, 1) > 300);
+    assert_true(played >= 3); /* programs without a ledger: evaluation, two tokens */
+    tm_source_close(source);
+    test_tree_remove(folder);
 }

@@ -7,7 +7,6 @@
 #include "train/run/run.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { ROWS = 23, MANY = 1000 };

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parameter groups: each parameter has its group's numbers, frozen ones cost nothing, and patterns that fit badly are
- * refused. */
+/* Parameter groups: frozen ones cost nothing, formats that weights are held in, and patterns that fit badly are
+ * refused. (Numbers of each group: test_update.c.) */
 #include "support/test.h"
-#include "base/text.h"
 #include "support/full_config.h"
 #include "support/golden.h"
 #include "support/training.h"
@@ -41,75 +40,6 @@ static tm_tensor_id named(const tm_trainer *trainer, const char *name)
         if (strcmp(graph->tensors[i].name, name) == 0) return (tm_tensor_id)i;
     fail_msg("there is no '%s'", name);
     return TM_NONE;
-}
-
-/* --- rates and decay ---------------------------------------------------------------------------------------------- */
-
-/* SGD without momentum moves every weight by its group's rate x (gradient + its decay x the weight). */
-TEST(each_parameter_has_its_groups_numbers)
-{
-    tm_device      *device = test_device_open("cpu", 2);
-    tm_step_options o = test_llama_options();
-    tm_error        err = { 0 };
-    o.optimizer = &tm_optimizer_sgd;
-    o.hyper = (tm_hyper){ .weight_decay = 0.5, .decay_matrices_only = true };
-    tm_config *config = test_full_config();
-    char      *words[] = {
-             "--optimizer.name=SGD", "--optimizer.lr=0.1",
-             "--optimizer.groups=[{params: output.weight, lr_scale: 3}, {params: \"*norm*\", weight_decay: 0.25}, "
-                  "{params: [\"layers.1.*\", norm.weight], lr: 0.05}]"
-    };
-    if (tm_config_apply_arguments(config, 3, words, &err) != TM_OK || tm_config_finish(config, &err) != TM_OK ||
-        tm_groups_read(config, o.optimizer, &o.hyper, o.groups, &o.n_groups, &err) != TM_OK)
-        fail_msg("%s", err.text);
-    assert_int_equal(o.n_groups, 4);
-    test_batch  batch = test_batch_random(o.micro_batch, o.seq, o.shape.vocab_size, 63);
-    tm_trainer *before = test_trainer_open(device, &o, 64), *after = test_trainer_open(device, &o, 64);
-    static const struct {
-        const char *name;
-        double      rate, decay;
-    } wanted[] = { { "tok_embeddings.weight", 0.1, 0.5 },
-                   { "layers.0.attention.wqkv.weight", 0.1, 0.5 },
-                   { "layers.0.ffn_norm.weight", 0.1, 0.25 },
-                   { "layers.1.attention.wo.weight", 0.05, 0.5 },
-                   { "layers.1.attention_norm.weight", 0.1, 0.25 }, /* the first group that matches */
-                   { "norm.weight", 0.1, 0.25 },
-                   { "output.weight", 0.3, 0.5 } };
-    test_step(after, 1, 0.1, 0, &batch);
-    for (size_t k = 0; k < sizeof wanted / sizeof wanted[0]; k++) {
-        tm_tensor_id p = named(after, wanted[k].name), g = tm_graph_at(tm_trainer_step_of(after)->graph, p)->gradient;
-        for (int64_t i = 0; i < tm_shape_elements(tm_graph_at(tm_trainer_step_of(after)->graph, p)->shape); i++) {
-            double was = golden_get(before, p, i), move = golden_get(after, g, i) + wanted[k].decay * was;
-            double is = was - wanted[k].rate * move;
-            if (!(fabs(golden_get(after, p, i) - is) <= 2e-7 * (fabs(was) + fabs(move))))
-                fail_msg("'%s' element %lld is %.9g, wanted %.9g", wanted[k].name, (long long)i,
-                         golden_get(after, p, i), is);
-        }
-    }
-    tm_trainer_close(before);
-    tm_trainer_close(after);
-    test_batch_fini(&batch);
-    tm_config_destroy(config);
-    tm_device_close(device);
-}
-
-/* Groups that change nothing change no bit. */
-TEST(groups_that_say_the_same_change_no_bit)
-{
-    tm_device      *device = test_device_open("cpu", 2);
-    tm_step_options plain = test_llama_options(),
-                    grouped = options_with("params=*norm* lr_scale=1,params=output.weight weight_decay=0.1");
-    test_batch  batch = test_batch_random(plain.micro_batch, plain.seq, plain.shape.vocab_size, 63);
-    tm_trainer *a = test_trainer_open(device, &plain, 64), *b = test_trainer_open(device, &grouped, 64);
-    for (int64_t t = 1; t <= 3; t++) {
-        test_step(a, t, 1e-2, 1, &batch);
-        test_step(b, t, 1e-2, 1, &batch);
-    }
-    assert_true(test_weights_hash(a) == test_weights_hash(b));
-    tm_trainer_close(a);
-    tm_trainer_close(b);
-    test_batch_fini(&batch);
-    tm_device_close(device);
 }
 
 /* --- frozen parameters -------------------------------------------------------------------------------------------- */
@@ -165,35 +95,6 @@ TEST(one_trained_tensor_costs_what_it_must)
         tm_step_destroy(whole);
         tm_step_destroy(step);
     }
-    tm_device_close(device);
-}
-
-/* Frozen weights keep their bits, and the others move as they do when all are trained. */
-TEST(frozen_weights_stay)
-{
-    tm_device      *device = test_device_open("cpu", 2);
-    tm_step_options all = test_llama_options(),
-                    some = options_with("params=layers.0.*|tok_embeddings.weight trained=false");
-    test_batch  batch = test_batch_random(all.micro_batch, all.seq, all.shape.vocab_size, 63);
-    tm_trainer *a = test_trainer_open(device, &all, 64), *b = test_trainer_open(device, &some, 64),
-               *before = test_trainer_open(device, &all, 64);
-    test_step(a, 1, 1e-2, 0, &batch);
-    test_step(b, 1, 1e-2, 0, &batch);
-    int frozen = 0, trained = 0;
-    for (size_t i = 0; i < tm_trainer_step_of(b)->graph->n_tensors; i++) {
-        const tm_tensor *tensor = &tm_trainer_step_of(b)->graph->tensors[i];
-        if (tensor->role != TM_ROLE_PARAMETER) continue;
-        tensor->trained ? trained++ : frozen++;
-        tm_tensor_id there = named(tensor->trained ? a : before, tensor->name);
-        for (int64_t k = 0; k < tm_shape_elements(tensor->shape); k++)
-            if (golden_get(b, (tm_tensor_id)i, k) != golden_get(tensor->trained ? a : before, there, k))
-                fail_msg("'%s' (%s) element %lld", tensor->name, tensor->trained ? "trained" : "frozen", (long long)k);
-    }
-    assert_true(frozen == 7 && trained == 8);
-    tm_trainer_close(a);
-    tm_trainer_close(b);
-    tm_trainer_close(before);
-    test_batch_fini(&batch);
     tm_device_close(device);
 }
 

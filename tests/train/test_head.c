@@ -2,9 +2,6 @@
 /* Adapters of the output layer: logits of the token that follows; rows with lengths of their own (DoRA), whose logits
  * are rescaled. */
 #include "support/test.h"
-#include "graph/value.h"
-#include "support/folder.h"
-#include "support/full_config.h"
 #include "support/training.h"
 #include "train/generate/generate.h"
 
@@ -184,30 +181,6 @@ TEST(turned_heads_have_the_gradients_of_stretched_ones)
     turned(5, &full);
 }
 
-/* Chunks of rows, and which kernels compute: the same training. */
-static void train(const tm_precision *precision, int64_t chunk, double losses[8])
-{
-    tm_device      *device = test_device_open("cpu", 2);
-    tm_step_options o = head_options(precision, chunk, true);
-    test_batch      batch = test_batch_random(1, o.seq, VOCAB, 5);
-    tm_trainer     *trainer = open_shaken(device, &o);
-    for (int t = 0; t < 8; t++) losses[t] = test_step(trainer, t + 1, 1e-2, 1, &batch).loss;
-    test_batch_fini(&batch);
-    tm_trainer_close(trainer);
-    tm_device_close(device);
-}
-
-TEST(turned_heads_train)
-{
-    double whole[8], parts[8], narrow[8];
-    train(&tm_precision_f32, 12, whole);
-    train(&tm_precision_f32, 5, parts);
-    train(&tm_precision_bf16, 5, narrow);
-    near("chunks", parts, whole, 8, 1e-6);
-    near("bfloat16", narrow, whole, 8, 2e-2);
-    assert_true(whole[7] < whole[0] - 0.1);
-}
-
 /* Logits of an adapted head are those of the same matrix without an adapter. */
 static void logits_are_adapted(const tm_precision *precision, const char *targets, bool dora, bool zeros, double error)
 {
@@ -254,41 +227,4 @@ TEST(logits_of_adapted_heads)
     logits_are_adapted(&tm_precision_f32, "lm_head", true, false, 1e-5);
     logits_are_adapted(&tm_precision_bf16, "lm_head", true, false, 2e-2);
     logits_are_adapted(&tm_precision_f32, "lm_head", true, true, 1e-5);
-}
-
-/* What the same generator writes with either. */
-TEST(turned_heads_write_what_stretched_ones_do)
-{
-    tm_device        *device = test_device_open("reference", 1);
-    tm_step_options   o = head_options(&tm_precision_f64, 12, true);
-    char             *path = test_tree_make();
-    tm_source_options from = { .name = "text", .path = path, .vocab = 258, .seq = o.seq, .validation_fraction = 0.5 };
-    tm_source        *source;
-    tm_text           text[2] = { { 0 } };
-    double           *turns;
-    char             *decoded;
-    tm_error          err = { 0 };
-    test_file_write(path, "a.txt", "the quick brown fox jumps over the lazy dog, and the dog sleeps on in the sun");
-    o.shape.vocab_size = 258, o.sample = true;
-    snprintf(o.adapters.targets, sizeof o.adapters.targets, "lm_head");
-    tm_trainer *with = open_shaken(device, &o);
-    turns = turns_of(with);
-    o.adapters.dora = false;
-    tm_trainer *plain = open_stretched(device, &o, with, turns);
-    assert_int_equal(tm_source_open(&from, &source, &err), TM_OK);
-    assert_int_equal(tm_generate(with, source, 5, 24, 60, &text[0], &decoded, &err), TM_OK);
-    assert_int_equal(tm_generate(plain, source, 5, 24, 60, &text[1], &decoded, &err), TM_OK);
-    assert_true(text[0].length > 24);
-    assert_int_equal(text[0].length, text[1].length);
-    assert_memory_equal(text[0].data, text[1].data, text[0].length);
-    tm_text_fini(&text[1]); /* without time it is what it would go on from, a quarter of a sequence */
-    assert_int_equal(tm_generate(with, source, 5, 24, 0, &text[1], &decoded, &err), TM_OK);
-    assert_int_equal(text[1].length, o.seq / 4);
-    assert_memory_equal(text[0].data, text[1].data, text[1].length);
-    free(turns);
-    tm_text_fini(&text[0]), tm_text_fini(&text[1]);
-    tm_source_close(source);
-    tm_trainer_close(with), tm_trainer_close(plain);
-    tm_device_close(device);
-    test_tree_remove(path);
 }

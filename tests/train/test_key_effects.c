@@ -5,7 +5,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "graph/plan.h"
-#include "stats/sampling.h"
 #include "support/folder.h"
 #include "support/full_config.h"
 #include "support/training.h"

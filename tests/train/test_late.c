@@ -19,41 +19,6 @@ static tm_step_options options_of_run(void)
     return o;
 }
 
-/* Tokens, targets and scalars of every micro-batch are on the device when its program runs. */
-TEST(what_is_fed_arrives)
-{
-    for (int d = 0; d < 2; d++) {
-        tm_device      *device = test_device_open(d ? "late" : "cpu", 1);
-        tm_step_options options = test_llama_options();
-        options.accumulation = 2;
-        tm_trainer    *trainer = test_trainer_open(device, &options, 3);
-        const tm_step *step = tm_trainer_step_of(trainer);
-        int64_t        rows = options.micro_batch * options.seq;
-        test_batch     batch = test_batch_random(2 * options.micro_batch, options.seq, options.shape.vocab_size, 4);
-        test_begin(trainer, 3, 0.25, 0.5, batch.target_tokens);
-        for (int64_t i = 0; i < 3; i++) { /* the third: evaluation of the first rows */
-            const int32_t *tokens = batch.tokens + i % 2 * rows, *targets = batch.targets + i % 2 * rows;
-            if (i < 2)
-                test_accumulate(trainer, i, tokens, targets);
-            else
-                test_evaluate(trainer, tokens, targets);
-            int32_t *has_tokens = test_tensor_read(trainer, step->tokens),
-                    *has_targets = test_tensor_read(trainer, step->targets);
-            assert_memory_equal(has_tokens, tokens, (size_t)rows * sizeof *tokens);
-            assert_memory_equal(has_targets, targets, (size_t)rows * sizeof *targets);
-            free(has_tokens);
-            free(has_targets);
-        }
-        double *scalars = test_tensor_read(trainer, step->scalars);
-        assert_true(scalars[TM_SCALAR_LEARNING_RATE] == 0.25 && scalars[TM_SCALAR_MAX_NORM] == 0.5);
-        assert_true(scalars[TM_SCALAR_LOSS_SCALE] == 1 / (double)batch.target_tokens);
-        free(scalars);
-        test_batch_fini(&batch);
-        tm_trainer_close(trainer);
-        tm_device_close(device);
-    }
-}
-
 /* What comes out of the last layer for a token of the window, counted from 0: logits of a head that is the identity. */
 static float *hidden_of(tm_trainer *trainer, const int32_t *window, int32_t token)
 {

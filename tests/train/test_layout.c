@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From parallelism.* to a layout: what each key says, what is left, batches of ranks, and what does not fit. */
 #include "support/test.h"
-#include "base/text.h"
 #include "support/full_config.h"
 #include "support/training.h"
 #include "train/run/run.h"
@@ -37,51 +36,6 @@ static void refused(const char *words, const char *says)
     assert_int_not_equal(read_options(words, false, &options, &err), TM_OK);
     assert_int_equal(tm_status_exit_code(err.status), 4);
     if (!strstr(err.text, says)) fail_msg("'%s' does not say '%s'", err.text, says);
-}
-
-TEST(keys_say_the_layout)
-{
-    tm_layout plain = options_of("", false).step.layout;
-    assert_int_equal(tm_mesh_ranks(&plain.mesh), 1);
-    tm_layout four = options_of("--parallelism.ranks 4", false).step.layout;
-    assert_int_equal(four.mesh.degree[TM_AXIS_SHARD], 4);
-    assert_int_equal(four.sharing, TM_SHARE_ALL);
-    assert_true(four.reshard);
-    tm_layout hybrid =
-        options_of("--parallelism.ranks 6 --parallelism.data_parallel_shard_degree 3 "
-                   "--parallelism.data_parallel_replicate_degree 2 --parallelism.fsdp_reshard_after_forward never",
-                   false)
-            .step.layout;
-    assert_int_equal(hybrid.mesh.degree[TM_AXIS_REPLICATE], 2);
-    assert_int_equal(hybrid.mesh.degree[TM_AXIS_SHARD], 3);
-    assert_false(hybrid.reshard);
-    assert_int_equal(options_of("--parallelism.ranks 2 --parallelism.data_parallel_shard_strategy optim_grads", false)
-                         .step.layout.sharing,
-                     TM_SHARE_GRADIENTS);
-    assert_int_equal(options_of("--parallelism.ranks 2 --use_distributed_optimizer true", false).step.layout.sharing,
-                     TM_SHARE_OPTIMIZER);
-    assert_int_equal(options_of("--training.grad_accumulation 4 --training.separate_sums 2", false).step.layout.parts,
-                     2);
-}
-
-TEST(sequences_are_shared_by_key)
-{
-    tm_layout two = options_of("--parallelism.ranks 4 --context_parallel_size 2", false).step.layout;
-    assert_int_equal(two.mesh.degree[TM_AXIS_CP], 2);
-    assert_int_equal(two.mesh.degree[TM_AXIS_SHARD], 2);
-    tm_run_options o = options_of("--parallelism.ranks 4 --parallelism.context_parallel_degree 2 "
-                                  "--training.local_batch_size 1",
-                                  false);
-    assert_int_equal(o.source.samples, 2 * o.steps); /* two ranks read the same ones */
-    refused("--parallelism.ranks 2 --parallelism.context_parallel_degree 3", "cp 3 multiply to 3");
-    assert_false(two.ring);
-    assert_true(options_of("--parallelism.ranks 2 --parallelism.context_parallel_degree 2 "
-                           "--parallelism.context_parallel_rotate_method alltoall",
-                           false)
-                    .step.layout.ring);
-    refused("--parallelism.context_parallel_rotate_method alltoall", "parallelism.context_parallel_degree");
-    refused("--parallelism.ranks 2 --parallelism.context_parallel_degree 2 --parallelism.exact true",
-            "parallelism.exact");
 }
 
 /* A plan has as many ranks as the degrees multiply to, unless it says how many; also where a degree is not supported.
@@ -194,43 +148,6 @@ TEST(pipelines_are_read)
         TM_SHARE_GRADIENTS);
 }
 
-TEST(batches_are_those_of_all_ranks)
-{
-    const char    *own = "--parallelism.ranks 4 --training.local_batch_size 2 --training.global_batch_size 24";
-    tm_run_options o = options_of(own, false);
-    assert_int_equal(o.step.accumulation, 3);
-    assert_int_equal(o.source.samples, 24 * o.steps);
-    o = options_of("--parallelism.ranks 4 --training.local_batch_size 2 --training.grad_accumulation 5", false);
-    assert_int_equal(o.step.accumulation, 5);
-    assert_int_equal(o.source.samples, 40 * o.steps);
-    refused("--parallelism.ranks 4 --training.local_batch_size 2 --training.global_batch_size 12", "8 and 16 are");
-    refused("--parallelism.ranks 4 --training.local_batch_size 2 --training.global_batch_size 4", "8 and 16 are");
-    refused("--parallelism.ranks 4 --training.local_batch_size 2 --training.global_batch_size 16 "
-            "--training.grad_accumulation 3",
-            "x 4 ranks is not training.global_batch_size 16");
-}
-
-TEST(tokens_are_divided_beside_matrices)
-{
-    const char *two = "--parallelism.ranks 4 --parallelism.tensor_parallel_degree 2 ";
-    tm_layout   layout = options_of(two, false).step.layout;
-    layout.rank = 3;
-    tm_parallel parallel = tm_layout_parallel(&layout);
-    assert_int_equal(parallel.tensor.ranks, 2);
-    assert_int_equal(parallel.tensor.rank, 1);
-    assert_true(parallel.rows);
-    layout = options_of("--parallelism.ranks 4 --parallelism.tensor_parallel_degree 2 "
-                        "--parallelism.enable_sequence_parallel false",
-                        false)
-                 .step.layout;
-    assert_false(tm_layout_parallel(&layout).rows);
-    layout = options_of("--parallelism.ranks 2 ", false).step.layout;
-    assert_false(tm_layout_parallel(&layout).rows); /* there are no divided matrices */
-    refused("--parallelism.ranks 2 --parallelism.tensor_parallel_degree 2 --parallelism.exact true",
-            "parallelism.exact");
-    refused("--parallelism.enable_sequence_parallel false", "parallelism.tensor_parallel_degree");
-}
-
 /* Sums of copies go on while the last micro-batch is computed: where there are several, and no stages. */
 TEST(sums_overlap_with_the_last_micro_batch)
 {
@@ -256,30 +173,4 @@ TEST(sums_overlap_with_the_last_micro_batch)
         tm_step_destroy(step);
     }
     tm_device_close(device);
-}
-
-TEST(exact_is_for_copies)
-{
-    refused("--parallelism.ranks 2 --parallelism.exact true", "data_parallel_replicate_degree -1");
-    assert_false(options_of("--parallelism.ranks 2", false).step.layout.narrow);
-    assert_true(
-        options_of("--parallelism.ranks 2 --training.mixed_precision_reduce bfloat16", false).step.layout.narrow);
-    refused("--parallelism.ranks 2 --parallelism.exact true --parallelism.data_parallel_replicate_degree 2 "
-            "--training.mixed_precision_reduce bfloat16",
-            "training.mixed_precision_reduce");
-    tm_layout copies = options_of("--parallelism.ranks 2 --parallelism.exact true "
-                                  "--parallelism.data_parallel_shard_degree 1 "
-                                  "--parallelism.data_parallel_replicate_degree -1",
-                                  false)
-                           .step.layout;
-    assert_int_equal(copies.mesh.degree[TM_AXIS_REPLICATE], 2);
-}
-
-/* A key whose default a rule makes of others. */
-TEST(null_is_the_default)
-{
-    tm_run_options o = options_of("--training.grad_accumulation null --training.global_batch_size 8 "
-                                  "--training.local_batch_size 2",
-                                  false);
-    assert_int_equal(o.step.accumulation, 4);
 }

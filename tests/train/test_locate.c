@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The first value of a step that is not finite: planted behind every instruction of small programs, in weights, in
- * inputs and by overflows, it is named; a step that is looked at keeps its bits. */
+ * inputs and by overflows, it is named. (A step that is looked at keeps its bits: test_replay_step.c.) */
 
 #include "support/test.h"
 #include "graph/value.h"
@@ -10,7 +10,6 @@
 #include "train/trainer/locate.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -107,55 +106,6 @@ static tm_step_options case_of(int k)
 }
 
 /* --- tests -------------------------------------------------------------------------------------------------------- */
-
-/* Of weights, moments, gradients, loss and norm after some steps. how: 0 as ever, 1 looked at, 2 the norm first, 3 the
- * norm first, then the step again, looked at, from the same state. */
-static uint64_t train(const tm_step_options *o, int how)
-{
-    tm_device  *device = test_device_open("cpu", 2);
-    tm_trainer *trainer = test_trainer_open(device, o, 5);
-    uint64_t    hash = 0;
-    for (int t = 1; t <= 3; t++) {
-        test_batch     batch = batch_of(o, (uint64_t)t);
-        tm_micro_batch micro = fed(&batch);
-        tm_step_result result;
-        tm_nonfinite   found;
-        tm_error       err = { 0 };
-        bool           any = false;
-        double         loss, norm;
-        size_t         end = tm_trainer_norm_end(trainer);
-        assert_true(end > 0);
-        if (how == 1) {
-            result = looked_step(trainer, t, 1e-2, &batch, &found, &any);
-        } else {
-            test_begin(trainer, t, 1e-2, 1, batch.target_tokens);
-            assert_int_equal(tm_trainer_gradients(trainer, &micro, NULL, &err), TM_OK);
-            if (how >= 2) assert_int_equal(tm_trainer_norm(trainer, end, &loss, &norm, NULL, &err), TM_OK);
-            assert_int_equal(tm_trainer_update(trainer, &result, NULL, &err), TM_OK);
-            if (how >= 2) assert_true(loss == result.loss && norm == result.grad_norm);
-        }
-        if (any)
-            fail_msg("step %d is finite, but %s of %s, instruction %lld, is not", t, found.tensor, found.program,
-                     (long long)found.instruction);
-        hash = hash * 31 + test_gradients_hash(trainer) + (uint64_t)(result.loss * 1e12) +
-               (uint64_t)(result.grad_norm * 1e12);
-        test_batch_fini(&batch);
-    }
-    hash = hash * 31 + test_state_hash(trainer);
-    tm_trainer_close(trainer);
-    tm_device_close(device);
-    return hash;
-}
-
-TEST(a_step_that_is_looked_at_keeps_its_bits)
-{
-    for (int k = 0; k < CASES; k++) {
-        const tm_step_options o = case_of(k);
-        const uint64_t        as_ever = train(&o, 0);
-        for (int how = 1; how <= 2; how++)
-            if (train(&o, how) != as_ever) fail_msg("case %d has other bits in way %d", k, how);
-    }
-}
 
 /* Number of the program's run in a step that has instruction `at` first: its micro-batch. */
 static int64_t micro_batch_of(const tm_step *step, const tm_program *program)
@@ -339,105 +289,6 @@ TEST(an_update_that_overflows_is_named)
     assert_string_equal(l.found.phase, "update");
     assert_int_equal(l.found.micro_batch, -1);
     end_located(&l);
-}
-
-/* --- beside a scan of its own ------------------------------------------------------------------------------------- */
-
-/* Of a device in the host's memory: values of outputs, one by one, with nothing of the locator's. */
-typedef struct {
-    bool    any;
-    int64_t instruction, micro_batch, count, first;
-    char    program[48];
-    int     out;
-} own_scan;
-
-static tm_status look_away(void *context, const tm_program *program, size_t at, int64_t micro_batch, tm_error *err)
-{
-    (void)context, (void)program, (void)at, (void)micro_batch, (void)err;
-    return TM_OK;
-}
-
-static tm_status scan_outputs(void *context, const tm_program *program, size_t at, int64_t micro_batch, tm_error *err)
-{
-    own_scan *s = context;
-    (void)err;
-    for (int k = 0; k < TM_MAX_OUT && !s->any; k++) {
-        const tm_view *view = &program->instructions[at].call.out[k];
-        if (program->instructions[at].node->out[k] == TM_NONE || !tm_view_present(view)) continue;
-        if (!tm_dtype_floating(view->dtype) || tm_dtype_bits(view->dtype) < 8) continue;
-        int64_t n = tm_shape_elements(view->shape);
-        int64_t columns = view->shape.rank > 0 ? view->shape.n[view->shape.rank - 1] : 1;
-        s->count = 0;
-        for (int64_t i = n; i-- > 0;) {
-            double value = tm_value_get(view->data, view->dtype, i / columns * tm_view_ld(view) + i % columns);
-            if (value - value == 0) continue;
-            s->count++;
-            s->first = i;
-        }
-        s->any = s->count > 0;
-        s->out = k;
-        s->instruction = (int64_t)at;
-        s->micro_batch = micro_batch;
-        snprintf(s->program, sizeof s->program, "%s", program->name);
-    }
-    return TM_OK;
-}
-
-/* Trained weights from number `from` on are scaled by 2^80. *scaled: were there any? */
-static tm_trainer *open_scaled(tm_device *device, const tm_step_options *o, size_t from, bool *scaled)
-{
-    tm_trainer     *trainer = test_trainer_open(device, o, 5);
-    const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
-    *scaled = false;
-    for (size_t t = 0, n = 0; t < graph->n_tensors; t++) {
-        if (graph->tensors[t].role != TM_ROLE_PARAMETER || graph->tensors[t].gradient == TM_NONE || n++ < from)
-            continue;
-        double *values = test_values_read(trainer, (tm_tensor_id)t);
-        for (int64_t i = 0; i < tm_shape_elements(graph->tensors[t].shape); i++) values[i] *= 0x1p80;
-        test_values_write(trainer, (tm_tensor_id)t, values);
-        free(values);
-        *scaled = true;
-    }
-    return trainer;
-}
-
-/* *places gets a bit for each instruction (of the first 64) that is named. */
-static void compare_scans(tm_device *device, const tm_step_options *o, size_t from, bool *scaled, uint64_t *places)
-{
-    tm_trainer         *trainer = open_scaled(device, o, from, scaled), *twin = open_scaled(device, o, from, scaled);
-    test_batch          batch = batch_of(o, 1);
-    own_scan            own = { 0 };
-    tm_trainer_observer observer = { &own, look_away, scan_outputs };
-    tm_nonfinite        found;
-    bool                any;
-    looked_step(trainer, 1, 1e-2, &batch, &found, &any);
-    tm_trainer_observe(twin, &observer);
-    test_step(twin, 1, 1e-2, 1, &batch);
-    assert_true(any == own.any);
-    if (any && (found.instruction != own.instruction || strcmp(found.program, own.program) != 0))
-        fail_msg("from weight %zu: %s %lld, a scan finds %s %lld", from, found.program, (long long)found.instruction,
-                 own.program, (long long)own.instruction);
-    if (any) assert_true(found.count == own.count && found.micro_batch == own.micro_batch);
-    if (any) *places |= 1ULL << (found.instruction % 64);
-    test_batch_fini(&batch);
-    tm_trainer_close(trainer);
-    tm_trainer_close(twin);
-}
-
-TEST(it_finds_what_a_scan_of_its_own_finds)
-{
-    tm_device *device = test_device_open("cpu", 1);
-    uint64_t   places = 0;
-    const bool here = !tm_device_describe(device)->own_memory; /* else its memory is not to be looked at */
-    for (int c = 0; c < CASES && here; c += test_is_full() ? 1 : 3) {
-        const tm_step_options o = tiny(case_of(c));
-        bool                  scaled = true;
-        for (size_t from = 0; scaled; from++) compare_scans(device, &o, from, &scaled, &places);
-    }
-    int different = 0;
-    for (; places; places &= places - 1) different++;
-    if (here && different < 5) fail_msg("only %d places overflow", different);
-    tm_device_close(device);
 }
 
 /* --- inputs ------------------------------------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a run measures besides training: it stops when its speed is known, watches the machine, and refuses a speed that
- * no machine has. */
+/* What a run does besides training: it ends with a record that fails, watches the machine, and counts the rows of
+ * experts. */
 #include "support/test.h"
 #include "run_fixture.h"
 
@@ -59,68 +59,6 @@ static tm_status run(const tm_run_options *options, listener *l, tm_error *err)
 {
     *l = (listener){ .sink = { .handle = listen } };
     return run_with(options, &(tm_event_bus){ .sinks = (tm_sink *[]){ &l->sink }, .count = 1 }, err);
-}
-
-/* A clock that runs three times too fast shows a third of the time: the same as a machine that is three times slower
- * than its figures. */
-TEST(a_speed_that_no_machine_has)
-{
-    tm_run_options o = options_of(8);
-    tm_error       err;
-    listener       l;
-    o.peaks.flops = 1e15; /* nobody is that fast: nothing to complain about */
-    assert_int_equal(run(&o, &l, &err), TM_OK);
-    assert_int_equal(l.verdict, TM_VERDICT_NOT_JUDGED);
-    o.peaks.flops = 1e6;
-    assert_int_equal(run(&o, &l, &err), TM_NUMBERS);
-    assert_int_equal(l.verdict, TM_VERDICT_INVALID);
-    assert_non_null(strstr(l.reason, "the fastest step took "));
-    assert_non_null(strstr(l.reason, "at the measured 1e+06 FLOP/s"));
-    assert_string_equal(err.text, l.reason);
-}
-
-/* The bound counts every micro-batch: at a peak that the step just keeps, twice as many take twice as long. */
-TEST(the_bound_counts_all_micro_batches)
-{
-    double   least[2];
-    tm_error err;
-    listener l;
-    for (int i = 0; i < 2; i++) {
-        tm_run_options o = options_of(3);
-        o.step.accumulation = i == 0 ? 1 : 3;
-        o.peaks.flops = 1;
-        assert_int_equal(run(&o, &l, &err), TM_NUMBERS);
-        assert_int_equal(sscanf(strstr(l.reason, "less than"), "less than %lf s", &least[i]), 1);
-    }
-    assert_true(fabs(least[1] / least[0] - 3) < 1e-3);
-}
-
-/* How many steps there are decides whether they show progress; the status is the verdict's either way. */
-static void judged(tm_status status, const listener *l)
-{
-    assert_int_equal(status, l->verdict == TM_VERDICT_INVALID ? TM_NUMBERS : TM_OK);
-    if (l->verdict == TM_VERDICT_INVALID) assert_non_null(strstr(l->reason, "loss"));
-}
-
-TEST(stops_when_the_speed_is_known)
-{
-    tm_error err;
-    listener l;
-    int      stopped = 0;
-    for (int i = 0; i < 8 && !stopped; i++) { /* on a busy machine the state may not be steady: once is enough */
-        tm_run_options o = options_of(400);
-        o.target_half_width = 0.5;
-        judged(run(&o, &l, &err), &l);
-        assert_in_range(l.steps, 50, 400);
-        stopped = strcmp(l.stopped, "precise enough") == 0;
-        if (!stopped) assert_string_equal(l.stopped, "all steps done");
-        assert_true(stopped == (l.steps < 400));
-    }
-    assert_true(stopped);
-    tm_run_options o = options_of(60);
-    judged(run(&o, &l, &err), &l);
-    assert_int_equal(l.steps, 60);
-    assert_string_equal(l.stopped, "all steps done");
 }
 
 /* An output that fails: at which step, and is it vital? */

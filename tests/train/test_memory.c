@@ -9,7 +9,6 @@
 #include "train/trainer/init.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The microscope: a micro-batch in the training's format and in float32 beside each other. What it compares, that it
- * says what is so, and that training keeps its bits. */
+/* The microscope: a micro-batch in the training's format and in float32 beside each other. What it compares, and that
+ * it says what is so. (That training keeps its bits: tests/differential.) */
 #include "support/test.h"
 #include "step_cases.h"
 #include "train/trainer/microscope.h"
@@ -99,49 +99,6 @@ TEST(a_format_beside_itself_is_the_same)
     }
 }
 
-/* Weights, moments and gradients after some steps, looked at in between or not. */
-static uint64_t train(tm_step_options o, bool looks)
-{
-    tm_device *device = test_device_open("cpu", 2);
-    o.compared = looks ? &tm_precision_f32 : NULL;
-    tm_trainer *trainer = test_trainer_open(device, &o, 1);
-    tm_looked   seen = { 0 };
-    uint64_t    hash = 0;
-    for (int t = 1; t <= 3; t++) {
-        test_batch     batch = batch_of(&o, (uint64_t)t);
-        tm_micro_batch micro = fed(&batch, &o);
-        tm_step_result result;
-        tm_error       err = { 0 };
-        test_begin(trainer, t, 1e-2, 1, batch.target_tokens);
-        if (looks) look(trainer, &batch, t, 0.1, &seen);
-        if (looks) assert_true(seen.look.worst && seen.look.worst->error > 0);
-        if (tm_trainer_step(trainer, &micro, &result, NULL, &err) != TM_OK) fail_msg("%s", err.text);
-        hash = hash * 31 + test_gradients_hash(trainer) + (uint64_t)(result.loss * 1e9);
-        test_batch_fini(&batch);
-    }
-    hash = hash * 31 + test_state_hash(trainer);
-    tm_looked_fini(&seen);
-    tm_trainer_close(trainer);
-    tm_device_close(device);
-    return hash;
-}
-
-TEST(training_keeps_its_bits)
-{
-    tm_step_options cases[] = { test_gpt_options(),         experts_options(),
-                                test_llama_options(),       quantized_options("fp8_delayed"),
-                                quantized_options("nvfp4"), test_gpt_options() };
-    cases[0].precision = cases[1].precision = &tm_precision_bf16;
-    cases[1].shape.moe.biased = true, cases[1].shape.moe.bias_rate = 0.01;
-    cases[2].precision = &tm_precision_bf16_pure, cases[2].hyper.stochastic = true;
-    cases[4].accumulation = 2;
-    cases[5].precision = &tm_precision_bf16, cases[5].accumulation = 2;
-    cases[5].adapters = dropping_adapters();
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        if (train(cases[i], false) != train(cases[i], true))
-            fail_msg("case %zu has other bits when it is looked at", i);
-}
-
 static tm_tensor_id gradient_by_name(const tm_trainer *trainer, const char *name)
 {
     const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
@@ -223,24 +180,6 @@ TEST(factors_are_compared_with_what_they_were)
         }
         end_looking(&l);
     }
-}
-
-/* Histograms count every number once; what is 0 only in the narrow format is underflow. */
-TEST(histograms_and_shares_add_up)
-{
-    tm_step_options o = quantized_options("fp8_tensorwise");
-    looking         l = looked_at(&o, 0.1);
-    double          underflow = 0;
-    for (size_t i = 0; i < l.seen.look.n_tensors; i++) {
-        const tm_look_tensor *t = &l.seen.look.tensors[i];
-        double                n = t->zeros * (double)t->elements, m = t->reference_zeros * (double)t->elements;
-        for (int e = 0; e < l.seen.look.n_exponents; e++) n += t->exponents[e], m += t->reference_exponents[e];
-        assert_true(fabs(n - (double)t->elements) < 1e-6 && fabs(m - (double)t->elements) < 1e-6);
-        assert_true(t->underflow <= t->zeros && t->overflow == 0);
-        underflow += t->underflow;
-    }
-    assert_true(underflow > 0);
-    end_looking(&l);
 }
 
 /* What is finite in float32 and not in bfloat16: found, though the error of the other elements is small. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients that are added over ranks in bfloat16: the sums bit for bit, which collectives do it, and that a model
- * still learns the same. */
+/* Gradients that are added over ranks in bfloat16: the sums bit for bit, and which collectives do it. (What they train:
+ * tests/differential.) */
 #include "support/test.h"
 #include "graph/value.h"
 #include "graph/passes/passes.h"
@@ -133,18 +133,4 @@ TEST(gradients_and_nothing_else_are_narrow)
         assert_true(wire[1] == wire[0] / 2);
     }
     tm_device_close(device);
-}
-
-TEST(a_model_learns_the_same)
-{
-    for (int l = 0; l < LAYOUTS; l++) {
-        tm_step_options o = model_options(0);
-        o.accumulation = 2;
-        job wide = run_ranks(o, layouts[l].replicate, layouts[l].shard, layouts[l].sharing, 8);
-        o.layout.narrow = true;
-        job    narrow = run_ranks(o, layouts[l].replicate, layouts[l].shard, layouts[l].sharing, 8);
-        double far = apart(&narrow, &wide);
-        print_message("# layout %d: losses %.3g apart\n", l, far);
-        assert_true(far < 1e-3 && far > 0);
-    }
 }

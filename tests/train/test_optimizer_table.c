@@ -6,7 +6,6 @@
 #include "train/optimizer/optimizer.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 TEST(optimizers_are_found_by_name)

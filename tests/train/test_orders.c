@@ -161,10 +161,11 @@ typedef struct {
 } layout;
 
 static const layout layouts[] = {
-    { 2, 1, TM_SHARE_COPIES }, { 1, 2, TM_SHARE_OPTIMIZER }, { 1, 2, TM_SHARE_GRADIENTS }, { 1, 2, TM_SHARE_ALL },
-    { 2, 2, TM_SHARE_ALL },    { 1, 4, TM_SHARE_ALL },       { 3, 1, TM_SHARE_COPIES },
+    { 2, 1, TM_SHARE_COPIES },
+    { 1, 2, TM_SHARE_OPTIMIZER },
+    { 1, 2, TM_SHARE_GRADIENTS },
+    { 1, 2, TM_SHARE_ALL },
 };
-enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
 /* The same with every rank's instructions in an order of its own. */
 static job in_order(const job *plain, const orders *o)
@@ -216,17 +217,6 @@ static void check_orders(const char *what, int number, const job *plain)
     }
 }
 
-FULL_TEST(every_order_that_the_waits_allow_has_the_same_bits)
-{
-    for (int k = 0; k < MODELS; k++)
-        for (int l = 0; l < LAYOUTS; l++) {
-            tm_step_options o = model_options(k);
-            o.accumulation = 1 + (k + l) % 2;
-            job plain = ranks_job(o, layouts[l].replicate, layouts[l].shard, layouts[l].sharing, 2);
-            check_orders("model and layout", 100 * k + l, &plain);
-        }
-}
-
 static const divided combined[] = { { 0, 1, 4, 1, 1, true },  { 2, 1, 2, 1, 1, true },  { 2, 2, 2, 1, 4, false },
                                     { 2, 1, 1, 2, 2, false }, { 2, 1, 1, 2, 1, false }, { 3, 1, 1, 2, 1, false } };
 
@@ -235,43 +225,6 @@ TEST(divided_models_have_the_same_bits_in_every_order)
     for (size_t i = 0; i < sizeof combined / sizeof combined[0]; i++) {
         job plain = divided_job(&combined[i], 2);
         check_orders("divided model", (int)i, &plain);
-    }
-}
-
-/* Parts of a pipeline: a tied table in a V, backwards that are whole and parted, images, weights that are gathered for
- * each micro-batch, low precision, parts that are summed apart. */
-FULL_TEST(stages_have_the_same_bits_in_every_order)
-{
-    static const struct {
-        int               model, stages, chunks;
-        tm_pipeline_order order;
-        int64_t           micro_batches;
-        int               shard, parts;
-        const char       *recipe;
-    } pipelines[] = { { 0, 2, 1, TM_PIPELINE_1F1B, 3, 1, 1, NULL },
-                      { 2, 2, 2, TM_PIPELINE_INTERLEAVED_ZERO, 4, 1, 1, NULL },
-                      { 1, 2, 2, TM_PIPELINE_ZBV, 4, 1, 1, NULL },
-                      { 1, 3, 2, TM_PIPELINE_DUAL_V, 6, 1, 1, NULL },
-                      { 3, 2, 2, TM_PIPELINE_DUAL_V, 4, 1, 1, NULL },
-                      { 0, 2, 2, TM_PIPELINE_ZBV, 4, 2, 1, "fp8_delayed" },
-                      { 2, 2, 1, TM_PIPELINE_INTERLEAVED_ZERO, 4, 2, 1, NULL },
-                      { 1, 2, 1, TM_PIPELINE_1F1B, 4, 1, 2, "nvfp4" } };
-    for (size_t i = 0; i < sizeof pipelines / sizeof pipelines[0]; i++) {
-        job listed = ranks_job(model_options(pipelines[i].model), 1, pipelines[i].shard, TM_SHARE_ALL, 2);
-        listed.stages = pipelines[i].stages;
-        listed.o.shape.n_layers = listed.stages * pipelines[i].chunks;
-        listed.o.accumulation = pipelines[i].micro_batches;
-        listed.o.layout.order = pipelines[i].order;
-        listed.o.layout.chunks = pipelines[i].chunks;
-        listed.o.layout.parts = pipelines[i].parts;
-        if (pipelines[i].shard > 1)
-            listed.o.layout.let_go = listed.o.layout.reshard = true, listed.o.shape.tied = false;
-        if (pipelines[i].recipe) {
-            listed.o.seq = 32;
-            listed.o.quantize = (tm_quantize){ .on = true, .switch_step = -1, .history = 2, .seed = 1 };
-            listed.o.quantize.recipe[0] = *tm_quantize_recipe_find(pipelines[i].recipe);
-        }
-        check_orders("pipeline", (int)i, &listed);
     }
 }
 

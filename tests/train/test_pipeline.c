@@ -5,11 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-/* clang-format off */
-/* clang-format on */
 
 static const tm_pipeline_costs alike = { 1, 1, 1 }, uneven = { 1, 1.5, 0.5 }, large = { 2, 2, 1 },
                                quick = { 1e-3, 1e-3, 1e-3 };
@@ -168,124 +164,6 @@ static void look_at_times(const tm_pipeline *p)
 TEST(actions_begin_as_soon_as_they_can)
 {
     sweep(look_at_times);
-}
-
-/* The micro-batch whose gradients of weights come first. */
-static void look_at_first(const tm_pipeline *p)
-{
-    for (int r = 0; r < p->ranks; r++) {
-        size_t              n;
-        int64_t             first[TM_MAX_CHUNKS];
-        tm_pipeline_action *actions = tm_pipeline_actions(p, r, &n);
-        for (size_t k = n; k-- > 0;)
-            if (actions[k].kind == TM_DO_BACKWARD || actions[k].kind == TM_DO_WEIGHT)
-                first[actions[k].chunk] = actions[k].micro_batch;
-        for (int c = 0; c < p->chunks; c++) assert_int_equal(tm_pipeline_first(actions, n, c), first[c]);
-        free(actions);
-    }
-}
-
-TEST(first_gradients_of_weights_are_found)
-{
-    sweep(look_at_first);
-}
-
-/* --- DualPipeV as published -------------------------------------------------------------------------------------- */
-
-/* Is action k a forward with a whole backward of the other chunk beside it? (PyTorch leaves the first ones of the last
- * rank one after the other.) */
-static bool is_pair(const tm_pipeline_times *t, int r, size_t k, bool last)
-{
-    const tm_pipeline_action *a = &t->actions[r][k];
-    return k + 1 < t->n[r] && a->kind == TM_DO_FORWARD && a[1].kind == TM_DO_BACKWARD && a[1].chunk != a->chunk &&
-           !(last && a[1].micro_batch == 0 && a[1].chunk == 1);
-}
-
-/* When what the action needs is there: NAN, not yet. done: (stages, micro-batches, forward and backward). */
-static double there(const tm_pipeline *p, const double *done, int r, const tm_pipeline_action *a)
-{
-    int64_t stage = tm_pipeline_stage(p, r, a->chunk), last = 2 * p->ranks - 1;
-    int64_t own = (stage * p->micro_batches + a->micro_batch) * 2, next = p->micro_batches * 2;
-    if (a->kind == TM_DO_FORWARD) return stage == 0 ? 0 : done[own - next];
-    if (a->kind == TM_DO_WEIGHT) return done[own + 1];
-    return stage == last ? done[own] : done[own + next + 1];
-}
-
-/* Idle time where such a pair is one piece of work: begun when the inputs of both are there, and what both give is sent
- * at its end. */
-static double idle_in_pairs(const tm_pipeline *p, const tm_pipeline_costs *c)
-{
-    tm_pipeline_times t;
-    const size_t      n = (size_t)(2 * p->ranks * p->micro_batches * 2);
-    double           *done = malloc(n * sizeof *done), now[8] = { 0 }, end = 0;
-    size_t            next[8] = { 0 };
-    tm_pipeline_simulate(p, c, &t);
-    for (size_t k = 0; k < n; k++) done[k] = (double)NAN;
-    for (bool moved = true; moved;) {
-        moved = false;
-        for (int r = 0; r < p->ranks; r++)
-            while (next[r] < t.n[r]) {
-                const tm_pipeline_action *a = &t.actions[r][next[r]];
-                const size_t              both = is_pair(&t, r, next[r], r == p->ranks - 1) ? 2 : 1;
-                double                    begin = now[r], cost = 0;
-                bool                      waits = false;
-                for (size_t k = 0; k < both; k++) {
-                    double when = there(p, done, r, &a[k]);
-                    waits = waits || isnan(when);
-                    begin = fmax(begin, when);
-                    cost += a[k].kind == TM_DO_FORWARD  ? c->forward
-                            : a[k].kind == TM_DO_INPUT  ? c->input
-                            : a[k].kind == TM_DO_WEIGHT ? c->weight
-                                                        : c->input + c->weight;
-                }
-                if (waits) break;
-                now[r] = begin + cost;
-                for (size_t k = 0; k < both; k++)
-                    if (a[k].kind != TM_DO_WEIGHT)
-                        done[(tm_pipeline_stage(p, r, a[k].chunk) * p->micro_batches + a[k].micro_batch) * 2 +
-                             (a[k].kind != TM_DO_FORWARD)] = now[r];
-                next[r] += both;
-                moved = true;
-            }
-    }
-    for (int r = 0; r < p->ranks; r++) {
-        assert_int_equal(next[r], t.n[r]);
-        end = fmax(end, now[r]);
-    }
-    tm_pipeline_times_fini(&t);
-    free(done);
-    return end - (double)(2 * p->micro_batches) * (c->forward + c->input + c->weight);
-}
-
-/* (p - 1)(F&B + B - 3 W) with F&B = F + B: nothing is gained by the pairs themselves. Table of DeepSeek's DualPipe. */
-TEST(pairs_are_as_idle_as_published)
-{
-    static const tm_pipeline_costs costs[] = { { 1, 1, 1 }, { 2, 2, 1 }, { 3, 3, 2 } };
-    for (int ranks = 1; ranks <= 8; ranks++)
-        for (int64_t m = 2 * ranks; m < 4 * ranks; m++)
-            for (size_t c = 0; c < sizeof costs / sizeof costs[0]; c++) {
-                tm_pipeline p = { TM_PIPELINE_DUAL_V, ranks, 2, m, NULL };
-                double      f = costs[c].forward, b = costs[c].input + costs[c].weight, w = costs[c].weight;
-                double      idle = idle_in_pairs(&p, &costs[c]), wanted = (ranks - 1) * (f + b + b - 3 * w);
-                if (!(fabs(idle - wanted) < 1e-9))
-                    fail_msg("%d ranks, %d micro-batches: idle %g, published %g", ranks, (int)m, idle, wanted);
-            }
-}
-
-/* An order that is no good has another idle time: 1F1B with its input gradients late. */
-TEST(a_worse_order_is_told)
-{
-    tm_pipeline_times one, gpipe, zero;
-    tm_pipeline       p = { TM_PIPELINE_1F1B, 4, 1, 8, NULL }, g = { TM_PIPELINE_GPIPE, 4, 1, 8, NULL },
-                z = { TM_PIPELINE_INTERLEAVED_ZERO, 4, 1, 8, NULL };
-    tm_pipeline_simulate(&p, &alike, &one);
-    tm_pipeline_simulate(&g, &alike, &gpipe);
-    tm_pipeline_simulate(&z, &alike, &zero);
-    assert_true(one.idle == gpipe.idle && one.idle == 9);
-    assert_true(zero.idle == 3);
-    tm_pipeline_times_fini(&one);
-    tm_pipeline_times_fini(&gpipe);
-    tm_pipeline_times_fini(&zero);
 }
 
 /* Stages in turn: as many forwards before the first backward as in Megatron-LM, two for each rank behind this one, so

@@ -8,9 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* clang-format off */
-/* clang-format on */
-
 static void check_cut(int64_t layers, int stages, int64_t first, int64_t last, const int *wanted)
 {
     tm_stage out[16];
@@ -116,33 +113,6 @@ static double look_at_pieces(const tm_pipeline *p, int64_t layers, int64_t less,
     assert_int_equal(class, head->vocabulary);
     for (int r = 0; r < p->ranks; r++) most = fmax(most, load[r]);
     return most;
-}
-
-/* Ranks are equal to a few rows, wherever there is enough of the output layer to make up for uneven blocks. */
-TEST(pieces_make_ranks_equal)
-{
-    tm_stage out[64];
-    tm_error err = { 0 };
-    int      equal = 0, all = 0;
-    for (int order = TM_PIPELINE_1F1B; order <= TM_PIPELINE_ZBV; order++)
-        for (int ranks = 2; ranks <= 8; ranks++)
-            for (int chunks = 1; chunks <= 4; chunks++)
-                for (int64_t layers = 1; layers <= 40; layers += 3)
-                    for (double blocks = 0.25; blocks < 40; blocks *= 3) {
-                        tm_pipeline      p = { (tm_pipeline_order)order, ranks, chunks, 8, NULL };
-                        tm_pipeline_head head = { 50257, blocks };
-                        if ((order == TM_PIPELINE_ZBV && chunks != 2) || (chunks == 1 && ranks > 2)) continue;
-                        tm_status st = tm_pipeline_cut_head(&p, layers, 0, &head, out, &err);
-                        assert_int_equal(st, layers < ranks * (chunks - 1) - 1 ? TM_INVALID : st);
-                        if (st != TM_OK) continue;
-                        double most = look_at_pieces(&p, layers, 0, &head, out);
-                        double mean = ((double)layers + blocks) / ranks, rows = 16 * ranks / 50257.0 * blocks;
-                        all++;
-                        equal += most <= mean + rows;
-                        double blocks_alone = (double)(chunks > 1 ? layers / ranks + chunks : layers);
-                        assert_true(most <= fmax(mean, blocks_alone) + rows + 1e-9);
-                    }
-    assert_true(all > 500 && equal > all / 3);
 }
 
 /* What the rank with the most has where `behind` blocks lie in the stage of the first piece, and the largest stage;

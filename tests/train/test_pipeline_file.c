@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Orders from files: those of PyTorch are read and run, what is wrong with a file is told with row and column. */
+/* Orders from files: those of PyTorch are read, what is wrong with a file is told with row and column. (They run in
+ * tests/differential.) */
 #include "support/test.h"
-#include "base/file.h"
 #include "ranks_fixture.h"
 #include "support/folder.h"
 #include "support/full_config.h"
@@ -294,70 +294,6 @@ TEST(keys_name_the_file)
         tm_error       err = { 0 };
         assert_int_equal(tm_status_exit_code(read_words(bad[i][0], &o, &err)), 4);
         if (!strstr(err.text, bad[i][1])) fail_msg("'%s' does not say '%s'", err.text, bad[i][1]);
-    }
-}
-
-/* --- training ----------------------------------------------------------------------------------------------------- */
-
-static job job_of(const tm_pipeline_list *list, int model)
-{
-    job j = { .o = model_options(model), .replicate = 1, .shard = 1, .steps = 4, .rate = 2e-3 };
-    j.stages = list->ranks;
-    j.o.shape.n_layers = list->ranks * list->chunks + 1;
-    if (model == 2) j.o.shape.tied = false;
-    j.o.accumulation = list->micro_batches;
-    j.o.layout.order = TM_PIPELINE_LISTED;
-    j.o.layout.chunks = list->chunks;
-    j.o.layout.list = list;
-    return j;
-}
-
-static void check_run(const tm_pipeline_list *list, int model, bool same_bits, const char *what)
-{
-    job staged = job_of(list, model), alone = staged;
-    alone.stages = 0, alone.whole = 1;
-    rank_body(NULL, &alone);
-    run_job(&staged);
-    double far = apart(&staged, &alone);
-    print_message("# %s, model %d: losses %.3g apart\n", what, model, far);
-    assert_true(far <= 1e-5);
-    assert_true(fabs(staged.evaluation[0] - alone.evaluation[0]) <= 1e-5 * alone.evaluation[0]);
-    for (int t = 0; t < alone.steps; t++) assert_true(!same_bits || staged.loss[t] == alone.loss[t]);
-    if (same_bits) assert_true(staged.weights[0] == alone.weights[0]);
-}
-
-/* With sums in the order of one rank: its bits. PyTorch's LoopedBFS comes back the other way round. */
-TEST(files_train_as_one_rank)
-{
-    static const struct {
-        const char *name;
-        int         ranks, model;
-        bool        same_bits;
-    } files[] = {
-        { "DualPipeV-2x2-6", 2, 0, true },  { "DualPipeV-4x2-10", 4, 2, true }, { "Interleaved1F1B-2x2-4", 2, 2, true },
-        { "LoopedBFS-2x2-4", 2, 2, false }, { "LoopedBFS-3x1-5", 3, 0, false }, { "ZBVZeroBubble-2x2-4", 2, 2, true },
-    };
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        tm_arena *arena = tm_arena_create();
-        check_run(read_list(files[i].name, files[i].ranks, arena), files[i].model, files[i].same_bits, files[i].name);
-        tm_arena_destroy(arena);
-    }
-}
-
-/* A loop whose backwards are whole and parted in turn, and a V of whole ones. */
-TEST(mixed_files_train_as_one_rank)
-{
-    static const char *const texts[] = {
-        "0F0,0F1,,0I0,0W0,0B1,0F2,0B2\n1F0,1B0,1F1,1I1,1W1,1F2,1B2\n",
-        "0F0,0F1,3F0,3B0,3F1,3B1,0B0,0B1\n1F0,2F0,1F1,2F1,2B0,1B0,2B1,1B1\n",
-    };
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        tm_arena               *arena = tm_arena_create();
-        const tm_pipeline_list *list;
-        tm_error                err = { 0 };
-        if (pipeline_file_parse(texts[i], "x.csv", 2, arena, &list, &err) != TM_OK) fail_msg("%s", err.text);
-        for (int model = 0; model < 3; model += 2) check_run(list, model, true, "x.csv");
-        tm_arena_destroy(arena);
     }
 }
 

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs on pairs: they begin where model and reference are one, to the last bit; threads, packing and stopping change
- * nothing; what is told is what happened; what makes such a run valid. */
+/* Runs on pairs: they begin where model and reference are one, to the last bit; packing changes no loss; another
+ * reference is refused. (Threads and stops: tests/differential.) */
 #include "support/test.h"
 #include "pairs_fixture.h"
 #include "run_fixture.h"
 #include "op/preference.h"
-#include "support/full_config.h"
-#include "support/whole.h"
 #include "train/trainer/preference.h"
-#include "train/run/verdict.h"
 
 static tm_status run(const tm_run_options *options, int threads, listener *l, tm_error *err)
 {
@@ -183,115 +180,6 @@ TEST(references_are_kept_with_their_samples)
 }
 
 /* --- what makes a run valid --------------------------------------------------------------------------------------- */
-
-static tm_verdict verdict_of(double first, double from, double to, double validation, char reason[TM_REASON_BYTES])
-{
-    static double losses[100];
-    for (int i = 0; i < 100; i++) losses[i] = from + (to - from) * i / 99 + (i % 2 ? 1e-3 : -1e-3);
-    losses[0] = first;
-    tm_evidence e = { .gate = TM_GATE_PREFERENCE,
-                      .losses = losses,
-                      .n_losses = 100,
-                      .total_steps = 100,
-                      .finite = true,
-                      .validation = validation,
-                      .validation_error = (double)NAN,
-                      .floor = (double)NAN,
-                      .validation_floor = (double)NAN,
-                      .unigram_entropy = (double)NAN,
-                      .compressed = (double)NAN,
-                      .first_loss = first,
-                      .start = log(2) };
-    return tm_verdict_of(&e, reason);
-}
-
-TEST(valid_runs_begin_at_the_reference_and_fall)
-{
-    char reason[TM_REASON_BYTES];
-    assert_int_equal(verdict_of(log(2), 0.69, 0.3, (double)NAN, reason), TM_VERDICT_VALID);
-    assert_int_equal(verdict_of(log(2), 0.69, 0.3, 0.5, reason), TM_VERDICT_VALID);
-    assert_non_null(strstr(reason, "held-out 0.5000"));
-    assert_int_equal(verdict_of(log(2), 0.69, 0.3, 0.7, reason), TM_VERDICT_INVALID);
-    assert_non_null(strstr(reason, "holds for the training pairs only"));
-    assert_int_equal(verdict_of(0.6932, 0.69, 0.3, 0.5, reason), TM_VERDICT_INVALID);
-    assert_non_null(strstr(reason, "is not what it is compared with"));
-    assert_int_equal(verdict_of((double)NAN, 0.69, 0.3, 0.5, reason), TM_VERDICT_INVALID);
-    assert_int_equal(verdict_of(log(2), 0.69, 0.69, 0.5, reason), TM_VERDICT_INVALID);
-    assert_non_null(strstr(reason, "no progress"));
-}
-
-/* The whole way: certificate, held-out pairs, verdict. */
-TEST(a_run_is_certified_and_valid)
-{
-    static listener l;
-    tm_run_options  o = options_of(60, true);
-    o.validate = o.certify = true;
-    o.validation_freq = 30;
-    run_well(&o, 2, &l);
-    if (!l.end.certificate.done || !l.end.certificate.gradients || !l.end.certificate.causal)
-        fail_msg("%s", l.end.certificate.reason);
-    assert_true(strstr(l.reason, "loss fell") != NULL);
-    assert_int_equal(l.evaluations, 2);
-    assert_true(l.evaluation.loss < 0.5 && l.evaluated[2] > 0.9);
-    assert_true(l.evaluation.tokens > 0 && l.evaluation.tokens % (2 * SEQ) == 0);
-    assert_int_equal(l.end.n_measures, 6);
-}
-
-static double evaluate_well(const tm_run_options *options)
-{
-    tm_device            *device = test_device_open("cpu", 2);
-    tm_source            *source;
-    volatile sig_atomic_t stop = 0;
-    tm_run_evaluation     found;
-    tm_error              err = { 0 };
-    if (tm_source_open(&options->source, &source, &err) != TM_OK) fail_msg("%s", err.text);
-    if (tm_run_evaluate(options, device, source, &stop, &found, &err) != TM_OK) fail_msg("%s", err.text);
-    tm_source_close(source);
-    tm_device_close(device);
-    return found.loss;
-}
-
-/* Rows that neither a step nor an evaluation of the run needs are left alone; those of the certificate after the last
- * step are not. There are 48 rows of training and 12 held out. */
-TEST(a_reference_reads_what_the_run_needs)
-{
-    static const struct {
-        int64_t     rows, steps;
-        bool        validates, evaluates_only, free;
-        int64_t     batches;
-        const char *read;
-    } cases[] = { { 2, 1, false, false, false, -1, "has read 8 rows of training and 0 of validation in" },
-                  { 2, 1, true, false, false, -1, "has read 8 rows of training and 12 of validation in" },
-                  { 2, 3, true, false, false, 2, "has read 16 rows of training and 4 of validation in" },
-                  { 2, 12, true, false, false, 1000, "has read 48 rows of training and 12 of validation in" },
-                  { 2, 3, true, true, false, 2, "has read 0 rows of training and 4 of validation in" },
-                  { 5, 1, true, false, false, -1, "has read 20 rows of training and 12 of validation in" },
-                  { 1, 1, true, false, false, 1, "has read 4 rows of training and 1 of validation in" },
-                  { 2, 2, true, false, true, 2, NULL } };
-    static listener l;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        tm_text        said = { 0 };
-        tm_run_options o = options_of(cases[i].steps, false);
-        o.step.micro_batch = cases[i].rows;
-        o.learning_rate = 0; /* held-out pairs begin at the reference, too */
-        o.validate = cases[i].validates;
-        o.reference_free = cases[i].free;
-        o.validation_steps = cases[i].batches;
-        tm_log_set_level(TM_LOG_INFO);
-        whole_log_open();
-        if (cases[i].evaluates_only)
-            l.evaluation.loss = evaluate_well(&o);
-        else
-            run_well(&o, 2, &l);
-        whole_log_take(&said);
-        whole_log_close();
-        tm_log_set_level(TM_LOG_ERROR);
-        if (!strstr(said.data, cases[i].read ? cases[i].read : "rows of preference")) fail_msg("%zu: %s", i, said.data);
-        if (cases[i].read && o.validate) assert_true(is_near(l.evaluation.loss, 0.69314718055994531, 1e-14));
-        if (!cases[i].read) assert_null(strstr(said.data, "has read"));
-        tm_text_fini(&said);
-    }
-}
 
 TEST(what_does_not_go_together_is_refused)
 {

@@ -2,14 +2,12 @@
 /* Whole runs that look like training: the verdict says which of them were. */
 #include "support/test.h"
 #include "support/folder.h"
-#include "support/full_config.h"
 #include "support/training.h"
 
+#include "proof_fixture.h"
 #include "run_fixture.h"
 
-#include "base/log.h"
 #include "train/certify/dead_attention.h"
-#include "train/run/run_state.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,13 +16,10 @@
 
 static tm_run_ended told;
 static char         reason[TM_REASON_BYTES];
-static double       unaccounted; /* of the seconds of the first step */
 
 static void hear(tm_sink *sink, const tm_event *event)
 {
     (void)sink;
-    if (event->kind == TM_EVENT_STEP_DONE && event->step_done.step == 1)
-        unaccounted = event->step_done.phases[event->step_done.n_phases - 1].value;
     if (event->kind != TM_EVENT_RUN_ENDED) return;
     told = event->run_ended;
     strncpy(reason, event->run_ended.reason, sizeof reason - 1);
@@ -44,27 +39,6 @@ static tm_status go(const tm_run_options *options)
     return run_small(options, "cpu", 1, &sink, NULL, &err);
 }
 
-TEST(honest_training_is_certified)
-{
-    tm_run_options o = options_of(60);
-    assert_int_equal(go(&o), TM_OK);
-    assert_true(told.certificate.done && told.certificate.gradients && told.certificate.causal &&
-                told.certificate.rows);
-    assert_int_equal(told.certificate.groups, 9);
-    assert_false(told.certificate_after.done);
-    uint64_t hash = told.weights_hash;
-    o.certify = false; /* it leaves no trace in the weights */
-    o.certify_after = true;
-    assert_int_equal(go(&o), TM_OK);
-    assert_false(told.certificate.done);
-    assert_true(told.certificate_after.done && told.certificate_after.gradients && told.certificate_after.causal);
-    assert_true(told.weights_hash == hash);
-    o.certify_after = false;
-    o = options_of(20); /* nobody judges so few steps */
-    assert_int_equal(go(&o), TM_OK);
-    assert_false(told.certificate.done);
-}
-
 /* Steps before the checkpoint count in the verdict, so the others are looked at. */
 TEST_WITH(who_goes_on_is_certified, NULL, test_folder_teardown)
 {
@@ -82,84 +56,6 @@ TEST_WITH(who_goes_on_is_certified, NULL, test_folder_teardown)
     o.steps = 90;
     if (go(&o) != TM_OK) fail_msg("%s", reason);
     assert_true(told.certificate.done && told.certificate.gradients && told.certificate.causal);
-}
-
-/* It is made in the middle of the first step, whose time it is not. */
-TEST(its_time_belongs_to_no_step)
-{
-    tm_run_options o = options_of(60);
-    bool           apart = false;
-    for (int i = 0; i < 5 && !apart; i++) { /* others may disturb a step, too */
-        assert_int_equal(go(&o), TM_OK);
-        assert_true(told.certificate.done && told.certificate.seconds > 0);
-        apart = unaccounted < 0.5 * told.certificate.seconds;
-    }
-    assert_true(apart);
-}
-
-TEST(weights_that_do_not_move_are_no_training)
-{
-    tm_run_options o = options_of(60);
-    o.learning_rate = 0;
-    assert_int_equal(go(&o), TM_NUMBERS);
-    assert_non_null(strstr(reason, "no weight has moved in the 60 steps of this run"));
-}
-
-/* What is frozen because the configuration says so may stay where it is; all else is looked at. */
-TEST(frozen_layers_stay)
-{
-    tm_run_options o = options_of(60);
-    o.source.name = "mock";
-    o.step.groups[1] = (tm_group){ .place = "test",
-                                   .patterns = "layers.1.*",
-                                   .lr_scale = 1,
-                                   .frozen = true,
-                                   .hyper = o.step.hyper,
-                                   .format = TM_DTYPE_COUNT };
-    o.step.groups[0] = (tm_group){ .place = "test", .lr_scale = 1, .hyper = o.step.hyper, .format = TM_DTYPE_COUNT };
-    o.step.n_groups = 2;
-    if (go(&o) != TM_OK) fail_msg("%s", reason);
-    assert_true(told.certificate.done && told.certificate.groups == 6);
-}
-
-/* Everything but `patterns` learns; the configuration does not say so. */
-static void one_part_stays(const char *patterns, const char *word)
-{
-    tm_run_options o = options_of(60);
-    o.step.groups[0] = (tm_group){ .place = "test", .lr_scale = 1, .hyper = o.step.hyper, .format = TM_DTYPE_COUNT };
-    o.step.groups[1] = o.step.groups[0];
-    snprintf(o.step.groups[1].patterns, sizeof o.step.groups[1].patterns, "%s", patterns);
-    o.step.groups[1].lr_scale = 0;
-    o.step.n_groups = 2;
-    assert_int_equal(go(&o), TM_NUMBERS);
-    if (!strstr(reason, word)) fail_msg("%s", reason);
-}
-
-TEST(layers_that_stay_are_no_training)
-{
-    one_part_stays("layers.1.*", "layers.1.");
-    assert_non_null(strstr(reason, "is trained, but has not moved"));
-    one_part_stays("layers.*", "is trained, but has not moved"); /* all blocks */
-    one_part_stays("layers.0.attention.wo.weight", "layers.0.attention.wo.weight is trained, but has not moved");
-    one_part_stays("norm.weight", "norm.weight is trained, but has not moved");
-    assert_int_equal(told.verdict, TM_VERDICT_INVALID);
-}
-
-/* With one token to look at a model can learn which tokens follow which, and on random tokens nobody could tell. */
-TEST(attention_must_look_back)
-{
-    static const char *const sources[] = { "synthetic", "mock" };
-    for (int i = 0; i < 2; i++) {
-        tm_run_options o = options_of(60);
-        o.source.name = sources[i];
-        o.step.shape.window = 1;
-        assert_int_equal(go(&o), TM_NUMBERS);
-        assert_non_null(strstr(reason, "uses no context"));
-        o.step.shape.window = 2; /* this one does */
-        o.source.name = "mock";
-        if (go(&o) != TM_OK) fail_msg("%s", reason);
-        assert_true(told.certificate.context);
-    }
 }
 
 /* Attention of the other layers uses context, so the tokens tell nothing: the gradients do. */
@@ -182,20 +78,6 @@ TEST(attention_must_look_back_in_every_layer)
         o.step.shape.window = 1; /* a key and a sink are two to choose from */
         o.step.shape.sinks = true;
         if (go(&o) != TM_OK) fail_msg("%s", reason);
-    }
-}
-
-/* Queries and keys of one size, however large the weights are: with heads that are normalised, too. */
-TEST(dead_attention_of_normalised_heads)
-{
-    for (int64_t window = 1; window <= 2; window++) {
-        tm_run_options o = options_of(60);
-        o.source.name = "mock";
-        o.step.shape.qk_norm = true;
-        o.step.shape.window = window;
-        o.step.shape.window_every = 2;
-        assert_int_equal(go(&o), window == 1 ? TM_NUMBERS : TM_OK);
-        if (window == 1 && !strstr(reason, "the attention of layers 0 is dead")) fail_msg("%s", reason);
     }
 }
 
@@ -299,20 +181,6 @@ TEST(attention_is_dead_up_to_what_rounding_makes)
     find(&o, (attention[2]){ k, below }, "1");
 }
 
-/* A router has nothing to choose where there is one expert: it only decays. It has moved, and nobody trained it. */
-TEST(a_weight_that_no_gradient_reaches_is_no_training)
-{
-    tm_run_options o = options_of(60);
-    o.step.shape.family = TM_FAMILY_MIXTRAL;
-    o.step.shape.moe = (tm_moe_shape){ .experts = 1, .top_k = 1, .ffn_dim = 64, .normalise = true, .scale = 1 };
-    assert_int_equal(go(&o), TM_NUMBERS);
-    assert_string_equal(reason, "no gradient reaches layers.0.moe.router.gate.weight");
-    assert_true(told.certificate.done && told.certificate.gradients && told.certificate.context);
-    assert_int_equal(told.verdict, TM_VERDICT_INVALID);
-    o.step.shape.moe.experts = o.step.shape.moe.top_k = 2; /* the share of each is trained */
-    if (go(&o) != TM_OK) fail_msg("%s", reason);
-}
-
 /* Runs of 120 samples of a text with so many rows, of which `different` are not alike: behind the last one is the end.
  */
 static tm_status read_rows(int rows, int different)
@@ -351,20 +219,15 @@ TEST_WITH(rows_must_be_different, NULL, test_folder_teardown)
     }
 }
 
-static tm_status load_nothing(void *context, struct tm_trainer *trainer, tm_error *err)
-{
-    (void)context, (void)trainer, (void)err;
-    return TM_OK;
-}
-
 /* Element 3 of a parameter moves; the gradient of a part of one is zero but for an element (-1: all of it). */
 typedef struct {
     const char *moved, *dead;
     int64_t     alive;
 } planted;
 
-static void plant(tm_trainer *trainer, const planted *p)
+static void plant(tm_trainer *trainer, const void *what)
 {
+    const planted  *p = what;
     const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
     for (size_t i = 0; i < graph->n_tensors; i++) {
         const tm_tensor *t = &graph->tensors[i];
@@ -383,36 +246,10 @@ static void plant(tm_trainer *trainer, const planted *p)
     }
 }
 
-/* What is said of steps that went as `like` says, behind one that is real; "": nothing. */
 static const char *check_proof(const tm_run_options *o, const run *like, planted what)
 {
-    static char unreal[TM_REASON_BYTES];
-    double      losses[60] = { 0 };
-    run         r = *like;
-    uint64_t    hash;
-    tm_source  *source;
-    tm_error    err = { 0 };
-    r.options = o;
-    r.device = test_device_open("cpu", 1);
-    if (tm_source_open(&o->source, &source, &err) != TM_OK) fail_msg("%s", err.text);
-    r.source = source;
-    r.trainer = test_trainer_open(r.device, &o->step, 5);
-    r.loader = tm_loader_open_part(source, TM_SPLIT_TRAIN, 2, (tm_loader_part){ .ranks = 1 }, 0, 0);
-    r.progress.first_step = 1, r.progress.losses = losses;
-    if (run_remember(&r, &err) != TM_OK) fail_msg("%s", err.text);
-    test_batch batch = test_batch_random(o->step.micro_batch, o->step.seq, o->step.shape.vocab_size, 5);
-    test_step(r.trainer, 1, 1e-2, 1, &batch);
-    plant(r.trainer, &what);
-    if (run_check_proof(&r, &hash, &err) != TM_OK) fail_msg("%s", err.text);
-    assert_true(hash == test_weights_hash(r.trainer));
-    snprintf(unreal, sizeof unreal, "%s", r.certified.not_training);
-    free(r.certified.hashes);
-    test_batch_fini(&batch);
-    tm_loader_close(r.loader);
-    tm_trainer_close(r.trainer);
-    tm_source_close(source);
-    tm_device_close(r.device);
-    return unreal;
+    proof p = { .device = "cpu", .spoil = plant, .what = &what };
+    return proof_says(o, like, &p);
 }
 
 static const planted nothing = { .moved = NULL };
@@ -516,25 +353,4 @@ TEST(every_part_has_a_gradient)
     for (int k = 0; k < 4; k++)
         assert_string_equal(check_proof(&o, &like, (planted){ .dead = "output.weight", .alive = last[k] }),
                             k == 0 ? "no gradient reaches output.weight" : "");
-}
-
-/* The main job has losses that are known. */
-FULL_TEST(the_main_job_has_its_losses)
-{
-    tm_config     *config = test_full_config();
-    tm_run_options o;
-    tm_error       err = { 0 };
-    run            like = { .progress.finite = true, .progress.done = 1 };
-    if (tm_config_apply_preset(config, "tiny-llama", &err) != TM_OK || tm_config_finish(config, &err) != TM_OK ||
-        tm_run_options_read(config, &o, &err) != TM_OK)
-        fail_msg("%s", err.text);
-    const char *unreal = check_proof(&o, &like, nothing);
-    if (strncmp(unreal, "the loss of step 1 is 0.0000; in the main job it lies between ", 62) != 0)
-        fail_msg("%s", unreal);
-    like.timing.all_seconds = 1, like.timing.accounted_seconds = 2; /* which comes first */
-    assert_string_equal(check_proof(&o, &like, nothing), "the phases of the steps take 2 s together, the steps 1 s");
-    like.timing.accounted_seconds = 0;
-    o.load_weights = load_nothing;
-    assert_string_equal(check_proof(&o, &like, nothing), "");
-    tm_config_destroy(config);
 }

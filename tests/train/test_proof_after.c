@@ -6,13 +6,10 @@
 #include "support/full_config.h"
 #include "support/training.h"
 
+#include "proof_fixture.h"
 #include "run_fixture.h"
 
-#include "base/log.h"
-#include "train/run/run_state.h"
-
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static tm_run_ended told;
@@ -109,45 +106,6 @@ TEST(where_nothing_is_computed_nothing_is_looked_at)
 /* --- what is said of steps -----------------------------------------------------------------------------------------
  */
 
-static double losses[60];
-static int    batches; /* of two samples each, that were read */
-static bool   looked;  /* behind the last step */
-
-/* What is said of steps that went as `like` says, behind one that is real; "": nothing. */
-static const char *check(const tm_run_options *o, const run *like, const char *device)
-{
-    static char unreal[TM_REASON_BYTES];
-    run         r = *like;
-    uint64_t    hash;
-    tm_source  *source;
-    tm_error    err = { 0 };
-    r.options = o;
-    r.device = test_device_open(device, 1);
-    if (tm_source_open(&o->source, &source, &err) != TM_OK) fail_msg("%s", err.text);
-    r.source = source;
-    r.trainer = test_trainer_open(r.device, &o->step, 5);
-    r.loader = tm_loader_open_part(source, TM_SPLIT_TRAIN, 2, (tm_loader_part){ .ranks = 1 }, 0, 0);
-    for (int i = 0; i < batches; i++) {
-        tm_batch read;
-        tm_loader_next(r.loader, &read);
-        if (read.error) fail_msg("%s", read.error->text);
-    }
-    r.progress.first_step = 1, r.progress.losses = losses;
-    if (run_remember(&r, &err) != TM_OK) fail_msg("%s", err.text);
-    test_batch batch = test_batch_random(o->step.micro_batch, o->step.seq, o->step.shape.vocab_size, 5);
-    test_step(r.trainer, 1, 1e-2, 1, &batch);
-    if (run_check_proof(&r, &hash, &err) != TM_OK) fail_msg("%s", err.text);
-    snprintf(unreal, sizeof unreal, "%s", r.certified.not_training);
-    looked = r.certified.after.done;
-    free(r.certified.hashes);
-    test_batch_fini(&batch);
-    tm_loader_close(r.loader);
-    tm_trainer_close(r.trainer);
-    tm_source_close(source);
-    tm_device_close(r.device);
-    return unreal;
-}
-
 /* In wide formats every tensor moves; in narrow ones small steps may be rounded away. */
 TEST(what_must_move_in_each_format)
 {
@@ -160,16 +118,17 @@ TEST(what_must_move_in_each_format)
     const run like = { .progress.finite = true, .progress.done = 60 };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_run_options o = options_of(60);
+        proof          p = { .device = cases[i].device };
         o.step.precision = cases[i].precision;
         o.step.groups[0] = (tm_group){ .place = "test", .lr_scale = 1, .format = TM_DTYPE_COUNT };
         o.step.groups[0].hyper = o.step.hyper;
         o.step.groups[1] = o.step.groups[0];
         o.step.n_groups = 1;
-        assert_string_equal(check(&o, &like, cases[i].device), "");
+        assert_string_equal(proof_says(&o, &like, &p), "");
         o.step.n_groups = 2;
         o.step.groups[1].lr_scale = 0;
         snprintf(o.step.groups[1].patterns, sizeof o.step.groups[1].patterns, "norm.weight");
-        assert_string_equal(check(&o, &like, cases[i].device), cases[i].unreal);
+        assert_string_equal(proof_says(&o, &like, &p), cases[i].unreal);
     }
 }
 
@@ -178,12 +137,13 @@ TEST(batches_are_read_by_their_names)
 {
     tm_run_options o = options_of(60);
     const run      like = { .progress.finite = true, .progress.done = 60 };
+    proof          p = { .device = "cpu" };
     o.certify_after = true;
-    assert_string_equal(check(&o, &like, "cpu"), "");
-    assert_true(looked);
+    assert_string_equal(proof_says(&o, &like, &p), "");
+    assert_true(p.looked);
     o.step.n_fields = 0;
-    assert_string_equal(check(&o, &like, "cpu"), "");
-    assert_false(looked);
+    assert_string_equal(proof_says(&o, &like, &p), "");
+    assert_false(p.looked);
 }
 
 /* The losses of the main job are known. */
@@ -198,12 +158,13 @@ FULL_TEST(the_main_job_with_its_losses_is_real)
     tm_run_options o;
     tm_error       err = { 0 };
     run            like = { .progress.finite = true, .progress.done = 3 };
+    double         losses[3];
+    proof          p = { .device = "cpu", .losses = losses };
     if (test_read_run(config, "tiny-llama", &o, &err) != TM_OK) fail_msg("%s", err.text);
-    memcpy(losses, stored, 3 * sizeof *losses);
-    assert_string_equal(check(&o, &like, "cpu"), "");
+    memcpy(losses, stored, sizeof losses);
+    assert_string_equal(proof_says(&o, &like, &p), "");
     losses[2] += 9;
-    assert_non_null(strstr(check(&o, &like, "cpu"), "the loss of step 3 is "));
-    memset(losses, 0, sizeof losses);
+    assert_non_null(strstr(proof_says(&o, &like, &p), "the loss of step 3 is "));
     tm_config_destroy(config);
 }
 
@@ -213,6 +174,7 @@ TEST_WITH(what_was_said_first_stays, NULL, test_folder_teardown)
     tm_run_options o = options_of(60);
     run            like = { .progress.finite = true, .progress.done = 60 };
     tm_error       err = { 0 };
+    proof          p = { .device = "cpu" };
     const char    *path = test_in_folder("rows.txt");
     FILE          *f = fopen(path, "w");
     assert_non_null(f);
@@ -221,11 +183,10 @@ TEST_WITH(what_was_said_first_stays, NULL, test_folder_teardown)
     o.step.shape.vocab_size = 257;
     o.source = (tm_source_options){ .name = "text", .path = path, .vocab = 257, .seq = o.step.seq };
     assert_int_equal(tm_source_fields(&o.source, o.step.fields, &o.step.n_fields, &err), TM_OK);
-    batches = 24;
-    assert_string_equal(check(&o, &like, "cpu"), "");
-    batches = 25;
-    assert_string_equal(check(&o, &like, "cpu"), "only 21 of the 50 training samples are distinct");
+    p.batches = 24;
+    assert_string_equal(proof_says(&o, &like, &p), "");
+    p.batches = 25;
+    assert_string_equal(proof_says(&o, &like, &p), "only 21 of the 50 training samples are distinct");
     like.timing.all_seconds = 1, like.timing.accounted_seconds = 2;
-    assert_string_equal(check(&o, &like, "cpu"), "the phases of the steps take 2 s together, the steps 1 s");
-    batches = 0;
+    assert_string_equal(proof_says(&o, &like, &p), "the phases of the steps take 2 s together, the steps 1 s");
 }

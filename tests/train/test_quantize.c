@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products in low precision in a training step: what the pass puts where, products as a scalar loop over what the
- * factors hold, the same bits for any number of threads, delayed scales, a switch of recipes, refusals. */
+/* Products in low precision in a training step: what the pass puts where, delayed scales, a switch of recipes,
+ * refusals; no two recipes are the same. (Threads: tests/differential.) */
 #include "support/test.h"
-#include "graph/value.h"
 #include "support/training.h"
 
 #include <math.h>
@@ -19,9 +18,9 @@ static tm_step_options options_with(const char *recipe, const char *second, int6
     return o;
 }
 
-static uint64_t train(const tm_step_options *options, int threads, int steps)
+static uint64_t train(const tm_step_options *options, int steps)
 {
-    tm_device  *device = test_device_open("cpu", threads);
+    tm_device  *device = test_device_open("cpu", 2);
     tm_trainer *trainer = test_trainer_open(device, options, 1);
     for (int t = 1; t <= steps; t++) {
         test_batch batch = test_batch_random(options->micro_batch * options->accumulation, options->seq,
@@ -66,20 +65,19 @@ static void check_every_recipe(bool experts)
         tm_step_options o = experts ? expert_options(name) : options_with(name, NULL, 0);
         if (experts) o.quantize.head = o.quantize.experts;
         if (i % 2) o.precision = &tm_precision_bf16, o.accumulation = 2;
-        seen[i] = train(&o, 1, 2);
-        if (train(&o, 3, 2) != seen[i]) fail_msg("%s: other bits with three threads", name);
+        seen[i] = train(&o, 2);
         for (int k = 0; k < i; k++)
             if (seen[k] == seen[i] && (i % 2) == (k % 2) && !may_agree(name, tm_quantize_recipe_at(k)->name))
                 fail_msg("%s computes what %s does", name, tm_quantize_recipe_at(k)->name);
     }
 }
 
-TEST(every_recipe_trains_with_the_same_bits_for_any_threads)
+TEST(recipes_train_apart)
 {
     check_every_recipe(false);
 }
 
-TEST(every_recipe_trains_experts_and_the_head)
+TEST(recipes_of_experts_and_the_head_train_apart)
 {
     check_every_recipe(true);
 }
@@ -238,76 +236,6 @@ TEST(experts_and_the_head_have_recipes)
     tm_device_close(device);
 }
 
-static const tm_view none = { .shape = { .rank = -1 } };
-
-/* One call of the kernel that a plan would take. */
-static void run_call(tm_device *device, tm_call *call)
-{
-    tm_chooser       chooser = tm_device_chooser(device);
-    const tm_kernel *kernel = chooser.choose(chooser.context, call, NULL);
-    assert_non_null(kernel);
-    call->threads = 2;
-    call->workspace_bytes = kernel->workspace ? kernel->workspace(call) : 0;
-    call->workspace = malloc(call->workspace_bytes + 64);
-    assert_non_null(call->workspace);
-    kernel->run(call);
-    free(call->workspace);
-}
-
-static tm_call call_of(const tm_op *op, const void *attr, tm_view a, tm_view b, tm_view c, tm_view out)
-{
-    tm_call call = { .op = op, .attr = attr };
-    for (int i = 0; i < TM_MAX_IN; i++) call.in[i].shape.rank = -1;
-    for (int i = 0; i < TM_MAX_OUT; i++) call.out[i].shape.rank = -1;
-    call.in[0] = a, call.in[1] = b, call.in[2] = c, call.out[0] = out;
-    return call;
-}
-
-/* y = x w^T of the last linear of the last layer: blocks of 512 k, fused multiply-adds, over what the factors hold. */
-TEST(products_are_scalar_loops_over_quantized_factors)
-{
-    tm_device  *device = test_device_open("cpu", 2);
-    const char *recipes[] = { "fp8_tensorwise", "mxfp4", "nvfp4" };
-    if (strcmp(tm_device_describe(device)->sums[0], "fused") == 0)
-        for (int r = 0; r < 3; r++) {
-            tm_step_options o = options_with(recipes[r], NULL, 0);
-            tm_quantizer   *z = o.quantize.recipe[0].factor;
-            enum { N = 33, K = 64, M = 48 };
-            static float     x[N * K], w[M * K], qx[N * K], qw[M * K], y[N * M];
-            tm_quantize_attr attr = { .switch_step = -1, .n_parts = 1, .end = { N } };
-            for (int i = 0; i < N * K; i++) x[i] = (float)sin(i * 0.7) * (1 + (float)(i % 13));
-            for (int i = 0; i < M * K; i++) w[i] = (float)cos(i * 1.3) * (1 + (float)(i % 7));
-            tm_view vx = { TM_F32, tm_shape_2(N, K), x, 0 }, vqx = { TM_F32, tm_shape_2(N, K), qx, 0 };
-            tm_view vw = { TM_F32, tm_shape_2(M, K), w, 0 }, vqw = { TM_F32, tm_shape_2(M, K), qw, 0 };
-            tm_view vy = { TM_F32, tm_shape_2(N, M), y, 0 };
-            for (int k = 0; k < 3; k++) {
-                tm_call call = call_of(k < 2 ? &tm_op_quantize : &tm_op_linear, k < 2 ? &attr : NULL,
-                                       k == 0   ? vx
-                                       : k == 1 ? vw
-                                                : vqx,
-                                       k == 2 ? vqw : none, none,
-                                       k == 0   ? vqx
-                                       : k == 1 ? vqw
-                                                : vy);
-                attr.recipe[0] = z[k == 0 ? TM_FACTOR_X : TM_FACTOR_W];
-                if (r == 2) attr.recipe[0].scaled = TM_SCALED_BLOCK; /* 33 lines are no squares' */
-                attr.end[0] = k == 0 ? N : M;
-                run_call(device, &call);
-            }
-            bool moved = false;
-            for (int n = 0; n < N; n++)
-                for (int m = 0; m < M; m++) {
-                    float sum = 0;
-                    for (int k = 0; k < K; k++) sum = fmaf(qx[n * K + k], qw[m * K + k], sum);
-                    if (sum != y[n * M + m])
-                        fail_msg("%s: (%d, %d) is %g, not %g", recipes[r], n, m, (double)y[n * M + m], (double)sum);
-                    moved |= qx[n * K] != x[n * K];
-                }
-            assert_true(moved);
-        }
-    tm_device_close(device);
-}
-
 static const double *row_of(const tm_step *step, const double *table, const char *name, tm_factor factor)
 {
     for (size_t i = 0; i < step->quantized.n_rows; i++)
@@ -350,129 +278,5 @@ TEST(delayed_scales_and_a_switch)
     tm_device_close(device);
     /* until the switch it is the first recipe's run, then another one */
     tm_step_options first = options_with("mxfp8", NULL, 0), both = options_with("mxfp8", "fp8_delayed", 2);
-    assert_true(train(&first, 2, 2) == train(&both, 2, 2) && train(&first, 2, 3) != train(&both, 2, 3));
-}
-
-enum { E = 4, R = 69, K = 64, M = 48, CUT = 16, FILLED = 96 };
-static const int32_t begins[E + 1] = { 0, 5, 5, 37, 69 }; /* some, none, a block, a block */
-
-/* A factor (rows, columns) of experts, their rows between `begins`, or (E, rows, columns) of weights. */
-static void quantize(tm_device *device, tm_quantize_attr *attr, bool weights, int64_t rows, int64_t columns,
-                     const float *x, float *y)
-{
-    tm_shape shape = weights ? tm_shape_3(E, rows, columns) : tm_shape_2(rows, columns);
-    tm_call  call = call_of(&tm_op_quantize, attr, (tm_view){ TM_F32, shape, (void *)(uintptr_t)x, 0 }, none, none,
-                            (tm_view){ TM_F32, shape, y, 0 });
-    if (!weights) call.in[TM_QUANTIZE_OFFSETS] = (tm_view){ TM_I32, tm_shape_1(E + 1), (void *)(uintptr_t)begins, 0 };
-    run_call(device, &call);
-}
-
-/* Columns [from, from + n) of `rows` rows, on their own, filled up with zeros: what they become. */
-static void check_alone(tm_device *device, tm_quantize_attr attr, const float *x, const float *y, int64_t ld,
-                        int64_t rows, int64_t from, int64_t n)
-{
-    static float a[FILLED * K], b[FILLED * K];
-    int64_t      filled = attr.down ? (rows + 31) / 32 * 32 : rows;
-    tm_shape     shape = tm_shape_2(filled, n);
-    memset(a, 0, sizeof a);
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t c = 0; c < n; c++) a[r * n + c] = x[r * ld + from + c];
-    if (rows == 0) return;
-    attr.cut_columns = 0, attr.n_parts = 1, attr.end[0] = (int32_t)filled;
-    if (attr.down && rows < TM_ROTATED) attr.recipe[0].rotation = TM_ROTATE_NOT; /* as so few rows are not */
-    tm_call call =
-        call_of(&tm_op_quantize, &attr, (tm_view){ TM_F32, shape, a, 0 }, none, none, (tm_view){ TM_F32, shape, b, 0 });
-    run_call(device, &call);
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t c = 0; c < n; c++) assert_true(b[r * n + c] == y[r * ld + from + c]);
-}
-
-/* Each expert is quantized as if it were alone, each part of its weights, too. */
-static void quantize_experts(tm_device *device, const tm_quantize_recipe *recipe, tm_factor factor, const float *x,
-                             float *y)
-{
-    bool             weights = factor == TM_FACTOR_W || factor == TM_FACTOR_W_DX;
-    bool             of_x = factor == TM_FACTOR_X || factor == TM_FACTOR_X_DW;
-    int64_t          rows = weights ? M : R, columns = weights || of_x ? K : M;
-    tm_quantize_attr attr = { .recipe[0] = recipe->factor[factor], .switch_step = -1 };
-    attr.down = factor == TM_FACTOR_W_DX || factor == TM_FACTOR_DY_DW || factor == TM_FACTOR_X_DW;
-    attr.cut_columns = !weights && !of_x;
-    attr.n_parts = of_x ? 1 : 2;
-    attr.end[0] = of_x ? R : CUT, attr.end[1] = M;
-    attr.recipe[0].stochastic = 0;
-    quantize(device, &attr, weights, rows, columns, x, y);
-    for (int e = 0; e < E; e++)
-        for (int p = 0; p < attr.n_parts; p++) {
-            int64_t first = p > 0 ? CUT : 0, n = of_x ? 0 : p > 0 ? M - CUT : CUT;
-            int64_t row = weights ? e * M + first : begins[e], n_rows = weights ? n : begins[e + 1] - begins[e];
-            check_alone(device, attr, x + row * columns, y + row * columns, columns, n_rows,
-                        weights || of_x ? 0 : first, weights || of_x ? K : n);
-        }
-}
-
-/* y = x w^T, dx = dy w and dw = dy^T x of experts: fused multiply-adds over what the factors hold. */
-static void check_products(tm_device *device, const float *const q[TM_FACTORS], const char *recipe)
-{
-    static float y[R * M], dx[R * K], dw[E * M * K];
-    tm_view      offsets = { TM_I32, tm_shape_1(E + 1), (void *)(uintptr_t)begins, 0 };
-    tm_view      view[TM_FACTORS];
-    for (int f = 0; f < TM_FACTORS; f++) {
-        bool of_x = f == TM_FACTOR_X || f == TM_FACTOR_X_DW;
-        view[f] = (tm_view){ TM_F32, tm_shape_2(R, of_x ? K : M), (void *)(uintptr_t)q[f], 0 };
-        if (f == TM_FACTOR_W || f == TM_FACTOR_W_DX) view[f].shape = tm_shape_3(E, M, K);
-    }
-    tm_call calls[3] = {
-        call_of(&tm_op_grouped_linear, NULL, view[TM_FACTOR_X], view[TM_FACTOR_W], offsets,
-                (tm_view){ TM_F32, tm_shape_2(R, M), y, 0 }),
-        call_of(&tm_op_grouped_linear_dgrad, NULL, view[TM_FACTOR_DY], view[TM_FACTOR_W_DX], offsets,
-                (tm_view){ TM_F32, tm_shape_2(R, K), dx, 0 }),
-        call_of(&tm_op_grouped_linear_wgrad, NULL, view[TM_FACTOR_DY_DW], view[TM_FACTOR_X_DW], offsets,
-                (tm_view){ TM_F32, tm_shape_3(E, M, K), dw, 0 }),
-    };
-    for (int i = 0; i < 3; i++) run_call(device, &calls[i]);
-    for (int e = 0; e < E; e++) {
-        for (int r = begins[e]; r < begins[e + 1]; r++) {
-            for (int m = 0; m < M; m++) {
-                float sum = 0;
-                for (int k = 0; k < K; k++)
-                    sum = fmaf(q[TM_FACTOR_X][r * K + k], q[TM_FACTOR_W][(e * M + m) * K + k], sum);
-                if (sum != y[r * M + m]) fail_msg("%s: y (%d, %d)", recipe, r, m);
-            }
-            for (int k = 0; k < K; k++) {
-                float sum = 0;
-                for (int m = 0; m < M; m++)
-                    sum = fmaf(q[TM_FACTOR_DY][r * M + m], q[TM_FACTOR_W_DX][(e * M + m) * K + k], sum);
-                if (sum != dx[r * K + k]) fail_msg("%s: dx (%d, %d)", recipe, r, k);
-            }
-        }
-        for (int m = 0; m < M; m++)
-            for (int k = 0; k < K; k++) {
-                float sum = 0;
-                for (int r = begins[e]; r < begins[e + 1]; r++)
-                    sum = fmaf(q[TM_FACTOR_DY_DW][r * M + m], q[TM_FACTOR_X_DW][r * K + k], sum);
-                if (sum != dw[(e * M + m) * K + k]) fail_msg("%s: dw (%d, %d, %d)", recipe, e, m, k);
-            }
-    }
-}
-
-TEST(products_of_experts_are_scalar_loops)
-{
-    static float             x[R * K], w[E * M * K], dy[R * M], q[TM_FACTORS][E * M * K];
-    static const char *const recipes[] = { "fp8_tensorwise", "fp8_rowwise", "mxfp8", "mxfp4", "nvfp4" };
-    tm_device               *device = test_device_open("cpu", 2);
-    bool                     fused = strcmp(tm_device_describe(device)->sums[0], "fused") == 0;
-    for (int i = 0; i < R * K; i++) x[i] = (float)sin(i * 0.7) * (1 + (float)(i % 13));
-    for (int i = 0; i < E * M * K; i++) w[i] = (float)cos(i * 1.3) * (1 + (float)(i % 7));
-    for (int i = 0; i < R * M; i++) dy[i] = (float)cos(i * 0.3) * (1 + (float)(i % 11));
-    for (size_t r = 0; r < sizeof recipes / sizeof *recipes && fused; r++) {
-        const tm_quantize_recipe *recipe = tm_quantize_recipe_find(recipes[r]);
-        const float              *from[TM_FACTORS] = { x, w, dy, w, dy, x }, *to[TM_FACTORS];
-        for (int f = 0; f < TM_FACTORS; f++) {
-            quantize_experts(device, recipe, (tm_factor)f, from[f], q[f]);
-            assert_true(q[f][3] != from[f][3] || q[f][4] != from[f][4]);
-            to[f] = q[f];
-        }
-        check_products(device, to, recipes[r]);
-    }
-    tm_device_close(device);
+    assert_true(train(&first, 2) == train(&both, 2) && train(&first, 3) != train(&both, 3));
 }

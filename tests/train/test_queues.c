@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A queue for each stream: offloaded training on `late` (which copies no sooner than somebody waits for it) has the
- * bits of the CPU, whether programs are bound or launched one by one; and any wait of a computation that is left out
- * shows. */
+/* A queue for each stream, on `late`, which copies no sooner than somebody waits for it: any wait of a computation that
+ * is left out shows. (Bits: tests/differential.) */
 #include "support/test.h"
-#include "device/backend.h"
 #include "support/folder.h"
 #include "support/training.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef enum { BOUND, ONE_BY_ONE, WITH_LEDGER, WAYS } way;
@@ -64,18 +60,6 @@ static uint64_t train(const char *name, const char *folder, bool gpt, way how, i
     tm_device_close(device);
     if (n_waits) *n_waits = waits;
     return hash;
-}
-
-TEST(streams_have_the_bits_of_the_list)
-{
-    char *folder = test_tree_make();
-    for (int gpt = 0; gpt < 2; gpt++) {
-        uint64_t wanted = train("cpu", folder, gpt, ONE_BY_ONE, -1, NULL);
-        for (int how = 0; how < WAYS; how++)
-            if (train("late", folder, gpt, (way)how, -1, NULL) != wanted)
-                fail_msg("model %d, way %d: other bits", gpt, how);
-    }
-    test_tree_remove(folder);
 }
 
 TEST(a_wait_that_is_left_out_shows)

@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What small runs of several ranks tell agrees with itself, with the options and with what all their ranks know: steps,
- * evaluations, looks through the microscope, products in low precision, certificates, what is saved. (That ranks train
- * as one does: tests/differential.)
- */
+ * evaluations, products in low precision, certificates, what is saved. (That ranks train as one does:
+ * tests/differential.) */
 #include "support/test.h"
 #include "support/folder.h"
 #include "support/full_config.h"
 #include "support/source_files.h"
 #include "support/training.h"
 
-#include "../comm/world.h"
-#include "base/log.h"
+#include "rank_run.h"
 #include "stats/sampling.h"
-#include "train/run/run.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -32,7 +29,7 @@ typedef struct {
     /* of the events so far */
     int64_t first, steps, tokens, planned, batch, saved, samples; /* samples: also those of runs before it */
     double  loss_first, loss_last, validation;
-    int     evaluations, looks, quantized;
+    int     evaluations, quantized;
 } job;
 
 static bool asked(const job *j, const char *key)
@@ -84,27 +81,6 @@ static void hear_step(job *j, const tm_step_done *d)
     j->loss_last = d->loss;
 }
 
-/* Formats differ by what they round, and no more. */
-static void hear_look(job *j, const tm_look *l)
-{
-    j->looks++;
-    CHECK(strcmp(l->format, "bfloat16") == 0);
-    CHECK(strcmp(l->reference, "float32") == 0);
-    CHECK(near(l->loss, l->reference_loss, 0.01) && l->n_tensors > 20 && l->worst);
-    for (size_t i = 0; i < l->n_tensors; i++) {
-        const tm_look_tensor *t = &l->tensors[i];
-        double                count = 0, reference = 0;
-        for (int k = 0; k < l->n_exponents; k++) count += t->exponents[k], reference += t->reference_exponents[k];
-        /* what experts compute goes by what routers choose in each format */
-        const bool routed = asked(j, "mixtral");
-        if (t->elements <= 0 || t->diverges != (t->error > l->bound) || t->error > l->worst->error + 1e-12 ||
-            (!routed && !(t->error < 0.1 && near(t->amax, t->reference_amax, 0.1))))
-            differs("%s: %s differs by %g, largest %g and %g", j->words, t->name, t->error, t->amax, t->reference_amax);
-        CHECK(near(count + t->zeros * (double)t->elements, (double)t->elements, 1e-6) &&
-              near(reference + t->reference_zeros * (double)t->elements, (double)t->elements, 1e-6));
-    }
-}
-
 /* Each factor once. */
 static void hear_quantized(job *j, const tm_quantized_step *q)
 {
@@ -152,7 +128,6 @@ static void listen(tm_sink *sink, const tm_event *event)
     const tm_evaluation *v = &event->evaluation;
     if (event->kind == TM_EVENT_RUN_STARTED) hear_start(j, &event->run_started);
     if (event->kind == TM_EVENT_STEP_DONE) hear_step(j, &event->step_done);
-    if (event->kind == TM_EVENT_LOOK) hear_look(j, &event->look);
     if (event->kind == TM_EVENT_QUANTIZED) hear_quantized(j, &event->quantized);
     if (event->kind == TM_EVENT_RUN_ENDED) hear_end(j, &event->run_ended);
     if (event->kind == TM_EVENT_EVALUATION) {
@@ -168,28 +143,13 @@ static void listen(tm_sink *sink, const tm_event *event)
 
 static void run_rank(tm_comm *comm, void *context)
 {
-    job                  *j = context;
-    int                   rank = tm_comm_rank(comm);
-    tm_run_options        o = j->options;
-    tm_ranks              own;
-    tm_device            *device;
-    tm_source            *source;
-    volatile sig_atomic_t stop = 0;
-    o.step.layout.rank = rank;
-    CHECK_OK(tm_ranks_open(&o.step.layout.mesh, comm, &own, err));
-    o.ranks = &own;
+    job       *j = context;
+    const int  rank = tm_comm_rank(comm);
+    tm_device *device;
     CHECK_OK(tm_device_open("cpu", 1, &device, err));
     CHECK_OK(tm_device_limit_isa(device, "base", err));
-    tm_device_join(device, &own.groups);
-    CHECK_OK(tm_source_open(&o.source, &source, err));
-    tm_event_bus bus = { .sinks = (tm_sink *[]){ &j->sink }, .count = rank == 0 };
-    if (j->only_evaluates)
-        j->status[rank] = tm_run_evaluate(&o, device, source, &stop, &j->evaluation[rank], &j->err[rank]);
-    else
-        j->status[rank] = tm_run(&o, device, source, &bus, &stop, &j->err[rank]);
-    tm_source_close(source);
-    tm_device_close(device);
-    tm_ranks_close(&own);
+    j->status[rank] = rank_run(comm, &j->options, device, &j->sink, NULL,
+                               j->only_evaluates ? &j->evaluation[rank] : NULL, &j->err[rank]);
 }
 
 /* ---- the runs ---- */
@@ -210,48 +170,44 @@ static void run_rank(tm_comm *comm, void *context)
 #define HELD "--validation.steps 3 --validation.freq 1 "
 #define SAVES "--checkpoint.enable --checkpoint.folder saved --checkpoint.interval 1 "
 #define BF16 "--training.dtype bfloat16 "
-#define LOOKS BF16 "--debug.microscope 2 "
 #define PAIRS "--data.source preference --data.path pairs.jsonl --data.validation_fraction 0.3 --model.vocab_size 257 "
 #define TEXT "--data.source text --data.path text.txt --data.validation_fraction 0.2 --model.vocab_size 257 "
 #define CERTIFIED "--debug.certificate true --debug.certificate_after true "
 
 static const char *const runs[] = {
-    TINY TWO COPIES HELD "--training.grad_accumulation 2",
-    TINY TWO HELD   CERTIFIED,
-    TINY TWO PP     HELD "--training.separate_sums 2",
-    TINY TWO NONE   LOOKS,
-    TINY TWO        NONE "--quantize.recipe fp8_delayed --quantize.log_freq 1 ",
-    TINY TWO        NONE "--optimizer.name Muon --optimizer.groups=[{\"params\":\"*norm*\",\"lr_scale\":\"2\"}]",
-    TINY TWO        NONE "--optimizer.name AdamW8bit --model.dim 128 --parallelism.data_parallel_shard_strategy optim",
-    TINY TWO        NONE
+    TINY TWO COPIES    HELD "--training.grad_accumulation 2",
+    TINY TWO HELD      CERTIFIED,
+    TINY TWO NONE BF16 CERTIFIED,
+    TINY TWO PP        HELD "--training.separate_sums 2",
+    TINY TWO           NONE "--quantize.recipe fp8_delayed --quantize.log_freq 1 ",
+    TINY TWO           NONE "--optimizer.name Muon --optimizer.groups=[{\"params\":\"*norm*\",\"lr_scale\":\"2\"}]",
+    TINY TWO NONE "--optimizer.name AdamW8bit --model.dim 128 --parallelism.data_parallel_shard_strategy optim",
+    TINY TWO NONE
     "--optimizer.decay matrices --optimizer.weight_decay 0.5 --parallelism.fsdp_reshard_after_forward always",
     TINY TWO         NONE "--training.dtype bfloat16 --training.regime pure --optimizer.bf16_stochastic_round true",
     TINY TWO         NONE "--lora.rank 2 --lora.dora true --lora.targets wq,w2",
     TINY TWO         NONE "--lora.rank 2 --lora.dropout 0.25 --lora.base_format nf4 --model.dim 64 --model.ffn_dim 128",
     TINY TWO TP HELD CERTIFIED "--model.tied true",
-    TINY TWO TP NONE LOOKS,
     TINY TWO TP      NONE "--quantize.recipe fp8_rowwise --quantize.log_freq 1",
     TINY TWO TP      NONE "--lora.rank 2 --lora.dropout 0.25 --lora.targets all-linear,lm_head",
     TINY TWO TP HELD PAIRS CERTIFIED "--training.seq_len 32",
     TINY TWO CP HELD       CERTIFIED,
-    TINY TWO CP NONE       LOOKS "--parallelism.context_parallel_rotate_method alltoall",
     TINY TWO CP            NONE "--quantize.recipe fp8_tensorwise --quantize.log_freq 2",
     TINY TWO CP            NONE "--lora.rank 2 --lora.dropout 0.25 --lora.targets wq,w2",
     TINY FOUR TP CP NONE   CERTIFIED,
+    TINY TWO TP NONE BF16  CERTIFIED,
+    TINY TWO CP NONE BF16  CERTIFIED,
+    TINY TWO PP NONE BF16  CERTIFIED,
     TINY TWO PP HELD       CERTIFIED,
     TINY TWO PP HELD       CERTIFIED "--parallelism.pipeline_parallel_divide_head true --model.tied true",
     TINY TWO PP NONE       CERTIFIED "--parallelism.pipeline_parallel_schedule ZBVZeroBubble --model.n_layers 4",
-    TINY TWO PP NONE       LOOKS,
-    TINY TWO PP NONE       LOOKS "--parallelism.pipeline_parallel_schedule Interleaved1F1B --model.n_layers 4",
     TINY TWO PP            NONE "--quantize.recipe fp8_tensorwise --quantize.log_freq 1",
     TINY TWO PP HELD PAIRS CERTIFIED "--training.seq_len 32",
     TINY TWO PP HELD       TEXT "--data.sample_tokens 12",
     TINY TWO HELD          TEXT "--data.sample_tokens 12",
     TINY TWO PP            NONE "--lora.rank 2 --lora.layers 0 --lora.targets wq",
     TINY FOUR PP           HELD "--training.max_norm 0.1",
-    TINY FOUR PP NONE      LOOKS "--parallelism.data_parallel_replicate_degree 2",
     MIXTRAL TWO EP HELD    CERTIFIED "--model.moe_aux_loss 0.1",
-    MIXTRAL TWO EP NONE    LOOKS,
     MIXTRAL TWO TP         NONE "--model.moe_aux_loss 0.1 --model.moe_aux_loss_per_sequence false",
     MIXTRAL TWO PP         NONE "--model.moe_aux_loss 0.1",
     TINY TWO SAVES         HELD,
@@ -297,7 +253,6 @@ TEST(runs_of_ranks_agree_with_themselves)
             const int64_t first = j.options.checkpoint ? before.saved + 1 : 1;
             assert_true(j.first == first && j.steps == j.options.steps - first + 1);
             assert_int_equal(j.evaluations, strstr(runs[i], HELD) ? j.steps : 0);
-            assert_int_equal(j.looks, j.options.microscope > 0 ? j.options.steps / j.options.microscope : 0);
             assert_int_equal(j.quantized > 0, j.options.step.quantize.on);
             if (j.options.checkpoint) assert_int_equal(j.saved, j.options.steps), before = j;
         } else if (!strstr(j.err[0].text, i + 1 < n ? "debug.seed 1, this run has 3" : "tok_embeddings.weight")) {

@@ -167,30 +167,16 @@ static tm_sink *open_log(void)
 
 static tm_config *configure(tm_run_options *options)
 {
-    static char *words[] = { "--training.steps=60",
-                             "--training.seq_len=32",
-                             "--training.local_batch_size=2",
-                             "--training.grad_accumulation=3",
-                             "--model.vocab_size=64",
-                             "--model.dim=64",
-                             "--model.n_layers=2",
-                             "--model.n_heads=2",
-                             "--model.n_kv_heads=1",
-                             "--model.head_dim=32",
-                             "--model.ffn_dim=96",
-                             "--optimizer.lr=0.003",
-                             "--lr_scheduler.warmup_steps=4",
-                             "--training.stop_at_target=false",
-                             "--validation.freq=0",
-                             "--validation.steps=5",
-                             "--debug.certificate=false",
-                             "--training.threads=1",
-                             "--store.path=none" };
-    tm_config   *config = test_full_config();
-    tm_error     err = { 0 };
-    if (tm_config_apply_preset(config, "tiny-llama", &err) != TM_OK ||
-        tm_config_apply_arguments(config, sizeof words / sizeof words[0], words, &err) != TM_OK ||
-        tm_config_finish(config, &err) != TM_OK || tm_run_options_read(config, options, &err) != TM_OK)
+    tm_config *config = test_full_config();
+    tm_error   err = { 0 };
+    if (test_read_run(config,
+                      "tiny-llama --training.steps 60 --training.seq_len 32 --training.local_batch_size 2 "
+                      "--training.grad_accumulation 3 --model.vocab_size 64 --model.dim 64 --model.n_layers 2 "
+                      "--model.n_heads 2 --model.n_kv_heads 1 --model.head_dim 32 --model.ffn_dim 96 "
+                      "--optimizer.lr 0.003 --lr_scheduler.warmup_steps 4 --training.stop_at_target false "
+                      "--validation.freq 0 --validation.steps 5 --debug.certificate false --training.threads 1 "
+                      "--store.path none",
+                      options, &err) != TM_OK)
         fail_msg("%s", err.text);
     options->peaks.flops = 1e15; /* nothing here is faster */
     return config;

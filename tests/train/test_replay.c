@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gradients of a step computed twice: training keeps its bits whatever it keeps besides, a bit that a kernel gets
- * wrong once is found and named, and a run with one is invalid. */
+/* The gradients of a step computed twice: a bit that a kernel gets wrong once is found and named, and a run with one is
+ * invalid. (Training keeps its bits: tests/differential.) */
 #include "support/test.h"
 #include "device/backend.h"
 #include "device/host/host.h"
 #include "step_cases.h"
-#include "train/run/run.h"
 #include "train/trainer/replay.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "../comm/world.h"
+#include "rank_run.h"
+#include "run_fixture.h"
 
 /* --- a device that gets a bit wrong ------------------------------------------------------------------------------- */
 
@@ -73,59 +72,6 @@ static void gradients(tm_trainer *trainer, tm_replay *replay, int64_t t, tm_repl
     if (replay && found->differs && tm_replay_decide(replay, &fed, found, &err) != TM_OK) fail_msg("%s", err.text);
     if (tm_device_wait(tm_trainer_device(trainer), &err) != TM_OK) fail_msg("%s", err.text);
     test_batch_fini(&batch);
-}
-
-static uint64_t train(const tm_step_options *o, const char *name, bool repeats, int64_t most)
-{
-    tm_device           *device = test_device_open(name, 1);
-    tm_trainer          *trainer = test_trainer_open(device, o, 5);
-    tm_replay           *replay = repeats ? tm_replay_create(trainer, 3, most) : NULL;
-    tm_replay_difference found = { 0 };
-    for (int64_t t = 1; t <= STEPS; t++) {
-        gradients(trainer, replay, t, &found);
-        if (found.differs) fail_msg("step %d differs in %s, which %s writes", (int)t, found.tensor, found.op);
-        if (checked.wrong)
-            fail_msg("step %d: %s of %s, row %d, column %d: %.9g, wanted %.9g, bound %.3g", (int)t, checked.op,
-                     checked.tensor, (int)checked.how.row, (int)checked.how.column, checked.how.found,
-                     checked.how.wanted, checked.how.bound);
-        test_update(trainer);
-    }
-    uint64_t hash = test_state_hash(trainer);
-    tm_replay_destroy(replay);
-    tm_trainer_close(trainer);
-    tm_device_close(device);
-    return hash;
-}
-
-static void same_bits(const tm_step_options *o, const char *what)
-{
-    uint64_t without = train(o, "cpu", false, 0);
-    if (train(o, "cpu", true, 0) != without) fail_msg("%s: repeating a step changes its bits", what);
-    if (train(o, "cpu", true, 4096) != without) fail_msg("%s: comparing parts of a step changes its bits", what);
-}
-
-TEST(training_keeps_its_bits)
-{
-    tm_step_options o = test_llama_options();
-    same_bits(&o, "llama");
-    o.accumulation = 3;
-    same_bits(&o, "three micro-batches");
-    o.precision = &tm_precision_bf16;
-    same_bits(&o, "bfloat16");
-    o.shape.ffn_dim = 96;
-    o.quantize = quantize_with("fp8_delayed");
-    same_bits(&o, "delayed scales"); /* their history is what the step before left */
-    o = test_llama_options();
-    o.accumulation = 2;
-    o.shape.moe = four_experts();
-    same_bits(&o, "experts");
-    o = test_gpt_options();
-    o.accumulation = 2;
-    o.offload = (tm_offload){ .optimizer = true, .activations = true, .space = TM_SPACE_DISK, .folder = "." };
-    same_bits(&o, "offload");
-    o = test_llama_options();
-    o.adapters = dropping_adapters();
-    same_bits(&o, "adapters with dropout");
 }
 
 /* --- wrong bits --------------------------------------------------------------------------------------------------- */
@@ -260,43 +206,21 @@ static void listen(tm_sink *sink, const tm_event *event)
 
 static void run_rank(tm_comm *comm, void *context)
 {
-    run_job              *j = context;
-    const int             rank = comm ? tm_comm_rank(comm) : 0;
-    tm_run_options        o = { .model_name = "small",
-                                .steps = RUN_STEPS,
-                                .learning_rate = 3e-3,
-                                .max_norm = 1,
-                                .seed = 7,
-                                .prefetch = 1,
-                                .replay = j->every,
-                                .schedule = { .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY, .steps = RUN_STEPS, .decay_ratio = -1 },
-                                .step = test_llama_options() };
-    tm_ranks              own;
-    tm_source            *source;
-    volatile sig_atomic_t stop = 0;
-    o.step.shape.vocab_size = 64;
-    o.step.seq = 16;
+    run_job       *j = context;
+    const int      rank = comm ? tm_comm_rank(comm) : 0;
+    tm_run_options o = small_run("synthetic", RUN_STEPS);
+    o.learning_rate = 3e-3;
+    o.schedule.warmup_steps = 0;
+    o.replay = j->every;
+    o.step.seq = o.source.seq = 16;
+    o.step.n_fields = 0;
     o.step.accumulation = 2;
-    o.source = (tm_source_options){ .name = "synthetic", .vocab = 64, .seq = o.step.seq, .seed = o.seed };
-    if (comm) {
-        o.step.layout.mesh = tm_mesh_one();
-        o.step.layout.mesh.degree[j->stages ? TM_AXIS_PP : TM_AXIS_REPLICATE] = j->ranks;
-        o.step.layout.rank = rank;
-        CHECK_OK(tm_mesh_fill(&o.step.layout.mesh, j->ranks, err));
-        CHECK_OK(tm_ranks_open(&o.step.layout.mesh, comm, &own, err));
-        o.ranks = &own;
-    }
+    o.step.layout.mesh = tm_mesh_one();
+    o.step.layout.mesh.degree[j->stages ? TM_AXIS_PP : TM_AXIS_REPLICATE] = j->ranks;
     tm_device *device = open_faulty(j->op);
     wrong_launch = rank == j->faulty ? j->at : 0, wrong_bit = 6;
-    if (comm) tm_device_join(device, &own.groups);
-    CHECK_OK(tm_source_open(&o.source, &source, err));
-    tm_event_bus bus = { .sinks = (tm_sink *[]){ &j->sink }, .count = rank == 0 };
-    j->err[rank] = (tm_error){ 0 };
-    j->status[rank] = tm_run(&o, device, source, &bus, &stop, &j->err[rank]);
+    j->status[rank] = rank_run(comm, &o, device, &j->sink, NULL, NULL, &j->err[rank]);
     if (launches < j->at) j->status[rank] = TM_INTERNAL; /* it did not happen */
-    tm_source_close(source);
-    tm_device_close(device);
-    if (comm) tm_ranks_close(&own);
 }
 
 static run_job run_as(int ranks, int stages, int64_t every, int faulty, tm_op_id op, int at)

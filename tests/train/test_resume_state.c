@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a run takes from a checkpoint beside the tensors: numbers no run wrote and other data are refused; a run that
- * was stopped leaves the same bytes as one that was not. */
+/* What a run takes from a checkpoint beside the tensors: numbers no run wrote are refused; a run that was stopped
+ * leaves the same bytes as one that was not. (Other data: test_whole_runs.c, tests/cli/test_attacks.sh.) */
 #include "support/test.h"
 #include "support/training.h"
 #include "support/whole.h"
 
 #include "checkpoint_fixture.h"
 #include "run_fixture.h"
-#include "base/file.h"
-#include "base/log.h"
 #include "train/checkpoint/description.h"
 #include "train/run/run_state.h"
 
@@ -149,47 +147,7 @@ TEST(names_decide)
     clear(f.folder);
 }
 
-/* --- model and data ----------------------------------------------------------------------------------------------- */
-
-static void write_text(const char *path, char letter)
-{
-    tm_text  text = { 0 };
-    tm_error err = { 0 };
-    for (int i = 0; i < 6000; i++) tm_text_add_n(&text, &(char){ (char)(i % 7 ? letter : ' ') }, 1);
-    assert_int_equal(tm_file_write(path, text.data, text.length, &err), TM_OK);
-    tm_text_fini(&text);
-}
-
-TEST(changed_data_is_refused)
-{
-    fixture        f = new_fixture();
-    char           corpus[600];
-    tm_error       err;
-    tm_run_options o = options_of(f.folder, 4);
-    snprintf(corpus, sizeof corpus, "%s/corpus.txt", f.folder);
-    write_text(corpus, 'a');
-    o.step.shape.vocab_size = 320;
-    o.source = (tm_source_options){
-        .name = "text", .vocab = 320, .seq = o.step.seq, .seed = o.seed, .path = corpus, .validation_fraction = 0.1
-    };
-    assert_int_equal(go(&o, &err), TM_OK);
-    o.steps = 6;
-    write_text(corpus, 'b'); /* as long as it was */
-    assert_int_equal(go(&o, &err), TM_INVALID);
-    assert_says(&err, "is not what the checkpoint in '");
-    assert_says(&err, "corpus.txt");
-    assert_says(&err, "checkpoint.allow_changed_data true");
-    write_text(corpus, 'a');
-    assert_int_equal(go(&o, &err), TM_OK);
-    o.steps = 8;
-    write_text(corpus, 'b');
-    o.allow_changed_data = true;
-    assert_int_equal(go(&o, &err), TM_OK);
-    o = options_of(f.folder, 10);
-    o.step.shape.vocab_size = o.source.vocab = 320; /* another source */
-    assert_int_equal(go(&o, &err), TM_INVALID);
-    clear(f.folder);
-}
+/* --- weights that it begins with ---------------------------------------------------------------------------------- */
 
 static tm_status count_loads(void *context, tm_trainer *trainer, tm_error *err)
 {
@@ -383,35 +341,6 @@ TEST(what_sums_nothing_says_no_order)
     assert_non_null(said.data);
     assert_null(strstr(said.data, "warning"));
     tm_text_fini(&said);
-    clear(f.folder);
-}
-
-/* A newer checkpoint that is damaged is passed over with a warning; of one that is whole nothing is said. */
-TEST(damaged_checkpoints_are_passed_over)
-{
-    fixture        f = new_fixture();
-    tm_run_options o = options_of(f.folder, 4);
-    tm_error       err;
-    char           path[600], wanted[900];
-    o.checkpoint_interval = 2;
-    assert_int_equal(go(&o, &err), TM_OK);
-    o.steps = 5;
-    for (int damaged = 0; damaged < 2; damaged++) {
-        tm_text said = { 0 };
-        snprintf(path, sizeof path, "%s/step-%08d/" TM_CHECKPOINT_INDEX, f.folder, damaged ? 5 : 4);
-        if (damaged) assert_int_equal(truncate(path, 100), 0);
-        whole_log_open();
-        if (go(&o, &err) != TM_OK) fail_msg("%s", err.text);
-        whole_log_take(&said);
-        whole_log_close();
-        const char *text = said.data ? said.data : "";
-        snprintf(wanted, sizeof wanted, "  warning: loaded step 4 from '%s/step-00000004' because newer checkpoints",
-                 f.folder);
-        if ((strstr(text, wanted) != NULL) != damaged || (strstr(text, "warning") != NULL) != damaged)
-            fail_msg("damaged %d: %s", damaged, text);
-        assert_non_null(strstr(text, "resumed from step 4 in '"));
-        tm_text_fini(&said);
-    }
     clear(f.folder);
 }
 

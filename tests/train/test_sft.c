@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A sample of data for fine-tuning has the same loss packed with others as in a row of its own. */
+/* A sample of data for fine-tuning has the same loss packed with others as in a row of its own, in every family. */
 #include "support/test.h"
 #include "base/log.h"
 #include "data/source.h"
@@ -58,18 +58,14 @@ static double loss_of(tm_trainer *trainer, const row *r)
 {
     tm_error       err = { 0 };
     tm_micro_batch micro = { .field = { r->tokens, r->targets, r->positions, r->first_key } };
-    test_begin(trainer, 1, 0, 0, r->weight);
-    if (tm_trainer_accumulate(trainer, 0, &micro, NULL, &err) != TM_OK) fail_msg("%s", err.text);
-    test_update(trainer);
-    double *loss = test_tensor_read(trainer, tm_trainer_step_of(trainer)->loss), sum = *loss;
-    free(loss);
+    double         sum = 0;
+    if (tm_trainer_evaluate(trainer, &micro, &sum, &err) != TM_OK) fail_msg("%s", err.text);
     return sum;
 }
 
-static tm_trainer *open_trainer(tm_device *device, int fields)
+static tm_trainer *open_trainer(tm_device *device, tm_step_options o, int fields)
 {
     static const char *const names[] = { "tokens", "targets", "positions", "first_key" };
-    tm_step_options          o = test_llama_options();
     o.shape.vocab_size = 257;
     o.micro_batch = o.accumulation = 1;
     o.seq = SEQ;
@@ -94,14 +90,11 @@ static int64_t keep_sample(const row *packed, int64_t first, row *out)
     return n;
 }
 
-TEST(packed_samples_have_their_own_loss)
+static void check_family(const char *name, const tm_step_options *o, const tm_source *packed, const tm_source *plain)
 {
     tm_device  *device = test_device_open("cpu", 2);
-    tm_trainer *together = open_trainer(device, 4), *apart = open_trainer(device, 2);
-    tm_source  *packed = open_source(true), *plain = open_source(false);
+    tm_trainer *together = open_trainer(device, *o, 4), *apart = open_trainer(device, *o, 2);
     int64_t     rows = tm_source_describe(packed)->train_samples, met = 0;
-    assert_int_equal(tm_source_describe(plain)->train_samples, SAMPLES);
-    assert_true(rows < SAMPLES / 2);
     for (int64_t i = 0; i < rows; i++) {
         row    r, one, alone;
         double sum = 0;
@@ -117,26 +110,61 @@ TEST(packed_samples_have_their_own_loss)
             assert_int_equal(alone.weight, one.weight);
             double a = loss_of(together, &one), b = loss_of(apart, &alone);
             if (!(fabs(a - b) <= 1e-5 * b))
-                fail_msg("sample at %d of row %d: %.9g, alone %.9g", (int)first, (int)i, a, b);
+                fail_msg("%s: sample at %d of row %d: %.9g, alone %.9g", name, (int)first, (int)i, a, b);
             sum += a;
             met++;
         }
         double whole = loss_of(together, &r); /* and the row has the loss of its samples */
-        if (!(fabs(whole - sum) <= 1e-5 * sum)) fail_msg("row %d: %.9g, its samples %.9g", (int)i, whole, sum);
+        if (!(fabs(whole - sum) <= 1e-5 * sum))
+            fail_msg("%s: row %d: %.9g, its samples %.9g", name, (int)i, whole, sum);
     }
     assert_int_equal(met, SAMPLES);
-    tm_source_close(packed);
-    tm_source_close(plain);
     tm_trainer_close(together);
     tm_trainer_close(apart);
     tm_device_close(device);
+}
+
+#define EXPERTS " --model.n_experts=4 --model.n_experts_per_token=2"
+TEST(packed_samples_have_their_own_loss)
+{
+    static const struct {
+        const char *name, *more;
+    } mixtures[] = {
+        { "mixtral", EXPERTS },
+        { "qwen3_moe", " --model.qk_norm=true --model.moe_normalise=true" EXPERTS },
+        { "deepseek", " --model.kv_lora_rank=16 --model.qk_nope_head_dim=8 --model.qk_rope_head_dim=4 "
+                      "--model.v_head_dim=8 --model.n_kv_heads=2 --model.n_shared_experts=1 "
+                      "--model.n_dense_layers=1" EXPERTS },
+        { "gpt_oss", " --model.sliding_window=5 --model.sliding_window_every=2" EXPERTS },
+    };
+    tm_source *packed = open_source(true), *plain = open_source(false);
+    assert_int_equal(tm_source_describe(plain)->train_samples, SAMPLES);
+    assert_true(tm_source_describe(packed)->train_samples < SAMPLES / 2);
+    for (int family = 0; family < (int)TM_FAMILY_MIXTRAL; family++) {
+        tm_step_options o = test_family_options((tm_model_family)family);
+        if (!*tm_model_optional_fields(&o.shape)) continue;
+        if (o.shape.max_seq_len < SEQ) o.shape.max_seq_len = SEQ;
+        check_family(tm_model_family_name(&o.shape), &o, packed, plain);
+    }
+    for (size_t i = 0; i < sizeof mixtures / sizeof mixtures[0]; i++) {
+        char            words[600];
+        tm_step_options o = test_llama_options();
+        snprintf(words, sizeof words,
+                 "--model.family=%s%s --model.dim=32 --model.n_layers=2 --model.n_heads=2 --model.ffn_dim=48 "
+                 "--model.moe_ffn_dim=24",
+                 mixtures[i].name, mixtures[i].more);
+        o.shape = test_shape_preset("tiny-llama", words);
+        check_family(mixtures[i].name, &o, packed, plain);
+    }
+    tm_source_close(packed);
+    tm_source_close(plain);
 }
 
 /* A step of sequences without answers has no gradient, not one that is no number. */
 TEST(a_step_without_targets_has_no_loss)
 {
     tm_device  *device = test_device_open("cpu", 1);
-    tm_trainer *trainer = open_trainer(device, 2);
+    tm_trainer *trainer = open_trainer(device, test_llama_options(), 2);
     int32_t     tokens[SEQ] = { 5, 6, 7 }, targets[SEQ];
     for (int t = 0; t < SEQ; t++) targets[t] = TM_IGNORED_TARGET;
     test_begin(trainer, 1, 1e-3, 1, 0);

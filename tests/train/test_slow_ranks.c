@@ -6,11 +6,8 @@
 #include "support/looked_clock.h"
 #include "support/training.h"
 
-#include <stdlib.h>
-
-#include "../comm/world.h"
-#include "base/log.h"
-#include "train/run/run.h"
+#include "rank_run.h"
+#include "run_fixture.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -49,47 +46,28 @@ static void listen(tm_sink *sink, const tm_event *event)
 
 static tm_run_options options_of(const job *j)
 {
-    tm_run_options o = { .model_name = "small",
-                         .steps = STEPS,
-                         .learning_rate = 3e-3,
-                         .max_norm = 1,
-                         .seed = 77,
-                         .prefetch = 1,
-                         .step = test_llama_options() };
-    o.step.shape.vocab_size = 64;
+    tm_run_options o = small_run("synthetic", STEPS);
+    o.learning_rate = 3e-3;
+    o.schedule.warmup_steps = 0, o.schedule.decay_ratio = 0;
     o.step.shape.dim = 32, o.step.shape.ffn_dim = 64, o.step.shape.head_dim = 16;
-    o.step.seq = 16;
+    o.step.seq = o.source.seq = 16;
+    o.step.n_fields = 0;
     o.step.micro_batch = 1;
     o.step.accumulation = j->stages;
     o.step.layout.mesh = tm_mesh_one();
     o.step.layout.mesh.degree[TM_AXIS_REPLICATE] = j->ranks / j->stages;
     o.step.layout.mesh.degree[TM_AXIS_PP] = j->stages;
-    o.schedule = (tm_schedule){ .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY, .steps = STEPS, .decay_ratio = 0 };
-    o.source = (tm_source_options){ .name = "synthetic", .vocab = 64, .seq = o.step.seq, .seed = o.seed };
     return o;
 }
 
 static void run_rank(tm_comm *comm, void *context)
 {
-    job                  *j = context;
-    tm_run_options        o = options_of(j);
-    tm_ranks              own;
-    tm_device            *device;
-    tm_source            *source;
-    volatile sig_atomic_t stop = 0;
-    o.step.layout.rank = tm_comm_rank(comm);
-    look_ns = (int64_t)(USUAL * (1 + j->share[o.step.layout.rank]));
-    CHECK_OK(tm_mesh_fill(&o.step.layout.mesh, j->ranks, err));
-    CHECK_OK(tm_ranks_open(&o.step.layout.mesh, comm, &own, err));
-    o.ranks = &own;
+    job           *j = context;
+    tm_run_options o = options_of(j);
+    tm_device     *device;
+    look_ns = (int64_t)(USUAL * (1 + j->share[tm_comm_rank(comm)]));
     CHECK_OK(tm_device_open("cpu", 1, &device, err));
-    tm_device_join(device, &own.groups);
-    CHECK_OK(tm_source_open(&o.source, &source, err));
-    tm_event_bus bus = { .sinks = (tm_sink *[]){ &j->sink }, .count = o.step.layout.rank == 0 };
-    CHECK_OK(tm_run(&o, device, source, &bus, &stop, err));
-    tm_source_close(source);
-    tm_device_close(device);
-    tm_ranks_close(&own);
+    CHECK_OK(rank_run(comm, &o, device, &j->sink, NULL, NULL, err));
 }
 
 static job run_job(int ranks, int stages, int slow, double by)

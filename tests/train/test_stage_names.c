@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stages by the names of their modules: what is read, what is refused, and that an uneven cut trains as one rank does.
+/* Stages by the names of their modules: what is read, and what is refused. (Uneven cuts train in tests/differential.)
  */
 #include "support/test.h"
 #include "ranks_fixture.h"
@@ -127,25 +127,4 @@ TEST(images_have_names_of_their_own)
     assert_string_equal(all.data, "img_in -1, txt_in -1, time_in -1, guidance_in -1, vector_in -1, double_blocks.0 0, "
                                   "double_blocks.1 1, single_blocks.0 2, single_blocks.1 3, final_layer 4, ");
     tm_text_fini(&all);
-}
-
-/* Three blocks and none, one and two: the bits of one rank, whatever the cut. */
-TEST(uneven_stages_have_the_bits_of_one_rank)
-{
-    static const int cuts[][2] = { { 0, 3 }, { 0, 1 }, { 0, 0 } };
-    for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
-        job staged = { .o = model_options((int)i % 2), .replicate = 1, .shard = 1, .steps = 3, .rate = 2e-3 };
-        staged.o.shape.n_layers = 3;
-        staged.o.accumulation = 2;
-        staged.stages = 2;
-        staged.o.layout.chunks = 1;
-        staged.o.layout.order = TM_PIPELINE_1F1B;
-        job alone = staged;
-        alone.stages = 0, alone.whole = 1;
-        staged.o.layout.first_blocks = cuts[i];
-        rank_body(NULL, &alone);
-        run_job(&staged);
-        for (int t = 0; t < alone.steps; t++) assert_true(alone.loss[t] == staged.loss[t]);
-        assert_true(alone.weights[0] == staged.weights[0]);
-    }
 }

@@ -30,67 +30,6 @@ static tm_step_options options_of(const layout *l)
     return o;
 }
 
-/* A rank has its blocks' parameters only, and memory for as many micro-batches as its order keeps. */
-TEST(plans_have_the_parts_of_their_stage)
-{
-    tm_device *device = test_device_open("cpu", 1);
-    tm_chooser chooser = tm_device_chooser(device);
-    layout     l = { 0, 4, 1, TM_PIPELINE_1F1B, 8, 1, 1 };
-    int64_t    elements = 0;
-    for (int rank = 0; rank < 4; rank++) {
-        tm_step_options o = options_of(&l);
-        tm_error        err = { 0 };
-        tm_step        *step;
-        assert_int_equal(plan_stage(o, &chooser, 4, rank, &step, &err), TM_OK);
-        assert_int_equal(step->graph->slots, 4 - rank);
-        assert_true((step->model.embedding != TM_NONE) == (rank == 0));
-        assert_true((step->model.head != TM_NONE) == (rank == 3));
-        size_t sends = 0, receives = 0;
-        for (size_t i = 0; i < step->graph->n_tensors; i++)
-            if (step->graph->tensors[i].role == TM_ROLE_PARAMETER)
-                elements += tm_shape_elements(step->graph->tensors[i].shape);
-        for (size_t w = 0; w < step->training.n; w++)
-            for (size_t x = 0; x < step->training.work[w].program->count; x++) {
-                const tm_instruction *i = &step->training.work[w].program->instructions[x];
-                sends += i->call.op == &tm_op_send;
-                receives += i->call.op == &tm_op_receive;
-                if (i->call.op == &tm_op_send)
-                    assert_true(i->cost.wire == (double)(o.micro_batch * o.seq * o.shape.dim * 4));
-                if (i->call.op == &tm_op_send) assert_int_equal(i->stream, TM_ON_COMMUNICATION);
-            }
-        assert_int_equal(sends, 8 * (rank == 0 || rank == 3 ? 1 : 2));
-        assert_int_equal(receives, sends);
-        assert_int_equal(step->training.n, 17);
-        tm_step_destroy(step);
-    }
-    tm_step_options o = options_of(&l);
-    assert_true(elements == tm_model_parameters(&o.shape));
-    tm_device_close(device);
-}
-
-/* Orders without idle time leave the gradients of weights for later: half of the products of a backward pass. */
-TEST(weights_have_their_own_programs)
-{
-    tm_device      *device = test_device_open("cpu", 1);
-    tm_chooser      chooser = tm_device_chooser(device);
-    layout          l = { 0, 4, 1, TM_PIPELINE_INTERLEAVED_ZERO, 8, 1, 1 };
-    tm_step_options o = options_of(&l);
-    tm_error        err = { 0 };
-    tm_step        *step;
-    double          input = 0, weight = 0;
-    assert_int_equal(plan_stage(o, &chooser, 4, 1, &step, &err), TM_OK);
-    for (size_t w = 0; w < step->training.n; w++) {
-        const tm_program *program = step->training.work[w].program;
-        for (size_t x = 0; x < program->count; x++) {
-            if (strstr(program->name, "input")) input += program->instructions[x].cost.flops;
-            if (strstr(program->name, "weight")) weight += program->instructions[x].cost.flops;
-        }
-    }
-    assert_true(weight > 0.5 * input && weight < input); /* attention has no weights */
-    tm_step_destroy(step);
-    tm_device_close(device);
-}
-
 /* The stage after that one is never there. */
 static void absent_body(tm_comm *comm, void *context)
 {

@@ -1,86 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a step is made of: its schedule, its fields, its chunks, what decays, what Muon takes. */
+/* What a step is made of: its fields, its chunks, its first state, what Muon takes. */
 #include "support/test.h"
 #include "base/text.h"
 #include "op/attrs.h"
 #include "support/training.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* One step with and without the decay of vectors: matrices are equal to the bit, each element of a vector differs by
- * rate x decay x its value before. */
-TEST(only_matrices_decay_when_asked)
-{
-    const double rate = 0.01;
-    tm_device   *device = test_device_open("cpu", 2);
-    for (int gpt = 0; gpt < 2; gpt++) {
-        tm_step_options options = gpt ? test_gpt_options() : test_llama_options();
-        options.hyper.weight_decay = 0.5;
-        test_batch  batch = test_batch_random(options.micro_batch, options.seq, options.shape.vocab_size, 63);
-        tm_trainer *before = test_trainer_open(device, &options, 64), *all = test_trainer_open(device, &options, 64);
-        options.hyper.decay_matrices_only = true;
-        tm_trainer     *matrices = test_trainer_open(device, &options, 64);
-        const tm_graph *graph = tm_trainer_step_of(all)->graph;
-        test_step(all, 1, rate, 0, &batch);
-        test_step(matrices, 1, rate, 0, &batch);
-        int64_t vectors = 0, tables = 0;
-        for (size_t t = 0; t < graph->n_tensors; t++) {
-            const tm_tensor *tensor = &graph->tensors[t];
-            tm_tensor_id     id = (tm_tensor_id)t;
-            if (tensor->role != TM_ROLE_PARAMETER) continue;
-            tensor->shape.rank < 2 ? vectors++ : tables++;
-            double *was = test_values_read(before, id), *without = test_values_read(matrices, id),
-                   *with = test_values_read(all, id);
-            for (int64_t i = 0; i < tm_shape_elements(tensor->shape); i++) {
-                double wanted = tensor->shape.rank < 2 ? rate * options.hyper.weight_decay * was[i] : 0;
-                double found = without[i] - with[i];
-                if (!(fabs(found - wanted) <= (tensor->shape.rank < 2 ? 1e-6 : 0)))
-                    fail_msg("'%s' element %lld: decay of vectors changes it by %.9g, wanted %.9g", tensor->name,
-                             (long long)i, found, wanted);
-            }
-            free(was);
-            free(without);
-            free(with);
-        }
-        assert_true(vectors > 0 && tables > 0);
-        tm_trainer_close(matrices);
-        tm_trainer_close(all);
-        tm_trainer_close(before);
-        test_batch_fini(&batch);
-    }
-    tm_device_close(device);
-}
-
-/* The schedule of a step of three micro-batches, walked by the trainer or one micro-batch at a time: the same bits. */
-TEST(a_step_walks_its_schedule)
-{
-    tm_device *device = test_device_open("cpu", 2);
-    for (int gpt = 0; gpt < 2; gpt++) {
-        tm_step_options options = gpt ? test_gpt_options() : test_llama_options();
-        options.accumulation = 3;
-        test_batch     batch = test_batch_random(3 * options.micro_batch, options.seq, options.shape.vocab_size, 65);
-        tm_trainer    *a = test_trainer_open(device, &options, 66), *b = test_trainer_open(device, &options, 66);
-        const tm_step *step = tm_trainer_step_of(b);
-        for (int64_t t = 1; t <= 2; t++) {
-            tm_step_result x = test_step(a, t, 1e-2, 1, &batch), y;
-            tm_micro_batch all = { { batch.tokens, batch.targets }, batch.target_tokens };
-            test_begin(b, t, 1e-2, 1, batch.target_tokens);
-            assert_int_equal(tm_trainer_step(b, &all, &y, NULL, NULL), TM_OK);
-            assert_true(x.loss == y.loss && x.grad_norm == y.grad_norm);
-        }
-        assert_true(test_state_hash(a) == test_state_hash(b));
-        double wanted = step->first->cost.flops + 2 * step->further->cost.flops + step->update->cost.flops;
-        assert_true(wanted > 0 && fabs(tm_schedule_flops(&step->training) - wanted) <= 1e-12 * wanted);
-        assert_true(step->evaluation.n == 1 && tm_schedule_flops(&step->evaluation) == step->evaluate->cost.flops);
-        assert_int_equal(step->sampling.n, 0);
-        tm_trainer_close(a);
-        tm_trainer_close(b);
-        test_batch_fini(&batch);
-    }
-    tm_device_close(device);
-}
 
 /* Fields are known by their names: their order does not matter, one that the model does not read takes no memory, one
  * that is missing is named. */
@@ -241,22 +167,6 @@ TEST(muon_takes_uneven_pieces_together)
     assert_int_equal(attr->rows[0], rows);
     assert_int_equal(attr->rows[1], 0);
     tm_graph_destroy(graph);
-}
-
-TEST(pairs_need_samples_of_pairs)
-{
-    tm_device      *device = test_device_open("cpu", 1);
-    tm_step_options o = test_llama_options();
-    tm_chooser      chooser = tm_device_chooser(device);
-    tm_step        *step = NULL;
-    tm_error        err = { 0 };
-    o.preference.beta = 0.1;
-    assert_int_equal(tm_step_create(&o, &chooser, &step, &err), TM_INVALID);
-    assert_string_equal(err.text, "the loss of pairs needs samples of pairs; set data.source preference");
-    o.preference.beta = 0;
-    assert_int_equal(tm_step_create(&o, &chooser, &step, &err), TM_OK);
-    tm_step_destroy(step);
-    tm_device_close(device);
 }
 
 /* Chooses as a device does, and says of losses that they keep two rows in the place of one. */

@@ -5,12 +5,11 @@
 #include "data/source.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #define run_world world_of_run /* the name is that of another function here */
 #include "train/run/run_state.h"
 #undef run_world
-#include "../comm/world.h"
+#include "rank_run.h"
 
 enum { MOST = 40, DEADLINE = 120 };
 
@@ -33,12 +32,9 @@ static void check_same(tm_comm *comm, void *context)
     if (j->seed[rank]) data.name = "synthetic";
     o.step.layout.mesh = tm_mesh_one();
     o.step.layout.mesh.degree[TM_AXIS_REPLICATE] = ranks;
-    o.step.layout.rank = rank;
     if (j->order[rank]) o.step.layout.list = &list;
-    CHECK_OK(tm_mesh_fill(&o.step.layout.mesh, ranks, err));
-    CHECK_OK(tm_ranks_open(&o.step.layout.mesh, comm, &own, err));
+    rank_join(comm, &o, &own);
     CHECK_OK(tm_source_open(&data, &source, err));
-    o.ranks = &own;
     run r = { .options = &o, .source = source };
     j->err[rank] = (tm_error){ 0 };
     j->status[rank] = run_check_same(&r, &j->err[rank]);
@@ -111,11 +107,8 @@ static void count_samples(tm_comm *comm, void *context)
     tm_batch          batch;
     o.step.layout.mesh = tm_mesh_one();
     o.step.layout.mesh.degree[TM_AXIS_REPLICATE] = ranks;
-    o.step.layout.rank = rank;
-    CHECK_OK(tm_mesh_fill(&o.step.layout.mesh, ranks, err));
-    CHECK_OK(tm_ranks_open(&o.step.layout.mesh, comm, &own, err));
+    rank_join(comm, &o, &own);
     CHECK_OK(tm_source_open(&data, &source, err));
-    o.ranks = &own;
     tm_loader_part part = { k->alike ? 0 : rank, ranks };
     run            r = { .options = &o, .source = source };
     r.loader = tm_loader_open_part(source, TM_SPLIT_TRAIN, 2 * ranks, part, 0, 0);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The certificate of the update on several ranks: however they share and divide weights, moments and updates it holds
- * and leaves no trace; weights that one rank lacks behind the update, or a sum that it lacks in front of it, are found.
- */
+/* The certificate of the update on several ranks: weights that one rank lacks behind the update, or a sum that it lacks
+ * in front of it, are found. (Honest updates: test_rank_events.c.) */
 #include "support/test.h"
 #include "ranks_fixture.h"
 #include "train/certify/update.h"
@@ -145,51 +144,6 @@ static job job_of(const layout *l, tm_step_options o, looked *to)
     j.taken = to;
     j.change = look;
     return j;
-}
-
-static tm_hyper hyper_of(const tm_optimizer *optimizer)
-{
-    return (tm_hyper){ .beta1 = 0.9,
-                       .beta2 = 0.95,
-                       .eps = 1e-8,
-                       .weight_decay = 0.1,
-                       .decay_matrices_only = true,
-                       .momentum = 0.9,
-                       .beta2_decay = -0.8,
-                       .eps1 = (double)NAN,
-                       .eps2 = 1e-3,
-                       .clip_threshold = 1,
-                       .nesterov = optimizer == &tm_optimizer_muon,
-                       .definition = optimizer == &tm_optimizer_muon ? TM_DEFINED_TORCH : TM_DEFINED_TORCHAO };
-}
-
-FULL_TEST(honest_ranks_hold)
-{
-    for (int k = 0; k < 3; k++)
-        for (int l = 0; l < LAYOUTS; l++)
-            for (int i = 0; tm_optimizer_at(i); i++)
-                for (int p = 0; p < 3; p++) {
-                    const tm_optimizer *optimizer = tm_optimizer_at(i);
-                    const layout       *of = &layouts[l];
-                    bool                whole = !optimizer->elementwise;
-                    if (of->experts > 1 && k != 2) continue;
-                    if (whole && (of->tensor > 1 || of->experts > 1)) continue; /* refused */
-                    if (p > 0 && i > 0) continue;
-                    tm_step_options o = model_options(k);
-                    looked          to = { .planted = NOTHING };
-                    o.optimizer = optimizer;
-                    o.hyper = hyper_of(optimizer);
-                    if (p == 1) o.precision = &tm_precision_bf16;
-                    if (p == 2) o.layout.narrow = true;
-                    job j = job_of(of, o, &to);
-                    run_job(&j);
-                    for (int r = 0; r < ranks_of(&j); r++) {
-                        const tm_update_certificate *c = &to.found[r];
-                        if (!c->agrees || c->n_steps != 2 || c->elements < 100)
-                            fail_msg("model %d, layout %d, %s, %d: rank %d: %d elements: %s", k, l, optimizer->name, p,
-                                     r, (int)c->elements, c->reason);
-                    }
-                }
 }
 
 TEST(one_rank_is_enough)

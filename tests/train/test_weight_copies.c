@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies of weights in the compute format from step to step, on a device that is made to want them. The step with casts
- * is their judge: who reads what, and the same bits, whoever wrote the weights. (Whole runs, of all families, in all
- * layouts, resumed, averaged: tests/differential, compare.copies.) */
-#include "device/backend.h"
+/* Copies of weights in the compute format from step to step, on a device that is made to want them. Who reads what.
+ * (Bits: tests/differential, compare.copies.) */
 #include "support/training.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "support/test.h"
-
-enum { STEPS = 3 };
 
 static tm_step_options options_of(tm_step_options o)
 {
@@ -29,13 +24,6 @@ static tm_step_options model(int which)
     if (which == 2) o.optimizer = &tm_optimizer_sgd, o.hyper.momentum = 0.5;
     if (which == 3) o.recompute = (tm_recompute){ .cheap = true, .every_n = 1 };
     return o;
-}
-
-static tm_device *device_with(bool copies)
-{
-    tm_device *device = test_device_open("cpu", 2);
-    device->info.weight_copies = copies;
-    return device;
 }
 
 static tm_step *plan_with(bool copies, int64_t room, const tm_step_options *o)
@@ -152,85 +140,4 @@ TEST(others_have_none)
     assert_true((int64_t)casts->plan->arena_bytes < room);
     tm_step *const all[] = { with, without, wide, fits, casts, none };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) tm_step_destroy(all[i]);
-}
-
-/* --- trainings ---------------------------------------------------------------------------------------------------- */
-
-typedef struct {
-    double   loss[STEPS + 1], norm[STEPS + 1], evaluation[3];
-    uint64_t state, gradients;
-} outcome;
-
-static tm_tensor_id first_matrix(const tm_graph *graph)
-{
-    size_t i = 0;
-    while (graph->tensors[i].role != TM_ROLE_PARAMETER || graph->tensors[i].shape.rank < 2 ||
-           graph->tensors[i].layer < 0)
-        i++;
-    return (tm_tensor_id)i;
-}
-
-/* Every weight is copied from another trainer as a checkpoint is loaded: by address. */
-static void load(tm_trainer *to, tm_trainer *from)
-{
-    size_t                      n;
-    const tm_checkpoint_tensor *a = tm_trainer_tensors(from, &n), *b = tm_trainer_tensors(to, &n);
-    tm_error                    err = { 0 };
-    for (size_t i = 0; i < n; i++) {
-        void *values = malloc(a[i].bytes + 1);
-        if (a[i].memory->read(a[i].memory, a[i].at, values, a[i].bytes, &err) != TM_OK ||
-            b[i].memory->write(b[i].memory, b[i].at, values, b[i].bytes, &err) != TM_OK)
-            fail_msg("%s", err.text);
-        free(values);
-    }
-}
-
-/* Steps, with weights written from outside between them, and evaluations that see each. */
-static outcome train(bool copies, const tm_step_options *o)
-{
-    tm_device  *device = device_with(copies);
-    tm_trainer *trainer = test_trainer_open(device, o, 7), *other;
-    outcome     out;
-    memset(&out, 0, sizeof out);
-    assert_true((tm_trainer_step_of(trainer)->copies != NULL) == copies);
-    tm_tensor_id id = first_matrix(tm_trainer_step_of(trainer)->graph);
-    test_batch   held = test_batch_random(o->micro_batch, o->seq, o->shape.vocab_size, 99);
-    for (int t = 1; t <= STEPS; t++) {
-        test_batch batch =
-            test_batch_random(o->micro_batch * o->accumulation, o->seq, o->shape.vocab_size, (uint64_t)t);
-        tm_step_result result = test_step(trainer, t, 1e-2, 1, &batch);
-        out.loss[t] = result.loss, out.norm[t] = result.grad_norm;
-        test_batch_fini(&batch);
-        double *values = test_values_read(trainer, id);
-        for (int i = 0; i < 64; i++) values[i] *= 1.5;
-        if (t == 2) test_values_write(trainer, id, values);
-        free(values);
-    }
-    out.gradients = test_gradients_hash(trainer);
-    out.evaluation[0] = test_evaluate(trainer, held.tokens, held.targets);
-    tm_device *second = device_with(copies); /* a device holds one plan at a time */
-    other = test_trainer_open(second, o, 8);
-    out.evaluation[1] = test_evaluate(other, held.tokens, held.targets);
-    load(other, trainer);
-    out.evaluation[2] = test_evaluate(other, held.tokens, held.targets);
-    assert_true(out.evaluation[2] == out.evaluation[0] && out.evaluation[1] != out.evaluation[0]);
-    out.state = test_state_hash(trainer);
-    assert_true(test_state_hash(other) == out.state);
-    test_batch_fini(&held);
-    tm_trainer_close(other);
-    tm_trainer_close(trainer);
-    tm_device_close(second);
-    tm_device_close(device);
-    return out;
-}
-
-TEST(copies_leave_the_bits_of_casts)
-{
-    for (int m = 0; m < MODELS; m++) {
-        tm_step_options o = model(m);
-        outcome         wanted = train(false, &o), found = train(true, &o);
-        if (memcmp(&wanted, &found, sizeof wanted) != 0)
-            fail_msg("model %d: other bits; losses %.9g, %.9g; evaluations %.9g, %.9g", m, found.loss[STEPS],
-                     wanted.loss[STEPS], found.evaluation[0], wanted.evaluation[0]);
-    }
 }

@@ -6,7 +6,6 @@
 
 #include "base/hash.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

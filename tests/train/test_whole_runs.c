@@ -10,7 +10,6 @@
 #include "support/training.h"
 #include "support/whole.h"
 
-#include "base/arena.h"
 #include "base/log.h"
 #include "stats/sampling.h"
 #include "train/run/run.h"
@@ -33,6 +32,7 @@ typedef struct {
     volatile sig_atomic_t *stop;
     /* of the events so far */
     int64_t      first, steps, tokens, planned, batch;
+    int64_t      samples; /* before this process; -1: of the batches that it has, too */
     double       seconds[MOST_STEPS], loss_first, loss_last, validation;
     tm_named_f64 measures[8];
     size_t       n_measures;
@@ -65,7 +65,8 @@ static void hear_start(listener *l, const tm_run_started *s)
     assert_int_equal(s->devices, 1);
     assert_int_equal(s->recipe.sequence_length, o->step.seq);
     assert_int_equal(s->recipe.global_batch, s->recipe.micro_batch * s->recipe.accumulation);
-    assert_int_equal(s->first_sample, (s->first_step - 1) * s->recipe.global_batch);
+    if (l->samples < 0) l->samples = (s->first_step - 1) * s->recipe.global_batch;
+    assert_int_equal(s->first_sample, l->samples);
     assert_close(s->recipe.learning_rate, o->learning_rate);
     assert_true(s->n_flops_per_token > 0 && s->flops_per_token[0].value > 0);
     l->first = s->first_step;
@@ -113,8 +114,11 @@ static void hear_evaluation(listener *l, const tm_evaluation *e)
     assert_true(l->evaluating);
     l->evaluating = false;
     assert_int_equal(e->step, l->first + l->steps - 1);
-    assert_int_equal(e->samples, e->step * l->batch);
+    assert_int_equal(e->samples, l->samples + l->steps * l->batch);
     assert_true(e->tokens > 0 && e->seconds > 0);
+    /* a text has one token more than bytes */
+    double of_text = e->bits_per_byte / (e->loss / 0.69314718055994531);
+    if (strcmp(l->options->source.name, "text") == 0) assert_true(of_text >= 1 && of_text < 1.01);
     l->validation = e->loss;
     l->n_measures = e->n_measures;
     for (size_t i = 0; i < e->n_measures && i < 8; i++) l->measures[i] = e->measures[i];
@@ -133,7 +137,7 @@ static void hear_end(listener *l, const tm_run_ended *e)
     const tm_sample_summary *s = e->speed;
     double                   sorted[MOST_STEPS], sum = 0;
     assert_int_equal(e->steps, l->steps);
-    assert_int_equal(e->samples, (l->first - 1 + l->steps) * l->batch);
+    assert_int_equal(e->samples, l->samples + l->steps * l->batch);
     assert_int_equal(e->planned_bytes, l->planned);
     assert_true(e->used_bytes <= e->planned_bytes);
     for (int64_t i = 0; i < l->steps; i++) assert_close(e->step_seconds[i], l->seconds[i]);
@@ -245,6 +249,7 @@ static const struct {
     const char *folder;        /* of checkpoints, whether they are enabled or not; "": none; NULL: as the words say */
     int64_t     quantize_freq; /* 0: as the words say */
     bool        concluded;     /* the result is written */
+    int64_t     samples;       /* of steps before it with other batches; 0: none had others */
 } runs[] = {
     { TINY "--training.steps 3 " NONE, .events = "1 2 3",
       "3 steps are too few to judge (50 are needed); stopped: all steps done" },
@@ -309,6 +314,12 @@ static const struct {
     { TINY "--training.steps 4 --checkpoint.enable --checkpoint.interval 2 " NONE, .events = "1 2 3 4", .folder = "" },
     { TINY "--training.steps 4 --checkpoint.enable --checkpoint.interval 2 " NONE, .events = "1 2 3", "interrupted",
       .exit = 130, .stop_at = 3, .folder = "" },
+    { TINY "--training.steps 4 --checkpoint.enable --validation.steps 1", .events = "1 2 3 4 evaluated at last saved",
+      .folder = "batches" },
+    { TINY "--training.steps 7 --checkpoint.enable --validation.steps 1 --training.grad_accumulation 3",
+      .events = "5 6 7 evaluated at last saved", NULL, "resumed from step 4", .folder = "batches", .samples = 8 },
+    { TINY "--training.steps 7 --checkpoint.enable --validation.steps 1 --training.grad_accumulation 3",
+      .events = "evaluated at last", NULL, "only the result is missing", .folder = "batches", .samples = 26 },
     /* texts; rows; pairs; images */
     { TINY TEXT "--training.steps 1 --data.validation_fraction 0 --validation.steps 1", .events = "1 a sample", NULL,
       "the warm-up is cut to 1 steps" },
@@ -407,6 +418,7 @@ static void run_row(size_t i, tm_text *log)
     listener       l = { .sink = { .handle = listen }, .out = &out, .stop_at = runs[i].stop_at };
     l.options = &options;
     l.validation = (double)NAN;
+    l.samples = runs[i].samples > 0 ? runs[i].samples : -1;
     if (test_read_run(config, words, &options, &err) != TM_OK) fail_msg("%s: %s", words, err.text);
     const char *folder = runs[i].folder ? runs[i].folder : options.checkpoint ? "saved" : "";
     options.checkpoint_folder = *folder ? folder : NULL;
