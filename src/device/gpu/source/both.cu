@@ -174,13 +174,19 @@ KERNEL(largest_of_parts)(both b)
 
 /* --- scales and codes */
 
+/* The code of x by: narrow and code_of of quantize.cu in one. Units of the last place are a whole number behind 2^23; with
+ * the exponent above the least one that is the code, as a number that is rounded up to the next exponent has that code, too. */
 DEVICE u32 encoded(float x, float by, const recipe &q, found &sum)
 {
-    float scaled = x * by;
-    float code = narrow(scaled, q.largest, q.mantissa, q.least_exponent, -1.0f);
-    sum.saturated += magnitude(scaled) > q.largest;
-    sum.flushed += code == 0.0f && x != 0.0f;
-    return code_of(code, q);
+    float scaled = x * by, size = magnitude(scaled), most = size > q.largest ? q.largest : size;
+    u32   least = (u32)(127 + q.least_exponent) << 23, e = bits_of(most) & 0x7f800000u, sign = bits_of(scaled) >> 24 & 0x80u;
+    if (e < least) e = least;
+    float units = multiply_add(most, float_of(((u32)(254 + q.mantissa) << 23) - e), 8388608.0f);
+    u32   code = ((e - least) >> (23 - q.mantissa)) + (bits_of(units) - 0x4b000000u);
+    sum.saturated += size > q.largest;
+    sum.flushed += code == 0 && x != 0.0f;
+    if (bits_of(size) > 0x7f800000u) return CODES == 2 ? 0x80u : sign | 0x7fu;
+    return CODES == 2 && code == 0 ? 0u : sign | code;
 }
 
 DEVICE void note_scale(found &sum, float encode)
@@ -318,7 +324,6 @@ KERNEL(quantize_both)(both b)
             word[i] |= encoded(v[i], scale, q, sum[1]) << 8 * r;
         }
     }
-    barrier(); /* who shares largest magnitudes is done with room */
     turn(room, word, b, s);
     if (!b.c.record) return;
     if (!apart) sum[1] = sum[0];
