@@ -268,7 +268,7 @@ KERNEL(quantize_both)(both b)
     alignas(16) SHARED u32 room[DEPTHS * TILE];
     alignas(16) SHARED float runs[TILE * RUNS], scales[MOST_BLOCKS * TILE];
     float                 *columns = (float *)(void *)room;
-    recipe                 q = recipe_of(b.c);
+    const recipe          &q = b.c.of[0]; /* codes have one format: no switch brings another recipe */
     spot                   s = spot_of(b.c, block_id(0), false);
     call                   t = turned_call(b);
     bool                   own = q.scaled == LINE || q.scaled == RUN_OF_LINE; /* scales of the columns */
