@@ -28,7 +28,7 @@ typedef enum {
 
 const char *tm_stream_label(tm_stream stream);
 
-enum { TM_MAX_IN = 12, TM_MAX_OUT = 6, TM_MAX_ATTR = 128 };
+enum { TM_MAX_IN = 12, TM_MAX_OUT = 6, TM_MAX_ATTR = 136 };
 
 struct tm_op;
 struct tm_example;

@@ -200,13 +200,13 @@ static void write_scale(const reference *r, int64_t line, int64_t lines, int64_t
             (double)tm_scale_multiplier(scale);
 }
 
-/* What fills the layout of scales up: bytes of 0. */
+/* What fills the layout of scales up, and scales of experts without rows: bytes of 0. */
 static void clear_scales(const tm_call *call)
 {
     const tm_quantize_attr *attr = call->attr;
     const tm_view          *scales = &call->out[TM_QUANTIZE_SCALES];
     double                  zero = tm_codes_scale_of(attr->codes).dtype == TM_E8M0 ? 0x1p-127 : 0;
-    for (int64_t i = 0; scales->data && attr->codes > TM_CODES_PLAIN && i < tm_shape_elements(scales->shape); i++)
+    for (int64_t i = 0; scales->data && attr->codes && i < tm_shape_elements(scales->shape); i++)
         ((double *)scales->data)[i] = zero;
 }
 

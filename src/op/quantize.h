@@ -76,7 +76,9 @@ enum {
     TM_QUANTIZE_TICKS = 2,
     TM_QUANTIZE_OFFSETS = 3, /* places among the inputs */
     TM_QUANTIZE_LARGEST = 4,
-    TM_QUANTIZE_SCALES = 2 /* among the outputs */
+    TM_QUANTIZE_SCALES = 2, /* among the outputs */
+    TM_QUANTIZE_TURNED = 3, /* of quantize_both */
+    TM_QUANTIZE_TURNED_SCALES = 4
 };
 typedef struct {
     tm_quantizer recipe[2];   /* before and from `switch_step` on */
@@ -95,6 +97,12 @@ typedef struct {
     int32_t shift[TM_QUANTIZE_PARTS]; /* column 0 of a part is that column of the whole, less where the part begins */
     int64_t first_row;
 } tm_quantize_attr;
+
+/* quantize_both: codes of x as it lies, and transposed; the recipe of both is that of the first one. */
+typedef struct {
+    tm_quantize_attr along;
+    int32_t          turned_row; /* as `row`, of the factor whose codes are transposed */
+} tm_quantize_both_attr;
 
 typedef struct {
     int64_t steps, passes;
@@ -406,6 +414,11 @@ bool tm_quantize_example(int i, tm_example *example);
 
 /* The op scale_history, on views of any floating-point formats: a few numbers. */
 void tm_scale_history(const tm_call *call);
+
+/* Of quantize_both: the attributes of the op whose codes are transposed. */
+tm_quantize_attr tm_quantize_turned(const tm_quantize_both_attr *attr);
+/* The call of one of the two ops that it stands in the place of; *attr becomes its attributes. */
+tm_call tm_quantize_half(const tm_call *call, bool turns, tm_quantize_attr *attr);
 
 /* Why this factor cannot be codes with scales of this kind (tm_codes_kind, not TM_CODES_NOT) beside them, or NULL. */
 const char *tm_quantize_no_codes(const tm_quantize_attr *attr, int kind);

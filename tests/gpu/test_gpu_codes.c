@@ -18,8 +18,9 @@ typedef struct {
     const char     *device, *arch, *recipe;
     tm_model_family family;
     bool            bf16, fnuz;
-    bool            wide; /* sizes are multiples of 128 */
-    bool            own;  /* by own kernels, without the library */
+    bool            wide;       /* sizes are multiples of 128 */
+    bool            own;        /* by own kernels, without the library */
+    bool            recomputed; /* the forward pass of each block, in the backward pass */
 } job;
 
 typedef struct {
@@ -27,7 +28,7 @@ typedef struct {
     float   *record; /* after the first step */
     size_t   rows;
     uint64_t state;
-    int      products, emulated;
+    int      products, emulated, both; /* both: factors that one op gives both codes of */
     char     words[400];
 } outcome;
 
@@ -43,6 +44,7 @@ static tm_step_options options_of(const job *j)
     }
     if (j->family == TM_FAMILY_MIXTRAL) o.shape.moe.experts = 5, o.shape.moe.top_k = 2, o.shape.moe.ffn_dim = 48;
     if (j->bf16) o.precision = &tm_precision_bf16;
+    if (j->recomputed) o.recompute.every_n = 1;
     o.quantize = (tm_quantize){ .on = true, .switch_step = -1, .history = 4, .seed = 1 };
     o.quantize.recipe[0] = *tm_quantize_recipe_find(j->recipe);
     for (int f = 0; f < TM_FACTORS && j->fnuz; f++) {
@@ -60,8 +62,17 @@ static void keep_values(tm_step_options *o)
     o->quantize.recipe[1] = o->quantize.recipe[0];
 }
 
-/* one_by_one: no program is a graph that is played. */
-static outcome train(const char *name, const job *j, bool values, bool one_by_one)
+static int count_both(const tm_plan *plan)
+{
+    int n = 0;
+    for (size_t p = 0; p < plan->n_programs; p++)
+        for (size_t x = 0; x < plan->programs[p].count; x++)
+            n += plan->programs[p].instructions[x].node->op == TM_OP_quantize_both;
+    return n;
+}
+
+/* apart: no program is a graph that is played, and each product's factors are quantized for it alone. */
+static outcome train(const char *name, const job *j, bool values, bool apart)
 {
     tm_device      *device;
     tm_error        err = { 0 };
@@ -71,8 +82,10 @@ static outcome train(const char *name, const job *j, bool values, bool one_by_on
     if (tm_device_open(name, 2, &device, &err) != TM_OK) fail_msg("%s: %s", name, err.text);
     tm_device_own_kernels(device, j->own);
     if (values) keep_values(&o);
+    if (apart && j->family != TM_FAMILY_GPT)
+        device->info.fuses = false; /* else gelu's gradients add in another order */
     tm_trainer *trainer = test_trainer_open(device, &o, 7);
-    tm_device_one_by_one(device, one_by_one);
+    tm_device_one_by_one(device, apart);
     for (int t = 1; t <= STEPS; t++) {
         test_batch batch = test_batch_random(o.micro_batch * o.accumulation, o.seq, o.shape.vocab_size, (uint64_t)t);
         tm_step_result result = test_step(trainer, t, 1e-3, 1, &batch);
@@ -86,6 +99,7 @@ static outcome train(const char *name, const job *j, bool values, bool one_by_on
     out.state = test_state_hash(trainer);
     out.products = tm_trainer_step_of(trainer)->codes.products;
     out.emulated = tm_trainer_step_of(trainer)->codes.emulated;
+    out.both = count_both(tm_trainer_step_of(trainer)->plan);
     tm_step_codes(tm_trainer_step_of(trainer), &words);
     snprintf(out.words, sizeof out.words, "%s", words.data ? words.data : "");
     tm_text_fini(&words);
@@ -172,17 +186,29 @@ static void gradients_are_alike(const job *j, bool on_cpu)
 FULL_TEST(gradients_of_codes_are_those_of_values)
 {
     if (emulated_device("cuda")) {
-        gradients_are_alike(&(job){ "cuda", "sm_90", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false, false },
-                            false);
-        gradients_are_alike(&(job){ "cuda", "sm_90", "fp8_rowwise", TM_FAMILY_LLAMA, false, false, false, false },
-                            false);
+        gradients_are_alike(
+            &(job){ "cuda", "sm_90", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false, false, false }, false);
+        gradients_are_alike(
+            &(job){ "cuda", "sm_90", "fp8_rowwise", TM_FAMILY_LLAMA, false, false, false, false, false }, false);
     }
     if (emulated_device("hip")) { /* biases of parts */
-        gradients_are_alike(&(job){ "hip", "gfx950", "fp8_tensorwise", TM_FAMILY_QWEN2, true, false, false, false },
-                            true);
-        gradients_are_alike(&(job){ "hip", "gfx950", "mxfp8_turbo", TM_FAMILY_LLAMA, true, false, true, false }, false);
-        gradients_are_alike(&(job){ "hip", "gfx950", "mxfp4", TM_FAMILY_LLAMA, true, false, true, false }, false);
+        gradients_are_alike(
+            &(job){ "hip", "gfx950", "fp8_tensorwise", TM_FAMILY_QWEN2, true, false, false, false, false }, true);
+        gradients_are_alike(&(job){ "hip", "gfx950", "mxfp8_turbo", TM_FAMILY_LLAMA, true, false, true, false, false },
+                            false);
+        gradients_are_alike(&(job){ "hip", "gfx950", "mxfp4", TM_FAMILY_LLAMA, true, false, true, false, false },
+                            false);
     }
+}
+
+/* In both programs of a step: of 4 linears all gradients, and where blocks are computed again, x and w of those that
+ * are. Codes of 4 bits are made for each product. */
+static void compare_both(const job *j, const outcome *together, const outcome *apart, const char *what)
+{
+    bool narrow = strncmp(j->recipe, "mxfp4", 5) == 0;
+    int  wanted = narrow ? 0 : 2 * (j->recomputed ? 4 + 2 * 3 : 4);
+    if (together->both != wanted || (j->family != TM_FAMILY_GPT && apart->both != 0))
+        fail_msg("%s: %d factors by one op, wanted %d; apart %d", what, together->both, wanted, apart->both);
 }
 
 static void trains_on_codes(const job *j, int products, int emulated, const char *words)
@@ -198,7 +224,10 @@ static void trains_on_codes(const job *j, int products, int emulated, const char
     assert_int_equal(cpu.products + cpu.emulated, 0);
     assert_string_equal(cpu.words, "");
     if (codes.state != again.state || memcmp(codes.loss, again.loss, sizeof codes.loss) != 0)
-        fail_msg("%s: other bits, launched one by one", what);
+        fail_msg("%s: other bits, launched one by one, with quantize for each product", what);
+    if (memcmp(codes.record, again.record, 4 * codes.rows * sizeof *codes.record) != 0)
+        fail_msg("%s: other records, with quantize for each product", what);
+    compare_both(j, &codes, &again, what);
     if (!j->bf16 && !(fabs(codes.loss[0] - values.loss[0]) <= 1e-5))
         fail_msg("%s: the first loss is %.9g, of values %.9g", what, codes.loss[0], values.loss[0]);
     for (int t = 0; t < STEPS; t++) {
@@ -220,41 +249,46 @@ static void trains_on_codes(const job *j, int products, int emulated, const char
 FULL_TEST(llamas_train_on_codes)
 {
     if (emulated_device("cuda"))
-        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false, false }, 12, 0,
-                        "12 of 12 products multiply codes");
+        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false, false, false },
+                        12, 0, "12 of 12 products multiply codes");
     if (emulated_device("hip"))
-        trains_on_codes(&(job){ "hip", "gfx942", "fp8_delayed", TM_FAMILY_LLAMA, false, true, false, false }, 12, 0,
-                        NULL);
+        trains_on_codes(&(job){ "hip", "gfx942", "fp8_delayed", TM_FAMILY_LLAMA, false, true, false, false, true }, 15,
+                        0, NULL);
 }
 
 /* Scales of blocks: of parts that end within them here, as sizes are small. */
 FULL_TEST(trainings_with_scales_of_blocks)
 {
     if (emulated_device("cuda")) {
-        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_blockwise", TM_FAMILY_LLAMA, false, false, false, false }, 12, 0,
-                        "12 of 12 products multiply codes");
-        trains_on_codes(&(job){ "cuda", "sm_100", "mxfp8", TM_FAMILY_LLAMA, true, false, false, false }, 12, 0, NULL);
+        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_blockwise", TM_FAMILY_LLAMA, false, false, false, false, false },
+                        12, 0, "12 of 12 products multiply codes");
+        trains_on_codes(&(job){ "cuda", "sm_100", "mxfp8", TM_FAMILY_LLAMA, true, false, false, false, false }, 12, 0,
+                        NULL);
     }
 }
 
 FULL_TEST(by_other_blocks_too)
 {
     if (emulated_device("cuda")) {
-        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_blockwise_turbo", TM_FAMILY_LLAMA, true, false, false, false },
-                        12, 0, NULL);
-        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_blockwise", TM_FAMILY_GPT, true, false, true, false }, 12, 0,
+        trains_on_codes(
+            &(job){ "cuda", "sm_90", "fp8_blockwise_turbo", TM_FAMILY_LLAMA, true, false, false, false, false }, 12, 0,
+            NULL);
+        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_blockwise", TM_FAMILY_GPT, true, false, true, false, false }, 12,
+                        0, NULL);
+        trains_on_codes(&(job){ "cuda", "sm_100", "mxfp8_turbo", TM_FAMILY_QWEN2, true, false, true, false, false }, 12,
+                        0, NULL);
+        trains_on_codes(&(job){ "cuda", "sm_100", "mxfp8", TM_FAMILY_LLAMA, false, false, false, false, false }, 12, 0,
                         NULL);
-        trains_on_codes(&(job){ "cuda", "sm_100", "mxfp8_turbo", TM_FAMILY_QWEN2, true, false, true, false }, 12, 0,
-                        NULL);
-        trains_on_codes(&(job){ "cuda", "sm_100", "mxfp8", TM_FAMILY_LLAMA, false, false, false, false }, 12, 0, NULL);
     }
     if (emulated_device("hip")) {
-        trains_on_codes(&(job){ "hip", "gfx950", "mxfp8", TM_FAMILY_LLAMA, false, false, true, false }, 12, 0, NULL);
-        trains_on_codes(&(job){ "hip", "gfx950", "mxfp8_turbo", TM_FAMILY_LLAMA, true, false, true, false }, 12, 0,
+        trains_on_codes(&(job){ "hip", "gfx950", "mxfp8", TM_FAMILY_LLAMA, false, false, true, false, false }, 12, 0,
                         NULL);
-        trains_on_codes(&(job){ "hip", "gfx950", "mxfp4", TM_FAMILY_LLAMA, false, false, true, false }, 12, 0, NULL);
-        trains_on_codes(&(job){ "hip", "gfx950", "mxfp4_turbo", TM_FAMILY_LLAMA, true, false, true, false }, 12, 0,
+        trains_on_codes(&(job){ "hip", "gfx950", "mxfp8_turbo", TM_FAMILY_LLAMA, true, false, true, false, false }, 12,
+                        0, NULL);
+        trains_on_codes(&(job){ "hip", "gfx950", "mxfp4", TM_FAMILY_LLAMA, false, false, true, false, false }, 12, 0,
                         NULL);
+        trains_on_codes(&(job){ "hip", "gfx950", "mxfp4_turbo", TM_FAMILY_LLAMA, true, false, true, false, false }, 12,
+                        0, NULL);
     }
 }
 
@@ -267,14 +301,14 @@ FULL_TEST(own_kernels_train_on_codes)
         "12 of 12 products multiply codes, 12 by own kernels; not by the library: own kernels "
         "are asked for (12)";
     if (emulated_device("cuda"))
-        trains_on_codes(&(job){ "cuda", "sm_89", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false, true }, 12, 0,
-                        words);
+        trains_on_codes(&(job){ "cuda", "sm_89", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false, true, false },
+                        12, 0, words);
     if (emulated_device("hip"))
-        trains_on_codes(&(job){ "hip", "gfx942", "fp8_rowwise", TM_FAMILY_LLAMA, true, true, false, true }, 12, 0,
-                        words);
+        trains_on_codes(&(job){ "hip", "gfx942", "fp8_rowwise", TM_FAMILY_LLAMA, true, true, false, true, false }, 12,
+                        0, words);
     if (emulated_device("hip") && test_is_full()) /* which no library has there */
-        trains_on_codes(&(job){ "hip", "gfx950", "fp8_blockwise", TM_FAMILY_LLAMA, false, false, false, true }, 12, 0,
-                        words);
+        trains_on_codes(&(job){ "hip", "gfx950", "fp8_blockwise", TM_FAMILY_LLAMA, false, false, false, true, false },
+                        12, 0, words);
 }
 
 static void own_kernels_train(const char *device, const char *arch, bool gpt)
@@ -287,7 +321,7 @@ static void own_kernels_train(const char *device, const char *arch, bool gpt)
             /* Emulated, factors whose scales are no powers of two are float32, beside which no bias is bfloat16. */
             bool values = bf16 && r != 3 && r != 4, fnuz = strcmp(arch, "gfx942") == 0;
             trains_on_codes(&(job){ device, arch, all[r], gpt && !values ? TM_FAMILY_GPT : TM_FAMILY_LLAMA, bf16, fnuz,
-                                    fnuz && r > 3, true },
+                                    fnuz && r > 3, true, false },
                             12, 0, NULL);
         }
 }
@@ -312,17 +346,17 @@ FULL_TEST(by_other_recipes_too)
     for (int r = 0; r < 4; r++) {
         int bf16 = r % 2;
         if (emulated_device("cuda"))
-            trains_on_codes(&(job){ "cuda", "sm_90", recipes[r], TM_FAMILY_LLAMA, bf16, false, false, false }, 12, 0,
-                            NULL);
+            trains_on_codes(&(job){ "cuda", "sm_90", recipes[r], TM_FAMILY_LLAMA, bf16, false, false, false, false },
+                            12, 0, NULL);
         if (emulated_device("cuda") && r < 3)
-            trains_on_codes(&(job){ "cuda", "sm_89", recipes[r], TM_FAMILY_LLAMA, bf16, false, false, false }, 12, 0,
-                            NULL);
+            trains_on_codes(&(job){ "cuda", "sm_89", recipes[r], TM_FAMILY_LLAMA, bf16, false, false, false, false },
+                            12, 0, NULL);
         if (emulated_device("hip"))
-            trains_on_codes(&(job){ "hip", "gfx942", recipes[r], TM_FAMILY_LLAMA, bf16, true, false, false }, 12, 0,
-                            NULL);
+            trains_on_codes(&(job){ "hip", "gfx942", recipes[r], TM_FAMILY_LLAMA, bf16, true, false, false, false }, 12,
+                            0, NULL);
         if (emulated_device("hip"))
-            trains_on_codes(&(job){ "hip", "gfx950", recipes[r], TM_FAMILY_LLAMA, bf16, false, false, false }, 12, 0,
-                            NULL);
+            trains_on_codes(&(job){ "hip", "gfx950", recipes[r], TM_FAMILY_LLAMA, bf16, false, false, false, false },
+                            12, 0, NULL);
     }
 }
 
@@ -333,11 +367,12 @@ FULL_TEST(experts_train_on_codes)
         "12 of 12 products multiply codes, 6 by own kernels; not by the library: no library "
         "multiplies codes of experts (6)";
     if (emulated_device("cuda") && test_is_full())
-        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_tensorwise", TM_FAMILY_MIXTRAL, false, false, false, false }, 12,
-                        0, NULL);
+        trains_on_codes(
+            &(job){ "cuda", "sm_90", "fp8_tensorwise", TM_FAMILY_MIXTRAL, false, false, false, false, false }, 12, 0,
+            NULL);
     if (emulated_device("hip"))
-        trains_on_codes(&(job){ "hip", "gfx942", "fp8_rowwise", TM_FAMILY_MIXTRAL, false, true, false, false }, 12, 0,
-                        words);
+        trains_on_codes(&(job){ "hip", "gfx942", "fp8_rowwise", TM_FAMILY_MIXTRAL, false, true, false, false, false },
+                        12, 0, words);
 }
 
 FULL_TEST(experts_train_by_other_recipes_too)
@@ -345,14 +380,14 @@ FULL_TEST(experts_train_by_other_recipes_too)
     static const char *const all[] = { "fp8_tensorwise", "fp8_current", "fp8_delayed", "fp8_rowwise" };
     for (int r = 0; r < 4; r++) {
         if (emulated_device("cuda"))
-            trains_on_codes(&(job){ "cuda", "sm_90", all[r], TM_FAMILY_MIXTRAL, false, false, false, r % 2 }, 12, 0,
-                            NULL);
+            trains_on_codes(&(job){ "cuda", "sm_90", all[r], TM_FAMILY_MIXTRAL, false, false, false, r % 2, false }, 12,
+                            0, NULL);
         if (emulated_device("hip"))
-            trains_on_codes(&(job){ "hip", "gfx942", all[r], TM_FAMILY_MIXTRAL, false, true, false, true }, 12, 0,
-                            NULL);
+            trains_on_codes(&(job){ "hip", "gfx942", all[r], TM_FAMILY_MIXTRAL, false, true, false, true, false }, 12,
+                            0, NULL);
         if (emulated_device("hip"))
-            trains_on_codes(&(job){ "hip", "gfx950", all[r], TM_FAMILY_MIXTRAL, false, false, false, false }, 12, 0,
-                            NULL);
+            trains_on_codes(&(job){ "hip", "gfx950", all[r], TM_FAMILY_MIXTRAL, false, false, false, false, false }, 12,
+                            0, NULL);
     }
 }
 
@@ -360,11 +395,11 @@ FULL_TEST(experts_train_by_other_recipes_too)
 FULL_TEST(gpts_train_on_codes)
 {
     if (emulated_device("cuda"))
-        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_rowwise", TM_FAMILY_GPT, true, false, false, false }, 12, 0,
-                        NULL);
+        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_rowwise", TM_FAMILY_GPT, true, false, false, false, false }, 12,
+                        0, NULL);
     if (emulated_device("hip") && test_is_full())
         trains_on_codes(
-            &(job){ "hip", "gfx942", "fp8_delayed", TM_FAMILY_GPT, false, true, false, false }, 12, 0,
+            &(job){ "hip", "gfx942", "fp8_delayed", TM_FAMILY_GPT, false, true, false, false, false }, 12, 0,
             "12 of 12 products multiply codes, 4 by own kernels; not by the library: the library adds a bias "
             "to products of codes in bfloat16 only (4)");
 }
@@ -397,36 +432,36 @@ TEST(what_others_do_is_said)
         job         of;
         const char *words;
     } all[] = {
-        { { "cuda", "sm_80", "fp8_tensorwise", TM_FAMILY_LLAMA, true, false, false, false },
+        { { "cuda", "sm_80", "fp8_tensorwise", TM_FAMILY_LLAMA, true, false, false, false, false },
           "0 of 12 products multiply codes; no codes: products of codes need sm_89 or later (12)" },
-        { { "cuda", "sm_100", "fp8_rowwise", TM_FAMILY_LLAMA, true, false, false, false },
+        { { "cuda", "sm_100", "fp8_rowwise", TM_FAMILY_LLAMA, true, false, false, false, false },
           "12 of 12 products multiply codes, 12 by own kernels; not by the library: scales of lines need sm_90, no "
           "other GPU (12)" },
-        { { "hip", "gfx942", "fp8_tensorwise", TM_FAMILY_LLAMA, true, false, false, false },
+        { { "hip", "gfx942", "fp8_tensorwise", TM_FAMILY_LLAMA, true, false, false, false, false },
           "0 of 12 products multiply codes; no codes: gfx942 has formats of FNUZ only "
           "(quantize.fnuz) (12)" },
-        { { "cuda", "sm_90", "mxfp8", TM_FAMILY_LLAMA, true, false, false, false },
+        { { "cuda", "sm_90", "mxfp8", TM_FAMILY_LLAMA, true, false, false, false, false },
           "0 of 12 products multiply codes; no codes: scales of blocks of 32 need sm_100 to sm_110 (12)" },
-        { { "cuda", "sm_100", "fp8_blockwise", TM_FAMILY_LLAMA, true, false, false, false },
+        { { "cuda", "sm_100", "fp8_blockwise", TM_FAMILY_LLAMA, true, false, false, false, false },
           "12 of 12 products multiply codes, 12 by own kernels; not by the library: scales of blocks of 128 need "
           "sm_90, no other GPU (12)" },
-        { { "cuda", "sm_100", "mxfp4", TM_FAMILY_LLAMA, true, false, false, false },
+        { { "cuda", "sm_100", "mxfp4", TM_FAMILY_LLAMA, true, false, false, false, false },
           "0 of 12 products multiply codes; no codes: cublasLt multiplies codes of 4 bits with scales of "
           "blocks of 16 only (12)" },
-        { { "cuda", "sm_100", "mxfp6_e3m2", TM_FAMILY_LLAMA, true, false, false, false },
+        { { "cuda", "sm_100", "mxfp6_e3m2", TM_FAMILY_LLAMA, true, false, false, false, false },
           "0 of 12 products multiply codes; no codes: codes have 8 or 4 bits (12)" },
-        { { "cuda", "sm_100", "nvfp4", TM_FAMILY_LLAMA, true, false, false, false },
+        { { "cuda", "sm_100", "nvfp4", TM_FAMILY_LLAMA, true, false, false, false, false },
           "0 of 12 products multiply codes; no codes: scales of two levels are multiplied as values (12)" },
-        { { "hip", "gfx950", "fp8_blockwise", TM_FAMILY_LLAMA, true, false, false, false },
+        { { "hip", "gfx950", "fp8_blockwise", TM_FAMILY_LLAMA, true, false, false, false, false },
           "12 of 12 products multiply codes, 12 by own kernels; not by the library: hipBLASLt has no scales of blocks "
           "of 128 (12)" },
-        { { "hip", "gfx950", "mxfp8", TM_FAMILY_LLAMA, true, false, false, false },
+        { { "hip", "gfx950", "mxfp8", TM_FAMILY_LLAMA, true, false, false, false, false },
           "1 of 12 products multiply codes; no codes: rows must be multiples of 16 and the depth one of 128 "
           "with scales of blocks of 32 (11)" },
-        { { "cuda", "sm_90", "fp8_rowwise_with_gw_hp", TM_FAMILY_LLAMA, true, false, false, false },
+        { { "cuda", "sm_90", "fp8_rowwise_with_gw_hp", TM_FAMILY_LLAMA, true, false, false, false, false },
           "8 of 8 products multiply codes, 4 by own kernels; not by the library: the scale of a matrix beside scales "
           "of lines (4)" },
-        { { "hip", "gfx942", "fp8_rowwise", TM_FAMILY_LLAMA, true, true, false, true },
+        { { "hip", "gfx942", "fp8_rowwise", TM_FAMILY_LLAMA, true, true, false, true, false },
           "12 of 12 products multiply codes, 12 by own kernels; not by the library: own kernels are asked for (12)" }
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
@@ -436,7 +471,7 @@ TEST(what_others_do_is_said)
 /* PTX of an older one has no products of codes, and a driver would refuse it. */
 FULL_TEST(an_old_compiler_multiplies_values)
 {
-    job j = { "cuda", "sm_90", "fp8_rowwise", TM_FAMILY_LLAMA, true, false, false, true };
+    job j = { "cuda", "sm_90", "fp8_rowwise", TM_FAMILY_LLAMA, true, false, false, true, false };
     if (gpu_is_real() || !emulated_device("cuda")) skip();
     setenv("STANDIN_COMPILER_VERSION", "12.3", 1);
     is_said(&j, "0 of 12 products multiply codes; no codes: products of codes need NVRTC 12.4 (12)");
@@ -449,7 +484,7 @@ FULL_TEST(an_old_compiler_multiplies_values)
 /* A reference that is allowed is no library. */
 TEST(references_are_not_asked)
 {
-    const job       j = { "cpu", "", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false, false };
+    const job       j = { "cpu", "", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false, false, false };
     tm_device      *device;
     tm_error        err = { 0 };
     tm_step        *step;

@@ -220,6 +220,71 @@ static void recipes_have_the_bits_of_cpus(const char *name)
     tm_device_close(cpu);
 }
 
+/* --- codes as they lie and transposed, of one look: those of two ops on the CPU */
+
+/* What the two leave, one after the other, where one op leaves it. */
+static void two_on(tm_device *cpu, const operands *o, char *result[TM_MAX_OUT], const char *what)
+{
+    static const int places[2][TM_MAX_OUT] = { { 0, 1, TM_QUANTIZE_SCALES },
+                                               { TM_QUANTIZE_TURNED, 1, TM_QUANTIZE_TURNED_SCALES } };
+    for (int k = 0; k < TM_MAX_OUT; k++) result[k] = NULL;
+    for (int turns = 0; turns < 2; turns++) {
+        tm_quantize_attr attr;
+        operands         half = *o;
+        char            *left[TM_MAX_OUT];
+        half.call = tm_quantize_half(&o->call, turns, &attr);
+        for (int k = 0; k < TM_MAX_OUT; k++) {
+            int from = k < 3 ? places[turns][k] : 0;
+            half.image[TM_MAX_IN + k] = o->image[TM_MAX_IN + from];
+            half.bytes[TM_MAX_IN + k] = k < 3 ? o->bytes[TM_MAX_IN + from] : 0;
+        }
+        if (turns && result[1]) half.image[TM_MAX_IN + 1] = result[1];
+        run_on(cpu, &half, left, what);
+        if (turns) free(result[1]);
+        for (int k = 0; k < 3; k++) result[places[turns][k]] = left[k];
+        for (int k = 3; k < TM_MAX_OUT; k++) free(left[k]);
+    }
+}
+
+static void one_as_two(tm_device *cpu, tm_device *gpu, operands *o, const char *what)
+{
+    for (int adds = 0; adds < 2; adds++) {
+        char *wanted[TM_MAX_OUT], *found[TM_MAX_OUT];
+        o->call.accumulate = adds ? 1U << 1 : 0;
+        two_on(cpu, o, wanted, what);
+        run_on(gpu, o, found, what);
+        compare_bits(o, found, wanted, what);
+        for (int k = 0; k < TM_MAX_OUT; k++) free(wanted[k]), free(found[k]);
+    }
+    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) free(o->image[i]);
+}
+
+static void codes_of_both_directions(const char *name)
+{
+    static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16 };
+    tm_example                       example;
+    if (!emulated_device(name)) skip();
+    tm_device *cpu = opened("cpu"), *gpu = opened(name);
+    for (int k = 0; tm_op_quantize_both.example(k, &example); k++)
+        for (int p = 0; p < 2; p++) {
+            char     what[120];
+            operands o;
+            bool     large = tm_shape_elements(example.in[0]) > 3000; /* several tiles */
+            if (large && !test_is_full() && k % 2 != p) continue;
+            snprintf(what, sizeof what, "both on %s, example %d, %s", name, k, precisions[p]->name);
+            fill(&o, &tm_op_quantize_both, &example, precisions[p], k % 2);
+            one_as_two(cpu, gpu, &o, what);
+        }
+    tm_device_close(gpu);
+    tm_device_close(cpu);
+}
+
+FULL_TEST(both_directions_have_the_bits_of_two_ops)
+{
+    codes_of_both_directions("cuda");
+    codes_of_both_directions("hip");
+}
+
 FULL_TEST(cuda_has_the_bits_of_cpus)
 {
     examples_have_the_bits_of_cpus("cuda");

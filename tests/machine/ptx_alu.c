@@ -119,6 +119,18 @@ HANDLER(bfi_32)
     ptx_put32(w, x->o[0].at, on, d);
 }
 
+/* So many bits as the third source says, from bit `second` on; behind the last one zeros. */
+HANDLER(bfe_u32)
+{
+    const u32 *a = ptx_place(w, x->o[1].at), *from = ptx_place(w, x->o[2].at), *count = ptx_place(w, x->o[3].at);
+    u32        d[LANES];
+    for (int i = 0; i < LANES; i++) {
+        u32 at = from[i] & 0xff, n = count[i] & 0xff;
+        d[i] = at > 31 ? 0 : a[i] >> at & (u32)(((u64)1 << (n > 32 ? 32 : n)) - 1);
+    }
+    ptx_put32(w, x->o[0].at, on, d);
+}
+
 #define SELECT(name, T, put)                                                                                           \
     HANDLER(name)                                                                                                      \
     {                                                                                                                  \

@@ -483,6 +483,7 @@ SCALAR(scalar_times_8, SCC((uint64_t)a * 8 + b, (uint64_t)a * 8 + b > 0xffffffff
 SCALAR(scalar_nor, SCC(~(a | b), ~(a | b)))
 SCALAR(scalar_bit, SCC(a >> b % 32 & 1, a >> b % 32 & 1))
 SCALAR(scalar_gt_k, SCC(x > -5, x > -5))
+SCALAR(scalar_lt_k, SCC(x < -5, x < -5))
 SCALAR(scalar_gt_ku, SCC(a > 0xfffb, a > 0xfffb))
 SCALAR(scalar_lt_ku, SCC(a < 0xfffb, a < 0xfffb))
 SCALAR(scalar_select, SCC(a, 1))
@@ -533,6 +534,7 @@ static const scalar_row scalar_rows[] = {
     { "s_mov_b32 s10, s7\ns_mov_b32 s11, -1\ns_nor_b64 s[8:9], s[6:7], s[10:11]", scalar_nor },
     { "s_bitcmp1_b32 s6, s7\ns_cselect_b32 s8, 1, 0", scalar_bit },
     { "s_cmpk_gt_i32 s6, 0xfffb\ns_cselect_b32 s8, 1, 0", scalar_gt_k },
+    { "s_cmpk_lt_i32 s6, 0xfffb\ns_cselect_b32 s8, 1, 0", scalar_lt_k },
     { "s_cmpk_gt_u32 s6, 0xfffb\ns_cselect_b32 s8, 1, 0", scalar_gt_ku },
     { "s_cmpk_lt_u32 s6, 0xfffb\ns_cselect_b32 s8, 1, 0", scalar_lt_ku },
     { "s_cselect_b32 s8, s6, s7", scalar_select },

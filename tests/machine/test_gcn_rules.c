@@ -226,6 +226,10 @@ static const rule rules[] = {
     { .what = "lanes write one place, the same",
       .body = BEGIN "v_mov_b32_e32 v9, 0\nv_mov_b32_e32 v1, 3\n" END,
       .wanted = "" },
+    { .what = "lanes write one place, the same upper halves",
+      .body = BEGIN "v_or_b32_e32 v1, 0x70000, v0\nv_mov_b32_e32 v9, 0\nglobal_store_byte_d16_hi v9, v1, s[4:5]\n"
+                    "s_endpgm\n",
+      .wanted = "" },
     { .what = "lanes write one place",
       .body = BEGIN "v_and_b32_e32 v9, 60, v9\nv_mov_b32_e32 v1, v0\n" END,
       .wanted = "lanes 0 and 16 write different values" },

@@ -86,6 +86,8 @@ static uint64_t fp8_bits(float f, int mantissa, int bias, uint32_t end)
     X("shr.u32 %r13, %r10, %r12;", v->c < 32 ? v->a >> v->c : 0)                                                       \
     X("shr.s32 %r13, %r10, %r12;", (uint32_t)(v->sa >> (v->c < 32 ? v->c : 31)))                                       \
     X("bfi.b32 %r13, %r10, %r11, 5, 9;", (v->b & ~0x3fe0u) | (v->a & 0x1ff) << 5)                                      \
+    X("bfe.u32 %r13, %r10, 5, 9;", v->a / 32 % 512)                                                                    \
+    X("bfe.u32 %r13, %r10, %r12, 40;", v->c % 256 < 32 ? v->a >> v->c % 256 : 0)                                       \
     X("selp.b32 %r13, %r10, %r11, %p10;", v->sa < v->sb ? v->a : v->b)                                                 \
     X("setp.ge.u32 %p11, %r10, %r11; selp.u16 %h13, 7, 5, %p11; cvt.u32.u16 %r13, %h13;", v->a >= v->b ? 7 : 5)        \
     X("setp.ge.u32 %p11, %r10, %r11; selp.u32 %r13, 1, 0, %p11;", v->a >= v->b)                                        \

@@ -111,6 +111,7 @@ static bool is_free(const tm_op *op, bool output, int k, int axis, bool position
     if (op == &tm_op_send_rows || op == &tm_op_return_rows) return !output && k == 1 && axis == 1; /* of one rank */
     if (op == &tm_op_grouped_bias_grad) return !output && k == 0 && axis == 0;
     if (op == &tm_op_quantize) return k >= (output ? 1 : 2) && k < 4 && axis == 0; /* tables of all factors */
+    if (op == &tm_op_quantize_both) return axis == 0 && (output ? k == 1 : k == 2 || k == 3);
     if (op == &tm_op_quantize_largest) return !output && k != 1;
     if (op == &tm_op_bias_grad) return !output && axis == 0;
     if (op == &tm_op_cross_entropy || op == &tm_op_vocabulary_loss) return !output && k == 0 && axis == 1;

@@ -2,8 +2,10 @@
 /* Neighbours that passes make one op of (tm_chooser.fuses): nothing that was to be fused is left, and what must stay
  * apart does. (Numbers: tests/differential, compare.fuses.) */
 #include "device/backend.h"
+#include "graph/passes/codes.h"
 #include "graph/passes/passes.h"
 #include "op/attrs.h"
+#include "op/quantize.h"
 #include "support/golden.h"
 #include "support/training.h"
 
@@ -155,6 +157,95 @@ TEST(only_what_nobody_else_reads_is_in_place)
     joined(2, read_by_view, 3);
     split_up(false, views, 4);
     split_up(true, stays, 5);
+}
+
+/* --- codes of both directions */
+
+/* What differs from a pair that one op makes. */
+typedef enum { NOTHING, WRITTEN, VIEWED, PHASE, RECIPE, PARTS, CHANCE, SAME_WAY, VALUES, LARGEST, CASES } difference;
+
+static tm_tensor_id quantized(tm_graph *graph, tm_tensor_id x, tm_quantize_attr attr, int row)
+{
+    tm_tensor_id in[TM_MAX_IN], out[TM_MAX_OUT];
+    tm_shape     shape = tm_graph_at(graph, x)->shape;
+    for (int i = 0; i < TM_MAX_IN; i++) in[i] = i == 0 ? x : TM_NONE;
+    for (int k = 0; k < TM_MAX_OUT; k++) out[k] = TM_NONE;
+    attr.row = row;
+    out[0] = tm_graph_tensor_as(graph, "codes", TM_ROLE_ACTIVATION,
+                                attr.codes ? tm_quantize_codes(&attr, shape) : shape, attr.codes ? TM_E4M3 : TM_F64);
+    if (attr.codes)
+        out[TM_QUANTIZE_SCALES] = tm_graph_tensor_as(graph, "scales", TM_ROLE_STATISTIC,
+                                                     tm_shape_1(tm_quantize_scales(&attr, shape, 1)), TM_F32);
+    tm_graph_add(graph, TM_OP_quantize, &attr, sizeof attr, in, out, 0);
+    return out[0];
+}
+
+static void write_again(tm_graph *graph, tm_tensor_id a, tm_tensor_id x)
+{
+    tm_tensor_id in[TM_MAX_IN], out[TM_MAX_OUT];
+    for (int i = 0; i < TM_MAX_IN; i++) in[i] = i == 0 ? a : TM_NONE;
+    for (int k = 0; k < TM_MAX_OUT; k++) out[k] = k == 0 ? x : TM_NONE;
+    tm_graph_add(graph, TM_OP_gelu, NULL, 0, in, out, 0);
+}
+
+/* x is made, quantized for one direction, and for the other. Returns the ops of the segment after the pass. */
+static size_t both_ways(difference d, bool turned_first, tm_node nodes[8], tm_tensor_id codes[2])
+{
+    tm_graph        *graph = tm_graph_create(&tm_precision_f64);
+    tm_device       *device = test_device_open("reference", 1);
+    tm_chooser       chooser = tm_device_chooser(device);
+    tm_quantize_attr attr[2] = { { .recipe = { { .format = TM_E4M3, .scaled = TM_SCALED_TENSOR } },
+                                   .switch_step = -1,
+                                   .codes = TM_CODES_PLAIN,
+                                   .n_parts = 1,
+                                   .end = { 32 } } };
+    tm_graph_segment(graph, "only");
+    tm_tensor_id a = tm_graph_tensor(graph, "a", TM_ROLE_ACTIVATION, tm_shape_2(32, 48)), x[2];
+    x[0] = x[1] = emit(graph, TM_OP_gelu, NULL, 0, a, TM_NONE, NULL);
+    if (d == VIEWED)
+        for (int k = 0; k < 2; k++) x[k] = tm_graph_view(graph, "x.view", x[0], 0, 16);
+    attr[1] = attr[0];
+    attr[turned_first ? 0 : 1].down = 1;
+    if (d == SAME_WAY) attr[1].down = attr[0].down;
+    if (d == RECIPE) attr[1].recipe[0].format = TM_E5M2;
+    if (d == PARTS) attr[1].n_parts = 2, attr[1].end[0] = 16, attr[1].end[1] = 32;
+    if (d == CHANCE) attr[0].recipe[0].stochastic = attr[1].recipe[0].stochastic = 1;
+    if (d == VALUES) attr[1].codes = 0;
+    codes[0] = quantized(graph, x[0], attr[0], 3);
+    if (d == WRITTEN) write_again(graph, a, x[0]);
+    codes[1] = quantized(graph, x[1], attr[1], 5);
+    tm_node *last = &graph->segment->nodes[graph->segment->n_nodes - 1];
+    if (d == PHASE) last->phase = TM_PHASE_BACKWARD;
+    if (d == LARGEST) last->in[TM_QUANTIZE_LARGEST] = a;
+    chooser.fuses = true;
+    tm_both_pass(graph, &chooser);
+    size_t n = graph->segment->n_nodes;
+    assert_true(n <= 8);
+    memcpy(nodes, graph->segment->nodes, n * sizeof *nodes);
+    static tm_quantize_both_attr kept;
+    if (nodes[1].op == TM_OP_quantize_both) kept = *(const tm_quantize_both_attr *)nodes[1].attr, nodes[1].attr = &kept;
+    tm_device_close(device);
+    tm_graph_destroy(graph);
+    return n;
+}
+
+TEST(a_factor_is_looked_at_once)
+{
+    for (int d = NOTHING; d < CASES; d++)
+        for (int turned = 0; turned < 2; turned++) {
+            tm_node      nodes[8];
+            tm_tensor_id codes[2];
+            size_t       n = both_ways((difference)d, turned, nodes, codes);
+            bool         one = d == NOTHING || d == VIEWED;
+            if (n != (one ? 2U : d == WRITTEN ? 4U : 3U)) fail_msg("difference %d: %zu nodes", d, n);
+            if (!one) continue;
+            const tm_quantize_both_attr *attr = nodes[1].attr;
+            assert_int_equal(nodes[1].op, TM_OP_quantize_both);
+            assert_int_equal(nodes[1].out[0], codes[turned]);
+            assert_int_equal(nodes[1].out[TM_QUANTIZE_TURNED], codes[!turned]);
+            assert_int_equal(attr->along.row, turned ? 5 : 3);
+            assert_int_equal(attr->turned_row, turned ? 3 : 5);
+        }
 }
 
 /* A device without kernels for them keeps its programs. */

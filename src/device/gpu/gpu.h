@@ -22,6 +22,7 @@ extern const char *const tm_gpu_text_attention_matrix[];
 extern const char *const tm_gpu_text_attention_wgmma[];
 extern const char *const tm_gpu_text_balance[];
 extern const char *const tm_gpu_text_blocks[];
+extern const char *const tm_gpu_text_both[];
 extern const char *const tm_gpu_text_collectives[];
 extern const char *const tm_gpu_text_columns[];
 extern const char *const tm_gpu_text_collectives_wide[];

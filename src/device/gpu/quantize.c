@@ -2,8 +2,7 @@
 /* device/gpu/quantize.c - factors of products as a recipe of low precision leaves them, and what their scales follow
  * from (source/quantize.cu). The largest magnitudes are found in two stages: of tiles, then of what has a scale. */
 #include "base/random.h"
-#include "device/gpu/gpu.h"
-#include "op/quantize.h"
+#include "device/gpu/quantized.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,24 +21,6 @@ _Static_assert(TM_CODES_PLAIN == 1 && TM_CODES_RUNS == 2 && TM_CODES_SQUARES == 
                "source/codes.cu");
 _Static_assert(TM_ROTATE_NOT == 0 && TM_ROTATE_16_SIGNED == 2 && TM_QUANTIZE_PARTS == 8 && TM_QUANTIZE_RECORD == 4,
                "source/quantize.cu");
-
-/* The same structs as in the text. */
-typedef struct {
-    int32_t scaled, rule, rotation, stochastic, empty_one, finds, given, block, mantissa, least_exponent, top;
-    float   least, largest;
-} gpu_recipe;
-
-typedef struct {
-    const void *y, *record, *x, *ticks, *scale, *offsets, *given, *scales;
-    const void *tile_record, *tile_largest, *cell_largest, *line_largest;
-    uint64_t    key, first_row;
-    double      switch_step;
-    int64_t     rows, ld, lines;
-    int32_t     groups, parts, columns, whole_columns, row;
-    int32_t     switches, down, cut_columns, vectors, adds, always, keeps_lines, wide, kind, whole;
-    int32_t     end[TM_QUANTIZE_PARTS], shift[TM_QUANTIZE_PARTS];
-    gpu_recipe  of[2];
-} gpu_call;
 
 /* How a call is cut; tiles: at most so many. */
 typedef struct {
@@ -106,25 +87,25 @@ static size_t workspace(const tm_call *call)
 /* --- what a call passes ---------------------------------------------------------------------------------------------
  */
 
-static gpu_recipe recipe_of(const tm_call *call, const tm_quantizer *z)
+static tm_gpu_recipe recipe_of(const tm_call *call, const tm_quantizer *z)
 {
     tm_narrow f = tm_narrow_of(z->format);
     bool      given = tm_view_present(&call->in[TM_QUANTIZE_LARGEST]) && tm_quantize_takes(call->attr, z);
     bool      whole =
         z->scaled == TM_SCALED_TENSOR || z->scaled == TM_SCALED_LINE || (is_block(z) && z->rule == TM_RULE_TWO_LEVEL);
-    return (gpu_recipe){ .scaled = z->scaled,
-                         .rule = z->rule,
-                         .rotation = z->rotation,
-                         .stochastic = z->stochastic,
-                         .empty_one = z->empty_one,
-                         .finds = whole && !given,
-                         .given = given,
-                         .mantissa = f.mantissa,
-                         .least_exponent = f.least,
-                         .top = f.top,
-                         .block = z->block,
-                         .least = z->least,
-                         .largest = f.largest };
+    return (tm_gpu_recipe){ .scaled = z->scaled,
+                            .rule = z->rule,
+                            .rotation = z->rotation,
+                            .stochastic = z->stochastic,
+                            .empty_one = z->empty_one,
+                            .finds = whole && !given,
+                            .given = given,
+                            .mantissa = f.mantissa,
+                            .least_exponent = f.least,
+                            .top = f.top,
+                            .block = z->block,
+                            .least = z->least,
+                            .largest = f.largest };
 }
 
 /* Can 16 bytes be read and written at once, wherever a line of 16 elements begins? */
@@ -158,24 +139,20 @@ static const void *in_workspace(const tm_call *call, size_t offset)
     return (const void *)((uintptr_t)call->workspace + offset); // NOLINT(performance-no-int-to-ptr): the device's
 }
 
-static gpu_call describe(const tm_call *call, const layout *l)
+tm_gpu_factor tm_gpu_factor_of(const tm_call *call)
 {
     const tm_quantize_attr *attr = call->attr;
     const tm_view          *x = &call->in[0];
     bool                    quantizes = call->op == &tm_op_quantize;
-    gpu_call                c = { .x = x->data,
+    tm_gpu_factor           c = { .x = x->data,
                                   .ticks = call->in[1].data,
                                   .offsets = call->in[TM_QUANTIZE_OFFSETS].data,
-                                  .tile_record = in_workspace(call, l->tile_record),
-                                  .tile_largest = in_workspace(call, l->tile_largest),
-                                  .cell_largest = in_workspace(call, l->cell_largest),
-                                  .line_largest = in_workspace(call, l->line_largest),
                                   .key = tm_random_key(attr->seed),
                                   .first_row = (uint64_t)attr->first_row,
                                   .switch_step = (double)attr->switch_step,
                                   .rows = x->shape.n[x->shape.rank - 2],
                                   .ld = tm_view_ld(x),
-                                  .lines = l->lines,
+                                  .lines = tm_quantize_lines(attr, x->shape, tm_quantize_groups(call)),
                                   .groups = (int)tm_quantize_groups(call),
                                   .parts = attr->n_parts,
                                   .columns = (int)x->shape.n[x->shape.rank - 1],
@@ -206,7 +183,17 @@ static gpu_call describe(const tm_call *call, const layout *l)
     return c;
 }
 
-static void pass_call(tm_gpu_arguments *a, const gpu_call *c)
+static tm_gpu_factor describe(const tm_call *call, const layout *l)
+{
+    tm_gpu_factor c = tm_gpu_factor_of(call);
+    c.tile_record = in_workspace(call, l->tile_record);
+    c.tile_largest = in_workspace(call, l->tile_largest);
+    c.cell_largest = in_workspace(call, l->cell_largest);
+    c.line_largest = in_workspace(call, l->line_largest);
+    return c;
+}
+
+static void pass_call(tm_gpu_arguments *a, const tm_gpu_factor *c)
 {
     TM_ASSERT(a->bytes % sizeof(void *) == 0 && a->bytes + sizeof *c <= sizeof a->data);
     memcpy(a->data + a->bytes, c, sizeof *c);
@@ -246,7 +233,7 @@ static const char *refuse_common(const tm_call *call)
     return why;
 }
 
-static const char *refuse(const tm_call *call)
+const char *tm_gpu_refuse_factor(const tm_call *call)
 {
     const tm_quantize_attr *attr = call->attr;
     const char             *why = refuse_common(call);
@@ -267,7 +254,7 @@ static const char *refuse_largest(const tm_call *call)
     return why ? why : refuse_numbers(&call->out[0], TM_F32);
 }
 
-static tm_gpu_defines defines_of(tm_dtype x, tm_dtype y, const tm_view *ticks, int rounds)
+tm_gpu_defines tm_gpu_factor_defines(tm_dtype x, tm_dtype y, const tm_view *ticks, int rounds)
 {
     tm_gpu_defines d = { .n = 0 };
     bool           codes = tm_dtype_small(y), fnuz = y == TM_E4M3FNUZ || y == TM_E5M2FNUZ;
@@ -284,8 +271,7 @@ static void note(const void *device, const tm_gpu_defines *d, const char *kernel
     tm_gpu_note(device, "quantize", tm_gpu_text_quantize, d, kernel, state);
 }
 
-/* Are there places in the layout of scales that no block has, or that an expert without rows leaves? */
-static bool fills_up(const tm_call *call)
+bool tm_gpu_fills_up(const tm_call *call)
 {
     const tm_quantize_attr *attr = call->attr;
     tm_codes_scale          of = tm_codes_scale_of(attr->codes);
@@ -305,18 +291,19 @@ static tm_status prepare(const void *device, const tm_call *call, void **state, 
 {
     bool           quantizes = call->op == &tm_op_quantize;
     tm_dtype       x = call->in[0].dtype;
-    tm_gpu_defines d = defines_of(x, quantizes ? call->out[0].dtype : x, &call->in[1], rounds_of(call->attr));
+    tm_gpu_defines d =
+        tm_gpu_factor_defines(x, quantizes ? call->out[0].dtype : x, &call->in[1], rounds_of(call->attr));
     (void)err;
     note(device, &d, "largest_of_tiles", state);
     note(device, &d, "largest_of_cells", state);
     note(device, &d, quantizes ? "quantize" : "largest_of_lines", state);
     if (quantizes) note(device, &d, "quantize_record", state);
-    if (quantizes && fills_up(call)) note(device, &d, "clear_scales", state);
+    if (quantizes && tm_gpu_fills_up(call)) note(device, &d, "clear_scales", state);
     return TM_OK;
 }
 
 /* What is largest in tiles (and lines), then in cells. */
-static tm_status find_largest(const tm_call *call, const gpu_call *c, const layout *l, tm_error *err)
+static tm_status find_largest(const tm_call *call, const tm_gpu_factor *c, const layout *l, tm_error *err)
 {
     tm_gpu_arguments a = { .bytes = 0 };
     pass_call(&a, c);
@@ -325,23 +312,22 @@ static tm_status find_largest(const tm_call *call, const gpu_call *c, const layo
     return tm_gpu_start(call, OF_CELLS, l->cells, 1, 1, THREADS, &a, err);
 }
 
-static tm_status clear_scales(const tm_call *call, tm_error *err)
+tm_status tm_gpu_clear_scales(const tm_call *call, int kernel, const tm_view *scales, tm_error *err)
 {
-    const tm_view   *scales = &call->out[TM_QUANTIZE_SCALES];
     int64_t          words = (int64_t)(tm_tensor_bytes(scales->shape, scales->dtype) / sizeof(uint32_t));
     tm_gpu_arguments a = { .bytes = 0 };
     tm_gpu_pass(&a, scales->data);
     tm_gpu_pass_i64(&a, words);
-    return tm_gpu_start_each(call, CLEAR, words, &a, err);
+    return tm_gpu_start_each(call, kernel, words, &a, err);
 }
 
 static tm_status launch(const tm_call *call, tm_error *err)
 {
     layout           l = layout_of(call);
-    gpu_call         c = describe(call, &l);
+    tm_gpu_factor    c = describe(call, &l);
     tm_gpu_arguments a = { .bytes = 0 };
     if (c.of[0].finds || c.of[1].finds) TM_TRY(find_largest(call, &c, &l, err));
-    if (fills_up(call)) TM_TRY(clear_scales(call, err));
+    if (tm_gpu_fills_up(call)) TM_TRY(tm_gpu_clear_scales(call, CLEAR, &call->out[TM_QUANTIZE_SCALES], err));
     pass_call(&a, &c);
     tm_gpu_pass_int(&a, (int)l.splits);
     TM_TRY(tm_gpu_start(call, QUANTIZE, l.tiles, l.splits, 1, THREADS, &a, err));
@@ -353,7 +339,7 @@ static tm_status launch_largest(const tm_call *call, tm_error *err)
 {
     const tm_quantize_attr *attr = call->attr;
     layout                  l = layout_of(call);
-    gpu_call                c = describe(call, &l);
+    tm_gpu_factor           c = describe(call, &l);
     tm_gpu_arguments        a = { .bytes = 0 };
     c.cell_largest = call->out[0].data;
     TM_TRY(find_largest(call, &c, &l, err));
@@ -378,7 +364,7 @@ static const char *refuse_history(const tm_call *call)
 
 static tm_status prepare_history(const void *device, const tm_call *call, void **state, tm_error *err)
 {
-    tm_gpu_defines d = defines_of(TM_F32, TM_F32, &call->in[0], 1);
+    tm_gpu_defines d = tm_gpu_factor_defines(TM_F32, TM_F32, &call->in[0], 1);
     (void)err;
     note(device, &d, call->op->name, state);
     return TM_OK;
@@ -424,7 +410,7 @@ static tm_status launch_tick(const tm_call *call, tm_error *err)
         .op = TM_OP_##id, .name = #id "/gpu", .refuse = refusal, .launch = how, .prepare = ready,                      \
         .release = tm_gpu_forget, __VA_ARGS__                                                                          \
     }
-const tm_kernel tm_gpu_quantize[] = { ROW(quantize, refuse, launch, prepare, .workspace = workspace),
+const tm_kernel tm_gpu_quantize[] = { ROW(quantize, tm_gpu_refuse_factor, launch, prepare, .workspace = workspace),
                                       ROW(quantize_largest, refuse_largest, launch_largest, prepare,
                                           .workspace = workspace),
                                       ROW(scale_history, refuse_history, launch_history, prepare_history, ),

@@ -29,4 +29,8 @@ typedef struct {
  * kernels of the device are asked, no reference. out: is added to; NULL: nobody counts. */
 void tm_codes_pass(tm_graph *graph, const tm_chooser *chooser, tm_codes *out);
 
+/* Where the device wants it (tm_chooser.fuses) and has a kernel for it: codes of one factor along its rows and down its
+ * columns, in one phase, of one look at it. Behind the codes pass. */
+void tm_both_pass(tm_graph *graph, const tm_chooser *chooser);
+
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* graph/passes/passes.h - passes rewrite the current segment of a graph. Order: (builder), adapt, head_rope, gradient,
- * lookup, chunks, recompute, ring, quantize (graph/passes/quantize.h), precision, codes (codes.h), uncast, offload,
- * columns, of all segments resident; then graph/plan.h places the buffers. A builder knows none of them. */
+ * lookup, chunks, recompute, ring, quantize (graph/passes/quantize.h), precision, uncast, codes and both (codes.h),
+ * offload, columns, of all segments resident; then graph/plan.h places the buffers. A builder knows none of them. */
 #ifndef TM_GRAPH_PASSES_H
 #define TM_GRAPH_PASSES_H
 

@@ -8,10 +8,13 @@
  *
  * X, Y: formats of the factor and of what it becomes. CODES: it becomes codes (1: of OCP's formats, 2: of FNUZ's, 3: of 4
  * bits), line after line, and Y is not given. WIDE_TICKS: counters are float64, else float32. ROUNDS: of 32 lines in a tile, as many as
- * a square asks for. */
+ * a square asks for. BOTH: other kernels than those here (both.cu). */
 
 #if CODES
 typedef unsigned char Y;
+#endif
+#ifndef BOTH
+#define BOTH 0
 #endif
 
 enum { RUN = 16, RUNS = 8, WIDTH = RUN * RUNS, LINES = BLOCK / RUNS, HEIGHT = LINES * ROUNDS, PARTS = 8 };
@@ -266,6 +269,8 @@ DEVICE void share(float (&most)[ROUNDS], float *room, const call &c, int mask)
     barrier();
 }
 
+#if !BOTH
+
 /* --- what is largest: of tiles and lines, then of cells */
 
 KERNEL(largest_of_tiles)(call c)
@@ -323,6 +328,8 @@ KERNEL(largest_of_lines)(f32 *largest, call c, int splits)
     EACH(i, c.lines) largest[i] = i < used ? largest_of_line(c, i, splits) : 0.0f;
 }
 
+#endif
+
 /* --- scales and codes */
 
 DEVICE float power(int e)
@@ -374,7 +381,7 @@ DEVICE scaling scaling_of(float amax, float whole, const recipe &q)
         if (q.rule == RATIO_POW2) s = float_of(bits_of(s) & 0xff800000u);
         return scaling{ s, s, 0.0f, 0.0f };
     }
-    if (q.rule == TWO_LEVEL) {
+    if (!BOTH && q.rule == TWO_LEVEL) { /* has no codes */
         float most = 448.0f * q.largest, global = whole > 0.0f ? finite(most / whole) : 1.0f;
         float block = narrow(amax / q.largest * global, 448.0f, 3, -6, -1.0f);
         float encode = block > 0.0f ? finite(1.0f / (block * (1.0f / global))) : 0.0f;
@@ -438,6 +445,37 @@ DEVICE found found_by_block(found sum, found *room)
     return room[0];
 }
 
+/* Of a block: the row of a cell in the record, from what its n tiles found. An expert without rows has the scale 1 and no
+ * shares. No scale is 0: such a row is one of zeros, which nothing was added to. */
+DEVICE void record_cell(float *row, const call &c, const recipe &q, const part &p, int cell, const found *of, int n, found *all,
+                        double *counts)
+{
+    found  sum = { 0.0f, 0.0f, 0, 0 };
+    double saturated = 0.0, flushed = 0.0;
+    bool   empty = p.lines == 0 || p.length == 0;
+    for (int i = thread_id(); i < n && !empty; i += BLOCK) {
+        found tile = of[i];
+        saturated += (double)tile.saturated;
+        flushed += (double)tile.flushed;
+        add_found(sum, tile);
+    }
+    sum = found_by_block(sum, all);
+    saturated = block_sum(saturated, counts);
+    barrier();
+    flushed = block_sum(flushed, counts);
+    if (thread_id() != 0) return;
+    double elements = empty ? 1.0 : (double)p.lines * (double)p.length;
+    float  fresh[4] = { q.given ? c.given[cell] : sum.largest, empty || q.scaled == AS_IS ? 1.0f : sum.least,
+                        (float)(saturated / elements), (float)(flushed / elements) };
+    bool   adds = c.adds && !(row[1] <= 0.0f);
+    UNROLL for (int i = 0; i < 4; i++) {
+        bool keep = adds && (empty || (i == 1 ? row[i] < fresh[i] : row[i] > fresh[i]));
+        if (!keep) row[i] = fresh[i];
+    }
+}
+
+#if !BOTH
+
 /* The largest of a run's group, from those of its runs. */
 DEVICE void share_group(float (&most)[ROUNDS], float *room, const call &c, const recipe &q)
 {
@@ -497,37 +535,14 @@ KERNEL(quantize)(call c, int splits)
     if (thread_id() == 0) c.tile_record[(i64)block_id(0) * blocks(1) + block_id(1)] = sum;
 }
 
-/* A block for each cell: its row of the record, from those of its tiles. An expert without rows has the scale 1 and no
- * shares. No scale is 0: such a row is one of zeros, which nothing was added to. */
+/* A block for each cell: its row of the record. */
 KERNEL(quantize_record)(call c, int splits)
 {
     SHARED found  all[BLOCK];
     SHARED double counts[BLOCK];
-    recipe        q = recipe_of(c);
     place         w = place_of(c, block_id(0), true);
-    found         sum = { 0.0f, 0.0f, 0, 0 };
-    double        saturated = 0.0, flushed = 0.0;
-    bool          empty = w.p.lines == 0 || w.p.length == 0;
-    for (int i = thread_id(); i < tiles_of(w.p) * splits && !empty; i += BLOCK) {
-        found of = c.tile_record[(i64)w.first_tile * splits + i];
-        saturated += (double)of.saturated;
-        flushed += (double)of.flushed;
-        add_found(sum, of);
-    }
-    sum = found_by_block(sum, all);
-    saturated = block_sum(saturated, counts);
-    barrier();
-    flushed = block_sum(flushed, counts);
-    if (thread_id() != 0) return;
-    double elements = empty ? 1.0 : (double)w.p.lines * (double)w.p.length;
-    float *row = c.record + 4 * (i64)(c.row + block_id(0));
-    float  fresh[4] = { q.given ? c.given[block_id(0)] : sum.largest, empty || q.scaled == AS_IS ? 1.0f : sum.least,
-                        (float)(saturated / elements), (float)(flushed / elements) };
-    bool   adds = c.adds && !(row[1] <= 0.0f);
-    UNROLL for (int i = 0; i < 4; i++) {
-        bool keep = adds && (empty || (i == 1 ? row[i] < fresh[i] : row[i] > fresh[i]));
-        if (!keep) row[i] = fresh[i];
-    }
+    record_cell(c.record + 4 * (i64)(c.row + block_id(0)), c, recipe_of(c), w.p, block_id(0),
+                c.tile_record + (i64)w.first_tile * splits, tiles_of(w.p) * splits, all, counts);
 }
 
 /* --- what goes on from step to step */
@@ -567,3 +582,5 @@ KERNEL_OF(1, tick)(T *out, const T *ticks, const f64 *number, double steps, doub
     out[0] = (T)first;
     out[1] = (T)second;
 }
+
+#endif
