@@ -240,28 +240,6 @@ static void ten_thousand_stored_runs(void **state)
     json_decref(all);
 }
 
-static void models_parse(void **state)
-{
-    (void)state;
-    need_program();
-    assert_int_equal(start("models --json", "models.json"), 0);
-    json_t *models = load("models.json");
-    assert_true(json_is_array(models));
-    int     known = 0;
-    size_t  i;
-    json_t *model;
-    json_array_foreach(models, i, model)
-    {
-        const char *name = json_string_value(member(model, "name"));
-        if (strcmp(name, "gpt2-124M") == 0) known += number(model, "parameters") == 124439808;
-        if (strcmp(name, "llama3.1_8B") == 0) known += number(model, "parameters") == 8030261248.0;
-        assert_true(number(model, "n_layers") >= 1 && number(model, "dim") >= 1);
-        assert_true(number(model, "gflop_per_token.titan") > 0);
-    }
-    assert_int_equal(known, 2);
-    json_decref(models);
-}
-
 static void explain_agrees_with_the_run(void **state)
 {
     (void)state;
@@ -279,7 +257,6 @@ static void explain_agrees_with_the_run(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(result_belongs_together),
     cmocka_unit_test(metrics_have_a_record_per_step),
-    cmocka_unit_test(models_parse),
     cmocka_unit_test(explain_agrees_with_the_run),
     cmocka_unit_test(ten_thousand_stored_runs),
 };
