@@ -37,6 +37,8 @@ static void model_is(const json_t *m, const tm_preset *preset, tm_text *text)
         if (found) assert_true(json_is_string(found) || json_number_value(found) == strtod(value, NULL));
         tm_text_fini(&key);
     }
+    if (strcmp(preset->name, "gpt2-124M") == 0) is("GPT-2", number(m, "parameters"), 124439808);
+    if (strcmp(preset->name, "llama3.1_8B") == 0) is("Llama 3.1", number(m, "parameters"), 8030261248);
     double parameters = number(m, "parameters"), active = number(m, "parameters_active");
     double all_but = parameters - number(m, "parameters_embedding"), window = number(m, "seq_len");
     bool   dense = active == parameters && !image;

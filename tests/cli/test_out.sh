@@ -143,6 +143,7 @@ numbers()
 for words in "folder" "folder --adapter adapter"; do
     numbers $words >json
     trainmark numerics $words --tokens four.json --device reference
+    check "numerics of $words: three targets" has "$out" '^target tokens  +3$'
     sed 's/^gradient norm/gradient_norm/; s/^target tokens/tokens/; /^logits/d; s/  */ /g' "$out" >text
     check "numerics of $words: as text and as JSON" awk '
         NR == FNR { found[$1] = $2; next }

@@ -237,27 +237,6 @@ TEST(ten_thousand_stored_runs)
     json_decref(all);
 }
 
-TEST(models_parse)
-{
-    need_program();
-    assert_int_equal(start("models --json", "models.json"), 0);
-    json_t *models = load("models.json");
-    assert_true(json_is_array(models));
-    int     known = 0;
-    size_t  i;
-    json_t *model;
-    json_array_foreach(models, i, model)
-    {
-        const char *name = json_string_value(member(model, "name"));
-        if (strcmp(name, "gpt2-124M") == 0) known += number(model, "parameters") == 124439808;
-        if (strcmp(name, "llama3.1_8B") == 0) known += number(model, "parameters") == 8030261248.0;
-        assert_true(number(model, "n_layers") >= 1 && number(model, "dim") >= 1);
-        assert_true(number(model, "gflop_per_token.titan") > 0);
-    }
-    assert_int_equal(known, 2);
-    json_decref(models);
-}
-
 TEST(explain_agrees_with_the_run)
 {
     need_program();
