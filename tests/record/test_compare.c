@@ -2,7 +2,6 @@
 /* --compare: published figures of the model that was run, or why there are none. */
 #include "support/fake_run.h"
 #include "support/full_config.h"
-#include "support/whole.h"
 
 #include "record/record.h"
 #include "record/sink_kind.h"
@@ -59,21 +58,6 @@ static void published_figures_stand_beside(void **state)
         assert_true((strchr(text, '|') != NULL) == (i == 0)); /* a table, or a sentence */
         free(text);
     }
-}
-
-/* All that is printed, to the letter. After a change that is meant:
- *     TM_RECORD=1 build/release/tests/record/test_compare; git diff tests/record/whole-compared.txt */
-static void comparisons_are_as_recorded(void **state)
-{
-    (void)state;
-    static const char *const models[] = { "llama3.1_8B", "llama2_70B", "nobody_7B" };
-    tm_text                  all = { 0 };
-    for (size_t i = 0; i < 6; i++) {
-        char *text = printed(models[i / 2], i % 2 == 0);
-        tm_text_printf(&all, "%s, dimensions %s\n%s\n", models[i / 2], i % 2 == 0 ? "its own" : "changed", text);
-        free(text);
-    }
-    whole_is("tests/record/whole-compared.txt", &all);
 }
 
 /* A run that is not valid, or has no speed, is compared with nothing. */
@@ -173,7 +157,6 @@ static void only_the_model_itself_is_compared(void **state)
 }
 
 static const struct CMUnitTest tests[] = { cmocka_unit_test(published_figures_stand_beside),
-                                           cmocka_unit_test(comparisons_are_as_recorded),
                                            cmocka_unit_test(nothing_is_said_of_what_is_no_result),
                                            cmocka_unit_test(only_the_model_itself_is_compared),
                                            cmocka_unit_test(a_full_output_is_reported) };
