@@ -440,13 +440,44 @@ static void ten_thousand_are_listed_at_once(void **state)
     tm_store_close(store);
 }
 
+/* A document that does not unpack, or says another length. */
+static void damaged_documents_are_named(void **state)
+{
+    static const char *const damages[] = { "bytes = bytes + 1", "bytes = bytes - 1", "bytes = -1",
+                                           "bytes = 268435457", "data = x'00'",      "data = x''" };
+    (void)state;
+    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
+        tm_store      *store;
+        tm_error       err = { 0 };
+        tm_text        document = { 0 }, out = { 0 };
+        const tm_text *documents[TM_DOCUMENT_COUNT] = { &document };
+        tm_stored      row = { .kind = "run", .name = "n", .finished = "f" };
+        int64_t        id;
+        bool           there;
+        char           sql[80];
+        sqlite3       *db;
+        tm_text_add(&document, "some words that are some words");
+        if (tm_store_open(test_in_folder("d.db"), true, &store, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_int_equal(tm_store_add(store, &row, documents, &id, &err), TM_OK);
+        assert_int_equal(sqlite3_open(test_in_folder("d.db"), &db), SQLITE_OK);
+        snprintf(sql, sizeof sql, "UPDATE documents SET %s WHERE id = %lld", damages[i], (long long)id);
+        assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+        sqlite3_close(db);
+        assert_int_equal(tm_store_document(store, id, TM_DOCUMENT_RESULT, &out, &there, &err), TM_FORMAT);
+        assert_non_null(strstr(err.text, "d.db' is damaged: a document in it does not unpack"));
+        tm_store_close(store);
+        tm_text_fini(&document);
+        tm_text_fini(&out);
+    }
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_is_added_comes_back),         full_test(a_long_document_comes_back),
     cmocka_unit_test(filters_and_words_find),           cmocka_unit_test(a_killed_writer_loses_nothing_that_was_done),
     cmocka_unit_test(several_write_at_a_time),          cmocka_unit_test(many_open_what_is_not_there_yet),
     cmocka_unit_test(an_old_format_is_brought_up),      cmocka_unit_test(strange_files_are_refused),
     cmocka_unit_test(programs_in_the_file_are_refused), cmocka_unit_test(the_path_is_where_people_look),
-    cmocka_unit_test(ten_thousand_are_listed_at_once),
+    cmocka_unit_test(ten_thousand_are_listed_at_once),  cmocka_unit_test(damaged_documents_are_named),
 };
 
 TM_TESTS(tests, NULL, test_folder_teardown)
