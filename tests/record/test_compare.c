@@ -2,7 +2,6 @@
 /* --compare: published figures of the model that was run, or why there are none. */
 #include "support/fake_run.h"
 #include "support/full_config.h"
-#include "support/whole.h"
 
 #include "record/record.h"
 #include "record/sink_kind.h"
@@ -58,20 +57,6 @@ TEST(published_figures_stand_beside)
         assert_true((strchr(text, '|') != NULL) == (i == 0)); /* a table, or a sentence */
         free(text);
     }
-}
-
-/* All that is printed, to the letter. After a change that is meant:
- *     TM_RECORD=1 build/release/tests/record/test_compare; git diff tests/record/whole-compared.txt */
-TEST(comparisons_are_as_recorded)
-{
-    static const char *const models[] = { "llama3.1_8B", "llama2_70B", "nobody_7B" };
-    tm_text                  all = { 0 };
-    for (size_t i = 0; i < 6; i++) {
-        char *text = printed(models[i / 2], i % 2 == 0);
-        tm_text_printf(&all, "%s, dimensions %s\n%s\n", models[i / 2], i % 2 == 0 ? "its own" : "changed", text);
-        free(text);
-    }
-    whole_is("tests/record/whole-compared.txt", &all);
 }
 
 /* A run that is not valid, or has no speed, is compared with nothing. */

@@ -144,12 +144,15 @@ TEST(performance_line)
 {
     const char *pattern =
         "performance:[[:space:]]+([0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]+)?)(/[^ ,]+)?,?[[:space:]]+[^ ,\n]+\n$";
-    const double values[] = { 14164.2, 3.25, 1234567.8, 0.00001234, 1e18 };
-    for (size_t i = 0; i < 5; i++) {
+    const double values[] = { 14164.2, 3.25, 1234567.8, 0.00001234, 1e18, 1000.04, 999.996 };
+    for (size_t i = 0; i < 7; i++) { /* a tenth from a thousand on, else five digits */
         tm_text text = { 0 };
         line_performance(&text, values[i], "tokens_per_second");
         assert_true(fabs(matched(pattern, text.data) / values[i] - 1) < 1e-4);
         if (i == 0) assert_string_equal(text.data, "performance: 14164.2 tokens_per_second\n");
+        if (i >= 5)
+            assert_string_equal(text.data, i == 5 ? "performance: 1000.0 tokens_per_second\n"
+                                                  : "performance: 1000 tokens_per_second\n");
         tm_text_fini(&text);
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What outputs say of time, to the letter, by a clock of the test's own: frames of the panel, the log for MLPerf. */
+/* What outputs say of time, by a clock of the test's own: frames of the panel, the log for MLPerf, logs in files. */
 #include "support/fake_clock.h"
 #include "support/fake_run.h"
 #include "support/folder.h"
@@ -12,6 +12,7 @@
 #include "record/sink_kind.h"
 #include "stats/sampling.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,21 +67,6 @@ static void say(tm_sink *sink, tm_event event)
     sink->handle(sink, &event);
 }
 
-static void evaluate(tm_sink *sink, int64_t samples, double loss, bool last)
-{
-    say(sink,
-        (tm_event){ .kind = TM_EVENT_EVALUATION_STARTED, .evaluation_started = { .step = 1, .samples = samples } });
-    fake_clock_pass(125 * MS);
-    say(sink, (tm_event){ .kind = TM_EVENT_EVALUATION,
-                          .evaluation = { .step = 1,
-                                          .samples = samples,
-                                          .loss = loss,
-                                          .bits_per_byte = 9,
-                                          .tokens = 9,
-                                          .seconds = 9,
-                                          .last = last } });
-}
-
 /* No two figures of the recipe are alike. */
 static tm_run_started started(void)
 {
@@ -118,83 +104,46 @@ static tm_run_started started(void)
     return run;
 }
 
-/* The lines with `word`. The times of the first lines are those of the process; the lines of the source are left out.
- */
-static void add_log(tm_text *out, const char *path, const char *word)
+/* Figures of the recipe by the names of MLPerf; of those that stand there, each once. */
+static void recipe_is_told(const char *key, const json_t *value, unsigned *met)
 {
-    tm_text text = fake_read(path);
-    for (char *line = text.data, *end; *line; line = end) {
-        end = line + strcspn(line, "\n");
-        if (*end) *end++ = '\0';
-        if (!strstr(line, word)) continue;
-        char *time = strstr(line, "\"time_ms\": "), *number = strstr(line, "\"lineno\": ");
-        assert_true(time && number);
-        if (strstr(line, "init_start")) memset(time + 11, '#', strspn(time + 11, "0123456789"));
-        number += strlen("\"lineno\": ");
-        size_t digits = strspn(number, "0123456789");
-        assert_true(digits > 0);
-        tm_text_printf(out, "%.*sN%s\n", (int)(number - line), line, number + digits);
+    const struct {
+        const char *key;
+        double      value;
+    } figures[] = { { "seed", 123 },
+                    { "global_batch_size", 32 },
+                    { "gradient_accumulation_steps", 5 },
+                    { "micro_batch_size", 2 },
+                    { "max_sequence_length", 8192 },
+                    { "eval_samples", 1024 },
+                    { "evaluation_frequency", 12288 },
+                    { "max_steps", 4000 },
+                    { "opt_base_learning_rate", 0.0008 },
+                    { "opt_end_learning_rate", 0.00008 },
+                    { "opt_adamw_beta_1", 0.9 },
+                    { "opt_adamw_beta_2", 0.95 },
+                    { "opt_adamw_epsilon", 1e-5 },
+                    { "opt_adamw_weight_decay", 0.1 },
+                    { "opt_gradient_clip_norm", 0.75 },
+                    { "opt_learning_rate_warmup_steps", 128 },
+                    { "opt_learning_rate_decay_steps", 3872 },
+                    { "opt_learning_rate_training_steps", 4000 },
+                    { "lora_rank", 16 },
+                    { "lora_alpha", 24 },
+                    { "tensor_parallelism", 2 },
+                    { "pipeline_parallelism", 3 },
+                    { "context_parallelism", 4 },
+                    { "expert_parallelism", 5 } };
+    for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++) {
+        if (strcmp(key, figures[i].key) != 0) continue;
+        if (!(fabs(json_number_value(value) - figures[i].value) < 1e-12)) fail_msg("%s", key);
+        assert_false(*met >> i & 1U);
+        *met |= 1U << i;
     }
-    tm_text_fini(&text);
 }
 
-TEST(the_log_to_the_letter)
-{
-    tm_text          out = { 0 };
-    tm_error         err = { 0 };
-    tm_sink         *sink;
-    tm_run_started   run = started();
-    FILE            *caches = fopen(test_in_folder("caches"), "w");
-    tm_mllog_options o = { .path = test_in_folder("mllog.txt"),
-                           .benchmark = tm_mlperf_benchmark_find("llama31_8b"),
-                           .org = "Org",
-                           .platform = "Platform",
-                           .division = "closed",
-                           .status = "onprem",
-                           .poc_name = "Name",
-                           .poc_email = "Mail",
-                           .config_filename = "a.yaml",
-                           .clear_caches = true,
-                           .drop_caches = test_in_folder("caches") };
-    assert_true(caches && fclose(caches) == 0);
-    whole_log_open();
-    fake_clock_start(0, 0);
-    assert_int_equal(tm_mllog_sink_open(&o, &sink, &err), TM_OK);
-    fake_clock_pass(1500 * MS + 999999);
-    say(sink, (tm_event){ .kind = TM_EVENT_RUN_STARTED, .run_started = run });
-    fake_clock_pass(12500 * MS);
-    evaluate(sink, 1264, 3.25, false); /* the target is met once, which counts */
-    evaluate(sink, 1264, 3.5, false);  /* no time between them: no throughput */
-    fake_clock_pass(2000 * MS);
-    evaluate(sink, 1364, 3.75, true);
-    fake_clock_pass(1000 * MS);
-    say(sink, (tm_event){ .kind = TM_EVENT_RUN_ENDED, .run_ended = { .reason = "", .samples = 1364 } });
-    assert_int_equal(tm_sink_close(sink, &err), TM_OK);
-    add_log(&out, o.path, "");
-    /* Of another optimizer, without adapters, evaluations, names, formats and ranks; the caches cannot be dropped. */
-    run.recipe.optimizer = "sgd";
-    run.recipe.lora_rank = run.recipe.eval_interval = 0;
-    run.recipe.precision_linear = run.recipe.precision_attention = run.recipe.precision_communication = NULL;
-    run.recipe.tensor_ranks = run.recipe.pipeline_ranks = run.recipe.context_ranks = run.recipe.expert_ranks = 0;
-    o.poc_name = o.poc_email = o.config_filename = NULL;
-    o.benchmark = tm_mlperf_benchmark_find("trainmark_tiny");
-    o.drop_caches = "/nowhere/drop";
-    assert_int_equal(tm_mllog_sink_open(&o, &sink, &err), TM_OK);
-    say(sink, (tm_event){ .kind = TM_EVENT_RUN_STARTED, .run_started = run });
-    fake_clock_pass(250 * MS);
-    say(sink, (tm_event){ .kind = TM_EVENT_RUN_ENDED, .run_ended = { .reason = "", .samples = 96 } });
-    assert_int_equal(tm_sink_close(sink, &err), TM_OK);
-    fake_clock_stop();
-    tm_text_add(&out, "== another\n");
-    add_log(&out, o.path, "");
-    tm_text_add(&out, "== what is said meanwhile\n");
-    whole_log_take(&out);
-    whole_log_close();
-    whole_is("tests/golden/whole-mllog.txt", &out);
-}
-
-/* What the log is told by a configuration: of a file the last part of its name. */
-static void add_told(tm_text *out, const char *file, const char *words)
+/* What the log is told by a configuration, "key=value" in its order; of a file the last part of its name. */
+static void is_told(const char *file, const char *words, const char *const *wanted)
 {
     tm_config        *config = test_full_config();
     tm_environment   *environment = tm_environment_read("");
@@ -212,10 +161,24 @@ static void add_told(tm_text *out, const char *file, const char *words)
     say(sink, (tm_event){ .kind = TM_EVENT_RUN_ENDED, .run_ended = { .reason = "", .samples = 96 } });
     assert_int_equal(tm_sink_close(sink, &err), TM_OK);
     fake_clock_stop();
-    tm_text_printf(out, "== %s\n", words);
-    add_log(out, test_in_folder("told.txt"), "\"submission_");
-    add_log(out, test_in_folder("told.txt"), "\"config_");
-    add_log(out, test_in_folder("told.txt"), "\"cache_");
+    tm_text     text = fake_read(test_in_folder("told.txt"));
+    const char *line = text.data;
+    unsigned    met = 0;
+    for (; (line = strstr(line, ":::MLLOG ")); line += strlen(":::MLLOG ")) {
+        char    pair[100];
+        int     n = (int)strcspn(line + 9, "\n");
+        json_t *record = json_loadb(line + 9, (size_t)n, 0, NULL);
+        snprintf(pair, sizeof pair, "%s=%s", json_string_value(json_object_get(record, "key")),
+                 json_string_value(json_object_get(record, "value")));
+        recipe_is_told(json_string_value(json_object_get(record, "key")), json_object_get(record, "value"), &met);
+        json_decref(record);
+        if (strncmp(pair, "submission_", 11) && strncmp(pair, "config_", 7) && strncmp(pair, "cache_", 6)) continue;
+        if (!*wanted || strcmp(pair, *wanted) != 0) fail_msg("'%s', wanted '%s'", pair, *wanted ? *wanted : "nothing");
+        wanted++;
+    }
+    assert_null(*wanted);
+    assert_int_equal(met, (1U << 24) - 1);
+    tm_text_fini(&text);
     tm_config_destroy(config);
     tm_environment_destroy(environment);
     tm_arena_destroy(arena);
@@ -223,28 +186,45 @@ static void add_told(tm_text *out, const char *file, const char *words)
 
 TEST(a_configuration_tells_the_log)
 {
-    tm_text     out = { 0 };
+    static const char own[] = "--mlperf.enable true --mlperf.benchmark trainmark_tiny --mlperf.submission_org Org "
+                              "--mlperf.submission_platform Box --mlperf.clear_caches false "
+                              "--mlperf.submission_division open --mlperf.submission_status research "
+                              "--mlperf.submission_poc_name Name --mlperf.submission_poc_email Mail "
+                              "--mlperf.log told.txt",
+                      other[] = "--mlperf.enable true --mlperf.benchmark llama31_8b --mlperf.submission_org Other "
+                                "--mlperf.submission_platform Machine --mlperf.clear_caches false "
+                                "--mlperf.log told.txt";
+    static const char *const of_own[] = {
+        "submission_benchmark=trainmark_tiny", "submission_org=Org",        "submission_division=open",
+        "submission_status=research",          "submission_platform=Box",   "submission_poc_name=Name",
+        "submission_poc_email=Mail",           "config_filename=told.yaml", NULL
+    };
+    const char *of_other[] = { "submission_benchmark=llama31_8b",
+                               "submission_org=Other",
+                               "submission_division=closed",
+                               "submission_status=onprem",
+                               "submission_platform=Machine",
+                               "config_filename=command line",
+                               NULL };
+    tm_text     said = { 0 };
     const char *file = test_file_write(test_folder(), "told.yaml", "training:\n  steps: 4\n");
     whole_log_open();
-    add_told(&out, file,
-             "--mlperf.enable true --mlperf.benchmark trainmark_tiny --mlperf.submission_org Org "
-             "--mlperf.submission_platform Box --mlperf.clear_caches false --mlperf.submission_division open "
-             "--mlperf.submission_status research "
-             "--mlperf.submission_poc_name Name --mlperf.submission_poc_email Mail --mlperf.log told.txt");
-    add_told(&out, NULL,
-             "--mlperf.enable true --mlperf.benchmark llama31_8b --mlperf.submission_org Other "
-             "--mlperf.submission_platform Machine --mlperf.clear_caches false --mlperf.log told.txt");
+    is_told(file, own, of_own);
+    is_told(NULL, other, of_other);
     char *here = getcwd(NULL, 0);
     assert_true(here && chdir(test_folder()) == 0); /* of a file beside, the name alone */
-    add_told(&out, "told.yaml",
-             "--mlperf.enable true --mlperf.benchmark llama31_8b --mlperf.submission_org Other "
-             "--mlperf.submission_platform Machine --mlperf.clear_caches false --mlperf.log told.txt");
+    of_other[5] = "config_filename=told.yaml";
+    is_told("told.yaml", other, of_other);
     assert_int_equal(chdir(here), 0);
     free(here);
-    tm_text_add(&out, "== what is said meanwhile\n");
-    whole_log_take(&out);
+    whole_log_take(&said); /* what will not comply, of each */
+    assert_non_null(strstr(said.data, "no rule set here for submission_benchmark \"trainmark_tiny\""));
+    int n = 0;
+    for (const char *at = said.data; (at = strstr(at, "this run will not comply: ")); at++) n++;
+    assert_int_equal(n, 1 + 2 * 3);
+    assert_non_null(strstr(said.data, "CHECK for 'max_steps' failed: wanted value == 1200000; value is 4000"));
+    tm_text_fini(&said);
     whole_log_close();
-    whole_is("tests/record/whole-told.txt", &out);
 }
 
 /* Where the log cannot be written that is said before the run, with its key. */
@@ -304,10 +284,13 @@ TEST(a_platform_without_a_name)
 /* log.file, as a configuration asks for it: how often, in which style, never with colours. */
 TEST(logs_in_files)
 {
-    static const char *const words[] = { "--metrics.log_freq 7", "--metrics.log_freq 25 --metrics.log_style megatron",
-                                         "--metrics.log_freq 30 --log.color false" };
-    tm_text                  out = { 0 };
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+    static const struct {
+        const char *words;
+        int         every;
+    } cases[] = { { "--metrics.log_freq 7", 7 },
+                  { "--metrics.log_freq 25 --metrics.log_style megatron", 25 },
+                  { "--metrics.log_freq 30 --log.color false", 30 } };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_config        *config = test_full_config();
         tm_run_options    run = { 0 };
         tm_output_options o = { .folder = test_folder(), .config = config, .run = &run };
@@ -317,7 +300,7 @@ TEST(logs_in_files)
         run.step.micro_batch = 2;
         run.step.accumulation = 3;
         assert_false(record_log_kind.wanted(&o));
-        snprintf(file, sizeof file, "--log.file %s %s", test_in_folder("run.log"), words[i]);
+        snprintf(file, sizeof file, "--log.file %s %s", test_in_folder("run.log"), cases[i].words);
         test_apply_words(config, file);
         assert_true(record_log_kind.wanted(&o));
         unlink(test_in_folder("run.log"));
@@ -332,13 +315,28 @@ TEST(logs_in_files)
         fake_clock_stop();
         tm_text text = fake_read(test_in_folder("run.log"));
         assert_null(strchr(text.data, '\033'));
-        for (char *date = text.data; (date = strstr(date, "\n [")); date += 3)
-            memset(date + 3, '#', strspn(date + 3, "0123456789-: "));
-        tm_text_printf(&out, "== %s\n%s", words[i], text.data);
+        assert_int_equal(strncmp(text.data, "Peak FLOPS used for computing MFU: 2.500e+11\n", 45), 0);
+        const char *line = strchr(text.data, '\n') + 1;
+        for (int step = 1; step <= FAKE_STEPS; step++) { /* the first, each of those, the last: 6 sequences, 0.2 s */
+            int  found, samples = 6 * step;
+            char time[16] = "";
+            if (step > 1 && step % cases[i].every != 0 && step < FAKE_STEPS) continue;
+            if (strstr(cases[i].words, "megatron"))
+                assert_int_equal(sscanf(line,
+                                        " [%*[0-9: -]] iteration %d/ 60 | consumed samples: %d | elapsed time per "
+                                        "iteration (ms): %15[0-9.]",
+                                        &found, &samples, time),
+                                 3);
+            else
+                assert_int_equal(sscanf(line, "step: %d", &found), 1);
+            if (*time) assert_true(fabs(atof(time) - (step == 1 ? 1000 : 200)) < 1);
+            assert_true(found == step && samples == 6 * step);
+            line = strchr(line, '\n') + 1;
+        }
+        assert_string_equal(line, "");
         tm_text_fini(&text);
         tm_config_destroy(config);
     }
-    whole_is("tests/record/whole-log-files.txt", &out);
 }
 
 TESTS_ALONE

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All that the outputs say of two made-up runs: one in which no two figures are alike and nothing is
- * left out, and one of which little is known (support/told_runs.h). tests/golden/whole-console*.txt were read line by
- * line against their events. */
+/* What the outputs say of two made-up runs: one in which no two figures are alike and nothing is left out, and one of
+ * which little is known (support/told_runs.h). */
 #include "support/folder.h"
 #include "support/fake_run.h"
 #include "support/told_runs.h"
-#include "support/whole.h"
 
 #include "record/record.h"
 #include "stats/sampling.h"
@@ -35,14 +33,6 @@ static tm_text console_of(a_run run, tm_console_options options)
     tm_text_add(&text, data);
     free(data);
     return text;
-}
-
-TEST(the_console_says_all)
-{
-    tm_text text = console_of(told_rich, (tm_console_options){ .log_freq = 2, .colour = true });
-    whole_is("tests/golden/whole-console.txt", &text);
-    text = console_of(told_poor, (tm_console_options){ .log_freq = 1 });
-    whole_is("tests/golden/whole-console-poor.txt", &text);
 }
 
 /* Figures of all steps since the last line, and of all from the third on; a loss that is no number is counted. */

@@ -429,4 +429,34 @@ TEST(ten_thousand_are_listed_at_once)
     tm_store_close(store);
 }
 
+/* A document that does not unpack, or says another length. */
+TEST(damaged_documents_are_named)
+{
+    static const char *const damages[] = { "bytes = bytes + 1", "bytes = bytes - 1", "bytes = -1",
+                                           "bytes = 268435457", "data = x'00'",      "data = x''" };
+    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
+        tm_store      *store;
+        tm_error       err = { 0 };
+        tm_text        document = { 0 }, out = { 0 };
+        const tm_text *documents[TM_DOCUMENT_COUNT] = { &document };
+        tm_stored      row = { .kind = "run", .name = "n", .finished = "f" };
+        int64_t        id;
+        bool           there;
+        char           sql[80];
+        sqlite3       *db;
+        tm_text_add(&document, "some words that are some words");
+        if (tm_store_open(test_in_folder("d.db"), true, &store, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_int_equal(tm_store_add(store, &row, documents, &id, &err), TM_OK);
+        assert_int_equal(sqlite3_open(test_in_folder("d.db"), &db), SQLITE_OK);
+        snprintf(sql, sizeof sql, "UPDATE documents SET %s WHERE id = %lld", damages[i], (long long)id);
+        assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+        sqlite3_close(db);
+        assert_int_equal(tm_store_document(store, id, TM_DOCUMENT_RESULT, &out, &there, &err), TM_FORMAT);
+        assert_non_null(strstr(err.text, "d.db' is damaged: a document in it does not unpack"));
+        tm_store_close(store);
+        tm_text_fini(&document);
+        tm_text_fini(&out);
+    }
+}
+
 TEST_FIXTURE(NULL, test_folder_teardown)
