@@ -193,6 +193,18 @@ static void results_are_listed(void **state)
     test_folder_remove();
 }
 
+/* `all told rich` (poor, metrics) prints what is recorded of a run of support/told_runs.h. */
+static int tell(int argc, char **argv)
+{
+    tm_text text = told_text(argc > 2 ? argv[2] : "rich");
+    fputs(text.data, stdout);
+    tm_text_fini(&text);
+    test_folder_remove();
+    return 0;
+}
+
+TM_TEST_ROLE("told", tell)
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(results_are_listed),
     cmocka_unit_test(widths_are_halves),
