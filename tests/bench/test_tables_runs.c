@@ -222,73 +222,74 @@ static void gpt_row(const tm_table *table, size_t row)
     check_intervals(table, row);
 }
 
+static const struct {
+    const char *device, *arguments;
+    double      seconds;
+    bool        stopped;
+    int64_t     region_ns;
+    const char *rows, *refused; /* "slice model prediction", "-" before one that is skipped */
+} gpt_cases[] = {
+    { "cpu", "sizes=tiny.yaml validate=always max_rounds=7 turn_ms=2 budget=1", 60, false, 0,
+      "slice slice slice model prediction", NULL },
+    { "cpu", "sizes=tiny.yaml layers=1,3 validate=never memory_gib=0.000195 max_rounds=9 turn_ms=3 budget=1", 60, false,
+      0, "slice slice prediction", NULL },
+    { "cpu", "sizes=tiny.yaml layers=1,2,3 validate=never memory_gib=0.000195 turn_ms=0 budget=1", 0.3, false, 0,
+      "slice slice slice prediction", NULL },
+    { "cpu", "sizes=tiny.yaml layers=1,2 validate=never memory_gib=0.000195 max_rounds=2 turn_ms=0.01 budget=1", 60,
+      false, -1, "slice slice -prediction", NULL },
+    { "cpu", "sizes=tiny.yaml layers=1,2 validate=never memory_gib=0.000195 max_rounds=3 turn_ms=0.01 budget=1", 60,
+      false, -1, "slice slice prediction", NULL },
+    { "cpu", "sizes=tiny.yaml layers=1,2 validate=never memory_gib=0.000195 turn_ms=5 budget=1", 0.02, false, 0,
+      "slice slice prediction", NULL },
+    { "cpu", "sizes=tiny.yaml layers=1,2 validate=always turn_ms=5 budget=1", 0.1, false, 0,
+      "slice slice model prediction", NULL },
+    { "cpu", "sizes=tiny.yaml layers=1,2 validate=always max_rounds=3 turn_ms=10 budget=1", 0.5, false, 0,
+      "slice slice model prediction", NULL },
+    { "cpu", "sizes=tiny.yaml,tiny.yaml layers=1,2 validate=never budget=1", 0.1, false, 0, "model model", NULL },
+    { "cpu", "sizes=tiny.yaml layers=1,2 validate=never memory_gib=0.000195 max_rounds=2 turn_ms=1 budget=1", 600,
+      false, 20000000, "slice slice prediction", NULL },
+    { "cpu", "sizes=tiny.yaml layers=4", 0.001, false, 0, "model", NULL },
+    { "cpu", "sizes=tiny.yaml layers=4,5 budget=1", 0.2, false, 0, "model", NULL },
+    { "cpu", "sizes=tiny.yaml layers=2 validate=always budget=1", 0.2, false, 0, "model", NULL },
+    { "cpu", "sizes=tiny.yaml layers=2 validate=always memory_gib=0.000195 budget=1", 0.2, false, 0, "-model", NULL },
+    { "cpu", "sizes=tiny.yaml layers=9 batch=2 dtype=bf16 validate=never budget=1", 0.2, false, 0, "model", NULL },
+    { "cpu", "sizes=tiny.yaml layers=7 published=true dtype=bfloat16-pure validate=never seed=3 budget=1", 0.2, false,
+      0, "model", NULL },
+    { "reference", "sizes=tiny.yaml layers=1 batch=1 budget=1", 0.2, false, 0, "model", NULL },
+    { "null", "sizes=tiny.yaml layers=4 batch=1 budget=1", 0.2, false, 0, "model", NULL },
+    { "cpu", "sizes=tiny.yaml,tiny.yaml memory_gib=0.00001", 0, false, 0, "-model -model", NULL },
+    { "cpu", "sizes=tiny.yaml layers=4 budget=1", 1e-9, false, 0, "-model", NULL },
+    { "cpu", "sizes=tiny.yaml layers=4", 0, true, 0, "-model", "stopped at size tiny.yaml" },
+    { "cpu", "sizes=small,13b,tiny.yaml memory_gib=0.00001", 0, false, 0, "-model -model -model", NULL },
+    { "cpu", "sizes=small,3b,7b published=true memory_gib=0.00001", 0, false, 0, "-model -model -model", NULL },
+    { "cpu", "sizes=medium,tiny.yaml batch=3 dtype=bf16 memory_gib=0.00001", 0, false, 0, "-model -model", NULL },
+    { "cpu", "sizes=none-such", 0, false, 0, "", "unknown model 'none-such'" },
+    { "cpu", "sizes=small,,medium", 0, false, 0, "",
+      "--sizes must be names separated by commas, at most 64: --sizes small,medium" },
+    { "cpu", "layers=1,1", 0, false, 0, "", "; wanted ascending whole numbers" },
+    { "cpu", "layers=2,1", 0, false, 0, "", "; wanted ascending whole numbers" },
+    { "cpu", "layers=0,1", 0, false, 0, "", "; wanted ascending whole numbers" },
+    { "cpu", "layers=1,2x", 0, false, 0, "", "; wanted ascending whole numbers" },
+    { "cpu", "layers=1,,2", 0, false, 0, "", "; wanted ascending whole numbers" },
+    { "cpu", "layers=x", 0, false, 0, "", "; wanted ascending whole numbers" },
+    { "cpu", "layers=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20", 0, false, 0, "",
+      "; wanted ascending whole numbers" },
+    { "cpu", "layers=1,1000000000", 0, false, 0, "", "; wanted ascending whole numbers" },
+};
+
 FULL_TEST(gpt_tables_follow)
 {
-    static const struct {
-        const char *device, *arguments;
-        double      seconds;
-        bool        stopped;
-        int64_t     region_ns;
-        const char *rows, *refused; /* "slice model prediction", "-" before one that is skipped */
-    } cases[] = {
-        { "cpu", "sizes=tiny.yaml validate=always max_rounds=7 turn_ms=2 budget=1", 60, false, 0,
-          "slice slice slice model prediction", NULL },
-        { "cpu", "sizes=tiny.yaml layers=1,3 validate=never memory_gib=0.000195 max_rounds=9 turn_ms=3 budget=1", 60,
-          false, 0, "slice slice prediction", NULL },
-        { "cpu", "sizes=tiny.yaml layers=1,2,3 validate=never memory_gib=0.000195 turn_ms=0 budget=1", 0.3, false, 0,
-          "slice slice slice prediction", NULL },
-        { "cpu", "sizes=tiny.yaml layers=1,2 validate=never memory_gib=0.000195 max_rounds=2 turn_ms=0.01 budget=1", 60,
-          false, -1, "slice slice -prediction", NULL },
-        { "cpu", "sizes=tiny.yaml layers=1,2 validate=never memory_gib=0.000195 max_rounds=3 turn_ms=0.01 budget=1", 60,
-          false, -1, "slice slice prediction", NULL },
-        { "cpu", "sizes=tiny.yaml layers=1,2 validate=never memory_gib=0.000195 turn_ms=5 budget=1", 0.02, false, 0,
-          "slice slice prediction", NULL },
-        { "cpu", "sizes=tiny.yaml layers=1,2 validate=always turn_ms=5 budget=1", 0.1, false, 0,
-          "slice slice model prediction", NULL },
-        { "cpu", "sizes=tiny.yaml layers=1,2 validate=always max_rounds=3 turn_ms=10 budget=1", 0.5, false, 0,
-          "slice slice model prediction", NULL },
-        { "cpu", "sizes=tiny.yaml,tiny.yaml layers=1,2 validate=never budget=1", 0.1, false, 0, "model model", NULL },
-        { "cpu", "sizes=tiny.yaml layers=1,2 validate=never memory_gib=0.000195 max_rounds=2 turn_ms=1 budget=1", 600,
-          false, 20000000, "slice slice prediction", NULL },
-        { "cpu", "sizes=tiny.yaml layers=4", 0.001, false, 0, "model", NULL },
-        { "cpu", "sizes=tiny.yaml layers=4,5 budget=1", 0.2, false, 0, "model", NULL },
-        { "cpu", "sizes=tiny.yaml layers=2 validate=always budget=1", 0.2, false, 0, "model", NULL },
-        { "cpu", "sizes=tiny.yaml layers=2 validate=always memory_gib=0.000195 budget=1", 0.2, false, 0, "-model",
-          NULL },
-        { "cpu", "sizes=tiny.yaml layers=9 batch=2 dtype=bf16 validate=never budget=1", 0.2, false, 0, "model", NULL },
-        { "cpu", "sizes=tiny.yaml layers=7 published=true dtype=bfloat16-pure validate=never seed=3 budget=1", 0.2,
-          false, 0, "model", NULL },
-        { "reference", "sizes=tiny.yaml layers=1 batch=1 budget=1", 0.2, false, 0, "model", NULL },
-        { "null", "sizes=tiny.yaml layers=4 batch=1 budget=1", 0.2, false, 0, "model", NULL },
-        { "cpu", "sizes=tiny.yaml,tiny.yaml memory_gib=0.00001", 0, false, 0, "-model -model", NULL },
-        { "cpu", "sizes=tiny.yaml layers=4 budget=1", 1e-9, false, 0, "-model", NULL },
-        { "cpu", "sizes=tiny.yaml layers=4", 0, true, 0, "-model", "stopped at size tiny.yaml" },
-        { "cpu", "sizes=small,13b,tiny.yaml memory_gib=0.00001", 0, false, 0, "-model -model -model", NULL },
-        { "cpu", "sizes=small,3b,7b published=true memory_gib=0.00001", 0, false, 0, "-model -model -model", NULL },
-        { "cpu", "sizes=medium,tiny.yaml batch=3 dtype=bf16 memory_gib=0.00001", 0, false, 0, "-model -model", NULL },
-        { "cpu", "sizes=none-such", 0, false, 0, "", "unknown model 'none-such'" },
-        { "cpu", "sizes=small,,medium", 0, false, 0, "",
-          "--sizes must be names separated by commas, at most 64: --sizes small,medium" },
-        { "cpu", "layers=1,1", 0, false, 0, "", "; wanted ascending whole numbers" },
-        { "cpu", "layers=2,1", 0, false, 0, "", "; wanted ascending whole numbers" },
-        { "cpu", "layers=0,1", 0, false, 0, "", "; wanted ascending whole numbers" },
-        { "cpu", "layers=1,2x", 0, false, 0, "", "; wanted ascending whole numbers" },
-        { "cpu", "layers=1,,2", 0, false, 0, "", "; wanted ascending whole numbers" },
-        { "cpu", "layers=x", 0, false, 0, "", "; wanted ascending whole numbers" },
-        { "cpu", "layers=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20", 0, false, 0, "",
-          "; wanted ascending whole numbers" },
-        { "cpu", "layers=1,1000000000", 0, false, 0, "", "; wanted ascending whole numbers" },
-    };
     char old[4096];
     assert_non_null(getcwd(old, sizeof old));
     write_model();
     assert_int_equal(chdir(test_folder()), 0);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        tried t = try_workload(&(trial){ tm_workload_find("gpt"), cases[i].device, cases[i].arguments, cases[i].seconds,
-                                         NULL, cases[i].stopped, false, cases[i].region_ns });
+    for (size_t i = 0; i < sizeof gpt_cases / sizeof gpt_cases[0]; i++) {
+        tried t =
+            try_workload(&(trial){ tm_workload_find("gpt"), gpt_cases[i].device, gpt_cases[i].arguments,
+                                   gpt_cases[i].seconds, NULL, gpt_cases[i].stopped, false, gpt_cases[i].region_ns });
         tm_text rows = { 0 };
         tm_text_add(&rows, "");
-        ends_with(&t, cases[i].arguments, cases[i].refused);
+        ends_with(&t, gpt_cases[i].arguments, gpt_cases[i].refused);
         for (size_t row = 0; row < tm_table_n_rows(t.table); row++) {
             const char *kind = words_at(t.table, row, "row"), *tag = words_at(t.table, row, "tag");
             bool        skipped = strcmp(tag, "skipped") == 0;
@@ -296,7 +297,7 @@ FULL_TEST(gpt_tables_follow)
             if (!skipped) assert_string_equal(tag, strcmp(kind, "prediction") ? "measured" : "predicted");
             if (strstr(words_at(t.table, row, "case"), "tiny.yaml")) gpt_row(t.table, row);
         }
-        if (strcmp(rows.data, cases[i].rows) != 0) fail_msg("%s: '%s'", cases[i].arguments, rows.data);
+        if (strcmp(rows.data, gpt_cases[i].rows) != 0) fail_msg("%s: '%s'", gpt_cases[i].arguments, rows.data);
         tm_text_fini(&rows);
         tried_fini(&t);
     }

@@ -373,6 +373,60 @@ TEST(failures_say_who_and_what)
     }
 }
 
+static const struct {
+    const char *set[4], *engine, *launch, *refused; /* engine by launcher, rank of ranks; why not */
+} launches[] = {
+    { { NULL }, "self", "self by nothing, rank 0 of 1", NULL },
+    { { NULL }, "gloo", "self by nothing, rank 0 of 1", "'gloo' is no engine for ranks" },
+    { { NULL }, "openmpi", "self by nothing, rank 0 of 1", "ranks over openmpi need trainmark-openmpi.so" },
+    { { "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4" },
+      NULL,
+      "openmpi by mpirun of Open MPI, rank 1 of 4",
+      "ranks over openmpi need trainmark-openmpi.so" },
+    { { "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4" },
+      "self",
+      "openmpi by mpirun of Open MPI, rank 1 of 4",
+      "this is rank 1 of 4, launched by mpirun of Open MPI: not a world of its own" },
+    { { "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4" },
+      "mpich",
+      "openmpi by mpirun of Open MPI, rank 1 of 4",
+      "ranks over mpich need trainmark-mpich.so" },
+    { { "PMI_RANK=2", "PMI_SIZE=3" },
+      NULL,
+      "mpich by mpiexec of MPICH, or srun --mpi=pmi2, rank 2 of 3",
+      "ranks over mpich need trainmark-mpich.so" },
+    { { "PMI_RANK=0", "PMI_SIZE=2" },
+      "self",
+      "mpich by mpiexec of MPICH, or srun --mpi=pmi2, rank 0 of 2",
+      "this is rank 0 of 2, launched by mpiexec of MPICH, or srun --mpi=pmi2: not a world of its own" },
+    { { "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "PMIX_RANK=1" },
+      NULL,
+      "openmpi by srun --mpi=pmix, rank 1 of 2",
+      "ranks over openmpi need trainmark-openmpi.so" },
+    { { "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_ID=0" },
+      NULL,
+      "none by srun without an MPI, rank 1 of 2",
+      "this is rank 1 of 2, launched by srun without an MPI, which starts no MPI" },
+    { { "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2" }, "self", "self by nothing, rank 0 of 1", NULL },
+    { { "RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=3" },
+      NULL,
+      "tcp by torchrun or its like, rank 3 of 8",
+      "this is rank 3 of 8, launched by torchrun or its like, but MASTER_ADDR and MASTER_PORT do not say where "
+      "ranks meet" },
+    { { "RANK=3", "WORLD_SIZE=8", "TORCHELASTIC_RUN_ID=x" },
+      "self",
+      "tcp by torchrun, rank 3 of 8",
+      "this is rank 3 of 8, launched by torchrun: not a world of its own" },
+    { { "RANK=3", "WORLD_SIZE=8" }, "self", "self by nothing, rank 0 of 1", NULL },
+    { { "RANK=0", "WORLD_SIZE=1", "LOCAL_RANK=0" }, NULL, "self by nothing, rank 0 of 1", NULL },
+    { { "RANK=x", "WORLD_SIZE=8", "LOCAL_RANK=0" }, NULL, "self by nothing, rank 0 of 1", NULL },
+    { { "RANK=1", "WORLD_SIZE=0", "LOCAL_RANK=0" }, NULL, "self by nothing, rank 0 of 1", NULL },
+    { { "PMI_RANK=2", "PMI_SIZE=3", "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4" },
+      "gloo",
+      "openmpi by mpirun of Open MPI, rank 1 of 4",
+      "'gloo' is no engine for ranks" },
+};
+
 /* What a process is told that was launched by something that does not fit. */
 TEST(launches_say_what_fits)
 {
@@ -381,75 +435,23 @@ TEST(launches_say_what_fits)
         "SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID",        "PMIX_RANK",   "RANK",       "WORLD_SIZE",
         "LOCAL_RANK",           "TORCHELASTIC_RUN_ID",  "MASTER_ADDR", "MASTER_PORT"
     };
-    static const struct {
-        const char *set[4], *engine, *launch, *refused; /* engine by launcher, rank of ranks; why not */
-    } cases[] = {
-        { { NULL }, "self", "self by nothing, rank 0 of 1", NULL },
-        { { NULL }, "gloo", "self by nothing, rank 0 of 1", "'gloo' is no engine for ranks" },
-        { { NULL }, "openmpi", "self by nothing, rank 0 of 1", "ranks over openmpi need trainmark-openmpi.so" },
-        { { "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4" },
-          NULL,
-          "openmpi by mpirun of Open MPI, rank 1 of 4",
-          "ranks over openmpi need trainmark-openmpi.so" },
-        { { "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4" },
-          "self",
-          "openmpi by mpirun of Open MPI, rank 1 of 4",
-          "this is rank 1 of 4, launched by mpirun of Open MPI: not a world of its own" },
-        { { "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4" },
-          "mpich",
-          "openmpi by mpirun of Open MPI, rank 1 of 4",
-          "ranks over mpich need trainmark-mpich.so" },
-        { { "PMI_RANK=2", "PMI_SIZE=3" },
-          NULL,
-          "mpich by mpiexec of MPICH, or srun --mpi=pmi2, rank 2 of 3",
-          "ranks over mpich need trainmark-mpich.so" },
-        { { "PMI_RANK=0", "PMI_SIZE=2" },
-          "self",
-          "mpich by mpiexec of MPICH, or srun --mpi=pmi2, rank 0 of 2",
-          "this is rank 0 of 2, launched by mpiexec of MPICH, or srun --mpi=pmi2: not a world of its own" },
-        { { "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "PMIX_RANK=1" },
-          NULL,
-          "openmpi by srun --mpi=pmix, rank 1 of 2",
-          "ranks over openmpi need trainmark-openmpi.so" },
-        { { "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_ID=0" },
-          NULL,
-          "none by srun without an MPI, rank 1 of 2",
-          "this is rank 1 of 2, launched by srun without an MPI, which starts no MPI" },
-        { { "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2" }, "self", "self by nothing, rank 0 of 1", NULL },
-        { { "RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=3" },
-          NULL,
-          "tcp by torchrun or its like, rank 3 of 8",
-          "this is rank 3 of 8, launched by torchrun or its like, but MASTER_ADDR and MASTER_PORT do not say where "
-          "ranks meet" },
-        { { "RANK=3", "WORLD_SIZE=8", "TORCHELASTIC_RUN_ID=x" },
-          "self",
-          "tcp by torchrun, rank 3 of 8",
-          "this is rank 3 of 8, launched by torchrun: not a world of its own" },
-        { { "RANK=3", "WORLD_SIZE=8" }, "self", "self by nothing, rank 0 of 1", NULL },
-        { { "RANK=0", "WORLD_SIZE=1", "LOCAL_RANK=0" }, NULL, "self by nothing, rank 0 of 1", NULL },
-        { { "RANK=x", "WORLD_SIZE=8", "LOCAL_RANK=0" }, NULL, "self by nothing, rank 0 of 1", NULL },
-        { { "RANK=1", "WORLD_SIZE=0", "LOCAL_RANK=0" }, NULL, "self by nothing, rank 0 of 1", NULL },
-        { { "PMI_RANK=2", "PMI_SIZE=3", "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4" },
-          "gloo",
-          "openmpi by mpirun of Open MPI, rank 1 of 4",
-          "'gloo' is no engine for ranks" },
-    };
     setenv("TRAINMARK_MODULES", "/nowhere", 1);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < sizeof launches / sizeof launches[0]; i++) {
         tm_comm *world = NULL;
         tm_error err = { 0 };
         char     launch[120];
         for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) unsetenv(names[k]);
-        for (int k = 0; k < 4 && cases[i].set[k]; k++) putenv((char *)cases[i].set[k]);
+        for (int k = 0; k < 4 && launches[i].set[k]; k++) putenv((char *)launches[i].set[k]);
         tm_comm_launch l = tm_comm_launched();
         snprintf(launch, sizeof launch, "%s by %s, rank %d of %d", l.engine ? l.engine : "none", l.launcher, l.rank,
                  l.ranks);
-        assert_string_equal(launch, cases[i].launch);
+        assert_string_equal(launch, launches[i].launch);
         tm_status st =
-            tm_comm_open(&(tm_comm_options){ .engine = cases[i].engine, .deadline_seconds = 1 }, &world, &err);
-        assert_int_equal(st, cases[i].refused ? TM_INVALID : TM_OK);
-        if (cases[i].refused) assert_int_equal(strncmp(err.text, cases[i].refused, strlen(cases[i].refused)), 0);
-        if (!cases[i].refused) assert_string_equal(tm_comm_engine_name(world), "threads");
+            tm_comm_open(&(tm_comm_options){ .engine = launches[i].engine, .deadline_seconds = 1 }, &world, &err);
+        assert_int_equal(st, launches[i].refused ? TM_INVALID : TM_OK);
+        if (launches[i].refused)
+            assert_int_equal(strncmp(err.text, launches[i].refused, strlen(launches[i].refused)), 0);
+        if (!launches[i].refused) assert_string_equal(tm_comm_engine_name(world), "threads");
         tm_comm_close(world);
     }
     assert_false(tm_comm_engine_built("openmpi"));

@@ -69,113 +69,139 @@ static double number_at(json_t *at, const char *path)
     return json_is_number(at) ? json_number_value(at) : (double)NAN;
 }
 
-/* No two figures of the run are alike: each stands where it belongs. Names and types: tests/results/test_schema.c. */
-TEST(result_json_has_every_figure)
+typedef struct {
+    const char *path;
+    double      value;
+} figure;
+
+static void stand_there(json_t *json, const figure *wanted, size_t n)
 {
-    const tm_event           begin = told_rich_start(), ended = told_rich_end();
-    const tm_run_started    *s = &begin.run_started;
-    const tm_run_ended      *e = &ended.run_ended;
-    const tm_sample_summary *v = e->speed;
-    const tm_certificate    *c = &e->certificate;
-    const tm_rank_told      *rank = &e->ranks[1];
-    const tm_straggler      *slow = &e->stragglers[1];
-    const double             flops = s->flops_per_token[2].value * v->median_rate;
-    const struct {
-        const char *path;
-        double      value;
-    } wanted[] = {
-        { "devices", s->devices },
-        { "threads", s->threads },
-        { "parameters", (double)s->parameters },
-        { "batch_tokens", (double)s->batch_tokens },
-        { "target_tokens_per_step", 200 + 100 * 2.5 },
-        { "steps/planned", (double)s->steps },
-        { "steps/first", (double)s->first_step },
-        { "steps/done", (double)e->steps },
-        { "steps/warmup", (double)v->warmup },
-        { "tokens_per_second_per_device/median", v->median_rate },
-        { "tokens_per_second_per_device/lo", v->median_rate_lo },
-        { "tokens_per_second_per_device/hi", v->median_rate_hi },
-        { "tokens_per_second_per_device/n", (double)v->n },
-        { "tokens_per_second_per_device_overall/value", v->rate },
-        { "tokens_per_second_per_device_overall/lo", v->rate_lo },
-        { "tokens_per_second_per_device_overall/hi", v->rate_hi },
-        { "tokens_per_second_per_device_overall/effective_n", v->effective_n },
-        { "tokens_per_second_per_device_overall/half_width_percent", 100 * v->half_width },
-        { "step_time/median", v->median },
-        { "step_time/p5", v->p5 },
-        { "step_time/p95", v->p95 },
-        { "step_time/variation_percent", 100 * v->variation },
-        { "step_time/outliers", (double)v->outliers },
-        { "steady_state/drift_percent", v->steady.drift },
-        { "steady_state/drift_lo", v->steady.drift_lo },
-        { "steady_state/drift_hi", v->steady.drift_hi },
-        { "steady_state/shift_percent", v->steady.shift },
-        { "steady_state/shift_step", (double)(s->first_step + v->steady.shift_at) },
-        { "machine/seconds", e->machine.seconds },
-        { "machine/samples", (double)e->machine.samples },
-        { "machine/processors", e->machine.processors },
-        { "machine/steal_percent", e->machine.facts[0].value },
-        { "loss/first", e->loss_first },
-        { "loss/last", e->loss_last },
-        { "loss/validation", e->loss_validation },
-        { "loss/floor", e->loss_floor },
-        { "bits_per_byte", e->bits_per_byte },
-        { "preference/margin", e->measures[1].value },
-        { "certificate/groups", c->groups },
-        { "certificate/expected", c->expected },
-        { "certificate/measured", c->measured },
-        { "certificate/band", c->band },
-        { "certificate/step_loss", c->step_loss },
-        { "certificate/evaluated_loss", c->evaluated_loss },
-        { "certificate/loss_band", c->loss_band },
-        { "certificate/seconds", c->seconds },
-        { "certificate/update/steps/1", (double)e->update.steps[1] },
-        { "certificate/update/elements", (double)e->update.elements },
-        { "certificate/update/largest", e->update.largest },
-        { "certificate/update/seconds", e->update.seconds },
-        { "certificate_after/groups", e->certificate_after.groups },
-        { "microscope/looks", 2 },
-        { "microscope/first_divergent_step", 32 },
-        { "peak_flops_per_second", s->peak_flops },
-        { "flops/2/per_token", s->flops_per_token[2].value },
-        { "flops/2/per_second_per_device", flops },
-        { "flops/2/mfu_percent", 100 * flops / s->peak_flops },
-        { "memory/planned_bytes", (double)e->planned_bytes },
-        { "memory/used_bytes", (double)e->used_bytes },
-        { "memory/outside_arena_bytes", (double)e->outside_arena_bytes },
-        { "memory/disk_bytes", (double)e->disk_bytes },
-        { "memory/limit_bytes", (double)s->memory_limit_bytes },
-        { "memory/resident_bytes", 7000000 + 34 },
-        { "work/1/flops", s->work[1].flops },
-        { "work/1/bytes", s->work[1].bytes },
-        { "memory_along_step/activations/2", (double)s->memory_along[1].bytes[2] },
-        { "phases/steps", 3 },
-        { "phases/mean_seconds/data", 0.125 },
-        { "phases/mean_seconds/unaccounted", 1.5 - 0.125 - 0.75 },
-        { "phases/step_seconds", 1.5 },
-        { "ranks/1/data_rank", rank->data_rank },
-        { "ranks/1/step_seconds", rank->step_seconds },
-        { "ranks/1/busy_seconds", rank->busy_seconds },
-        { "ranks/1/wait_seconds", rank->wait_seconds },
-        { "ranks/1/behind_percent", 100 * rank->behind },
-        { "ranks/1/target_tokens", (double)rank->target_tokens },
-        { "ranks/1/used_bytes", (double)rank->used_bytes },
-        { "ranks/0/numa_node", e->ranks[0].numa_node },
-        { "stragglers/1/step", (double)slow->step },
-        { "stragglers/1/since", (double)slow->since },
-        { "stragglers/1/low_percent", 6.25 },
-        { "first_step_seconds", e->first_step_seconds },
-        { "seconds", e->seconds },
-        { "step_seconds/3", e->step_seconds[3] },
-    };
-    tm_text text = told_text("rich"), poor = told_text("poor");
-    json_t *json = json_loads(text.data, 0, NULL), *other = json_loads(poor.data, 0, NULL);
-    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+    for (size_t i = 0; i < n; i++) {
         double is = number_at(json, wanted[i].path);
         if (!(fabs(is - wanted[i].value) <= 1e-12 * fabs(wanted[i].value)))
             fail_msg("%s is %.17g, wanted %.17g", wanted[i].path, is, wanted[i].value);
     }
+}
+
+static void speeds_stand_there(json_t *json, const tm_run_started *s, const tm_run_ended *e)
+{
+    const tm_sample_summary *v = e->speed;
+    const figure             wanted[] = {
+                    { "devices", s->devices },
+                    { "threads", s->threads },
+                    { "parameters", (double)s->parameters },
+                    { "batch_tokens", (double)s->batch_tokens },
+                    { "target_tokens_per_step", 200 + 100 * 2.5 },
+                    { "steps/planned", (double)s->steps },
+                    { "steps/first", (double)s->first_step },
+                    { "steps/done", (double)e->steps },
+                    { "steps/warmup", (double)v->warmup },
+                    { "tokens_per_second_per_device/median", v->median_rate },
+                    { "tokens_per_second_per_device/lo", v->median_rate_lo },
+                    { "tokens_per_second_per_device/hi", v->median_rate_hi },
+                    { "tokens_per_second_per_device/n", (double)v->n },
+                    { "tokens_per_second_per_device_overall/value", v->rate },
+                    { "tokens_per_second_per_device_overall/lo", v->rate_lo },
+                    { "tokens_per_second_per_device_overall/hi", v->rate_hi },
+                    { "tokens_per_second_per_device_overall/effective_n", v->effective_n },
+                    { "tokens_per_second_per_device_overall/half_width_percent", 100 * v->half_width },
+                    { "step_time/median", v->median },
+                    { "step_time/p5", v->p5 },
+                    { "step_time/p95", v->p95 },
+                    { "step_time/variation_percent", 100 * v->variation },
+                    { "step_time/outliers", (double)v->outliers },
+                    { "steady_state/drift_percent", v->steady.drift },
+                    { "steady_state/drift_lo", v->steady.drift_lo },
+                    { "steady_state/drift_hi", v->steady.drift_hi },
+                    { "steady_state/shift_percent", v->steady.shift },
+                    { "steady_state/shift_step", (double)(s->first_step + v->steady.shift_at) },
+                    { "first_step_seconds", e->first_step_seconds },
+                    { "seconds", e->seconds },
+                    { "step_seconds/3", e->step_seconds[3] },
+    };
+    stand_there(json, wanted, sizeof wanted / sizeof wanted[0]);
+}
+
+static void judgements_stand_there(json_t *json, const tm_run_ended *e)
+{
+    const tm_certificate *c = &e->certificate;
+    const figure          wanted[] = {
+                 { "machine/seconds", e->machine.seconds },
+                 { "machine/samples", (double)e->machine.samples },
+                 { "machine/processors", e->machine.processors },
+                 { "machine/steal_percent", e->machine.facts[0].value },
+                 { "loss/first", e->loss_first },
+                 { "loss/last", e->loss_last },
+                 { "loss/validation", e->loss_validation },
+                 { "loss/floor", e->loss_floor },
+                 { "bits_per_byte", e->bits_per_byte },
+                 { "preference/margin", e->measures[1].value },
+                 { "certificate/groups", c->groups },
+                 { "certificate/expected", c->expected },
+                 { "certificate/measured", c->measured },
+                 { "certificate/band", c->band },
+                 { "certificate/step_loss", c->step_loss },
+                 { "certificate/evaluated_loss", c->evaluated_loss },
+                 { "certificate/loss_band", c->loss_band },
+                 { "certificate/seconds", c->seconds },
+                 { "certificate/update/steps/1", (double)e->update.steps[1] },
+                 { "certificate/update/elements", (double)e->update.elements },
+                 { "certificate/update/largest", e->update.largest },
+                 { "certificate/update/seconds", e->update.seconds },
+                 { "certificate_after/groups", e->certificate_after.groups },
+                 { "microscope/looks", 2 },
+                 { "microscope/first_divergent_step", 32 },
+    };
+    stand_there(json, wanted, sizeof wanted / sizeof wanted[0]);
+}
+
+static void costs_stand_there(json_t *json, const tm_run_started *s, const tm_run_ended *e)
+{
+    const tm_rank_told *rank = &e->ranks[1];
+    const tm_straggler *slow = &e->stragglers[1];
+    const double        flops = s->flops_per_token[2].value * e->speed->median_rate;
+    const figure        wanted[] = {
+               { "peak_flops_per_second", s->peak_flops },
+               { "flops/2/per_token", s->flops_per_token[2].value },
+               { "flops/2/per_second_per_device", flops },
+               { "flops/2/mfu_percent", 100 * flops / s->peak_flops },
+               { "memory/planned_bytes", (double)e->planned_bytes },
+               { "memory/used_bytes", (double)e->used_bytes },
+               { "memory/outside_arena_bytes", (double)e->outside_arena_bytes },
+               { "memory/disk_bytes", (double)e->disk_bytes },
+               { "memory/limit_bytes", (double)s->memory_limit_bytes },
+               { "memory/resident_bytes", 7000000 + 34 },
+               { "work/1/flops", s->work[1].flops },
+               { "work/1/bytes", s->work[1].bytes },
+               { "memory_along_step/activations/2", (double)s->memory_along[1].bytes[2] },
+               { "phases/steps", 3 },
+               { "phases/mean_seconds/data", 0.125 },
+               { "phases/mean_seconds/unaccounted", 1.5 - 0.125 - 0.75 },
+               { "phases/step_seconds", 1.5 },
+               { "ranks/1/data_rank", rank->data_rank },
+               { "ranks/1/step_seconds", rank->step_seconds },
+               { "ranks/1/busy_seconds", rank->busy_seconds },
+               { "ranks/1/wait_seconds", rank->wait_seconds },
+               { "ranks/1/behind_percent", 100 * rank->behind },
+               { "ranks/1/target_tokens", (double)rank->target_tokens },
+               { "ranks/1/used_bytes", (double)rank->used_bytes },
+               { "ranks/0/numa_node", e->ranks[0].numa_node },
+               { "stragglers/1/step", (double)slow->step },
+               { "stragglers/1/since", (double)slow->since },
+               { "stragglers/1/low_percent", 6.25 },
+    };
+    stand_there(json, wanted, sizeof wanted / sizeof wanted[0]);
+}
+
+/* No two figures of the run are alike: each stands where it belongs. Names and types: tests/results/test_schema.c. */
+TEST(result_json_has_every_figure)
+{
+    const tm_event begin = told_rich_start(), ended = told_rich_end();
+    tm_text        text = told_text("rich"), poor = told_text("poor");
+    json_t        *json = json_loads(text.data, 0, NULL), *other = json_loads(poor.data, 0, NULL);
+    speeds_stand_there(json, &begin.run_started, &ended.run_ended);
+    judgements_stand_there(json, &ended.run_ended);
+    costs_stand_there(json, &begin.run_started, &ended.run_ended);
     /* What the other run does not know is nothing; its rate is of images, too. */
     static const char *const unknown[] = { "tokens_per_second_per_device_overall/lo",
                                            "steady_state/shift_percent",

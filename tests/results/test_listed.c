@@ -191,4 +191,16 @@ TEST(results_are_listed)
     test_folder_remove();
 }
 
+/* `all told rich` (poor, metrics) prints what is recorded of a run of support/told_runs.h. */
+static int tell(int argc, char **argv)
+{
+    tm_text text = told_text(argc > 2 ? argv[2] : "rich");
+    fputs(text.data, stdout);
+    tm_text_fini(&text);
+    test_folder_remove();
+    return 0;
+}
+
+TM_TEST_ROLE("told", tell)
+
 TEST_FIXTURE(NULL, test_folder_teardown)

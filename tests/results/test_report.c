@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The report of two made-up runs in every form beside the files it was made of: each cell, each row, each mark of a
- * chart. The runs are those of support/told_runs.h, of which one says all, one little. `all told
- * rich` (poor, metrics) prints what is recorded of one. */
+ * chart. The runs are those of support/told_runs.h, of which one says all, one little. */
 #include "results/report.h"
 #include "figure_rules.h"
 #include "report_rules.h"
@@ -583,14 +582,3 @@ TEST_WITH(folders_have_metrics, NULL, test_folder_teardown)
     tm_text_fini(&json);
     tm_text_fini(&lines);
 }
-
-static int tell(int argc, char **argv)
-{
-    tm_text text = told_text(argc > 2 ? argv[2] : "rich");
-    fputs(text.data, stdout);
-    tm_text_fini(&text);
-    test_folder_remove();
-    return 0;
-}
-
-TM_TEST_ROLE("told", tell)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tests/system/check_limits.h - more rows of check_fixtures.h: values at their limits, lists that are longer than what
- * is shown. What is said of each is in tests/golden/whole-checks.txt. */
+ * is shown. */
 /* clang-format off */
 #define GOVERNOR(n, word) SYSTEM_CPU "cpu" n "/cpufreq/scaling_governor=" word "\n"
     { "governor", TM_CHECK_WARN, "4 of 4", 0, { GOVERNOR("0", "a"), GOVERNOR("1", "b"), GOVERNOR("2", "c"), GOVERNOR("3", "d") } },
