@@ -6,7 +6,7 @@
 unset TORCHELASTIC_RUN_ID TORCHELASTIC_USE_AGENT_STORE GROUP_RANK NCCL_SOCKET_IFNAME
 export OMP_WAIT_POLICY=passive
 quick="check --all-ranks --measure-sec 0 --only governor,os,kernel"
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 
 # What a rank of a launcher runs, and with it which program: start N: program.R, or the one that is tested, with $words and
 # with what is in words.R. Each rank is a node of its own.

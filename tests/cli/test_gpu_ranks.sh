@@ -16,7 +16,7 @@ quick="--min-bytes 1024 --max-bytes 262144 --factor 256 --rep-ms 1 --warmup-ms 1
 gpus="bench collectives --engine nccl $quick"
 
 # A port that nobody has, and the next one neither.
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 
 # start N COMMAND...: as N ranks of a launcher that only sets the environment. Sets $codes; $out is that of rank 0, $err
 # that of all. ONLY: not all of them; LATE: rank 0 after the others.

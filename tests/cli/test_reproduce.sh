@@ -93,7 +93,7 @@ check "nodes: srun" has "$out" "^two, once for all nodes: srun -N 2 --ntasks-per
 check "nodes: torchrun" has "$out" "^two, or on each node \(NODE: 0 to 1, .*\): torchrun --nnodes 2 --node-rank NODE --nproc-per-node 1 .* --no-python $words$"
 check "nodes: in the report" has nodes/report.md "^- once for all nodes: \`srun -N 2 .*$words\`$"
 line=$(sed -n 's/^two, or on each node.* --no-python trainmark \(.*\)/\1/p' "$out" | sed 's/ --device hip//')
-port=$((20000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 for rank in 1 0; do
     ( export RANK=$rank WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 NNODES=2 NODE_RANK=$rank GROUP_RANK=$rank MASTER_ADDR=127.0.0.1 \
         MASTER_PORT=$port

@@ -8,7 +8,7 @@ export OMP_WAIT_POLICY=passive
 plain=$TRAINMARK
 TRAINMARK=$(dirname "$(readlink -f "$plain")")/tests/faults/trainmark
 short="$tiny --training.steps 4 --debug.certificate false"
-port=$((22000 + $$ % 20000))
+port=$((20000 + $$ % 12000))
 hash_of() { grep -o '"weights_hash": *"[^"]*"' "$1/result.json"; }
 # The times of a run's steps and phases, in nanoseconds.
 times_of() { sed 's/, "used_bytes".*//; s/.*"seconds"/"seconds"/' "$1/metrics.jsonl"; }

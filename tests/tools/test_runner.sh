@@ -12,18 +12,15 @@ cat >test_small.c <<'END'
 #include <fcntl.h>
 #include <unistd.h>
 static int  n;
-static void passes(void **s) { (void)s; assert_int_equal(n++, 0); }
-static void alone(void **s) { (void)s; assert_int_equal(n++, 0); }
-static void fails(void **s) { (void)s; assert_true(n > 0); }
-static void crashes(void **s) { (void)s; _exit(7); }
-static void hangs(void **s) { (void)s; for (;;) pause(); }
-static void leaves(void **s) { (void)s; assert_true(open("held", O_RDONLY) >= 0); }
-static void skips(void **s) { (void)s; skip(); }
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(passes), cmocka_unit_test(alone), cmocka_unit_test(fails), cmocka_unit_test(crashes),
-    cmocka_unit_test(hangs), cmocka_unit_test(leaves), cmocka_unit_test(skips), full_test(passes),
-};
-TM_TESTS(tests, NULL, NULL)
+TEST(passes) { assert_int_equal(n++, 0); }
+TEST(alone) { assert_int_equal(n++, 0); }
+TEST(fails) { assert_true(n > 0); }
+TEST(crashes) { _exit(7); }
+TEST(hangs) { for (;;) pause(); }
+TEST(leaves) { assert_true(open("held", O_RDONLY) >= 0); }
+TEST(skips) { skip(); }
+static const struct CMUnitTest rows[] = { full_test(passes) };
+TEST_TABLE(rows)
 END
 echo text >held
 ${CC:-cc} -std=c11 -D_GNU_SOURCE -I"$root/tests" -I"$root/src" -ffunction-sections -Wl,--gc-sections -o test_small test_small.c "$root/tests/support/runner.c" \
