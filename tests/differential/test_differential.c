@@ -139,6 +139,8 @@ static const struct CMUnitTest tests[] = {
          "parallelism.tensor_parallel_degree=2 compare.float64=one compare.late=bits"),
     KEPT("images of stages", "family=flux model.n_layers=3 quantize.recipe=fp8_tensorwise lora.rank=2 "
                              "parallelism.pipeline_parallel_degree=2 compare.float64=one compare.late=bits"),
+    KEPT("images of stages, all trained", "family=flux model.n_layers=3 quantize.recipe=fp8_tensorwise "
+                                          "parallelism.pipeline_parallel_degree=2 compare.float64=one"),
     KEPT("text of stages", "family=llama training.grad_accumulation=2 data.source=text "
                            "parallelism.pipeline_parallel_degree=2 compare.float64=one compare.late=bits"),
     KEPT("text of divided matrices",

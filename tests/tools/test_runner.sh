@@ -23,8 +23,21 @@ static const struct CMUnitTest rows[] = { full_test(passes) };
 TEST_TABLE(rows)
 END
 echo text >held
-${CC:-cc} -std=c11 -D_GNU_SOURCE -I"$root/tests" -I"$root/src" -ffunction-sections -Wl,--gc-sections -o test_small test_small.c "$root/tests/support/runner.c" \
-    "$root/tests/support/leftovers.c" "$root/src/base/hash.c" -lcmocka -lxxhash >"$out" 2>"$err"
+cat >test_order.c <<'END'
+#include "support/test.h"
+static int n;
+static int begins(void **s) { (void)s; n = 5; return 0; }
+TEST(first) { assert_int_equal(n++, 5); }
+TEST(second) { assert_int_equal(n, 6); }
+TEST_FIXTURE(begins, NULL)
+TESTS_IN_ORDER
+END
+build()
+{
+    ${CC:-cc} -std=c11 -D_GNU_SOURCE -I"$root/tests" -I"$root/src" -ffunction-sections -Wl,--gc-sections -o "$1" "$1.c" "$root/tests/support/runner.c" \
+        "$root/tests/support/leftovers.c" "$root/src/base/hash.c" -lcmocka -lxxhash >"$out" 2>"$err"
+}
+build test_small
 check "a program of tests" [ $? -eq 0 ]
 TM_TEST_SECONDS=2 ./test_small >"$out" 2>"$err"
 check "failures are its status" [ $? -eq 1 ]
@@ -38,4 +51,9 @@ check "what is skipped" has "$out" "# SKIP$"
 check_not "the full suite is left out" has "$out" "ok .*full: "
 TM_TEST_FULL=1 TM_TEST_SECONDS=2 ./test_small "full: passes" >"$out" 2>"$err"
 check "and run when it is named" has "$out" "^ok 1 - full: passes$"
+build test_order
+./test_order >"$out" 2>"$err"
+check "a file in order has one process, which its fixture begins" [ $? -eq 0 ]
+./test_order second >"$out" 2>"$err"
+check "but not for one of its tests" has "$out" "^not ok 1 - second$"
 finish
