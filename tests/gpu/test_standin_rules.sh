@@ -14,7 +14,7 @@ compare()
     diff listed found >"$out"
 }
 
-check "rules without a source are those of the list" compare "$standins"/gpu*.c "$standins"/blaslt.c "$standins"/compilers.c
+check "rules without a source are those of the list" compare "$standins"/gpu*.c "$standins"/blaslt.c "$standins"/cudnn*.c "$standins"/compilers.c
 check "there are rules with one" [ "$(awk -f "$standins/rules.awk" "$standins"/gpu*.c "$standins"/blaslt.c | grep -c ' cited$')" -gt 10 ]
 grep -v 'CUDA_ERROR_NOT_FOUND' "$standins/gpu_program.c" >gpu_program.c
 check_not "a rule that loses its source is noticed" compare "$standins"/gpu.c "$standins"/gpu_device.c gpu_program.c "$standins"/blaslt.c

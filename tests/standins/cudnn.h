@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of the stand-in for cuDNN share: cudnn.c has the library's functions, cudnn_work.c executes graphs. */
+#ifndef TESTS_STANDINS_CUDNN_H
+#define TESTS_STANDINS_CUDNN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* cudnn_graph.h, cudnnBackendDescriptorType_t. */
+enum {
+    POINTWISE = 0,
+    CONFIG = 3,
+    HEURISTICS = 4,
+    PLAN = 5,
+    OF_POINTWISE = 13,
+    GRAPH = 15,
+    PACK = 16,
+    TENSOR = 17,
+    MATMUL = 18,
+    OF_MATMUL = 19,
+    REDUCTION = 21,
+    OF_REDUCTION = 22,
+    OF_RESHAPE = 31
+};
+
+/* cudnnDataType_t, cudnnPointwiseMode_t, cudnnReduceTensorOp_t: of these the ones that stand in. */
+enum { F32 = 0, I32 = 4, BF16 = 9, BOOLEAN = 11 };
+enum {
+    ADD = 0,
+    MUL = 1,
+    MIN = 2,
+    MAX = 3,
+    DIV = 6,
+    SUB = 9,
+    EXP = 13,
+    LOG = 15,
+    IDENTITY = 21,
+    GREATER = 302,
+    NOT_LESS = 303,
+    LESS = 304,
+    NOT_GREATER = 305,
+    AND = 400,
+    OR = 401,
+    INDEX = 501,
+    SELECT = 601
+};
+enum { SUM_OF = 0, MAX_OF = 3 };
+
+enum { DESCRIPTOR = 0xd5c, GONE = 0xdead };
+enum { DIMS = 4, MOST_ATTRIBUTES = 8, MOST_TENSORS = 96, MOST_OPERATIONS = 64 };
+
+/* cudnnBackendAttributeType_t. */
+enum {
+    T_HANDLE = 0,
+    T_FORMAT = 1,
+    T_BOOL = 2,
+    T_I64 = 3,
+    T_ADDRESS = 6,
+    T_HEURISTIC = 8,
+    T_FUNCTION = 14,
+    T_DESCRIPTOR = 15,
+    T_REDUCTION = 18
+};
+
+/* cudnnBackendAttributeName_t. */
+enum {
+    HOW = 0,
+    COMPUTED = 1,
+    AXIS = 9,
+    MODE = 200,
+    OF_GRAPH = 201,
+    RESULTS = 202,
+    PLAN_HANDLE = 400,
+    PLAN_CONFIG = 401,
+    PLAN_WORKSPACE = 402,
+    P_HOW = 750,
+    P_X = 751,
+    P_B = 752,
+    P_Y = 753,
+    P_T = 758,
+    GRAPH_HANDLE = 800,
+    OPERATIONS = 801,
+    ALIGNMENT = 900,
+    FORMAT = 901,
+    EXTENTS = 902,
+    STRIDES = 903,
+    UNIQUE = 906,
+    VIRTUAL = 907,
+    BY_VALUE = 908,
+    NUMBERS = 1000,
+    ADDRESSES = 1001,
+    WORKSPACE = 1003,
+    M_COMPUTED = 1500,
+    M_A = 1520,
+    M_B = 1521,
+    M_C = 1522,
+    M_HOW = 1523,
+    R_HOW = 1600,
+    R_COMPUTED = 1601,
+    R_X = 1610,
+    R_Y = 1611,
+    R_OF = 1612,
+    V_X = 2200,
+    V_Y = 2201
+};
+
+enum { AN_OPERATION = -1 };
+
+/* `of`: kind of descriptor. */
+typedef struct {
+    int  kind, name, type, most;
+    bool needed;
+    int  of;
+} attribute;
+
+typedef struct descriptor descriptor;
+struct descriptor {
+    int  magic, kind;
+    bool finished;
+    /* What was set, by the row of the attribute among those of the kind. */
+    struct {
+        int64_t n;
+        void   *values;
+    } given[MOST_ATTRIBUTES];
+    /* Of a tensor. */
+    int64_t n[DIMS], stride[DIMS], uid, align;
+    int     format;
+    bool    inner, by_value; /* inner: virtual */
+    /* Of an operation, and of what it applies. */
+    int               function, computed;
+    int64_t           axis; /* -1: none */
+    const descriptor *x, *b, *t, *y;
+    int               turn[DIMS]; /* of a reshape: the dimension of y that each one of x is; -1: of one element */
+    /* Of a graph: tensors in the order in which operations name them. */
+    const descriptor *operations[MOST_OPERATIONS], *tensors[MOST_TENSORS];
+    int               n_operations, n_tensors, n_outputs;
+    bool              made[MOST_TENSORS]; /* by an operation */
+    /* Of heuristics, a configuration and a plan. */
+    const descriptor *graph;
+    void             *handle;
+    size_t            workspace;
+};
+
+size_t  dnn_bytes_of_format(int format);
+int64_t dnn_count(const descriptor *tensor);
+size_t  dnn_bytes(const descriptor *tensor);              /* from its first element to its last one */
+int     dnn_number(const descriptor *graph, int64_t uid); /* of a tensor; -1: none */
+
+/* The attribute of a kind of descriptors, and its row among those of the kind. NULL: it has no such attribute. */
+const attribute *dnn_attribute(int kind, int name, int *row);
+bool             dnn_has_attributes(int kind);
+size_t           dnn_bytes_of_type(int type);
+/* A descriptor of that kind, which is not gone. */
+bool dnn_is(const void *object, int kind);
+/* What was set, and how much of it; NULL: nothing. */
+const void *dnn_values(const descriptor *d, int name, int64_t *n);
+/* What is wrong with the descriptor, all of whose attributes are set; NULL: nothing. */
+const char *dnn_finish(descriptor *d);
+/* Is there a kernel for it? */
+bool dnn_has_kernel(const descriptor *graph);
+
+/* A graph in a queue. Tensors are found when its turn comes; numbers of the host were read by the call. */
+typedef struct {
+    const descriptor *graph;
+    char             *at[MOST_TENSORS], *workspace;
+    float             value[MOST_TENSORS];
+    size_t            workspace_bytes;
+    void *(*real)(const void *, size_t);
+    void (*broken)(int);
+} dnn_task;
+
+void dnn_run(void *task);
+
+#endif
