@@ -20,6 +20,7 @@ comm/comm.h
 node/certificate.h
 node/node.h
 gpu/blas.h
+gpu/dnn.h
 gpu/compile.h
 gpu/defaults.h
 gpu/embedded.h

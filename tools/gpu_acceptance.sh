@@ -159,6 +159,15 @@ speed()
     stage gemm 60 "$trainmark" bench gemm --device "$device" --dtype bfloat16 --libraries "$@" --output-file "$out/gemm.json"
     if [ "$standins" ]; then set -- --elements 5003 --rep-ms 1 --precision 0; else set -- --budget 8; fi
     stage memory 15 "$trainmark" bench stream --device "$device" "$@" --output-file "$out/memory.json"
+    # By the library where there is one, and by own kernels: in turns.
+    if [ "$standins" ]; then set -- --seq 32 --heads 2 --rep-ms 1 --precision 0; else set -- --model llama3.1_8B --batch 4 --seq 4096 --budget 3; fi
+    for turn in 1 2; do
+        for by in library own; do
+            if [ $by = own ]; then cudnn=none; else cudnn=${TRAINMARK_CUDNN:-}; fi
+            stage "attention-$by-$turn" 10 env TRAINMARK_CUDNN="$cudnn" "$trainmark" bench attention --device "$device" \
+                --dtype bfloat16 "$@" --output-file "$out/attention-$by-$turn.json"
+        done
+    done
     stage products 30 env "$paths" TM_TEST_RATES="$out/products.jsonl" "$tests/test_products" "on_$device"
     if [ "$standins" ]; then
         # shellcheck disable=SC2086
@@ -235,6 +244,7 @@ device=${ACCEPT_DEVICE:-}
 if [ "$standins" ]; then
     export TRAINMARK_GPU_RUNTIME="$standins/${device:=cuda}.so" TRAINMARK_NVRTC="$standins/nvrtc.so"
     export TRAINMARK_HIPRTC="$standins/hiprtc.so" TRAINMARK_CUBLASLT="$standins/cublaslt.so" TRAINMARK_HIPBLASLT="$standins/hipblaslt.so"
+    export TRAINMARK_CUDNN="$standins/cudnn.so"
 fi
 [ "$device" ] || device=$("$trainmark" devices | sed -n 's/^\(cuda\|hip\):0 .*/\1/p' | head -n 1)
 [ "$device" ] || { echo "no GPU: trainmark devices says what is missing" >&2; "$trainmark" devices >&2; exit 4; }

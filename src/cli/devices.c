@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 #include "device/device.h"
 #include "gpu/blas.h"
+#include "gpu/dnn.h"
 #include "gpu/compile.h"
 #include "gpu/defaults.h"
 #include "gpu/embedded.h"
@@ -124,6 +125,19 @@ static void find_products(tm_gpu_maker maker, tm_text *out, tm_json *json, tm_er
     tm_gpu_close(gpu);
 }
 
+/* The library of attention, which NVIDIA's GPUs have. */
+static void find_attention(tm_gpu_maker maker, tm_text *out, tm_json *json, tm_error *why)
+{
+    tm_gpu     *gpu;
+    tm_gpu_dnn *dnn;
+    if (maker != TM_GPU_CUDA || tm_gpu_open(maker, 0, &gpu, why) != TM_OK) return;
+    if (tm_gpu_dnn_open(gpu, &dnn, why) == TM_OK) {
+        print_library("attention", tm_gpu_dnn_name(dnn), tm_gpu_dnn_library(dnn), out, json);
+        tm_gpu_dnn_close(dnn);
+    }
+    tm_gpu_close(gpu);
+}
+
 extern char **environ;
 
 /* Variables that hide GPUs of a maker, and how many are left. The runtime has counted already: no index is unknown. */
@@ -188,7 +202,7 @@ enum { MAKERS = 2 };
 
 /* What is missing of a maker: with a GPU its libraries may be. */
 typedef struct {
-    tm_error gpus, compiler, products;
+    tm_error gpus, compiler, products, attention;
 } missing;
 
 static void print_missing(const char *name, const char *what, const tm_error *why, tm_text *out, tm_json *json)
@@ -209,6 +223,7 @@ static void list(tm_text *out, tm_json *json, missing *why)
         if (json || why[m].gpus.status != TM_OK) continue;
         find_compiler((tm_gpu_maker)m, out, NULL, &why[m].compiler);
         find_products((tm_gpu_maker)m, out, NULL, &why[m].products);
+        find_attention((tm_gpu_maker)m, out, NULL, &why[m].attention);
         find_visible((tm_gpu_maker)m, out, NULL);
         find_variables((tm_gpu_maker)m, out, NULL);
     }
@@ -219,6 +234,9 @@ static void list(tm_text *out, tm_json *json, missing *why)
     tm_json_close(json, ']'), tm_json_open(json, "products", '[');
     for (int m = 0; m < MAKERS; m++)
         if (why[m].gpus.status == TM_OK) find_products((tm_gpu_maker)m, out, json, &why[m].products);
+    tm_json_close(json, ']'), tm_json_open(json, "attention", '[');
+    for (int m = 0; m < MAKERS; m++)
+        if (why[m].gpus.status == TM_OK) find_attention((tm_gpu_maker)m, out, json, &why[m].attention);
     tm_json_close(json, ']'), tm_json_open(json, "visible", '[');
     for (int m = 0; m < MAKERS; m++)
         if (why[m].gpus.status == TM_OK) find_visible((tm_gpu_maker)m, out, json);
@@ -243,6 +261,7 @@ static tm_status devices(tm_cli_line *line, tm_error *err)
         for (int m = 0; m < MAKERS; m++) {
             print_missing(names[m], "", *why[m].gpus.text ? &why[m].gpus : &why[m].compiler, &out, json);
             print_missing(names[m], "products", &why[m].products, &out, json);
+            print_missing(names[m], "attention", &why[m].attention, &out, json);
         }
         if (json) tm_json_close(json, '}'), tm_json_close(json, '}'), tm_text_add(&out, "\n");
         st = tm_cli_print(&out, err);

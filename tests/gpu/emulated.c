@@ -45,6 +45,7 @@ static void take_standins(bool hip)
     take_standin("TRAINMARK_GPU_RUNTIME", hip ? "standins/hip.so" : "standins/cuda.so");
     take_standin(hip ? "TRAINMARK_HIPBLASLT" : "TRAINMARK_CUBLASLT",
                  hip ? "standins/hipblaslt.so" : "standins/cublaslt.so");
+    setenv("TRAINMARK_CUDNN", "none", 0); /* own attention, unless a test wants the stand-in's */
 }
 
 void emulated_without_compiler(const char *name)

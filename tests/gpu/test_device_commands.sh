@@ -52,6 +52,12 @@ for version in 12090 13000; do
     check "and the compiler of it" has "$out" "compiler  NVRTC .*, $work/lib/libnvrtc.so.${version%???}$"
 done
 TRAINMARK_CUBLASLT='' trainmark devices
+check "attention is NVIDIA's library's, if there is one" has "$out" "^cuda *TRAINMARK_CUDNN is 'none': no library computes attention"
+TRAINMARK_CUDNN="$standins/cudnn.so" trainmark devices
+check "and it is listed" has "$out" "^ *attention cuDNN 9.19.0, .*/cudnn.so$"
+TRAINMARK_CUDNN="$standins/cudnn.so" trainmark devices --json
+check "also as JSON" has "$out" '"attention": "cuDNN 9.19.0"'
+TRAINMARK_CUBLASLT='' trainmark devices
 check "nothing is loaded from the current folder" [ "$(grep -c "$work/lib[^/]*cublasLt" "$out")" -eq 0 ]
 
 # ROCm in a folder of one's own, named by ROCM_PATH: the libraries beside HIP, if they are of its release.
@@ -118,6 +124,12 @@ check "and its workspace" has "$out" "^ *workspace "
 TRAINMARK_CUBLASLT=none trainmark explain tiny-llama $tiny --device cuda
 check "or without" has "$out" " linear .*  tiles$"
 check "and why" has "$out" "refused: linear/library: TRAINMARK_CUBLASLT is 'none'"
+bf16="--device cuda --training.dtype bfloat16"
+TRAINMARK_CUDNN="$standins/cudnn.so" trainmark explain tiny-llama $tiny $bf16
+check "attention of bfloat16 is planned by the library" [ "$(grep -cE " attention(_grad)? .*  cudnn$" "$out")" -eq 3 ]
+trainmark explain tiny-llama $tiny $bf16
+check "or by own kernels" [ "$(grep -cE " attention(_grad)? .*  matrix$" "$out")" -eq 3 ]
+check "with the reason" has "$out" "refused: attention_grad/cudnn: TRAINMARK_CUDNN is 'none'"
 on cuda
 TRAINMARK_CUBLASLT=/nowhere/libcublasLt.so trainmark explain tiny-llama $tiny --device cuda
 check "without one where a GPU is: own kernels" has "$out" " linear .*  tiles$"

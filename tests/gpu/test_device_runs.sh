@@ -37,6 +37,15 @@ STANDIN_COMPILE_FAIL=1 HSA_NO_SCRATCH_RECLAIM=0 NCCL_DEBUG='a b' trainmark run t
 check "and taken again: nothing is compiled" [ "$code" -eq 0 ]
 check "the user's variables stay" has again/result.json '"HSA_NO_SCRATCH_RECLAIM": "0"'
 check "and are in perf.csv" has again/perf.csv "-e HSA_NO_SCRATCH_RECLAIM=0 .*-e NCCL_DEBUG='a b'"
+TRAINMARK_GPU_RUNTIME="$standins/cuda.so" TRAINMARK_CUDNN="$standins/cudnn.so" \
+    trainmark run tiny-llama $small --training.dtype bfloat16 --device cuda --out attends
+check "attention by the library" [ "$code" -eq 0 ]
+check "is said" has "$err" "^.*device cuda: .*; products by cublasLt 13.1.0; attention by cuDNN 9.19.0$"
+check "and is part of what the bits depend on" has attends/result.json '"sums": "cublasLt-13.1.0-sm_90-132.cuDNN-9.19.0"'
+STANDIN_DNN_FAIL=cudnnBackendExecute@3=2000 TRAINMARK_GPU_RUNTIME="$standins/cuda.so" TRAINMARK_CUDNN="$standins/cudnn.so" \
+    trainmark run tiny-llama $small --training.dtype bfloat16 --device cuda --out never
+check "a call of it that fails: exit 1" [ "$code" -eq 1 ]
+check "with its words" has "$err" "cudnnBackendExecute: CUDNN_STATUS_BAD_PARAM: cudnnBackendExecute: a test lets it fail .status 2000 of cuDNN 9.19.0."
 check "on the library" has gpu/result.json '"sums": "hipBLASLt-1.1.0-gfx942-304"'
 STANDIN_BLAS_FAIL=cublasLtMatmul@1=5 trainmark run tiny-llama $tiny --device hip --out never
 check "a product that fails: exit 1" [ "$code" -eq 1 ]

@@ -95,7 +95,8 @@ static void train_twice(tm_device *cpu, tm_device *gpu, bool gpt, const tm_preci
     }
 }
 
-/* Products by the maker's library, where there is one, and by own kernels. quick: own kernels in one precision. */
+/* Products and NVIDIA's attention by the makers' libraries, where there are, and by own kernels. quick: own kernels in
+ * one precision. */
 static void trains_as_a_cpu(const char *name, int quick)
 {
     static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16 };
@@ -103,7 +104,8 @@ static void trains_as_a_cpu(const char *name, int quick)
     if (!emulated_device(name)) skip();
     tm_device *cpu = opened("cpu");
     for (int own = 0; own < 2; own++) {
-        if (own) setenv(variable, "none", 1);
+        if (!gpu_is_real()) setenv("TRAINMARK_CUDNN", own ? "none" : test_built("standins/cudnn.so"), 1);
+        if (own) setenv(variable, "none", 1), setenv("TRAINMARK_CUDNN", "none", 1);
         tm_device  *gpu = opened(name);
         const char *text = tm_device_describe(gpu)->text, *by = strstr(text, "products by ");
         if (!by || ((own || !gpu_is_real()) && (strstr(by, "own kernels") != NULL) != own))
@@ -113,8 +115,10 @@ static void trains_as_a_cpu(const char *name, int quick)
                 char what[160];
                 if (own && p != quick) continue;
                 snprintf(what, sizeof what, "%s on %s, %s, %s", gpt ? "gpt" : "llama", name, precisions[p]->name, by);
-                train_twice(cpu, gpu, gpt, precisions[p], !own && p == gpt, what);
+                train_twice(cpu, gpu, gpt, precisions[p], !own && p != gpt, what);
             }
+        bool attends = strstr(text, "; attention by cuDNN") != NULL;
+        if (!gpu_is_real() && attends != (!own && strcmp(name, "cuda") == 0)) fail_msg("own %d: '%s'", own, text);
         tm_device_close(gpu);
     }
     tm_device_close(cpu);

@@ -118,6 +118,7 @@ TEST(plans_ask_for_what_is_listed)
 {
     line_list *list = calloc(1, sizeof *list);
     tm_text    text = { 0 };
+    setenv("TRAINMARK_CUDNN", "none", 1);
     for (int m = 0; m < 2; m++) { /* products by own kernels: more than beside a library */
         setenv(m ? "TRAINMARK_HIPBLASLT" : "TRAINMARK_CUBLASLT", "none", 1);
         for (int h = 0; h < USUAL_HEADS; h++) ask_all(m ? "hip" : "cuda", false, usual_heads[h], list);

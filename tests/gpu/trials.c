@@ -7,6 +7,7 @@
 
 #include "device/gpu/gpu.h"
 #include "device/trial.h"
+#include "gpu/dnn.h"
 #include "gpu/emulated.h"
 #include "gpu/shapes.h"
 #include "gpu/usual.h"
@@ -19,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/folder.h"
 #include "support/test.h"
 
 /* Examples that are tried: in the quick suite, in all ways, at all. Longer ones are for the blocks of CPUs. */
@@ -328,6 +330,7 @@ static int try_op(const tm_op *op, const tm_kernel *kernel, tm_device *device)
 /* False: what it needs is not there. */
 static bool open_libraries(const char *name, trials_code code)
 {
+    if (!gpu_is_real()) setenv("TRAINMARK_CUDNN", test_built("standins/cudnn.so"), 1);
     if (code == CODE_OPENCL) return emulated_opencl();
     if (code == CODE_COMPILED) return emulated_device(name);
     emulated_without_compiler(name);
@@ -343,6 +346,14 @@ static bool beyond_opencl(const char *kernel)
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (strncmp(kernel, all[i], strlen(all[i])) == 0) return true;
     return false;
+}
+
+/* Attention by NVIDIA's library, which another maker's GPU has not, and a real one may lack. */
+static bool lacks_library(const char *name, const char *kernel)
+{
+    tm_error ignored = { 0 };
+    if (!strstr(kernel, "/cudnn")) return false;
+    return strcmp(name, "hip") == 0 || (gpu_is_real() && tm_gpu_dnn_expect(&ignored) != TM_OK);
 }
 
 /* No unit of these multiplies codes of 8 bits. */
@@ -372,6 +383,7 @@ void part_of_kernels_is_right(const char *name, trials_code code, int part, int 
             if (code == CODE_OPENCL && beyond_opencl(kernel->name)) continue;
             if (!kernel->prepare) continue; /* copies between host and device: test_gpu_offload.c */
             if (strstr(op->name, "scaled_") && lacks_codes(device)) continue;
+            if (lacks_library(name, kernel->name)) continue;
             if (strstr(kernel->name, "/wgmma") && !strstr(device->info.text, ", sm_90;")) continue;
             ops++;
             bool matrix = code == CODE_OPENCL && strstr(kernel->name, "/matrix");

@@ -55,6 +55,15 @@ static tm_gpu_attention_block block_of(const tm_attention_attr *attr)
     return (tm_gpu_attention_block){ .rows = side_of(attr), .threads = THREADS };
 }
 
+/* Columns of a matrix may begin anywhere: a plan's are sums of whole heads. */
+tm_status tm_gpu_check_places(const tm_view *views, int n, tm_error *err)
+{
+    for (int k = 0; k < n; k++)
+        if ((uintptr_t)views[k].data % 16)
+            return tm_fail(err, TM_INTERNAL, "attention: operand %d does not begin at a multiple of 16 bytes", k);
+    return TM_OK;
+}
+
 /* --- forward
  * ---------------------------------------------------------------------------------------------------------- */
 

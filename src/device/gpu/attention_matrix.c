@@ -67,15 +67,6 @@ static const char *refuse_shape(const void *device, const tm_attention_attr *att
     return tm_gpu_by_matrix(device, qkv[0].dtype, qkv[1].dtype);
 }
 
-/* Columns of a matrix may begin anywhere: a plan's are sums of whole heads. */
-static tm_status check_places(const tm_view *views, int n, tm_error *err)
-{
-    for (int k = 0; k < n; k++)
-        if ((uintptr_t)views[k].data % 16)
-            return tm_fail(err, TM_INTERNAL, "attention: operand %d does not begin at a multiple of 16 bytes", k);
-    return TM_OK;
-}
-
 /* --- forward
  * ---------------------------------------------------------------------------------------------------------- */
 
@@ -95,7 +86,7 @@ static tm_status prepare(const void *device, const tm_call *call, void **state, 
 
 static tm_status launch(const tm_call *call, tm_error *err)
 {
-    TM_TRY(check_places(call->in, 3, err));
+    TM_TRY(tm_gpu_check_places(call->in, 3, err));
     return tm_gpu_start_attention(call, blocks(call->device, call->attr).forward, err);
 }
 
@@ -135,7 +126,7 @@ static tm_status launch_forward(const tm_call *call, tm_error *err)
     const tm_attention_attr *t = call->attr;
     unsigned                 tile = ROWS * 2 * (unsigned)t->dim_v, tiles = 1 + 2 * (t->dim_v == 64 ? 4 : 2);
     tm_gpu_arguments         a = { .shared = tiles * tile + 1024 };
-    TM_TRY(check_places(call->in, 3, err));
+    TM_TRY(tm_gpu_check_places(call->in, 3, err));
     for (int k = 0; k < 3; k++) TM_TRY(tm_gpu_pass_map(&a, call, &call->in[k], k ? t->seq_k : t->seq_q, ROWS, err));
     for (int k = 0; k < 2; k++) tm_gpu_pass(&a, call->out[k].data);
     for (int k = 3; k < 5; k++) tm_gpu_pass(&a, call->in[k].data);
@@ -208,8 +199,8 @@ static tm_status launch_delta(const tm_call *call, tm_error *err)
 static tm_status launch_in(const tm_call *call, tm_gpu_attention_block queries, tm_gpu_attention_block keys,
                            tm_error *err)
 {
-    TM_TRY(check_places(call->in, 5, err));
-    TM_TRY(check_places(call->out, 3, err));
+    TM_TRY(tm_gpu_check_places(call->in, 5, err));
+    TM_TRY(tm_gpu_check_places(call->out, 3, err));
     TM_TRY(launch_delta(call, err));
     TM_TRY(tm_gpu_start_attention_grad(call, TM_GPU_QUERIES, queries, err));
     TM_TRY(tm_gpu_start_attention_grad(call, TM_GPU_KEYS, keys, err));

@@ -200,6 +200,8 @@ TM_MUST_USE tm_status tm_gpu_start_attention(const tm_call *call, tm_gpu_attenti
 TM_MUST_USE tm_status tm_gpu_start_attention_grad(const tm_call *call, int kernel, tm_gpu_attention_block b,
                                                   tm_error *err);
 TM_MUST_USE tm_status tm_gpu_start_sinks(const tm_call *call, tm_error *err);
+/* TM_INTERNAL: one of n operands does not begin at a multiple of 16 bytes. */
+TM_MUST_USE tm_status tm_gpu_check_places(const tm_view *views, int n, tm_error *err);
 
 /* --- what kernels refuse
  * ----------------------------------------------------------------------------------------------- */

@@ -162,6 +162,7 @@ void tm_gpu_describe(tm_device *device)
                        info->judged_modules ? ", " : "kernels: ", info->compiled_modules,
                        tm_gpu_compiler_name(own->compiler));
     if (own->blas) tm_gpu_blas_tuned(own->blas, &tuned);
+    if (own->attends) tm_text_printf(&tuned, "; attention by %.24s", tm_gpu_dnn_name(own->dnn));
     snprintf(info->text, sizeof info->text, "%s: %.40s, %.12s; %s; products by %.24s%s", info->name, f->name, f->arch,
              kernels.data, own->blas ? tm_gpu_blas_name(own->blas) : "own kernels", tuned.data ? tuned.data : "");
     tm_text_fini(&kernels);

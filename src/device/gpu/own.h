@@ -6,6 +6,7 @@
 #include "comm/coll/nccl.h"
 #include "device/gpu/gpu.h"
 #include "gpu/blas.h"
+#include "gpu/dnn.h"
 #include "gpu/embedded.h"
 
 /* A text with definitions. */
@@ -51,7 +52,12 @@ typedef struct {
     tm_gpu_blas     *blas;          /* NULL: opened to plan, or there is none */
     bool             blas_expected; /* opened to plan: it was looked whether there will be one */
     tm_error         no_blas;       /* why there is none; TM_OK: there is, or will be */
-    char             sums[80];      /* tm_device_info.sums */
+    tm_gpu_dnn      *dnn;           /* NULL: not asked for yet, or there is none */
+    size_t           most_stored;   /* bytes of the workspace of attention's gradients by it */
+    bool             dnn_asked;
+    bool             attends;  /* the library computes attention of what was prepared */
+    tm_error         no_dnn;   /* as no_blas; of another status: it is there, and fails */
+    char             sums[80]; /* tm_device_info.sums */
     tm_gpu_module   *modules;
     size_t           n_modules, modules_room;
     tm_gpu_stage     writes;
@@ -100,6 +106,9 @@ tm_gpu_format tm_gpu_format_of(tm_dtype dtype); /* of float32, bfloat16 and code
 TM_MUST_USE tm_status tm_gpu_library_open(tm_device *device, tm_error *err);
 TM_MUST_USE tm_status tm_gpu_library_prepare(const void *device, const tm_gpu_product_of *p, tm_error *err);
 TM_MUST_USE tm_status tm_gpu_library_start(const tm_call *call, const tm_gpu_product_of *p, tm_error *err);
+
+/* The order of sums, by the libraries that are used. */
+void tm_gpu_name_sums(tm_gpu_own *own);
 
 /* exchange.c. What the host knows of tensors of counts. */
 void tm_gpu_counts_forget(tm_gpu_own *own);

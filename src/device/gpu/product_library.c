@@ -12,17 +12,24 @@ static tm_gpu_own *own_of(const void *device)
     return ((const tm_device *)device)->own;
 }
 
-/* Which algorithm a product takes depends on these. */
-static void name_sums(tm_gpu_own *own)
+/* Which algorithm a product takes depends on version, architecture and number of units. */
+void tm_gpu_name_sums(tm_gpu_own *own)
 {
-    const tm_gpu_facts *f = tm_gpu_facts_of(own->gpu);
-    tm_text             ignored = { 0 };
-    uint64_t            tuned = tm_gpu_blas_tuned(own->blas, &ignored);
+    tm_text sums = { 0 }, ignored = { 0 };
+    if (own->blas) {
+        const tm_gpu_facts *f = tm_gpu_facts_of(own->gpu);
+        uint64_t            tuned = tm_gpu_blas_tuned(own->blas, &ignored);
+        tm_text_printf(&sums, "%s-%.31s-%d", tm_gpu_blas_name(own->blas), f->arch, f->multiprocessors);
+        if (tuned) tm_text_printf(&sums, "-%08x", (unsigned)(tuned ^ tuned >> 32));
+    } else {
+        tm_text_add(&sums, "gpu-tiles");
+    }
+    if (own->attends) tm_text_printf(&sums, "+%s", tm_gpu_dnn_name(own->dnn));
+    snprintf(own->sums, sizeof own->sums, "%s", sums.data);
+    for (char *c = own->sums; *c; c++)
+        if (*c == ' ') *c = '-';
+    tm_text_fini(&sums);
     tm_text_fini(&ignored);
-    int n =
-        snprintf(own->sums, sizeof own->sums, "%s-%.31s-%d", tm_gpu_blas_name(own->blas), f->arch, f->multiprocessors);
-    if (tuned) snprintf(own->sums + n, sizeof own->sums - (size_t)n, "-%08x", (unsigned)(tuned ^ tuned >> 32));
-    *strchr(own->sums, ' ') = '-';
 }
 
 tm_status tm_gpu_library_open(tm_device *device, tm_error *err)
@@ -35,8 +42,7 @@ tm_status tm_gpu_library_open(tm_device *device, tm_error *err)
         return TM_OK;
     }
     if (st != TM_OK) return tm_fail(err, st, "%s", why.text);
-    name_sums(own);
-    for (int k = 0; k < 2; k++) device->info.sums[k] = own->sums;
+    tm_gpu_name_sums(own);
     return TM_OK;
 }
 
@@ -152,7 +158,7 @@ tm_status tm_gpu_library_prepare(const void *device, const tm_gpu_product_of *p,
     tm_gpu_matmul      *found;
     const char         *why;
     TM_TRY(tm_gpu_blas_find(own_of(device)->blas, &shape, &found, &why, err));
-    name_sums(own_of(device)); /* it may have been tuned */
+    tm_gpu_name_sums(own_of(device)); /* it may have been tuned */
     return TM_OK;
 }
 
