@@ -47,7 +47,7 @@ accept correctness right
 check "correctness" [ "$code" -eq 0 ]
 check "nine stages" [ "$(lines right ok)" -eq 9 ]
 check "one says why it was left out" has right/results.jsonl '"memcheck", "result": "skipped".*compute-sanitizer is not there'
-check "an operation and products on the GPU" [ "$(zcat right/log.txt.gz | grep -c '^ok 1 - on_hip')" -eq 2 ]
+check "an operation and products on the GPU" [ "$(zcat right/log.txt.gz | grep -c '^ok 1 - full: on_hip')" -eq 2 ]
 check "the devices" has right/devices.json '"arch": "gfx942"'
 STANDIN_GPU_FAIL=cuGraphLaunch@1=719 accept speed broken
 check "a call that fails: exit 5" [ "$code" -eq 5 ]
