@@ -123,7 +123,7 @@ static const tm_kernel *backward(void)
 }
 
 /* Gradients of 2 sequences in 4 heads, two for each of the keys'. */
-static const tm_example *example_of(int64_t length)
+static tm_example *example_of(int64_t length, int64_t window, int64_t offset)
 {
     static tm_example       e;
     const tm_attention_attr attr = { .seq_q = length,
@@ -133,7 +133,9 @@ static const tm_example *example_of(int64_t length)
                                      .dim_qk = 16,
                                      .dim_v = 8,
                                      .scale = 0.25,
-                                     .causal = 1 };
+                                     .causal = 1,
+                                     .window = window,
+                                     .q_offset = offset };
     tm_example_begin(&e, &attr, sizeof attr);
     tm_example_in(&e, 0, TM_ROLE_ACTIVATION, tm_shape_2(2 * length, 4 * 8), 0, 1);
     tm_example_in(&e, 1, TM_ROLE_ACTIVATION, tm_shape_2(2 * length, 4 * 16), 0, 1);
@@ -144,6 +146,45 @@ static const tm_example *example_of(int64_t length)
     return &e;
 }
 
+TEST(keys_beyond_a_window_are_not_seen)
+{
+    tm_device *device = opened(NULL);
+    for (int64_t window = 1; window < 10; window++) {
+        tm_error err = { 0 };
+        tm_judge j;
+        tm_trial t;
+        tm_judge_open(&j, &tm_op_attention_grad, example_of(8, window, 0), 0, true);
+        tm_trial_open(&t, &j, device, backward(), &tm_precision_bf16, 8);
+        assert_null(backward()->refuse(&t.call));
+        if (tm_trial_run(&t, 0, -1, &err) != TM_OK) fail_msg("%s", err.text);
+        if (tm_trial_judge(&t, 0).part > 1) fail_msg("a window of %d keys", (int)window);
+        tm_trial_close(&t);
+        tm_judge_close(&j);
+    }
+    tm_device_close(device);
+}
+
+/* Own kernels do these. */
+TEST(what_the_library_does_not_do_is_refused)
+{
+    static const char *const words[] = { "no documents", "not asked for sinks", "from position 0 on", "bfloat16" };
+    tm_device               *device = opened(NULL);
+    for (int k = 0; k < 4; k++) {
+        tm_judge    j;
+        tm_trial    t;
+        tm_example *e = example_of(8, 0, k == 2 ? 3 : 0);
+        if (k == 0) tm_example_int(e, 6, tm_shape_1(16), 8);
+        if (k == 1) tm_example_in(e, 7, TM_ROLE_PARAMETER, tm_shape_1(4), 0, 1), e->out[3] = tm_shape_1(4);
+        tm_judge_open(&j, &tm_op_attention_grad, e, 0, true);
+        tm_trial_open(&t, &j, device, backward(), k == 3 ? &tm_precision_f32 : &tm_precision_bf16, 8);
+        const char *why = backward()->refuse(&t.call);
+        if (!why || !strstr(why, words[k])) fail_msg("%s: '%s'", words[k], why ? why : "");
+        tm_trial_close(&t);
+        tm_judge_close(&j);
+    }
+    tm_device_close(device);
+}
+
 /* How many calls of the library the gradients take where it may store so much at once; 0: it is refused. Their bits are
  * those of one call, and within the bound. */
 static int calls_with(tm_device *device, size_t most, int64_t length)
@@ -151,7 +192,7 @@ static int calls_with(tm_device *device, size_t most, int64_t length)
     tm_error err = { 0 };
     tm_judge j;
     tm_trial one, pieces;
-    tm_judge_open(&j, &tm_op_attention_grad, example_of(length), 0, true);
+    tm_judge_open(&j, &tm_op_attention_grad, example_of(length, 0, 0), 0, true);
     tm_trial_open(&one, &j, device, backward(), &tm_precision_bf16, 8);
     tm_trial_open(&pieces, &j, device, backward(), &tm_precision_bf16, 8);
     ((tm_gpu_own *)device->own)->most_stored = (size_t)1 << 30;
@@ -193,7 +234,7 @@ static tm_status attend(tm_device *device, const char **refused, tm_error *err)
     static char words[300];
     tm_judge    j;
     tm_trial    t;
-    tm_judge_open(&j, &tm_op_attention_grad, example_of(8), 0, true);
+    tm_judge_open(&j, &tm_op_attention_grad, example_of(8, 0, 0), 0, true);
     tm_trial_open(&t, &j, device, backward(), &tm_precision_bf16, 8);
     const char *why = backward()->refuse(&t.call);
     snprintf(words, sizeof words, "%s", why ? why : "");
