@@ -2,18 +2,13 @@
 #include "gpu/compile.h"
 
 #include "base/arena.h"
-#include "base/file.h"
 #include "base/hash.h"
+#include "gpu/kept.h"
 #include "gpu/library.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* The two libraries have the same calls. X(member, arguments, NVRTC's name, hiprtc's) */
 #define COMPILER_CALLS(X)                                                                                              \
@@ -33,11 +28,11 @@ struct tm_gpu_compiler {
 #define X(member, arguments, cuda, hip) int(*member) arguments;
     COMPILER_CALLS(X)
 #undef X
-    bool       hip;
-    tm_library library;
-    char       name[40];
-    int        number;           /* 100 times the major version, and the minor one */
-    char       folder[PATH_MAX]; /* where code is kept; "": nowhere */
+    bool        hip;
+    tm_library  library;
+    char        name[40];
+    int         number; /* 100 times the major version, and the minor one */
+    tm_gpu_kept kept;
 };
 
 static const struct {
@@ -89,29 +84,6 @@ static tm_status find_calls(tm_gpu_compiler *c, tm_error *err)
     return TM_OK;
 }
 
-/* The folder, if it is the user's own and nobody else may write there. */
-static void find_folder(tm_gpu_compiler *c)
-{
-    const char *given = getenv("TRAINMARK_KERNELS"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    char        path[PATH_MAX];
-    struct stat about;
-    int         n = -1;
-    if (given)
-        n = snprintf(path, sizeof path, "%s", given);
-    else if (cache && *cache == '/')
-        n = snprintf(path, sizeof path, "%s/trainmark/kernels", cache);
-    else if (home && *home == '/')
-        n = snprintf(path, sizeof path, "%s/.cache/trainmark/kernels", home);
-    if (n <= 0 || (size_t)n >= sizeof path) return;
-    if (!tm_file_exists(path)) {
-        tm_error ignored = { 0 };
-        if (tm_folder_make(path, &ignored) != TM_OK || chmod(path, 0700) != 0) return;
-    }
-    if (lstat(path, &about) != 0 || !S_ISDIR(about.st_mode) || about.st_uid != geteuid() || (about.st_mode & 077))
-        return;
-    memcpy(c->folder, path, (size_t)n + 1);
-}
-
 tm_status tm_gpu_compiler_open(tm_gpu_maker maker, tm_gpu_compiler **out, tm_error *err)
 {
     tm_gpu_compiler *c = memset(tm_alloc(sizeof *c), 0, sizeof *c);
@@ -127,7 +99,7 @@ tm_status tm_gpu_compiler_open(tm_gpu_maker maker, tm_gpu_compiler **out, tm_err
     }
     snprintf(c->name, sizeof c->name, "%s %d.%d", c->hip ? "hiprtc" : "NVRTC", major, minor);
     c->number = 100 * major + minor;
-    find_folder(c);
+    tm_gpu_kept_find(&c->kept);
     *out = c;
     return TM_OK;
 }
@@ -152,17 +124,6 @@ const char *tm_gpu_compiler_library(const tm_gpu_compiler *c)
     return c->library.path;
 }
 
-/* --- what is kept ---------------------------------------------------------------------------------------------------
- */
-
-/* A file: these, then the code. */
-typedef struct {
-    char     magic[8];
-    uint64_t key, bytes, hash;
-} header;
-
-static const char magic[8] = "TMKERN1";
-
 /* All that the code depends on. */
 static uint64_t key_of(const tm_gpu_compiler *c, const tm_gpu_source *s, const char *const *options, int n)
 {
@@ -173,63 +134,6 @@ static uint64_t key_of(const tm_gpu_compiler *c, const tm_gpu_source *s, const c
     uint64_t key = tm_hasher_value(hasher);
     tm_hasher_destroy(hasher);
     return key;
-}
-
-static bool path_of(const tm_gpu_compiler *c, uint64_t key, char path[PATH_MAX])
-{
-    if (!*c->folder) return false;
-    return snprintf(path, PATH_MAX, "%s/%016llx", c->folder, (unsigned long long)key) < PATH_MAX;
-}
-
-static bool read_all(int fd, void *to, size_t bytes)
-{
-    for (size_t have = 0; have < bytes;) {
-        ssize_t n = read(fd, (char *)to + have, bytes - have);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return false;
-        have += (size_t)n;
-    }
-    return true;
-}
-
-/* False: it is not there, or damaged. */
-static bool recall(const tm_gpu_compiler *c, uint64_t key, tm_gpu_code *out)
-{
-    enum { LIMIT = 256 << 20 };
-    char   path[PATH_MAX];
-    header h;
-    int    fd = path_of(c, key, path) ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
-    if (fd < 0) return false;
-    void *code = NULL;
-    bool  good = read_all(fd, &h, sizeof h) && memcmp(h.magic, magic, sizeof magic) == 0 && h.key == key &&
-                h.bytes > 0 && h.bytes <= LIMIT;
-    if (good) {
-        code = tm_alloc(h.bytes);
-        good = read_all(fd, code, h.bytes) && tm_hash(code, h.bytes) == h.hash;
-    }
-    close(fd);
-    if (!good) {
-        free(code);
-        return false;
-    }
-    *out = (tm_gpu_code){ code, h.bytes, true };
-    return true;
-}
-
-/* Whoever cannot keep it compiles it again. */
-static void keep(const tm_gpu_compiler *c, uint64_t key, const tm_gpu_code *code)
-{
-    char     path[PATH_MAX];
-    header   h = { .key = key, .bytes = code->bytes, .hash = tm_hash(code->code, code->bytes) };
-    tm_error ignored = { 0 };
-    if (!path_of(c, key, path)) return;
-    memcpy(h.magic, magic, sizeof magic);
-    char *all = tm_alloc(sizeof h + code->bytes);
-    memcpy(all, &h, sizeof h);
-    memcpy(all + sizeof h, code->code, code->bytes);
-    tm_status st = tm_file_write(path, all, sizeof h + code->bytes, &ignored);
-    (void)st;
-    free(all);
 }
 
 /* --- compiling ------------------------------------------------------------------------------------------------------
@@ -306,8 +210,9 @@ tm_status tm_gpu_compile(tm_gpu_compiler *c, const tm_gpu_source *source, tm_gpu
     option_list options = { .n = 0 };
     list_options(c, source, &options);
     uint64_t key = key_of(c, source, options.list, options.n);
-    if (recall(c, key, out)) return TM_OK;
+    *out = (tm_gpu_code){ .kept = true };
+    if (tm_gpu_kept_recall(&c->kept, key, &out->code, &out->bytes)) return TM_OK;
     TM_TRY(compile(c, source, &options, out, err));
-    keep(c, key, out);
+    tm_gpu_kept_store(&c->kept, key, out->code, out->bytes); /* whoever cannot keep it compiles it again */
     return TM_OK;
 }

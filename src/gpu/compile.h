@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpu/compile.h - machine code from a kernel's source: NVIDIA's NVRTC or AMD's hiprtc, loaded at run time.
  *
- * What was compiled is kept in a folder that its owner alone may use: TRAINMARK_KERNELS, else trainmark/kernels in
- * XDG_CACHE_HOME or ~/.cache. The name of a file there is the hash of source, architecture, options and compiler, so
- * many processes may fill the folder at once. Where there is no such folder everything is compiled anew.
+ * What was compiled is kept (gpu/kept.h), by the hash of source, architecture, options and compiler.
  */
 #ifndef TM_GPU_COMPILE_H
 #define TM_GPU_COMPILE_H

@@ -3,7 +3,9 @@
 #include "gpu/dnn.h"
 
 #include "base/arena.h"
+#include "base/hash.h"
 #include "gpu/dnn_graph.h"
+#include "gpu/kept.h"
 #include "gpu/library.h"
 
 #include <math.h>
@@ -36,6 +38,7 @@ struct tm_gpu_dnn {
     tm_library             library;
     tm_gpu                *gpu;
     void                  *handle;
+    tm_gpu_kept            kept;
     char                   name[32];
     tm_gpu_dnn_attention **all;
     size_t                 n, room;
@@ -119,6 +122,7 @@ tm_status tm_gpu_dnn_open(tm_gpu *gpu, tm_gpu_dnn **out, tm_error *err)
     tm_gpu_dnn *dnn = memset(tm_alloc(sizeof *dnn), 0, sizeof *dnn);
     dnn->gpu = gpu;
     snprintf(dnn->name, sizeof dnn->name, "cuDNN");
+    tm_gpu_kept_find(&dnn->kept);
     *out = NULL;
     tm_status st = load(dnn, err);
     if (st == TM_OK) st = begin(dnn, err);
@@ -218,20 +222,72 @@ static void try_config(tm_gpu_dnn *dnn, tm_gpu_dnn_attention *a, void *config)
                  (long long)wanted, most);
 }
 
+/* --- plans that are kept: to make one takes the library half a second, to read one 2 ms (9.19, 9.26) */
+
+enum { AS_TEXT = 405 };
+
+static uint64_t key_of(const tm_gpu_dnn *dnn, const tm_gpu_attention_shape *shape)
+{
+    const tm_gpu_facts *f = tm_gpu_facts_of(dnn->gpu);
+    char                of[200];
+    tm_hasher          *hasher = tm_hasher_create();
+    int n = snprintf(of, sizeof of, "%s %s %s %d %d", dnn->name, f->name, f->arch, f->multiprocessors, f->version);
+    tm_hasher_add(hasher, of, (size_t)(n < (int)sizeof of ? n : (int)sizeof of - 1));
+    tm_hasher_add(hasher, shape, sizeof *shape);
+    uint64_t key = tm_hasher_value(hasher);
+    tm_hasher_destroy(hasher);
+    return key;
+}
+
+static void keep(tm_gpu_dnn *dnn, const tm_gpu_dnn_attention *a)
+{
+    int64_t n = 0;
+    if (!*dnn->kept.folder || dnn->call.get(a->plan, AS_TEXT, TM_DNN_T_CHAR, 0, &n, NULL) != 0 || n < 1) return;
+    char *text = tm_alloc((size_t)n);
+    if (dnn->call.get(a->plan, AS_TEXT, TM_DNN_T_CHAR, n, &n, text) == 0)
+        tm_gpu_kept_store(&dnn->kept, key_of(dnn, &a->shape), text, (size_t)n);
+    free(text);
+}
+
+/* A plan that the library does not take is made anew. */
+static void recall(tm_gpu_dnn *dnn, tm_gpu_dnn_attention *a)
+{
+    enum { HANDLE = 400, WORKSPACE = 402 };
+    tm_dnn_graph *g = &a->graph;
+    void         *text;
+    size_t        bytes;
+    int64_t       one = 0, wanted = 0;
+    if (!tm_gpu_kept_recall(&dnn->kept, key_of(dnn, &a->shape), &text, &bytes)) return;
+    void *plan = tm_dnn_make(g, TM_DNN_PLAN);
+    set_handle(g, plan, HANDLE, dnn->handle);
+    tm_dnn_set(g, plan, AS_TEXT, TM_DNN_T_CHAR, (int64_t)bytes, text);
+    tm_dnn_finish(g, plan);
+    tm_dnn_get(g, plan, WORKSPACE, TM_DNN_T_I64, 1, &one, &wanted);
+    free(text);
+    if (g->status == 0 && wanted >= 0 && (uint64_t)wanted <= tm_gpu_dnn_bytes(&a->shape)) a->plan = plan;
+    g->status = 0;
+}
+
 static tm_status ask(tm_gpu_dnn *dnn, tm_gpu_dnn_attention *a, tm_error *err)
 {
     void         *configs[MOST_CONFIGS];
     tm_dnn_graph *g = &a->graph;
     g->call = &dnn->call;
+    recall(dnn, a);
+    if (a->plan) return TM_OK;
     int64_t n = name_configs(dnn, a, tm_dnn_attention(g, &a->shape), configs);
     for (int64_t i = 0; i < n && !a->plan && g->status == 0; i++) try_config(dnn, a, configs[i]);
     if (g->status != 0 && !is_unsupported(g->status)) return failed(dnn, g->failed, g->status, err);
-    if (a->plan)
+    if (a->plan) {
         a->why[0] = '\0';
-    else if (!*a->why)
+        keep(dnn, a);
+    } else if (!*a->why) {
         snprintf(a->why, sizeof a->why, "%s has no kernel for it", dnn->name);
+    }
     return TM_OK;
 }
+
+/* --- shapes */
 
 tm_status tm_gpu_dnn_find(tm_gpu_dnn *dnn, const tm_gpu_attention_shape *shape, tm_gpu_dnn_attention **out,
                           const char **why, tm_error *err)
@@ -263,15 +319,15 @@ tm_status tm_gpu_dnn_find(tm_gpu_dnn *dnn, const tm_gpu_attention_shape *shape, 
  */
 
 /* Numbers of the host are read while the call is made. */
-static tm_status pack(tm_gpu_dnn *dnn, tm_dnn_graph *g, const bool *used, const void *const *addresses, void *workspace,
-                      tm_error *err)
+static tm_status pack(tm_gpu_dnn *dnn, tm_dnn_graph *g, const tm_gpu_attention_shape *shape,
+                      const void *const *addresses, void *workspace, tm_error *err)
 {
     enum { UNIQUE_IDS = 1000, ADDRESSES = 1001, WORKSPACE = 1003 };
     int64_t     ids[MOST_OPERANDS], n = 0;
     const void *given[MOST_OPERANDS];
     void       *values = tm_dnn_make(g, TM_DNN_PACK);
     for (int id = 1; id < TM_DNN_TENSORS; id++) {
-        if (!used[id]) continue;
+        if (!tm_dnn_has(shape, (tm_dnn_tensor)id)) continue;
         ids[n] = id;
         given[n++] = addresses[id];
     }
@@ -302,7 +358,7 @@ tm_status tm_gpu_dnn_attend(tm_gpu_dnn *dnn, const tm_gpu_dnn_attention *attenti
                                                     [TM_DNN_WINDOW] = &window,
                                                     [TM_DNN_STATISTICS] = o->statistics };
     int               code = 0;
-    tm_status         st = pack(dnn, &g, attention->graph.used, addresses, o->workspace, err);
+    tm_status         st = pack(dnn, &g, &attention->shape, addresses, o->workspace, err);
     if (st == TM_OK) code = dnn->call.set_stream(dnn->handle, stream);
     if (st == TM_OK && code != 0) st = failed(dnn, "cudnnSetStream", code, err);
     if (st == TM_OK) code = dnn->call.execute(dnn->handle, attention->plan, g.made[0]);

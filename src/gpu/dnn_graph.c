@@ -100,7 +100,6 @@ static void *tensor(tm_dnn_graph *g, tm_dnn_tensor id, int format, layout l)
     tm_dnn_set(g, t, VIRTUAL, TM_DNN_T_BOOL, 1, &inner);
     if (by_value) tm_dnn_set(g, t, BY_VALUE, TM_DNN_T_BOOL, 1, &by_value);
     tm_dnn_finish(g, t);
-    if (!inner) g->used[id] = true;
     return t;
 }
 
@@ -332,6 +331,24 @@ static void backward(tm_dnn_graph *g, const tm_gpu_attention_shape *s)
     dx = function(g, MUL, dx, scale, of_scores(g, s, BF16));
     grouped(g, s, dx, q, dk, s->dim_qk);
     multiply(g, dx, reshape(g, k, tensor(g, 0, BF16, key(s))), dq);
+}
+
+bool tm_dnn_has(const tm_gpu_attention_shape *shape, tm_dnn_tensor id)
+{
+    switch (id) {
+    case TM_DNN_D_O:
+    case TM_DNN_DQ:
+    case TM_DNN_DK:
+    case TM_DNN_DV:
+    case TM_DNN_ONE:
+        return shape->gradients;
+    case TM_DNN_HIDDEN:
+        return shape->causal;
+    case TM_DNN_WINDOW:
+        return shape->causal && shape->window > 0;
+    default:
+        return true;
+    }
 }
 
 void *tm_dnn_attention(tm_dnn_graph *g, const tm_gpu_attention_shape *shape)

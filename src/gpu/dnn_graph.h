@@ -58,8 +58,7 @@ typedef struct {
     int                 n_made;
     void               *operations[TM_DNN_MOST_OPERATIONS];
     int                 n_operations;
-    bool                used[TM_DNN_TENSORS]; /* which tensors the graph has */
-    int64_t             inner;                /* of tensors that exist between operations only: the last number */
+    int64_t             inner; /* of tensors that exist between operations only: the last number */
 } tm_dnn_graph;
 
 /* Kinds of descriptors, and numbers of attributes, types and values: cudnn_graph.h of cuDNN 9. */
@@ -101,6 +100,8 @@ void  tm_dnn_get(tm_dnn_graph *g, void *descriptor, int which, int type, int64_t
 /* The operations of a shape, for g with `call` set and zeros else. Returns the descriptor of the graph, without a
  * handle: not finished. */
 void *tm_dnn_attention(tm_dnn_graph *g, const tm_gpu_attention_shape *shape);
-void  tm_dnn_drop(tm_dnn_graph *g);
+/* Has the graph of a shape this tensor? */
+bool tm_dnn_has(const tm_gpu_attention_shape *shape, tm_dnn_tensor id);
+void tm_dnn_drop(tm_dnn_graph *g);
 
 #endif

@@ -30,6 +30,7 @@ enum {
     BAD_UNFINISHED = 2004,
     BAD_TYPE = 2010,
     BAD_KIND = 2012,
+    UNSUPPORTED = 3000,
     NO_ROOM = 4003
 };
 
@@ -43,7 +44,7 @@ typedef struct {
 static void *(*real_address)(const void *, size_t);
 static void (*put)(void *, standin_work);
 static void (*broken)(int);
-static int    held, executed;
+static int    held, executed, texts;
 static size_t last_workspace;
 
 static _Thread_local char last_words[200];
@@ -58,6 +59,13 @@ SHOWN int standin_dnn_executed(void);
 int       standin_dnn_executed(void)
 {
     return executed;
+}
+
+/* Plans that were told as texts: those that are made anew and kept. */
+SHOWN int standin_dnn_texts(void);
+int       standin_dnn_texts(void)
+{
+    return texts;
 }
 
 SHOWN size_t standin_dnn_workspace(void);
@@ -281,6 +289,7 @@ API cudnnBackendFinalize(void *of)
     if (status) return status;
     if (!d || d->magic != DESCRIPTOR) return wrong(call, BAD, "no descriptor");
     if (d->finished) return wrong(call, BAD, "it is finalized");
+    if (d->kind == PLAN && dnn_values(d, PLAN_TEXT, NULL) && !dnn_graph_of_text(d)) return UNSUPPORTED;
     what = dnn_finish(d);
     if (what) return wrong(call, BAD, what);
     d->finished = true;
@@ -299,6 +308,18 @@ static int64_t give_configs(const descriptor *heuristics, int64_t wanted, void *
     return 1;
 }
 
+static int give_text(const descriptor *plan, int type, int64_t wanted, int64_t *n, void *values)
+{
+    char text[MOST_TEXT + 1];
+    int  bytes = dnn_text_of(plan, text);
+    if (type != T_CHAR) return wrong("cudnnBackendGetAttribute", BAD_TYPE, "an attribute of another type");
+    if (wanted > 0 && wanted < bytes) return wrong("cudnnBackendGetAttribute", BAD, "less room than the text needs");
+    if (wanted > 0) memcpy(values, text, (size_t)bytes);
+    *n = bytes;
+    texts += wanted > 0;
+    return 0;
+}
+
 /* With 0 wanted it says how many there are (cuDNN's documentation, cudnnBackendGetAttribute). Before the end of its
  * making a descriptor tells nothing: CUDNN_STATUS_NOT_INITIALIZED, seen on cuDNN 9.19. */
 API cudnnBackendGetAttribute(void *of, int name, int type, int64_t wanted, int64_t *n, void *values);
@@ -311,6 +332,7 @@ API cudnnBackendGetAttribute(void *of, int name, int type, int64_t wanted, int64
     if (status) return status;
     if (!d || d->magic != DESCRIPTOR) return wrong(call, BAD, "no descriptor");
     if (!d->finished) return wrong(call, NOT_INITIALIZED, "the descriptor is not finalized");
+    if (d->kind == PLAN && name == PLAN_TEXT) return give_text(d, type, wanted, n, values);
     bool results = d->kind == HEURISTICS && name == RESULTS, room = d->kind == PLAN && name == PLAN_WORKSPACE;
     if (!results && !room) return wrong(call, BAD, "an attribute that the descriptor does not have");
     if (type != (results ? T_DESCRIPTOR : T_I64)) return wrong(call, BAD_TYPE, "an attribute of another type");

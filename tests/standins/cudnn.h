@@ -60,7 +60,8 @@ enum {
     T_HEURISTIC = 8,
     T_FUNCTION = 14,
     T_DESCRIPTOR = 15,
-    T_REDUCTION = 18
+    T_REDUCTION = 18,
+    T_CHAR = 24
 };
 
 /* cudnnBackendAttributeName_t. */
@@ -74,6 +75,7 @@ enum {
     PLAN_HANDLE = 400,
     PLAN_CONFIG = 401,
     PLAN_WORKSPACE = 402,
+    PLAN_TEXT = 405,
     P_HOW = 750,
     P_X = 751,
     P_B = 752,
@@ -105,7 +107,7 @@ enum {
     V_Y = 2201
 };
 
-enum { AN_OPERATION = -1 };
+enum { AN_OPERATION = -1, MOST_TEXT = 64 };
 
 /* `of`: kind of descriptor. */
 typedef struct {
@@ -157,6 +159,9 @@ bool dnn_is(const void *object, int kind);
 const void *dnn_values(const descriptor *d, int name, int64_t *n);
 /* What is wrong with the descriptor, all of whose attributes are set; NULL: nothing. */
 const char *dnn_finish(descriptor *d);
+/* A plan as a text, and its length; and the graph of such a text, NULL: of another process. */
+int               dnn_text_of(const descriptor *plan, char text[MOST_TEXT + 1]);
+const descriptor *dnn_graph_of_text(const descriptor *plan);
 /* Is there a kernel for it? */
 bool dnn_has_kernel(const descriptor *graph);
 

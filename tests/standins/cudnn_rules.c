@@ -4,8 +4,10 @@
  */
 #include "cudnn.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 static const attribute attributes[] = {
     { TENSOR, ALIGNMENT, T_I64, 1, true, 0 },
@@ -40,7 +42,8 @@ static const attribute attributes[] = {
     { HEURISTICS, MODE, T_HEURISTIC, 1, true, 0 },
     { HEURISTICS, OF_GRAPH, T_DESCRIPTOR, 1, true, GRAPH },
     { PLAN, PLAN_HANDLE, T_HANDLE, 1, true, 0 },
-    { PLAN, PLAN_CONFIG, T_DESCRIPTOR, 1, true, CONFIG },
+    { PLAN, PLAN_CONFIG, T_DESCRIPTOR, 1, false, CONFIG },
+    { PLAN, PLAN_TEXT, T_CHAR, MOST_TEXT, false, 0 },
     { PACK, NUMBERS, T_I64, MOST_TENSORS, true, 0 },
     { PACK, ADDRESSES, T_ADDRESS, MOST_TENSORS, true, 0 },
     { PACK, WORKSPACE, T_ADDRESS, 1, false, 0 },
@@ -49,7 +52,7 @@ enum { N_ATTRIBUTES = sizeof attributes / sizeof attributes[0] };
 
 size_t dnn_bytes_of_type(int type)
 {
-    return type == T_BOOL                                                                         ? 1
+    return type == T_BOOL || type == T_CHAR                                                       ? 1
            : type == T_FORMAT || type == T_HEURISTIC || type == T_FUNCTION || type == T_REDUCTION ? 4
                                                                                                   : 8;
 }
@@ -321,13 +324,41 @@ static const char *finish_heuristics(descriptor *h)
     return mode < 0 || mode > 3 ? "no such mode" : NULL;
 }
 
+/* Graphs that this process has: a plan as a text is good for it alone. */
+static const descriptor *graphs[1000];
+static int               n_graphs;
+static unsigned long     process;
+
+int dnn_text_of(const descriptor *plan, char text[MOST_TEXT + 1])
+{
+    int i = 0;
+    while (i < n_graphs && graphs[i] != plan->graph) i++;
+    if (i == n_graphs && i < (int)(sizeof graphs / sizeof graphs[0])) graphs[n_graphs++] = plan->graph;
+    if (process == 0 && getrandom(&process, sizeof process, 0) != sizeof process) abort();
+    return snprintf(text, MOST_TEXT + 1, "%lx %d", process, i);
+}
+
+const descriptor *dnn_graph_of_text(const descriptor *plan)
+{
+    int64_t       n = 0;
+    const char   *text = dnn_values(plan, PLAN_TEXT, &n);
+    char          whole[MOST_TEXT + 1] = "";
+    unsigned long of = 0;
+    int           i = -1;
+    if (text) memcpy(whole, text, (size_t)n);
+    if (sscanf(whole, "%lx %d", &of, &i) != 2 || process == 0 || of != process) return NULL;
+    return i >= 0 && i < n_graphs ? graphs[i] : NULL;
+}
+
 /* Scores' gradients as bfloat16 are what cuDNN 9.19 was seen to store for gradients; else a little. */
 static const char *finish_plan(descriptor *p)
 {
-    const char *told = getenv("STANDIN_DNN_WORKSPACE");
-    p->graph = ((const descriptor *)pointer(p, PLAN_CONFIG))->graph;
+    const char       *told = getenv("STANDIN_DNN_WORKSPACE");
+    const descriptor *config = pointer(p, PLAN_CONFIG);
+    p->graph = config ? config->graph : dnn_graph_of_text(p);
+    if (!p->graph) return "neither a configuration nor the text of a plan of this process";
     p->handle = pointer(p, PLAN_HANDLE);
-    if (p->handle != p->graph->handle) return "another handle than that of the graph";
+    if (config && p->handle != p->graph->handle) return "another handle than that of the graph";
     for (int i = 0; p->graph->n_outputs >= 3 && i < p->graph->n_tensors; i++) {
         const descriptor *t = p->graph->tensors[i];
         size_t            bytes = (size_t)dnn_count(t) * dnn_bytes_of_format(t->format);
