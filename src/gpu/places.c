@@ -74,7 +74,7 @@ static void add_loader(search *s)
 static void add_packages(search *s, tm_gpu_maker maker, const char *packages)
 {
     static const char *const nvidia[] = { "nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib", "nvidia/cublas/lib",
-                                          "nvidia/nccl/lib" };
+                                          "nvidia/cudnn/lib", "nvidia/nccl/lib" };
     size_t                   n;
     if (maker == TM_GPU_CUDA) {
         for (size_t i = 0; i < sizeof nvidia / sizeof nvidia[0]; i++)

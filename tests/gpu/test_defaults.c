@@ -116,6 +116,25 @@ static void put(const char *path)
     assert_int_equal(tm_file_write(full, "x", 1, &err), TM_OK);
 }
 
+/* All of NVIDIA's wheels, in the environment that is in use. */
+TEST(places_of_wheels)
+{
+    static char *const       variables[] = { "VIRTUAL_ENV=/venv", NULL };
+    static const char *const wheels[] = { "cu13", "cuda_nvrtc", "cublas", "cudnn", "nccl" };
+    size_t                   n;
+    tm_arena                *arena = tm_arena_create();
+    for (size_t i = 0; i < sizeof wheels / sizeof wheels[0]; i++)
+        put(tm_arena_format(arena, "/venv/lib/python3.12/site-packages/nvidia/%s/lib/x", wheels[i]));
+    const tm_gpu_place *places = tm_gpu_places(TM_GPU_CUDA, test_in_folder("root"), variables, arena, &n);
+    assert_int_equal(n, sizeof wheels / sizeof wheels[0]);
+    for (size_t i = 0; i < n; i++) {
+        assert_string_equal(places[i].named, "a wheel");
+        assert_non_null(strstr(places[i].folder, wheels[i]));
+    }
+    tm_arena_destroy(arena);
+    test_folder_remove();
+}
+
 TEST(places_in_their_order)
 {
     static char *const       variables[] = { "ROCM_PATH=/opt/rocm-6.2.4", "LD_LIBRARY_PATH=relative:/nothing:/ld/one",
