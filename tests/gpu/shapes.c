@@ -46,6 +46,10 @@ static const attention_shape attentions[] = {
     { 1, { OF(20, 700, 638, 2, 1, 128, 128), .scale = 0.1, .causal = 1 }, 0, true, 0, false },
     { 1, { OF(300, 300, 0, 11, 11, 8, 8), .scale = 0.3, .causal = 1, .window = 9 }, 0, false, 0, false }, /* sections */
     { 1, { OF(130, 130, 0, 1, 1, 96, 96), .scale = 0.1, .causal = 0 }, 0, false, 8, false }, /* tiles without an edge */
+    { 1, { OF(150, 150, 0, 4, 4, 192, 128), .scale = 0.07, .causal = 1 }, 0, false, 8, false }, /* DeepSeek's */
+    { 2, { OF(77, 120, 43, 2, 1, 192, 128), .scale = 0.07, .causal = 1, .window = 50 }, 60, true, 16, false },
+    { 1, { OF(200, 130, 7, 2, 1, 136, 192), .scale = 0.07, .causal = 0 }, 130, false, 8, false },
+    { 1, { OF(140, 140, 0, 2, 1, 192, 192), .scale = 0.07, .causal = 1 }, 0, false, 8, false },
     { 1, { OF(10, 20, 10, 2, 2, 136, 200), .scale = 0.1, .causal = 1 }, 0, true, 0, false },
     { 2, { OF(20, 30, 0, 2, 1, 264, 300), .scale = 0.06, .causal = 0 }, 0, false, 8, false }, /* scores are stored */
     { 1, { OF(12, 20, 0, 1, 1, 512, 512), .scale = 0.05, .causal = 0 }, 0, false, 0, false },

@@ -6,7 +6,15 @@
 
 #include <string.h>
 
-enum { MOST = 65535, MOST_SIZE = 128, MOST_ELEMENTS = 1 << 30, MOST_ROW = 1 << 22, TILE = 256, DELTA_THREADS = 256 };
+enum {
+    MOST = 65535,
+    MOST_SIZE = 128,
+    MOST_WIDE = 192,
+    MOST_ELEMENTS = 1 << 30,
+    MOST_ROW = 1 << 22,
+    TILE = 256,
+    DELTA_THREADS = 256
+};
 
 /* Of each kernel. */
 typedef struct {
@@ -24,6 +32,8 @@ static blocks_of blocks(const void *device, const tm_attention_attr *attr)
     const tm_gpu_own *own = ((const tm_device *)device)->own;
     bool              wide = size_of(attr) > 64;
     int               two = wide ? 128 : 256; /* a wave has one or two units of 32 queries */
+    if (size_of(attr) > MOST_SIZE)
+        return (blocks_of){ { 128, 256, true, 0 }, { 128, 256, true, 0 }, { 128, 256, true, 0 } };
     if (own->maker == TM_GPU_HIP)
         return (blocks_of){ { two, 256, true, 0 }, { two, 256, true, 0 }, { 256, 512, true, 0 } };
     return (blocks_of){ { wide ? 64 : 128, 128, true, 0 }, { wide ? 64 : 128, 128, true, 0 }, { 64, 128, true, 0 } };
@@ -50,8 +60,9 @@ static tm_gpu_defines definitions(const void *device, const tm_attention_attr *a
 static const char *refuse_shape(const void *device, const tm_attention_attr *attr, const tm_view qkv[3])
 {
     int64_t batches = qkv[0].shape.n[0] / attr->seq_q;
-    if (attr->dim_qk % 8 || attr->dim_v % 8 || size_of(attr) > MOST_SIZE)
-        return "takes heads of 8, 16, 24, ... 128 elements";
+    bool    hip = ((const tm_gpu_own *)((const tm_device *)device)->own)->maker == TM_GPU_HIP;
+    if (attr->dim_qk % 8 || attr->dim_v % 8 || size_of(attr) > (hip ? MOST_WIDE : MOST_SIZE))
+        return hip ? "takes heads of 8, 16, 24, ... 192 elements" : "takes heads of 8, 16, 24, ... 128 elements";
     if (!(attr->scale > 0)) return "takes a positive scale";
     if (attr->heads > MOST || batches > MOST) return "more sequences or heads than a grid takes";
     if (attr->q_offset > MOST_ELEMENTS || attr->window > MOST_ELEMENTS || attr->key0 > MOST_ELEMENTS)

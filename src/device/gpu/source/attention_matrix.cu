@@ -14,12 +14,16 @@
  */
 #include "seen.cu"
 
-enum { OTHERS = DIM <= 64 ? 64 : 32, STEPS = DIM / 16, PARTS = DIM / 32 };
+/* Of a head in steps of 16 elements, and in parts of 32: what lies behind them is 0. */
+enum { QK_PARTS = (QK + 31) / 32, VO_PARTS = (VO + 31) / 32, QK_STEPS = 2 * QK_PARTS, VO_STEPS = 2 * VO_PARTS };
+enum { OTHERS = DIM <= 64 ? 64 : 32 };
+/* Gradients of wide heads take the registers of two waves. */
+#define GRAD_SIMD (DIM > 128 ? 1 : 2)
 
 #define LEAST (-3.0e38f)
 
 /* Own rows of a tensor as operands. */
-template <int M>
+template <int M, int STEPS>
 DEVICE void load_own(operand (&own)[M][STEPS], const rows_of &x, int first)
 {
     UNROLL for (int m = 0; m < M; m++)
@@ -27,7 +31,7 @@ DEVICE void load_own(operand (&own)[M][STEPS], const rows_of &x, int first)
 }
 
 /* s = own rows times 32 rows of a tile. */
-template <int M, class T>
+template <int M, int STEPS, class T>
 DEVICE void scores(sums (&s)[M], const operand (&own)[M][STEPS], const T &t, int tensor, int stage, int row)
 {
     UNROLL for (int m = 0; m < M; m++) s[m] = zeros();
@@ -38,7 +42,7 @@ DEVICE void scores(sums (&s)[M], const operand (&own)[M][STEPS], const T &t, int
 }
 
 /* out += p times 32 rows of a tile. */
-template <int M, class T>
+template <int M, int PARTS, class T>
 DEVICE void add_product(sums (&out)[M][PARTS], const operand (&p)[M][2], const T &t, int tensor, int stage, int row)
 {
     UNROLL for (int k = 0; k < 2; k++)
@@ -48,7 +52,7 @@ DEVICE void add_product(sums (&out)[M][PARTS], const operand (&p)[M][2], const T
         }
 }
 
-template <int M>
+template <int M, int PARTS>
 DEVICE void clear(sums (&out)[M][PARTS])
 {
     UNROLL for (int m = 0; m < M; m++)
@@ -56,6 +60,7 @@ DEVICE void clear(sums (&out)[M][PARTS])
 }
 
 /* Rows from `first` on, times a factor for each slot. */
+template <int PARTS>
 DEVICE void store_rows(bf16 *to, int ld, const sums (&out)[PARTS], const float (&by)[SLOTS], int first, int end, int width)
 {
     UNROLL for (int e = 0; e < 16; e += 2) {
@@ -75,7 +80,7 @@ struct softmax {
 
 /* Scores become probabilities over 2^most. The largest is followed only where one has grown far beyond it: factors of up to
  * 2^8 round as any, and sums so rarely have to be scaled. */
-template <int M>
+template <int M, int PARTS>
 DEVICE void weigh(softmax<M> *now, sums (&s)[M], sums (&out)[M][PARTS], operand (&p)[M][2], float c)
 {
     float peak[M][SLOTS];
@@ -128,8 +133,8 @@ EACH_SIMD(2) KERNEL_OF(FORWARD_THREADS, attention_matrix)
     rows_of qs = { q + (i64)batch * seq_q * ld_q + h * QK, ld_q, 0, seq_q, QK };
     rows_of ks = { k + (i64)batch * seq_k * ld_k + j * QK, ld_k, all.from, all.end, QK };
     rows_of vs = { v + (i64)batch * seq_k * ld_v + j * VO, ld_v, all.from, all.end, VO };
-    operand fq[M][STEPS], p[M][2];
-    sums    s[M], out[M][PARTS];
+    operand fq[M][QK_STEPS], p[M][2];
+    sums    s[M], out[M][VO_PARTS];
     float   c = scale * LOG2_E, none = sinks ? get(sinks, h) * LOG2_E : LEAST;
     staged  t = { &room };
     softmax<M> now;
@@ -181,7 +186,7 @@ EACH_SIMD(2) KERNEL_OF(FORWARD_THREADS, attention_matrix)
 KERNEL(attention_matrix_delta)
 (f32 *RESTRICT delta, const bf16 *RESTRICT d_o, const bf16 *RESTRICT o, int seq_q, int heads)
 {
-    enum { TEAM = VO <= 8 ? 1 : VO <= 16 ? 2 : VO <= 32 ? 4 : VO <= 64 ? 8 : 16 };
+    enum { TEAM = VO <= 8 ? 1 : VO <= 16 ? 2 : VO <= 32 ? 4 : VO <= 64 ? 8 : VO <= 128 ? 16 : 32 };
     int query = block_id(0) * (BLOCK / TEAM) + thread_id() / TEAM, part = thread_id() % TEAM * 8;
     i64 at = (((i64)block_id(2) * seq_q + query) * heads + block_id(1)) * VO + part;
     float sum = 0.0f;
@@ -196,7 +201,7 @@ KERNEL(attention_matrix_delta)
     if (query < seq_q && part == 0) delta[((i64)block_id(2) * heads + block_id(1)) * seq_q + query] = sum;
 }
 
-EACH_SIMD(2) KERNEL_OF(QUERIES_THREADS, attention_matrix_queries)
+EACH_SIMD(GRAD_SIMD) KERNEL_OF(QUERIES_THREADS, attention_matrix_queries)
 (bf16 *RESTRICT dq, const bf16 *RESTRICT d_o, const bf16 *RESTRICT q, const bf16 *RESTRICT k, const bf16 *RESTRICT v,
  const f32 *RESTRICT lse, const f32 *RESTRICT delta, const int *RESTRICT first_key, int ld_dq, SHAPE)
 {
@@ -219,8 +224,8 @@ EACH_SIMD(2) KERNEL_OF(QUERIES_THREADS, attention_matrix_queries)
     rows_of qs = { q + row0 * ld_q + h * QK, ld_q, 0, seq_q, QK }, gs = { d_o + row0 * ld_o + h * VO, ld_o, 0, seq_q, VO };
     rows_of ks = { k + (i64)batch * seq_k * ld_k + j * QK, ld_k, all.from, all.end, QK };
     rows_of vs = { v + (i64)batch * seq_k * ld_v + j * VO, ld_v, all.from, all.end, VO };
-    operand fq[M][STEPS], fg[M][STEPS], ds[M][2];
-    sums    s[M], d[M], out[M][PARTS];
+    operand fq[M][QK_STEPS], fg[M][VO_STEPS], ds[M][2];
+    sums    s[M], d[M], out[M][QK_PARTS];
     float   c = scale * LOG2_E, L[M][SLOTS], less[M][SLOTS];
     staged  t = { &room };
     clear(out);
@@ -269,7 +274,7 @@ EACH_SIMD(2) KERNEL_OF(QUERIES_THREADS, attention_matrix_queries)
 }
 
 /* Of a tile of keys, over all queries of all heads of the group, in ascending order. */
-EACH_SIMD(2) KERNEL_OF(KEYS_THREADS, attention_matrix_keys)
+EACH_SIMD(GRAD_SIMD) KERNEL_OF(KEYS_THREADS, attention_matrix_keys)
 (bf16 *RESTRICT dk, bf16 *RESTRICT dv, const bf16 *RESTRICT d_o, const bf16 *RESTRICT q, const bf16 *RESTRICT k,
  const bf16 *RESTRICT v, const f32 *RESTRICT lse, const f32 *RESTRICT delta, const int *RESTRICT first_key, int ld_dk,
  int ld_dv, SHAPE)
@@ -293,8 +298,8 @@ EACH_SIMD(2) KERNEL_OF(KEYS_THREADS, attention_matrix_keys)
     int   ld_o = heads * VO;
     rows_of ks = { k + (i64)batch * seq_k * ld_k + j * QK, ld_k, 0, seq_k, QK };
     rows_of vs = { v + (i64)batch * seq_k * ld_v + j * VO, ld_v, 0, seq_k, VO };
-    operand fk[M][STEPS], fv[M][STEPS], p[M][2], ds[M][2];
-    sums    s[M], out_k[M][PARTS], out_v[M][PARTS];
+    operand fk[M][QK_STEPS], fv[M][VO_STEPS], p[M][2], ds[M][2];
+    sums    s[M], out_k[M][QK_PARTS], out_v[M][VO_PARTS];
     float   c = scale * LOG2_E, next = 0.0f;
     int     next_first = 0;
     staged  t = { &room };
