@@ -98,7 +98,7 @@ static bool takes_wide(const tm_view *codes)
     return (uintptr_t)codes->data % RUN == 0;
 }
 
-/* What makes the factor reads runs of 16 bytes where a run of the factor begins. */
+/* What makes the factor reads runs of 16 bytes where a run of the factor begins: a part of it is as wide as a half. */
 static void describe_maker(both *b, const tm_call *call)
 {
     const tm_quantize_both_attr *attr = call->attr;
@@ -106,8 +106,7 @@ static void describe_maker(both *b, const tm_call *call)
     b->width = (int)x.n[1] / halves_of(attr);
     b->second = call->in[SECOND].data;
     b->c.x = call->in[0].data;
-    b->c.vectors =
-        b->c.vectors && b->width % 8 == 0 && tm_gpu_is_wide(&call->in[0]) && tm_gpu_is_wide(&call->in[SECOND]);
+    b->c.vectors = b->c.vectors && tm_gpu_is_wide(&call->in[0]) && tm_gpu_is_wide(&call->in[SECOND]);
 }
 
 static both describe(const tm_call *call, const layout *l)

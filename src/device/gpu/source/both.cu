@@ -27,9 +27,7 @@ enum { TILE = WIDTH, DEEP = 4, DEPTHS = TILE / DEEP, MOST_BLOCKS = TILE / RUN, H
 /* WAYS: which codes are asked for. */
 enum { LIES = WAYS & 1, TURNS = WAYS >> 1 };
 
-#if MAKER
 #include "made.cu"
-#endif
 
 /* c: of the codes as they lie. Workspace, for scales of lines: part_rows (column tiles, lines), part_columns (row tiles,
  * columns), and the largest of all: of_rows, of_columns. second, width: see made.cu. */

@@ -2,7 +2,8 @@
 /* Elements of a factor that is nowhere in memory: what an op of single elements makes of its inputs, rounded as it would
  * have stored it. A part of both.cu; the arithmetic is that of pointwise.cu and blocks.cu, operation by operation.
  *
- * MAKER: which op (op/quantize.h); AS_BF16: it stores bfloat16, else float32. */
+ * MAKER: which op (op/quantize.h), 0: none; AS_BF16: it stores bfloat16, else float32. */
+#if MAKER
 
 DEVICE float stored(float x)
 {
@@ -76,3 +77,5 @@ DEVICE void make(float (&v)[HALVES][RUN], const X *first, const X *second, i64 r
     UNROLL for (int i = 0; i < RUN; i++) v[0][i] = stored(gelu_slope(a[i], b[i]));
 #endif
 }
+
+#endif
