@@ -98,10 +98,23 @@ typedef struct {
     int64_t first_row;
 } tm_quantize_attr;
 
-/* quantize_both: codes of x as it lies, and transposed; the recipe of both is that of the first one. */
+/* What makes the factor of quantize_made: the op of this name, of single elements. */
+typedef enum {
+    TM_MADE_NOT,
+    TM_MADE_SWIGLU,
+    TM_MADE_SWIGLU_GRAD,
+    TM_MADE_GELU,
+    TM_MADE_GELU_GRAD,
+    TM_MADE_GEGLU,
+    TM_MADE_KINDS
+} tm_quantize_maker;
+
+/* quantize_both: codes of x as it lies, and transposed; the recipe of both is that of the first one. quantize_made: the
+ * same of what a maker makes, or only those that `along` tells, whose lines may run down. */
 typedef struct {
     tm_quantize_attr along;
     int32_t          turned_row; /* as `row`, of the factor whose codes are transposed */
+    uint8_t          maker, as;  /* of quantize_made: tm_quantize_maker, and the format (tm_dtype) that it makes */
 } tm_quantize_both_attr;
 
 typedef struct {
@@ -417,8 +430,14 @@ void tm_scale_history(const tm_call *call);
 
 /* Of quantize_both: the attributes of the op whose codes are transposed. */
 tm_quantize_attr tm_quantize_turned(const tm_quantize_both_attr *attr);
-/* The call of one of the two ops that it stands in the place of; *attr becomes its attributes. */
+/* Of quantize_both and quantize_made: does it give the codes as they lie, or transposed? */
+bool tm_quantize_gives(const tm_call *call, bool turns);
+/* The call of one of the two ops that it stands in the place of; *attr becomes its attributes. x that is made has no
+ * data, nor have codes and scales that the call does not give. */
 tm_call tm_quantize_half(const tm_call *call, bool turns, tm_quantize_attr *attr);
+/* Of quantize_made: the op of a tm_quantize_maker, and its call but for the data of its result. */
+const tm_op *tm_quantize_maker_op(int maker);
+tm_call      tm_quantize_making(const tm_call *call);
 
 /* Why this factor cannot be codes with scales of this kind (tm_codes_kind, not TM_CODES_NOT) beside them, or NULL. */
 const char *tm_quantize_no_codes(const tm_quantize_attr *attr, int kind);

@@ -16,15 +16,31 @@ tm_quantize_attr tm_quantize_turned(const tm_quantize_both_attr *attr)
     return turned;
 }
 
+bool tm_quantize_gives(const tm_call *call, bool turns)
+{
+    const tm_quantize_both_attr *attr = call->attr;
+    return tm_view_present(&call->out[TM_QUANTIZE_TURNED]) || attr->along.down == turns;
+}
+
 tm_call tm_quantize_half(const tm_call *call, bool turns, tm_quantize_attr *attr)
 {
     const tm_quantize_both_attr *both = call->attr;
     tm_call                      half = *call;
-    *attr = turns ? tm_quantize_turned(both) : both->along;
+    *attr = both->along;
+    attr->down = turns;
     half.op = &tm_op_quantize;
     half.attr = attr;
-    if (turns) half.out[0] = call->out[TM_QUANTIZE_TURNED];
-    if (turns) half.out[TM_QUANTIZE_SCALES] = call->out[TM_QUANTIZE_TURNED_SCALES];
+    if (both->maker) half.in[0] = tm_quantize_making(call).out[0], half.in[1].shape.rank = -1, half.in[1].data = NULL;
+    if (turns && tm_view_present(&call->out[TM_QUANTIZE_TURNED])) {
+        attr->row = both->turned_row;
+        half.out[0] = call->out[TM_QUANTIZE_TURNED];
+        half.out[TM_QUANTIZE_SCALES] = call->out[TM_QUANTIZE_TURNED_SCALES];
+    }
+    if (!tm_quantize_gives(call, turns)) {
+        half.out[0].shape = tm_quantize_codes(attr, half.in[0].shape);
+        half.out[0].data = half.out[TM_QUANTIZE_SCALES].data = NULL;
+        half.out[TM_QUANTIZE_SCALES].shape.rank = -1;
+    }
     half.out[TM_QUANTIZE_TURNED].shape.rank = half.out[TM_QUANTIZE_TURNED_SCALES].shape.rank = -1;
     return half;
 }
@@ -61,7 +77,8 @@ static const char *both_infer(const tm_shape *in, const void *attr_, tm_shape *o
 {
     const tm_quantize_both_attr *attr = attr_;
     tm_quantize_attr             turned = tm_quantize_turned(attr);
-    const char                  *why = attr_check(&attr->along);
+    const char                  *why = attr->maker ? "x is there, and nothing makes it" : NULL;
+    if (!why) why = attr_check(&attr->along);
     if (!why) why = half_infer(in, &attr->along, &out[0], &out[1], &out[TM_QUANTIZE_SCALES]);
     return why ? why : half_infer(in, &turned, &out[TM_QUANTIZE_TURNED], &out[1], &out[TM_QUANTIZE_TURNED_SCALES]);
 }

@@ -3,6 +3,7 @@
  * values in the place of codes, on the same GPU and on the CPU; which products are codes, and why others are not. */
 #include "device/backend.h"
 #include "gpu/emulated.h"
+#include "op/quantize.h"
 #include "support/training.h"
 
 #include <math.h>
@@ -28,7 +29,8 @@ typedef struct {
     float   *record; /* after the first step */
     size_t   rows;
     uint64_t state;
-    int      products, emulated, both; /* both: factors that one op gives both codes of */
+    int      products, emulated;
+    int      both, made; /* factors that one op gives both codes of; nodes whose factor is nowhere in memory */
     char     words[400];
 } outcome;
 
@@ -62,13 +64,15 @@ static void keep_values(tm_step_options *o)
     o->quantize.recipe[1] = o->quantize.recipe[0];
 }
 
-static int count_both(const tm_plan *plan)
+static void count_nodes(const tm_plan *plan, outcome *out)
 {
-    int n = 0;
     for (size_t p = 0; p < plan->n_programs; p++)
-        for (size_t x = 0; x < plan->programs[p].count; x++)
-            n += plan->programs[p].instructions[x].node->op == TM_OP_quantize_both;
-    return n;
+        for (size_t x = 0; x < plan->programs[p].count; x++) {
+            const tm_node *node = plan->programs[p].instructions[x].node;
+            bool           made = node->op == TM_OP_quantize_made;
+            out->made += made;
+            out->both += node->op == TM_OP_quantize_both || (made && node->out[TM_QUANTIZE_TURNED] != TM_NONE);
+        }
 }
 
 /* apart: no program is a graph that is played, and each product's factors are quantized for it alone. */
@@ -99,7 +103,7 @@ static outcome train(const char *name, const job *j, bool values, bool apart)
     out.state = test_state_hash(trainer);
     out.products = tm_trainer_step_of(trainer)->codes.products;
     out.emulated = tm_trainer_step_of(trainer)->codes.emulated;
-    out.both = count_both(tm_trainer_step_of(trainer)->plan);
+    count_nodes(tm_trainer_step_of(trainer)->plan, &out);
     tm_step_codes(tm_trainer_step_of(trainer), &words);
     snprintf(out.words, sizeof out.words, "%s", words.data ? words.data : "");
     tm_text_fini(&words);
@@ -202,13 +206,19 @@ FULL_TEST(gradients_of_codes_are_those_of_values)
 }
 
 /* In both programs of a step: of 4 linears all gradients, and where blocks are computed again, x and w of those that
- * are. Codes of 4 bits are made for each product. */
+ * are. Codes of 4 bits are made for each product. What an activation function makes is made on the way for the product
+ * of each pass, and the gradient of a gate; that of gelu is added up for a bias, too. */
 static void compare_both(const job *j, const outcome *together, const outcome *apart, const char *what)
 {
     bool narrow = strncmp(j->recipe, "mxfp4", 5) == 0;
     int  wanted = narrow ? 0 : 2 * (j->recomputed ? 4 + 2 * 3 : 4);
     if (together->both != wanted || (j->family != TM_FAMILY_GPT && apart->both != 0))
         fail_msg("%s: %d factors by one op, wanted %d; apart %d", what, together->both, wanted, apart->both);
+    bool kept = narrow || j->family == TM_FAMILY_MIXTRAL;
+    int  made = kept ? 0 : 2 * (j->family == TM_FAMILY_GPT ? 2 : 3);
+    if (together->made != made || (j->family != TM_FAMILY_GPT && apart->made != 0))
+        fail_msg("%s: %d factors that are made on the way, wanted %d; apart %d", what, together->made, made,
+                 apart->made);
 }
 
 static void trains_on_codes(const job *j, int products, int emulated, const char *words)

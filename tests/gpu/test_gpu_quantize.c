@@ -232,16 +232,18 @@ static void two_on(tm_device *cpu, const operands *o, char *result[TM_MAX_OUT], 
         tm_quantize_attr attr;
         operands         half = *o;
         char            *left[TM_MAX_OUT];
+        const int       *place = places[turns && tm_view_present(&o->call.out[TM_QUANTIZE_TURNED])];
+        if (!tm_quantize_gives(&o->call, turns)) continue;
         half.call = tm_quantize_half(&o->call, turns, &attr);
         for (int k = 0; k < TM_MAX_OUT; k++) {
-            int from = k < 3 ? places[turns][k] : 0;
+            int from = k < 3 ? place[k] : 0;
             half.image[TM_MAX_IN + k] = o->image[TM_MAX_IN + from];
             half.bytes[TM_MAX_IN + k] = k < 3 ? o->bytes[TM_MAX_IN + from] : 0;
         }
         if (turns && result[1]) half.image[TM_MAX_IN + 1] = result[1];
         run_on(cpu, &half, left, what);
         if (turns) free(result[1]);
-        for (int k = 0; k < 3; k++) result[places[turns][k]] = left[k];
+        for (int k = 0; k < 3; k++) result[place[k]] = left[k];
         for (int k = 3; k < TM_MAX_OUT; k++) free(left[k]);
     }
 }
@@ -277,6 +279,56 @@ static void codes_of_both_directions(const char *name)
         }
     tm_device_close(gpu);
     tm_device_close(cpu);
+}
+
+/* What the maker leaves on the GPU, quantized on the CPU. */
+static void one_as_three(tm_device *cpu, tm_device *gpu, operands *o, const char *what)
+{
+    tm_quantize_both_attr attr = *(const tm_quantize_both_attr *)o->call.attr;
+    operands              maker = *o, apart = *o;
+    char                 *x[TM_MAX_OUT], *wanted[TM_MAX_OUT], *found[TM_MAX_OUT];
+    attr.as = (uint8_t)o->call.in[0].dtype;
+    o->call.attr = apart.call.attr = &attr;
+    maker.call = tm_quantize_making(&o->call);
+    for (int k = 0; k < TM_MAX_OUT; k++) maker.bytes[TM_MAX_IN + k] = 0;
+    maker.bytes[TM_MAX_IN] = apart.bytes[0] = tm_tensor_bytes(maker.call.out[0].shape, maker.call.out[0].dtype);
+    maker.image[TM_MAX_IN] = calloc(apart.bytes[0] + 1, 1);
+    run_on(gpu, &maker, x, what);
+    apart.image[0] = x[0];
+    two_on(cpu, &apart, wanted, what);
+    run_on(gpu, o, found, what);
+    compare_bits(o, found, wanted, what);
+    for (int k = 0; k < TM_MAX_OUT; k++) free(wanted[k]), free(found[k]), free(x[k]);
+    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) free(o->image[i]);
+    free(maker.image[TM_MAX_IN]);
+}
+
+static void codes_of_what_is_made(const char *name)
+{
+    static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16 };
+    tm_example                       example;
+    if (!emulated_device(name)) skip();
+    tm_device *cpu = opened("cpu"), *gpu = opened(name);
+    for (int k = 0; tm_op_quantize_made.example(k, &example); k++)
+        for (int p = 0; p < 2; p++) {
+            char     what[120];
+            operands o;
+            snprintf(what, sizeof what, "made on %s, example %d, %s", name, k, precisions[p]->name);
+            fill(&o, &tm_op_quantize_made, &example, precisions[p], k % 2 == 0);
+            one_as_three(cpu, gpu, &o, what);
+        }
+    tm_device_close(gpu);
+    tm_device_close(cpu);
+}
+
+FULL_TEST(factors_that_are_made_have_the_bits_of_three_ops_on_cuda)
+{
+    codes_of_what_is_made("cuda");
+}
+
+FULL_TEST(factors_that_are_made_have_the_bits_of_three_ops_on_hip)
+{
+    codes_of_what_is_made("hip");
 }
 
 FULL_TEST(both_directions_have_the_bits_of_two_ops)

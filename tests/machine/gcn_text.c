@@ -124,7 +124,8 @@ static bool modifier_of(instruction *x, const char *s)
     if (at == MODIFIERS) return false;
     s += strlen(modifiers[at]);
     if (at == AT_OFFEN) return (x->modifier[at] = 1, *s == 0);
-    if (at == AT_DST_SEL || at == AT_DST_UNUSED) return strcmp(s, at == AT_DST_SEL ? "DWORD" : "UNUSED_PAD") == 0;
+    if (at == AT_DST_UNUSED) return strcmp(s, "UNUSED_PAD") == 0;
+    if (at == AT_DST_SEL) return part_of(s, &x->modifier[at]) ? (x->modifier[at] -= 6, true) : false;
     if (at == AT_SRC0_SEL || at == AT_SRC1_SEL) return part_of(s, &x->modifier[at]);
     if (*s == '[') return (at == AT_QUAD_PERM || (at >= AT_OP_SEL && at <= AT_NEG_HI)) && list_of(s, &x->modifier[at]);
     if (!number_of(s, &number)) return false;

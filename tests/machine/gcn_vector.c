@@ -169,6 +169,14 @@ static const u32 *source(wave *w, const instruction *x, int k, u32 *room)
     return room;
 }
 
+/* The result in a part of a register, beside zeros; the number of the part, less that of all of it. */
+static void place_in_part(u32 *out, int part)
+{
+    u32       keep = part < -2 ? 255 : 0xffff;
+    int       shift = part < -2 ? 8 * (part + 6) : 16 * (part + 2);
+    EACH_LANE out[i] = (out[i] & keep) << shift;
+}
+
 /* A lane's result, if EXEC has the lane: in vector registers, or as a bit. */
 static void write_lanes(wave *w, const operand *to, int which, const u32 *from)
 {
@@ -199,6 +207,7 @@ static bool step_lanes(wave *w, const instruction *x)
             from[k - 1] = source(w, x, k, room[k - 1]);
     }
     x->row->lanes(from[0], from[1], from[2], direct ? own : out, mask, x->modifier[AT_BITOP3]);
+    if (x->modifier[AT_DST_SEL]) place_in_part(direct ? own : out, x->modifier[AT_DST_SEL]);
     if (!direct) write_lanes(w, &x->o[0], 0, out);
     return true;
 }

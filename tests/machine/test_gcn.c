@@ -85,6 +85,8 @@ WANT(want_med3_i, want_max_i(want_min_i(a, b, 0, 0), want_min_i(want_max_i(a, b,
 WANT(want_and, a &b)
 WANT(want_or, a | b)
 WANT(want_or_word1, a >> 16 | b)
+WANT(want_or_in_word1, (a | b) << 16)
+WANT(want_and_in_byte2, (a >> 24 & b & 255) << 16)
 WANT(want_add_word1, (a >> 16) + (uint64_t)b)
 WANT(want_xor_word1, a >> 16 ^ b)
 WANT(want_or3, a | b | c)
@@ -174,6 +176,9 @@ static const vector_row vector_rows[] = {
     { "v_and_b32_e32 v4, v1, v2", want_and },
     { "v_or_b32_e32 v4, v1, v2", want_or },
     { "v_or_b32_sdwa v4, v1, v2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1 src1_sel:DWORD", want_or_word1 },
+    { "v_or_b32_sdwa v4, v1, v2 dst_sel:WORD_1 dst_unused:UNUSED_PAD src0_sel:DWORD src1_sel:DWORD", want_or_in_word1 },
+    { "v_and_b32_sdwa v4, v1, v2 dst_sel:BYTE_2 dst_unused:UNUSED_PAD src0_sel:BYTE_3 src1_sel:DWORD",
+      want_and_in_byte2 },
     { "v_add_u32_sdwa v4, v1, v2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1 src1_sel:DWORD", want_add_word1 },
     { "v_xor_b32_sdwa v4, v1, v2 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1 src1_sel:DWORD", want_xor_word1 },
     { "v_or3_b32 v4, v1, v2, v3", want_or3 },

@@ -112,6 +112,7 @@ static bool is_free(const tm_op *op, bool output, int k, int axis, bool position
     if (op == &tm_op_grouped_bias_grad) return !output && k == 0 && axis == 0;
     if (op == &tm_op_quantize) return k >= (output ? 1 : 2) && k < 4 && axis == 0; /* tables of all factors */
     if (op == &tm_op_quantize_both) return axis == 0 && (output ? k == 1 : k == 2 || k == 3);
+    if (op == &tm_op_quantize_made) return axis == 0 && k == (output ? 1 : 2);
     if (op == &tm_op_quantize_largest) return !output && k != 1;
     if (op == &tm_op_bias_grad) return !output && axis == 0;
     if (op == &tm_op_cross_entropy || op == &tm_op_vocabulary_loss) return !output && k == 0 && axis == 1;
@@ -502,6 +503,7 @@ static void optional_outputs_are_aside(const tm_op *op, const tm_example *exampl
         tm_example fewer = *example;
         if (!(op->optional_out >> k & 1U) || example->out[k].rank < 0) continue;
         if (op == &tm_op_embedding_grad && example->out[1 - k].rank < 0) continue; /* one of the two it must have */
+        if (op == &tm_op_quantize_made && k == 3) continue; /* codes, which have scales beside them */
         fewer.out[k].rank = -1;
         tm_call_make(&with, op, example, SEED);
         tm_call_make(&without, op, &fewer, SEED);

@@ -36,7 +36,7 @@ TEST(nothing_is_computed_of_nothing)
 {
     static const char none[] = " balance_loss balance_loss_grad fetch store grouped_linear grouped_linear_dgrad "
                                "grouped_linear_wgrad grouped_scaled_mm grouped_scaled_wgrad join split quantize "
-                               "quantize_both quantize_largest tick vocabulary_loss "
+                               "quantize_both quantize_largest quantize_made tick vocabulary_loss "
                                "vocabulary_loss_grad vocabulary_parts "; /* 0 is one of several there */
     for (int id = 0; id < TM_OP_COUNT; id++) {
         const tm_op *op = tm_op_get((tm_op_id)id);

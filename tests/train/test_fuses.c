@@ -248,6 +248,87 @@ TEST(a_factor_is_looked_at_once)
         }
 }
 
+/* --- factors that are made on the way */
+
+/* What differs from factors that never are in memory. */
+typedef enum {
+    MADE,
+    READ_TWICE,   /* by products of both passes, in two ways */
+    READ_BY_BOTH, /* one op gives both codes */
+    READ_APART,   /* by another op, too */
+    READ_BY_PART, /* by a view */
+    NOT_CODES,
+    OF_A_WHOLE, /* whose largest numbers are given */
+    OF_EXPERTS,
+    BY_CHANCE,
+    INPUT_CHANGES,
+    OTHER_MAKER,
+    KINDS
+} circumstance;
+
+static const tm_op_id circumstances[KINDS][6] = {
+    [MADE] = { TM_OP_quantize_made },
+    [READ_TWICE] = { TM_OP_quantize_made, TM_OP_quantize_made },
+    [READ_BY_BOTH] = { TM_OP_quantize_made },
+    [READ_APART] = { TM_OP_swiglu, TM_OP_quantize, TM_OP_gelu },
+    [READ_BY_PART] = { TM_OP_swiglu, TM_OP_quantize, TM_OP_copy },
+    [NOT_CODES] = { TM_OP_swiglu, TM_OP_quantize },
+    [OF_A_WHOLE] = { TM_OP_swiglu, TM_OP_quantize },
+    [OF_EXPERTS] = { TM_OP_swiglu, TM_OP_quantize },
+    [BY_CHANCE] = { TM_OP_swiglu, TM_OP_quantize },
+    [INPUT_CHANGES] = { TM_OP_swiglu, TM_OP_gelu, TM_OP_quantize },
+    [OTHER_MAKER] = { TM_OP_silu, TM_OP_quantize },
+};
+
+static void make_factor(circumstance of)
+{
+    tm_graph        *graph = tm_graph_create(&tm_precision_f64);
+    tm_device       *device = test_device_open("reference", 1);
+    tm_chooser       chooser = tm_device_chooser(device);
+    tm_quantize_attr attr = { .recipe = { { .format = TM_E4M3, .scaled = TM_SCALED_TENSOR } },
+                              .switch_step = -1,
+                              .codes = of == NOT_CODES ? 0 : TM_CODES_PLAIN,
+                              .n_parts = 1,
+                              .end = { 32 } };
+    tm_quantize_attr turned = attr;
+    bool             gate = of != OTHER_MAKER;
+    attr.recipe[0].stochastic = of == BY_CHANCE;
+    turned.down = 1;
+    tm_graph_segment(graph, "only");
+    tm_tensor_id a = tm_graph_tensor(graph, "a", TM_ROLE_ACTIVATION, tm_shape_2(32, gate ? 96 : 48));
+    tm_tensor_id x = emit(graph, gate ? TM_OP_swiglu : TM_OP_silu, NULL, 0, a, TM_NONE, NULL);
+    if (of == INPUT_CHANGES) write_again(graph, a, a);
+    quantized(graph, x, attr, 3);
+    tm_node *first = &graph->segment->nodes[graph->segment->n_nodes - 1];
+    if (of == OF_A_WHOLE) first->in[TM_QUANTIZE_LARGEST] = a;
+    if (of == OF_EXPERTS) first->in[TM_QUANTIZE_OFFSETS] = a;
+    if (of == READ_TWICE || of == READ_BY_BOTH) quantized(graph, x, turned, 5);
+    if (of == READ_APART) emit(graph, TM_OP_gelu, NULL, 0, x, TM_NONE, NULL);
+    if (of == READ_BY_PART) emit(graph, TM_OP_copy, NULL, 0, tm_graph_view(graph, "x.part", x, 0, 16), TM_NONE, NULL);
+    chooser.fuses = true;
+    if (of == READ_BY_BOTH) tm_both_pass(graph, &chooser);
+    tm_made_pass(graph, &chooser);
+    for (size_t n = 0; n < graph->segment->n_nodes || circumstances[of][n]; n++) {
+        const tm_node *node = &graph->segment->nodes[n];
+        if (n >= graph->segment->n_nodes || node->op != circumstances[of][n]) fail_msg("kind %d: node %zu", of, n);
+        if (node->op != TM_OP_quantize_made) continue;
+        const tm_quantize_both_attr *made = node->attr;
+        assert_int_equal(node->in[0], a);
+        assert_int_equal(made->maker, TM_MADE_SWIGLU);
+        assert_int_equal(made->along.row, n ? 5 : 3);
+        assert_int_equal(made->along.down, n);
+        if (of == READ_BY_BOTH) assert_int_equal(made->turned_row, 5);
+        assert_int_equal(node->out[TM_QUANTIZE_TURNED] != TM_NONE, of == READ_BY_BOTH);
+    }
+    tm_device_close(device);
+    tm_graph_destroy(graph);
+}
+
+TEST(factors_are_made_where_nobody_else_reads_them)
+{
+    for (int of = MADE; of < KINDS; of++) make_factor((circumstance)of);
+}
+
 /* A device without kernels for them keeps its programs. */
 TEST(what_no_kernel_takes_stays_apart)
 {

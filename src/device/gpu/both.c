@@ -1,17 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device/gpu/both.c - codes of a factor as it lies and transposed, of one look at it (source/both.cu). */
+/* device/gpu/both.c - codes of a factor as it lies and transposed, of one look at it (source/both.cu), or of what makes
+ * it.
+ */
 #include "device/gpu/quantized.h"
 
 #include <string.h>
 
-enum { TILE = 128, RUN = 16, THREADS = 256 };
+enum { TILE = 128, RUN = 16, THREADS = 256, SECOND = 1 };
+
+/* The text has these numbers. */
+_Static_assert(TM_MADE_SWIGLU == 1 && TM_MADE_SWIGLU_GRAD == 2 && TM_MADE_GELU == 3 && TM_MADE_GELU_GRAD == 4 &&
+                   TM_MADE_GEGLU == 5,
+               "source/both.cu");
 
 /* The same struct as in the text. */
 typedef struct {
     tm_gpu_factor c;
     const void   *turned, *turned_scales, *part_rows, *part_columns, *of_rows, *of_columns;
     int64_t       all_rows, all_columns, tiles;
-    int32_t       turned_row, turned_whole, turned_wide, rows_apart;
+    const void   *second;
+    int32_t       turned_row, turned_whole, turned_wide, rows_apart, width;
 } both;
 
 /* How a call is cut; tiles: at most so many. Then offsets in the workspace. */
@@ -39,13 +47,20 @@ static size_t take(size_t *at, int64_t floats)
     return begin;
 }
 
+/* Tiles of a block beside each other: of the gradient of a gate one of each half. */
+static int halves_of(const tm_quantize_both_attr *attr)
+{
+    return attr->maker == TM_MADE_SWIGLU_GRAD ? 2 : 1;
+}
+
 static layout layout_of(const tm_call *call)
 {
     const tm_quantize_both_attr *attr = call->attr;
-    tm_quantize_attr             turned = tm_quantize_turned(attr);
-    tm_shape                     x = call->in[0].shape;
-    int64_t                      groups = tm_quantize_groups(call);
-    bool                         shared = tm_view_present(&call->in[TM_QUANTIZE_OFFSETS]);
+    tm_quantize_attr             turned = tm_quantize_turned(attr), of;
+    tm_call                      half = tm_quantize_half(call, false, &of);
+    tm_shape                     x = half.in[0].shape;
+    int64_t                      groups = tm_quantize_groups(&half);
+    bool                         shared = tm_view_present(&half.in[TM_QUANTIZE_OFFSETS]);
     bool                         lines = attr->along.recipe[0].scaled == TM_SCALED_LINE;
     layout                       l = { .cells = groups * attr->along.n_parts };
     for (int p = 0; p < attr->along.n_parts; p++) {
@@ -55,7 +70,7 @@ static layout layout_of(const tm_call *call)
         l.high = larger(l.high, high), l.wide = larger(l.wide, wide);
         l.longest = larger(l.longest, larger(part.rows, part.columns));
     }
-    l.rows = tm_quantize_lines(&attr->along, x, groups);
+    l.rows = tm_quantize_lines(&of, x, groups);
     l.columns = tm_quantize_lines(&turned, x, groups);
     l.tile_record = take(&l.bytes, 2 * l.tiles * TM_QUANTIZE_RECORD);
     l.tile_largest = take(&l.bytes, l.tiles);
@@ -83,6 +98,17 @@ static bool takes_wide(const tm_view *codes)
     return (uintptr_t)codes->data % RUN == 0;
 }
 
+/* What makes the factor reads runs of 16 bytes where a run of the factor begins: a part of it is as wide as a half. */
+static void describe_maker(both *b, const tm_call *call)
+{
+    const tm_quantize_both_attr *attr = call->attr;
+    tm_shape                     x = tm_quantize_making(call).out[0].shape;
+    b->width = (int)x.n[1] / halves_of(attr);
+    b->second = call->in[SECOND].data;
+    b->c.x = call->in[0].data;
+    b->c.vectors = b->c.vectors && tm_gpu_is_wide(&call->in[0]) && tm_gpu_is_wide(&call->in[SECOND]);
+}
+
 static both describe(const tm_call *call, const layout *l)
 {
     const tm_quantize_both_attr *attr = call->attr;
@@ -98,7 +124,7 @@ static both describe(const tm_call *call, const layout *l)
                   .all_rows = l->rows,
                   .all_columns = l->columns,
                   .tiles = l->tiles,
-                  .turned_row = attr->turned_row,
+                  .turned_row = of[1].row,
                   .turned_whole = of[1].codes > TM_CODES_PLAIN && tm_quantize_whole(&of[1]),
                   .turned_wide = takes_wide(&turned.out[0]),
                   .rows_apart = (int)cut(l->longest, THREADS) };
@@ -106,6 +132,7 @@ static both describe(const tm_call *call, const layout *l)
     b.c.tile_largest = in_workspace(call, l->tile_largest);
     b.c.cell_largest = in_workspace(call, l->cell_largest);
     b.c.wide = takes_wide(&half.out[0]);
+    if (attr->maker) describe_maker(&b, call);
     return b;
 }
 
@@ -133,14 +160,39 @@ static const char *refuse(const tm_call *call)
     return why;
 }
 
+/* A kernel makes what the op of the same name makes, where this has operands without gaps, of one format. */
+static const char *refuse_made(const tm_call *call)
+{
+    const tm_quantize_both_attr *attr = call->attr;
+    const tm_quantize_attr      *of = &attr->along;
+    tm_call                      making = tm_quantize_making(call);
+    const char                  *why = refuse(call);
+    int64_t                      half = making.out[0].shape.n[1] / 2;
+    if (!why) why = tm_gpu_refuse_view(&call->in[0]);
+    if (!why) why = tm_gpu_refuse_view(&call->in[SECOND]);
+    if (!why) why = tm_gpu_refuse_other(&call->in[SECOND], call->in[0].dtype);
+    if (!why && attr->maker == TM_MADE_GELU_GRAD && !tm_quantize_gives(call, true))
+        why = "makes the gradient of gelu where its codes are transposed";
+    bool parts = of->cut_columns && of->n_parts == 2 && of->end[0] == half;
+    return why ? why : halves_of(attr) == 2 && !parts ? "takes the gradient of a gate in its two halves" : NULL;
+}
+
 enum { OF_TILES, OF_CELLS, CODES, RECORD, CLEAR };
 
 static tm_status prepare(const void *device, const tm_call *call, void **state, tm_error *err)
 {
-    static const char *const kernels[] = { "largest_of_both", "largest_of_parts", "quantize_both", "both_record",
-                                           "clear_scales" };
-    tm_gpu_defines           d = tm_gpu_factor_defines(call->in[0].dtype, call->out[0].dtype, &call->in[1], 1);
+    static const char *const     kernels[] = { "largest_of_both", "largest_of_parts", "quantize_both", "both_record",
+                                               "clear_scales" };
+    const tm_quantize_both_attr *attr = call->attr;
+    tm_quantize_attr             of;
+    tm_call                      half = tm_quantize_half(call, false, &of);
+    tm_gpu_defines               d = tm_gpu_factor_defines(half.in[0].dtype, half.out[0].dtype, &half.in[1], 1);
     (void)err;
+    if (attr->maker) {
+        tm_gpu_define(&d, "MAKER", attr->maker);
+        tm_gpu_define(&d, "WAYS", tm_quantize_gives(call, false) + 2 * tm_quantize_gives(call, true));
+        tm_gpu_define(&d, "AS_BF16", attr->as == TM_BF16);
+    }
     for (int k = OF_TILES; k <= CLEAR; k++) tm_gpu_note(device, "both", tm_gpu_text_both, &d, kernels[k], state);
     return TM_OK;
 }
@@ -149,7 +201,7 @@ static tm_status find_largest(const tm_call *call, const both *b, const layout *
 {
     tm_gpu_arguments a = { .bytes = 0 };
     pass(&a, b);
-    TM_TRY(tm_gpu_start(call, OF_TILES, l->tiles, 1, 1, THREADS, &a, err));
+    TM_TRY(tm_gpu_start(call, OF_TILES, l->tiles / halves_of(call->attr), 1, 1, THREADS, &a, err));
     return tm_gpu_start(call, OF_CELLS, l->cells, b->c.keeps_lines ? 2 * b->rows_apart : 1, 1, THREADS, &a, err);
 }
 
@@ -159,7 +211,7 @@ static tm_status fill_up(const tm_call *call, tm_error *err)
     for (int turns = 0; turns < 2; turns++) {
         tm_quantize_attr attr;
         tm_call          half = tm_quantize_half(call, turns, &attr);
-        if (!tm_gpu_fills_up(&half)) continue;
+        if (!tm_quantize_gives(call, turns) || !tm_gpu_fills_up(&half)) continue;
         TM_TRY(tm_gpu_clear_scales(call, CLEAR, &half.out[TM_QUANTIZE_SCALES], err));
     }
     return TM_OK;
@@ -173,13 +225,21 @@ static tm_status launch(const tm_call *call, tm_error *err)
     if (b.c.of[0].finds) TM_TRY(find_largest(call, &b, &l, err));
     TM_TRY(fill_up(call, err));
     pass(&a, &b);
-    TM_TRY(tm_gpu_start(call, CODES, l.tiles, 1, 1, THREADS, &a, err));
-    return b.c.record ? tm_gpu_start(call, RECORD, l.cells, 2, 1, THREADS, &a, err) : TM_OK;
+    TM_TRY(tm_gpu_start(call, CODES, l.tiles / halves_of(call->attr), 1, 1, THREADS, &a, err));
+    int ways = tm_quantize_gives(call, false) + tm_quantize_gives(call, true);
+    return b.c.record ? tm_gpu_start(call, RECORD, l.cells, ways, 1, THREADS, &a, err) : TM_OK;
 }
 
 const tm_kernel tm_gpu_both[] = { { .op = TM_OP_quantize_both,
                                     .name = "quantize_both/gpu",
                                     .refuse = refuse,
+                                    .workspace = workspace,
+                                    .launch = launch,
+                                    .prepare = prepare,
+                                    .release = tm_gpu_forget },
+                                  { .op = TM_OP_quantize_made,
+                                    .name = "quantize_made/gpu",
+                                    .refuse = refuse_made,
                                     .workspace = workspace,
                                     .launch = launch,
                                     .prepare = prepare,

@@ -33,4 +33,8 @@ void tm_codes_pass(tm_graph *graph, const tm_chooser *chooser, tm_codes *out);
  * columns, in one phase, of one look at it. Behind the codes pass. */
 void tm_both_pass(tm_graph *graph, const tm_chooser *chooser);
 
+/* Likewise: what an activation function or its gradient makes for such codes alone is made where they are, and never in
+ * memory. Behind the both pass. What other programs read stays. */
+void tm_made_pass(tm_graph *graph, const tm_chooser *chooser);
+
 #endif

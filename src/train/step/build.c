@@ -91,7 +91,7 @@ tm_status step_add_program(tm_step *step, const tm_chooser *chooser, const train
     tm_precision_pass(graph);
     tm_uncast_pass(graph, chooser);
     if (step->options.quantize.on && p->records) tm_codes_pass(graph, chooser, p->accumulate ? NULL : &step->codes);
-    if (step->options.quantize.on && p->records) tm_both_pass(graph, chooser);
+    if (step->options.quantize.on && p->records) tm_both_pass(graph, chooser), tm_made_pass(graph, chooser);
     tm_offload offload = step->options.offload;
     offload.apart = stages_cut(step);
     if (p->offloads) tm_offload_pass(graph, &offload);

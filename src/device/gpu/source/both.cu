@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Codes of a factor as it lies and transposed, of one look at it (op/quantize_both.c); where scales are those of lines or
  * of the tensor, of one more for the largest magnitudes of both. Arithmetic, formats and definitions are those of
- * quantize.cu.
+ * quantize.cu. With MAKER the factor is made on the way, of the inputs of another op (op/quantize_made.c, made.cu); then
+ * one of the two codes may be all that is asked for.
  *
  * A block has a tile of TILE rows by TILE columns; a thread has RUN elements of each of DEEP rows below each other. Where
  * blocks have scales, their largest magnitudes are found first, and the tile comes once more, from a cache. Codes of the
@@ -10,16 +11,33 @@
 #define BOTH 1
 #include "quantize.cu"
 
-enum { TILE = WIDTH, DEEP = 4, DEPTHS = TILE / DEEP, MOST_BLOCKS = TILE / RUN };
+#ifndef MAKER
+#define MAKER 0
+#define WAYS 3
+#endif
+/* The numbers of op/quantize.h. */
+#define SWIGLU 1
+#define SWIGLU_GRAD 2
+#define GELU 3
+#define GELU_GRAD 4
+#define GEGLU 5
+
+/* HALVES: tiles of a block: of the gradient of a gate, which has two parts, one of each. */
+enum { TILE = WIDTH, DEEP = 4, DEPTHS = TILE / DEEP, MOST_BLOCKS = TILE / RUN, HALVES = MAKER == SWIGLU_GRAD ? 2 : 1 };
+/* WAYS: which codes are asked for. */
+enum { LIES = WAYS & 1, TURNS = WAYS >> 1 };
+
+#include "made.cu"
 
 /* c: of the codes as they lie. Workspace, for scales of lines: part_rows (column tiles, lines), part_columns (row tiles,
- * columns), and the largest of all: of_rows, of_columns. */
+ * columns), and the largest of all: of_rows, of_columns. second, width: see made.cu. */
 struct both {
     call c;
     Y   *turned;
     f32 *turned_scales, *part_rows, *part_columns, *of_rows, *of_columns;
     i64  all_rows, all_columns, tiles;
-    int  turned_row, turned_whole, turned_wide, rows_apart;
+    const X *second;
+    int      turned_row, turned_whole, turned_wide, rows_apart, width;
 };
 
 /* A tile: its part, as it lies and transposed; number: among all tiles; row, column: its first ones, in the part. */
@@ -83,26 +101,46 @@ DEVICE int across_in(void)
     return thread_id() % RUNS * RUN;
 }
 
-/* Elements of a row of the thread. */
-DEVICE void load_row(float (&v)[RUN], const both &b, const spot &s, int row)
+/* The block's tiles. */
+DEVICE void find_spots(spot (&s)[HALVES], const both &b)
 {
-    load(v, b.c, s.of.p, s.row + depth_in() * DEEP + row, s.column + across_in(), 0);
+    UNROLL for (int h = 0; h < HALVES; h++) s[h] = spot_of(b.c, block_id(0) + h * blocks(0), false);
 }
 
-/* The largest of runs of rows, into runs (TILE, RUNS), and of columns of the thread's rows, into columns (DEPTHS, TILE);
- * returns that of the thread. */
-DEVICE float look(float *runs, float *columns, const both &b, const spot &s)
+/* Elements of a row of the thread. */
+DEVICE void load_row(float (&v)[HALVES][RUN], const both &b, const spot (&s)[HALVES], int row)
 {
-    float v[RUN], most[RUN] = {}, all = 0.0f;
+    const part &p = s[0].of.p;
+    int         line = s[0].row + depth_in() * DEEP + row, k = s[0].column + across_in();
+#if MAKER
+    make(v, b.c.x, b.second, p.row + line, p.column + k, b.width, line < p.lines ? p.length - k : 0, b.c.vectors);
+#else
+    load(v[0], b.c, p, line, k, 0);
+#endif
+}
+
+/* The largest of a tile: of runs of rows, into runs (HALVES, TILE, RUNS), of the thread's columns and of all that it has. */
+struct looked {
+    float columns[RUN], all;
+};
+DEVICE void look(looked (&most)[HALVES], float *runs, const both &b, const spot (&s)[HALVES])
+{
     ROLLED for (int r = 0; r < DEEP; r++) {
+        float v[HALVES][RUN];
         load_row(v, b, s, r);
-        float row = largest_in(v);
-        runs[(depth_in() * DEEP + r) * RUNS + thread_id() % RUNS] = row;
-        all = larger(all, row);
-        UNROLL for (int i = 0; i < RUN; i++) most[i] = larger(most[i], magnitude(v[i]));
+        UNROLL for (int h = 0; h < HALVES; h++) {
+            float row = largest_in(v[h]);
+            runs[h * TILE * RUNS + (depth_in() * DEEP + r) * RUNS + thread_id() % RUNS] = row;
+            most[h].all = larger(most[h].all, row);
+            UNROLL for (int i = 0; i < RUN; i++) most[h].columns[i] = larger(most[h].columns[i], magnitude(v[h][i]));
+        }
     }
-    UNROLL for (int i = 0; i < RUN; i++) columns[depth_in() * TILE + across_in() + i] = most[i];
-    return all;
+}
+
+/* Of columns of the thread's rows, into columns (DEPTHS, TILE). */
+DEVICE void show_columns(float *columns, const looked &most)
+{
+    UNROLL for (int i = 0; i < RUN; i++) columns[depth_in() * TILE + across_in() + i] = most.columns[i];
 }
 
 DEVICE float largest_of_runs(const float *runs, int row, int first, int n)
@@ -132,21 +170,31 @@ DEVICE float shared_with(float most, float *room, int mask)
 
 KERNEL(largest_of_both)(both b)
 {
-    SHARED float columns[DEPTHS * TILE], runs[TILE * RUNS];
-    spot         s = spot_of(b.c, block_id(0), false);
+    SHARED float columns[DEPTHS * TILE], runs[HALVES * TILE * RUNS];
+    looked       most[HALVES] = {};
+    spot         s[HALVES];
     int          own = thread_id();
-    if (!s.found) return;
-    float all = look(runs, columns, b, s);
+    find_spots(s, b);
+    if (!s[0].found) return;
+    look(most, runs, b, s);
     barrier();
-    if (b.c.keeps_lines) {
-        if (own < TILE && s.row + own < s.of.p.lines)
-            b.part_rows[s.column / TILE * b.all_rows + s.of.p.first + s.row + own] = largest_of_runs(runs, own, 0, RUNS);
-        if (own < TILE && s.column + own < s.of.p.length)
-            b.part_columns[s.row / TILE * b.all_columns + s.turned.p.first + s.column + own] =
-                largest_of_column(columns, own, 0, DEPTHS);
-    } else {
-        all = block_largest(all, runs);
-        if (own == 0) b.c.tile_largest[s.number] = all;
+    UNROLL for (int h = 0; h < HALVES; h++) {
+        const place &of = s[h].of, &turned = s[h].turned;
+        float       *of_half = runs + h * TILE * RUNS;
+        if (b.c.keeps_lines) {
+            if (h > 0) barrier();
+            show_columns(columns, most[h]);
+            barrier();
+            if (own < TILE && s[h].row + own < of.p.lines)
+                b.part_rows[s[h].column / TILE * b.all_rows + of.p.first + s[h].row + own] =
+                    largest_of_runs(of_half, own, 0, RUNS);
+            if (own < TILE && s[h].column + own < of.p.length)
+                b.part_columns[s[h].row / TILE * b.all_columns + turned.p.first + s[h].column + own] =
+                    largest_of_column(columns, own, 0, DEPTHS);
+        } else {
+            float all = block_largest(most[h].all, of_half);
+            if (own == 0) b.c.tile_largest[s[h].number] = all;
+        }
     }
 }
 
@@ -200,8 +248,10 @@ DEVICE void store_codes(Y *y, i64 at, words w, int n, bool wide)
     if (wide && n >= RUN && at % RUN == 0) {
         *(words *)(void *)(y + at) = w;
     } else {
-        UNROLL for (int i = 0; i < RUN; i++)
-            if (i < n) y[at + i] = (Y)(w.of[i / 4] >> 8 * (i % 4));
+        UNROLL for (int j = 0; j < RUN / 4; j++) { /* each byte's own condition would take a scalar of a wave */
+            u32 of = w.of[j];
+            ROLLED for (int i = 4 * j; i < 4 * j + 4 && i < n; i++, of >>= 8) y[at + i] = (Y)of;
+        }
     }
 }
 
@@ -263,74 +313,113 @@ DEVICE void turn(u32 *room, const u32 (&word)[RUN], const both &b, const spot &s
     }
 }
 
-KERNEL(quantize_both)(both b)
+/* Where the scales of a row are found: largest of runs of the tile's rows, scales of columns. */
+struct ruler {
+    scaling      along, down;
+    const float *runs, *scales;
+    bool         own, apart; /* columns have scales of their own; the transposed codes are other ones */
+};
+
+/* Codes of a row of the thread; those of the transposed matrix go into words. */
+DEVICE void quantize_row(u32 (&word)[RUN], found (&sum)[2], const float (&v)[RUN], const both &b, const spot &s,
+                         const ruler &by, int r)
 {
-    alignas(16) SHARED u32 room[DEPTHS * TILE];
-    alignas(16) SHARED float runs[TILE * RUNS], scales[MOST_BLOCKS * TILE];
-    float                 *columns = (float *)(void *)room;
-    const recipe          &q = b.c.of[0]; /* codes have one format: no switch brings another recipe */
-    spot                   s = spot_of(b.c, block_id(0), false);
-    call                   t = turned_call(b);
-    bool                   own = q.scaled == LINE || q.scaled == RUN_OF_LINE; /* scales of the columns */
-    found                  sum[2] = {};
-    u32                    word[RUN] = {};
-    if (!s.found) return;
-    scaling along = scaling_of_cell(b, q, s.of.cell, b.c.row), down = along;
-    if (q.scaled == DELAYED) down = scaling_of_cell(b, q, s.of.cell, b.turned_row);
-    if (q.scaled == SQUARE || q.scaled == RUN_OF_LINE) {
-        float all = look(runs, columns, b, s);
-        barrier();
-        if (q.scaled == SQUARE) {
-            for (int mask = 1; mask < q.block / RUN; mask *= 2) all = shared_with(all, runs, mask);
-            for (int mask = RUNS; mask < RUNS * q.block / DEEP; mask *= 2) all = shared_with(all, runs, mask);
-            along = down = scaling_of(all, 0.0f, q);
-        }
-    }
-    if (own) {
-        scale_columns(scales, columns, b, t, s, q);
-        barrier();
-    } else {
-        store_turned_scales(t, s, q, down);
-    }
-    bool        apart = own || bits_of(along.encode) != bits_of(down.encode);
-    int         k = s.column + across_in();
-    const part &p = s.of.p;
-    ROLLED for (int r = 0; r < DEEP; r++) {
-        float   v[RUN];
-        int     depth = depth_in() * DEEP + r, line = s.row + depth;
-        scaling of = along;
+    const recipe &q = b.c.of[0];
+    const part   &p = s.of.p;
+    int           depth = depth_in() * DEEP + r, line = s.row + depth, k = s.column + across_in();
+    sum[0].largest = larger(sum[0].largest, largest_in(v));
+    if (LIES) {
+        scaling of = by.along;
         words   w = {};
-        if (line >= p.lines || k >= p.length) continue;
-        load_row(v, b, s, r);
-        sum[0].largest = larger(sum[0].largest, largest_in(v));
         if (q.scaled == LINE) of = scaling_of(b.of_rows[p.first + line], 0.0f, q);
         if (q.scaled == RUN_OF_LINE) {
             int n = q.block / RUN;
-            of = scaling_of(largest_of_runs(runs, depth, thread_id() % RUNS / n * n, n), 0.0f, q);
+            of = scaling_of(largest_of_runs(by.runs, depth, thread_id() % RUNS / n * n, n), 0.0f, q);
         }
         store_scale(b.c, s.of, line, k, q, of);
         note_scale(sum[0], of.encode);
         UNROLL for (int i = 0; i < RUN; i++) {
             u32 code = encoded(v[i], of.encode, q, sum[0]);
             w.of[i / 4] |= code << 8 * (i % 4);
-            if (!apart) word[i] |= code << 8 * r;
+            if (!by.apart) word[i] |= code << 8 * r;
         }
         store_codes(b.c.y, (p.row + line) * b.c.columns + p.column + k, w, p.length - k, b.c.wide);
-        if (!apart) continue;
-        const float *by = scales + (q.scaled == LINE ? 0 : depth / q.block * TILE) + across_in();
-        UNROLL for (int i = 0; i < RUN; i++) {
-            float scale = own ? by[i] : down.encode;
-            if (k + i < p.length) note_scale(sum[1], scale);
-            word[i] |= encoded(v[i], scale, q, sum[1]) << 8 * r;
-        }
     }
-    turn(room, word, b, s);
+    if (!by.apart) return;
+    const float *columns = by.scales + (q.scaled == LINE ? 0 : depth / q.block * TILE) + across_in();
+    UNROLL for (int i = 0; i < RUN; i++) {
+        float scale = by.own ? columns[i] : by.down.encode;
+        if (k + i < p.length) note_scale(sum[1], scale);
+        word[i] |= encoded(v[i], scale, q, sum[1]) << 8 * r;
+    }
+}
+
+/* The scale of a square, from the largest of each thread's elements. */
+DEVICE scaling scaling_of_square(float most, float *room, const recipe &q)
+{
+    for (int mask = 1; mask < q.block / RUN; mask *= 2) most = shared_with(most, room, mask);
+    for (int mask = RUNS; mask < RUNS * q.block / DEEP; mask *= 2) most = shared_with(most, room, mask);
+    return scaling_of(most, 0.0f, q);
+}
+
+KERNEL(quantize_both)(both b)
+{
+    alignas(16) SHARED u32 room[DEPTHS * TILE];
+    alignas(16) SHARED float runs[HALVES * TILE * RUNS], scales[HALVES * MOST_BLOCKS * TILE];
+    float                 *columns = (float *)(void *)room;
+    const recipe          &q = b.c.of[0]; /* codes have one format: no switch brings another recipe */
+    spot                   s[HALVES];
+    ruler                  by[HALVES];
+    call                   t = turned_call(b);
+    found                  sum[HALVES][2] = {};
+    u32                    word[HALVES][RUN] = {};
+    looked                 most[HALVES] = {};
+    find_spots(s, b);
+    if (!s[0].found) return;
+    if (q.scaled == SQUARE || q.scaled == RUN_OF_LINE) {
+        look(most, runs, b, s);
+        barrier();
+    }
+    UNROLL for (int h = 0; h < HALVES; h++) {
+        ruler &m = by[h];
+        m.runs = runs + h * TILE * RUNS, m.scales = scales + h * MOST_BLOCKS * TILE;
+        m.own = q.scaled == LINE || q.scaled == RUN_OF_LINE;
+        m.along = m.down = scaling_of_cell(b, q, s[h].of.cell, b.c.row);
+        if (q.scaled == DELAYED) m.down = scaling_of_cell(b, q, s[h].of.cell, b.turned_row);
+        if (q.scaled == SQUARE) m.along = m.down = scaling_of_square(most[h].all, runs + h * TILE * RUNS, q);
+        m.apart = TURNS && (m.own || !LIES || bits_of(m.along.encode) != bits_of(m.down.encode));
+        if (!TURNS) continue;
+        if (q.scaled == RUN_OF_LINE) {
+            if (h > 0) barrier();
+            show_columns(columns, most[h]);
+            barrier();
+        }
+        if (m.own)
+            scale_columns(scales + h * MOST_BLOCKS * TILE, columns, b, t, s[h], q);
+        else
+            store_turned_scales(t, s[h], q, m.down);
+    }
+    if (by[0].own) barrier();
+    ROLLED for (int r = 0; r < DEEP; r++) {
+        float v[HALVES][RUN];
+        if (s[0].row + depth_in() * DEEP + r >= s[0].of.p.lines || s[0].column + across_in() >= s[0].of.p.length) continue;
+        load_row(v, b, s, r);
+        UNROLL for (int h = 0; h < HALVES; h++) quantize_row(word[h], sum[h], v[h], b, s[h], by[h], r);
+    }
+    UNROLL for (int h = 0; h < HALVES; h++) {
+        if (h > 0 || !TURNS) barrier();
+        if (TURNS) turn(room, word[h], b, s[h]);
+    }
     if (!b.c.record) return;
-    if (!apart) sum[1] = sum[0];
-    sum[1].largest = sum[0].largest;
-    UNROLL for (int d = 0; d < 2; d++) {
-        found tile = found_by_block(sum[d], (found *)(void *)(d ? scales : runs));
-        if (thread_id() == 0) b.c.tile_record[d * b.tiles + s.number] = tile;
+    UNROLL for (int h = 0; h < HALVES; h++) {
+        if (!by[h].apart) sum[h][1] = sum[h][0];
+        sum[h][1].largest = sum[h][0].largest;
+        UNROLL for (int d = 0; d < 2; d++) {
+            if (!(d ? TURNS : LIES)) continue;
+            float *of = d ? scales + h * MOST_BLOCKS * TILE : runs + h * TILE * RUNS;
+            found  tile = found_by_block(sum[h][d], (found *)(void *)of);
+            if (thread_id() == 0) b.c.tile_record[d * b.tiles + s[h].number] = tile;
+        }
     }
 }
 
@@ -340,7 +429,7 @@ KERNEL(both_record)(both b)
     SHARED found  all[BLOCK];
     SHARED double counts[BLOCK];
     spot          s = spot_of(b.c, block_id(0), true);
-    int           row = block_id(1) ? b.turned_row : b.c.row;
+    int           way = LIES ? block_id(1) : 1, row = way ? b.turned_row : b.c.row;
     record_cell(b.c.record + 4 * (i64)(row + block_id(0)), b.c, recipe_of(b.c), s.of.p, block_id(0),
-                b.c.tile_record + block_id(1) * b.tiles + s.first, s.tiles, all, counts);
+                b.c.tile_record + way * b.tiles + s.first, s.tiles, all, counts);
 }
