@@ -5,7 +5,7 @@
 #   tests/run.sh PROGRAM... [-- PROGRAM...]     those after -- one at a time: they measure, and want the machine for themselves
 #
 # The others run JOBS (the processors and one more, as some sleep) at a time. One line per program; the output of those that failed; the reason of each
-# skipped test. A crash, a program that runs longer than TM_TEST_SECONDS (240), a plan that was not kept and a run in which no
+# skipped test; lines "# note: ..." of those that passed. A crash, a program that runs longer than TM_TEST_SECONDS (240), a plan that was not kept and a run in which no
 # test was executed are failures. Last line: "N passed, N failed, N skipped". Exit status 1 if something failed.
 #
 # With TM_TEST_UNTIL (seconds since 1970) no program runs after that time: those that did not start or end are named and
@@ -112,9 +112,10 @@ run()
             $((took / 1000)) $((took % 1000 / 10)) "${why:+: $why}"
         if [ "$fail" -gt 0 ]; then
             sed 's/^/    /' "$mine/out"
-        elif [ "$skip" -gt 0 ]; then
+        else
             # The reason is what the test printed before it; cmocka itself gives the name only.
-            grep -iE 'skip' "$mine/out" | sed 's/^/    /'
+            [ "$skip" -eq 0 ] || grep -iE 'skip' "$mine/out" | sed 's/^/    /'
+            grep '^# note: ' "$mine/out" | sed 's/^/    /'
         fi
     } >"$mine/said"
     cat "$mine/said"

@@ -2,8 +2,10 @@
 /* Every kernel of the devices cuda and hip, compiled as a user's machine would and executed (tests/gpu/trials.c); and
  * the audit of their waits and barriers. */
 #include "gpu/emulated.h"
+#include "gpu/judged_texts.h"
 #include "gpu/trials.h"
 #include "machine/audit.h"
+#include "support/folder.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -12,12 +14,29 @@
 
 #include "support/test.h"
 
-/* In parts: most of the time compilers take. */
+/* Notes of what was judged on the stand-ins begin so. */
+#define NOTES test_built("judged")
+
+static void judge_part(const char *name, const char *device, int part, void (*judged)(const tm_device *))
+{
+    char        why[JUDGED_WHY];
+    const char *differs;
+    judged_texts_forget(NOTES, name);
+    part_of_kernels_is_right(device, CODE_COMPILED, part, 2, gpu_is_real() ? NULL : judged);
+    differs = judged_texts_differ(NOTES, JUDGED_TEXTS, why);
+    if (differs) fail_msg("%s", differs);
+}
+
+/* In parts: most of the time compilers take. What all of them have judged is in judged.txt, or the last one fails. */
 #define PART(name, device, part)                                                                                       \
+    static void judged_##name(const tm_device *of)                                                                     \
+    {                                                                                                                  \
+        judged_texts_note(NOTES, #name, of);                                                                           \
+    }                                                                                                                  \
     static void name(void **state)                                                                                     \
     {                                                                                                                  \
         (void)state;                                                                                                   \
-        part_of_kernels_is_right(device, CODE_COMPILED, part, 2);                                                      \
+        judge_part(#name, device, part, judged_##name);                                                                \
     }
 PART(on_cuda, "cuda", 0)
 PART(on_cuda_too, "cuda", 1)

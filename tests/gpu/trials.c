@@ -269,34 +269,42 @@ static bool may_add(const tm_op *op)
            op == &tm_op_grouped_linear_dgrad;
 }
 
-/* Beside the ops' own examples (shapes.h): all that the quick suite does not leave out. Kernels in tiles leave long
- * attention to matrix units, which must take it. Returns how many were tried. */
-static int try_shapes(const tm_op *op, const tm_kernel *kernel, tm_device *device)
+/* Kernels in tiles leave long attention to matrix units. */
+static bool takes_shape(const tm_op *op, const tm_kernel *kernel, const gpu_shape *s)
 {
     enum { MOST_IN_TILES = 3000000 };
-    bool      matrix = strstr(kernel->name, "attention") && by_units(kernel);
+    tm_call call = tm_example_call(op, &s->example, &tm_precision_f32);
+    call.attr = s->example.attr;
+    if (code_of_trials == CODE_OPENCL && !within(op, &call, WAYS_FLOPS, WAYS_VALUES)) return false;
+    bool tiles = strstr(kernel->name, "attention") && !by_units(kernel);
+    return !tiles || (!s->quick && within(op, &call, MOST_IN_TILES, MOST_VALUES));
+}
+
+/* Shape number k in precision number p. What matrix units of attention must take they may not refuse. */
+static bool try_shape(const tm_op *op, const tm_kernel *kernel, tm_device *device, const gpu_shape *s, int k, int p)
+{
+    tm_judge j;
+    bool     matrix = strstr(kernel->name, "attention") && by_units(kernel);
+    unjudged = s->f32 && p > 0;
+    tm_judge_open(&j, op, &s->example, SHAPES + k, p > 0);
+    if (may_add(op)) j.adds |= 1U;
+    bool taken = try_precision(&j, device, kernel, precisions[p], s->gap);
+    unjudged = false;
+    if (!taken && code_of_trials == CODE_COMPILED && matrix && p == 1 && must_take(kernel, s))
+        fail_msg("%s refuses shape %d", kernel->name, k);
+    tm_judge_close(&j);
+    return taken;
+}
+
+/* Beside the ops' own examples (shapes.h): all that the quick suite does not leave out. Returns how many were tried. */
+static int try_shapes(const tm_op *op, const tm_kernel *kernel, tm_device *device)
+{
     int       tried = 0;
     gpu_shape s;
     if (code_of_trials != CODE_COMPILED || getenv("STANDIN_GPU_LAUNCHED")) try_usual_heads(op, kernel, device);
     for (int k = 0; gpu_shape_of(op, k, &s); k++) {
-        tm_call call = tm_example_call(op, &s.example, &tm_precision_f32);
-        call.attr = s.example.attr;
-        if (!s.quick && !test_is_full() && !is_audited()) continue;
-        if (code_of_trials == CODE_OPENCL && !within(op, &call, WAYS_FLOPS, WAYS_VALUES)) continue;
-        bool tiles = strstr(kernel->name, "attention") && !matrix;
-        if (tiles && (s.quick || !within(op, &call, MOST_IN_TILES, MOST_VALUES))) continue;
-        for (int p = 0; p < (s.f32 && !is_audited() ? 1 : 3); p++) {
-            tm_judge j;
-            unjudged = s.f32 && p > 0;
-            tm_judge_open(&j, op, &s.example, SHAPES + k, p > 0);
-            if (may_add(op)) j.adds |= 1U;
-            bool taken = try_precision(&j, device, kernel, precisions[p], s.gap);
-            tried += taken;
-            unjudged = false;
-            if (!taken && code_of_trials == CODE_COMPILED && matrix && p == 1 && must_take(kernel, &s))
-                fail_msg("%s refuses shape %d", kernel->name, k);
-            tm_judge_close(&j);
-        }
+        if ((!s.quick && !test_is_full() && !is_audited()) || !takes_shape(op, kernel, &s)) continue;
+        for (int p = 0; p < (s.f32 && !is_audited() ? 1 : 3); p++) tried += try_shape(op, kernel, device, &s, k, p);
     }
     return tried;
 }
@@ -310,22 +318,90 @@ static const tm_precision *further_precision(const tm_op *op)
     return op == &tm_op_embedding || op == &tm_op_cast ? &weights : NULL;
 }
 
+/* Precision number p of an op's trials; NULL: it has no more. */
+static const tm_precision *precision_of(const tm_op *op, int p)
+{
+    return p < 3 ? precisions[p] : p == 3 ? further_precision(op) : NULL;
+}
+
+static bool try_example(const tm_op *op, const tm_kernel *kernel, tm_device *device, const tm_example *example,
+                        int number, int p)
+{
+    tm_judge j;
+    tm_judge_open(&j, op, example, number, p > 0);
+    if (op == &tm_op_scaled_mm || op == &tm_op_grouped_scaled_mm)
+        j.adds |= 1U; /* in the place of gradients of weights, too */
+    bool taken = try_precision(&j, device, kernel, precision_of(op, p), 0);
+    tm_judge_close(&j);
+    return taken;
+}
+
 /* The examples of an op in all precisions. Returns how many. */
 static int try_op(const tm_op *op, const tm_kernel *kernel, tm_device *device)
 {
-    const tm_precision *all[] = { precisions[0], precisions[1], precisions[2], further_precision(op) };
-    tm_example          example;
-    int                 tried = 0;
+    tm_example example;
+    int        tried = 0;
     for (int number = 0; op->example(number, &example); number++)
-        for (int p = 0; p < 4 && all[p] && is_tried(op, &example); p++) {
-            tm_judge j;
-            tm_judge_open(&j, op, &example, number, p > 0);
-            if (op == &tm_op_scaled_mm || op == &tm_op_grouped_scaled_mm)
-                j.adds |= 1U; /* in the place of gradients of weights, too */
-            tried += try_precision(&j, device, kernel, all[p], 0);
-            tm_judge_close(&j);
-        }
+        for (int p = 0; precision_of(op, p) && is_tried(op, &example); p++)
+            tried += try_example(op, kernel, device, &example, number, p);
     return tried + try_shapes(op, kernel, device);
+}
+
+/* --- one by one (trials.h) */
+
+static double cost_of(const tm_op *op, const tm_example *example)
+{
+    double  cost;
+    tm_call call = tm_example_call(op, example, &tm_precision_f32);
+    call.attr = example->attr;
+    cost = op->cost(&call).flops;
+    for (int k = 0; k < op->n_in; k++)
+        if (tm_view_present(&call.in[k])) cost += (double)tm_shape_elements(call.in[k].shape);
+    return cost;
+}
+
+/* Number `i` of an op's examples; past them, of its shapes that the kernel takes. False: there are no more. */
+static bool find_trial(const tm_op *op, const tm_kernel *kernel, int i, trial_of *out)
+{
+    int k = 0;
+    for (; op->example(k, &out->shape.example); k++)
+        if (k == i) {
+            out->number = k;
+            out->shape.gap = 0;
+            return true;
+        }
+    for (int s = 0; gpu_shape_of(op, s, &out->shape); s++) {
+        if (takes_shape(op, kernel, &out->shape) && k++ == i) {
+            out->number = SHAPES + s;
+            return true;
+        }
+    }
+    return false;
+}
+
+void trials_each(tm_device *device, const tm_op *op, const tm_kernel *kernel, void *out,
+                 void (*found)(void *out, const trial_of *trial, const tm_call *call))
+{
+    trial_of trial = { .op = op, .kernel = kernel };
+    for (int i = 0; find_trial(op, kernel, i, &trial); i++)
+        for (trial.precision = 0; precision_of(op, trial.precision); trial.precision++) {
+            tm_judge j = { .op = op, .example = &trial.shape.example, .call.attr = trial.shape.example.attr };
+            tm_trial t;
+            trial.cost = cost_of(op, &trial.shape.example);
+            if (trial.cost > WAYS_FLOPS) continue;
+            if (trial.number >= SHAPES && trial.precision >= (trial.shape.f32 ? 1 : 3)) continue;
+            tm_trial_open(&t, &j, device, kernel, precision_of(op, trial.precision), trial.shape.gap);
+            if (!kernel->refuse(&t.call)) found(out, &trial, &t.call);
+            tm_trial_close(&t);
+        }
+}
+
+void trials_try(tm_device *device, const trial_of *t)
+{
+    if (t->number < SHAPES)
+        (void)try_example(t->op, t->kernel, device, &t->shape.example, t->number, t->precision);
+    else
+        (void)try_shape(t->op, t->kernel, device, &t->shape, t->number - SHAPES, t->precision);
 }
 
 /* False: what it needs is not there. */
@@ -363,29 +439,48 @@ static bool lacks_codes(const tm_device *device)
     return strstr(device->info.text, ", sm_75;") || strstr(device->info.text, ", sm_80;");
 }
 
-void part_of_kernels_is_right(const char *name, trials_code code, int part, int parts)
+/* Is it judged by examples of its op, by this code on this device? */
+static bool is_judged(const tm_kernel *kernel, const tm_device *device)
 {
-    const char *only = getenv("TM_TEST_OP"), *kind = getenv("TM_TEST_KERNEL"); /* part of a kernel's name */
-    tm_device  *device;
-    tm_error    err = { 0 };
-    int         ops = 0;
+    if (strstr(kernel->name, "/blocks")) return false; /* formats that no example has: test_gpu_adapters.c */
+    if (code_of_trials == CODE_OPENCL && beyond_opencl(kernel->name)) return false;
+    if (!kernel->prepare) return false; /* copies between host and device: test_gpu_offload.c */
+    if (strstr(tm_op_get(kernel->op)->name, "scaled_") && lacks_codes(device)) return false;
+    if (lacks_library(name_of_device, kernel->name)) return false;
+    return !strstr(kernel->name, "/wgmma") || strstr(device->info.text, ", sm_90;");
+}
+
+tm_device *trials_open(const char *name, trials_code code)
+{
+    tm_device *device;
+    tm_error   err = { 0 };
     name_of_device = name;
     code_of_trials = code;
     if (!open_libraries(name, code)) skip();
     setenv("STANDIN_GPU_UNITS", "1", 1); /* small grids: their threads go on to further elements */
     if (tm_device_open(name, 2, &device, &err) != TM_OK) fail_msg("%s", err.text);
-    for (int id = 0; id < TM_OP_COUNT; id++) {
-        const tm_op     *op = tm_op_get((tm_op_id)id);
-        const tm_kernel *kernel;
-        if (id % parts != part) continue;
-        for (int k = 0; (!only || strcmp(only, op->name) == 0) && (kernel = kernel_of((tm_op_id)id, k)); k++) {
+    return device;
+}
+
+const tm_kernel *trials_kernel(const tm_device *device, int id, int i)
+{
+    const tm_kernel *kernel;
+    for (int k = 0; (kernel = kernel_of((tm_op_id)id, k)); k++)
+        if (is_judged(kernel, device) && i-- == 0) return kernel;
+    return NULL;
+}
+
+void part_of_kernels_is_right(const char *name, trials_code code, int part, int parts,
+                              void (*judged)(const tm_device *))
+{
+    const char      *only = getenv("TM_TEST_OP"), *kind = getenv("TM_TEST_KERNEL"); /* part of a kernel's name */
+    tm_device       *device = trials_open(name, code);
+    const tm_kernel *kernel;
+    int              ops = 0;
+    for (int id = part; id < TM_OP_COUNT; id += parts) {
+        const tm_op *op = tm_op_get((tm_op_id)id);
+        for (int k = 0; (!only || strcmp(only, op->name) == 0) && (kernel = trials_kernel(device, id, k)); k++) {
             if (kind && !strstr(kernel->name, kind)) continue;
-            if (strstr(kernel->name, "/blocks")) continue; /* formats that no example has: test_gpu_adapters.c */
-            if (code == CODE_OPENCL && beyond_opencl(kernel->name)) continue;
-            if (!kernel->prepare) continue; /* copies between host and device: test_gpu_offload.c */
-            if (strstr(op->name, "scaled_") && lacks_codes(device)) continue;
-            if (lacks_library(name, kernel->name)) continue;
-            if (strstr(kernel->name, "/wgmma") && !strstr(device->info.text, ", sm_90;")) continue;
             ops++;
             bool matrix = code == CODE_OPENCL && strstr(kernel->name, "/matrix");
             if (try_op(op, kernel, device) == 0 && code != CODE_INSIDE && !matrix)
@@ -393,10 +488,11 @@ void part_of_kernels_is_right(const char *name, trials_code code, int part, int 
         }
     }
     assert_true(ops > 0 || (parts > 1 && (only || kind)));
+    if (judged && test_is_full() && !only && !kind) judged(device);
     tm_device_close(device);
 }
 
 void kernels_are_right(const char *name, trials_code code)
 {
-    part_of_kernels_is_right(name, code, 0, 1);
+    part_of_kernels_is_right(name, code, 0, 1, NULL);
 }

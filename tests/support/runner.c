@@ -163,7 +163,7 @@ static bool starts(const char *line, const char *with)
 }
 
 /* The lines of TAP that a group has printed, with numbers of ours; the rest as comments where something failed or was
- * skipped. Returns the tests that have a line. */
+ * skipped, and lines that begin with "# note: " in any case. Returns the tests that have a line. */
 static size_t print_output(const struct CMUnitTest *tests, size_t count, const char *text, bool comments)
 {
     size_t done = 0;
@@ -173,7 +173,7 @@ static size_t print_output(const struct CMUnitTest *tests, size_t count, const c
         if ((passed || starts(line, "not ok ")) && done < count && line[passed ? 3 : 7] >= '0' &&
             line[passed ? 3 : 7] <= '9')
             print_result(passed || skipped, tests[done].name, skipped), done++;
-        else if (comments && n > 0 && !starts(line, "1.."))
+        else if ((comments || starts(line, "# note: ")) && n > 0 && !starts(line, "1.."))
             printf("%s%.*s\n", *line == '#' ? "" : "# ", n, line);
     }
     return done;

@@ -12,7 +12,7 @@ cat >test_small.c <<'END'
 #include <fcntl.h>
 #include <unistd.h>
 static int  n;
-TEST(passes) { assert_int_equal(n++, 0); }
+TEST(passes) { assert_int_equal(n++, 0); print_message("# note: a word\n# another\n"); }
 TEST(alone) { assert_int_equal(n++, 0); }
 TEST(fails) { assert_true(n > 0); }
 TEST(crashes) { _exit(7); }
@@ -47,6 +47,8 @@ check "a process that ends" has "$out" "^not ok 4 - crashes$"
 check "with its status" has "$out" "^# exit status 7$"
 check "a test that hangs" has "$out" "^not ok 5 - hangs$"
 check "a file that is left open" has "$out" "^# left open: .*/held$"
+check "a note of a test that passes" has "$out" "^# note: a word$"
+check_not "nothing else that it prints" has "$out" "another"
 check "what is skipped" has "$out" "# SKIP$"
 check_not "the full suite is left out" has "$out" "ok .*full: "
 TM_TEST_FULL=1 TM_TEST_SECONDS=2 ./test_small "full: passes" >"$out" 2>"$err"
@@ -56,4 +58,10 @@ build test_order
 check "a file in order has one process, which its fixture begins" [ $? -eq 0 ]
 ./test_order second >"$out" 2>"$err"
 check "but not for one of its tests" has "$out" "^not ok 1 - second$"
+"$root/tests/run.sh" ./test_order >"$out" 2>"$err"
+check_not "no note where there is none" has "$out" "note:"
+sed -i '/fails\|crashes\|hangs\|leaves\|skips/d' test_small.c
+build test_small
+"$root/tests/run.sh" ./test_small >"$out" 2>"$err"
+check "the note of a program that passes" has "$out" "^    # note: a word$"
 finish

@@ -50,6 +50,12 @@ extern const char *const tm_gpu_text_quantize[];
 extern const char *const tm_gpu_text_route[];
 extern const char *const tm_gpu_text_row_loss[];
 extern const char *const tm_gpu_text_scaled[];
+/* All of them; .name == NULL ends them. */
+typedef struct tm_gpu_text {
+    const char        *name; /* "scaled" */
+    const char *const *lines;
+} tm_gpu_text;
+extern const tm_gpu_text tm_gpu_texts[];
 
 /* Kernels by kind (kernels.def); each list ends with .name == NULL. */
 #define TM_GPU_KERNELS(list) extern const tm_kernel tm_gpu_##list[];
