@@ -31,6 +31,7 @@ walk()
     below=$(listed "$out")
     options=$(sed -n '/^options:/,$s/^ \{2,6\}\(-[a-z], \)\{0,1\}\(--[A-Za-z_0-9-]*\).*/\2/p' "$out" | sort -u | paste -sd ' ')
     [ -n "$options" ] || options="--help --quiet --verbose"
+    cp "$out" "help $1"
     echo "$1|$(echo "$below" | sort | paste -sd ' ')|$options" >>commands
     for word in $below; do walk "${1:+$1 }$word"; done
 }
@@ -51,9 +52,7 @@ while IFS='|' read -r command below wanted found words; do
     # the same words in zsh, each with a sentence of the help
     grep -F "    \"$command\") rows=(" zsh.sh | sed "s/'\\\\''/\x01/g" | grep -o "'[^']*'" | tr '\001' "'" | sed "s/^'//; s/'\$//" >rows
     echo "$below $wanted" | tr ' ' '\n' | sed '/^$/d' | sort -u >all
-    # shellcheck disable=SC2086
-    trainmark $command --help
-    tr -s ' \n' '  ' <"$out" >flat
+    tr -s ' \n' '  ' <"help $command" >flat
     strange=$(awk 'NR == FNR { flat = $0; next } { at = index($0, ":"); text = substr($0, at + 1); gsub(/\\/, "", text)
         if (at == 0 || (index(flat, " " substr($0, 1, at - 1) " ") && !index(flat, text))) print }' flat rows)
     [ -n "$command" ] || strange='' # the commands' own lines are longer there
@@ -112,8 +111,7 @@ section()
 flat() { tr -s ' \n' '  ' | sed 's/^ //; s/ $//'; }
 while IFS='|' read -r command below _; do
     page=man/$(echo "trainmark $command" | sed 's/ $//; s/ /-/g').1
-    # shellcheck disable=SC2086
-    trainmark $command --help
+    cp "help $command" "$out"
     # What stands between the usage and the first list, and behind "options:".
     about=$(sed '1,/^$/d' "$out" | sed '/^\(commands\|options\|.* keys\|`trainmark\).*\(:\|options\.\)$/,$d' | flat)
     options=$(sed -n '/^options:/,$p' "$out" | sed 1d | flat)

@@ -348,7 +348,7 @@ trainmark run $tiny --training.steps 4 --optimizer.lr 0.002 --checkpoint.enable 
 check "by those of the process before" has "$err" "made the checkpoint, in training.steps .3 to 4.:"
 
 # A step of many seconds, so that both signals arrive within it.
-start twice gpt-medium --training.local_batch_size 2 --model.vocab_size 8192 --metrics.log_freq 1
+start twice $tiny --training.global_batch_size 200000
 await "^Peak"
 kill -s INT "$pid"
 sleep 0.1

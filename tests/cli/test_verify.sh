@@ -19,10 +19,12 @@ recomputed()
         awk -v figure="\"$1\"," '$1 == "\"figure\":" { here = $2 == figure }
             here && $1 == "\"recomputed\":" { gsub(/[",]/, "", $2); print $2; exit }'
 }
-# A digest is no secret: whoever edits a file makes new ones.
+# A digest is no secret: whoever edits a file makes new ones. The one of steps is another one where they are.
 seal()
 {
-    for digest in metrics_digest digest; do
+    digests="metrics_digest digest"
+    ! cmp -s forged/metrics.jsonl "${from:-honest}/metrics.jsonl" || digests=digest
+    for digest in $digests; do
         new=$(recomputed $digest)
         [ -z "$new" ] || sed -i "s/^\\( *\"$digest\": \"\\)[0-9a-f]*/\\1$new/" forged/result.json
     done

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The check of training steps on a node of which one core is broken. This file takes the place of node/training.c in
- * its program: a training is three made-up tensors, and a fault flips a bit of one. */
+/* The check of training steps on a node of which one core is broken. This file takes the place of node/training.c and
+ * base/clock.c in its program: a training is three made-up tensors and takes a hundredth of a second; a fault flips a
+ * bit of one. */
 #include "node/checks.h"
 #include "node/training.h"
 
@@ -12,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "node/made_clock.h"
 #include "support/test.h"
 
 typedef enum { NONE, ONCE, ALWAYS, EVERY_TIME_ELSE, FAILS, LACKS } fault;
@@ -55,6 +57,7 @@ tm_status tm_node_train(tm_device *device, const tm_node_format *format, int mod
 {
     unsigned char values[16] = { (unsigned char)seed, (unsigned char)model, (unsigned char)format->precision->compute };
     (void)device;
+    made_work(0.01, 1);
     const bool here = model == 0 && format->precision == &tm_precision_f32 && at_broken_core();
     const int  run = here ? atomic_fetch_add(&runs, 1) + 1 : 0;
     if (here && planted == FAILS) return tm_fail(err, TM_DEVICE, "the device is gone");
