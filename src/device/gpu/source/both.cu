@@ -247,8 +247,11 @@ DEVICE void store_codes(Y *y, i64 at, words w, int n, bool wide)
 {
     if (wide && n >= RUN && at % RUN == 0) {
         *(words *)(void *)(y + at) = w;
-    } else {
-        UNROLL for (int j = 0; j < RUN / 4; j++) { /* each byte's own condition would take a scalar of a wave */
+    } else if (WAYS == 3) {
+        UNROLL for (int i = 0; i < RUN; i++)
+            if (i < n) y[at + i] = (Y)(w.of[i / 4] >> 8 * (i % 4));
+    } else { /* so many conditions would take scalars that a wave has not */
+        UNROLL for (int j = 0; j < RUN / 4; j++) {
             u32 of = w.of[j];
             ROLLED for (int i = 4 * j; i < 4 * j + 4 && i < n; i++, of >>= 8) y[at + i] = (Y)of;
         }
