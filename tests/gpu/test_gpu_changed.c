@@ -94,6 +94,7 @@ static bool is_of_one_kind(const changed_trial *a, const changed_trial *b)
 static void put_in_turns(changed_trials *c)
 {
     enum { USUAL = 3000 };
+    if (c->n == 0) return;
     qsort(c->all, c->n, sizeof *c->all, by_cost);
     for (size_t i = 0; i < c->n; i++) {
         int before = 0, usual = 0; /* of its kind: of lower cost; of a usual cost */
