@@ -159,6 +159,8 @@ static void close_gpu(tm_device *device)
         tm_gpu_free_pinned(own->gpu, own->writes.memory);
         tm_gpu_free_pinned(own->gpu, own->reads);
         if (own->counts_read) tm_gpu_free_pinned(own->gpu, own->counts_read);
+    } else {
+        free(own->modules); /* noted for a plan, never loaded */
     }
     tm_gpu_compiler_close(own->compiler);
     tm_gpu_embedded_close(own->embedded);
