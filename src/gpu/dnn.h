@@ -15,7 +15,7 @@ typedef struct tm_gpu_dnn           tm_gpu_dnn;
 typedef struct tm_gpu_dnn_attention tm_gpu_dnn_attention; /* a shape, with a kernel for it */
 
 /* The library is the file that TRAINMARK_CUDNN names, else one of where toolkits, drivers and Python packages put it.
- * TM_UNSUPPORTED: there is none, it is too old (before 9.0), or TRAINMARK_CUDNN is `none`; the text says what to do.
+ * TM_UNSUPPORTED: there is none, it is too old (before 9.10), or TRAINMARK_CUDNN is `none`; the text says what to do.
  * TM_DEVICE: it is there, and fails. */
 TM_MUST_USE tm_status tm_gpu_dnn_open(tm_gpu *gpu, tm_gpu_dnn **out, tm_error *err);
 void                  tm_gpu_dnn_close(tm_gpu_dnn *dnn); /* NULL is fine; no work of it is left in a stream */
