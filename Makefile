@@ -326,15 +326,18 @@ bench: setup
 	@$(MAKE) --no-print-directory -j$$(nproc) trainmark
 	./trainmark run --out output/bench
 
+# Each full test has this long.
+FULL_SECONDS := TM_TEST_SECONDS=$${TM_TEST_SECONDS:-600}
+
 test: setup
 	@$(MAKE) --no-print-directory -j$$(nproc) trainmark build-tests
-	@TRAINMARK=$(CURDIR)/$(BUILD)/trainmark $(if $(DRAW),TM_TEST_FULL=draw:$(DRAW)) tests/run.sh $(QUICK) \
+	@TRAINMARK=$(CURDIR)/$(BUILD)/trainmark $(if $(DRAW),TM_TEST_FULL=draw:$(DRAW) $(FULL_SECONDS)) tests/run.sh $(QUICK) \
 	    $(if $(DRAW),$(call drawn,$(FULL_SCRIPTS)) -- $(call drawn,$(MEASURING)))
 
 # All tests.
 test-full: setup
 	@$(MAKE) --no-print-directory -j$$(nproc) trainmark build-tests
-	@TRAINMARK=$(CURDIR)/$(BUILD)/trainmark TM_TEST_FULL=1 TM_TEST_SECONDS=$${TM_TEST_SECONDS:-600} \
+	@TRAINMARK=$(CURDIR)/$(BUILD)/trainmark TM_TEST_FULL=1 $(FULL_SECONDS) \
 	    tests/run.sh $(FULL_SCRIPTS) $(QUICK) -- $(MEASURING)
 
 build-tests: $(TESTS) $(MODULES) $(STANDINS) $(BUILD)/tests/faults/trainmark

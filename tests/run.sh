@@ -4,9 +4,11 @@
 #
 #   tests/run.sh PROGRAM... [-- PROGRAM...]     those after -- one at a time: they measure, and want the machine for themselves
 #
-# The others run JOBS (the processors and one more, as some sleep) at a time. One line per program; the output of those that failed; the reason of each
-# skipped test; lines "# note: ..." of those that passed. A crash, a program that runs longer than TM_TEST_SECONDS (240), a plan that was not kept and a run in which no
-# test was executed are failures. Last line: "N passed, N failed, N skipped". Exit status 1 if something failed.
+# The others run JOBS (the processors and one more, as some sleep) at a time. One line per program; the output of those
+# that failed; the reason of each skipped test; lines "# note: ..." of those that passed. A crash, a script that runs longer
+# than TM_TEST_SECONDS (240), a plan that was not kept and a run in which no test was executed are failures. A program of C
+# tests gives each of them TM_TEST_SECONDS itself (tests/support/runner.c), and is ended after an hour. Last line:
+# "N passed, N failed, N skipped". Exit status 1 if something failed.
 #
 # With TM_TEST_UNTIL (seconds since 1970) no program runs after that time: those that did not start or end are named and
 # counted, and are no failures.
@@ -46,6 +48,8 @@ run()
         return
     fi
     mine=$(mktemp -d "$1/XXXXXX") || exit 1
+    allowed=3600
+    [ "$program" = "${program%.sh}" ] || allowed=$seconds
     from=$(now_ms)
     told=
     if [ -n "${TM_TEST_FINDINGS:-}" ]; then
@@ -55,14 +59,14 @@ run()
         UBSAN_OPTIONS="${ubsan:+$ubsan:}print_stacktrace=1:log_path=$mine/finding"
         export ASAN_OPTIONS UBSAN_OPTIONS
     fi
-    CMOCKA_MESSAGE_OUTPUT=TAP timeout -k 5 "$((rest < seconds ? rest : seconds))" "$program" >"$mine/out" 2>&1 </dev/null
+    CMOCKA_MESSAGE_OUTPUT=TAP timeout -k 5 "$((rest < allowed ? rest : allowed))" "$program" >"$mine/out" 2>&1 </dev/null
     status=$?
     for finding in "$mine"/finding.*; do
         [ -f "$finding" ] || continue
         cat "$finding" >>"$mine/out"
         ! grep -qE "$findings" "$finding" || told=yes
     done
-    if [ "$rest" -lt "$seconds" ] && { [ $status -eq 124 ] || [ $status -eq 137 ]; }; then
+    if [ "$rest" -lt "$allowed" ] && { [ $status -eq 124 ] || [ $status -eq 137 ]; }; then
         leave_out "$1" "$name, no time to end"
         return
     fi
@@ -80,7 +84,7 @@ run()
     pass=$2 fail=$3 skip=$4 plan=$5 full=$6
     why=
     if [ $status -eq 124 ] || [ $status -eq 137 ]; then
-        why="ran longer than $seconds s"
+        why="ran longer than $allowed s"
     elif [ $status -eq 255 ]; then
         why="exit status 255: an assertion outside of a test, or in a thread of its own"
     elif [ $status -gt 128 ]; then

@@ -64,4 +64,18 @@ sed -i '/fails\|crashes\|hangs\|leaves\|skips/d' test_small.c
 build test_small
 "$root/tests/run.sh" ./test_small >"$out" 2>"$err"
 check "the note of a program that passes" has "$out" "^    # note: a word$"
+
+# A script has a limit as a whole, a program one for each of its tests.
+cat >test_slow.c <<'END'
+#include "support/test.h"
+#include <unistd.h>
+TEST(first) { usleep(700000); }
+TEST(second) { usleep(700000); }
+END
+build test_slow
+printf 'sleep 5\n' >slow.sh
+chmod +x slow.sh
+TM_TEST_SECONDS=1 "$root/tests/run.sh" ./test_slow ./slow.sh >"$out" 2>"$err"
+check "tests that have the time, one after the other" has "$out" "^ok .*test_slow .* 2 passed"
+check "a script that has not" has "$out" "^FAILED ./slow.sh .*ran longer than 1 s"
 finish
