@@ -10,13 +10,10 @@
 #include "cli/cli.h"
 #include "cli/ranks.h"
 #include "cli/run_job.h"
-#include "cli/scaling.h"
-#include "cli/sweep.h"
 #include "comm/coll/nccl.h"
 #include "hf/adapter.h"
 #include "record/outputs.h"
 #include "results/result.h"
-#include "train/run/interleave.h"
 #include "system/environment.h"
 #include "base/secret.h"
 
@@ -67,7 +64,7 @@ static bool is_first(const run_job *j)
 
 /* --out, else the experiment's workspace/group/user/name (one without the others is refused), else output/NAME of the
  * experiment or the model. */
-static void name_folder(run_job *j)
+void run_name_folder(run_job *j)
 {
     const char *workspace = tm_config_text(j->config, "workspace"), *experiment = tm_config_text(j->config, "exp_name");
     const char *group = tm_config_text(j->config, "work_group"), *user = tm_config_text(j->config, "user_name");
@@ -160,7 +157,7 @@ tm_status run_prepare(run_job *j, tm_error *err)
     TM_TRY(run_open_adapter(j, err));
     TM_TRY(open_device(j, err));
     TM_TRY(join_ranks(j, err));
-    name_folder(j);
+    run_name_folder(j);
     if (!j->cli->dry_run) TM_TRY(run_open_encoders(j, err));
     if (!j->without_data) TM_TRY(open_data(j, err));
     return j->cli->dry_run || j->cli->evaluate ? TM_OK : run_open_pictures(j, err);
@@ -432,113 +429,16 @@ static void name_command(run_job *j, int argc, char **argv)
     tm_text_fini(&words);
 }
 
-/* Is this word one of the options, and is its value the next word? */
-static bool is_option(const char *word, const char *const *names, bool *apart)
-{
-    for (; *names; names++) {
-        size_t n = strlen(*names);
-        if (strncmp(word, *names, n) != 0 || (word[n] && word[n] != '=')) continue;
-        *apart = !word[n];
-        return true;
-    }
-    return false;
-}
-
-/* The words behind `run` without options (that take a value) which are not for the runs of this command. */
-static char **words_without(const char *const *names, tm_arena *arena, int argc, char **argv, int *n)
-{
-    char **words = tm_arena_take(arena, (size_t)(argc + 1) * sizeof *words);
-    *n = 0;
-    for (int i = 1; i < argc; i++) {
-        bool apart = false;
-        if (!is_option(argv[i], names, &apart)) words[(*n)++] = argv[i];
-        i += apart;
-    }
-    return words;
-}
-
-static const char *const own_options[] = { "--out", "-o", "--scaling", "--scaling-mode", NULL };
-
-static tm_sweep_options search_of(const run_job *j, const tm_cli_line *line)
-{
-    tm_sweep_options o = {
-        .config = j->config, .dry_run = j->cli->dry_run, .memory_bytes = j->cli->memory_bytes, .verbose = j->verbose
-    };
-    o.argv = words_without(own_options, line->arena, line->argc, line->argv, &o.argc);
-    return o;
-}
-
-/* Lists where single values belong: several runs; or a batch size to be found, with which this run goes on. */
-static tm_status sweep_or_find(run_job *j, const tm_cli_line *line, int64_t *batch, tm_error *err)
-{
-    tm_sweep_options sweep = search_of(j, line);
-    TM_TRY(tm_run_options_read(j->config, &j->options, err));
-    name_folder(j);
-    sweep.folder = j->folder.data;
-    return tm_cli_wants_batch(j->config) ? tm_cli_find_batch(&sweep, batch, err) : tm_cli_sweep(&sweep, err);
-}
-
-/* The same command with the batch that was found. */
-static tm_status configure_with(run_job *j, const tm_cli_line *line, int64_t batch, tm_error *err)
-{
-    tm_cli_line again = *line;
-    char      **words = tm_arena_take(line->arena, (size_t)(line->argc + 2) * sizeof *words);
-    memcpy(words, line->argv, (size_t)line->argc * sizeof *words);
-    words[again.argc++] = tm_arena_format(line->arena, "--training.local_batch_size=%lld", (long long)batch);
-    again.argv = words;
-    again.options = j->cli = tm_arena_take(line->arena, sizeof *j->cli);
-    j->cli->axes = true;
-    again.given = 0;
-    again.n_words = 0;
-    tm_text_fini(&j->folder);
-    j->folder = (tm_text){ 0 };
-    tm_config *searched = j->config;
-    tm_status  st = tm_cli_configure(&again, "tiny-llama", false, &j->config, err);
-    tm_config_destroy(searched);
-    return st;
-}
-
 static tm_status run_or_sweep(run_job *j, const tm_cli_line *line, tm_error *err)
 {
-    size_t  n_axes;
-    int64_t batch = 0;
-    (void)tm_config_axes(j->config, &n_axes);
-    if (n_axes > 0) TM_TRY(sweep_or_find(j, line, &batch, err));
-    if (n_axes > 0 && batch == 0) return TM_OK;
-    if (batch > 0) TM_TRY(configure_with(j, line, batch, err));
+    bool swept;
+    TM_TRY(run_sweep(j, line, &swept, err));
+    if (swept) return TM_OK;
     TM_TRY(run_prepare(j, err));
     if (j->cli->evaluate) return evaluate(j, err);
     if (!j->cli->dry_run) return train(j, err);
-    tm_sweep_options search = search_of(j, line);
+    tm_sweep_options search = run_search_of(j, line);
     return run_print_plan(j, &search, err);
-}
-
-/* --scaling: the same experiment on several numbers of ranks. */
-static tm_status scale(run_job *j, const tm_cli_line *line, tm_error *err)
-{
-    tm_scaling_options options = { .run = { .config = j->config },
-                                   .sizes = j->cli->scaling,
-                                   .strong = strcmp(j->cli->scaling_mode, "strong") == 0,
-                                   .json = j->cli->json };
-    size_t             n_axes;
-    (void)tm_config_axes(j->config, &n_axes);
-    const char *other = j->cli->print_config       ? "--print-config"
-                        : j->cli->dry_run          ? "--dry-run"
-                        : j->cli->evaluate         ? "--evaluate"
-                        : j->cli->ranks > 0        ? "--ranks"
-                        : n_axes > 0               ? "several values of a key"
-                        : getenv(TM_TURN_VARIABLE) ? TM_TURN_VARIABLE
-                                                   : NULL;
-    if (other) return tm_fail(err, TM_USAGE, "--scaling cannot be given with %s; leave one out", other);
-    if (tm_comm_launched().ranks > 1)
-        return tm_fail(err, TM_INVALID, "--scaling starts the ranks of each run itself: do without %s",
-                       tm_comm_launched().launcher);
-    options.run.argv = words_without(own_options, line->arena, line->argc, line->argv, &options.run.argc);
-    TM_TRY(tm_run_options_read(j->config, &j->options, err));
-    name_folder(j);
-    options.run.folder = j->folder.data;
-    options.run.verbose = j->verbose;
-    return tm_cli_scaling(&options, err);
 }
 
 /* The world of several ranks: this process starts them (*started: it has, and the status is theirs), or is one. */
@@ -582,7 +482,7 @@ static tm_status train_or_plan(tm_cli_line *line, tm_error *err)
     bool started = false;
     if (st == TM_OK && !line->quiet && !line->verbose) set_log_level(j.config);
     if (st == TM_OK && !j.cli->scaling) st = open_world(&j, line, &started, err);
-    if (st == TM_OK && j.cli->scaling) st = scale(&j, line, err);
+    if (st == TM_OK && j.cli->scaling) st = run_scale(&j, line, err);
     if (st == TM_OK && !started && !j.cli->scaling) st = run_or_sweep(&j, line, err);
     close_logs(st, err);
     if (tm_cli_ranks_failed(st)) tm_cli_close_ranks(j.world, st, err); /* before this rank waits for others */

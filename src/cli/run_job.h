@@ -42,6 +42,8 @@ typedef struct run_job {
 
 /* Options, device, ranks, folder, weights and data of a configuration. run_release gives all of a job back. */
 TM_MUST_USE tm_status run_prepare(run_job *j, tm_error *err);
+/* The run directory: --out, the experiment's own, or one that the model names. With `options` read. */
+void run_name_folder(run_job *j);
 /* Behind run_prepare: where its checkpoints are. */
 void run_name_checkpoints(run_job *j);
 void run_release(run_job *j);
@@ -49,6 +51,14 @@ void run_release(run_job *j);
 /* What a dry run prints: memory of each rank, whether it fits, and the largest batch that does, which `search` looks
  * for; or the configuration. TM_NOMEM: it does not fit. */
 TM_MUST_USE tm_status run_print_plan(run_job *j, const tm_sweep_options *search, tm_error *err);
+
+/* What a search for a batch size is asked; its words live as long as the line. */
+tm_sweep_options run_search_of(const run_job *j, const tm_cli_line *line);
+/* Lists where single values belong: several runs (*swept: they are done); or a batch size is found and j->config has
+ * it. */
+TM_MUST_USE tm_status run_sweep(run_job *j, const tm_cli_line *line, bool *swept, tm_error *err);
+/* --scaling: the same experiment on several numbers of ranks. */
+TM_MUST_USE tm_status run_scale(run_job *j, const tm_cli_line *line, tm_error *err);
 
 /* The weights that the model begins with, of the folder that describes it, and of an adapter. */
 TM_MUST_USE tm_status run_open_weights(run_job *j, tm_error *err);
