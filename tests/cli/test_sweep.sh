@@ -43,19 +43,6 @@ check "images for a second are images" awk -v rate="$(column avg_fps_gpu images/
         for (i = 1; i <= 2; i++) if (r[i] * s[i] < i * 0.999 || r[i] * s[i] > i * 1.001) exit 1
         exit n != 2 }'
 
-# --- going on ---
-
-cp sweep/runs_summary.csv before.csv
-trainmark run experiment.yaml --out sweep
-check "what is done is not done again" [ "$(grep -c 'done already' "$out")" -eq 6 ]
-check "the summary stays" cmp -s before.csv sweep/runs_summary.csv
-grep -v '^0002' before.csv | sed 's/^\(0005.*\),success,/\1,error,/' >sweep/runs_summary.csv
-trainmark run experiment.yaml --out sweep
-check "what is missing or failed is done" [ "$(grep -c 'done already' "$out")$(grep -c ': success$' "$out")" = 42 ]
-check "all are there" [ "$(column status sweep/runs_summary.csv)" = "success success success success success success " ]
-trainmark run experiment.yaml --training.seq_len 16 --out sweep
-failed_with 4 "the folder belongs to one command" "holds runs of another command"
-
 # --- what does not fit ---
 
 (
