@@ -62,6 +62,38 @@ trainmark run experiment.yaml --training.local_batch_size 2 '--optimizer.lr=[0.0
 check "a run that fails does not stop the others" [ "$(wc -l <error/runs_summary.csv)" -eq 3 ]
 check_not "but the sweep has failed" [ "$code" -eq 0 ]
 
+# --- names ---
+
+one="--training.local_batch_size 2 --optimizer.lr 0.001"
+long=$(printf '%0170d' 0)
+trainmark run experiment.yaml $one --out many/one "--training.steps=[3, 17]" "--exp_name=[a b/c:d, $long]" --debug.seed 5
+check "a sweep" [ "$code" -eq 0 ]
+check "its command, word by word, then its lists" [ "$(cat many/one/command.txt)" = "experiment.yaml
+--training.local_batch_size
+2
+--optimizer.lr
+0.001
+--training.steps=[3, 17]
+--exp_name=[a b/c:d, $long]
+--debug.seed
+5
+training.steps: 3 17
+exp_name: a b/c:d $long" ]
+# A name is at most 150 characters, of letters that every file system has.
+for row in 0001:steps=3_exp_name=a-b-c-d "0002:steps=3_exp_name=$(echo "$long" | cut -c 1-133)" 0003:steps=17_exp_name=a-b-c-d \
+    "0004:steps=17_exp_name=$(echo "$long" | cut -c 1-132)"; do
+    for name in "${row%:*}_config_${row#*:}.yaml" "${row%:*}_logs_${row#*:}.txt" "${row%:*}_${row#*:}"; do
+        check "it writes $(echo "$name" | cut -c 1-40)" [ -s "many/one/$name" ]
+    done
+done
+check "and nothing else" [ "$(find many/one -maxdepth 1 -mindepth 1 | wc -l)" -eq 14 ]
+check "the summary has a cell for each title" awk -F, 'NR == 1 { n = NF } NF != n || /nan|inf/ { bad = 1 } END { exit bad || NR != 5 }' many/one/runs_summary.csv
+check "what was asked for, and how it ended" [ "$(cut -d, -f1,4,5,20,24,25 many/one/runs_summary.csv)" = "run_id,training.steps,exp_name,status,verdict,exit_code
+0001,3,a b/c:d,success,not-judged,0
+0002,3,$long,success,not-judged,0
+0003,17,a b/c:d,success,not-judged,0
+0004,17,$long,success,not-judged,0" ]
+
 # --- lists and single values ---
 
 trainmark run experiment.yaml --training.local_batch_size 2 --optimizer.lr 1e-3 --out single
@@ -90,6 +122,21 @@ trainmark run experiment.yaml $fit --memory 1MiB --training.global_batch_size 12
 check "auto: it is proven, then trained" [ "$code" -eq 0 ]
 check "auto: a divisor of the global batch" has auto/config.yaml "^  local_batch_size: (1|2|3|4|6|12) "
 check "auto: it says what was found" has "$err" "local_batch_size auto: "
+# A plan that fits, and a process that may not have so much: smaller ones are tried, each by a sixteenth.
+(
+    ulimit -v 750000
+    timeout 300 "$TRAINMARK" run experiment.yaml $fit --training.steps 2 \
+        --memory 800MiB --out tight >"$out" 2>"$err" </dev/null
+    echo $? >code
+)
+check "a smaller batch is found" [ "$(cat code)" -eq 0 ]
+sed -n 's/.*a batch of \([0-9]*\) should fit by the plan, but did not run: trying a smaller one$/\1/p' "$err" >tried
+check "after others" [ "$(wc -l <tried)" -ge 1 ]
+check "each a sixteenth less" awk 'NR > 1 && $1 != last - int((last + 15) / 16) { bad = 1 } { last = $1 } END { exit bad }' tried
+check "the last of them is the one" awk -v last="$(tail -n 1 tried)" -v size="$(sed -n 's/^  local_batch_size: \([0-9]*\) .*/\1/p' tight/config.yaml)" \
+    'BEGIN { exit size != last - int((last + 15) / 16) }'
+check "its two steps are not the run's" [ "$(grep -c '^{"step"' tight/metrics.jsonl)" -eq 2 ]
+check "nothing is left of the trials" [ -z "$(find "${TMPDIR:-/tmp}" -maxdepth 1 -name 'trainmark-batch*' -newer experiment.yaml)" ]
 # Of several ranks the one that needs the most has to fit: of a pipeline the last, which has the head.
 for divided in "pipeline_parallel_degree 2" "data_parallel_shard_degree 3"; do
     ranks="--parallelism.ranks ${divided##* } --parallelism.$divided --model.n_layers 2 --optimizer.lr 1e-3 --memory 2MiB --dry-run"
