@@ -46,19 +46,6 @@ check "in files of that size" [ "$(find wide -name '*.safetensors' | wc -l) $(fi
 check "the same but for rounding" cmp -s narrow_again/config.json narrow/config.json
 check_not "nothing is written" [ -e never ]
 
-# --- runs that are watched --------------------------------------------------------------------------------------------------
-
-mkdir made
-printf '%s\n' '{"step": 6, "loss": 2.5, "tokens": 300, "seconds": 0.125}' '{"event": "evaluation", "step": 6, "loss": 2.25}' \
-    '{"event": "other", "step": 99, "loss": 7}' '{"step": 7, "loss": 1.75, "tokens": 640, "seconds": 0.25}' >made/metrics.jsonl
-prints '{"step": 7, "loss": 1.75, "validation": 2.25, "tokens_per_second": 2560}' watch made --once --json
-prints "step 7  loss 1.75000  validation 2.25000  2,560 tokens/s (last step)" watch made --once
-printf '{"step": 8, "loss": null, "tokens": 1, "seconds": 0}\n{"step": 9, "loss"' >made/metrics.jsonl
-prints "step 8  loss nan" watch made --once
-: >made/metrics.jsonl
-prints "{}" watch made --once --json
-prints "no step yet" watch made --once
-
 # --- what a model says ----------------------------------------------------------------------------------------------------
 
 echo '[3, 1, 4]' >prompt.json

@@ -47,43 +47,6 @@ trainmark run $tiny --training.stepz 5 --allow-unknown-keys --training.steps 3 -
 check "unknown keys can be allowed" [ "$code" -eq 0 ]
 check "and are named" has "$err" "training.stepz"
 
-# --- where values come from -----------------------------------------------------------------------------------------------
-
-# The example of the public experiment files.
-cat >experiment.yaml <<'END'
-work_group: ${PRIMUS_TEAM:amd}          # output path segment 1
-user_name: ${PRIMUS_USER:anyone}          # segment 2
-exp_name: ${PRIMUS_EXP_NAME:my-run}     # segment 3
-workspace: ${PRIMUS_WORKSPACE:./output} # root; all four are required
-platform: {config: platform_local.yaml} # optional
-
-modules:
-  pre_trainer:                          # or post_trainer
-    framework: torchtitan               # torchtitan | megatron | diffusion | maxtext | megatron_bridge | ...
-    config: pre_trainer.yaml            # preset of trainer defaults
-    model: llama3.1_8B.yaml             # preset of the architecture
-    overrides:                          # anything below wins over both presets
-      training: {local_batch_size: 4, seq_len: 8192, steps: 50, mock_data: true}
-      metrics: {log_freq: 1}
-      lr_scheduler: {warmup_steps: 10}
-      activation_checkpoint: {mode: none}
-END
-trainmark run experiment.yaml --print-config --memory 1TiB
-check "the public example loads" [ "$code" -eq 0 ]
-check "its overrides" has "$out" "^  steps: 50  # file experiment.yaml:13$"
-check "its model" has "$out" "^  dim: 4096  # preset llama3.1_8B$"
-check "its data" has "$out" "^  source: mock "
-trainmark run experiment.yaml --dry-run --memory 1TiB
-check "its run directory" has "$out" "^run directory: ./output/amd/anyone/my-run$"
-sed 's/steps: 50/stepz: 50/' experiment.yaml >wrong.yaml
-trainmark run wrong.yaml --print-config
-failed_with 4 "the public example with training.stepz" "unknown key 'training.stepz' \(wrong.yaml:13\); did you mean 'training.steps'"
-trainmark run experiment.yaml $tiny --model.vocab_size 64 --training.steps 2
-check "its run goes to the four-part folder" [ -s output/amd/anyone/my-run/result.json ]
-rm -rf output
-trainmark run $tiny --training.steps 2
-check "without --out: output/MODEL" [ -s output/tiny-llama/result.json ]
-
 # --- dry run, explain, models ---------------------------------------------------------------------------------------------
 
 trainmark run $tiny --training.steps 5 --out dry --dry-run
@@ -118,30 +81,6 @@ trainmark run secret.yaml
 failed_with 4 "a message about a secret" "'training.steps' \(secret.yaml:2\) must be an integer, found '\*\*\*'"
 check_not "a message does not print the secret" grep -q "$MY_TOKEN" "$err"
 unset MY_TOKEN
-
-# --- the log file ---------------------------------------------------------------------------------------------------------
-
-TRAIN_LOG=kept.log
-export TRAIN_LOG
-for _ in 1 2; do trainmark run $tiny --training.steps 2 --metrics.log_freq 1 --out logged; done
-check "a run with TRAIN_LOG" [ "$code" -eq 0 ]
-check "both runs are in the file" [ "$(grep -c '^step:  2  loss:' kept.log)" -eq 2 ]
-TRAIN_LOG=nowhere/kept.log
-trainmark run $tiny --training.steps 2 --out unlogged
-failed_with 4 "a log file that cannot be made" "cannot append to 'nowhere/kept.log' \(log.file, environment TRAIN_LOG\)"
-check_not "and the run leaves no trace" [ -e unlogged ]
-unset TRAIN_LOG
-
-# --- verdicts -------------------------------------------------------------------------------------------------------------
-
-cannot="$tiny --training.steps 60 --optimizer.lr 0 --validation.steps 8 --training.stop_at_target"
-trainmark run $cannot true --out cannot
-failed_with 3 "a model that does not learn is invalid" "the numbers of this run are invalid: "
-check "its verdict" [ "$(value cannot/result.json verdict)" = invalid ]
-check_not "it has no result line" has "$out" "^performance:"
-check "its row says FAILURE" has cannot/perf.csv ",FAILURE,"
-trainmark run $tiny --training.steps 60 --optimizer.lr 100 --training.max_norm 0 --lr_scheduler.warmup_steps 0 --out wild
-check "a loss that is not finite, or no progress, is invalid" [ "$code$(value wild/result.json verdict)" = 3invalid ]
 
 # --- stopping and going on ------------------------------------------------------------------------------------------------
 
@@ -224,12 +163,6 @@ for freq in 0 2; do
         [ "$(value never_stopped/result.json validation)" = "$(value "$folder/result.json" validation)" ]
     check "and its losses" same_losses never_stopped $folder
 done
-
-trainmark run $tiny --training.steps 2 --checkpoint.enable true --out longer
-trainmark run $tiny --training.steps 3 --optimizer.lr 0.002 --checkpoint.enable true --out longer
-check "another configuration: the keys are named" has "$err" "in optimizer.lr .0.003 to 0.002., training.steps .2 to 3."
-trainmark run $tiny --training.steps 4 --optimizer.lr 0.002 --checkpoint.enable true --out longer
-check "by those of the process before" has "$err" "made the checkpoint, in training.steps .3 to 4.:"
 
 # A step of many seconds, so that both signals arrive within it.
 start twice $tiny --training.global_batch_size 200000

@@ -77,11 +77,6 @@ table <<'END'
 0 | data preview pairs.jsonl --format completion --column-map prompt=q,completion=a | 'pairs.jsonl', line 1: 7 tokens, 4 of them targets | [[one]]two<|end|> | line 2: 10 tokens, 5 of them targets | [[three]]four<|end|>
 4 | data preview pairs.jsonl --column-map prompt=q,completion=b | the columns are q, a; data.format auto wants messages; or conversations; or data; or instruction and output; or q and b
 0 | data preview text.jsonl | 'text.jsonl', line 1: 6 tokens, 5 of them targets | alone<|end|>
-0 | data preview text.jsonl --format text | 6 tokens, 5 of them targets
-4 | data preview text.jsonl --format messages | data.format messages wants messages; name
-4 | data preview text.jsonl --format conversations | data.format conversations wants conversations; or data; name
-4 | data preview text.jsonl --format completion | data.format completion wants prompt and completion; or report and summary; or input and output; name
-4 | data preview text.jsonl --format preference | data.format preference wants chosen and rejected; or question and response_j and response_k; name
 END
 prints '{"samples": [{"place": "'"'text.jsonl'"', line 1", "tokens": 7, "targets": 6, "truncated": 0, "parts": [{"target": true, "text": "<s>alone</s>"}], "ids": [420, 64, 75, 78, 77, 68, 421], "mask": [1, 1, 1, 1, 1, 1, 1]}], "format": "text"}' \
     data preview text.jsonl --format text $gpt2 --json
@@ -130,10 +125,6 @@ tokenizer="$llama2 --special" tokenized 3 data tokenize docs -o special $llama2 
 for end in 3 none; do rm -f end.*; prints "end: 1 documents, $([ $end = 3 ] && echo 25 || echo 24) tokens (uint16) of 1 files" data tokenize docs/a -o end --end $end $gpt2; done
 table <<'END'
 4 | data tokenize docs/a -o e --end 16777216 $gpt2 | --end is 16777216, but ' | gpt2.json' has ids below 424
-2 | data tokenize docs/a -o e --end 16777217 $gpt2 | option '--end' must be an id from 0 to 16777216, or none; found '16777217'
-2 | data tokenize docs/a -o e --end -1 $gpt2 | found '-1'
-2 | data tokenize docs/a -o e --end 3x $gpt2 | found '3x'
-2 | data tokenize docs/a -o e --end '' $gpt2 | option '--end' needs a value: --end ID
 4 | data tokenize lines.jsonl -o e $gpt2 --end 0 | 'lines.jsonl' has fields; name the one with the text: --field text, for example
 4 | data tokenize lines.jsonl -o e $gpt2 --end 0 --input text | 'lines.jsonl' is JSON lines, not text: trainmark data tokenize lines.jsonl --input jsonl --field text --tokenizer
 4 | data tokenize lines.jsonl -o e $gpt2 --end 0 --field body | 'lines.jsonl', line 1: no text in field 'body'; name another field with --field
@@ -164,12 +155,8 @@ decoded()
     prints "$decoded_text" tokenizer decode "$@" ids
 }
 decoded '!"#$' '[0, 1,2;3' $gpt2
-decoded '"#$' '1 2	3' $gpt2
-decoded '' '[]' $gpt2
 decoded '' '' $gpt2
-decoded '(' 7 $gpt2
 decoded '' 2147483647 $gpt2
-decoded '"' '[1]]' $gpt2
 decoded '{"text": "\"#$%"}' '1 2 3 4' $gpt2 --json
 decoded '' '1 2 3 4' $llama2
 decoded '<s></s>' '1 2 3 4' $llama2 --special
@@ -252,8 +239,6 @@ prints "welcome 1" tokenizer chat chat --messages object.json --template other
 prints '{"text": "welcome 1", "generated": []}' tokenizer chat chat --messages object.json --template other --json
 prints "<s>" tokenizer chat chat --messages none.json
 table <<'END'
-4 | tokenizer chat chat --messages hello | 'hello', line 1: '[' or '{' expected near 'Hello'
-4 | tokenizer chat chat --messages number.json | 'number.json': wanted a JSON array of messages, or an object with one as 'messages'
 4 | tokenizer chat chat --messages role.json | 'role.json': message 2 has no 'role'
 END
 
