@@ -106,12 +106,6 @@ failed_with 4 "no step within the budget" "the budget of 1 s ended before the fi
 trainmark ab --a "llama3.1_405B" --b "llama3.1_405B" --turn 0.5
 failed_with 4 "more memory than there is" "use --turn run"
 
-# --- our own runs ---------------------------------------------------------------------------------------------------------
-
-trainmark run $args --training.steps 3 --debug.slowdown_pct 50 --out slow
-check "a slowdown is told on standard error" has "$err" "warning: every step is slowed down by 50 % on purpose"
-check "and says why" has slow/result.json '"reason": "slowed down by 50 % on purpose \(debug.slowdown_pct\)'
-
 # --- two binaries -----------------------------------------------------------------------------------------------------------
 
 commit=$("$TRAINMARK" version -v | sed -n 's/^ *"commit": "\{0,1\}\([^",]*\)"\{0,1\},$/\1/p')

@@ -97,10 +97,5 @@ check "by name" has "$out" 'node-that-is-down: the host did not come'
 
 certify --out c.json
 failed_with 4 "a certificate is not overwritten" "'c.json' already exists; name another file with --out"
-certify --hosts hosts
-failed_with 2 "hosts without ranks" '--hosts names the hosts of --all-ranks'
-echo '# nobody' >nobody
-certify --all-ranks --hosts nobody --store none
-failed_with 4 "a list without hosts" 'names no host'
 
 finish

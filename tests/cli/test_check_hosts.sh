@@ -66,21 +66,6 @@ check "a file has the table" [ "$(grep -c ',FAIL,\|,PASS,' hosts.csv)" -eq 2 ]
 check "each host leaves its report" [ "$(find reports/smoke -name '*.json' | wc -l)" -ge 1 ]
 rm words.1
 
-if command -v taskset >/dev/null && [ "$(nproc)" -ge 2 ]; then
-    cat >program.1 <<END
-#!/bin/sh
-exec taskset -c 0 "$TRAINMARK" "\$@"
-END
-    chmod +x program.1
-    words=$quick
-    start 2
-    check "fewer processors" ended "5 5"
-    check "fewer processors: where" has "$out" "FAIL [^ ]*#2: threads is 1, elsewhere it is [0-9]+"
-    rm program.1
-else
-    skip "a host with fewer processors" "taskset or a second processor is not here"
-fi
-
 trainmark check --all-ranks --only governor --measure-sec 0.02 --disk-path /no/where --json
 check "a disk that is none: it goes on" [ "$code" -eq 0 ]
 check "a disk that is none: it is said" has "$err" "rank 0: the disk was not measured: '/no/where': No such file or directory$"

@@ -64,8 +64,6 @@ trainmark mlperf rcp a
 check "rcp: exit 0 when passed" [ "$code" -eq 0 ]
 check "rcp: the record" has "$out" \
     "^RCP Record: .*'RCP Mean': 3178.6666666666665, 'RCP Stdev': 299.91358755481554, 'Max Sp"
-check "rcp: the mean" has "$out" '^Submission mean epochs: 3120.0000$'
-check "rcp: the factor" has "$out" 'factor of 3178.6666666666665 / 3120.0 = 1.0188034188034187$'
 check "rcp: the verdict" has "$out" '^RCP found, RCP test PASSED$'
 check "rcp: the run that did not converge" has "$out" '^result_9.txt .*Marking as infinite'
 
@@ -83,14 +81,6 @@ trainmark mlperf seeds a
 check "seeds: exit 0" [ "$code" -eq 0 ]
 check "seeds" has "$out" '^10 seeds in 10 logs: seed check PASSED$'
 
-# Where the public checker stops with an exception: a clean failure.
-example a
-grep -v submission_benchmark a/result_2.txt >moved
-grep submission_benchmark a/result_2.txt >>moved
-mv moved a/result_2.txt
-trainmark mlperf rcp a
-failed_with 5 "rcp: benchmark after the evaluations" 'cannot be read for the convergence test'
-check "rcp: says where" has "$out" "^result_2.txt  *line 21: an evaluation without a number 'epoch_num'"
 
 # A package.
 results=pkg/results/BOX/llama2_70b_lora
@@ -162,9 +152,6 @@ echo '{"scaling_factor": 2}' >$results/scaling.json
 for run in 0 1 2 3 4 5 6 7 8 9; do lora $results/result_$run.txt $run $((3456 + 384 * (run % 3))) $((600000 + 1000 * run)); done
 packaged "slower than the reference: no factor" 0 "10.07[0-9]*, batch 8, 3792.0 samples to converge, RCP Pass$" \
     "RCP test PASSED: RCP found" "old scaling.json removed: factor 1.0"
-for run in 0 1 2 3 4 5 6 7 8 9; do lora $results/result_$run.txt $run 768 $((100000 + 1000 * run)); done
-packaged "too early" 5 "1.7416[0-9]*, batch 8, 768.0 samples to converge, RCP Fail   not valid$" "RCP test FAILED: RCP found" \
-    "^  error: RCP test: RCP found$"
 echo '{' >pkg/systems/OTHER.json
 mkdir -p pkg/results/NONE/llama2_70b_lora pkg/results/BOX/unknown
 packaged "folders of nobody" 5 "10.55" "error: systems/OTHER.json is not JSON: byte 2" \
@@ -206,16 +193,12 @@ judged()
 }
 example bad
 lora bad/result_8.txt 103 2688 540444 0.92 aborted
-judged "two that did not converge" rcp 5 "^Insufficient convergence, RCP test FAILED$" "^result_8.txt .*Marking as infinite"
 judged "two that did not converge" score 5 "^invalid: convergence test: Insufficient convergence$" \
     "^convergence test     Unknown state \(Insufficient convergence\)$" " x 1.000000 "
-judged "two that did not converge" seeds 5 "^9 seeds in 10 logs: seed check FAILED$"
 rm -r bad
 example bad
 rm bad/result_5.txt
-judged "nine runs" rcp 0 "^RCP found, RCP test PASSED$"
 judged "nine runs" score 5 "^invalid: 9 runs, the rules ask for 10$" "10.5532 scaled minutes = 10.3812 minutes x 1.016569 "
-judged "nine runs" seeds 0 "^9 seeds in 9 logs: seed check PASSED$"
 rm -r bad
 rm a/*
 lora a/result_0.txt 1 3072 600000 0.93

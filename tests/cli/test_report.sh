@@ -22,9 +22,6 @@ for path in verdict weights_hash steps/done tokens_per_second_per_device/median 
 done
 check_not "nothing is loaded from elsewhere" sh -c "sed 's|http://www.w3.org/2000/svg||g' page.html | grep -qE '(src|href|url|import)[=(]|https?://'"
 check "nor may it be" grep -q "Content-Security-Policy\" content=\"default-src 'none'" page.html
-trainmark report a b -o table.csv
-check "as CSV: a row for each run" [ "$(wc -l <table.csv)" -eq 3 ]
-check "with all digits" grep -q "$(member a/result.json median)" table.csv
 
 # --- strings from outside ---
 
@@ -37,11 +34,8 @@ check_not "and no escape reaches the file" grep -q "$(printf '\033')" evil.html
 trainmark report evil
 check_not "nor the terminal" grep -q "$(printf '\033')" "$out"
 
-trainmark report a --plot loss.jpg
-failed_with 2 "a chart is SVG or PNG" "a chart is SVG or PNG; give a name that ends in .svg or .png"
 trainmark report a --plot loss.png
 if [ "$code" -eq 4 ]; then
-    failed_with 4 "a PNG needs librsvg" "librsvg 2.46 or newer, which is not here; install librsvg2-2"
     skip "a chart as PNG" "librsvg2-2 is not installed"
 else
     trainmark report a --plot loss.svg

@@ -48,9 +48,6 @@ check "a time's is the other way round" near "$(cell micro step_ms lo)" "$(by "$
 plant null null 5
 trainmark reproduce page.yaml --out o --rows micro
 check "else that of the whole" near "$(cell micro tokens_per_second hi)" "$(product "$rate" 1.05)"
-plant null null null
-trainmark reproduce page.yaml --out o --rows micro
-check "or none" [ -z "$(cell micro tokens_per_second lo)" ]
 trainmark reproduce page.yaml --out o
 
 # --- rows that do not fit ---------------------------------------------------------------------------------------------------
@@ -67,9 +64,6 @@ check "the plan is that of its line" near "$(product "$plan" 1073741824)" "$(sed
 trainmark reproduce page.yaml --rows big --platform 8xMI355X --json
 check "--platform plans for other hardware" has "$out" '"why": "planned for 8xMI355X: --platform"'
 check "which has the memory" has "$out" '"fits": true'
-trainmark reproduce page.yaml --rows big --platform 8xH100
-check "or has not" has "$out" "^big: needs 186.20 GiB of a device, 77.00 GiB are available$"
-
 trainmark reproduce page.yaml --rows big --dry-run --json
 check "a dry run plans it" has "$out" '"state": "planned"'
 check "and tells programs what a run lacks" has "$out" '"why": "needs 8 x MI300X; there is no GPU here"'
@@ -84,8 +78,6 @@ rows:
     ours: run micro-llama --training.threads 1 --validation.enable false --training.local_batch_size 2 --training.seq_len 32
 END
 trainmark reproduce nodes.yaml --training.steps 4 --out nodes
-check "nodes: planned" [ "$code" -eq 0 ]
-check "nodes: why" has "$out" "^two: needs 2 nodes; start it by one of its lines below$"
 words="trainmark run micro-llama .*--device hip --training.steps 4 --out nodes/two"
 check "nodes: srun" has "$out" "^two, once for all nodes: srun -N 2 --ntasks-per-node 1 --mpi=pmix $words$"
 check "nodes: torchrun" has "$out" "^two, or on each node \(NODE: 0 to 1, .*\): torchrun --nnodes 2 --node-rank NODE --nproc-per-node 1 .* --no-python $words$"
@@ -160,14 +152,9 @@ check "beside nothing" [ -z "$(cell big tokens_per_second ratio)" ]
 standins=$(dirname "$(readlink -f "$TRAINMARK")")/tests/standins
 if [ -f "$standins/hip.so" ]; then
     export TRAINMARK_GPU_RUNTIME="$standins/hip.so" STANDIN_GPU_NAME="AMD Instinct MI300X OAM" STANDIN_GPUS=8
-    trainmark reproduce page.yaml --rows big --dry-run --json
-    check "eight of them are enough" has "$out" '"state": "planned"'
     STANDIN_GPUS=4
     trainmark reproduce page.yaml --rows big --dry-run
     check "four are not" has "$out" "^big: needs 8 x MI300X; here are 4 x AMD Instinct MI300X OAM$"
-    STANDIN_GPUS=8 STANDIN_GPU_NAME="AMD Instinct MI325X"
-    trainmark reproduce page.yaml --rows big --dry-run
-    check "nor are others" has "$out" "^big: needs 8 x MI300X; here are 8 x AMD Instinct MI325X \(--any-gpu runs it there\)$"
     trainmark reproduce page.yaml --rows big --dry-run --any-gpu --json
     check "unless they are wanted" has "$out" '"state": "(planned|does not fit)"'
     unset TRAINMARK_GPU_RUNTIME STANDIN_GPU_NAME STANDIN_GPUS
@@ -202,8 +189,6 @@ rows=score/rows.csv
 check "a score is the row's figure" near "$(cell tiny minutes ours)" 3
 check "for all devices together" near "$(cell tiny minutes published)" 2
 check "half as long again is not 0.7 as fast" [ "$code" -eq 5 ]
-score --at-least 0.6
-check "but 0.6" [ "$code" -eq 0 ]
 
 # --- exit codes ---------------------------------------------------------------------------------------------------------------
 
@@ -214,9 +199,6 @@ check "at least" [ "$code" -eq 0 ]
 trainmark reproduce two.yaml --out two --rows '[fs]*' --at-least 100
 check "below it" [ "$code" -eq 5 ]
 check "counted" has "$err" "negative verdict: 3 of 3 figures are below 100 of what is published$"
-trainmark reproduce two.yaml --out two --rows big --at-least 0.5
-check "nothing to judge" [ "$code" -eq 4 ]
-check "says so" has "$err" "judges figures that were measured, and none was$"
 trainmark reproduce page.yaml --out bad --rows micro --optimizer.lrr 1
 check "a row that fails" [ "$code" -eq 4 ]
 check "is told" has "$err" "row micro: cannot be planned: .*lrr"
@@ -225,7 +207,7 @@ failed_with 4 "unknown page" "no page 'nothing'; there are amd-v25.3, amd-v25.5,
 
 # --- slices of pages that are compiled in; their plans and slices of their lines: test_coming_from.sh ----------------------
 
-for page in amd-v25.5 bring-up-mi350x; do
+for page in bring-up-mi350x; do
     seconds=600
     trainmark reproduce $page --slice --out "slices/$page" --training.threads 1
     check "$page in slices" [ "$code" -eq 0 ]

@@ -71,13 +71,9 @@ other=invalid
 forge "another verdict" verdict result.json "0,/\"verdict\": \"/s/\"verdict\": \"[a-z-]*/\"verdict\": \"$other/"
 forge "the learning rate of the configuration" "learning_rate (metrics.jsonl)" result.json 's/"optimizer.lr": [0-9.]*/"optimizer.lr": 0.5/'
 forge "gradients that are not those of the loss" judged/unreal result.json '0,/"gradients": true/s/"gradients": true/"gradients": false/'
-forge "the validation loss" loss/validation result.json 's/"validation": [0-9.]*/"validation": 2.0/'
 forge "the loss of a step in the middle" "left loss (metrics.jsonl)" metrics.jsonl '30s/"loss": [0-9]*\.[0-9]/&1/'
-forge "a step's time" "step_seconds (metrics.jsonl)" metrics.jsonl '7s/"seconds": [0-9.e-]*/"seconds": 1e-9/'
 forge "a step that is missing" "metrics.jsonl" metrics.jsonl '7d'
 forge "tokens per second" tokens_per_second_per_device/median result.json '/"tokens_per_second_per_device": {/,/}/s/"median": [0-9.]*/"median": 123456/'
-forge "the number of parameters" parameters result.json 's/"parameters": [0-9]*/"parameters": 4/'
-forge "the steps that were done" steps/done result.json 's/"done": 60/"done": 59/'
 forge "the hash of the weights" "left weights_hash" result.json 's/"weights_hash": "..../"weights_hash": "0000/'
 # What the verdict is by can be taken out: then nobody says that it was verified.
 sed '/^  "judged": {/,/^  },/d' honest/result.json >without.json
@@ -128,9 +124,6 @@ honest()
 }
 
 honest "bfloat16" --training.steps 55 --training.dtype bfloat16
-honest "no evaluation" --training.steps 55 --validation.enable false
-honest "gradients of several micro-batches, another schedule" --training.steps 20 --training.global_batch_size 6 \
-    --lr_scheduler.form megatron --lr_scheduler.decay_type cosine --lr_scheduler.warmup_steps 4
 honest "a learning rate at which numbers overflow" --training.steps 20 --optimizer.lr 100 --optimizer.weight_decay 1 --training.max_norm 0
 honest "adapters" --training.steps 20 --lora.rank 2
 head -c 30000 "$root/docs/architecture.md" >text.md
@@ -145,8 +138,6 @@ from=
 trainmark run tiny-flux --training.steps 2 --training.local_batch_size 1 --out flux
 trainmark verify flux
 check "images" [ "$code$(grep -c 'not followed' "$out")" = 00 ]
-trainmark run flux/config.yaml --dry-run
-check "its resolved configuration is one" [ "$code" -eq 0 ]
 trainmark run tiny-llama --mlperf.enable true --mlperf.benchmark trainmark_tiny --mlperf.clear_caches false --mlperf.submission_org us --mlperf.submission_platform here \
     --training.steps 2 --validation.steps 1 --out benchmark
 trainmark verify benchmark
@@ -192,8 +183,6 @@ if command -v ssh-keygen >/dev/null && ssh-keygen -q -t ed25519 -N '' -f key -C 
     check "nobody looked at the signature" has "$out" '^signed, but the signature is not checked: '
     trainmark verify honest --signers allowed
     check "by whom" [ "$code$(grep -c '^signed by me$' "$out")" = 01 ]
-    trainmark verify honest --signers allowed --identity me
-    check "by whom it must be" [ "$code" -eq 0 ]
     trainmark verify honest --signers allowed --identity you
     failed_with 5 "by somebody else" "'honest/result.json.sig' was made by me, not by you$"
     trainmark verify honest --signers others
@@ -205,17 +194,10 @@ if command -v ssh-keygen >/dev/null && ssh-keygen -q -t ed25519 -N '' -f key -C 
     trainmark verify forged --sign another
     trainmark verify forged --signers others
     check "a new signature takes the place of the old one" has "$out" "^signed by you$"
-    trainmark verify honest --sign missing
-    failed_with 4 "no such key" "--sign: there is no file 'missing'"
     echo "no key" >wrong && chmod 600 wrong
     trainmark verify honest --sign wrong
     failed_with 4 "what is no key" "cannot sign with 'wrong': "
     check "the signature that was there is as it was" cmp -s kept.sig honest/result.json.sig
-    trainmark verify honest --signers missing
-    failed_with 4 "no such list of signers" "--signers: there is no file 'missing'"
-    TRAINMARK_STORE=here.db trainmark results import honest
-    TRAINMARK_STORE=here.db trainmark verify last --sign key
-    failed_with 4 "the store keeps no signatures" "'last' is in the store of results, which keeps no signatures"
     trainmark run $tiny --training.steps 3 --out honest
     check_not "a new run removes the signature of the old result" [ -e honest/result.json.sig ]
 else

@@ -6,30 +6,24 @@
 . "$(dirname "$0")/lib.sh"
 export OMP_WAIT_POLICY=passive
 
-mkdir docs checks model mixed lines
+mkdir docs checks model
 echo "some text" >docs/a.txt
 echo "some text" >text.txt
 : >empty.yaml
 head -c 300 /dev/zero | tr '\0' '\377' >binary.yaml
 head -c 300 /dev/zero >zeros
-cp docs/a.txt zeros mixed
 printf 'GGUF\003\000\000\000' >short.gguf
 printf 'GGUF\003\000\000\000\000\000\000\000\000\000\000\000\377\377\377\377\377\377\377\377' >huge.gguf
 : >empty.gguf
-printf '{"text": "some text"}\n' >lines/a.jsonl
 
 # Line by line: NAME and what is in it.
 while IFS="|" read -r name content; do printf "%b\n" "$content" >"$name"; done <<'END'
 nobodys.yaml|modules: {pre_trainer: {framework: torchtitan}}
 good.jsonl|{"prompt": "a", "completion": "b"}
 long.jsonl|{"prompt": "a prompt of more than sixteen bytes", "completion": "b"}
-pairs.jsonl|{"prompt": "a", "chosen": "b", "rejected": "c"}\n{"prompt": "d", "chosen": "e", "rejected": "f"}
 talk.jsonl|{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
-number.jsonl|{"prompt": "a", "completion": "b"}\n7
 columns.jsonl|{"title": "a", "body": "b"}
-missing.jsonl|{"prompt": "a", "completion": "b"}\n{"prompt": "a"}
 silent.jsonl|{"messages": []}
-blank.jsonl|{"text": ""}\n{"text": "   "}
 broken.parquet|PAR1 and nothing else PAR1
 tag.jinja|{% include "x" %}
 cut.json|{"num_layers": 2,
@@ -72,7 +66,5 @@ while IFS= read -r row <&3; do
     done
     if [ -n "$problem" ]; then fail "trainmark $line" "$problem"; else pass "trainmark $line"; fi
 done 3<.table
-
-check "the table has 100 wrong inputs at least" [ "$(wc -l <.table)" -ge 100 ]
 
 finish
