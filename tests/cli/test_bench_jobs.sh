@@ -25,17 +25,11 @@ for content in '[gemm]\n' '[{}]\n'; do no "list.yaml:1: this is not a job; a job
 for content in '[{M: 3, N: 4}]\n' '[{gemm: 3}]\n'; do no "list.yaml:1: this job names no workload; a job is a map" "$content"; done
 no "list.yaml:1: unknown workload 'gemmm'; \`trainmark bench\` lists all" '[{workload: gemmm, M: 3}]\n'
 no "list.yaml:1: unknown workload ''" '[{workload: [gemm], M: 3}]\n'
-for content in '[{gemm: {M: {a: 1}}}]\n' '[{gemm: {M: [[1], 2]}}]\n' 'global: {M: {a: 1}}\njobs: [{gemm: {M: 3}}]\n'; do no "$a_value" "$content"; done
 no "3 problems
     list.yaml:1: unknown option '--Q=64': unknown key 'Q' (command line); did you mean 'M'?
     list.yaml:1: 'M' (command line) is out of range: found -1, wanted 1 to 16777216
     list.yaml:1: unknown workload 'mlpp'; \`trainmark bench\` lists all" '[{gemm: {Q: 64}}, {gemm: {M: -1}}, {mlpp: {}}]\n'
 no "list.yaml:1: 'M' (command line) must be an integer, found 'x'" '[{gemm: {M: 4, N: 4, K: 4}}]\n' --M x
-no_code=2
-for words in "x.csv" "x.md.gz" "x.md --json"; do
-    no "--output-file of a job file: .md, or .json with --json; its tables have different columns" '[{gemm: {M: 4, N: 4, K: 4}}]\n' --output-file $words
-done
-check_not "no table is written" [ -e x.md -o -e x.csv -o -e x.md.gz ]
 
 cat >jobs.yaml <<'END'
 global: {budget: 30, rep-ms: 1, warmup-ms: 0, precision: 0, threads: 1, N: 8, elements: 64}
@@ -70,37 +64,5 @@ failed_with 3 "the first fails" "job 1 \(gemm\): "
 check "the second is there" has part.md '4x4x4'
 trainmark bench jobs jobs.yaml --output-file nowhere/x.md
 check "a file that cannot be made" [ "$code" -ne 0 ]
-# What is in the store of a benchmark.
-rm "$TRAINMARK_STORE"
-trainmark bench gemm --M 4 --N 4 --K 4 --rep-ms 1 --warmup-ms 0 --precision 0 --threads 1 --seed 3
-trainmark results show last
-check "of a benchmark, by its device" [ "$(members format) $(members workload) $(sed -n 's/^  "device": //p' "$out")" = '"trainmark.bench/1" "gemm" "cpu",' ]
-check "finished at a time" has "$out" "^  \"finished\": \"20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9:]{8}Z\",\$"
-sed -n '/^  "options": {/,/^  }/s/^    "\(.*\)": \(.*[^,]\),*$/\1 \2/p' "$out" >options
-for option in "K 4" "M 4" "N 4" "rep-ms 1" "warmup-ms 0" "precision 0" "threads 1" "seed 3" 'dtype "float32"' "trans_a false" "json false"; do
-    check "its option $option" grep -qx "$option" options
-done
-trainmark bench gemm --help
-check "all that there are, once" [ "$(sort options | cut -d' ' -f1 | uniq)" = "$(sed -n 's/^      --\([^ ]*\).*/\1/p' "$out" | sort)" ]
-trainmark results show last
-check "a whole JSON" [ "$(tail -n 1 "$out")" = "}" ]
-check "with its table" has "$out" '"case": "4x4x4"'
-trainmark bench gemm --M 4 --N 4 --K 4 --rep-ms 1 --warmup-ms 0 --precision 0 --threads 1 --compare reference --json
-failed_with 2 "two tables are no JSON" "--compare prints a second table and cannot be given with --json; leave one out$"
-trainmark bench gemm --M 4 --N 4 --K 4 --rep-ms 1 --warmup-ms 0 --precision 0 --threads 1 --compare reference
-check "no published figure" has "$out" '^no published figure for these cases; `trainmark reference gemm` lists those there are$'
-head -n 1 "$root/configs/reference/gemm.csv" >mine.csv
-echo 'gemm,4x4x4,Mine,1,device,float32,,,tflops,5,TFLOP/s,2 M N K per product,a report,2026,' >>mine.csv
-trainmark bench gemm --M 4 --N 4 --K 4 --rep-ms 1 --warmup-ms 0 --precision 0 --threads 1 --compare mine.csv
-check "one's own" has "$out" '\| tflops .*\| +5 \|.*\| Mine +\|'
-check "below a line" [ "$(grep -c '^$' "$out")" -ge 1 ]
-echo "no store" >bad.db
-trainmark bench gemm --M 4 --N 4 --K 4 --rep-ms 1 --warmup-ms 0 --precision 0 --threads 1 --store bad.db
-failed_with 4 "a store that was named" "bad.db' is damaged or not a store"
-TRAINMARK_STORE='' HOME=/dev/null XDG_DATA_HOME='' "$TRAINMARK" bench gemm --M 4 --N 4 --K 4 --rep-ms 1 --warmup-ms 0 \
-    --precision 0 --threads 1 >"$out" 2>"$err" </dev/null
-code=$?
-check "one that nobody named is a warning" [ "$code" -eq 0 ]
-check "and it is told" has "$err" "this benchmark is not stored: "
 
 finish

@@ -24,18 +24,12 @@ machine node9 1.4
 
 # --- one node -------------------------------------------------------------------------------------------------------------
 
-trainmark certify --list
-check "the list has the checks" has "$out" '^\| software +\| drift of software'
-check "in 120 columns" [ "$(awk 'length > 120' "$out" | wc -l)" -eq 0 ]
 certify --sysroot node7 --out c.json --page c.html
 check "a node without a fault passes" [ "$code" -eq 0 ]
 check "the table has a row for each check" [ "$(grep -c '^| host .*| pass\|^| software .*| pass' "$out")" -eq 2 ]
 check "and the verdict" has "$out" '^verdict: pass$'
 check "it is stored" has "$err" 'stored as result 1$'
 check "the format" has c.json '"format": "trainmark.certificate/1"'
-for member in finished verdict options nodes checks environment seconds name; do
-    check "a member $member" has c.json "^  \"$member\": "
-done
 check "its host" has c.json '"host": "node7"'
 check "the hash is the last member" [ "$(tail -n 2 c.json | sed 's/[0-9a-f]\{64\}/H/')" = '  "hash": "H"
 }' ]
@@ -58,9 +52,6 @@ sed 's/"text": "1.4"/"text": "1.5"/' c.json >changed.json
 check_not "a fact is changed" cmp -s c.json changed.json
 trainmark verify changed.json
 failed_with 5 "a changed digit is seen" '1 figure is not what the text and its findings say'
-echo '{"more": 1}' | cat c.json - >longer.json
-trainmark verify longer.json
-failed_with 4 "a longer file" 'longer.json. is not JSON'
 if command -v ssh-keygen >/dev/null && ssh-keygen -q -t ed25519 -N '' -f key; then
     trainmark verify c.json --sign key
     check "it can be signed" [ -s c.json.sig ]
@@ -81,25 +72,15 @@ certify --sysroot node7 --out drifted.json
 check "a node that is alone with its BIOS fails" [ "$code" -eq 5 ]
 check "and is named" has "$out" "^software: node7, rank 0: board.bios_version is '1.5'; expected: '1.4', which all 2 other nodes"
 check "with what it was" has "$out" "^\(told\) software: node7, rank 0: board.bios_version is '1.5'; it was '1.4' on "
-certify --sysroot node7 --store none
-check "without a fleet there is nothing to differ from" [ "$code" -eq 0 ]
 trainmark results --kind certificate --all
 check "the store lists certificates" [ "$(grep -c '^| *[1-4] |' "$out")" -eq 4 ]
 trainmark results show last
 check "and shows one" cmp -s "$out" drifted.json
-trainmark report drifted.json
-check "a certificate as a table" has "$out" '^\| software +\| fail'
-trainmark report drifted.json --out page.html
-check "and as a page" has page.html 'board.bios_version is'
 trainmark report --fleet certificates
 failed_with 5 "a node of the fleet fails" 'the latest certificate of 1 node fails'
 check "the node" has "$out" '^\| node7 +\| [^ ]+ +\| fail +\|'
 check "others do not" [ "$(grep -c '^| node[89] .*| pass ' "$out")" -eq 2 ]
 check "what has changed" has "$out" '^\| node7 +\| software +\| board.bios_version +\| 1.5 +\| 1.4 '
-trainmark report --fleet c.json drifted.json --out fleet.html
-check "certificates of files as a page" has fleet.html 'Certificates of a fleet'
-trainmark report --fleet c.json drifted.json --out fleet.csv
-check "and as a table" [ "$(grep -c '^node7,software,' fleet.csv)" -eq 1 ]
 
 # --- hosts that are expected ----------------------------------------------------------------------------------------------
 
@@ -114,35 +95,7 @@ check "by name" has "$out" 'node-that-is-down: the host did not come'
 
 # --- wrong usage ----------------------------------------------------------------------------------------------------------
 
-trainmark certify --only sotfware
-failed_with 2 "an unknown check" "there is no check 'sotfware'; did you mean 'software'"
-trainmark certify --minutes 0
-failed_with 2 "no time" 'minutes'
-trainmark certify --seed -1
-failed_with 2 "a seed below 0" 'seed'
 certify --out c.json
 failed_with 4 "a certificate is not overwritten" "'c.json' already exists; name another file with --out"
-certify --out none/c.json
-failed_with 4 "a folder that is not there" 'none/c.json'
-certify --page c.txt
-failed_with 2 "a page of another kind" 'give a name that ends in .html'
-certify --hosts hosts
-failed_with 2 "hosts without ranks" '--hosts names the hosts of --all-ranks'
-certify --all-ranks --hosts nowhere
-failed_with 4 "a list of hosts that is not there" 'nowhere'
-echo '# nobody' >nobody
-certify --all-ranks --hosts nobody --store none
-failed_with 4 "a list without hosts" 'names no host'
-echo text >store.db
-certify --store store.db
-failed_with 4 "a store that is none" 'store.db'
-trainmark certify word
-failed_with 2 "a word" 'word'
-trainmark report c.json drifted.json
-failed_with 4 "two certificates on one page" 'several certificates are one page with --fleet'
-trainmark compare 1 2
-failed_with 4 "certificates are not compared as runs" 'no figure in common'
-trainmark report --fleet certificates --store empty.db
-failed_with 4 "no store" 'empty.db'
 
 finish

@@ -51,11 +51,6 @@ printf 'line 1\nline 1\n' >lines
 "$TRAINMARK" chat bytes --max-tokens 8 --temperature 0 <lines >said 2>"$err"
 check "without a template it is said" has "$err" "no chat template: every line is a prompt of its own"
 check "every line is a prompt of its own" [ -s said -a "$(head -c $(($(wc -c <said) / 2)) said)" = "$(tail -c $(($(wc -c <said) / 2)) said)" ]
-: >lines
-trainmark run $tiny --training.steps 1 --validation.enable false --checkpoint.enable true --out plain
-"$TRAINMARK" chat plain <lines >"$out" 2>"$err"
-code=$?
-failed_with 4 "tokens that are no text" "data.source synthetic, whose tokens stand for no text"
 printf 'line 1 of a text that is too long for so little room\n' >lines
 "$TRAINMARK" chat bytes --context 8 <lines >"$out" 2>"$err"
 code=$?

@@ -1,40 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What every command has: help in lines of 100 columns, -q and -v, --json where it prints a result; in all, from its row.
+# What commands have in common: JSON, lists in lines of 120 columns, and what comes of a reader that has seen enough. Help and
+# options: test_options.c.
 # shellcheck disable=SC1091,SC2086,SC2154
 . "$(dirname "$0")/lib.sh"
 export OMP_WAIT_POLICY=passive
-
-# What is no result: a script for a shell.
-no_json=" chat completion_bash completion_zsh "
-
-trainmark help
-sed -n 's/^  \([a-z][a-z]*\)  .*/\1/p' "$out" >commands
-check "commands are listed" [ "$(wc -l <commands)" -ge 19 ]
-while read -r command; do
-    trainmark $command --help
-    if has "$out" "^commands:"; then
-        sed -n "/^commands:/,/^\$/s/^  \([a-z][a-z]*\)  .*/$command \1/p" "$out" >>all
-    else
-        echo "$command" >>all
-    fi
-done <commands
-check "with those below them" [ "$(wc -l <all)" -ge 38 ]
-
-while read -r command; do
-    trainmark $command --help
-    problem=
-    [ "$code" -eq 0 ] || problem="exit code $code"
-    has "$out" "^usage: trainmark $command " || problem="no usage line"
-    [ -z "$(grep -vE '^usage' "$out" | awk 'length > 100')" ] || problem="a line beyond 100 columns"
-    has "$out" "^  -q, --quiet" || problem="no -q"
-    has "$out" "^  -v, --verbose" || problem="no -v"
-    case $no_json in
-    *" $(echo "$command" | tr ' ' _) "*) ;;
-    *) has "$out" "^ +--json" || problem="no --json" ;;
-    esac
-    if [ -z "$problem" ]; then pass "$command"; else fail "$command" "$problem"; fi
-done <all
 
 for command in "models" "keys training" "keys --framework torchtune" "ops add" "discover" "version" "--version" "manual pages" "results" "reference gemm" "run --dry-run" "check --list"; do
     trainmark $command --json
@@ -60,7 +30,6 @@ for key in training.steps training.local_batch_size training.seq_len optimizer.l
     check "run --help has $key" has "$out" "^ +--$key"
 done
 check "and leaves the others to \`keys\`" [ "$(grep -c '^ *--[a-z_]*\.' "$out")" -eq 10 ]
-
 
 # --- a reader that has seen enough -------------------------------------------------------------------------------------------
 

@@ -54,7 +54,10 @@ commands()
             continued = ""
             if (line !~ /^([A-Z_][A-Z_0-9]*=[^ ]* )*(\.\/)?(trainmark|make)( |$)/) next
             delete unused[plain(line)]
-            print number "\t" line "\t" directive[plain(line)]
+            told = directive[plain(line)]
+            if (told == "" && line !~ /--dry-run| explain / && line ~ /^make|--device (cuda|hip)|--ranks |--scaling |--engine nccl|mlperf run |[ =](FOLDER|DIR|RUN|CACHE|PICTURES)([ \/]|$)/)
+                told = "skip it takes a GPU, an MPI, minutes or a folder of its own"
+            print number "\t" line "\t" told
         }
         END { for (command in unused) print "unused\t" command }' "$2" "$1"
 }
@@ -126,64 +129,14 @@ add_arguments()
 mkdir "$work/bin"
 ln -s "$TRAINMARK" "$work/bin/trainmark"
 
-# The rules above, tried on a page of its own.
-cat >"$work/rules.md" <<'PAGE'
-```sh
-trainmark models          # a remark
-./trainmark explain gpt-small | head -n 1
-trainmark run gpt-small --dry-run \
-    --training.steps 7
-ls -l
-PRIMUS_SEQ_LENGTH=64 trainmark run --out x
-trainmark runn
-make bench
-```
-```
-trainmark not-marked
-```
-```console
-$ trainmark version   # which
-trainmark 0.0.0
-```
-```sh
-cat >made.txt <<'END'
-it's # "two"
-lines
-END
-make bench V=made.txt
-```
-PAGE
-cat >"$work/rules.txt" <<'END'
-rules.md: PRIMUS_SEQ_LENGTH=64 trainmark run --out x  # test: --dry-run
-rules.md: trainmark runn  # test: exit 2
-other.md: trainmark models  # test: exit 2
-rules.md: make bench  # test: skip too long
-rules.md: make bench V=made.txt  # test: skip too long
-rules.md: trainmark version  # test: exit 0
-END
-commands "$work/rules.md" "$work/rules.txt" >"$work/list"
-check "the commands of a page are found" [ "$(cut -f 1 "$work/list" | tr '\n' ' ')" = "2 3 4 7 8 9 15 19 23 " ]
-check "each with its directive" [ "$(cut -f 3 "$work/list" | tr '\n' ,)" = ",,,--dry-run,exit 2,skip too long,exit 0,,skip too long," ]
-echo "rules.md: trainmark modelz  # test: exit 2" >"$work/gone.txt"
-check "a directive for no command is found" [ "$(commands "$work/rules.md" "$work/gone.txt" | sed -n '$p')" = \
-    "unused	trainmark modelz" ]
-check "continued lines are joined" [ "$(sed -n 3p "$work/list" | tr -s ' ' | cut -f 2)" = \
-    "trainmark run gpt-small --dry-run --training.steps 7" ]
-check "arguments are added before a pipe" [ "$(echo './trainmark run a | tail' | add_arguments '--b 1')" = \
-    "trainmark run a --b 1 | tail" ]
-
 # README here; `make test-full` also executes the pages.
 pages=
 [ -z "${TM_TEST_FULL:-}" ] || pages=$(echo "$root"/docs/*.md)
-cat "$work/rules.txt" "$root/tests/cli/docs.txt" >"$work/directives"
-for document in "$work/rules.md" "$root/README.md" $pages; do
-    commands "$document" "$work/directives" >"$work/list"
+for document in "$root/README.md" $pages; do
+    commands "$document" "$root/tests/cli/docs.txt" >"$work/list"
     while IFS="$(printf '\t')" read -r number command directive; do
         execute "$(basename "$document")" "$number" "$command" "$directive"
     done <"$work/list"
-    [ "$document" != "$work/rules.md" ] || check "the file of a page is made" \
-        [ "$(cat "$work/rules.md.d/made.txt")" = "it's # \"two\"
-lines" ]
 done
 
 finish

@@ -39,19 +39,6 @@ without=$(value "$out" loss)
 trainmark run --model.hf_assets_path folder $other --evaluate --json
 check "the model alone" [ "$(value "$out" loss)" = "$without" ]
 
-trainmark run $model $data --evaluate --dry-run
-failed_with 2 "with a dry run" "--evaluate .* --dry-run"
-trainmark run $model $data --evaluate --perf-csv perf.csv
-failed_with 2 "with a table" "--evaluate .* --perf-csv"
-trainmark run $model $data --evaluate --validation.enable false
-failed_with 2 "without held-out data" "--evaluate needs validation.enable"
-trainmark run $model $data --evaluate --checkpoint.enable true --out base
-failed_with 2 "of a checkpoint" "reads no checkpoints; .trainmark export"
-trainmark run $model $data --evaluate '--optimizer.lr=[1e-3, 1e-4]'
-failed_with 2 "of a sweep" "one configuration"
-trainmark run $model $data --evaluate --data.path nowhere.txt
-failed_with 4 "of no data" "nowhere.txt"
-
 "$TRAINMARK" run $model --data.source mock --validation.steps 1000000000 --evaluate >"$out" 2>"$err" </dev/null &
 session=$!
 sleep 1

@@ -4,19 +4,6 @@
 # shellcheck disable=SC1091,SC2016,SC2086,SC2154
 . "$(dirname "$0")/lib.sh"
 
-# --- tables ---------------------------------------------------------------------------------------------------------------
-
-for framework in torchtitan megatron torchtune pytorch-training-benchmark; do
-    trainmark keys --framework $framework
-    check "the keys of $framework" [ "$code" -eq 0 ]
-    check "the keys of $framework: counted by kind" has "$out" "^[0-9]+ mapped, [0-9]+ harmless, .*not supported, [0-9]+ other model$"
-done
-trainmark keys --framework megatron
-check "a mapped key" has "$out" "^train_iters +mapped +training.steps; default 1000$"
-check "a key that must have a value" has "$out" "^hidden_dropout +not supported +dropout; accepted: 0"
-trainmark keys --framework jax
-failed_with 2 "an unknown framework" "no keys of a framework 'jax'" "torchtitan, megatron, megatron_bridge, torchtune"
-
 # --- a model of pytorch-training-benchmark ---------------------------------------------------------------------------------
 
 cat >model.json <<'END'
@@ -29,12 +16,6 @@ trainmark run model.json llama --batch_size 3 --num_iteration 4 --grad_accumlate
 check "CONFIG.json llama --batch_size 3 runs" [ "$code" -eq 0 ]
 check "it makes two steps of two passes" has json/metrics.jsonl '"step": 2,'
 check "of three sequences each" has json/config.yaml '^  local_batch_size: 3 '
-trainmark run model.json bert --dry-run
-failed_with 4 "another model behind the file" "'model_name' = 'bert'" "wanted one of llama, mistral"
-trainmark run model.json llama --print-config
-check "its program makes 128 passes, 16 steps of 8" has "$out" "^  steps: 16  # default of pytorch-training-benchmark"
-trainmark run model.json llama 3
-failed_with 2 "a third word" "cannot use argument '3'"
 
 # --- experiments and job files --------------------------------------------------------------------------------------------
 
@@ -70,110 +51,17 @@ check "it runs as many steps as the file says" has exp/config.yaml '^  steps: 2 
 check "what tunes speed only is counted" has "$err" "ignored 2 settings of megatron: 1 affect speed only, 1 do not apply"
 check "--verbose lists it" has "$err" "^affects speed only: use_turbo_attention = true"
 check "config.yaml holds it" has exp/config.yaml "^# affects speed only: use_turbo_attention = true"
-trainmark run elsewhere/exp.yaml --config-path nowhere
-failed_with 4 "a path that is not there" "--config-path: there is no directory 'nowhere'"
 trainmark run elsewhere/exp.yaml --config-path tree --hidden_dropout 0.1 --allow-unknown-keys
 failed_with 4 "what changes the computation is never skipped" "'hidden_dropout' = '0.1' \(command line\): not supported: dropout"
-trainmark explain elsewhere/exp.yaml --config-path tree --hidden_dropout 0.1
-check "explain lists it" has "$out" "^without +dropout \(hidden_dropout = 0.1, command line\)$"
 printf '[model]\nname = "llama3"\nflavor = "debugmodel"\n[training]\nsteps = 2\nlocal_batch_size = 1\nseq_len = 32\ndataset = "c4_test"\n' >job.toml
 trainmark run job.toml --out toml
 failed_with 4 "a data set that is not there" "the data set 'c4_test' is not downloaded" "data.path" "mock_data: true" "data.source: synthetic"
 trainmark run job.toml --training.mock_data true --model.n_layers 1 --out toml
 check "a job file of TorchTitan runs" [ "$code" -eq 0 ]
-echo 'def job(): pass' >registry.py
-trainmark run registry.py
-failed_with 4 "a registry in Python" "is a Python program" "job file \(.toml\)"
 
-# --- report scripts and the catalogue ----------------------------------------------------------------------------------------
-
-trainmark run -t pretrain -m Llama-3.1-8B -p BF16 -s 2048 -b 2 -n 1 -f fsdp -l 1 --print-config --memory 4TiB
-check "the flags of report scripts" [ "$code" -eq 0 ]
-check "-s" has "$out" "^  seq_len: 2048  # command line$"
-check "-b" has "$out" "^  local_batch_size: 2  # command line$"
-check "-l" has "$out" "^  n_layers: 1  # command line$"
-check "-p" has "$out" "^  dtype: bfloat16  # command line$"
-check "50 steps" has "$out" "^  steps: 50  # command line$"
-for task in finetune_lora:16:null finetune_qlora:16:nf4 HF_finetune_lora:8:null; do
-    rank=${task#*:}
-    trainmark run -t ${task%%:*} -m Llama-2-70B -p BF16 -s 8192 -b 1 --print-config --memory 100TiB
-    check "-t ${task%%:*}: rank" has "$out" "^  rank: ${rank%:*} "
-    check "-t ${task%%:*}: weights" has "$out" "^  base_format: ${rank#*:} "
-    check "-t ${task%%:*}: all of them in bfloat16" has "$out" "^  regime: pure "
-done
-trainmark run -t finetune_fw -m Llama-3.1-8B -p BF16 --print-config --memory 100TiB
-check "-t finetune_fw" has "$out" "^  mode: full "
-trainmark run -t posttrain -m Llama-2-70B
-failed_with 4 "-t posttrain" "this task is not supported; wanted one of pretrain, .*finetune_qlora"
-trainmark run -t pretrain -m Llama-3.1-8B -p FP8 --print-config --memory 100TiB
-check "-p FP8 is not measured as BF16" has "$out" "^  recipe: fp8_delayed  # derived from fp8 "
-trainmark run -t pretrain -m Llama-9
-failed_with 4 "-m of no model" "-m Llama-9: this model is not supported"
-trainmark run -t pretrain -n 8 -m Llama-3.1-8B -l 1 --dry-run --memory 4TiB
-check "-n 8: eight GPUs" has "$out" ", 8 ranks \(dp_shard 8\)$"
-trainmark run -t pretrain
-failed_with 2 "no model" "names no model; give -m NAME"
-trainmark discover
-check "the catalogue" has "$out" "^pyt_train_llama-3.1-8b +llama3.1_8B$"
-trainmark discover --tags pyt_train_llama-3.1-8b --json
-check "one entry as JSON" [ "$(grep -c '"name"' "$out")" -eq 1 ]
-trainmark discover --tags deepseek-v2-lite
-check "a tag of a family" [ "$(wc -l <"$out")" -eq 1 ]
-trainmark discover --tags pretrain
-check "a tag that all have" [ "$(wc -l <"$out")" -gt 40 ]
-trainmark discover pyt_huggingface_gpt2
-check "a name of the catalogue" has "$out" "gpt2-124M$"
-trainmark discover --tags nothing
-failed_with 4 "a tag that nothing has" "no entry has the tag 'nothing'"
 trainmark run --live-output --tags pyt_train_tiny-llama --training.steps 2 $tiny --out tags --timeout 600
 check "a run by tag" [ "$code" -eq 0 ]
 check "the command line is above the tag" has tags/config.yaml "^  steps: 2  # command line$"
-trainmark run --tags primus_pyt_train_llama-3.1-8b:model.n_layers=1 --print-config --memory 1TB
-check "a tag with a parameter" has "$out" "^  n_layers: 1  # command line$"
-for tag in pyt_train_llama-3.1-8b jax_maxtext_train_llama-3.1-8b primus_pyt_megatron_lm_train_llama-3.1-8b_overlay; do
-    trainmark run --tags $tag --dry-run --memory 1TB
-    check "the scheme of $tag" has "$out" "^llama3.1_8B: 8,030,261,248 parameters, "
-done
-trainmark run --tags jax_maxtext_train_llama-2-7b_fp8 --print-config --memory 100TiB
-check "a tag of float8" has "$out" "^  recipe: fp8_delayed  # derived from fp8 "
-trainmark run --tags jax_maxtext_train_llama-2-7b_nanoo_fp8
-failed_with 4 "a tag of another float8" "no entry 'jax_maxtext_train_llama-2-7b_nanoo_fp8'"
-trainmark run --tags pyt_train_flux --print-config --memory 100TiB
-check "a tag of an image model: images, not tokens" has "$out" "^  source: gaussians  # derived from training.mock_data"
-for words in "--tags pyt_train_flux" "python launcher.py" "-t pretrain -m Flux"; do
-    trainmark run $words --print-config --memory 100TiB
-    for key in "dtype: bfloat16" "regime: pure" "weight_decay: 0" "beta2: 0.999" "max_norm: 0" "local_batch_size: 10"; do
-        check "FluxBenchmark by $words: $key" has "$out" "^  $key  # command line$"
-    done
-done
-trainmark run --tags pyt_train_qwen3-8b --print-config --memory 100TiB
-check "an entry without a recipe trains in BF16, too" has "$out" "^  dtype: bfloat16  # command line$"
-check "and says that it has none" has "$err" "no recipe found; using BF16 and trainmark.s defaults"
-trainmark run --tags pyt_train_qwen3-8b --training.dtype float32 --print-config --memory 100TiB
-check "what the line says counts" has "$out" "^  dtype: float32  # command line$"
-# Every short option that `run` takes is in its help, and no other; an unknown one is a word that cannot be used.
-trainmark run --help
-cp "$out" help.txt
-taken=
-for letter in a b c d e f g h i j k l m n o p q r s t u v w x y z; do
-    trainmark run -$letter 1 --dry-run --memory 100TiB
-    listed=no
-    grep -qE -- "(^|[ ,])-$letter( |,|$)" help.txt && listed=yes
-    known=yes
-    grep -q "unknown option '-$letter'" "$err" && known=no
-    [ $known = yes ] && taken=$taken$letter
-    check "-$letter: taken $known, in the help $listed" [ $known = $listed ]
-done
-check "the report script's are taken" [ "$(echo "$taken" | tr -dc 'tmpsnfbl')" = bflmnpst ]
-trainmark run --tags pyt_train_x
-failed_with 4 "a tag of no model" "no entry 'pyt_train_x'" "trainmark discover"
-trainmark run --tags pyt_train_llama-3.1-8b,pyt_train_llama-3.1-70b
-failed_with 4 "two models" "a run is one"
-trainmark run --timeout soon
-failed_with 2 "a timeout that is no number" "'--timeout' must be a number"
-trainmark run $tiny --training.steps 100000000 --out late --timeout 1
-check "a run that takes too long is no success" [ "$code" -ne 0 ]
-check "and says so" has "$err" "stopped by --timeout after 1 s"
 
 # --- post-training --------------------------------------------------------------------------------------------------------
 
@@ -214,52 +102,6 @@ sft more post_trainer "sft_dataset_name: $root/tests/data/sft/alpaca.jsonl" "seq
 trainmark run more.yaml --out more --data.tokenizer "$root/tests/token/chat/qwen3"
 check "it begins with the weights of pretrained_checkpoint" has "$err" "loaded [0-9]+ tensors .* of '$work/weights'"
 check "and trains" has more/metrics.jsonl '"step": 3,'
-sft none post_trainer "sft_dataset_name: $root/tests/data/sft/alpaca.jsonl" "pretrained_checkpoint: $work/nothing"
-trainmark run none.yaml
-failed_with 4 "weights that are not there are not new ones" "there is no directory '$work/nothing'"
-mkdir other_form
-sft form post_trainer "sft_dataset_name: $root/tests/data/sft/alpaca.jsonl" "pretrained_checkpoint: $work/other_form"
-trainmark run form.yaml
-failed_with 4 "nor are weights of another form" "other_form' holds no config.json; give the directory of a Hugging Face model"
-
-sft hub post_trainer "sft_dataset_name: rajpurkar/squad"
-trainmark run hub.yaml
-failed_with 4 "a data set of a hub is no reason to train on random tokens" "'rajpurkar/squad' is not downloaded" "training.mock_data: true"
-
-# A recipe of Megatron-Bridge, scaled down: rows of a file, adapters by the recipe's constants, epochs instead of steps.
-bridge()
-{
-    printf 'work_group: g\nuser_name: u\nexp_name: bridge\nworkspace: ./output\nmodules:\n  post_trainer:\n    framework: megatron_bridge\n'
-    printf '    config: sft_trainer.yaml\n    model: qwen3_8b.yaml\n    overrides:\n      train_iters: 3\n      micro_batch_size: 1\n      global_batch_size: 2\n'
-    printf '      seq_length: 512\n      eval_iters: 1\n      lr_warmup_iters: 1\n      precision_config: bf16_mixed\n'
-    printf '      dataset: {_target_: megatron.bridge.data.builders.hf_dataset.HFDatasetConfig, dataset_name: "%s", val_proportion: 0.2}\n' "$1"
-    for bridge_key in "$@"; do [ "$bridge_key" = "$1" ] || printf '      %s\n' "$bridge_key"; done
-}
-small="--model.n_layers 2 --model.dim 64 --model.ffn_dim 128 --model.n_heads 2 --model.n_kv_heads 2 --model.head_dim 32 --model.vocab_size 512"
-bridge "$root/tests/data/sft/alpaca.jsonl" "peft_dim: 8" >bridge.yaml
-# shellcheck disable=SC2086
-trainmark run bridge.yaml --out bridge $small
-check "a recipe of Megatron-Bridge runs" [ "$code" -eq 0 ]
-check "its three steps" has bridge/metrics.jsonl '"step": 3,'
-check "with the recipe's constants" grep -q "^  beta2: 0.98  # default of megatron_bridge" bridge/config.yaml
-check "and its own rank" grep -q "^  rank: 8 " bridge/config.yaml
-check "beside a base in bfloat16" grep -q "^  base_format: bfloat16 " bridge/config.yaml
-# shellcheck disable=SC2086
-trainmark run bridge.yaml --out epochs $small --training.epochs 0.25
-check "as many steps as a quarter of 32 rows has pairs" has epochs/metrics.jsonl '"step": 4,'
-check_not "and no more" has epochs/metrics.jsonl '"step": 5,'
-check "config.yaml tells the steps" grep -q "^  steps: 4  # derived from training.epochs (command line)" epochs/config.yaml
-bridge "$root/tests/data/sft/alpaca.jsonl" "tensor_model_parallel_size: 8" "peft: lora" "peft_dim: 16" | sed 's/qwen3_8b/llama31_70b/' >seventy.yaml
-trainmark run seventy.yaml --print-config --memory 100TiB
-check "adapters of 70B beside eight tensor parallel ranks plan" [ "$code" -eq 0 ]
-check "they are eight" has "$out" "^  tensor_parallel_degree: 8 "
-check "of rank 16" has "$out" "^  rank: 16 "
-trainmark explain seventy.yaml
-check "with a base of two bytes a weight" has "$out" "frozen in 16\.[0-9]* GiB" "16 bits per frozen weight"
-bridge rajpurkar/squad "fp16: true" "peft: ptuning" >wrong.yaml
-trainmark run wrong.yaml
-failed_with 4 "what is not supported is told at once" "'fp16' = 'true'" "another kind of adapters" "'rajpurkar/squad' is not downloaded"
-
 # --- FluxBenchmark: a run, a sweep ------------------------------------------------------------------------------------------
 
 mkdir -p flux/config
@@ -279,29 +121,5 @@ trainmark run python flux/launcher.py --config-name=sweep $little --output_dir f
 check "a list is a sweep" [ "$code" -eq 0 ]
 check "with a summary of both" [ "$(grep -c ',success,' flux_sweep/runs_summary.csv)" -eq 2 ]
 check "by its own key" grep -q '^run_id,run_name,timestamp,train_args.train_batch_size,' flux_sweep/runs_summary.csv
-trainmark run flux/config/single_run.yaml
-failed_with 4 "weights and images that are not here" "'black-forest-labs/FLUX.1-dev'" "images of a hub are not encoded here"
-
-# --- does it fit? -----------------------------------------------------------------------------------------------------------
-
-planned() { trainmark run tiny-llama --dry-run --json "$@" && sed -n 's/^ *"plan_bytes": //p' "$out"; }
-full="--recompute_granularity full --recompute_method block"
-check "the first 0 blocks recomputed: none" [ "$(planned $full --recompute_num_layers 0)" = "$(planned)" ]
-check "the first 2: fewer bytes" [ "$(planned $full --recompute_num_layers 2 | tr -d ,)" -lt "$(planned | tr -d ,)" ]
-
-trainmark run llama3.1_8B --dry-run --memory 16GiB
-failed_with 4 "a plan that does not fit" "does not fit in memory: the plan needs .* and 16.00 GiB are available \(--memory\)"
-check "it is printed all the same" has "$out" " do not fit into 16.00 GiB of --memory$"
-trainmark run llama3.1_8B --dry-run --memory 1TiB
-check "one that fits" [ "$code" -eq 0 ]
-check "says so" has "$out" " fit into 1.00 TiB of --memory$"
-check "and counts the model" has "$out" "^llama3.1_8B: 8,030,261,248 parameters, "
-trainmark run $tiny --dry-run --json
-check "a dry run as JSON" has "$out" '"fits": true'
-check "with the configuration" has "$out" '"training.seq_len": 32'
-trainmark run --dry-run --memory lots
-failed_with 2 "a size that is none" "'--memory' must be a size, .*; found 'lots'"
-trainmark run $tiny --training.steps 2 --out as_json --json
-check "the result as JSON, and nothing else" cmp -s "$out" as_json/result.json
 
 finish

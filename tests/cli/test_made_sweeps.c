@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sweeps and the search for a batch, of runs that are made up: what is started and what is not, figures of the summary
- * from the records, plans. The runs themselves: test_sweep.sh, test_search.sh. */
+ * from the records, plans. The runs themselves: test_sweep.sh. */
 #include "support/test.h"
 #include "base/csv.h"
 #include "made_starts.h"

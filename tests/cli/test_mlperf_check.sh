@@ -6,28 +6,6 @@
 
 logs=$root/tests/fuzz/corpus/mllog
 
-trainmark mlperf
-check "alone it lists its commands" has "$out" "check +check logs against the rules"
-trainmark mlperf chek
-failed_with 2 "unknown command" "unknown command 'mlperf chek'; did you mean 'check'"
-trainmark mlperf --help
-check "the commands are listed" has "$out" "check +check logs against the rules"
-trainmark mlperf check
-failed_with 2 "no log named" "missing FILE.DIR"
-trainmark mlperf check a b
-failed_with 2 "two logs" "unexpected .b."
-trainmark mlperf check x --ruleset 5.0.0
-failed_with 2 "unknown ruleset" "must be one of 5.1.0, 6.0.0, 6.1.0; found .5.0.0."
-trainmark mlperf check x --ruleset
-failed_with 2 "ruleset without a value" "'--ruleset' needs a value: --ruleset R"
-trainmark mlperf check x --strict
-failed_with 2 "unknown option" "unknown option '--strict'"
-trainmark mlperf check none.txt
-failed_with 4 "no such file" "cannot open 'none.txt'"
-mkdir empty
-trainmark mlperf check empty
-failed_with 4 "a folder without logs" "'empty' has no result_"
-
 trainmark mlperf check "$logs/8b.txt"
 check "a log that complies: exit code 0" [ "$code" -eq 0 ]
 check "and the sets that were run" has "$out" "SUCCESS \(common, closed_common, closed_llama31_8b\)"

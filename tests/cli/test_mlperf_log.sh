@@ -58,28 +58,11 @@ order=$(sed -n 's/.*"key": "\(run_st[a-z]*\|block_[a-z]*\|eval_s[to][a-z]*\|eval
 check "every interval of its log ends" [ "$order" = "run_start block_start block_stop eval_start eval_stop run_stop " ]
 check "and the run is aborted" has cut/result_0.txt '"key": "run_stop".*"samples_count": 8, "status": "aborted"'
 
-refused() { # NAME PATTERN ARGUMENTS...
-    name=$1 pattern=$2
-    shift 2
-    trainmark run $small --mlperf.submission_org me --out c "$@"
-    failed_with 4 "$name" "$pattern"
-    check_not "$name: nothing is left" [ -e c ]
-}
-refused "another model" "trains the model tiny-llama, found gpt-small" gpt-small
-refused "a changed model" "leave out model.n_layers" --model.n_layers 2
-refused "other data" "is trained on data.source synthetic" --data.source mock
-refused "a clock that pauses" "the clock of such a run may not pause" --checkpoint.enable true
-refused "no evaluations" "validation.enable is false" --validation.enable false
-refused "a benchmark of adapters without a rank" "trains adapters \(LoRA\) of a frozen model; give lora.rank" \
-    --mlperf.benchmark trainmark_tiny_lora --data.source reports
-refused "adapters where all weights are trained" "trains all weights; leave out lora.rank" --lora.rank 4
-refused "adapters of no model" "model.hf_assets_path names none" --mlperf.benchmark trainmark_tiny_lora --data.source reports \
-    --lora.rank 4
-refused "another protocol" "is evaluated by data.flow_protocol mlperf, found torchtitan" tiny-flux \
-    --mlperf.benchmark trainmark_tiny_flux --data.flow_protocol torchtitan
+trainmark run $small --mlperf.submission_org me --out c --checkpoint.enable true
+failed_with 4 "a clock that pauses" "the clock of such a run may not pause"
+check_not "nothing is left" [ -e c ]
 trainmark run $small --mlperf.submission_org me --out c --mlperf.log /nowhere/x.txt
 failed_with 4 "a folder that is not there" "cannot write to '.*' \(mlperf.log"
-check_not "a folder that is not there: nothing is left" [ -e c ]
 trainmark run --mlperf.enable true --mlperf.submission_org me --out c
 failed_with 4 "no benchmark" "wants mlperf.benchmark"
 
@@ -98,12 +81,10 @@ check "rank" [ "$(logged lora_rank $log)" = 16 ]
 check "alpha" [ "$(logged lora_alpha $log)" = 32.0 ]
 mkdir f
 sed 's/trainmark_tiny_lora/llama2_70b_lora/' $log >f/result_0.txt
-for ruleset in 5.1.0 6.0.0 6.1.0; do
-    trainmark mlperf check f --ruleset $ruleset
-    check "$ruleset: caches" has "$out" "occurrence of 'cache_clear' but found 0"
-    check "$ruleset: target" has "$out" "Failed checks for eval_accuracy: no line with 0 < value <= 0.925"
-    check "$ruleset: and nothing else" [ "$(grep -c '^  .*\[' "$out")" -eq 2 ]
-done
+trainmark mlperf check f
+check "caches" has "$out" "occurrence of 'cache_clear' but found 0"
+check "target" has "$out" "Failed checks for eval_accuracy: no line with 0 < value <= 0.925"
+check "and nothing else" [ "$(grep -c '^  .*\[' "$out")" -eq 2 ]
 trainmark run $lora --quantize.recipe mxfp4 --quantize.filter_fqns lora_ --quantize.switch_recipe fp8_delayed --quantize.switch_step 2 --out g
 check "a run that switches its format: exit code 0" [ "$code" -eq 0 ]
 check "the lowest format counts" [ "$(logged lowest_numerical_precision_in_linear g/result_0.txt)" = '"mxfp4"' ]
@@ -111,11 +92,6 @@ sed -i 's/"vocab_size": *64/"vocab_size": 128/' base/config.json
 trainmark run $lora --out h
 failed_with 4 "a base model of another shape" "whose model.vocab_size is 64; found 128|found another one"
 
-trainmark run llama3.1_8B --mlperf.enable true --mlperf.benchmark llama31_8b --mlperf.submission_org me \
-    --data.source synthetic --dry-run
-failed_with 4 "llama31_8b on made-up data" "data.source megatron"
-trainmark run $small --mlperf.submission_org me --training.global_batch_size 6 --print-config
-check "an interval is whole steps" has "$out" "freq: 2 "
 trainmark run --mlperf.enable true --mlperf.benchmark trainmark_tiny --mlperf.submission_org me --print-config
 check "the benchmark's interval" has "$out" "freq: 5 "
 check "the benchmark's target" has "$out" "target_loss: 2.5 "

@@ -64,21 +64,14 @@ trainmark mlperf rcp a
 check "rcp: exit 0 when passed" [ "$code" -eq 0 ]
 check "rcp: the record" has "$out" \
     "^RCP Record: .*'RCP Mean': 3178.6666666666665, 'RCP Stdev': 299.91358755481554, 'Max Sp"
-check "rcp: the mean" has "$out" '^Submission mean epochs: 3120.0000$'
-check "rcp: the factor" has "$out" 'factor of 3178.6666666666665 / 3120.0 = 1.0188034188034187$'
 check "rcp: the verdict" has "$out" '^RCP found, RCP test PASSED$'
 check "rcp: the run that did not converge" has "$out" '^result_9.txt .*Marking as infinite'
-check "rcp: not verified" has "$out" '^Not verified by MLCommons Association\.$'
-trainmark mlperf rcp a --full --json
-check "rcp --full --json" has "$out" '"pass": "full_rcps"'
-check "rcp --json: the factor" has "$out" '"scaling_factor": 1.0188034188034187'
 
 trainmark mlperf score a
 check "score: exit 0" [ "$code" -eq 0 ]
 check "score: the line" has "$out" \
     '^MLPerf-style score   10.5533 scaled minutes = 10.3586 minutes x 1.018803 '
 check "score: the run that does not count" has "$out" '^result_9.txt .*does not count: does not comply$'
-check "score: not verified" has "$out" '^Not verified by MLCommons Association\.$'
 check_not "score writes nothing" test -e a/scaling.json
 trainmark mlperf score --json a
 check "score --json" has "$out" '"scaled_minutes": 10.55333464387464,'
@@ -88,80 +81,6 @@ trainmark mlperf seeds a
 check "seeds: exit 0" [ "$code" -eq 0 ]
 check "seeds" has "$out" '^10 seeds in 10 logs: seed check PASSED$'
 
-gzip a/result_3.txt
-trainmark mlperf score a
-check "packed logs score the same" has "$out" '10.5533 scaled minutes'
-gzip -dk a/result_3.txt.gz
-trainmark mlperf score a
-failed_with 4 "both result_3.txt and result_3.txt.gz" 'result_3.txt'
-rm a/result_3.txt.gz
-
-lora a/result_8.txt 108 2688 540444 0.92 aborted
-trainmark mlperf rcp a
-failed_with 5 "rcp: two runs that did not converge" 'Insufficient convergence'
-trainmark mlperf score a
-failed_with 5 "score: the same" 'Insufficient convergence'
-check "score: the minutes are printed all the same" has "$out" \
-    '^MLPerf-style score   [0-9.]+ scaled minutes = .* x 1\.000000 '
-example a
-lora a/result_8.txt 103 2688 540444
-trainmark mlperf seeds a
-failed_with 5 "seeds: a seed twice" 'result_8.txt logs seed 103 .* result_3.txt already'
-example a
-rm a/result_5.txt
-trainmark mlperf score a
-failed_with 5 "score: nine runs" 'number of runs'
-check "score: nine runs, said in the report" has "$out" '^invalid: 9 runs, the rules ask for 10$'
-
-# Where the public checker stops with an exception: a clean failure.
-example a
-grep -v submission_benchmark a/result_2.txt >moved
-grep submission_benchmark a/result_2.txt >>moved
-mv moved a/result_2.txt
-trainmark mlperf rcp a
-failed_with 5 "rcp: benchmark after the evaluations" 'cannot be read for the convergence test'
-check "rcp: says where" has "$out" "^result_2.txt  *line 21: an evaluation without a number 'epoch_num'"
-example a
-sed 's/"global_batch_size", "value": 8/"global_batch_size", "value": 16/' a/result_2.txt >moved
-mv moved a/result_2.txt
-trainmark mlperf rcp a
-failed_with 5 "rcp: mixed batches" 'Batch sizes in files do not match'
-
-# Wrong usage and unreadable input.
-trainmark mlperf score
-failed_with 2 "no folder" 'missing DIR'
-trainmark mlperf score a b
-failed_with 2 "two folders" 'unexpected '
-trainmark mlperf score --fast a
-failed_with 2 "unknown option" "unknown option '--fast'"
-trainmark mlperf seeds --full a
-failed_with 2 "option of another command" "unknown option '--full'"
-trainmark mlperf score a --ruleset 4.0.0
-failed_with 2 "unknown ruleset" '4\.0\.0'
-trainmark mlperf score a --reference
-failed_with 2 "option without its value" "'--reference' needs a value"
-trainmark mlperf score nowhere
-failed_with 4 "no such folder" 'nowhere'
-mkdir empty
-trainmark mlperf rcp empty
-failed_with 4 "no logs" 'no result_'
-printf 'not gzip' >empty/result_0.txt.gz
-trainmark mlperf explain empty
-failed_with 4 "broken gzip" 'result_0.txt.gz'
-printf '{"a": {"Benchmark": "llama31_8b", "BS": 8, "Hyperparams": {}, "samples to converge": [1, 2, 3, 4]}}' >own.json
-example a
-trainmark mlperf rcp a --reference own.json
-failed_with 4 "records of another benchmark" "of 'llama31_8b', the logs of 'llama2_70b_lora'"
-printf '{"a": {' >own.json
-trainmark mlperf rcp a --reference=own.json
-failed_with 4 "broken records" 'own.json.* is not JSON'
-printf '{"a": {"Benchmark": "llama2_70b_lora", "BS": 8, "Hyperparams": {}, "Epochs to converge": [9, 9, 9, 9]}}' >own.json
-trainmark mlperf score a --reference own.json
-check "score with records of one's own" has "$out" '= 10.3586 minutes x 1.000000 '
-for command in rcp score seeds package explain; do
-    trainmark mlperf $command --help
-    check "$command --help" has "$out" "^usage: trainmark mlperf $command "
-done
 
 # A package.
 results=pkg/results/BOX/llama2_70b_lora
@@ -179,25 +98,13 @@ example $results
         operating_system sw_notes; do printf ', "%s": ""' "$member"; done
     printf '}\n'
 } >pkg/systems/BOX.json
-find pkg | sort >before
-trainmark mlperf package pkg --no-write
-check "package --no-write: exit 0" [ "$code" -eq 0 ]
-find pkg | sort >after
-check "package --no-write writes nothing" cmp -s before after
-check "package --no-write says what it would write" has "$out" \
-    'scaling.json would be written: factor 1.0188034188034187'
 trainmark mlperf package pkg
 check "package: exit 0" [ "$code" -eq 0 ]
 check "package: one failing run is accepted" has "$out" '1 file does not comply, accepting this under olympic scoring'
 check "package: the verdict" has "$out" '^PACKAGE CHECKER FOUND NO ERRORS, SUCCESS !$'
 check "package: the score" has "$out" \
     '^BOX llama2_70b_lora: 10.55333464387464, batch 8, 3120.0 samples to converge, RCP Pass$'
-check "package: not verified" has "$out" '^Not verified by MLCommons Association\.$'
-check "package: repository" has "$out" '^repository check PASSED$'
 check "package: scaling.json" [ "$(cat $results/scaling.json)" = '{"scaling_factor": 1.0188034188034187}' ]
-find pkg -type f | sort | grep -v scaling.json >after
-find pkg -type f ! -name scaling.json | sort >before
-check "package writes nothing else" cmp -s before after
 trainmark mlperf package pkg --json
 cp "$out" package
 check "package --json: the verdicts" [ "$(members package_check) $(members repository_check) $(members verified_by_mlcommons)" = \
@@ -206,28 +113,18 @@ check "package --json: the system, 1 node x 2 processors, 8 devices" [ "$(member
 $(members number_of_nodes) $(members host_processors_count) $(members accelerators_count)" = '"BOX" "BOX" "closed" "closed" "Preview" "1" 2 8' ]
 check "package --json: files" [ "$(members folder) $(members files) $(members files_that_do_not_comply) $(members scaling_json)" = \
     '"llama2_70b_lora" 10 1 "scaling.json written"' ]
+example a
 trainmark mlperf score a --json # the same runs
 check "score --json: nine of ten count" [ "$(members counts)" = "true true true true true true true true true false" ]
 score=$(for name in scaled_minutes rcp_scaling_factor samples_to_converge counts minutes rcp_summary mean min_samples; do members $name; done)
 cp package "$out"
 check "package --json: the score is that of \`mlperf score\`" [ "$score" = \
     "$(for name in scaled_minutes rcp_scaling_factor samples_to_converge counts minutes rcp_summary mean min_samples; do members $name; done)" ]
-check "package --json: nothing is wrong" [ "$(members errors | tr -d ' []') $(members repository_errors)" = " []" ]
 table <<'END'
 # Of 612.25 and 770 s.
 0 | mlperf score a | result_0.txt 10.2042 minutes | result_9.txt 12.8333 minutes does not count: does not comply
 0 | mlperf package pkg | systems/BOX.json: SUCCESS | results/BOX/llama2_70b_lora: 10 logs, 1 do not comply | notice: result_9.txt does not comply: Failed checks for eval_accuracy: no line with 0 < value <= 0.925 | seed check PASSED | RCP test PASSED: RCP found | scaling.json written: factor 1.0188034188034187 | warning: 1 file does not comply, accepting this under olympic scoring | MLPerf-style scores, in scaled minutes
 END
-rm $results/result_4.txt
-trainmark mlperf package pkg
-failed_with 5 "package: nine runs" "package check of 'pkg' found errors"
-example $results
-: >'pkg/a file'
-trainmark mlperf package pkg
-failed_with 5 "package: a name with a space" "repository check of 'pkg' found errors"
-trainmark mlperf package nowhere
-failed_with 4 "package: no such folder" 'nowhere'
-rm 'pkg/a file'
 # packaged NAME CODE SCORE WORDS...: its exit code, the score, and what is said of it, first without writing; the JSON has the
 # same score, verdict and errors, and scaling.json is there only where a factor follows. It is as before after that.
 packaged()
@@ -255,24 +152,6 @@ echo '{"scaling_factor": 2}' >$results/scaling.json
 for run in 0 1 2 3 4 5 6 7 8 9; do lora $results/result_$run.txt $run $((3456 + 384 * (run % 3))) $((600000 + 1000 * run)); done
 packaged "slower than the reference: no factor" 0 "10.07[0-9]*, batch 8, 3792.0 samples to converge, RCP Pass$" \
     "RCP test PASSED: RCP found" "old scaling.json removed: factor 1.0"
-for run in 0 1 2 3 4 5 6 7 8 9; do lora $results/result_$run.txt $run 768 $((100000 + 1000 * run)); done
-packaged "too early" 5 "1.7416[0-9]*, batch 8, 768.0 samples to converge, RCP Fail   not valid$" "RCP test FAILED: RCP found" \
-    "^  error: RCP test: RCP found$"
-lora $results/result_8.txt 103 2688 540444
-packaged "a seed twice" 5 "10.55[0-9]*, batch 8, .* RCP Pass$" "seed check FAILED" "error: seed check failed" \
-    "result_8.txt logs seed 103 .* result_3.txt already logs the same seed"
-rm $results/result_4.txt
-packaged "nine runs" 5 "" "error: Incorrect number of files in dir, or wrong file names: found 9, expected 10" \
-    "warning: 1 file does not comply, accepting this under olympic scoring"
-lora $results/result_8.txt 108 2688 540444 0.93 aborted
-packaged "two that do not comply" 5 "" "error: 2 files do not comply, directory cannot be accepted" \
-    "error: RCP test: Insufficient convergence" "notice: result_8.txt does not comply: .*eval_accuracy: no line with 0 < value <= 0.925"
-sed -i 's/"closed"/"open"/' $results/*.txt pkg/systems/BOX.json
-sed -i 's/"hw_notes": ""/"hw_notes": "hard"/; s/"sw_notes": ""/"sw_notes": "soft"/' pkg/systems/BOX.json
-packaged "open" 5 "" "error: 10 files do not comply" "result_7.txt does not comply: CHECK for 'eval_accuracy' failed"
-sed -i 's/"open"/"closed"/; s/"soft"/""/; s/"submitter": ""/"submitted": ""/; s/"number_of_nodes": "1"/"number_of_nodes": 3/' pkg/systems/BOX.json
-packaged "a system with a member of another name" 5 "10.55" "systems/BOX.json: FAILED" \
-    "error: systems/BOX.json: required member 'submitter' is missing" "warning: systems/BOX.json: 'number_of_nodes' is not text"
 echo '{' >pkg/systems/OTHER.json
 mkdir -p pkg/results/NONE/llama2_70b_lora pkg/results/BOX/unknown
 packaged "folders of nobody" 5 "10.55" "error: systems/OTHER.json is not JSON: byte 2" \
@@ -281,14 +160,6 @@ packaged "folders of nobody" 5 "10.55" "error: systems/OTHER.json is not JSON: b
 
 # Explain.
 example a
-example b
-trainmark mlperf explain a b
-check "explain: exit 0" [ "$code" -eq 0 ]
-check "explain: a column each" has "$out" '^score, scaled minutes  *10\.55  *10\.55$'
-check "explain: the ratio" has "$out" '^B / A: scaled minutes x 1\.0000 = samples x 1\.0000, time per sample x 1\.0000'
-check "explain: not verified" has "$out" '^Not verified by MLCommons Association\.$'
-trainmark mlperf explain --json a b
-check "explain --json: equal runs" [ "$(awk '/"to": 0,/ { on = 1; next } on && /: 1,?$/ { n++ } END { print n }' "$out")" -eq 6 ]
 example c
 for run in 0 1 2 3 4 5 6 7 8 9; do lora c/result_$run.txt $((50 + run)) $((2688 + 384 * (run % 3))) $((500000 + 3000 * run)); done
 # Of 500, 503, ... 527 s and 2688, 3072, 3456, ... samples; from 60 s on 440 s are training.
@@ -298,20 +169,10 @@ table <<'END'
 0 | mlperf rcp c | result_0.txt 2688 samples | result_1.txt 3072 samples | result_9.txt 2688 samples | Running RCP Checker, pass: pruned_rcps | RCP Record: {'Benchmark': 'llama2_70b_lora', 'BS': 8, | Submission mean epochs: 3024.0000 | Submission mean epochs faster than RCP mean but within max speedup range. Score should be normalized by factor of 3178.6666666666665 / 3024.0 = 1.0511463844797178 | RCP found, RCP test PASSED
 0 | mlperf seeds c | 10 seeds in 10 logs: seed check PASSED
 END
-trainmark mlperf explain c
-check "explain: the parts are the whole" [ "$(awk '/time (in|outside)/ { sum += $NF } END { printf "%.2f", sum }' "$out")" = 100.00 ]
 trainmark mlperf rcp c
-check "rcp: a line for each run" [ "$(grep -cE '^result_[0-9].txt +[0-9]+ samples$' "$out")" -eq 10 ]
 record=$(sed -n "s/.*'RCP Mean': \([0-9.]*\), 'RCP Stdev': \([0-9.]*\), 'Max Speedup': \([0-9.]*\), 'Min Epochs': \([0-9.]*\)}\$/\1 \2 \3 \4/p" "$out")
 trainmark mlperf rcp c --json
 check "rcp --json: the record is that of the text" [ "$(members mean) $(members deviation) $(members max_speedup) $(members min_samples)" = "$record" ]
-check "rcp --json: of this batch" [ "$(members batch_size) $(members global_batch_size) $(members interpolated)" = "8 8 false" ]
-check "rcp --json: the mean of its twenty runs but the fastest and the slowest" awk '
-    /"samples_to_converge": \[/ { on = 1; next } /\]/ { on = 0 }
-    on { x = $1 + 0; sum += x; n++; if (n == 1 || x < low) low = x; if (x > high) high = x }
-    /"mean": / { mean = $2 + 0 } END { d = mean - (sum - low - high) / (n - 2); exit !(n == 20 && d * d < 1e-12) }' "$out"
-trainmark mlperf score c
-expected mlperf_score.txt
 # What does not count.
 # judged NAME COMMAND CODE WORDS...: what a command says of the folder `bad`; its JSON ends alike, and has the numbers of the
 # text: minutes and samples of each run to four digits.
@@ -332,32 +193,12 @@ judged()
 }
 example bad
 lora bad/result_8.txt 103 2688 540444 0.92 aborted
-judged "two that did not converge" rcp 5 "^Insufficient convergence, RCP test FAILED$" "^result_8.txt .*Marking as infinite"
 judged "two that did not converge" score 5 "^invalid: convergence test: Insufficient convergence$" \
     "^convergence test     Unknown state \(Insufficient convergence\)$" " x 1.000000 "
-judged "two that did not converge" seeds 5 "^9 seeds in 10 logs: seed check FAILED$"
 rm -r bad
 example bad
 rm bad/result_5.txt
-judged "nine runs" rcp 0 "^RCP found, RCP test PASSED$"
 judged "nine runs" score 5 "^invalid: 9 runs, the rules ask for 10$" "10.5532 scaled minutes = 10.3812 minutes x 1.016569 "
-judged "nine runs" seeds 0 "^9 seeds in 9 logs: seed check PASSED$"
-rm -r bad
-example bad
-sed -i 's/"closed"/"open"/' bad/*
-judged "open" rcp 0 "^RCP found, RCP test PASSED$"
-judged "open" score 5 "^invalid: too many runs that do not count: one at most \(10 of 10 do not count\)$"
-judged "open" seeds 0 "^10 seeds in 10 logs: seed check PASSED$"
-rm -r bad
-example bad
-for run in 0 1 2 3 4 5 6 7 8 9; do lora bad/result_$run.txt $run 768 $((100000 + 1000 * run)); done
-judged "too early" rcp 5 "^RCP found, RCP test FAILED$"
-judged "too early" score 5 "^invalid: convergence test: RCP found$" "1.7417 scaled minutes = 1.7417 minutes x 1.000000 "
-rm -r bad
-example bad
-sed -i 's/"global_batch_size", "value": 8/"global_batch_size", "value": 16/' bad/result_2.txt
-judged "another batch" rcp 5 "^Batch sizes in files do not match., RCP test FAILED$"
-judged "another batch" score 5 "^invalid: convergence test: Batch sizes in files do not match.$"
 rm -r bad
 rm a/*
 lora a/result_0.txt 1 3072 600000 0.93

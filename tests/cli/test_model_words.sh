@@ -36,8 +36,6 @@ table <<'END'
 0 | run --model.hf_assets_path "$work/folder" --model.n_layers 2 $plan | folder: 22,688 parameters
 0 | run --model.hf_assets_path tokenizer $plan | note: model.hf_assets_path: no config.json in 'tokenizer': only a tokenizer is looked for there
 0 | run tiny-llama --model.hf_assets_path nowhere $plan | tiny-llama: 3,180,800 parameters
-4 | run tiny-llama --model.hf_assets_path nowhere --training.steps 1 | model.hf_assets_path: there is no directory 'nowhere'; give one that holds a config.json
-0 | explain tiny-llama --model.hf_assets_path no/where --training.threads 1 | without the weights of 'no/where' (model.hf_assets_path, command line): there is no such folder
 4 | run --model.hf_assets_path /no/where --training.steps 1 | there is no directory '/no/where'
 0 | run of_hub.yaml $plan | note: model.hf_assets_path (of_hub.yaml:1): no directory 'org/name' here, nor in the Hugging Face cache: the model is that of the file, with new weights | note: training.mixed_precision_param is not given: a CPU run is float32
 4 | run of_dot.yaml $plan | there is no directory './org/name'
@@ -49,20 +47,14 @@ table <<'END'
 4 | run --model.hf_assets_path folder --lora.adapter_path adapter $plan | lora.adapter_path (command line) needs lora.rank; 'adapter' has --lora.rank 2 --lora.alpha 4
 0 | run $small $lora --lora.adapter_path adapter $plan | note: the model of the adapter 'adapter' is 'folder'
 4 | run --model.hf_assets_path bare $lora --lora.adapter_path adapter $plan | lora.adapter_path (command line) needs a model with weights: model.hf_assets_path
-4 | run --model.hf_assets_path folder --lora.rank 3 --lora.alpha 4 --lora.adapter_path adapter $plan | 'adapter' has rank 2 and alpha 4, lora.rank is 3 and lora.alpha 4; give the same
-4 | run --model.hf_assets_path folder --lora.rank 2 --lora.alpha 5 --lora.adapter_path adapter $plan | lora.rank is 2 and lora.alpha 5; give the same
 4 | run --model.hf_assets_path folder --lora.rank 4 --lora.alpha 8 --lora.adapter_path adapter $plan | lora.rank is 4 and lora.alpha 8; give the same
 4 | run --model.hf_assets_path folder $lora --lora.use_dora true --lora.adapter_path adapter $plan | 'adapter' is no DoRA adapter, and lora.dora is true; set lora.dora to false
 0 | run --model.hf_assets_path folder $lora --lora.adapter_path adapter $plan | folder: 13,408 parameters
-4 | run --model.hf_assets_path folder $lora --lora.adapter_path nowhere $plan | no configuration of an adapter: cannot open 'nowhere/adapter_config.json': No such file or directory
 2 | run $plan $paths --config-path . | more than 8 '--config-path'
-0 | run $plan $paths
-4 | run $plan --config-path nowhere | --config-path: there is no directory 'nowhere'; check the path
 0 | run '--debug.seed=[1,2]' $plan | debug.seed
 END
 # Commands that start ranks themselves, under a launcher.
-for row in "--debug.seed=[1,2]:a sweep starts the ranks of each run itself: use --ranks 2 instead of torchrun or its like" \
-    "--scaling 1,2:--scaling starts the ranks of each run itself: do without torchrun or its like" \
+for row in "--scaling 1,2:--scaling starts the ranks of each run itself: do without torchrun or its like" \
     "--evaluate:--evaluate takes one rank; leave --ranks out"; do
     RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 trainmark run $small ${row%%:*}
     failed_with 4 "under a launcher: ${row%%:*}" "${row#*:}"
@@ -74,27 +66,13 @@ echo '[1, 2, 3]' >three.json
 gpt2="$root/tests/token/fixtures/gpt2.json"
 table <<'END'
 4 | numerics bare --tokens three.json | 'bare' holds no weights (model.safetensors)
-4 | numerics folder --tokens three.json --isa nonsense | no 'nonsense' kernels (--isa); this machine runs:
 2 | numerics folder | give --tokens FILE (a JSON array of ids, or a .npy) or, of an image model, --inputs FILE (safetensors)
-2 | numerics folder --tokens three.json --inputs three.json | give --tokens FILE
-4 | numerics folder --tokens nowhere.json | cannot open 'nowhere.json': No such file or directory
 4 | numerics nowhere --tokens three.json | 'nowhere' is not a Hugging Face directory: it has no config.json
-4 | numerics folder --tokens three.json --adapter nowhere | no configuration of an adapter: cannot open 'nowhere/adapter_config.json'
-4 | generate folder --prompt-ids three.json --isa nonsense | no 'nonsense' kernels (--isa); this machine runs:
-2 | generate folder --prompt-ids three.json --dtype float64 | --dtype float64 is not computed on --device cpu; wanted float32 or bfloat16, or --device reference for float64
-2 | generate folder --prompt-ids three.json --dtype bfloat16 --device reference | --dtype bfloat16 is not computed on --device reference; wanted float64
-2 | generate folder --prompt-ids three.json --device null | --device null computes nothing
 2 | generate folder | give --prompt TEXT or --prompt-ids FILE (a JSON array of token ids, or a .npy)
-2 | generate folder --prompt a --prompt-ids three.json | give --prompt TEXT or --prompt-ids FILE
-4 | generate folder --prompt '' --tokenizer $gpt2 | gpt2.json' gives the id 420, the model has 64; give the model's own
 4 | generate folder --prompt a | no tokenizer in 'folder': looked for tokenizer.json, tokenizer.model, tekken.json, vocab.json with merges.txt, spiece.model; give the file itself
 4 | generate folder --prompt-ids three.json --adapter nowhere | cannot open 'nowhere/adapter_config.json'
 4 | generate bare --prompt-ids three.json | 'bare' holds no weights (model.safetensors)
-4 | generate first --step 7 --prompt-ids three.json | there is no checkpoint of step 7 in 'first/checkpoint'
-2 | generate nowhere --prompt-ids three.json --max_tokens 0 | option '--max-tokens' is out of range: found 0, wanted 1 to 10000000
 4 | generate nowhere --prompt-ids three.json --max_tokens 1 | 'nowhere' is neither a Hugging Face directory (config.json) nor the directory of a run (config.yaml)
-4 | generate nowhere --prompt-ids three.json --max_tokens 10000000 | 'nowhere' is neither
-2 | generate nowhere --prompt-ids three.json --max_tokens 10000001 | found 10000001, wanted 1 to 10000000
 END
 
 # --- a run that is followed -----------------------------------------------------------------------------------------------------

@@ -19,28 +19,6 @@ for form in optimizer activations all; do
     check "and leaves no file" [ "$(left .)" -eq 0 ]
 done
 
-check "result.json tells what was on the disk" has all/result.json '"disk_bytes": [1-9]'
-check "and that nothing was, without" has plain/result.json '"disk_bytes": 0,'
-
-trainmark run $deep --training.offload all --checkpoint.enable true --checkpoint.interval 3 --out again
-trainmark run $deep --checkpoint.enable true --checkpoint.interval 3 --checkpoint.load_step 3 --out again
-check "a checkpoint of an offloaded run goes on without" [ "$code $(hash_of again)" = "0 $wanted" ]
-
-trainmark run $deep --training.offload all --dry-run
-check "a dry run tells what will be on the disk" has "$out" "disk  .* planned"
-trainmark explain $deep --training.offload optimizer
-check "explain, too" has "$out" "^disk  .* planned"
-check "with streams and waits" has "$out" "stream copy, waits for compute"
-trainmark explain $deep --training.offload optimizer --json
-check "the same as JSON" has "$out" '"disk_bytes": [1-9]'
-
-trainmark run $deep --training.offload all --training.offload_path missing --out never
-check "a folder that is not there is refused" [ "$code" -eq 4 ]
-check "with its key" has "$err" "training.offload_path"
-check "before anything is made" [ ! -e never ]
-trainmark run $deep --training.offload most
-check "so is an unknown form" [ "$code" -eq 4 ]
-
 mkdir killed
 "$TRAINMARK" run $deep --training.steps 1000000 --training.offload all --training.offload_path killed --out long \
     >/dev/null 2>&1 &

@@ -148,6 +148,10 @@ static void add_command(promise *p, const tm_cli_command *c, const char *name)
         add_option(p, &c->options[i], name);
     }
     tm_text_add(&p->commands, "\n");
+    bool prints_json = c->keys != NULL; /* --json is a key of benchmarks */
+    for (size_t i = 0; i < c->n_options; i++) prints_json = prints_json || strcmp(c->options[i].name, "json") == 0;
+    if (c->run && !prints_json && !strstr(" chat, completion bash, completion zsh,", name))
+        fail_msg("%s has no --json", name);
     help_says_all(c, name);
 }
 

@@ -44,65 +44,10 @@ prints "wide: merged with 'adapter', 12 tensors, 13,408 parameters in float32, 5
     merge narrow adapter -o wide --dtype float32 --max-shard-size 0.00002
 check "in files of that size" [ "$(find wide -name '*.safetensors' | wc -l) $(find merged -name '*.safetensors' | wc -l)" = "4 1" ]
 check "the same but for rounding" cmp -s narrow_again/config.json narrow/config.json
-trainmark run --model.n_layers 112 --model.dim 32 --model.n_heads 2 --model.n_kv_heads 1 --model.ffn_dim 16 $quiet \
-    --debug.certificate false --out many
-check "a model of 1,011 tensors" [ "$code" -eq 0 ]
-refused 4 "invalid configuration or input: 1011 files would be written, a model has 1000 at most; allow more bytes for each" \
-    export many -o never --max-shard-size 0.000001
-trainmark merge folder adapter -o merged
-failed_with 4 "a model is not written over" "'merged' already holds a model .'config.json'.; give a directory that does not"
-trainmark merge folder folder -o never
-failed_with 4 "a model is no adapter" "no configuration of an adapter: cannot open 'folder/adapter_config.json'"
-trainmark merge nowhere adapter -o never
-failed_with 4 "no model" "'nowhere'"
-trainmark merge folder adapter -o never --dtype float16
-failed_with 2 "a format that is none" "'--dtype' must be one of bfloat16, float32; found 'float16'; did you mean 'bfloat16'.$"
-mkdir of_rank_3
-cp adapter/adapter_model.safetensors of_rank_3/
-sed 's/"r": *[0-9]*/"r": 3/' adapter/adapter_config.json >of_rank_3/adapter_config.json
-trainmark merge folder of_rank_3 -o never
-failed_with 4 "matrices of another rank" "must have A .3, [0-9]+. and B .[0-9]+, 3.; found A float32 .[0-9]+, [0-9]+., B float32 "
-trainmark merge folder -o never
-failed_with 2 "one argument of two" "'folder' is no adapter .it has no adapter_config.json.; give BASE and ADAPTER"
 check_not "nothing is written" [ -e never ]
-
-# --- runs that are watched --------------------------------------------------------------------------------------------------
-
-# last MEMBER: of the last step in metrics.jsonl.
-last() { grep '^{"step": 2,' first/metrics.jsonl | grep -o "\"$1\": [0-9.e+-]*" | head -n 1 | sed 's/.* //'; }
-trainmark watch first --json
-check "the last step" [ "$(sed 's/, "tokens_per_second.*//' "$out")" = "{\"step\": 2, \"loss\": $(last loss), \"validation\": null" ]
-check "its speed" awk -v rate="$(sed 's/.*per_second": \(.*\)}/\1/' "$out")" -v tokens="$(last tokens)" -v seconds="$(last seconds)" \
-    'BEGIN { x = rate * seconds / tokens; exit !(x > 0.999999 && x < 1.000001) }'
-trainmark watch first
-check "in words, with the end" [ "$(sed 's/  [0-9,]* tokens.s/  N tokens\/s/' "$out")" = "step 2  loss $(printf %.5f "$(last loss)")  N tokens/s (last step)
-ended: not-judged: 2 steps are too few to judge (50 are needed)" ]
-mkdir made
-printf '%s\n' '{"step": 6, "loss": 2.5, "tokens": 300, "seconds": 0.125}' '{"event": "evaluation", "step": 6, "loss": 2.25}' \
-    '{"event": "other", "step": 99, "loss": 7}' '{"step": 7, "loss": 1.75, "tokens": 640, "seconds": 0.25}' >made/metrics.jsonl
-prints '{"step": 7, "loss": 1.75, "validation": 2.25, "tokens_per_second": 2560}' watch made --once --json
-prints "step 7  loss 1.75000  validation 2.25000  2,560 tokens/s (last step)" watch made --once
-printf '{"step": 8, "loss": null, "tokens": 1, "seconds": 0}\n{"step": 9, "loss"' >made/metrics.jsonl
-prints "step 8  loss nan" watch made --once
-: >made/metrics.jsonl
-prints "{}" watch made --once --json
-prints "no step yet" watch made --once
-trainmark watch nowhere --once
-failed_with 4 "no run to watch" "there is no directory 'nowhere'; name a run directory"
 
 # --- what a model says ----------------------------------------------------------------------------------------------------
 
-echo '[5]' >single.json
-refused 4 "invalid configuration or input: 'single.json' has 1 tokens; two are the least: an input and a target" \
-    numerics folder --tokens single.json
-echo '[5, 9, 2]' >few.json
-refused 2 "wrong usage: --device null computes nothing" numerics folder --tokens few.json --device null
-refused 2 "wrong usage: 'folder' is a model of a language: give --tokens FILE" numerics folder --inputs single.json
-refused 2 "wrong usage: --dtype float64 is not computed on --device cpu; --device reference computes in float64" \
-    numerics folder --tokens few.json --dtype float64
-echo '[]' >none.json
-refused 4 "invalid configuration or input: 'none.json' has 0 tokens; a prompt has one at least" \
-    generate folder --prompt-ids none.json
 echo '[3, 1, 4]' >prompt.json
 # What is written follows from the prompt, the seed and what may be drawn; as text and as JSON it is the same.
 # tokens WORD...: what `generate` writes behind the prompt.
@@ -161,20 +106,5 @@ check "each tensor has a line" [ "$(grep -cE ' (forward|backward|gradient) ' "$o
 check "none is beyond the bound" has "$out" '^ *no tensor exceeds the error bound of [0-9.]+$'
 refused 2 "wrong usage: --compare-dtype compares float32 and bfloat16, --device reference computes in float64" \
     numerics folder --tokens four.json --device reference --compare-dtype float32
-
-# --- figures that are none ------------------------------------------------------------------------------------------------
-
-model="--model llama3.1_8B"
-refused 2 "wrong usage: 'x' is not a figure; wanted a number above 0 and its unit" convert x $model
-refused 2 "wrong usage: '0' is not a figure; wanted a number above 0 and its unit" convert 0 tokens/s $model
-refused 2 "wrong usage: '1e999' is not a figure; wanted a number above 0 and its unit" convert 1e999 tokens/s $model
-refused 2 "wrong usage: two units, 'tokens/s' and 's/step'; leave one out" convert 5tokens/s s/step $model
-refused 2 "wrong usage: 5 of what? tokens/s, samples/s, s/step, or TFLOP/s with --from" convert 5 $model
-refused 2 "wrong usage: convert what? a VALUE and its UNIT, or --published; see \`trainmark convert --help\`" convert $model
-refused 2 "wrong usage: convert what? a VALUE and its UNIT, or --published; see \`trainmark convert --help\`" \
-    convert 5 tokens/s --published $model
-refused 2 "wrong usage: --tokens '15X' is not a number of tokens; wanted 15T, 300B or 1e12" convert 5 tokens/s --tokens 15X $model
-refused 4 "invalid configuration or input: no published speed of 'tiny-llama'; \`trainmark reference\` lists all figures" \
-    convert --published --model tiny-llama
 
 finish

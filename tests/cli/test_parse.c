@@ -174,7 +174,6 @@ TEST(command_lines_are_read)
         { "a -t x b", "text x, words 'a' 'b'" },
         { "a -t x b c", "!unexpected 'c'" },
         { "'' -t x", "!an argument is empty; wanted WORD" },
-        { "a --text x", "text x, words 'a'" },
         { "a --text=x", "text x, words 'a'" },
         { "a --text=", "!option '--text' needs a value: --text WORD" },
         { "a --text ''", "!option '--text' needs a value: --text WORD" },
@@ -188,17 +187,13 @@ TEST(command_lines_are_read)
         { "-t x -f", "!missing WORD" },
         { "-t -f a", "!option '--text' needs a value: --text WORD" },
         { "-t -- a", "text --, words 'a'" },
-        { "-t - a", "text -, words 'a'" },
         { "-t x -", "text x, words '-'" },
         { "a -t x --maybe-empty=", "text x, maybe , words 'a'" },
         { "a -t x --maybe-empty ''", "text x, maybe , words 'a'" },
         { "a -t x --maybe_empty y", "text x, maybe y, words 'a'" },
         { "a -t x -f -f", "flag, text x, words 'a'" },
-        { "a -t x --flag", "flag, text x, words 'a'" },
         { "a -t x --flag=1", "!option '--flag' takes no value; leave out '=1'" },
         { "a -t x --other-flag", "other, text x, words 'a'" },
-        { "a -t x --other_flag", "other, text x, words 'a'" },
-        { "a -t x --OTHER-FLAG", "other, text x, words 'a'" },
         { "a -t x -t y", "!option '--text' is given twice" },
         { "a -t x -q", "text x, quiet, words 'a'" },
         { "a -t x -v", "text x, verbose, words 'a'" },
@@ -212,23 +207,16 @@ TEST(command_lines_are_read)
         { "a -t x -c delta",
           "!option '--choice' must be one of alpha, beta, gamma-ray; found 'delta'; did you mean 'beta'?" },
         { "a -t x -c a", "!option '--choice' must be one of alpha, beta, gamma-ray; found 'a'" },
-        { "a -t x -l 1", "text x, list 1, words 'a'" },
         { "a -t x -l 1 --list 2 --list=3", "text x, list 1 2 3, words 'a'" },
         { "a -t x -l 1 -l 2 -l 3 -l 4 -l 5 -l 6 -l 7 -l 8 -l 9 -l 10 -l 11 -l 12 -l 13 -l 14 -l 15 -l 16",
           "text x, list 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16, words 'a'" },
         { "a -t x -l 1 -l 2 -l 3 -l 4 -l 5 -l 6 -l 7 -l 8 -l 9 -l 10 -l 11 -l 12 -l 13 -l 14 -l 15 -l 16 -l 17",
           "!more than 16 '--list'" },
         { "a -t x -w -2", "text x, whole -2, words 'a'" },
-        { "a -t x -w 9", "text x, whole 9, words 'a'" },
         { "a -t x -w -3", "!option '--whole' is out of range: found -3, wanted -2 to 9" },
         { "a -t x -w 10", "!option '--whole' is out of range: found 10, wanted -2 to 9" },
-        { "a -t x -w 1.5", "!option '--whole' must be a whole number, found '1.5'" },
-        { "a -t x --lisxy", "!unknown option '--lisxy'; did you mean '--list'?" },
-        { "a -t x --lixyz", "!unknown option '--lixyz'" },
         { "a -t x --numxyz=lixyz", "!unknown option '--numxyz=lixyz'; did you mean '--number'?" },
         { "a -t x --nuwxyz", "!unknown option '--nuwxyz'" },
-        { "a -t x --wholxyz", "!unknown option '--wholxyz'; did you mean '--whole'?" },
-        { "a -t x --whoxyzw", "!unknown option '--whoxyzw'" },
         { "a -t x -w ''", "!option '--whole' needs a value: --whole N" },
         { "a -t x -w +3", "text x, whole 3, words 'a'" },
         { "a -t x -w 3x", "!option '--whole' must be a whole number, found '3x'" },
@@ -247,22 +235,13 @@ TEST(command_lines_are_read)
         { "a -t x -n 1000001", "!option '--number' is out of range: found 1000001, wanted 0.5 to 1000000" },
         { "a -t x -n nan", "!option '--number' must be a number, found 'nan'" },
         { "a -t x -n inf", "!option '--number' must be a number, found 'inf'" },
-        { "a -t x -n 1e999", "!option '--number' must be a number, found '1e999'" },
         { "a -t x -n 0x10", "!option '--number' must be a number, found '0x10'" },
         { "a -t x -n 1e", "!option '--number' must be a number, found '1e'" },
         { "a -t x -n +2.5", "text x, number 2.5, words 'a'" },
-        { "a -t x -n .75", "text x, number 0.75, words 'a'" },
         { "a -t x -n -", "!option '--number' must be a number, found '-'" },
-        { "a --tex x", "!unknown option '--tex'; did you mean '--text'?" },
-        { "a -t x --teext y", "!unknown option '--teext'; did you mean '--text'?" },
         { "a -t x --fla", "!unknown option '--fla'; did you mean '--flag'?" },
-        { "a -t x --flagged", "!unknown option '--flagged'; did you mean '--flag'?" },
-        { "a -t x --lisst", "!unknown option '--lisst'; did you mean '--list'?" },
         { "a -t x --lists=3", "!unknown option '--lists=3'; did you mean '--list'?" },
-        { "a -t x --choices b", "!unknown option '--choices'; did you mean '--choice'?" },
         { "a -t x --wohle 3", "!unknown option '--wohle'; did you mean '--whole'?" },
-        { "a -t x --wole 3", "!unknown option '--wole'; did you mean '--whole'?" },
-        { "a -t x --xxxx", "!unknown option '--xxxx'" },
         { "a -t x -x", "!unknown option '-x'" },
         { "a -t x --mabyempty", "!unknown option '--mabyempty'; did you mean '--maybe-empty'?" },
         { "a -t x --any-numbers-is-whole 3", "!unknown option '--any-numbers-is-whole'" },
@@ -273,7 +252,6 @@ TEST(command_lines_are_read)
         { "a b c d --whole x --number y", "!option '--whole' must be a whole number, found 'x'/option '--number' must "
                                           "be a number, found 'y'/missing -t or --text" },
         { "--whole 99", "!option '--whole' is out of range: found 99, wanted -2 to 9/missing -t or --text" },
-        { "a --texts x", "!unknown option '--texts'; did you mean '--text'?" },
         { "a -t x --quite", "!unknown option '--quite'; did you mean '--quiet'?" },
         { "a -t x --help", "text x, words 'a'" },
         { "a -t x -h", "text x, words 'a'" },
@@ -306,49 +284,19 @@ TEST(command_lines_are_read)
 
 TEST(sizes_are_read)
 {
-    static const struct {
-        const char *text;
-        int64_t     bytes; /* -5: refused */
-    } cases[] = { { "1", 1 },
-                  { "0", -5 },
-                  { "0.9", -5 },
-                  { "1.9", 1 },
-                  { "-1", -5 },
-                  { "7B", 7 },
-                  { "2KiB", 2048 },
-                  { "3MiB", 3145728 },
-                  { "4GiB", 4294967296 },
-                  { "5TiB", 5497558138880 },
-                  { "6KB", 6000 },
-                  { "7MB", 7000000 },
-                  { "8GB", 8000000000 },
-                  { "9TB", 9000000000000 },
-                  { "0.5KB", 500 },
-                  { "1.5 GiB", 1610612736 },
-                  { "1  MB", 1000000 },
-                  { "1e3", 1000 },
-                  { "9e18", -5 },
-                  { "8.9e18", 8900000000000000000 },
-                  { "8TiB", 8796093022208 },
-                  { "8388608TiB", -5 },
-                  { "1 ", 1 },
-                  { "KiB", -5 },
-                  { "", -5 },
-                  { "1PiB", -5 },
-                  { "1kib", 1024 },
-                  { "2 gb", 2000000000 },
-                  { "nan", -5 },
-                  { "inf", -5 },
-                  { "1Ki", -5 },
-                  { "1K", -5 },
-                  { "x", -5 },
-                  { "1x", -5 } };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        int64_t   bytes = -5;
-        tm_error  err = { 0 };
-        tm_status st = tm_cli_read_bytes(cases[i].text, "memory", &bytes, &err);
-        if (bytes != cases[i].bytes || (st == TM_OK) != (bytes != -5))
-            fail_msg("'%s': %lld", cases[i].text, (long long)bytes);
+    /* What is behind a '=' are the bytes, otherwise it is refused. */
+    char  cases[] = "1=1|1.9=1|7B=7|2KiB=2048|3MiB=3145728|4GiB=4294967296|5TiB=5497558138880|6KB=6000|7MB=7000000|"
+                    "8GB=8000000000|9TB=9000000000000|0.5KB=500|1.5 GiB=1610612736|1  MB=1000000|1e3=1000|"
+                    "8.9e18=8900000000000000000|8TiB=8796093022208|1 =1|1kib=1024|2 gb=2000000000|0|0.9|-1|9e18|"
+                    "8388608TiB|KiB||1PiB|nan|inf|1Ki|1K|x|1x";
+    char *rest = cases;
+    for (char *size; (size = strsep(&rest, "|"));) {
+        const char *text = strsep(&size, "=");
+        int64_t     bytes = -5;
+        tm_error    err = { 0 };
+        tm_status   st = tm_cli_read_bytes(text, "memory", &bytes, &err);
+        if (bytes != (size ? strtoll(size, NULL, 10) : -5) || (st == TM_OK) != (bytes != -5))
+            fail_msg("'%s': %lld", text, (long long)bytes);
         if (st != TM_OK && !strstr(err.text, "'--memory' must be a size")) fail_msg("%s", err.text);
     }
 }

@@ -37,8 +37,6 @@ trainmark data encode "$pipeline/pictures" $encode -o few --per-file 4 --json
 check "work goes on where it was" has "$out" '"pictures": 2,'
 trainmark data encode "$pipeline/pictures" $encode -o cache --dtype bfloat16
 failed_with 4 "files of other rules are refused" "was encoded otherwise: .*float32', now it would be .*bfloat16"
-trainmark data encode "$pipeline/pictures" --model "$model" --text-tokens 12 -o cache --size 48
-failed_with 4 "of another size, too" "was encoded otherwise"
 cp -r "$pipeline/pictures" changed
 sed -i 's/blue sky/red sky/' changed/metadata.jsonl
 trainmark data encode changed $encode -o cache
@@ -50,10 +48,6 @@ check "and nothing is left of its file" [ "$(find broken -name 'part-*' | wc -l)
 trainmark data encode changed $encode -o broken --skip-broken
 check "or left out, and counted" has "$out" "5 pictures encoded into 1 files, 1 broken pictures left out"
 check "by name" has "$err" "left out: .*3.png"
-cp -r "$model" touched
-printf 'x' | dd of=touched/vae/diffusion_pytorch_model.safetensors bs=1 seek=60000 conv=notrunc 2>/dev/null
-trainmark data encode "$pipeline/pictures" --model touched --size 32 --text-tokens 12 -o cache
-failed_with 4 "of encoders with other weights, too" "was encoded otherwise"
 trainmark data encode "$pipeline/pictures" $encode -o held --held-out 2 --json
 check "some are held out" has "$out" '"held_out": 2,'
 mkdir split
@@ -74,21 +68,12 @@ check "result.json, too" has fly/result.json '"encoders": "inside"'
 check "of encoded pictures the other" has once/result.json '"encoders": "before"'
 losses fly >flown
 check "with the same losses to the last digit" cmp -s found flown
-left_out=$(echo "$train" | sed 's/--data.text_dropout 0/--data.text_dropout 0.5/')
-trainmark run $left_out --data.source latents --data.path cache --validation.enable false --out once_out
-trainmark run $left_out --data.source pictures --data.path "$pipeline/pictures" --data.encoders "$model" --validation.enable false --out fly_out
-losses once_out >found_out
-losses fly_out >flown_out
-check "texts that are left out are the same in both" cmp -s found_out flown_out
-check_not "and count" cmp -s found found_out
 trainmark run $train --data.source latents --data.path both --data.encoders "$model" --data.sample_pictures 2 --validation.freq 10 --checkpoint.enable true --checkpoint.interval 10 --out drawn
 check "a run draws" [ "$(find drawn/pictures -name '*.png' | sort | tr '\n' ' ')" = "drawn/pictures/step-00000010-0.png drawn/pictures/step-00000010-1.png drawn/pictures/step-00000020-0.png drawn/pictures/step-00000020-1.png " ]
 check "and tells it" [ "$(grep -c '"event": "picture"' drawn/metrics.jsonl)" -eq 4 ]
 check "with captions" has drawn/metrics.jsonl '"caption": "a photo of a cat"'
 losses drawn >again
 check "and trains as without" cmp -s found again
-trainmark run $train --data.source latents --data.path both --data.encoders "$model" --data.sample_pictures 1 --data.sample_steps 3 --out few_steps
-check "in fewer steps otherwise" [ "$(cmp -s few_steps/pictures/step-00000020-0.png drawn/pictures/step-00000020-0.png; echo $?)" = 1 ]
 trainmark run $(echo "$train" | sed 's/--optimizer.lr 1e-3/--optimizer.lr 1e-30/') --data.source latents --data.path both --data.encoders "$model" --data.sample_pictures 1 --validation.freq 10 --out still
 check "a model that learns nothing draws the same again, from the same noise" cmp still/pictures/step-00000010-0.png still/pictures/step-00000020-0.png
 trainmark report drawn -o page.html
@@ -119,8 +104,6 @@ trainmark generate drawn --prompt "blue sky" -o b.png
 check "the same seed is the same picture" cmp -s a.png b.png
 trainmark generate drawn --prompt "blue sky" -o c.png --count 2
 check "seeds are counted on" [ "$(cmp -s a.png c-0.png; echo $?) $(cmp -s a.png c-1.png; echo $?)" = "0 1" ]
-trainmark generate drawn --prompt "two dogs" -o d.png
-check_not "another caption is another picture" cmp -s a.png d.png
 trainmark generate drawn --prompt "blue sky" -o e.png --step 10 --json
 check "of any checkpoint" [ "$code $(has "$out" '"steps": 28'; echo $?)" = "0 0" ]
 
@@ -135,39 +118,10 @@ wrong()
     failed_with "$wrong_code" "refused: $wrong_name" "$wrong_text"
 }
 wrong "no encoders" 4 "give --encoders DIR" generate "$model/transformer/../../model/transformer/." --prompt x -o x.png
-wrong "no prompt" 2 "give --prompt TEXT" generate "$model" -o x.png
-wrong "no PNG" 2 "give -o FILE.png" generate "$model" --prompt x -o x.jpg
-wrong "a size in between" 2 "multiples of 16" generate "$model" --prompt x -o x.png --size 40
-wrong "an option of texts" 2 "temperature is for models of texts" generate "$model" --prompt x -o x.png --temperature 1
-wrong "a negative prompt alone" 2 "give both" generate "$model" --prompt x -o x.png --negative-prompt y
-wrong "noise for several" 2 "leave --count out" generate "$model" --prompt x -o x.png --latents "$pipeline/noise.safetensors" --count 2
-wrong "noise of another size" 4 "wanted a float32 tensor 'latents'" generate "$model" --prompt x -o x.png --latents "$pipeline/noise.safetensors" --size 64 --text-tokens 12
 wrong "a chat with images" 4 "model of images" chat "$model/transformer"
-wrong "no such folder" 4 "nothing" generate nothing --prompt x -o x.png
-wrong "a size of no tokens" 2 "multiples of 16" data encode "$pipeline/pictures" --model "$model" -o x --size 40
-wrong "a size that is none" 2 "wanted N or WIDTHxHEIGHT" data encode "$pipeline/pictures" --model "$model" -o x --size big
 wrong "a part beyond" 2 "counted from 0" data encode "$pipeline/pictures" $encode -o x --part 2/2
-wrong "no model" 2 "model" data encode "$pipeline/pictures" -o x
-wrong "a model without encoders" 4 "has no vae; wanted a directory of FLUX.1" data encode "$pipeline/pictures" --model "$model/transformer" -o x --size 32
-mkdir empty
-wrong "no pictures" 4 "empty" data encode empty $encode -o x
-cp -r "$model" other
-sed -i 's/"act_fn": "silu"/"act_fn": "mish"/' other/vae/config.json
-wrong "another autoencoder" 4 "act_fn" data encode "$pipeline/pictures" --model other -o x --size 32 --text-tokens 12
-cp "$model/vae/config.json" other/vae/
-sed -i 's/FlowMatchEulerDiscreteScheduler/DDIMScheduler/' other/scheduler/scheduler_config.json
-wrong "another scheduler" 4 "DDIMScheduler" generate other --prompt x -o x.png --size 32 --text-tokens 12
-rm -r other/text_encoder_2
-wrong "no T5" 4 "text_encoder_2" data encode "$pipeline/pictures" --model other -o x --size 32 --text-tokens 12
-wrong "pictures without encoders" 4 "needs data.encoders" run $train --data.source pictures --data.path "$pipeline/pictures" --out x
-wrong "drawing without a decoder" 4 "needs data.encoders" run $train --data.source latents --data.path both --data.sample_pictures 1 --out x
-for axis in pipeline context; do
-    wrong "drawing with $axis parallelism" 4 "neither pipelines nor context parallelism divide" run $train --ranks 2 --parallelism.${axis}_parallel_degree 2 --data.source latents --data.path both --data.sample_pictures 1 --data.encoders "$model" --dry-run
-done
+wrong "drawing with pipelines" 4 "neither pipelines nor context parallelism divide" run $train --ranks 2 --parallelism.pipeline_parallel_degree 2 --data.source latents --data.path both --data.sample_pictures 1 --data.encoders "$model" --dry-run
 wrong "a broken picture on the way" 4 "3.png" run $train --data.source pictures --data.path changed --data.encoders "$model" --validation.enable false --out y
-wrong "encoders of another model" 4 "the model has model.channels" run tiny-flux --data.source pictures --data.path "$pipeline/pictures" --data.encoders "$model" --out x
-wrong "another autoencoder than the model's" 4 "the model has model.channels" run tiny-flux --model.text_dim 24 --model.vector_dim 16 --model.channels 32 --data.source pictures --data.path "$pipeline/pictures" --data.encoders "$model" --out x
-wrong "a text model and pictures" 4 "images" run $tiny --data.source pictures --data.path "$pipeline/pictures" --data.encoders "$model" --out x
 wrong "files of two sizes" 4 "is F32" run $train --model.text_len 8 --data.source latents --data.path cache --validation.enable false --out x
 check_not "and nothing was written" [ -e x ]
 finish

@@ -66,8 +66,6 @@ check "trains in float32" has "$out" " parameters, float32; "
 experts="tiny-llama --platform 2xH100 --model.n_experts 4 --model.n_experts_per_token 2 --parallelism.expert_parallel_degree 2"
 trainmark plan $experts --json
 even=$(field step_s)
-trainmark plan $experts
-check "what is supposed" has "$out" '^supposed: experts have equal rows \(--expert-imbalance 1\); no step waits for data \(--loader-rate\)$'
 trainmark plan $experts --json --expert-imbalance 2
 more=$(field "fullest experts")
 awk -v even="$even" -v now="$(field step_s)" -v more="$more" 'BEGIN { exit !(more > 0 && now >= even + more * 0.999) }'
@@ -82,8 +80,6 @@ check "a slow loader is the time of a step" [ $? -eq 0 ]
 trainmark plan llama3.1_8B --platform 8xMI300X --as ptb --training.local_batch_size 3
 check "another trainer" [ "$code" -eq 0 ]
 check "its name" has "$out" "^llama3.1_8B as ptb "
-trainmark plan llama3.1_8B --platform 8xMI300X --as ptb --training.local_batch_size 3 --json
-check "its JSON" [ "$(field as)" = '"ptb"' ]
 trainmark plan llama3.1_8B --platform 8xMI300X --as ptb --training.local_batch_size 30
 check "a batch that does not fit there" [ "$code" -eq 4 ]
 check "is named" has "$err" "ptb would need [0-9.]+ TiB, and a device has 192.00 GiB"
@@ -114,9 +110,6 @@ measured=$(sed -n 's/^ *"measured": \(.*\),$/\1/p' "$out")
 awk -v p="$predicted" -v m="$measured" -v e="$(sed -n 's/^ *"error_percent": \(.*\)$/\1/p' "$out")" \
     'BEGIN { x = 100 * (m / p - 1) - e; exit !(x < 0.01 && x > -0.01) }'
 check "with its error" [ $? -eq 0 ]
-trainmark run $tiny --training.steps 2 --prediction.hardware MI999 --out wrong
-check "hardware that there is not" [ "$code" -eq 4 ]
-check "the names that there are" has "$err" "there is no hardware 'MI999'; wanted one of "
 
 # --- search: beside all layouts, one by one -----------------------------------------------------------------------------
 model="llama3.2_1B --training.seq_len 4096 --model.n_layers 4"
@@ -152,8 +145,6 @@ check "the losers have a reason" has "$out" "[0-9] GiB  [a-z ]+ \([0-9.]+ %\)$"
 trainmark plan $model --platform 4xH100 --search --training.global_batch_size 2 --training.local_batch_size 1
 check "fewer sequences than devices" [ "$code" -eq 0 ]
 check "all layouts were looked at" has "$out" "^all others are slower by their bounds$"
-trainmark plan $model --platform 4xH100 --training.global_batch_size 2 --training.local_batch_size 1
-check "of which one layout cannot be" [ "$code" -eq 4 ]
 # What lies with the host is moved only where there is no room without.
 alone="$model --platform H100 --training.global_batch_size 4"
 trainmark plan $alone --training.local_batch_size 1 --activation_checkpoint.mode full --json
@@ -181,59 +172,16 @@ refuse() {
 }
 refuse 2 "a prediction needs hardware: add --platform" llama3.1_8B
 refuse 4 "there is no hardware 'MI999'; wanted one of .*MI300X" llama3.1_8B --platform 8xMI999
-refuse 2 "option '--platform' needs a value" llama3.1_8B --platform ""
 refuse 2 "nodes are 1 to [0-9]+, devices of a node 1 to 72" llama3.1_8B --platform 0xMI300X
-refuse 2 "nodes are 1 to" llama3.1_8B --platform 99xMI300X
-refuse 2 "nodes are 1 to" llama3.1_8B --platform 1x0xMI300X
-refuse 4 "cannot (open|read) .*nothing.yaml" llama3.1_8B --platform ./nothing.yaml
-printf 'name: x\n' >bad.yaml
-refuse 4 "bad.yaml:1: no key 'maker'" llama3.1_8B --platform 8x./bad.yaml
-printf 'name: [\n' >bad.yaml
-refuse 4 "bad.yaml" llama3.1_8B --platform 8x./bad.yaml
-sed 's/^launch:.*//' "$root/configs/hardware/H100.yaml" >bad.yaml
-refuse 4 "bad.yaml:2: no key 'launch', which a GPU needs" llama3.1_8B --platform 8x./bad.yaml
-sed 's/^product_bf16: { value: [0-9.]*/product_bf16: { value: 2000/' "$root/configs/hardware/H100.yaml" >bad.yaml
-refuse 4 "'product_bf16' is 2000; wanted at most 'peak_bf16'" llama3.1_8B --platform 8x./bad.yaml
-sed 's/^links: switch/links: wet string/' "$root/configs/hardware/H100.yaml" >bad.yaml
-refuse 4 "wanted none, mesh or switch" llama3.1_8B --platform 8x./bad.yaml
 sed 's/^product_f32:.*//' "$root/configs/hardware/H100.yaml" >bad.yaml
 refuse 4 "has no 'product_f32', which" llama3.1_8B --platform ./bad.yaml --training.dtype float32 --model.n_layers 1
 refuse 4 "'--as|--as 'keras': wanted one of ptb, " llama3.1_8B --platform 8xMI300X --as keras
-refuse 4 "images are not described" flux.1_dev --platform 8xMI300X --as megatron
 refuse 4 "no rate of products in that format" llama3.1_8B --platform A100-80GB --as megatron --quantize.recipe fp8_tensorwise
 refuse 2 "--as describes another program's step; --search" llama3.1_8B --platform 8xMI300X --as ptb --search
-refuse 2 "--as describes another program's step; --trace" llama3.1_8B --platform 8xMI300X --as ptb --trace t.json
-refuse 2 "--fit is of published rows; add --rows" llama3.1_8B --platform 8xMI300X --fit
-refuse 2 "--leave-out is of published rows" llama3.1_8B --platform 8xMI300X --leave-out
-refuse 2 "--rows predicts the rows of a file; leave out --search" --rows rows.csv --search
-refuse 2 "leave out --as" --rows rows.csv --as ptb
-refuse 2 "leave out --trace" --rows rows.csv --trace t.json
 refuse 4 "nothing.csv" --rows nothing.csv
-printf '' >bad.csv
-refuse 4 "bad.csv: no line with the names of columns" --rows bad.csv
-printf 'a,b\n1,2\n' >bad.csv
-refuse 4 "bad.csv:1: no column 'id'" --rows bad.csv
 sed '2s/,8,bf16/,eight,bf16/' rows.csv >bad.csv
 refuse 4 "bad.csv:2: gpus is 'eight'" --rows bad.csv
 refuse 2 "tokens '15 furlongs' is not a number of tokens" llama3.1_8B --platform 8xMI300X --tokens "15 furlongs"
-refuse 2 "price" llama3.1_8B --platform 8xMI300X --price -1
-refuse 2 "price" llama3.1_8B --platform 8xMI300X --price much
-refuse 2 "expert-imbalance" llama3.1_8B --platform 8xMI300X --expert-imbalance 0.5
-refuse 2 "loader-rate" llama3.1_8B --platform 8xMI300X --loader-rate -1
-refuse 2 "watts" llama3.1_8B --platform 8xMI300X --watts nan
-refuse 2 "failures" llama3.1_8B --platform 8xMI300X --failures many
-refuse 2 "save-seconds" llama3.1_8B --platform 8xMI300X --failures 1 --save-seconds 0
-refuse 2 "memory" llama3.1_8B --platform 8xMI300X --memory 12parsecs
-refuse 4 "llama9" llama9 --platform 8xMI300X
-refuse 2 "unknown key 'nothing_at_all'" llama3.1_8B --platform 8xMI300X --nothing_at_all 1
 refuse 4 "tp 3 multiply to 3, which does not divide the 8 ranks" llama3.1_8B --platform 8xMI300X --parallelism.tensor_parallel_degree 3
-refuse 4 "pipeline_parallel" tiny-llama --platform 8xMI300X --parallelism.pipeline_parallel_degree 8
-refuse 4 "expert_parallel" llama3.1_8B --platform 8xMI300X --parallelism.expert_parallel_degree 2
-refuse 4 "context_parallel|seq_len" llama3.1_8B --platform 8xMI300X --parallelism.context_parallel_degree 8 --training.seq_len 100
-refuse 4 "seq_len" llama3.1_8B --platform 8xMI300X --training.seq_len 0
-refuse 4 "global_batch_size" llama3.1_8B --platform 8xMI300X --training.global_batch_size 7
-refuse 4 "mode" llama3.1_8B --platform 8xMI300X --activation_checkpoint.mode sometimes
-refuse 4 "dtype" llama3.1_8B --platform 8xMI300X --training.dtype float7
-refuse 2 "cannot use argument 'llama3.1_70B'" llama3.1_8B llama3.1_70B --platform 8xMI300X
 refuse 4 "cannot create 'no/such/folder/trace.json'" tiny-llama --platform MI300X --trace no/such/folder/trace.json
 finish

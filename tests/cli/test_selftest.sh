@@ -21,15 +21,6 @@ check "is ended, and told" has "$out" "^experts +late .*longer than 0.04 s$"
 check "and the file is there" [ "$(of late.json experts result)" = late ]
 trainmark selftest --device cpu --only devices --json -o json.json
 check "as JSON: the file" [ "$(cat "$out")" = "$(cat json.json)" ]
-trainmark selftest --only experts,nothing
-failed_with 2 "a stage that is none" "--only 'nothing' is no stage; they are: machine, devices, kernels"
-trainmark selftest --device cpu --only devices -o all.json
-failed_with 4 "a file that is there" "'all.json' is there; name another file with -o"
-trainmark selftest --device cpu --only devices -o none/all.json
-failed_with 4 "a folder that is none" "none"
-trainmark selftest --device cuda:x --only devices
-failed_with 4 "a device that is none" "cuda:x"
-check "nothing was written" [ ! -e none ]
 
 standins=$(dirname "$TRAINMARK")/tests/standins
 if [ -e "$standins/hip.so" ]; then
@@ -51,12 +42,4 @@ check "a kernel beside its reference" has "$out" '"wrong": 0'
 trainmark ops --check square_sum
 check "in words" has "$out" "^square_sum +[0-9]+ calls  at most 0\.[0-9]+ of the bound: square_sum/"
 check "and all together" has "$out" "^1 operations, of which 0 move data and are left out, 0 have no kernel here: [0-9]+ calls, 0 wrong$"
-trainmark ops --check --device null
-failed_with 2 "a device that computes nothing" "--device null computes nothing"
-trainmark ops --check nope
-failed_with 4 "an op that is none" "unknown op 'nope'"
-trainmark ops --device cpu
-failed_with 2 "a device without --check" "--device cpu is for --check"
-trainmark ops --check --markdown
-failed_with 2 "a table that computes" "--check computes, --markdown prints a table"
 finish

@@ -53,7 +53,6 @@ table <<'END'
 0 | data verify list.md5 | 900150983cd24fb0d6963f7d28e17f72 | 900150983cd24fb0d6963f7d28e17f72 | ok
 0 | data verify abc --expect 900150983cd24fb0d6963f7d28e17f72 | abc | md5 | ok
 5 | data verify abc --expect 900150983cd24fb0d6963f7d28e17f73 --json | "verdict": "FAILED" | 'abc' differs from what was published
-4 | data verify docs | nothing is known of 'docs' to compare with: no published size has its name and there is no list *.md5; give --expect MD5
 END
 printf abd >abc
 rm empty
@@ -70,18 +69,10 @@ END
 printf '{"q": "one", "a": "two"}\n{"q": "three", "a": "four"}\n' >pairs.jsonl
 printf '{"text": "alone"}\n' >text.jsonl
 table <<'END'
-4 | data preview chat.jsonl --first 2 --samples 9 | 'chat.jsonl', line 2: conversations need a chat template
-4 | data preview chat.jsonl --first 3 | 'chat.jsonl' has 2 rows, none with a text from row 3 on
-4 | data preview chat.jsonl --format instruction -n 1 | the columns are messages; data.format instruction wants instruction and output; name what they are with data.format and data.column_map (prompt=QUESTION,completion=ANSWER)
 # A byte is a token; the prompt is no target; the end is one.
 0 | data preview pairs.jsonl --format completion --column-map prompt=q,completion=a | 'pairs.jsonl', line 1: 7 tokens, 4 of them targets | [[one]]two<|end|> | line 2: 10 tokens, 5 of them targets | [[three]]four<|end|>
 4 | data preview pairs.jsonl --column-map prompt=q,completion=b | the columns are q, a; data.format auto wants messages; or conversations; or data; or instruction and output; or q and b
 0 | data preview text.jsonl | 'text.jsonl', line 1: 6 tokens, 5 of them targets | alone<|end|>
-0 | data preview text.jsonl --format text | 6 tokens, 5 of them targets
-4 | data preview text.jsonl --format messages | data.format messages wants messages; name
-4 | data preview text.jsonl --format conversations | data.format conversations wants conversations; or data; name
-4 | data preview text.jsonl --format completion | data.format completion wants prompt and completion; or report and summary; or input and output; name
-4 | data preview text.jsonl --format preference | data.format preference wants chosen and rejected; or question and response_j and response_k; name
 END
 prints '{"samples": [{"place": "'"'text.jsonl'"', line 1", "tokens": 7, "targets": 6, "truncated": 0, "parts": [{"target": true, "text": "<s>alone</s>"}], "ids": [420, 64, 75, 78, 77, 68, 421], "mask": [1, 1, 1, 1, 1, 1, 1]}], "format": "text"}' \
     data preview text.jsonl --format text $gpt2 --json
@@ -130,12 +121,6 @@ tokenizer="$llama2 --special" tokenized 3 data tokenize docs -o special $llama2 
 for end in 3 none; do rm -f end.*; prints "end: 1 documents, $([ $end = 3 ] && echo 25 || echo 24) tokens (uint16) of 1 files" data tokenize docs/a -o end --end $end $gpt2; done
 table <<'END'
 4 | data tokenize docs/a -o e --end 16777216 $gpt2 | --end is 16777216, but ' | gpt2.json' has ids below 424
-2 | data tokenize docs/a -o e --end 16777217 $gpt2 | option '--end' must be an id from 0 to 16777216, or none; found '16777217'
-2 | data tokenize docs/a -o e --end -1 $gpt2 | found '-1'
-2 | data tokenize docs/a -o e --end 3x $gpt2 | found '3x'
-2 | data tokenize docs/a -o e --end '' $gpt2 | option '--end' needs a value: --end ID
-4 | data tokenize lines.jsonl -o e $gpt2 --end 0 | 'lines.jsonl' has fields; name the one with the text: --field text, for example
-4 | data tokenize lines.jsonl -o e $gpt2 --end 0 --input text | 'lines.jsonl' is JSON lines, not text: trainmark data tokenize lines.jsonl --input jsonl --field text --tokenizer
 4 | data tokenize lines.jsonl -o e $gpt2 --end 0 --field body | 'lines.jsonl', line 1: no text in field 'body'; name another field with --field
 END
 
@@ -164,12 +149,8 @@ decoded()
     prints "$decoded_text" tokenizer decode "$@" ids
 }
 decoded '!"#$' '[0, 1,2;3' $gpt2
-decoded '"#$' '1 2	3' $gpt2
-decoded '' '[]' $gpt2
 decoded '' '' $gpt2
-decoded '(' 7 $gpt2
 decoded '' 2147483647 $gpt2
-decoded '"' '[1]]' $gpt2
 decoded '{"text": "\"#$%"}' '1 2 3 4' $gpt2 --json
 decoded '' '1 2 3 4' $llama2
 decoded '<s></s>' '1 2 3 4' $llama2 --special
@@ -200,12 +181,9 @@ trainmark tokenizer encode --tokenizer learned.json hello
 tr -d '\n' <"$out" >ids
 check "and it decodes what it encodes" [ "$("$TRAINMARK" tokenizer decode --tokenizer learned.json ids)" = "$(cat hello)" ]
 table <<'END'
-4 | tokenizer encode $gpt2 nowhere | cannot read 'nowhere': No such file or directory
 4 | tokenizer encode $gpt2 docs | cannot read 'docs': Is a directory
 2 | tokenizer train mixed -o never.json --vocab-size 270 --special '<a>' --special '<b>' --special '<a>' | --special '<a>' is given twice
 4 | tokenizer train lines.jsonl -o never.json --vocab-size 258 --field body --json | 'lines.jsonl', line 1: no text in field 'body'
-2 | tokenizer train mixed -o never.json --vocab-size 200 | option '--vocab-size' is out of range: found 200, wanted 257 to 16777216
-4 | tokenizer info --tokenizer never.json | cannot open 'never.json': No such file or directory
 END
 check_not "nothing is written" [ -e never.json ]
 # Text and JSON of `info` say the same of every kind of file.
@@ -252,8 +230,6 @@ prints "welcome 1" tokenizer chat chat --messages object.json --template other
 prints '{"text": "welcome 1", "generated": []}' tokenizer chat chat --messages object.json --template other --json
 prints "<s>" tokenizer chat chat --messages none.json
 table <<'END'
-4 | tokenizer chat chat --messages hello | 'hello', line 1: '[' or '{' expected near 'Hello'
-4 | tokenizer chat chat --messages number.json | 'number.json': wanted a JSON array of messages, or an object with one as 'messages'
 4 | tokenizer chat chat --messages role.json | 'role.json': message 2 has no 'role'
 END
 

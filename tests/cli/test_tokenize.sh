@@ -26,8 +26,6 @@ trainmark data tokenize docs -o one $with --threads 1
 check "a folder of text" has "$out" "^one: 13 documents, [0-9,]+ tokens \(uint16\) of 13 files$"
 trainmark data tokenize docs -o two $with --threads 3 --batch 100
 same "the same bytes for three threads and small batches" one two
-trainmark data inspect two
-check "an indexed data set" has "$out" "\| two +\| megatron +\| uint16 +\| +13 \| +13 \|"
 trainmark data tokenize docs -o three --tokenizer "$fixtures/llama2.model" --special --threads 2
 trainmark data tokenize docs -o four --tokenizer "$fixtures/llama2.model" --special --threads 1 --batch 64
 same "tokens around each document, which is cut" three four
@@ -36,23 +34,6 @@ trainmark tokenizer encode --tokenizer "$fixtures/gpt2.json" whole
 ids=$(tr -d '[],' <"$out")
 trainmark data tokenize whole -o single $with
 check "the ids of tokenizer encode, and the end" [ "$(od -An -tu2 -v single.bin | tr -s ' \n' ' ' | sed 's/^ //; s/ $//')" = "$ids 0" ]
-trainmark data tokenize 'docs/1?.txt' docs/deep/a.md -o five $with --json
-check "a pattern and a file, as JSON" has "$out" '"documents": 11'
-gzip -k docs/10.txt && zstd -q docs/11.txt 2>/dev/null
-trainmark data tokenize docs/10.txt -o plain $with
-trainmark data tokenize docs/10.txt.gz -o packed $with
-same "gzip" plain packed
-rm -f docs/*.gz docs/*.zst
-
-# --- what is left out -----------------------------------------------------------------------------------------------------
-
-cp docs/10.txt docs/again.txt
-: >docs/nothing
-printf 'a\000b' >docs/binary
-ln -s gone docs/link
-trainmark data tokenize docs -o left $with
-same "and change nothing" one left
-rm docs/again.txt docs/nothing docs/link
 
 # --- JSON lines, parquet --------------------------------------------------------------------------------------------------
 
@@ -96,30 +77,8 @@ check_not "nothing is left behind" [ -e killed.tokenize -o -e killed.bin.part -o
 
 # --- refused --------------------------------------------------------------------------------------------------------------
 
-printf '{"text": "a"}\n{"text": \n' >cut.jsonl
-trainmark data tokenize cut.jsonl --field text -o x $with
-failed_with 4 "a line that is no JSON" "'cut.jsonl', line 2"
-trainmark data tokenize docs/binary -o x $with
-failed_with 4 "a binary file that was named" "'docs/binary' is a binary file"
-trainmark data tokenize nothing -o x $with
-failed_with 4 "a file that is not there" "cannot reach 'nothing'"
 gzip -c docs/10.txt | head -c 60 >cut.gz
 trainmark data tokenize cut.gz -o x $with
 failed_with 4 "a gzip file that was cut" "'cut.gz'.*truncated"
-trainmark data tokenize docs -o x --tokenizer "$fixtures/o200k.json" --end 99999
-failed_with 4 "an end that is no token" "--end is 99999, but"
-trainmark data tokenize docs -o x --tokenizer "$fixtures/ranks.tiktoken" --pattern gpt2
-failed_with 4 "no end is known" "--end ID, or --end none"
-trainmark data tokenize docs -o no/such/folder $with
-failed_with 1 "no such folder" "cannot create 'no/such/folder.bin.part'"
-trainmark data tokenize docs $with
-failed_with 2 "no output" "missing -o or --out PREFIX"
-trainmark data tokenize docs -o x
-failed_with 2 "no tokenizer" "missing --tokenizer FILE"
-trainmark data tokenize "$parquet/brotli.parquet" --field text -o x $with
-failed_with 4 "a codec that is not read" "compressed with Brotli"
-head -c 700 "$parquet/zstd-1.parquet" >cut.parquet
-trainmark data tokenize cut.parquet --field text -o x $with
-failed_with 4 "a parquet file that was cut" "'cut.parquet' is not a parquet file, or damaged"
 
 finish

@@ -11,14 +11,6 @@ cp "$fixtures/t5.json" folder/tokenizer.json
 trainmark tokenizer info --tokenizer folder
 check "a folder" has "$out" '^model +Unigram$'
 
-trainmark tokenizer
-check "alone it lists its commands" has "$out" "^  encode +print the ids"
-trainmark tokenizer encode text
-failed_with 2 "no tokenizer" "missing --tokenizer FILE"
-trainmark tokenizer split --tokenizer x
-failed_with 2 "no such command" "unknown command .tokenizer split.; .trainmark tokenizer. lists all"
-trainmark tokenizer encode --tokenizer nothing text
-failed_with 4 "no such file" "cannot open 'nothing'"
 "$TRAINMARK" tokenizer encode --tokenizer "$fixtures/gpt2.json" - >"$out" 2>"$err" <&-
 code=$?
 check "an input that is closed is empty" [ "$code $(cat "$out")" = "0 []" ]
@@ -75,23 +67,5 @@ trainmark tokenizer info --tokenizer learned.json
 check "and is one" has "$out" 'byte-level BPE'
 trainmark tokenizer train lines.jsonl --input text -o learned.json --vocab_size 300
 failed_with 4 "JSON lines given as text" "trainmark tokenizer train lines.jsonl --input jsonl --field text --vocab_size N"
-trainmark tokenizer train text -o learned.json
-failed_with 2 "no size" "missing --vocab-size N"
-trainmark tokenizer train text -o learned.json --vocab_size 300 --pattern cl100k
-failed_with 4 "a pattern that means another thing" "take llama3"
-
-# Chat templates.
-mkdir chat
-cp "$fixtures/gpt2.json" chat/tokenizer.json
-cat >chat/tokenizer_config.json <<'END'
-{"bos_token": "<s>", "eos_token": {"content": "</s>"}, "chat_template": [{"name": "default", "template":
-"{{ bos_token }}{% for m in messages %}{{ m.role }}: {% generation %}{{ m.content|trim }}{% endgeneration %}{{ eos_token }}\n{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}"},
-{"name": "other", "template": "{% include 'x' %}"}]}
-END
-echo '[{"role": "user", "content": " hello "}, {"role": "assistant", "content": "so"}]' >talk.json
-trainmark tokenizer chat chat --messages talk.json --template other
-failed_with 4 "a template with more than is built" "line 1: the tag 'include' is not supported"
-trainmark tokenizer chat chat --messages talk.json --template third
-failed_with 4 "a template that is not there" "no chat template called third"
 
 finish

@@ -48,36 +48,6 @@ trainmark run $short --training.global_batch_size 4 --training.separate_sums 2 -
 hash_of() { grep -o '"weights_hash": *"[^"]*"' $1/result.json; }
 check "the weights are those of one rank that sums two parts apart" [ -n "$(hash_of both)" -a "$(hash_of both)" = "$(hash_of alone)" ]
 
-# Strangers at the door, before the second rank comes: 200 who say nothing, some who say anything, one that stays.
-if command -v bash >/dev/null; then
-    cat >stranger <<'END'
-for i in $(seq 500); do { exec 3<>/dev/tcp/127.0.0.1/$1; } 2>/dev/null && break; sleep 0.02; done
-for i in $(seq 200); do exec {fd}<>/dev/tcp/127.0.0.1/$1; done
-for i in $(seq 20); do head -c $((i * 37)) "$0" >/dev/tcp/127.0.0.1/$1; head -c 4096 /dev/zero >/dev/tcp/127.0.0.1/$1; done
-printf x >&3
-touch done
-sleep 5
-END
-    cat >after <<END
-#!/bin/sh
-if [ "\$RANK" = 1 ]; then
-    bash ./stranger "\$MASTER_PORT" >/dev/null 2>&1 &
-    while [ ! -e done ]; do sleep 0.05; done
-fi
-exec "$TRAINMARK" "\$@"
-END
-    chmod +x after
-    whole=$TRAINMARK
-    TRAINMARK=./after
-    start $short --out crowded
-    TRAINMARK=$whole
-    check "strangers at the door: both train" ended "0 0"
-    check "strangers at the door: the same bits" [ "$(hash_of crowded)" = "$(hash_of alone)" ]
-    check "strangers at the door: told once" [ "$(grep -c 'does not know the secret of this job' err.0)" = 1 ]
-else
-    skip "strangers at the door" "bash is not here"
-fi
-
 start $short --out both --json
 check "again, as JSON" ended "0 0"
 check "the result and nothing else" cmp -s "$out" both/result.json
@@ -90,9 +60,6 @@ start $tiny --training.steps 1000000 --timeout 0.5 --out stopped
 check "both are stopped" ended "130 130"
 check "it is said once, too" [ "$(grep -cE '^(stopped by --timeout after 0.5 s|trainmark: interrupted: .*|results in stopped;.*)$' err.0) \
 $(wc -l <err.1)" = "3 0" ]
-trainmark run $short --store.path /dev/null/store --out unbegun
-check "a run that did not begin" [ "$code" -eq 4 ]
-check_not "leaves no folder" [ -e unbegun ]
 start $short --ranks 3 --out never
 check "another number of ranks" ended "4 4"
 check "is told by both" [ "$(sort -u err.0 err.1)" = "trainmark: invalid configuration or input: --ranks is 3, but 2 were \
@@ -137,11 +104,6 @@ if dd if=/dev/zero of=lines bs=4096 count=15 oflag=nonblock 2>/dev/null; then
     kill -9 $writer
     wait $writer 2>/dev/null
     head -c $((16 * 4096 - 40)) <&3 >"$out"
-else # pipes are small here
-    exec 3<&-
-    rm lines
-    mkfifo lines
-    exec 3<>lines
 fi
 RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 "$TRAINMARK" run --no-such-option 2>&3 >"$out" </dev/null
 code=$?

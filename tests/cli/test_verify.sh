@@ -69,47 +69,12 @@ verdict=$(sed -n 's/^ *"verdict": "\([a-z-]*\)",/\1/p' honest/result.json | head
 other=invalid
 [ "$verdict" != invalid ] || other=valid
 forge "another verdict" verdict result.json "0,/\"verdict\": \"/s/\"verdict\": \"[a-z-]*/\"verdict\": \"$other/"
-forge "another reason" reason result.json '0,/"reason": "/s/"reason": "[^"]*/"reason": "all is well/'
 forge "the learning rate of the configuration" "learning_rate (metrics.jsonl)" result.json 's/"optimizer.lr": [0-9.]*/"optimizer.lr": 0.5/'
-forge "and its hash is another one" configuration_hash result.json 's/"optimizer.lr": [0-9.]*/"optimizer.lr": 0.5/'
-forge "a key that changes no figure" configuration_hash result.json 's/"optimizer.weight_decay": [0-9.]*/"optimizer.weight_decay": 0.7/'
-forge "the learning rate of a step" "learning_rate (metrics.jsonl)" metrics.jsonl '9s/"learning_rate": [0-9.e-]*/"learning_rate": 0.25/'
 forge "gradients that are not those of the loss" judged/unreal result.json '0,/"gradients": true/s/"gradients": true/"gradients": false/'
-forge "a model that sees its targets" judged/unreal result.json '0,/"causal": true/s/"causal": true/"causal": false/'
-forge "a certificate that was not made" certificate/done result.json '0,/"done": true/s/"done": true/"done": false/'
-forge "a change of the loss beyond its band" certificate/gradients result.json '0,/"measured": /s/"measured": [0-9.e-]*/"measured": 0.9/'
-forge "the validation loss" loss/validation result.json 's/"validation": [0-9.]*/"validation": 2.0/'
-forge "the first loss" loss/first result.json '/"loss": {/,/}/s/"first": [0-9.]*/"first": 9.5/'
-forge "the last loss" loss/last result.json '/"loss": {/,/}/s/"last": [0-9.]*/"last": 1.5/'
-forge "the floor" judged/validation_floor result.json 's/"floor": [0-9.]*/"floor": 4.5/; s/"validation_floor": [0-9.]*/"validation_floor": 4.5/'
-forge "a wider gap" judged/target_gap result.json 's/"target_gap": [0-9.]*/"target_gap": 4/'
-forge "evaluations that come to the floor" loss/validation metrics.jsonl '/"event"/s/"loss": [0-9.]*/"loss": 0.125/'
 forge "the loss of a step in the middle" "left loss (metrics.jsonl)" metrics.jsonl '30s/"loss": [0-9]*\.[0-9]/&1/'
-forge "a loss that is not finite" verdict metrics.jsonl '/"step": 60,/s/"grad_norm": [0-9.e-]*/"grad_norm": null/'
-forge "a step's time" "step_seconds (metrics.jsonl)" metrics.jsonl '7s/"seconds": [0-9.e-]*/"seconds": 1e-9/'
 forge "a step that is missing" "metrics.jsonl" metrics.jsonl '7d'
-forge "steps under other numbers" "step (metrics.jsonl)" metrics.jsonl 's/"step": 7,/"step": 8,/'
 forge "tokens per second" tokens_per_second_per_device/median result.json '/"tokens_per_second_per_device": {/,/}/s/"median": [0-9.]*/"median": 123456/'
-forge "the interval of them" tokens_per_second_per_device_overall/effective_n result.json 's/"effective_n": [0-9.]*/"effective_n": 7.5/'
-forge "tokens of a batch" batch_tokens result.json 's/"batch_tokens": 64/"batch_tokens": 128/'
-forge "the number of parameters" parameters result.json 's/"parameters": [0-9]*/"parameters": 4/'
-forge "FLOPs of a token" flops/titan/per_token result.json '0,/"per_token": /s/"per_token": [0-9]*/"per_token": 1/'
-forge "FLOPs of a second" flops/titan/per_second_per_device result.json '0,/"per_second_per_device": /s/"per_second_per_device": [0-9.]*/"per_second_per_device": 1/'
-forge "the utilization" flops/titan/mfu_percent result.json '0,/"mfu_percent": null/s/"mfu_percent": null/"mfu_percent": 50/'
-forge "the steps that were done" steps/done result.json 's/"done": 60/"done": 59/'
-forge "the steps that were planned" steps/planned result.json 's/"planned": 60/"planned": 90/'
-forge "the first step" steps/first result.json '/"steps": {/,/}/s/"first": 1/"first": 2/'
-forge "why it ended" steps/stopped result.json 's/"stopped": "all steps done"/"stopped": "target loss reached"/'
-forge "a run that was interrupted" steps/interrupted result.json 's/"interrupted": false/"interrupted": true/'
-forge "more devices" devices result.json 's/"devices": 1/"devices": 4/'
-forge "other numbers" precision result.json 's/"precision": "float32"/"precision": "bfloat16"/'
-forge "other data" data_source result.json 's/"data_source": "synthetic"/"data_source": "mock"/'
-forge "another seed" seed result.json 's/"seed": 1,/"seed": 7,/'
-forge "what the machine did" machine/verdict result.json '/"machine": {/,/}/{s/"seconds": [0-9.e-]*/"seconds": 9/; s/"clock_error_percent": [^,]*/"clock_error_percent": 3/}'
-forge "the machine's verdict" machine/verdict result.json '/"machine": {/,/}/s/"verdict": "[a-z-]*"/"verdict": "excellent"/'
-forge "planned memory" memory/planned_bytes result.json 's/"planned_bytes": [0-9]*/"planned_bytes": 1/'
 forge "the hash of the weights" "left weights_hash" result.json 's/"weights_hash": "..../"weights_hash": "0000/'
-forge "the date" "left finished" result.json 's/"finished": "20/"finished": "19/'
 # What the verdict is by can be taken out: then nobody says that it was verified.
 sed '/^  "judged": {/,/^  },/d' honest/result.json >without.json
 cp -r honest old && mv without.json old/result.json && rm -rf forged && cp -r old forged && seal && rm -rf old && mv forged old
@@ -158,24 +123,11 @@ honest()
     check "$honest_name" [ "$code$(grep -c 'not followed' "$out")" = 00 ]
 }
 
-honest "few steps" --training.steps 3
 honest "bfloat16" --training.steps 55 --training.dtype bfloat16
-honest "random tokens" --training.steps 55 --data.source mock --debug.certificate_after true
-honest "no evaluation" --training.steps 55 --validation.enable false
-honest "no evaluation, and a goal" --training.steps 55 --validation.enable false --training.stop_at_target true
-honest "a goal that is not reached" --training.steps 8 --training.stop_at_target true
-honest "held-out sequences of another length" --training.steps 20 --validation.seq_len 16 --validation.local_batch_size 3
-honest "gradients of several micro-batches, another schedule" --training.steps 20 --training.global_batch_size 6 \
-    --lr_scheduler.form megatron --lr_scheduler.decay_type cosine --lr_scheduler.warmup_steps 4
-honest "slowed down on purpose" --training.steps 55 --debug.slowdown_pct 20
-honest "until the speed is known" --training.steps 300 --metrics.target_half_width 0.5
 honest "a learning rate at which numbers overflow" --training.steps 20 --optimizer.lr 100 --optimizer.weight_decay 1 --training.max_norm 0
-honest "the device of reference" --training.steps 3 --device reference
 honest "adapters" --training.steps 20 --lora.rank 2
-honest "an emulated format" --training.steps 8 --training.dtype bfloat16 --quantize.recipe fp8_tensorwise
 head -c 30000 "$root/docs/architecture.md" >text.md
 honest "text" --training.steps 55 --data.source text --data.path text.md --model.vocab_size 320
-honest "a length in epochs" --training.epochs 0.01 --data.source text --data.path text.md --model.vocab_size 320
 printf '{"prompt": "a b", "chosen": "c", "rejected": "d"}\n%.0s' 1 2 3 4 5 6 7 8 9 10 11 12 >pairs.jsonl
 honest "pairs" --training.steps 55 --data.source preference --data.path pairs.jsonl --data.validation_fraction 0.3 \
     --model.vocab_size 320
@@ -186,8 +138,6 @@ from=
 trainmark run tiny-flux --training.steps 2 --training.local_batch_size 1 --out flux
 trainmark verify flux
 check "images" [ "$code$(grep -c 'not followed' "$out")" = 00 ]
-trainmark run flux/config.yaml --dry-run
-check "its resolved configuration is one" [ "$code" -eq 0 ]
 trainmark run tiny-llama --mlperf.enable true --mlperf.benchmark trainmark_tiny --mlperf.clear_caches false --mlperf.submission_org us --mlperf.submission_platform here \
     --training.steps 2 --validation.steps 1 --out benchmark
 trainmark verify benchmark
@@ -233,8 +183,6 @@ if command -v ssh-keygen >/dev/null && ssh-keygen -q -t ed25519 -N '' -f key -C 
     check "nobody looked at the signature" has "$out" '^signed, but the signature is not checked: '
     trainmark verify honest --signers allowed
     check "by whom" [ "$code$(grep -c '^signed by me$' "$out")" = 01 ]
-    trainmark verify honest --signers allowed --identity me
-    check "by whom it must be" [ "$code" -eq 0 ]
     trainmark verify honest --signers allowed --identity you
     failed_with 5 "by somebody else" "'honest/result.json.sig' was made by me, not by you$"
     trainmark verify honest --signers others
@@ -246,17 +194,10 @@ if command -v ssh-keygen >/dev/null && ssh-keygen -q -t ed25519 -N '' -f key -C 
     trainmark verify forged --sign another
     trainmark verify forged --signers others
     check "a new signature takes the place of the old one" has "$out" "^signed by you$"
-    trainmark verify honest --sign missing
-    failed_with 4 "no such key" "--sign: there is no file 'missing'"
     echo "no key" >wrong && chmod 600 wrong
     trainmark verify honest --sign wrong
     failed_with 4 "what is no key" "cannot sign with 'wrong': "
     check "the signature that was there is as it was" cmp -s kept.sig honest/result.json.sig
-    trainmark verify honest --signers missing
-    failed_with 4 "no such list of signers" "--signers: there is no file 'missing'"
-    TRAINMARK_STORE=here.db trainmark results import honest
-    TRAINMARK_STORE=here.db trainmark verify last --sign key
-    failed_with 4 "the store keeps no signatures" "'last' is in the store of results, which keeps no signatures"
     trainmark run $tiny --training.steps 3 --out honest
     check_not "a new run removes the signature of the old result" [ -e honest/result.json.sig ]
 else
