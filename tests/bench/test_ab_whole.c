@@ -105,42 +105,6 @@ static tm_status session_of(tm_ab_program a, tm_ab_program b, tm_ab_options opti
     return tm_ab_run(&options, out, err);
 }
 
-/* Six rounds of six runs each, after which the interval is narrow enough; as many as the pairs that are wanted. */
-TEST(whole_runs_follow_the_design)
-{
-    for (int64_t least = 6; least < 9; least++) {
-        static const ab_play play = { .seconds = { 0.5, 0.625 }, .steps = 4, .tokens = { 64, 32 } };
-        tm_ab_session        s;
-        tm_error             err;
-        words                w[2];
-        tm_ab_program        a = player(&w[0], "the first", "steps", "0.5", "64", "4", NULL),
-                      b = player(&w[1], "the second", "steps", "0.625", least == 7 ? "0" : "32", "4", NULL);
-        tm_ab_options options = {
-            .whole_runs = true, .target = 0.01, .least_pairs = least, .least_difference = 0.005, .seed = 7
-        };
-        a.build = "trainmark 1, commit x";
-        if (session_of(a, b, options, &s, &err) != TM_OK) fail_msg("%s", err.text);
-        ab_play silent = play;
-        silent.tokens[1] = 0;
-        turns_are_regular(&s, least == 7 ? &silent : &play, NULL, false);
-        report_is_right(&s);
-        tm_ab_figures f = tm_ab_figures_of(&s);
-        assert_int_equal(f.paired.pairs, least);
-        assert_int_equal(s.end, TM_AB_END_TARGET);
-        assert_true(s.seconds > 0 && s.seconds < 60);
-        assert_true(s.whole_runs && s.least_pairs == least && s.seed == 7);
-        assert_string_equal(s.a, "the first");
-        assert_string_equal(s.b, "the second");
-        assert_string_equal(s.a_build, "trainmark 1, commit x");
-        assert_null(s.b_build);
-        assert_true(fabs(s.target - 0.01) < 1e-15 && fabs(s.least_difference - 0.005) < 1e-15);
-        assert_true(fabs(s.turn_seconds - 0.07) < 1e-15 && fabs(s.budget_seconds - 60) < 1e-15);
-        /* By the token B takes 2.5 times as long, by the step 1.25 times. */
-        assert_true(fabs(f.paired.b.ratio - (least == 7 ? 1.25 : 2.5)) < 1e-12);
-        tm_ab_session_fini(&s);
-    }
-}
-
 /* --- what is said ------------------------------------------------------------------------------------------------- */
 
 static void add_turn(tm_ab_session *s, int64_t round, int64_t block, int side, int64_t n, double seconds, double work)

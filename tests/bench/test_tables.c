@@ -112,20 +112,6 @@ TEST(gemm_tables)
     }
 }
 
-/* Widths of Llama 2 70B and numbers of tokens are multiples of 256. */
-TEST(products_of_llama_70b)
-{
-    static const char *const sides[] = { "M", "N", "K" };
-    tried t = try_workload(&(trial){ tm_workload_find("gemm"), "cpu", "shapes=llama70b cache=warm", 1e-3 });
-    assert_int_equal(tm_table_n_rows(t.table), 7);
-    for (size_t row = 0; row < 7; row++)
-        for (size_t k = 0; k < 3; k++) {
-            double side = number_at(t.table, row, sides[k]);
-            assert_true(side >= 1024 && side <= 16384 && fmod(side, 256) < 0.5);
-        }
-    tried_fini(&t);
-}
-
 /* Rows of a model's products: forward, of its input and of its weights, with the same operands in turn. */
 TEST(products_of_a_model)
 {

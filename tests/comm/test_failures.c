@@ -96,25 +96,6 @@ static void roots(tm_comm *world, void *context)
     expect_words(err.text, (const char *const[]){ "from rank 0", "from rank 1", NULL });
 }
 
-static void pieces(tm_comm *world, void *context)
-{
-    float         x[8] = { 0 }, y[8];
-    size_t        out[] = { 1, 2 }, in[] = { 1, 2 }; /* rank 1 sends 1 to rank 0, which expects 2 */
-    tm_error      err = { 0 };
-    tm_collective call = { .kind = TM_COMM_ALL_TO_ALL,
-                           .format = TM_COMM_FLOAT32,
-                           .send = x,
-                           .receive = y,
-                           .send_counts = out,
-                           .receive_counts = in,
-                           .what = "tokens",
-                           .step = -1 };
-    (void)context;
-    tm_status st = tm_comm_run(world, &call, &err);
-    CHECK(st == TM_INVALID);
-    expect_words(err.text, (const char *const[]){ "all-to-all 'tokens'", "elements to rank", "which expects", NULL });
-}
-
 /* Of 4 ranks one sends another number to one: that one says so, with both numbers. */
 static void one_piece(tm_comm *world, void *context)
 {
@@ -176,7 +157,6 @@ TEST(other_differences)
     static const int hosts[] = { 0, 1 };
     for (int far = 0; far < 2; far++) {
         run_world(2, far ? hosts : NULL, 60, false, roots, NULL);
-        run_world(2, far ? hosts : NULL, 60, false, pieces, NULL);
         run_world(2, far ? hosts : NULL, patience_s, false, message_of_another_size, NULL);
     }
 }
@@ -314,13 +294,4 @@ static void cancel_all(tm_comm *world, void *context)
 TEST(a_rank_that_gives_up)
 {
     run_world(3, NULL, 60, false, cancel_all, NULL);
-}
-
-TEST(worlds_that_cannot_be)
-{
-    tm_comm *comm[1];
-    tm_error err = { 0 }, many = { 0 };
-    assert_int_equal(tm_comm_open_threads(0, 1, comm, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "0 ranks"));
-    assert_int_equal(tm_comm_open_threads(257, 1, comm, &many), TM_INVALID);
 }

@@ -387,56 +387,6 @@ TEST(wrong_launchers)
     for (int i = 0; i < 2; i++) wrong_launcher(&libraries[i]);
 }
 
-/* What a process was launched by, by its environment alone. */
-TEST(launchers)
-{
-    static const struct {
-        const char *set[4], *engine;
-        int         rank, ranks;
-    } cases[] = {
-        { { NULL }, "self", 0, 1 },
-        { { "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4" }, "openmpi", 1, 4 },
-        { { "PMI_RANK=2", "PMI_SIZE=3" }, "mpich", 2, 3 },
-        { { "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "PMIX_RANK=1" }, "openmpi", 1, 2 },
-        { { "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_ID=0" }, NULL, 1, 2 },
-        { { "SLURM_PROCID=0", "SLURM_NTASKS=2" }, "self", 0, 1 }, /* the shell of an allocation */
-        { { "RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=3" }, "tcp", 3, 8 },
-        { { "SLURM_PROCID=1", "RANK=9", "WORLD_SIZE=16", "TORCHELASTIC_RUN_ID=7" }, "tcp", 9, 16 }, /* srun torchrun */
-        { { "PMI_RANK=0", "PMI_SIZE=1" }, "self", 0, 1 },
-    };
-    static const char *const names[] = {
-        "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK",           "PMI_SIZE",  "SLURM_PROCID",
-        "SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID",        "SLURM_NTASKS",       "PMIX_RANK", "RANK",
-        "WORLD_SIZE",           "LOCAL_RANK",           "TORCHELASTIC_RUN_ID"
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) unsetenv(names[k]);
-        for (int k = 0; k < 4 && cases[i].set[k]; k++) putenv((char *)cases[i].set[k]);
-        tm_comm_launch found = tm_comm_launched();
-        assert_int_equal(found.rank, cases[i].rank);
-        assert_int_equal(found.ranks, cases[i].ranks);
-        if (cases[i].engine) assert_string_equal(found.engine, cases[i].engine);
-        tm_comm *world = NULL;
-        tm_error err = { 0 };
-        if (!cases[i].engine) {
-            assert_null(found.engine);
-            assert_int_equal(tm_comm_open(NULL, &world, &err), TM_INVALID);
-            assert_non_null(strstr(err.text, "--ranks"));
-        } else if (cases[i].ranks == 1) {
-            assert_int_equal(tm_comm_open(NULL, &world, &err), TM_OK);
-            assert_int_equal(tm_comm_size(world), 1);
-            tm_comm_close(world);
-        }
-    }
-    for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) unsetenv(names[k]);
-    setenv("TRAINMARK_MODULES", "/nowhere", 1);
-    setenv("PMI_RANK", "0", 1), setenv("PMI_SIZE", "2", 1);
-    tm_comm *world = NULL;
-    tm_error err = { 0 };
-    assert_int_equal(tm_comm_open(NULL, &world, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "apt-get install mpich libmpich-dev"));
-}
-
 /* The modules lie beside the program, two folders up. */
 static int settle_environment(void **state)
 {

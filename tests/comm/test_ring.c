@@ -145,36 +145,6 @@ TEST(names_take_room)
     close_ring(&r);
 }
 
-/* Who expects another message is told of both, as far as two can differ. */
-TEST(another_message)
-{
-    unsigned char data[32] = { 0 };
-    tm_error      err = { 0 };
-    tm_collective sent = { .kind = TM_COMM_SEND,
-                           .format = TM_COMM_BFLOAT16,
-                           .send = data,
-                           .count = 12,
-                           .peer = 1,
-                           .what = "a name of which the first five and fifty bytes are told of",
-                           .step = 7 };
-    tm_collective wanted = { .kind = TM_COMM_RECEIVE,
-                             .format = TM_COMM_INT64,
-                             .receive = data,
-                             .count = 3,
-                             .peer = 0,
-                             .what = "weights",
-                             .step = 8 };
-    ring          r;
-    open_ring(&r);
-    assert_int_equal(tm_comm_run(r.comm[0], &sent, &err), TM_OK);
-    assert_int_equal(tm_comm_run(r.comm[1], &wanted, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "message of 3 int64 'weights', step 8"));
-    assert_non_null(strstr(err.text,
-                           "message of 12 bfloat16 'a name of which the first five and fifty bytes are told', "
-                           "step 7"));
-    for (int i = 0; i < 2; i++) tm_comm_close(r.comm[i]);
-}
-
 /* One behind the other to the end of the ring, and again; what is too short for one is left out. */
 TEST(round_and_round)
 {

@@ -18,22 +18,11 @@ typedef enum { WELL, ONE_BIT, ALIAS } damage;
 static damage broken;
 static char   counters[512]; /* file of corrected errors; "": none */
 
-static void put(const char *path, const char *content)
-{
-    char  folder[512];
-    char *end;
-    snprintf(folder, sizeof folder, "%s", path);
-    end = strrchr(folder, '/');
-    *end = '\0';
-    assert_int_equal(tm_folder_make(folder, NULL), TM_OK);
-    assert_int_equal(tm_file_write(path, content, strlen(content), NULL), TM_OK);
-}
-
 void tm_memory_fill(uint64_t *words, size_t n, int pattern, uint64_t seed);
 void tm_memory_fill(uint64_t *words, size_t n, int pattern, uint64_t seed)
 {
     fill_well(words, n, pattern, seed);
-    if (counters[0]) put(counters, "7\n"); /* while memory is written the controller corrects 4 errors */
+    if (counters[0]) test_put("", counters, "7\n"); /* while memory is written the controller corrects 4 errors */
     if (broken == ONE_BIT) words[12345] |= UINT64_C(1) << 17;
     if (broken == ALIAS) words[77] = words[4096 + 77]; /* two addresses, one word */
 }
@@ -122,9 +111,9 @@ TEST(a_host_that_ranks_share)
     tm_error              err = { 0 };
     char                  path[512];
     snprintf(path, sizeof path, "%s/proc/meminfo", test_folder());
-    put(path, "MemTotal: 1024000 kB\nMemAvailable: 409600 kB\n");
+    test_put("", path, "MemTotal: 1024000 kB\nMemAvailable: 409600 kB\n");
     snprintf(counters, sizeof counters, "%s/sys/devices/system/edac/mc/mc0/ce_count", test_folder());
-    put(counters, "3\n");
+    test_put("", counters, "3\n");
     broken = WELL;
     assert_int_equal(node_check_memory(&task, &o, &err), TM_OK);
     assert_int_equal(o.n_findings, 1);

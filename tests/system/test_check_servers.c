@@ -325,26 +325,6 @@ TEST(each_fault_is_named_by_its_row)
     test_folder_remove();
 }
 
-/* The way out of one row is none that another refuses: ROCm 6 has no kernels for an MI355X. */
-TEST(no_release_is_named_without_kernels)
-{
-    int seen = 0;
-    for (int i = 0; i < N; i++) {
-        if (!servers[i].row || strcmp(servers[i].row, "amdgpu") != 0) continue;
-        tm_checks checks = { 0 };
-        build(&servers[i]);
-        run_only(&servers[i], "amdgpu", &checks);
-        assert_int_equal(checks.n, 1);
-        bool names_others = strstr(checks.results[0].remedy, "or ROCm ") != NULL;
-        if (names_others != (servers[i].of == MI300X)) fail_msg("%s: %s", servers[i].name, checks.results[0].remedy);
-        seen |= 1 << servers[i].of;
-        tm_checks_fini(&checks);
-        restore();
-    }
-    assert_int_equal(seen, 1 << MI300X | 1 << MI355X);
-    test_folder_remove();
-}
-
 TEST(sixty_four_devices)
 {
     for (int i = 0; i < N; i++)

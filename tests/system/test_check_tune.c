@@ -41,15 +41,9 @@ enum { SETTINGS = sizeof settings / sizeof settings[0], CHANGED = 8 };
 
 static void put(const char *path, const char *content)
 {
-    char full[1024], folder[1024];
-    snprintf(full, sizeof full, "%s%s", root, path);
-    strcpy(folder, full);
-    *strrchr(folder, '/') = '\0';
-    assert_int_equal(tm_folder_make(folder, NULL), TM_OK);
-    FILE *f = fopen(full, "w");
-    assert_non_null(f);
-    fprintf(f, "%s\n", content);
-    fclose(f);
+    char line[512];
+    snprintf(line, sizeof line, "%s\n", content);
+    test_put(root, path, line);
 }
 
 static int make_host(void **state)

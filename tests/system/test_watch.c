@@ -150,18 +150,6 @@ TEST(files_are_parsed)
 
 /* --- a tree of files ---------------------------------------------------------------------------------------------- */
 
-static void put(const char *root, const char *path, const char *content)
-{
-    char     full[900], folder[900];
-    tm_error err = { 0 };
-    snprintf(full, sizeof full, "%s%s", root, path);
-    strcpy(folder, full);
-    *strrchr(folder, '/') = '\0';
-    if (tm_folder_make(folder, &err) != TM_OK) fail_msg("%s", err.text);
-    FILE *file = fopen(full, "w");
-    assert_true(file && fputs(content, file) >= 0 && fclose(file) == 0);
-}
-
 #define THROTTLE(cpu, what) "/sys/devices/system/cpu/cpu" #cpu "/thermal_throttle/" what "_throttle_count"
 #define STAT                                                                                                           \
     "/proc/stat", "cpu  0 0 0 0 0 0 0 0\ncpu0 100 200 400 800 1600 3200 6400 12800\ncpu1 1 2 3 4 5 6 7 8\ncpu2 9 9 9 " \
@@ -272,7 +260,7 @@ TEST(trees_are_sampled)
             int     processors = 0;
             sampler s;
             sample  now;
-            for (int k = 0; trees[i][k]; k += 2) put(root, trees[i][k], trees[i][k + 1]);
+            for (int k = 0; trees[i][k]; k += 2) test_put(root, trees[i][k], trees[i][k + 1]);
             sampler_open(&s, root);
             sampler_take(&s, ends, &now);
             for (int cpu = 0; cpu < 4; cpu++)
