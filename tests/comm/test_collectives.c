@@ -58,13 +58,8 @@ static void ways(tm_comm *world, void *context)
                 sent = (place == 1 && rank == 2) || (place == 3 && rank == 1) ? own : shared;
                 received = place == 2 && rank == 2 ? own : other;
                 bool          reached = place == 0 || (place == 1 && root) || (place == 2 && !writes);
-                tm_collective call = { .kind = rows[i].kind,
-                                       .format = TM_COMM_FLOAT32,
-                                       .send = sent,
-                                       .receive = received,
-                                       .count = count,
-                                       .peer = 1,
-                                       .step = -1 };
+                tm_collective call = collective_of(rows[i].kind, TM_COMM_FLOAT32, sent, received, count, NULL, -1);
+                call.peer = 1;
                 CHECK_OK(tm_comm_run(world, &call, err));
                 CHECK(strcmp(tm_comm_way(world), count < rows[i].least || !reached ? "in blocks" : "in place") == 0);
             }

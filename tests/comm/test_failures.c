@@ -83,14 +83,8 @@ static void roots(tm_comm *world, void *context)
 {
     float         x = 1;
     tm_error      err = { 0 };
-    tm_collective call = { .kind = TM_COMM_BROADCAST,
-                           .format = TM_COMM_FLOAT32,
-                           .send = &x,
-                           .receive = &x,
-                           .count = 1,
-                           .peer = tm_comm_rank(world) == 0 ? 0 : 1,
-                           .what = "w",
-                           .step = -1 };
+    tm_collective call = collective_of(TM_COMM_BROADCAST, TM_COMM_FLOAT32, &x, &x, 1, "w", -1);
+    call.peer = tm_comm_rank(world) == 0 ? 0 : 1;
     (void)context;
     CHECK(tm_comm_run(world, &call, &err) == TM_INVALID);
     expect_words(err.text, (const char *const[]){ "from rank 0", "from rank 1", NULL });
@@ -103,14 +97,8 @@ static void one_piece(tm_comm *world, void *context)
     char          x[100] = { 0 }, y[100], want[200];
     size_t        me = (size_t)tm_comm_rank(world), out[4], in[4];
     tm_error      err = { 0 };
-    tm_collective call = { .kind = TM_COMM_ALL_TO_ALL,
-                           .format = TM_COMM_BYTES,
-                           .send = x,
-                           .receive = y,
-                           .send_counts = out,
-                           .receive_counts = in,
-                           .what = "tokens",
-                           .step = 3 };
+    tm_collective call = collective_of(TM_COMM_ALL_TO_ALL, TM_COMM_BYTES, x, y, 0, "tokens", 3);
+    call.send_counts = out, call.receive_counts = in;
     for (size_t r = 0; r < 4; r++) out[r] = 4 * me + r, in[r] = 4 * r + me;
     if ((int)me == pair[0]) out[pair[1]] += 5;
     tm_status st = tm_comm_run(world, &call, &err);
@@ -136,14 +124,9 @@ static void message_of_another_size(tm_comm *world, void *context)
     float         x[8] = { 0 };
     tm_error      err = { 0 };
     int           rank = tm_comm_rank(world);
-    tm_collective call = { .kind = rank ? TM_COMM_RECEIVE : TM_COMM_SEND,
-                           .format = TM_COMM_FLOAT32,
-                           .send = x,
-                           .receive = x,
-                           .count = rank ? 7 : 8,
-                           .peer = !rank,
-                           .what = "acts",
-                           .step = 2 };
+    tm_collective call =
+        collective_of(rank ? TM_COMM_RECEIVE : TM_COMM_SEND, TM_COMM_FLOAT32, x, x, rank ? 7 : 8, "acts", 2);
+    call.peer = !rank;
     (void)context;
     tm_status st = tm_comm_run(world, &call, &err);
     if (rank == 0) return; /* sent before anybody looked */
@@ -181,20 +164,8 @@ static void come_late(tm_comm *world, void *context)
     lateness     *l = context;
     float         x[2000] = { 1 }, y[2000];
     int           rank = tm_comm_rank(world);
-    tm_collective before = { .kind = TM_COMM_ALL_GATHER,
-                             .format = TM_COMM_FLOAT32,
-                             .send = x,
-                             .receive = y,
-                             .count = 2,
-                             .what = "before",
-                             .step = 6 };
-    tm_collective call = { .kind = TM_COMM_ALL_REDUCE,
-                           .format = TM_COMM_FLOAT32,
-                           .send = x,
-                           .receive = y,
-                           .count = 2000,
-                           .what = "layer 3",
-                           .step = 7 };
+    tm_collective before = collective_of(TM_COMM_ALL_GATHER, TM_COMM_FLOAT32, x, y, 2, "before", 6);
+    tm_collective call = collective_of(TM_COMM_ALL_REDUCE, TM_COMM_FLOAT32, x, y, 2000, "layer 3", 7);
     int64_t       begin = tm_now_ns();
     CHECK_OK(tm_comm_run(world, &before, err));
     if (rank == l->late) wait_for_others_to_give_up(l, 1);
@@ -228,13 +199,7 @@ static void come_late_far(tm_comm *world, void *context)
     float         x[2000] = { 1 }, y[2000];
     int           rank = tm_comm_rank(world);
     tm_error      err = { 0 };
-    tm_collective call = { .kind = TM_COMM_ALL_REDUCE,
-                           .format = TM_COMM_FLOAT32,
-                           .send = x,
-                           .receive = y,
-                           .count = 2000,
-                           .what = "layer 3",
-                           .step = 7 };
+    tm_collective call = collective_of(TM_COMM_ALL_REDUCE, TM_COMM_FLOAT32, x, y, 2000, "layer 3", 7);
     if (rank == 2) {
         wait_for_others_to_give_up(context, 2); /* who leaves before is not late, but gone */
         return;
@@ -258,13 +223,7 @@ static void leave_early(tm_comm *world, void *context)
     float         x = 1, y;
     tm_error      err = { 0 };
     int           rank = tm_comm_rank(world);
-    tm_collective call = { .kind = TM_COMM_ALL_REDUCE,
-                           .format = TM_COMM_FLOAT32,
-                           .send = &x,
-                           .receive = &y,
-                           .count = 1,
-                           .what = "loss",
-                           .step = 9 };
+    tm_collective call = collective_of(TM_COMM_ALL_REDUCE, TM_COMM_FLOAT32, &x, &y, 1, "loss", 9);
     (void)context;
     if (rank != 1) {
         CHECK(tm_comm_run(world, &call, &err) == TM_INVALID);

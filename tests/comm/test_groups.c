@@ -102,13 +102,10 @@ static void *work(void *context)
         uint64_t       dice = mix(w->seed * 100 + i);
         size_t         count = dice % 3 ? dice % 300 : dice % 7000;
         tm_comm_format format = dice >> 20 & 1 ? TM_COMM_FLOAT32 : TM_COMM_INT64;
-        tm_collective  call = { .kind = dice >> 21 & 1 ? TM_COMM_ALL_REDUCE : TM_COMM_BROADCAST,
-                                .format = format,
-                                .send = send,
-                                .receive = receive,
-                                .count = count,
-                                .peer = (int)((dice >> 22) % (uint64_t)size) };
-        size_t         bytes = format_bytes(format);
+        tm_collective  call = collective_of(dice >> 21 & 1 ? TM_COMM_ALL_REDUCE : TM_COMM_BROADCAST, format, send,
+                                           receive, count, NULL, 0);
+        call.peer = (int)((dice >> 22) % (uint64_t)size);
+        size_t bytes = format_bytes(format);
         for (size_t k = 0; k < count; k++) put_value(format, dice, rank, k, send + k * bytes);
         CHECK_OK(tm_comm_run(w->comm, &call, err));
         for (size_t k = 0; k < count; k++) {

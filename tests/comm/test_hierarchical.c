@@ -202,14 +202,10 @@ static void count_bytes(tm_comm *world, void *context)
     for (int k = 0; k < 5; k++)
         for (int format = TM_COMM_FLOAT32; format <= TM_COMM_BFLOAT16; format++)
             for (int direct = 0; direct < 2; direct++) {
-                tm_collective call = { .kind = kinds[k],
-                                       .format = (tm_comm_format)format,
-                                       .send = b.shared,
-                                       .receive = b.shared + b.room,
-                                       .count = count,
-                                       .peer = 2,
-                                       .step = -1 };
-                bool          shared = !direct && tm_comm_hosts_share(hosts, &call);
+                tm_collective call =
+                    collective_of(kinds[k], (tm_comm_format)format, b.shared, b.shared + b.room, count, NULL, -1);
+                call.peer = 2;
+                bool shared = !direct && tm_comm_hosts_share(hosts, &call);
                 tm_comm_set_direct(world, direct);
                 uint64_t before = tm_comm_sent_between_hosts(world);
                 CHECK_OK(tm_comm_run(world, &call, err));
@@ -262,13 +258,8 @@ static void lose_partial_sums(tm_comm *world, void *context)
         world->world->ports.engine = &l->engine;
         pthread_mutex_unlock(&l->lock);
     }
-    tm_collective call = { .kind = TM_COMM_ALL_REDUCE,
-                           .format = TM_COMM_FLOAT32,
-                           .send = b.shared,
-                           .receive = b.shared + b.room,
-                           .count = 20000,
-                           .what = "gradients",
-                           .step = 4 };
+    tm_collective call =
+        collective_of(TM_COMM_ALL_REDUCE, TM_COMM_FLOAT32, b.shared, b.shared + b.room, 20000, "gradients", 4);
     agreed_clock_enter();
     int64_t begin = tm_now_ns();
     CHECK(tm_comm_run(world, &call, &err) == TM_IO);

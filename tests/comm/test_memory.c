@@ -131,12 +131,8 @@ static void places(tm_comm *world, void *context)
     memset(memory, 10 + rank, 3 * PAGE);
     CHECK_OK(tm_comm_run(world, &barrier, err));
     uint64_t      starts[8];
-    tm_collective tell = { .kind = TM_COMM_ALL_GATHER,
-                           .format = TM_COMM_BYTES,
-                           .send = &first,
-                           .receive = starts,
-                           .count = (int64_t)sizeof first,
-                           .step = -1 };
+    tm_collective tell =
+        collective_of(TM_COMM_ALL_GATHER, TM_COMM_BYTES, &first, starts, (int64_t)sizeof first, NULL, -1);
     CHECK_OK(tm_comm_run(world, &tell, err));
     for (int r = 0; r < size; r++) {
         const char *theirs = tm_comm_reach(world, r, 0, starts[r] + 100);

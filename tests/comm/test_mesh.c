@@ -77,13 +77,7 @@ static void split_body(tm_comm *comm, void *context)
         for (int rank = 0; rank < tm_comm_size(comm); rank++)
             if (tm_mesh_group_color(mesh, rank, sets[s]) == tm_mesh_group_color(mesh, (int)own, sets[s]))
                 wanted += rank;
-        tm_collective call = { .kind = TM_COMM_ALL_REDUCE,
-                               .format = TM_COMM_INT64,
-                               .send = &own,
-                               .receive = &sum,
-                               .count = 1,
-                               .what = "rank",
-                               .step = -1 };
+        tm_collective call = collective_of(TM_COMM_ALL_REDUCE, TM_COMM_INT64, &own, &sum, 1, "rank", -1);
         CHECK_OK(tm_comm_run(group, &call, err));
         CHECK(sum == wanted);
     }

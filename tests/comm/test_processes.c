@@ -36,13 +36,7 @@ static void sum_once(tm_comm *world, int step, size_t count)
 {
     float         x[64] = { 1 }, y[64];
     tm_error      err = { 0 };
-    tm_collective call = { .kind = TM_COMM_ALL_REDUCE,
-                           .format = TM_COMM_FLOAT32,
-                           .send = x,
-                           .receive = y,
-                           .count = count,
-                           .what = "gradients",
-                           .step = step };
+    tm_collective call = collective_of(TM_COMM_ALL_REDUCE, TM_COMM_FLOAT32, x, y, count, "gradients", step);
     must(world, tm_comm_run(world, &call, &err), &err);
     CHECK(y[0] == (float)tm_comm_size(world));
 }
@@ -66,18 +60,10 @@ static void messages_around(tm_comm *world)
     float *x = malloc(N * sizeof *x);
     CHECK(x);
     for (int i = 0; i < N; i++) x[i] = (float)(rank * 10 + i % 7);
-    tm_collective send = { .kind = TM_COMM_SEND,
-                           .format = TM_COMM_FLOAT32,
-                           .send = x,
-                           .count = N,
-                           .peer = (rank + 1) % size,
-                           .what = "ring" };
-    tm_collective receive = { .kind = TM_COMM_RECEIVE,
-                              .format = TM_COMM_FLOAT32,
-                              .receive = x,
-                              .count = N,
-                              .peer = (rank + size - 1) % size,
-                              .what = "ring" };
+    tm_collective send = collective_of(TM_COMM_SEND, TM_COMM_FLOAT32, x, NULL, N, "ring", 0);
+    send.peer = (rank + 1) % size;
+    tm_collective receive = collective_of(TM_COMM_RECEIVE, TM_COMM_FLOAT32, NULL, x, N, "ring", 0);
+    receive.peer = (rank + size - 1) % size;
     if (rank > 0) CHECK_OK(tm_comm_run(world, &receive, err));
     CHECK_OK(tm_comm_run(world, &send, err));
     if (rank == 0) CHECK_OK(tm_comm_run(world, &receive, err));

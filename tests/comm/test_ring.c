@@ -317,14 +317,10 @@ static void wait_for_failure(tm_comm *world, void *context)
         CHECK(tm_comm_fail(world, TM_NUMBERS, &failure, "no number") == TM_NUMBERS);
         return;
     }
-    tm_collective call = { .kind = w->sends ? TM_COMM_SEND : TM_COMM_RECEIVE,
-                           .format = TM_COMM_BYTES,
-                           .send = data,
-                           .receive = data,
-                           .count = w->bytes,
-                           .peer = 1,
-                           .step = -1 };
-    int64_t       begin = tm_now_ns();
+    tm_collective call =
+        collective_of(w->sends ? TM_COMM_SEND : TM_COMM_RECEIVE, TM_COMM_BYTES, data, data, w->bytes, NULL, -1);
+    call.peer = 1;
+    int64_t begin = tm_now_ns();
     for (int i = 0; i < 12 && st == TM_OK; i++) st = tm_comm_run(world, &call, &failure);
     CHECK(st == TM_NUMBERS && strcmp(failure.text, "no number") == 0);
     CHECK((double)(tm_now_ns() - begin) * 1e-9 < 5);

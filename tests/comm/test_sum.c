@@ -41,17 +41,6 @@ TEST(each_length)
     free(out);
 }
 
-TEST(into_the_first)
-{
-    float       a[40], b[40], c[40];
-    const void *in[] = { a, b, c };
-    for (int i = 0; i < 40; i++) a[i] = (float)i, b[i] = (float)(100 * i), c[i] = (float)(10000 * i);
-    tm_comm_reduce(TM_COMM_SUM, TM_COMM_FLOAT32, in, 3, a, 40);
-    for (int i = 0; i < 40; i++) assert_true(a[i] == (float)(10101 * i));
-    tm_comm_reduce(TM_COMM_SUM, TM_COMM_FLOAT32, in, 2, a, 40);
-    for (int i = 0; i < 40; i++) assert_true(a[i] == (float)(10201 * i));
-}
-
 /* A NaN in any place is the result; the others beside it are not touched. */
 TEST(not_a_number)
 {
@@ -162,13 +151,7 @@ static void sum_large(tm_comm *world, void *context)
     CHECK_OK(tm_comm_alloc(world, 2 * l->count * sizeof(float), &memory, err));
     float *send = memory, *receive = l->in_place ? send : send + l->count;
     for (size_t i = 0; i < l->count; i++) send[i] = (float)((i % 251) * (rank + 1) + (rank == 0 ? i % 7 : 0));
-    tm_collective call = { .kind = TM_COMM_ALL_REDUCE,
-                           .format = TM_COMM_FLOAT32,
-                           .send = send,
-                           .receive = receive,
-                           .count = l->count,
-                           .what = "large",
-                           .step = 1 };
+    tm_collective call = collective_of(TM_COMM_ALL_REDUCE, TM_COMM_FLOAT32, send, receive, l->count, "large", 1);
     CHECK_OK(tm_comm_run(world, &call, err));
     for (size_t i = 0; i < l->count; i++) CHECK(receive[i] == (float)((i % 251) * (size * (size + 1) / 2) + i % 7));
     if (!l->in_place) {

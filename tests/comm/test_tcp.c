@@ -26,15 +26,8 @@ static void calls_and_messages(tm_comm *world)
         if (to == rank) continue;
         for (int i = 0; i < N; i++) x[i] = rank * 1000 + to + i;
         for (int channel = 0; channel < 2; channel++) {
-            tm_collective call = { .kind = TM_COMM_SEND,
-                                   .format = TM_COMM_INT64,
-                                   .send = x,
-                                   .count = channel ? N : 3,
-                                   .peer = to,
-                                   .channel = channel,
-                                   .buffered = true,
-                                   .what = "post",
-                                   .step = channel };
+            tm_collective call = collective_of(TM_COMM_SEND, TM_COMM_INT64, x, NULL, channel ? N : 3, "post", channel);
+            call.peer = to, call.channel = channel, call.buffered = true;
             CHECK_OK(tm_comm_run(world, &call, err));
         }
     }
@@ -42,14 +35,8 @@ static void calls_and_messages(tm_comm *world)
         if (from == rank) continue;
         for (int channel = 1; channel >= 0; channel--) {
             size_t        n = channel ? N : 3;
-            tm_collective call = { .kind = TM_COMM_RECEIVE,
-                                   .format = TM_COMM_INT64,
-                                   .receive = y,
-                                   .count = n,
-                                   .peer = from,
-                                   .channel = channel,
-                                   .what = "post",
-                                   .step = channel };
+            tm_collective call = collective_of(TM_COMM_RECEIVE, TM_COMM_INT64, NULL, y, n, "post", channel);
+            call.peer = from, call.channel = channel;
             CHECK_OK(tm_comm_run(world, &call, err));
             for (size_t i = 0; i < n; i++) CHECK(y[i] == from * 1000 + rank + (int64_t)i);
         }
@@ -159,13 +146,7 @@ static void end_early(tm_comm *world)
     float    x = 1, y = 0;
     tm_error err = { 0 };
     if (tm_comm_rank(world) == 1) raise(SIGKILL);
-    tm_collective sum = { .kind = TM_COMM_ALL_REDUCE,
-                          .format = TM_COMM_FLOAT32,
-                          .send = &x,
-                          .receive = &y,
-                          .count = 1,
-                          .what = "sums",
-                          .step = 3 };
+    tm_collective sum = collective_of(TM_COMM_ALL_REDUCE, TM_COMM_FLOAT32, &x, &y, 1, "sums", 3);
     tm_status     st = tm_comm_run(world, &sum, &err);
     if (st != TM_OK) tm_comm_abort(world, tm_status_exit_code(st), err.text);
 }
