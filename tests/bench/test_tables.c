@@ -255,23 +255,6 @@ TEST(mlp_tables)
     }
 }
 
-/* Slow enough for the budget that counts where none is given: five minutes. */
-TEST(slow_iterations_end_with_the_budget)
-{
-    const trial slow = { tm_workload_find("mlp"),
-                         "cpu",
-                         "dims=5-4 batch=3 iterations=9000 warmup=1 lr=0",
-                         0,
-                         NULL,
-                         false,
-                         false,
-                         100000000 };
-    table_follows(&slow, 1, TM_OK, "budget", with_bias);
-    tried t = try_workload(&slow);
-    cell_within(t.table, 0, "n", 0.95 * 300 / 0.216, 300 / 0.2);
-    tried_fini(&t);
-}
-
 static double cell_of(const tm_table *table, const char *column)
 {
     const tm_cell *cell = tm_table_cell(table, 0, (size_t)tm_table_find(table, column));

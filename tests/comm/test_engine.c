@@ -262,53 +262,6 @@ TEST(posted_messages_that_break)
     }
 }
 
-/* A message that is waited for, at both ends. */
-static void packet(tm_comm *world, void *context)
-{
-    cut          *c = context;
-    static char   data[2][4000];
-    tm_error      err = { 0 };
-    int           rank = tm_comm_rank(world);
-    tm_collective call = collective_of(rank == 1 ? TM_COMM_SEND : TM_COMM_RECEIVE, TM_COMM_BYTES, data[0], data[1],
-                                       sizeof data[0], "letter", 2);
-    call.peer = 1 - rank;
-    if (rank == c->rank) break_at(world, c->how, c->left);
-    if (c->how == WAYS && rank != c->rank) return;
-    tm_status st = tm_comm_run(world, &call, &err);
-    if (rank != c->rank) return;
-    CHECK(st == TM_IO);
-    snprintf(c->text, sizeof c->text, "%s", err.text);
-    CHECK(breaks.open == 0);
-}
-
-TEST(letters_that_break)
-{
-    static const int hosts[] = { 0, 1 };
-    static const struct {
-        int         rank, how, left;
-        const char *why;
-    } rows[] = { { 0, RECEIVES, 0, NULL },
-                 { 0, RECEIVES, 1, NULL },
-                 { 0, TESTS, 0, NULL },
-                 { 1, SENDS, 0, NULL },
-                 { 1, SENDS, 1, NULL },
-                 { 1, TESTS, 0, NULL },
-                 { 0, WAYS, 0,
-                   " of group world is late: rank 0 has waited 0.05 s in message of 4000 bytes 'letter', step 2" } };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        cut  c = { rows[i].how, rows[i].left, "", rows[i].rank };
-        char want[200];
-        run_world(2, hosts, 0.05, false, packet, &c);
-        snprintf(want, sizeof want,
-                 "the connection to rank %d failed in message of 4000 bytes 'letter', step 2: it was cut",
-                 1 - rows[i].rank);
-        if (rows[i].why)
-            assert_true(strncmp(c.text, "rank 1 on ", 10) == 0 && strstr(c.text, rows[i].why));
-        else
-            assert_string_equal(c.text, want);
-    }
-}
-
 /* --- memory of a host ------------------------------------------------------------------------------ */
 
 enum { SHARED = 3 };

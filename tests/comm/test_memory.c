@@ -191,32 +191,6 @@ TEST(windows)
     assert_int_equal(files_mapped(), 0);
 }
 
-/* Bytes that a call reads and writes, by kind. */
-TEST(extents)
-{
-    static const struct {
-        tm_comm_kind kind;
-        int          peer;
-        size_t       sends, receives;
-    } rows[] = { { TM_COMM_ALL_REDUCE, 0, 40, 40 },
-                 { TM_COMM_REDUCE_SCATTER, 0, 120, 40 },
-                 { TM_COMM_ALL_GATHER, 0, 40, 120 },
-                 { TM_COMM_BROADCAST, 0, 40, 40 },
-                 { TM_COMM_BROADCAST, 1, 0, 40 } };
-    tm_comm *comm[3];
-    tm_error err = { 0 };
-    assert_int_equal(tm_comm_open_threads(3, 1, comm, &err), TM_OK);
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        size_t        sends, receives;
-        tm_collective call = { .kind = rows[i].kind, .format = TM_COMM_FLOAT32, .count = 10, .peer = rows[i].peer };
-        tm_comm_extents(comm[0], &call, &sends, &receives);
-        assert_int_equal(sends, rows[i].sends);
-        assert_int_equal(receives, rows[i].receives);
-    }
-    assert_int_equal(tm_comm_fail(comm[0], TM_IO, &err, "the end"), TM_IO);
-    for (int r = 0; r < 3; r++) tm_comm_close(comm[r]);
-}
-
 /* --- what the system refuses ---------------------------------------------------------------------- */
 
 /* Of this thread, the call that fails, after `refused_later` that do not, and with which errno. */

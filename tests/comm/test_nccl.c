@@ -238,13 +238,13 @@ static void idle_of(tm_comm *world, void *context)
     void         *memory;
     tm_collective barrier = { .kind = TM_COMM_BARRIER, .what = "afterwards", .step = -1 };
     (void)context;
-    CHECK_OK(tm_nccl_open(world, NULL, 0.5, &n, err));
+    CHECK_OK(tm_nccl_open(world, NULL, 0.2, &n, err));
     CHECK_OK(tm_gpu_alloc(tm_nccl_gpu(n), 40, &memory, err));
     tm_collective call = collective_of(TM_COMM_ALL_REDUCE, TM_COMM_FLOAT32, memory, memory, 10, "sums", 0);
     for (int i = 0; i < 2; i++) {
         CHECK_OK(tm_nccl_run(n, &call, err));
         CHECK_OK(tm_nccl_wait(n, err));
-        nanosleep(&(struct timespec){ .tv_nsec = 900000000 }, NULL);
+        nanosleep(&(struct timespec){ .tv_nsec = 300000000 }, NULL);
         CHECK_OK(tm_comm_run(world, &barrier, err));
     }
     tm_nccl_close(n);

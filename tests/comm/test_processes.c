@@ -276,21 +276,6 @@ static void same_calls(const library *l)
     expect_nobody_left(&o, 3);
 }
 
-/* A world that ends well ends at once; the best of all ranks and tries, as other processes run, too. */
-static void quick_end(const library *l)
-{
-    double least = 1e9;
-    need(l);
-    for (int i = 0; i < 3 && least > 4; i++) {
-        launch(l, "2", "well", "-", &o);
-        if (o.code != 0) fail_msg("exit code %d: %s", o.code, o.text);
-        expect(&o, "closed in ");
-        for (const char *at = o.text; (at = strstr(at, "closed in ")); at++)
-            if (strtod(at + 10, NULL) < least) least = strtod(at + 10, NULL);
-    }
-    if (least > 4) fail_msg("%s: %.2f s for the end of two ranks", l->name, least);
-}
-
 static void failures(const library *l)
 {
     static const struct {
@@ -356,16 +341,6 @@ FULL_TEST(failures_openmpi)
 FULL_TEST(failures_mpich)
 {
     failures(&libraries[1]);
-}
-
-TEST(end_openmpi)
-{
-    quick_end(&libraries[0]);
-}
-
-TEST(end_mpich)
-{
-    quick_end(&libraries[1]);
 }
 
 TEST(wrong_launchers)

@@ -110,60 +110,6 @@ TEST(letters_take_whole_lines)
     }
 }
 
-/* The name stands before the data, in eights of bytes. */
-TEST(names_take_room)
-{
-    static const struct {
-        int      length;
-        size_t   bytes;
-        uint64_t whole;
-    } rows[] = { { 0, 8, 64 },    { 0, 9, 128 },   { 1, 0, 64 },    { 1, 1, 128 },   { 8, 64, 128 },  { 8, 65, 192 },
-                 { 9, 56, 128 },  { 9, 57, 192 },  { 16, 56, 128 }, { 17, 48, 128 }, { 17, 49, 192 }, { 48, 24, 128 },
-                 { 48, 25, 192 }, { 49, 16, 128 }, { 49, 17, 192 }, { 55, 16, 128 }, { 80, 16, 128 }, { 80, 17, 192 } };
-    ring r;
-    open_ring(&r);
-    uint64_t at = 0;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        char           name[81] = "";
-        unsigned char  data[65], got[65] = { 0 };
-        uint64_t       end = 0;
-        tm_error       err = { 0 };
-        tm_comm_header header;
-        memset(name, 'n', (size_t)rows[i].length);
-        for (size_t k = 0; k < sizeof data; k++) data[k] = byte_of(i, 0, k);
-        tm_collective call = { .kind = TM_COMM_SEND, .count = rows[i].bytes, .peer = 1, .what = name, .step = -1 };
-        tm_comm_header_fill(&call, &header);
-        assert_true(tm_comm_ring_put(r.comm[0]->world, 1, TAG, &header, TM_COMM_EAGER, data, rows[i].bytes, &end));
-        assert_int_equal(end, at += rows[i].whole);
-        call.kind = TM_COMM_RECEIVE;
-        call.peer = 0;
-        call.receive = got;
-        assert_int_equal(tm_comm_run(r.comm[1], &call, &err), TM_OK);
-        assert_memory_equal(got, data, rows[i].bytes);
-        for (size_t k = rows[i].bytes; k < sizeof got; k++) assert_int_equal(got[k], 0);
-    }
-    close_ring(&r);
-}
-
-/* One behind the other to the end of the ring, and again; what is too short for one is left out. */
-TEST(round_and_round)
-{
-    static const struct {
-        size_t   bytes;
-        uint64_t whole, count; /* in a round */
-    } rows[] = { { 65, 192, 341 }, { 192, 256, 256 }, { 5057, 5184, 12 }, { 8192, 8256, 7 } };
-    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
-        ring r;
-        open_ring(&r);
-        for (uint64_t round = 0; round < 3; round++)
-            for (uint64_t i = 1; i <= rows[k].count; i++) {
-                put(&r, rows[k].bytes, round * RING + i * rows[k].whole);
-                take(&r, rows[k].bytes, round * RING + i * rows[k].whole);
-            }
-        close_ring(&r);
-    }
-}
-
 /* As many as the ring holds, and no more before one was taken. */
 TEST(a_full_ring)
 {
@@ -296,39 +242,4 @@ TEST(ways)
                                                                                        ? TM_COMM_RENDEZVOUS
                                                                                        : TM_COMM_BY_ENGINE);
             }
-}
-
-/* --- a world that fails ------------------------------------------------------------------------ */
-
-typedef struct {
-    bool   sends;
-    size_t bytes;
-} wait_case;
-
-static void wait_for_failure(tm_comm *world, void *context)
-{
-    const wait_case *w = context;
-    tm_error         failure = { 0 };
-    tm_status        st = TM_OK;
-    void            *data;
-    CHECK_OK(tm_comm_alloc(world, 65536, &data, err));
-    if (tm_comm_rank(world) == 1) {
-        usleep(50000);
-        CHECK(tm_comm_fail(world, TM_NUMBERS, &failure, "no number") == TM_NUMBERS);
-        return;
-    }
-    tm_collective call =
-        collective_of(w->sends ? TM_COMM_SEND : TM_COMM_RECEIVE, TM_COMM_BYTES, data, data, w->bytes, NULL, -1);
-    call.peer = 1;
-    int64_t begin = tm_now_ns();
-    for (int i = 0; i < 12 && st == TM_OK; i++) st = tm_comm_run(world, &call, &failure);
-    CHECK(st == TM_NUMBERS && strcmp(failure.text, "no number") == 0);
-    CHECK((double)(tm_now_ns() - begin) * 1e-9 < 5);
-}
-
-/* Whoever waits for a packet, for room or for the other to have copied hears of it long before the deadline. */
-TEST(waits_end_with_the_world)
-{
-    static const wait_case cases[] = { { false, 10 }, { true, 8000 }, { true, 65536 } };
-    for (int i = 0; i < 3; i++) run_world(2, NULL, 10, false, wait_for_failure, (void *)&cases[i]);
 }

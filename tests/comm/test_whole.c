@@ -175,59 +175,6 @@ static void check_shares(const tm_comm_hosts *h)
         }
 }
 
-/* Bytes that a call of elements of one byte moves, message by message; `wide`: of a sum under way. */
-static tm_comm_moved moved(const tm_comm_hosts *h, tm_comm_kind kind, bool shared, double n, double wide, int root)
-{
-    const bool    parts = kind == TM_COMM_REDUCE_SCATTER || kind == TM_COMM_ALL_GATHER;
-    const double  all = parts ? n * h->size : n, twice = kind == TM_COMM_ALL_REDUCE ? 2.0 / h->size : 1;
-    tm_comm_moved m = { 0, 0 };
-    if (!shared || kind == TM_COMM_ALL_TO_ALL) {
-        for (int from = 0; from < h->size; from++)
-            for (int to = 0; to < h->size; to++)
-                if (from != to && (kind != TM_COMM_BROADCAST || from == root))
-                    *(h->host[from] == h->host[to] ? &m.within : &m.between) += n * twice;
-        return m;
-    }
-    const bool sums = kind == TM_COMM_ALL_REDUCE || kind == TM_COMM_REDUCE_SCATTER;
-    for (int r = 1; sums && r < h->size; r++) /* a sum goes from rank to rank, from run to run */
-        *(h->run[r] == h->run[r - 1] ? &m.within : &m.between) += all * (h->run[r] == h->run[r - 1] ? 1 : wide);
-    if (kind == TM_COMM_REDUCE_SCATTER) { /* and its parts from one of the last to each other rank */
-        for (int r = 0; r < h->size - 1; r++) *(h->host[r] == h->host[h->size - 1] ? &m.within : &m.between) += n;
-        return m;
-    }
-    m.between += all * (h->hosts - 1); /* to one rank of each host, and on to the others there */
-    for (int k = 0; k < h->hosts; k++) m.within += all * (ranks_of(h, k) - 1);
-    return m;
-}
-
-static void check_moved(const tm_comm_hosts *h)
-{
-    static const tm_comm_kind kinds[] = { TM_COMM_ALL_REDUCE, TM_COMM_REDUCE_SCATTER, TM_COMM_ALL_GATHER,
-                                          TM_COMM_BROADCAST,  TM_COMM_ALL_TO_ALL,     TM_COMM_BARRIER,
-                                          TM_COMM_SEND };
-    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
-        for (int format = TM_COMM_BYTES; format <= TM_COMM_BFLOAT16; format++)
-            for (int root = 0; root < h->size; root++) {
-                const double  bytes = (double)tm_comm_bytes_of((tm_comm_format)format);
-                const double  wide = format == TM_COMM_BFLOAT16 ? 2 : 1;
-                const bool    parts = kinds[k] == TM_COMM_REDUCE_SCATTER || kinds[k] == TM_COMM_ALL_GATHER;
-                const size_t  least = (size_t)(TM_COMM_HOSTS_LEAST / bytes / (parts ? h->size : 1));
-                tm_collective call = { .kind = kinds[k], .format = (tm_comm_format)format, .peer = root };
-                tm_comm_moved want[2] = { { 0, 0 }, { 0, 0 } };
-                for (call.count = least - 2; call.count < least + 3; call.count++) {
-                    for (int shared = 0; shared < 2; shared++) {
-                        tm_comm_moved m = tm_comm_hosts_moved(h, &call, shared);
-                        if (k < 5) want[shared] = moved(h, kinds[k], shared, (double)call.count * bytes, wide, root);
-                        assert_true(fabs(m.between - want[shared].between) <= 1e-9 * want[shared].between);
-                        assert_true(fabs(m.within - want[shared].within) <= 1e-9 * want[shared].within);
-                    }
-                    bool large = (double)call.count * bytes * (parts ? h->size : 1) >= TM_COMM_HOSTS_LEAST;
-                    assert_int_equal(tm_comm_hosts_share(h, &call),
-                                     large && want[1].between < want[0].between * (1 - 1e-9));
-                }
-            }
-}
-
 TEST(hosts_share_the_work)
 {
     for (size_t i = 0; i < WORLDS; i++) {
@@ -235,7 +182,6 @@ TEST(hosts_share_the_work)
         assert_int_equal(h->size, worlds[i].n);
         check_places(h, worlds[i].host);
         check_shares(h);
-        check_moved(h);
         tm_comm_hosts_free(h);
     }
     tm_comm_hosts_free(NULL);
@@ -259,72 +205,16 @@ TEST(slices_are_whole_lines)
             }
 }
 
-/* --- words --------------------------------------------------------------------------------------- */
+/* --- launches ------------------------------------------------------------------------------------ */
 
-static void close_all(tm_comm **comm, int n)
+TEST(worlds_that_cannot_be)
 {
-    for (int r = 0; r < n; r++) tm_comm_close(comm[r]);
-}
-
-/* Of a world that fails by it: what it says, and that it says so again. */
-TEST(failures_say_who_and_what)
-{
-    enum { RANKS = 11, KINDS = 6 };
-    static const int    late[] = { 3, 1, 2, 4, 5, 6, 7, 8, 9, 10 }, n_late[] = { 1, 2, 8, 9 };
-    const tm_collective sum = { .kind = TM_COMM_ALL_REDUCE,
-                                .format = TM_COMM_FLOAT32,
-                                .count = 7,
-                                .what = "w",
-                                .step = 5 },
-                        end = { .kind = (tm_comm_kind)TM_COMM_CLOSE, .what = "world", .step = -1 },
-                        all = { .kind = TM_COMM_BROADCAST, .format = TM_COMM_BYTES, .count = 2, .peer = 4, .step = -1 };
-#define WAITS                                                                                                          \
-    " late: rank 0 has waited 1.5 s in all-reduce (sum) of 7 float32 'w', step 5; rank 3 has called nothing in this "  \
-    "group yet"
-    static const tm_status   statuses[] = { TM_IO, TM_IO, TM_IO, TM_IO, TM_INVALID, TM_INVALID, TM_NUMBERS, TM_NOMEM };
-    static const char *const said[] = {
-        "rank 3 of group world is" WAITS,
-        "ranks 3, 1 of group world are" WAITS,
-        "ranks 3, 1, 2, 4, 5, 6, 7, 8 of group world are" WAITS,
-        "ranks 3, 1, 2, 4, 5, 6, 7, 8 and others of group world are" WAITS,
-        "ranks of group world disagree: rank 9 has closed it, rank 2 calls all-reduce (sum) of 7 float32 'w', step 5",
-        "ranks of group world disagree: rank 2 has closed it, rank 9 calls broadcast of 2 bytes from rank 4",
-        "number 6",
-        "number 7"
-    };
-    for (int i = 0; i < KINDS + 2; i++) {
-        tm_comm       *comm[RANKS];
-        tm_comm_header mine = { 0 }, theirs = { 0 };
-        tm_error       err = { 0 }, again = { 0 };
-        tm_status      st;
-        assert_int_equal(tm_comm_open_threads(RANKS, 1.5, comm, &err), TM_OK);
-        tm_comm_header_fill(i == 5 ? &end : &sum, &mine);
-        tm_comm_header_fill(i == 4 ? &end : &all, &theirs);
-        if (i < 4)
-            st = tm_comm_late(comm[0], &mine, late, n_late[i], &err);
-        else if (i < KINDS)
-            st = tm_comm_mismatch(comm[2], &mine, 9, &theirs, &err);
-        else
-            st = tm_comm_fail(comm[1], i == 6 ? TM_NUMBERS : TM_NOMEM, &err, "%s %d", "number", i);
-        assert_int_equal(st, statuses[i]);
-        assert_string_equal(err.text, said[i]);
-        for (int r = 0; r < RANKS; r += 5) {
-            assert_int_equal(tm_comm_run(comm[r], &sum, &again), st);
-            assert_string_equal(again.text, err.text);
-        }
-        /* The first failure is that of all. */
-        assert_int_equal(tm_comm_fail(comm[4], TM_INTERNAL, &again, "another"), st);
-        assert_string_equal(again.text, err.text);
-        close_all(comm, RANKS);
-    }
-    for (int ranks = -1; ranks <= 257; ranks += ranks == 1 ? 256 : 1) {
+    static const int ranks[] = { -1, 0, 257 };
+    for (int i = 0; i < 3; i++) {
         tm_comm *comm[1];
         tm_error err = { 0 };
-        if (ranks == 1) continue;
-        tm_status st = tm_comm_open_threads(ranks, 1, comm, &err);
-        assert_int_equal(st, TM_INVALID);
-        assert_true(strtol(err.text + strlen("a world of "), NULL, 10) == ranks &&
-                    strstr(err.text, " may be 1 to 256 "));
+        assert_int_equal(tm_comm_open_threads(ranks[i], 1, comm, &err), TM_INVALID);
+        assert_non_null(strstr(err.text, " may be 1 to 256 "));
     }
 }
 

@@ -50,7 +50,7 @@ TEST(noise_is_no_fault)
 {
     tm_slow_link slow[MOST * MOST];
     rates        x;
-    for (uint64_t seed = 0; seed < (test_is_full() ? 100000 : 4000); seed++) {
+    for (uint64_t seed = 0; seed < (test_is_full() ? 20000 : 1000); seed++) {
         const int n = 3 + (int)(seed % 10);
         draw(&x, n, 0.02 + 0.3 * tm_random_uniform(seed, 9, 0), seed);
         const int found = tm_links_slow(x.part, n, 0.25, slow, MOST * MOST);

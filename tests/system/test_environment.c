@@ -115,37 +115,6 @@ TEST(variables_as_options)
     tm_environment_destroy(e);
 }
 
-/* Of this process: others may have the processors. */
-static int64_t cpu_ns(void)
-{
-    struct timespec now;
-    assert_int_equal(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now), 0);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-TEST(this_machine)
-{
-    int64_t         best_ns = INT64_MAX;
-    tm_environment *e = NULL;
-    for (int i = 0; i < 3; i++) {
-        int64_t from = cpu_ns();
-        tm_environment_destroy(e);
-        e = tm_environment_read("");
-        if (cpu_ns() - from < best_ns) best_ns = cpu_ns() - from;
-    }
-    print_message("read in %.1f ms\n", (double)best_ns * 1e-6);
-    assert_true(best_ns < 2000000000); /* also where there are hundreds of processors and devices */
-    assert_non_null(tm_environment_text(e, "cpu", NULL, "cores"));
-    assert_non_null(tm_environment_text(e, "memory", NULL, "total_bytes"));
-    assert_non_null(tm_environment_text(e, "os", NULL, "kernel"));
-    assert_non_null(tm_environment_text(e, "libraries", "libc.so.6", "version"));
-    assert_non_null(strstr(tm_environment_text(e, "build", NULL, "compiler"), "."));
-    assert_non_null(strstr(tm_environment_text(e, "build", NULL, "flags"), "-ffp-contract=off"));
-    assert_non_null(strstr(tm_environment_text(e, "process", NULL, "command_line"), "/system/"));
-    assert_null(getenv("HWLOC_PLUGINS_PATH")); /* put back as it was */
-    tm_environment_destroy(e);
-}
-
 /* The libraries that this program has loaded, their versions as they tell them themselves, and their bytes. */
 TEST(libraries_of_this_program)
 {
