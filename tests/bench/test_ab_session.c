@@ -89,26 +89,6 @@ TEST(figures_by_hand)
     tm_ab_session_fini(&s);
 }
 
-TEST(incomplete_blocks_make_no_pair)
-{
-    int64_t       n;
-    tm_ab_session s = make(2, 1.1, 1, 1);
-    free(tm_ab_pairs(&s, 0, s.n_turns, NULL, 1, &n));
-    assert_int_equal(n, 4);
-    free(tm_ab_pairs(&s, 0, s.n_turns - 1, NULL, 1, &n));
-    assert_int_equal(n, 3);
-    s.turns[4].side = TM_AB_B; /* three of B */
-    tm_pair *pairs = tm_ab_pairs(&s, 0, s.n_turns, NULL, 1, &n);
-    assert_int_equal(n, 3);
-    free(pairs);
-    const int swapped[TM_AB_SIDES] = { TM_AB_A, TM_AB_AGAIN, TM_AB_B };
-    pairs = tm_ab_pairs(&s, 0, s.n_turns, swapped, 1.03, &n);
-    near(pairs[0].ratio, 1.03 * 1.01 / sqrt(1.1));
-    near(pairs[0].control, 1.1);
-    free(pairs);
-    tm_ab_session_fini(&s);
-}
-
 TEST(written_and_read)
 {
     tm_text       first = { 0 }, second = { 0 }, said[2] = { { 0 }, { 0 } };

@@ -190,54 +190,6 @@ TEST(every_outcome)
     assert_int_equal(n, 8);
 }
 
-/* --- models ------------------------------------------------------------------------------------------------------- */
-
-#define MODEL                                                                                                          \
-    "family: gpt, name: tiny, n_layers: 4, n_heads: 2, ffn_dim: 32, vocab_size: 24, max_seq_len: 64, tied: true, "     \
-    "init: gpt2, "
-
-TEST(a_model_has_a_name_or_a_file)
-{
-    static const struct {
-        const char *name, *text; /* of the file; NULL: none is written */
-        int64_t     dim, seq;
-    } cases[] = {
-        { "a.yaml", "model: { " MODEL "dim: 48 }\ntraining: { seq_len: 24 }\n", 48, 24 },
-        { "b.yml", "model: { " MODEL "dim: 64 }\ntraining: { seq_len: 40 }\n", 64, 40 },
-        { "c.yaml", NULL, 0, 0 },
-        { "d.json", "{}", 0, 0 },
-        { "tiny-llama", NULL, 0, 0 },
-    };
-    char old[4096];
-    assert_non_null(getcwd(old, sizeof old));
-    assert_int_equal(chdir(test_folder()), 0);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        tm_model_shape shape;
-        int64_t        seq = 0;
-        tm_error       err = { 0 };
-        if (cases[i].text) {
-            FILE *f = fopen(cases[i].name, "w");
-            fputs(cases[i].text, f);
-            fclose(f);
-        }
-        tm_status st = tm_bench_model(cases[i].name, &shape, &seq, &err);
-        if (cases[i].dim > 0) {
-            if (st != TM_OK) fail_msg("%s: %s", cases[i].name, err.text);
-            assert_int_equal(shape.dim, cases[i].dim);
-            assert_int_equal(seq, cases[i].seq);
-        } else if (i == 2) {
-            assert_true(st != TM_OK && strstr(err.text, "c.yaml"));
-        } else if (i == 3) {
-            assert_int_equal(st, TM_INVALID);
-            assert_non_null(strstr(err.text, "unknown model 'd.json'"));
-        } else {
-            assert_int_equal(st, TM_OK);
-            assert_true(shape.dim > 0 && seq > 0);
-        }
-    }
-    assert_int_equal(chdir(old), 0);
-}
-
 /* --- ceilings ----------------------------------------------------------------------------------------------------- */
 
 /* By a clock that makes every reading take 30 ms, all measurements of a ceiling give the same: R FLOP/s by one thread.
@@ -292,48 +244,18 @@ TEST(the_better_ceiling_counts)
     tm_table_destroy(table);
 }
 
-static const char *highest = ""; /* frequency of the processor, kHz; NULL: nobody knows, "": that of this machine */
+/* --- budgets --------------------------------------------------------------------------------------------------------
+ */
 
-FILE *fopen(const char *path, const char *mode)
+TEST(shares_of_a_budget)
 {
-    static char text[32];
-    FILE *(*real)(const char *, const char *) = NULL;
-    *(void **)&real = dlsym(RTLD_NEXT, "fopen");
-    if (!strstr(path, "/cpuinfo_max_freq") || (highest && !*highest)) return real(path, mode);
-    if (!highest) return NULL;
-    snprintf(text, sizeof text, "%s\n", highest);
-    return fmemopen(text, strlen(text), "r");
-}
-
-TEST(ceilings_are_noted)
-{
-    tm_error err = { 0 };
-    char     how[160], sheet[256];
-    for (int i = 0; i < 6; i++) {
-        static const char *const frequencies[] = { "", NULL, "3500000" };
-        int                      bf16 = i % 2;
-        highest = frequencies[i / 2];
-        tm_bench b = { .table = tm_table_create("x"),
-                       .ceilings = { .flops = 2.5e11, .flops_bf16 = bf16 ? 5e11 : 2.5e11, .bytes = 4e10 } };
-        strcpy(b.ceilings.flops_how, "one way"), strcpy(b.ceilings.bytes_how, "another way");
-        assert_int_equal(tm_device_open("cpu", 1, &b.device, &err), TM_OK);
-        double flops = tm_device_datasheet_flops(b.device, how);
-        if (flops > 0)
-            snprintf(sheet, sizeof sheet, "peak by the data sheet: %.4g GFLOP/s (%s)", flops * 1e-9, how);
-        else
-            snprintf(sheet, sizeof sheet, "peak by the data sheet: unknown (%s)", how);
-        if (!highest) assert_true(flops <= 0);
-        assert_int_equal(tm_bench_note_ceilings(&b, &err), TM_OK);
-        highest = "";
-        const char *const wanted[] = { "peak: 250 GFLOP/s float32 measured (one way)", sheet,
-                                       "peak of bfloat16 products: 500 GFLOP/s measured",
-                                       "memory: 40 GB/s measured (another way)" };
-        assert_int_equal(tm_table_n_notes(b.table), 3 + bf16);
-        for (int k = 0; k < 3 + bf16; k++)
-            assert_string_equal(tm_table_note_at(b.table, (size_t)k), wanted[k + (k >= 2 && !bf16)]);
-        tm_device_close(b.device);
-        tm_table_destroy(b.table);
-    }
+    const double least[] = { 10, 80, 90 };
+    assert_true(fabs(tm_bench_share(600, least, 3) - 150) < 1e-9); /* 10 + 420 / 3 */
+    assert_true(fabs(tm_bench_share(180, least, 3) - 10) < 1e-9);  /* nothing is left over */
+    assert_true(fabs(tm_bench_share(50, least, 3) - 10) < 1e-9);   /* the first come first */
+    assert_true(fabs(tm_bench_share(7, least, 3) - 7) < 1e-9);
+    assert_true(fabs(tm_bench_share(100, &least[2], 1) - 100) < 1e-9); /* the last has it all */
+    assert_true(tm_bench_share(0, least, 3) == 0);
 }
 
 /* --- random inputs ------------------------------------------------------------------------------------------------ */

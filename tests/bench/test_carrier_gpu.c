@@ -6,15 +6,14 @@
 #include "bench/tables.h"
 #include "comm/group.h"
 #include "comm/coll/nccl.h"
+#include "support/folder.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
-#include <limits.h>
 #include <unistd.h>
 
 enum { ROOM = 8192 };
 
-static char nccl[PATH_MAX + 32], cuda[PATH_MAX + 32];
 static int (*held)(void); /* blocks of the GPU's memory that were not given back */
 
 static int idle; /* threads while nobody has a GPU */
@@ -62,35 +61,6 @@ static void close_all(opened *o)
     assert_true(threads() <= idle);
 }
 
-TEST(buffers)
-{
-    opened      o;
-    tm_carrier *c = &o.carrier;
-    char        what[] = "written, not read; copied", back[sizeof what] = "";
-    open_on_gpu(&o, "engine=nccl");
-    if (o.status != TM_OK) fail_msg("%s", o.err.text);
-    assert_int_equal(held(), 3);
-    assert_true(c->on_gpu && !c->shared && c->world == o.bench.world && c->gpu == tm_nccl_gpu(c->nccl));
-    assert_string_equal(c->engine, "nccl");
-    assert_string_equal(c->buffers, "device");
-    assert_true(fabs(c->least_s - 1e-3) < 1e-12 && c->least_judged == 32 << 20);
-    assert_true(c->send != c->receive && c->send != c->spare && c->receive != c->spare);
-    for (int i = 0; i < ROOM; i++) assert_int_equal(c->host_send[i], 0);
-    /* All of the room is there, in both places. */
-    memset(c->host_send, 3, ROOM), memset(c->host_receive, 4, ROOM);
-    assert_int_equal(c->put(c, ROOM, ROOM, &o.err), TM_OK);
-    memset(c->host_receive, 5, ROOM);
-    assert_int_equal(c->get(c, ROOM - 1, &o.err), TM_OK);
-    assert_true(c->host_receive[0] == 4 && c->host_receive[ROOM - 2] == 4 && c->host_receive[ROOM - 1] == 5);
-    assert_int_equal(tm_gpu_write(c->gpu, c->spare, what, sizeof what, &o.err), TM_OK);
-    assert_int_equal(c->copy(c, c->receive, c->spare, sizeof what - 1, &o.err), TM_OK);
-    assert_int_equal(tm_nccl_wait(c->nccl, &o.err), TM_OK);
-    assert_int_equal(tm_gpu_read(c->gpu, back, c->receive, sizeof what, &o.err), TM_OK);
-    assert_memory_equal(back, what, sizeof what - 1);
-    assert_int_equal(back[sizeof what - 1], 4);
-    close_all(&o);
-}
-
 TEST(calls_and_time)
 {
     opened      o;
@@ -119,23 +89,6 @@ TEST(calls_and_time)
     for (int i = 0; i < 50; i++) assert_int_equal(c->copy(c, c->spare, c->send, 64, &o.err), TM_OK);
     assert_int_equal(c->end(c, &seconds, &o.err), TM_OK);
     assert_true(one >= 0 && seconds > 0.005 && seconds < (double)(tm_now_ns() - begin) * 1e-9);
-    close_all(&o);
-}
-
-TEST(notes)
-{
-    opened o;
-    char   wanted[2][PATH_MAX + 128];
-    setenv("NCCL_COMM_BLOCKING", "0", 1);
-    open_on_gpu(&o, "engine=nccl");
-    unsetenv("NCCL_COMM_BLOCKING");
-    if (o.status != TM_OK) fail_msg("%s", o.err.text);
-    snprintf(wanted[0], sizeof wanted[0], "nccl 2.28.9, loaded from %s (NCCL_COMM_BLOCKING=0: its calls do not wait)",
-             nccl);
-    snprintf(wanted[1], sizeof wanted[1],
-             "CUDA 12.4, loaded from %s; rank 0 is on GPU 0 of 4: a stand-in, 4.0 GiB, 0000:10:00.0", cuda);
-    assert_int_equal(tm_table_n_notes(o.bench.table), 2);
-    for (size_t i = 0; i < 2; i++) assert_string_equal(tm_table_note_at(o.bench.table, i), wanted[i]);
     close_all(&o);
 }
 
@@ -168,29 +121,16 @@ TEST(options)
     close_all(&o);
 }
 
-/* The stand-ins lie beside the folder of this program. */
-static void find_standins(void)
+static int begin(void **state)
 {
-    char    folder[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", folder, sizeof folder - 1);
-    assert_true(n > 0);
-    folder[n] = '\0';
-    for (int i = 0; i < 2; i++) *strrchr(folder, '/') = '\0';
-    snprintf(nccl, sizeof nccl, "%s/standins/nccl.so", folder);
-    snprintf(cuda, sizeof cuda, "%s/standins/cuda.so", folder);
-    setenv("TRAINMARK_NCCL", nccl, 1);
-    setenv("TRAINMARK_GPU_RUNTIME", cuda, 1);
-    void *library = dlopen(cuda, RTLD_NOW);
+    (void)state;
+    setenv("TRAINMARK_NCCL", test_built("standins/nccl.so"), 1);
+    setenv("TRAINMARK_GPU_RUNTIME", test_built("standins/cuda.so"), 1);
+    void *library = dlopen(test_built("standins/cuda.so"), RTLD_NOW);
     assert_non_null(library);
     *(void **)&held = dlsym(library, "standin_held");
     assert_non_null(held);
     idle = threads() + 1; /* the default queue of the stand-in stays once it is used */
-}
-
-static int begin(void **state)
-{
-    (void)state;
-    find_standins();
     return 0;
 }
 

@@ -176,6 +176,21 @@ TEST(errors_in_attention_are_found)
     }
 }
 
+/* One key more or less is not taken for a rounding error. */
+TEST(wrong_masks_are_found)
+{
+    static const tm_attention_attr attr = { SELF(40, 2, 2, 8), .scale = 0.25, .causal = 1, .window = 7 };
+    bed                            b = make(&attr, 1, TM_BF16);
+    assert_true(judged(&b).correct);
+    b.t.attr.window = 8;
+    assert_false(judged(&b).correct);
+    b.t.attr.window = 0;
+    assert_false(judged(&b).correct);
+    b.t.attr.causal = 0;
+    assert_false(judged(&b).correct);
+    free(b.t.qkv), free(b.t.dqkv), free(b.t.o), free(b.t.d_o), free(b.t.lse);
+}
+
 /* --- products ----------------------------------------------------------------------------------------------------- */
 
 /* The same by another way: the sum of one element in long double, and what rounding may do to k terms: (1 + u)^k - 1,
@@ -196,6 +211,7 @@ static void element(const tm_operands *o, int64_t i, int64_t j, double *wanted, 
     *wanted = (double)sum;
     *bound = fmin(certain, likely) * (double)size;
     if (p->c_dtype == TM_BF16) *bound += 0x1p-8 * (fabs(*wanted) + *bound);
+    if (p->c_dtype == TM_F16) *bound += 0x1p-11 * (fabs(*wanted) + *bound) + 0x1p-25;
 }
 
 static tm_product_check product_judged(const tm_operands *o)
@@ -224,6 +240,8 @@ TEST(errors_in_products_are_found)
         { .m = 300, .n = 5, .k = 4096, .dtype = TM_BF16, .c_dtype = TM_F32, .trans_b = true },
         { .m = 9, .n = 20, .k = 70, .dtype = TM_BF16, .c_dtype = TM_BF16, .trans_a = true, .trans_b = true },
         { .m = 1, .n = 1, .k = 70000, .dtype = TM_F32, .c_dtype = TM_BF16 },
+        { .m = 4, .n = 30, .k = 100, .dtype = TM_F16, .c_dtype = TM_F32, .trans_b = true },
+        { .m = 7, .n = 30, .k = 200, .dtype = TM_F16, .c_dtype = TM_F16, .trans_a = true },
     };
     tm_bench  bench = { .seed = 7, .threads = 1, .device = test_device_open("cpu", 1) };
     tm_engine reference;

@@ -57,19 +57,6 @@ TEST(wrong_shapes_are_refused)
     tm_text_fini(&many);
 }
 
-TEST(flops_and_bytes)
-{
-    tm_product p = { .m = 3, .n = 5, .k = 7, .dtype = TM_F32, .c_dtype = TM_F32 };
-    assert_true(tm_product_flops(&p) == 210 && tm_product_bytes(&p) == 4 * (21 + 35 + 15));
-    p.dtype = TM_BF16;
-    assert_true(tm_product_bytes(&p) == 2 * (21 + 35) + 4 * 15);
-    p.dtype = p.c_dtype = TM_F16;
-    assert_true(tm_product_bytes(&p) == 2 * (21 + 35 + 15));
-    p = tm_product_scaled(&(tm_product){ .m = 8192, .n = 1000, .k = 20, .name = "x" }, 8);
-    assert_true(p.m == 1024 && p.n == 128 && p.k == 16);
-    assert_string_equal(p.name, "x, each side / 8");
-}
-
 /* Everything that a step multiplies costs 6 FLOP per weight and row: the products of all layers, three layouts. */
 TEST(a_models_products_are_all_its_products)
 {
@@ -111,32 +98,6 @@ typedef struct {
     tm_operands operands;
 } bed;
 
-static void bed_make(bed *b, tm_product p)
-{
-    tm_error err = { 0 };
-    *b = (bed){ .bench = { .seed = 7 } };
-    assert_int_equal(tm_device_open("cpu", 2, &b->bench.device, &err), TM_OK);
-    b->bench.threads = 2;
-    assert_int_equal(tm_engine_own(&b->bench, &b->engine, &err), TM_OK);
-    tm_operands_plan(&b->operands, &p, false);
-    assert_int_equal(tm_operands_fill(&b->operands, &b->bench, &err), TM_OK);
-    b->engine.run(&b->engine, &b->operands, 0);
-}
-
-static void bed_free(bed *b)
-{
-    tm_operands_release(&b->operands, &b->bench);
-    tm_engine_close(&b->engine);
-    tm_device_close(b->bench.device);
-}
-
-static tm_product_check verify(const bed *b)
-{
-    tm_product_check check;
-    tm_product_verify(&b->operands, 0, b->bench.seed, 2, &check);
-    return check;
-}
-
 static const tm_product shapes[] = {
     { .m = 1, .n = 1, .k = 1, .dtype = TM_F32, .c_dtype = TM_F32 },
     { .m = 3, .n = 70, .k = 33, .dtype = TM_F32, .c_dtype = TM_F32, .trans_a = true },
@@ -147,127 +108,6 @@ static const tm_product shapes[] = {
     { .m = 70, .n = 300, .k = 2000, .dtype = TM_F16, .c_dtype = TM_F16, .trans_a = true },
 };
 enum { SHAPES = sizeof shapes / sizeof shapes[0] };
-
-TEST(right_products_pass)
-{
-    for (int i = 0; i < SHAPES; i++) {
-        bed b;
-        bed_make(&b, shapes[i]);
-        tm_product_check check = verify(&b);
-        if (!check.correct) fail_msg("shape %d: worst %g", i, check.worst);
-        assert_true(check.worst >= 0);
-        tm_engine reference;
-        tm_operands_clear(&b.operands, 0, 2);
-        tm_engine_reference(&b.bench, &reference);
-        reference.run(&reference, &b.operands, 0);
-        assert_true(verify(&b).correct);
-        bed_free(&b);
-    }
-}
-
-/* Adds three times the bound to an element. */
-static void spoil(bed *b, int64_t row, int64_t column)
-{
-    const tm_product *p = &b->operands.product;
-    void             *c = tm_operands_c(&b->operands, 0);
-    double            size = sqrt((double)p->k) * (p->c_dtype == TM_BF16 ? 0.2 : p->c_dtype == TM_F16 ? 0.02 : 3e-3);
-    tm_value_set(c, p->c_dtype, row * p->n + column, tm_value_get(c, p->c_dtype, row * p->n + column) + size);
-}
-
-TEST(a_wrong_element_in_a_checked_row_or_column_is_found)
-{
-    for (int i = 1; i < SHAPES; i++)
-        for (int where = 0; where < 4; where++) {
-            bed b;
-            bed_make(&b, shapes[i]);
-            int64_t m = shapes[i].m, n = shapes[i].n;
-            int64_t row = where == 0   ? 0
-                          : where == 1 ? m - 1
-                                       : m / 2,
-                    column = where == 2   ? 0
-                             : where == 3 ? n - 1
-                                          : n / 2;
-            spoil(&b, row, column);
-            tm_product_check check = verify(&b);
-            if (check.correct) fail_msg("shape %d, element %d is not found: worst %g", i, where, check.worst);
-            assert_true(check.row == row && check.column == column);
-            bed_free(&b);
-        }
-}
-
-TEST(an_element_that_was_never_written_is_found)
-{
-    for (int i = 1; i < SHAPES; i++) {
-        bed b;
-        bed_make(&b, shapes[i]);
-        const tm_product *p = &b.operands.product;
-        /* A place in the middle, whether it is in a sampled row or not. */
-        tm_value_set(tm_operands_c(&b.operands, 0), p->c_dtype, p->m / 2 * p->n + p->n / 3, (double)NAN);
-        tm_product_check check = verify(&b);
-        assert_false(check.correct);
-        assert_true(isinf(check.worst));
-        bed_free(&b);
-    }
-}
-
-/* The bound of a float16 C is its rounding, and little more: a right result comes near it, a number that is two steps
- * away is wrong. So are all infinities. */
-TEST(a_float16_result_has_a_narrow_bound)
-{
-    bed        b;
-    tm_product p = { .m = 70, .n = 300, .k = 16, .dtype = TM_F16, .c_dtype = TM_F16, .trans_b = true };
-    bed_make(&b, p);
-    tm_product_check check = verify(&b);
-    uint16_t        *c = tm_operands_c(&b.operands, 0), *last = c + p.n - 1, right = *last;
-    assert_true(check.correct && check.worst > 0.6);
-    for (int steps = -2; steps <= 2; steps += 4) {
-        *last = (uint16_t)(right + steps);
-        check = verify(&b);
-        assert_false(check.correct);
-        assert_true(check.row == 0 && check.column == p.n - 1);
-    }
-    *last = right;
-    assert_true(verify(&b).correct);
-    c[35 * p.n + 77] = 0x7c00;
-    assert_false(verify(&b).correct);
-    bed_free(&b);
-}
-
-/* Numbers of float16 below 2^-14 are 2^-24 apart. */
-TEST(tiny_float16_results_are_judged_by_their_steps)
-{
-    bed        b;
-    tm_product p = { .m = 8, .n = 64, .k = 1, .dtype = TM_F16, .c_dtype = TM_F16 };
-    bed_make(&b, p);
-    uint16_t *a = tm_operands_a(&b.operands, 0), *c = tm_operands_c(&b.operands, 0);
-    for (int i = 0; i < 8; i++) a[i] = (uint16_t)(i + 1); /* whole numbers of 2^-24 */
-    b.engine.run(&b.engine, &b.operands, 0);
-    tm_product_check check = verify(&b);
-    assert_true(check.correct && check.worst > 0.9);
-    c[3] = (uint16_t)(c[3] + 2);
-    assert_false(verify(&b).correct);
-    bed_free(&b);
-}
-
-/* Sums that lack one of their 4096 terms are found, and so is a transposition that was ignored. */
-TEST(a_product_that_leaves_out_a_term_is_found)
-{
-    for (int what = 0; what < 2; what++) {
-        bed        b;
-        tm_product p = { .m = 48, .n = 48, .k = what ? 48 : 4096, .trans_a = what, .dtype = TM_F32, .c_dtype = TM_F32 };
-        bed_make(&b, p);
-        float       *c = tm_operands_c(&b.operands, 0);
-        const float *a = tm_operands_a(&b.operands, 0), *q = tm_operands_b(&b.operands, 0);
-        for (int64_t i = 0; i < p.m; i++)
-            for (int64_t j = 0; j < p.n; j++) {
-                double sum = 0;
-                for (int64_t k = what ? 0 : 1; k < p.k; k++) sum += (double)a[i * p.k + k] * (double)q[k * p.n + j];
-                c[i * p.n + j] = (float)sum;
-            }
-        assert_false(verify(&b).correct);
-        bed_free(&b);
-    }
-}
 
 /* --- operands -------------------------------------------------------------------------------- */
 

@@ -32,39 +32,6 @@ static double number(const tm_table *table, size_t row, const char *column)
     return cell->kind == TM_CELL_F64 ? cell->f64 : cell->kind == TM_CELL_I64 ? (double)cell->i64 : (double)NAN;
 }
 
-static int count(const tm_table *table, const char *source)
-{
-    int n = 0;
-    for (size_t i = 0; i < tm_table_n_rows(table); i++) n += strstr(text(table, i, "source"), source) != NULL;
-    return n;
-}
-
-TEST(every_table_is_whole)
-{
-    static const struct {
-        const char *workload, *source;
-        int         rows;
-    } wanted[] = { { "run", "ROCm PyTorch training container", 15 },
-                   { "run", "Qwen3-8B", 3 },
-                   { "gemm", "matrix multiplication", 3 },
-                   { "gemm", "SemiAnalysis method", 14 },
-                   { "gpt", "GPT suite", 32 },
-                   { "mlp", "simple training loop", 2 },
-                   { "scaling", "scaling table", 8 },
-                   { "scaling", "8-GPU table", 6 },
-                   { "run", "Cluster Validation Suite", 17 },
-                   { "run", "Primus documentation", 4 },
-                   { "mlperf", "MLPerf Training v5.1", 15 },
-                   { "mlperf", "MLPerf Training v6.0", 17 } };
-    tm_published *reference = built_in();
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        tm_table *table = tm_published_list(reference, wanted[i].workload);
-        assert_int_equal(count(table, wanted[i].source), wanted[i].rows);
-        tm_table_destroy(table);
-    }
-    tm_published_destroy(reference);
-}
-
 /* "8192x8192x8192" with the time that the note gives: 2 M N K / time is the value, as far as its digits go. */
 TEST(products_agree_with_their_times)
 {
@@ -142,28 +109,6 @@ TEST(only_like_is_compared)
     assert_int_equal(rows_for("gemm", "2048x2048x2048", "tflops"), 0); /* a scaled shape is no published one */
 }
 
-/* Of a row that has its number as a number, whole or not, and its case as a text. */
-TEST(only_numbers_are_compared)
-{
-    tm_published *reference = built_in();
-    for (int kind = 0; kind < 6; kind++) {
-        tm_table *here = tm_table_create("gpt");
-        tm_table_column(here, "case", 0);
-        if (kind < 5) tm_table_column(here, "tflops_6n", 0);
-        tm_table_row(here);
-        if (kind != 4) tm_table_text(here, "case", "small");
-        if (kind == 0 || kind == 4) tm_table_f64(here, "tflops_6n", 2.5);
-        if (kind == 1) tm_table_i64(here, "tflops_6n", 3);
-        if (kind == 2) tm_table_text(here, "tflops_6n", "4");
-        tm_table *table = tm_published_compare(reference, here);
-        assert_int_equal(tm_table_n_rows(table), kind < 2);
-        if (kind < 2) assert_true(fabs(number(table, 0, "measured") - (kind ? 3 : 2.5)) < 1e-12);
-        tm_table_destroy(table);
-        tm_table_destroy(here);
-    }
-    tm_published_destroy(reference);
-}
-
 TEST(values_of_many_devices_are_divided)
 {
     tm_published *reference = built_in();
@@ -176,29 +121,6 @@ TEST(values_of_many_devices_are_divided)
     tm_table_destroy(table);
     tm_table_destroy(here);
     tm_published_destroy(reference);
-}
-
-/* What was not measured says so, in whichever column. */
-TEST(tags)
-{
-    for (int place = 0; place < 3; place++) {
-        tm_published *reference = built_in();
-        tm_table     *here = tm_table_create("gpt");
-        if (place == 0) tm_table_column(here, "tag", 0);
-        tm_table_column(here, "case", 0);
-        tm_table_column(here, "tflops_6n", 0);
-        if (place == 1) tm_table_column(here, "tag", 0);
-        tm_table_row(here);
-        tm_table_text(here, "case", "small");
-        tm_table_f64(here, "tflops_6n", 1);
-        if (place < 2) tm_table_text(here, "tag", "predicted");
-        tm_table *table = tm_published_compare(reference, here);
-        assert_int_equal(tm_table_n_rows(table), 1);
-        assert_string_equal(text(table, 0, "tag"), place < 2 ? "predicted" : "measured");
-        tm_table_destroy(table);
-        tm_table_destroy(here);
-        tm_published_destroy(reference);
-    }
 }
 
 /* A row that is compared has what was measured, the quotient, and the published row as it is listed. */

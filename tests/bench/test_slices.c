@@ -92,43 +92,6 @@ static void case_open(bench_case *c)
     };
 }
 
-static void measure_four_rounds(bool together)
-{
-    bench_case c;
-    tm_slices  s;
-    tm_error   err = { 0 };
-    case_open(&c);
-    c.options.together = together;
-    assert_int_equal(tm_slices_measure(&c.options, c.part, 3, &c.whole, 5, &s, &err), TM_OK);
-    assert_int_equal(s.rounds, 4);
-    assert_int_equal(s.parts, 4);
-    assert_int_equal(s.stop, TM_STOP_SAMPLES);
-    assert_true(s.steps >= 4 * 4);
-    assert_int_equal(s.openings, together ? 4 : 16);
-    for (int64_t i = 0; i < s.rounds * s.parts; i++) assert_true(s.seconds[i] > 0);
-    for (int k = 0; k < 3; k++) { /* the line goes through the slices' own times */
-        double turns[4];
-        for (int64_t r = 0; r < 4; r++) turns[r] = s.seconds[r * s.parts + k];
-        assert_true(s.line.middle[k] == tm_stats_median(turns, 4));
-    }
-    assert_true(fabs(s.line.value - (s.line.a + 5 * s.line.b)) <= 1e-12);
-    assert_true(s.line.interval.lo <= s.line.value && s.line.value <= s.line.interval.hi);
-    for (int k = 0; k < 3; k++)
-        assert_true(fabs(s.line.a + s.line.b * (k + 1) + s.line.residual[k] - s.line.middle[k]) < 1e-12);
-    for (int i = 0; i < 2; i++) { /* a second time there is nothing to give back */
-        tm_slices_fini(&s);
-        assert_null(s.seconds);
-        assert_true(s.rounds == 0 && s.parts == 0 && s.steps == 0);
-    }
-    tm_device_close(c.device);
-}
-
-TEST(rounds_and_line)
-{
-    measure_four_rounds(false);
-    measure_four_rounds(true);
-}
-
 /* The end of the budget and a stop are heeded; what was measured stays. */
 TEST(ends)
 {

@@ -112,20 +112,6 @@ TEST(gemm_tables)
     }
 }
 
-/* Widths of Llama 2 70B and numbers of tokens are multiples of 256. */
-TEST(products_of_llama_70b)
-{
-    static const char *const sides[] = { "M", "N", "K" };
-    tried t = try_workload(&(trial){ tm_workload_find("gemm"), "cpu", "shapes=llama70b cache=warm", 1e-3 });
-    assert_int_equal(tm_table_n_rows(t.table), 7);
-    for (size_t row = 0; row < 7; row++)
-        for (size_t k = 0; k < 3; k++) {
-            double side = number_at(t.table, row, sides[k]);
-            assert_true(side >= 1024 && side <= 16384 && fmod(side, 256) < 0.5);
-        }
-    tried_fini(&t);
-}
-
 /* Rows of a model's products: forward, of its input and of its weights, with the same operands in turn. */
 TEST(products_of_a_model)
 {
@@ -267,23 +253,6 @@ TEST(mlp_tables)
             assert_true(last < first && last > 0);
         tried_fini(&t);
     }
-}
-
-/* Slow enough for the budget that counts where none is given: five minutes. */
-TEST(slow_iterations_end_with_the_budget)
-{
-    const trial slow = { tm_workload_find("mlp"),
-                         "cpu",
-                         "dims=5-4 batch=3 iterations=9000 warmup=1 lr=0",
-                         0,
-                         NULL,
-                         false,
-                         false,
-                         100000000 };
-    table_follows(&slow, 1, TM_OK, "budget", with_bias);
-    tried t = try_workload(&slow);
-    cell_within(t.table, 0, "n", 0.95 * 300 / 0.216, 300 / 0.2);
-    tried_fini(&t);
 }
 
 static double cell_of(const tm_table *table, const char *column)

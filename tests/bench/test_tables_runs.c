@@ -350,33 +350,6 @@ TEST(slices_have_rows)
     assert_int_equal(chdir(old), 0);
 }
 
-/* Of this process: others may have the processors. */
-static double cpu_seconds(void)
-{
-    struct timespec now;
-    assert_int_equal(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now), 0);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
-/* A budget that is over after the probe ends the measurement after its first step, by the real clock. */
-TEST(a_budget_that_is_over_ends_it)
-{
-    char old[4096];
-    assert_non_null(getcwd(old, sizeof old));
-    write_model();
-    assert_int_equal(chdir(test_folder()), 0);
-    for (int i = 1; i <= 8; i++) {
-        double begin = cpu_seconds();
-        tried  t = try_workload(&(trial){ tm_workload_find("gpt"), "cpu", "sizes=tiny.yaml layers=4 budget=1", i * 5e-4,
-                                          NULL, false, true });
-        assert_int_equal(t.status, TM_OK);
-        assert_int_equal(tm_table_n_rows(t.table), 1);
-        assert_true(cpu_seconds() - begin < 5);
-        tried_fini(&t);
-    }
-    assert_int_equal(chdir(old), 0);
-}
-
 /* --- collectives ----------------------------------------------------------------------------- */
 
 typedef struct {

@@ -54,18 +54,15 @@ typedef struct {
 } timing_case;
 
 #define MS 1000000
+/* clang-format off */
 static const timing_case cases[] = {
     { "the least number", { .min_samples = 3 }, 1, 0, { { 1 * MS, 2 * MS, 4 * MS } }, false },
     { "none is enough", { .min_samples = 0 }, 1, 0, { { 1 * MS } }, false },
     { "a warm-up that the first call fills", { .warmup_ms = 1, .min_samples = 1 }, 1, 0, { { 1 * MS } }, false },
     { "one that the second fills", { .warmup_ms = 2, .min_samples = 1 }, 1, 0, { { 1 * MS - 20 } }, false },
     { "estimates", { .warmup_ms = 12, .min_samples = 2 }, 1, 0, { { 9 * MS, 3 * MS, 2 * MS, 4 * MS } }, false },
-    { "the least comes late",
-      { .warmup_ms = 40, .min_samples = 2 },
-      1,
-      0,
-      { { 9 * MS, 8 * MS, 7 * MS, 6 * MS, 5 * MS, 4 * MS, 3 * MS } },
-      false },
+    { "the least comes late", { .warmup_ms = 40, .min_samples = 2 }, 1, 0, { { 9 * MS, 8 * MS, 7 * MS, 6 * MS, 5 * MS,
+      4 * MS, 3 * MS } }, false },
     { "many warm-up calls", { .warmup_ms = 20, .min_samples = 2 }, 1, 0, { { 300000, 310000, 290000 } }, false },
     { "short calls", { .warmup_ms = 1, .min_samples = 3 }, 1, 0, { { 5, 15, 10 } }, false },
     { "calls of no time", { .min_samples = 3 }, 1, 0, { { 0 } }, false },
@@ -73,94 +70,43 @@ static const timing_case cases[] = {
     { "just too short", { .min_samples = 2 }, 1, 0, { { SHORTEST_NS - READ_NS - 1 } }, false },
     { "as many as the time gives", { .rep_ms = 10, .min_samples = 3 }, 1, 0, { { 1 * MS - READ_NS } }, false },
     { "one less", { .rep_ms = 10, .min_samples = 3 }, 1, 0, { { 1 * MS } }, false },
-    { "of three",
-      { .rep_ms = 12, .min_samples = 2 },
-      3,
-      0,
-      { { 1 * MS - READ_NS }, { 2 * MS - READ_NS }, { 3 * MS - READ_NS, 9 * MS } },
-      false },
+    { "of three", { .rep_ms = 12, .min_samples = 2 }, 3, 0, { { 1 * MS - READ_NS }, { 2 * MS - READ_NS },
+      { 3 * MS - READ_NS, 9 * MS } }, false },
     { "short ones beside long ones", { .rep_ms = 1, .min_samples = 2 }, 2, 0, { { 1000 }, { 70000, 90000 } }, false },
-    { "precise at once",
-      { .rep_ms = 20, .precision = 0.5, .min_samples = 3 },
-      1,
-      0,
-      { { 1 * MS, 1 * MS + 2000, 1 * MS - 3000, 1 * MS + 1000, 1 * MS - 1000 } },
-      true },
-    { "precise later",
-      { .rep_ms = 10, .precision = 0.1, .min_samples = 3 },
-      1,
-      0,
-      { { 1 * MS, 1200000, 800000, 1500000, 600000, 1100000, 900000 } },
-      true },
-    { "precise, of two",
-      { .rep_ms = 10, .precision = 0.08, .min_samples = 3 },
-      2,
-      0,
-      { { 1 * MS, 1200000, 800000 }, { 500000, 1500000, 600000, 700000, 400000 } },
-      true },
-    { "never precise",
-      { .rep_ms = 10, .precision = 1e-6, .min_samples = 3 },
-      1,
-      0,
-      { { 1 * MS, 1200000, 800000, 1500000, 600000, 1100000, 900000 } },
-      true },
-    { "a duration",
-      { .rep_ms = 1, .precision = 0.5, .duration_s = 0.012, .min_samples = 3 },
-      1,
-      0,
-      { { 2 * MS - READ_NS } },
-      false },
-    { "a duration of two",
-      { .duration_s = 0.006, .min_samples = 1 },
-      2,
-      0,
-      { { 2 * MS - READ_NS }, { 1 * MS - READ_NS } },
-      false },
+    { "precise at once", { .rep_ms = 20, .precision = 0.5, .min_samples = 3 }, 1, 0, { { 1 * MS, 1 * MS + 2000,
+      1 * MS - 3000, 1 * MS + 1000, 1 * MS - 1000 } }, true },
+    { "precise later", { .rep_ms = 10, .precision = 0.1, .min_samples = 3 }, 1, 0, { { 1 * MS, 1200000, 800000,
+      1500000, 600000, 1100000, 900000 } }, true },
+    { "precise, of two", { .rep_ms = 10, .precision = 0.08, .min_samples = 3 }, 2, 0, { { 1 * MS, 1200000, 800000 },
+      { 500000, 1500000, 600000, 700000, 400000 } }, true },
+    { "never precise", { .rep_ms = 10, .precision = 1e-6, .min_samples = 3 }, 1, 0, { { 1 * MS, 1200000, 800000,
+      1500000, 600000, 1100000, 900000 } }, true },
+    { "a duration", { .rep_ms = 1, .precision = 0.5, .duration_s = 0.012, .min_samples = 3 }, 1, 0,
+      { { 2 * MS - READ_NS } }, false },
+    { "a duration of two", { .duration_s = 0.006, .min_samples = 1 }, 2, 0, { { 2 * MS - READ_NS },
+      { 1 * MS - READ_NS } }, false },
     { "too short a duration", { .duration_s = 1e-9, .min_samples = 4 }, 1, 0, { { 2 * MS } }, false },
     { "the budget ends before", { .end_ns = 1, .min_samples = 3 }, 2, 0, { { MS }, { MS } }, false },
-    { "in the first warm-up",
-      { .end_ns = 25 * MS, .warmup_ms = 100, .min_samples = 3 },
-      2,
-      0,
-      { { 4 * MS }, { 4 * MS } },
-      false },
-    { "in the last of it",
-      { .end_ns = 25 * MS, .warmup_ms = 100, .min_samples = 3 },
-      2,
-      0,
-      { { 100000 }, { MS } },
+    { "in the first warm-up", { .end_ns = 25 * MS, .warmup_ms = 100, .min_samples = 3 }, 2, 0, { { 4 * MS },
+      { 4 * MS } }, false },
+    { "in the last of it", { .end_ns = 25 * MS, .warmup_ms = 100, .min_samples = 3 }, 2, 0, { { 100000 }, { MS } },
       true },
-    { "in the second one",
-      { .end_ns = 25 * MS, .warmup_ms = 10, .min_samples = 3 },
-      2,
-      0,
-      { { 4 * MS }, { 9 * MS } },
+    { "in the second one", { .end_ns = 25 * MS, .warmup_ms = 10, .min_samples = 3 }, 2, 0, { { 4 * MS }, { 9 * MS } },
       false },
-    { "in the samples",
-      { .end_ns = 25 * MS, .duration_s = 9, .min_samples = 3 },
-      2,
-      0,
-      { { 4 * MS }, { 3 * MS } },
+    { "in the samples", { .end_ns = 25 * MS, .duration_s = 9, .min_samples = 3 }, 2, 0, { { 4 * MS }, { 3 * MS } },
       false },
     { "stopped in the warm-up", { .warmup_ms = 100, .min_samples = 3 }, 2, 3, { { 4 * MS }, { 3 * MS } }, false },
     { "stopped in the samples", { .duration_s = 9, .min_samples = 3 }, 2, 4, { { 4 * MS }, { 3 * MS } }, false },
     { "settling", { .rep_ms = 1, .settle = true, .min_samples = 3 }, 2, 0, { { 30 * MS }, { 25 * MS } }, false },
-    { "settling, many in a turn",
-      { .rep_ms = 30, .settle = true, .min_samples = 2 },
-      2,
-      0,
-      { { 3 * MS - READ_NS }, { 4 * MS - READ_NS } },
-      false },
-    { "settling, few wanted",
-      { .rep_ms = 1, .settle = true, .min_samples = 2 },
-      2,
-      0,
-      { { 3 * MS }, { 4 * MS } },
+    { "settling, many in a turn", { .rep_ms = 30, .settle = true, .min_samples = 2 }, 2, 0, { { 3 * MS - READ_NS },
+      { 4 * MS - READ_NS } }, false },
+    { "settling, few wanted", { .rep_ms = 1, .settle = true, .min_samples = 2 }, 2, 0, { { 3 * MS }, { 4 * MS } },
       false },
     { "settling, looped", { .rep_ms = 4, .settle = true, .min_samples = 2 }, 2, 0, { { 4000 }, { 1 * MS } }, true },
     { "too many", { .duration_s = 1e6, .min_samples = 3 }, 1, 0, { { SHORTEST_NS } }, true },
     { "more than can be", { .rep_ms = 1e6, .min_samples = 3 }, 1, 0, { { SHORTEST_NS } }, true },
 };
+/* clang-format on */
 
 static double least_of(const caller *c)
 {
@@ -293,6 +239,45 @@ static void time_case(const timing_case *c)
 TEST(every_sample)
 {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) time_case(&cases[i]);
+}
+
+/* --- another clock ------------------------------------------------------------------------------------------------ */
+
+static int64_t fails_at; /* the call at which the second of two is gone; 0: none */
+
+/* It says 3 ms for each call. */
+static tm_status tell_series(void *context, int64_t turn, int64_t calls, double *seconds, tm_error *err)
+{
+    caller *c = context;
+    assert_int_equal(turn, c->next);
+    c->next += calls, c->calls += calls;
+    *seconds = 3e-3 * (double)calls;
+    return c->me == 1 && fails_at && c->calls >= fails_at ? tm_fail(err, TM_DEVICE, "it is gone") : TM_OK;
+}
+
+/* It counts in coarse steps; what fails ends it, and the round in which it does is left out. */
+TEST(a_clock_of_ones_own)
+{
+    tm_timing t = { .min_samples = 3, .end_ns = INT64_MAX, .threads = 1, .series = tell_series };
+    t.tick_ns = 12000; /* samples of 12 ms and a quarter: 5 calls */
+    for (int fails = 0; fails < 2; fails++) {
+        tm_timed   timed[2];
+        tm_samples samples[2];
+        tm_error   err = { 0 };
+        fails_at = fails ? 8 : 0; /* in the second sample */
+        for (int i = 0; i < 2; i++) {
+            callers[i] = (caller){ .me = i };
+            timed[i] = (tm_timed){ call, &callers[i] };
+        }
+        assert_int_equal(tm_time(&t, timed, 2, samples, &err), fails ? TM_DEVICE : TM_OK);
+        assert_string_equal(err.text, fails ? "it is gone" : "");
+        assert_int_equal(callers[1].calls, fails ? 11 : 16);
+        for (int i = 0; i < 2; i++) {
+            assert_true(samples[i].n == (fails ? 1 : 3) && samples[i].loops == 5 && samples[i].warmup == 1);
+            for (int k = 0; k < samples[i].n; k++) assert_true(fabs(samples[i].seconds[k] - 3e-3) < 1e-15);
+            tm_samples_fini(&samples[i]);
+        }
+    }
 }
 
 /* --- what lies between samples ------------------------------------------------------------------------------------ */

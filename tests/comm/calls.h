@@ -58,14 +58,8 @@ static void check_all_reduce(const bench *b, tm_comm_op op, tm_comm_format forma
     char  *send = memory(b, 0), *receive = b->in_place ? send : memory(b, 1), want[8] = { 0 };
     fill(format, seed, rank, send, 0, count);
     guard(receive + count * bytes);
-    tm_collective call = { .kind = TM_COMM_ALL_REDUCE,
-                           .op = op,
-                           .format = format,
-                           .send = send,
-                           .receive = receive,
-                           .count = count,
-                           .what = "sums",
-                           .step = 1 };
+    tm_collective call = collective_of(TM_COMM_ALL_REDUCE, format, send, receive, count, "sums", 1);
+    call.op = op;
     CHECK_OK(tm_comm_run(b->comm, &call, err));
     CHECK(guarded(receive + count * bytes));
     for (size_t i = 0; i < count; i++) {
@@ -84,14 +78,8 @@ static void check_reduce_scatter(const bench *b, tm_comm_op op, tm_comm_format f
     size_t rank = (size_t)tm_comm_rank(b->comm), size = (size_t)tm_comm_size(b->comm), bytes = format_bytes(format);
     char  *send = memory(b, 0), *receive = b->in_place ? send + rank * count * bytes : memory(b, 1), want[8] = { 0 };
     fill(format, seed, (int)rank, send, 0, count * size);
-    tm_collective call = { .kind = TM_COMM_REDUCE_SCATTER,
-                           .op = op,
-                           .format = format,
-                           .send = send,
-                           .receive = receive,
-                           .count = count,
-                           .what = "slices",
-                           .step = -1 };
+    tm_collective call = collective_of(TM_COMM_REDUCE_SCATTER, format, send, receive, count, "slices", -1);
+    call.op = op;
     CHECK_OK(tm_comm_run(b->comm, &call, err));
     for (size_t i = 0; i < count; i++) {
         put_reduced(op, format, seed, b->all, (int)size, rank * count + i, want);
@@ -126,13 +114,8 @@ static void check_broadcast(const bench *b, tm_comm_format format, size_t count,
     memset(receive, 0, count * bytes);
     guard(receive + count * bytes);
     if (is_root) fill(format, seed, root, send, 0, count);
-    tm_collective call = { .kind = TM_COMM_BROADCAST,
-                           .format = format,
-                           .send = is_root ? send : NULL,
-                           .receive = receive,
-                           .count = count,
-                           .peer = root,
-                           .what = "weights" };
+    tm_collective call = collective_of(TM_COMM_BROADCAST, format, is_root ? send : NULL, receive, count, "weights", 0);
+    call.peer = root;
     CHECK_OK(tm_comm_run(b->comm, &call, err));
     CHECK(guarded(receive + count * bytes));
     for (size_t i = 0; i < count; i++) {
@@ -160,14 +143,8 @@ static void check_all_to_all(const bench *b, tm_comm_format format, size_t count
         all += in[r] * bytes;
     }
     guard(receive + all);
-    tm_collective call = { .kind = TM_COMM_ALL_TO_ALL,
-                           .format = format,
-                           .send = send,
-                           .receive = receive,
-                           .count = count,
-                           .send_counts = pieces ? out : NULL,
-                           .receive_counts = pieces ? in : NULL,
-                           .what = "tokens" };
+    tm_collective call = collective_of(TM_COMM_ALL_TO_ALL, format, send, receive, count, "tokens", 0);
+    call.send_counts = pieces ? out : NULL, call.receive_counts = pieces ? in : NULL;
     CHECK_OK(tm_comm_run(b->comm, &call, err));
     CHECK(guarded(receive + all));
     at = 0;

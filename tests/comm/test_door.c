@@ -161,33 +161,6 @@ TEST_WITH(few_files, begin, end)
     ended_well(child);
 }
 
-/* One more than there may be: the one that came first goes. */
-TEST_WITH(the_oldest_makes_room, begin, end)
-{
-    static const tm_comm_address nowhere;
-    struct rlimit                limit;
-    int                          end[TM_COMM_CALLERS + 1][2];
-    char                         hello[sizeof(tm_comm_hello) + 1];
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    struct rlimit more = { 2 * TM_COMM_CALLERS + 200, limit.rlim_max };
-    if (limit.rlim_cur < more.rlim_cur && setrlimit(RLIMIT_NOFILE, &more) != 0) {
-        print_message("SKIPPED: this process may not open %d files\n", (int)more.rlim_cur);
-        skip();
-    }
-    for (int i = 0; i <= TM_COMM_CALLERS; i++) {
-        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, end[i]), 0);
-        tm_comm_door_add(&door, end[i][0], &nowhere);
-    }
-    assert_int_equal(door.count, TM_COMM_CALLERS);
-    for (int i = 0; i <= TM_COMM_CALLERS; i++) {
-        assert_int_equal(recv(end[i][1], hello, sizeof hello, MSG_DONTWAIT), (ssize_t)sizeof(tm_comm_hello));
-        ssize_t n = recv(end[i][1], hello, sizeof hello, MSG_DONTWAIT);
-        assert_true(i == 0 ? n == 0 : n < 0 && errno == EAGAIN);
-        close(end[i][1]);
-    }
-    setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 /* Who has said too little when its time is over. */
 static int silence(int port)
 {

@@ -191,13 +191,7 @@ static void sum_over_hosts(tm_comm *world, void *context)
     int64_t       x[50] = { 1 }, y[50];
     tm_error      err = { 0 };
     int           rank = tm_comm_rank(world);
-    tm_collective sum = { .kind = TM_COMM_ALL_REDUCE,
-                          .format = TM_COMM_INT64,
-                          .send = x,
-                          .receive = y,
-                          .count = 50,
-                          .what = "counts",
-                          .step = 8 };
+    tm_collective sum = collective_of(TM_COMM_ALL_REDUCE, TM_COMM_INT64, x, y, 50, "counts", 8);
     if (rank == 1) break_at(world, c->how, c->left);
     tm_status st = tm_comm_run(world, &sum, &err);
     if (rank != 1) return; /* late, or done */
@@ -234,14 +228,8 @@ static void post(tm_comm *world, void *context)
     static char   data[4000];
     tm_error      err = { 0 };
     tm_status     st = TM_OK;
-    tm_collective call = { .kind = TM_COMM_SEND,
-                           .format = TM_COMM_BYTES,
-                           .send = data,
-                           .count = sizeof data,
-                           .peer = 1,
-                           .buffered = true,
-                           .what = "letter",
-                           .step = 2 };
+    tm_collective call = collective_of(TM_COMM_SEND, TM_COMM_BYTES, data, NULL, sizeof data, "letter", 2);
+    call.peer = 1, call.buffered = true;
     if (tm_comm_rank(world) == 1) return;
     break_at(world, c->how, c->left);
     for (int i = 0; i < 200 && st == TM_OK; i++) {
@@ -271,58 +259,6 @@ TEST(posted_messages_that_break)
         snprintf(want, sizeof want, "%s%s", words, rows[i].why);
         assert_string_equal(c.text, want);
         assert_int_equal(breaks.open, 0);
-    }
-}
-
-/* A message that is waited for, at both ends. */
-static void packet(tm_comm *world, void *context)
-{
-    cut          *c = context;
-    static char   data[2][4000];
-    tm_error      err = { 0 };
-    int           rank = tm_comm_rank(world);
-    tm_collective call = { .kind = rank == 1 ? TM_COMM_SEND : TM_COMM_RECEIVE,
-                           .format = TM_COMM_BYTES,
-                           .send = data[0],
-                           .receive = data[1],
-                           .count = sizeof data[0],
-                           .peer = 1 - rank,
-                           .what = "letter",
-                           .step = 2 };
-    if (rank == c->rank) break_at(world, c->how, c->left);
-    if (c->how == WAYS && rank != c->rank) return;
-    tm_status st = tm_comm_run(world, &call, &err);
-    if (rank != c->rank) return;
-    CHECK(st == TM_IO);
-    snprintf(c->text, sizeof c->text, "%s", err.text);
-    CHECK(breaks.open == 0);
-}
-
-TEST(letters_that_break)
-{
-    static const int hosts[] = { 0, 1 };
-    static const struct {
-        int         rank, how, left;
-        const char *why;
-    } rows[] = { { 0, RECEIVES, 0, NULL },
-                 { 0, RECEIVES, 1, NULL },
-                 { 0, TESTS, 0, NULL },
-                 { 1, SENDS, 0, NULL },
-                 { 1, SENDS, 1, NULL },
-                 { 1, TESTS, 0, NULL },
-                 { 0, WAYS, 0,
-                   " of group world is late: rank 0 has waited 0.05 s in message of 4000 bytes 'letter', step 2" } };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        cut  c = { rows[i].how, rows[i].left, "", rows[i].rank };
-        char want[200];
-        run_world(2, hosts, 0.05, false, packet, &c);
-        snprintf(want, sizeof want,
-                 "the connection to rank %d failed in message of 4000 bytes 'letter', step 2: it was cut",
-                 1 - rows[i].rank);
-        if (rows[i].why)
-            assert_true(strncmp(c.text, "rank 1 on ", 10) == 0 && strstr(c.text, rows[i].why));
-        else
-            assert_string_equal(c.text, want);
     }
 }
 
@@ -381,14 +317,8 @@ static void post_without_a_thread(tm_comm *world, void *context)
     static char   data[4000];
     tm_error      err = { 0 };
     tm_collective barrier = { .kind = TM_COMM_BARRIER, .step = -1 };
-    tm_collective call = { .kind = TM_COMM_SEND,
-                           .format = TM_COMM_BYTES,
-                           .send = data,
-                           .count = sizeof data,
-                           .peer = 1,
-                           .buffered = true,
-                           .what = "letter",
-                           .step = 2 };
+    tm_collective call = collective_of(TM_COMM_SEND, TM_COMM_BYTES, data, NULL, sizeof data, "letter", 2);
+    call.peer = 1, call.buffered = true;
     (void)context;
     tm_status st = tm_comm_run(world, &barrier, &err);
     CHECK(st == TM_OK && !tm_comm_broken(world));

@@ -80,22 +80,6 @@ TEST(groups_of_all_kinds)
     run_world(8, hosts, 60, false, splits, NULL);
 }
 
-static void too_many(tm_comm *world, void *context)
-{
-    tm_comm *group[TM_COMM_GROUPS];
-    tm_error err = { 0 };
-    (void)context;
-    for (int i = 1; i < TM_COMM_GROUPS; i++) group[i] = split(world, 0, 0, "g");
-    CHECK(tm_comm_split(world, 0, 0, "the last", &group[0], &err) == TM_INVALID);
-    CHECK(strstr(err.text, "'the last'") && strstr(err.text, "64"));
-    for (int i = 1; i < TM_COMM_GROUPS; i++) tm_comm_close(group[i]);
-}
-
-TEST(groups_have_a_limit)
-{
-    run_world(2, NULL, 60, false, too_many, NULL);
-}
-
 /* --- two threads of each rank, each with groups of its own -------------------------------------- */
 
 typedef struct {
@@ -118,13 +102,10 @@ static void *work(void *context)
         uint64_t       dice = mix(w->seed * 100 + i);
         size_t         count = dice % 3 ? dice % 300 : dice % 7000;
         tm_comm_format format = dice >> 20 & 1 ? TM_COMM_FLOAT32 : TM_COMM_INT64;
-        tm_collective  call = { .kind = dice >> 21 & 1 ? TM_COMM_ALL_REDUCE : TM_COMM_BROADCAST,
-                                .format = format,
-                                .send = send,
-                                .receive = receive,
-                                .count = count,
-                                .peer = (int)((dice >> 22) % (uint64_t)size) };
-        size_t         bytes = format_bytes(format);
+        tm_collective  call = collective_of(dice >> 21 & 1 ? TM_COMM_ALL_REDUCE : TM_COMM_BROADCAST, format, send,
+                                           receive, count, NULL, 0);
+        call.peer = (int)((dice >> 22) % (uint64_t)size);
+        size_t bytes = format_bytes(format);
         for (size_t k = 0; k < count; k++) put_value(format, dice, rank, k, send + k * bytes);
         CHECK_OK(tm_comm_run(w->comm, &call, err));
         for (size_t k = 0; k < count; k++) {
@@ -167,73 +148,7 @@ TEST(threads_of_a_rank)
 
 /* --- messages ------------------------------------------------------------------------------------ */
 
-static void messages(tm_comm *world, void *context)
-{
-    enum { N = 40000 };
-    int rank = tm_comm_rank(world), size = tm_comm_size(world), next = (rank + 1) % size,
-        last = (rank + size - 1) % size;
-    char *send = malloc(N * 4), *receive = malloc(N * 4), want[8];
-    (void)context;
-    CHECK(send && receive);
-    for (size_t round = 0; round < 6; round++) {
-        size_t count = round == 0 ? 0 : round == 1 ? 1 : round == 2 ? 1000 : N;
-        for (size_t i = 0; i < count; i++) put_value(TM_COMM_FLOAT32, round, rank, i, send + i * 4);
-        tm_collective out = { .kind = TM_COMM_SEND,
-                              .format = TM_COMM_FLOAT32,
-                              .send = send,
-                              .count = count,
-                              .peer = next,
-                              .what = "activations",
-                              .step = 1 };
-        tm_collective in = { .kind = TM_COMM_RECEIVE,
-                             .format = TM_COMM_FLOAT32,
-                             .receive = receive,
-                             .count = count,
-                             .peer = last,
-                             .what = "activations",
-                             .step = 1 };
-        if (rank > 0) CHECK_OK(tm_comm_run(world, &in, err));
-        CHECK_OK(tm_comm_run(world, &out, err));
-        memset(send, 0, N * 4); /* it may be changed at once */
-        if (rank == 0) CHECK_OK(tm_comm_run(world, &in, err));
-        for (size_t i = 0; i < count; i++) {
-            put_value(TM_COMM_FLOAT32, round, last, i, want);
-            CHECK(memcmp(receive + i * 4, want, 4) == 0);
-        }
-    }
-    free(send);
-    free(receive);
-}
-
-TEST(messages_to_one_rank)
-{
-    static const int hosts[] = { 0, 0, 1 };
-    run_world(3, NULL, 60, false, messages, NULL);
-    run_world(3, hosts, 60, false, messages, NULL);
-}
-
 /* --- memory and places --------------------------------------------------------------------------- */
-
-static void memory(tm_comm *world, void *context)
-{
-    size_t rank = (size_t)tm_comm_rank(world);
-    (void)context;
-    for (size_t turn = 0; turn < 3; turn++) {
-        size_t bytes = rank == 1 ? 0 : 100000 * rank + turn + 1;
-        void  *taken;
-        CHECK_OK(tm_comm_alloc(world, bytes, &taken, err));
-        CHECK(taken && (uintptr_t)taken % 4096 == 0);
-        for (size_t i = 0; i < bytes; i++) CHECK(((char *)taken)[i] == 0);
-        memset(taken, 7, bytes);
-        tm_comm_free(world, taken);
-    }
-    tm_comm_free(world, NULL);
-}
-
-TEST(memory_of_all_sizes)
-{
-    run_world(3, NULL, 60, false, memory, NULL);
-}
 
 /* Is the memory in reach of the others, as the last call said? */
 static bool reached(const tm_comm *comm)
@@ -297,25 +212,4 @@ TEST(ranges_of_private_memory)
 {
     static const int hosts[] = { 0, 0, 0 };
     run_world(3, hosts, 60, false, ranges, NULL);
-}
-
-static void places(tm_comm *world, void *context)
-{
-    static const int local[] = { 0, 1, 0, 1, 2 }, sizes[] = { 2, 2, 3, 3, 3 };
-    const int       *host = context;
-    for (int r = 0; r < 5; r++) {
-        tm_comm_place p = tm_comm_place_of(world, r);
-        CHECK(p.host == host[r] && p.hosts == 2 && p.local_rank == local[r] && p.local_size == sizes[r]);
-        CHECK(strcmp(p.host_name, tm_comm_place_of(world, 0).host_name) == 0 || host[r] != 0);
-    }
-    tm_comm      *back = split(world, 0, -tm_comm_rank(world), "back");
-    tm_comm_place p = tm_comm_place_of(back, 0);
-    CHECK(p.host == 1 && p.local_rank == 2);
-    tm_comm_close(back);
-}
-
-TEST(places_of_ranks)
-{
-    static int host[] = { 0, 0, 1, 1, 1 };
-    run_world(5, host, 60, false, places, host);
 }

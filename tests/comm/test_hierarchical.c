@@ -135,34 +135,6 @@ FULL_TEST(lanes_of_many_chunks)
     run_world(6, hosts, 60, false, long_calls, NULL);
 }
 
-static void any_calls(tm_comm *world, void *context)
-{
-    enum { MOST = 60000 };
-    uint64_t       seed = *(const uint64_t *)context;
-    tm_comm_format format = (tm_comm_format)(mix(seed + 1) % 5);
-    bench          b = make_bench(world, world, MOST);
-    shared_kinds(&b, format, 1 + mix(seed) % MOST, seed % 1000, NULL);
-    shared_kinds(&b, TM_COMM_FLOAT32, 1 + mix(seed + 2) % 20000, seed % 1000, NULL);
-    free_bench(world, &b);
-}
-
-FULL_TEST(any_layout)
-{
-    enum { WORLDS = 24 };
-    for (uint64_t w = 0; w < WORLDS; w++) {
-        uint64_t seed = 1000 * w + 17;
-        int      ranks = 3 + (int)(mix(seed) % 7), hosts = 2 + (int)(mix(seed + 1) % 3), host[16], number[16], n = 0;
-        for (int h = 0; h < 16; h++) number[h] = -1;
-        for (int r = 0; r < ranks; r++) { /* numbered in the order of their first ranks */
-            bool stays = r > 0 && mix(seed + 2 + (uint64_t)r) % 3 > 0;
-            int  any = (int)(mix(seed + 50 + (uint64_t)r) % (uint64_t)hosts);
-            if (!stays && number[any] < 0) number[any] = n++;
-            host[r] = stays ? host[r - 1] : number[any];
-        }
-        run_world(ranks, host, 60, false, any_calls, &seed);
-    }
-}
-
 /* Groups of a world, opened and closed: on one host, on several, with gaps. */
 static void groups(tm_comm *world, void *context)
 {
@@ -230,14 +202,10 @@ static void count_bytes(tm_comm *world, void *context)
     for (int k = 0; k < 5; k++)
         for (int format = TM_COMM_FLOAT32; format <= TM_COMM_BFLOAT16; format++)
             for (int direct = 0; direct < 2; direct++) {
-                tm_collective call = { .kind = kinds[k],
-                                       .format = (tm_comm_format)format,
-                                       .send = b.shared,
-                                       .receive = b.shared + b.room,
-                                       .count = count,
-                                       .peer = 2,
-                                       .step = -1 };
-                bool          shared = !direct && tm_comm_hosts_share(hosts, &call);
+                tm_collective call =
+                    collective_of(kinds[k], (tm_comm_format)format, b.shared, b.shared + b.room, count, NULL, -1);
+                call.peer = 2;
+                bool shared = !direct && tm_comm_hosts_share(hosts, &call);
                 tm_comm_set_direct(world, direct);
                 uint64_t before = tm_comm_sent_between_hosts(world);
                 CHECK_OK(tm_comm_run(world, &call, err));
@@ -257,35 +225,6 @@ TEST(bytes_between_hosts)
     run_world(8, wide, 60, false, count_bytes, &(ledger){ .host = wide });
     run_world(8, uneven, 60, false, count_bytes, &(ledger){ .host = uneven });
     run_world(6, again, 60, false, count_bytes, &(ledger){ .host = again });
-}
-
-/* By hand: 4 hosts of 2 ranks, N = 800 bytes of float32 in all. Between and within hosts, shared and not. */
-TEST(formulas)
-{
-    static const int    host[] = { 4, 4, 2, 2, 9, 9, 4000, 4000 }, turns[] = { 0, 1, 0, 1 };
-    static const double want[][4] = {
-        { 4800, 6400, 9600, 1600 }, { 3000, 3300, 4800, 800 }, { 2400, 3200, 4800, 800 }, { 2400, 3200, 4800, 800 }
-    };
-    static const unsigned kinds[] = { TM_COMM_ALL_REDUCE, TM_COMM_REDUCE_SCATTER, TM_COMM_ALL_GATHER,
-                                      TM_COMM_BROADCAST };
-    tm_comm_hosts        *h = tm_comm_hosts_make(host, 8), *t = tm_comm_hosts_make(turns, 4);
-    assert_true(h->hosts == 4 && h->runs == 4 && h->lanes == 2 && t->runs == 4);
-    for (int k = 0; k < 4; k++) {
-        bool          whole = kinds[k] == TM_COMM_ALL_REDUCE || kinds[k] == TM_COMM_BROADCAST;
-        tm_collective call = { .kind = (tm_comm_kind)kinds[k], .format = TM_COMM_FLOAT32, .count = whole ? 200 : 25 };
-        tm_comm_moved shared = tm_comm_hosts_moved(h, &call, true), direct = tm_comm_hosts_moved(h, &call, false);
-        const double  found[] = { shared.between, shared.within, direct.between, direct.within };
-        for (int i = 0; i < 4; i++) assert_true(found[i] - want[k][i] < 1e-9 && want[k][i] - found[i] < 1e-9);
-        assert_false(tm_comm_hosts_share(h, &call)); /* 800 bytes */
-        call.count *= 41;
-        assert_true(tm_comm_hosts_share(h, &call));
-        assert_false(tm_comm_hosts_share(t, &call) && call.kind == TM_COMM_ALL_REDUCE); /* every rank is a run */
-    }
-    tm_collective buffer = { .kind = TM_COMM_ALL_REDUCE, .format = TM_COMM_BFLOAT16, .count = 400 };
-    assert_true(tm_comm_hosts_moved(h, &buffer, true).between - 7200 < 1e-9);
-    assert_true(tm_comm_hosts_moved(h, &buffer, false).between - 9600 < 1e-9);
-    tm_comm_hosts_free(h);
-    tm_comm_hosts_free(t);
 }
 
 /* --- a message that is lost ---------------------------------------------------------------------- */
@@ -319,13 +258,8 @@ static void lose_partial_sums(tm_comm *world, void *context)
         world->world->ports.engine = &l->engine;
         pthread_mutex_unlock(&l->lock);
     }
-    tm_collective call = { .kind = TM_COMM_ALL_REDUCE,
-                           .format = TM_COMM_FLOAT32,
-                           .send = b.shared,
-                           .receive = b.shared + b.room,
-                           .count = 20000,
-                           .what = "gradients",
-                           .step = 4 };
+    tm_collective call =
+        collective_of(TM_COMM_ALL_REDUCE, TM_COMM_FLOAT32, b.shared, b.shared + b.room, 20000, "gradients", 4);
     agreed_clock_enter();
     int64_t begin = tm_now_ns();
     CHECK(tm_comm_run(world, &call, &err) == TM_IO);

@@ -131,12 +131,8 @@ static void places(tm_comm *world, void *context)
     memset(memory, 10 + rank, 3 * PAGE);
     CHECK_OK(tm_comm_run(world, &barrier, err));
     uint64_t      starts[8];
-    tm_collective tell = { .kind = TM_COMM_ALL_GATHER,
-                           .format = TM_COMM_BYTES,
-                           .send = &first,
-                           .receive = starts,
-                           .count = (int64_t)sizeof first,
-                           .step = -1 };
+    tm_collective tell =
+        collective_of(TM_COMM_ALL_GATHER, TM_COMM_BYTES, &first, starts, (int64_t)sizeof first, NULL, -1);
     CHECK_OK(tm_comm_run(world, &tell, err));
     for (int r = 0; r < size; r++) {
         const char *theirs = tm_comm_reach(world, r, 0, starts[r] + 100);
@@ -193,32 +189,6 @@ TEST(windows)
     run_world(2, apart, 20, false, too_often, NULL);
     run_world(2, NULL, 20, false, too_much, NULL);
     assert_int_equal(files_mapped(), 0);
-}
-
-/* Bytes that a call reads and writes, by kind. */
-TEST(extents)
-{
-    static const struct {
-        tm_comm_kind kind;
-        int          peer;
-        size_t       sends, receives;
-    } rows[] = { { TM_COMM_ALL_REDUCE, 0, 40, 40 },
-                 { TM_COMM_REDUCE_SCATTER, 0, 120, 40 },
-                 { TM_COMM_ALL_GATHER, 0, 40, 120 },
-                 { TM_COMM_BROADCAST, 0, 40, 40 },
-                 { TM_COMM_BROADCAST, 1, 0, 40 } };
-    tm_comm *comm[3];
-    tm_error err = { 0 };
-    assert_int_equal(tm_comm_open_threads(3, 1, comm, &err), TM_OK);
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        size_t        sends, receives;
-        tm_collective call = { .kind = rows[i].kind, .format = TM_COMM_FLOAT32, .count = 10, .peer = rows[i].peer };
-        tm_comm_extents(comm[0], &call, &sends, &receives);
-        assert_int_equal(sends, rows[i].sends);
-        assert_int_equal(receives, rows[i].receives);
-    }
-    assert_int_equal(tm_comm_fail(comm[0], TM_IO, &err, "the end"), TM_IO);
-    for (int r = 0; r < 3; r++) tm_comm_close(comm[r]);
 }
 
 /* --- what the system refuses ---------------------------------------------------------------------- */

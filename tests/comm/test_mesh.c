@@ -59,28 +59,6 @@ TEST(groups_divide_the_ranks)
     }
 }
 
-static void refused(tm_mesh mesh, int64_t ranks, const char *says)
-{
-    tm_error err = { 0 };
-    tm_mesh  before = mesh;
-    assert_int_equal(tm_mesh_fill(&mesh, ranks, &err), TM_INVALID);
-    assert_memory_equal(&mesh, &before, sizeof mesh);
-    if (!strstr(err.text, says)) fail_msg("'%s' does not say '%s'", err.text, says);
-}
-
-TEST(wrong_products_name_their_neighbours)
-{
-    refused(mesh_of(1, 2, -1, 1, 1, 1), 7, "start 6 or 8 ranks");
-    refused(mesh_of(1, 2, 3, 1, 1, 1), 8, "data_parallel_shard_degree to 4");
-    refused(mesh_of(1, 2, 3, 1, 1, 1), 7, "start 6 ranks (--ranks), or 6 or 8 with");
-    refused(mesh_of(1, 2, 1, 1, 1, 1), 6, "data_parallel_replicate_degree to 6");
-    refused(mesh_of(1, -1, -1, 1, 1, 1), 6, "are -1; only one");
-    refused(mesh_of(1, 0, 1, 1, 1, 1), 6, "at least 1, found 0");
-    refused(mesh_of(1, 1, 6, 1, 1, 4), 6, "3 or 6 would do");
-    refused(mesh_of(1 << 20, 1 << 20, 1 << 20, 1 << 20, 1, 1), 6, "there are 6 ranks");
-    refused(mesh_of(1, 1, -1, 1, 1, 1), 0, "found 0");
-}
-
 /* In a world of threads: every rank of a group sums the number of its rank. */
 static void split_body(tm_comm *comm, void *context)
 {
@@ -99,13 +77,7 @@ static void split_body(tm_comm *comm, void *context)
         for (int rank = 0; rank < tm_comm_size(comm); rank++)
             if (tm_mesh_group_color(mesh, rank, sets[s]) == tm_mesh_group_color(mesh, (int)own, sets[s]))
                 wanted += rank;
-        tm_collective call = { .kind = TM_COMM_ALL_REDUCE,
-                               .format = TM_COMM_INT64,
-                               .send = &own,
-                               .receive = &sum,
-                               .count = 1,
-                               .what = "rank",
-                               .step = -1 };
+        tm_collective call = collective_of(TM_COMM_ALL_REDUCE, TM_COMM_INT64, &own, &sum, 1, "rank", -1);
         CHECK_OK(tm_comm_run(group, &call, err));
         CHECK(sum == wanted);
     }

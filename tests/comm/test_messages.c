@@ -163,7 +163,7 @@ static void nobody_takes_it(tm_comm *world, void *context)
         }
         CHECK(st == TM_IO && strstr(failure.text, "rank 1 of group world is late") && strstr(failure.text, "'letter'"));
     } else {
-        sleep(1);
+        usleep(400000);
         tm_collective call = message_of(world, false, shared, 1);
         CHECK(tm_comm_run(world, &call, &failure) == TM_IO && strstr(failure.text, "rank 1 of group world is late"));
     }

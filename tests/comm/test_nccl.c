@@ -238,19 +238,13 @@ static void idle_of(tm_comm *world, void *context)
     void         *memory;
     tm_collective barrier = { .kind = TM_COMM_BARRIER, .what = "afterwards", .step = -1 };
     (void)context;
-    CHECK_OK(tm_nccl_open(world, NULL, 0.5, &n, err));
+    CHECK_OK(tm_nccl_open(world, NULL, 0.2, &n, err));
     CHECK_OK(tm_gpu_alloc(tm_nccl_gpu(n), 40, &memory, err));
-    tm_collective call = { .kind = TM_COMM_ALL_REDUCE,
-                           .format = TM_COMM_FLOAT32,
-                           .send = memory,
-                           .receive = memory,
-                           .count = 10,
-                           .what = "sums",
-                           .step = 0 };
+    tm_collective call = collective_of(TM_COMM_ALL_REDUCE, TM_COMM_FLOAT32, memory, memory, 10, "sums", 0);
     for (int i = 0; i < 2; i++) {
         CHECK_OK(tm_nccl_run(n, &call, err));
         CHECK_OK(tm_nccl_wait(n, err));
-        nanosleep(&(struct timespec){ .tv_nsec = 900000000 }, NULL);
+        nanosleep(&(struct timespec){ .tv_nsec = 300000000 }, NULL);
         CHECK_OK(tm_comm_run(world, &barrier, err));
     }
     tm_nccl_close(n);
@@ -363,12 +357,7 @@ static void other_library_of(tm_comm *world, void *context)
     copies(&c, TM_COMM_INT64);
     pieces(&c, TM_COMM_FLOAT64);
     messages(&c, TM_COMM_BYTES);
-    tm_collective call = { .kind = TM_COMM_ALL_REDUCE,
-                           .format = TM_COMM_BFLOAT16,
-                           .send = c.send,
-                           .receive = c.receive,
-                           .count = 3,
-                           .step = -1 };
+    tm_collective call = collective_of(TM_COMM_ALL_REDUCE, TM_COMM_BFLOAT16, c.send, c.receive, 3, NULL, -1);
     tm_status     st = tm_nccl_run(c.nccl, &call, &failure);
     snprintf(want, sizeof want, "'%s' is version 2.7.8: bfloat16 came with 2.10; use float32, or a later one",
              f->library);
@@ -492,24 +481,11 @@ static void places_of_libraries(void **state)
     setenv("TRAINMARK_GPU_RUNTIME", gpu, 1);
 }
 
-/* The stand-ins lie beside the folder of this program. */
-static void find_standins(void)
-{
-    char    folder[PATH_MAX], path[PATH_MAX + 32];
-    ssize_t n = readlink("/proc/self/exe", folder, sizeof folder - 1);
-    assert_true(n > 0);
-    folder[n] = '\0';
-    for (int i = 0; i < 2; i++) *strrchr(folder, '/') = '\0';
-    snprintf(path, sizeof path, "%s/standins/nccl.so", folder);
-    setenv("TRAINMARK_NCCL", path, 1);
-    snprintf(path, sizeof path, "%s/standins/cuda.so", folder);
-    setenv("TRAINMARK_GPU_RUNTIME", path, 1);
-}
-
 static int begin(void **state)
 {
     (void)state;
-    find_standins();
+    setenv("TRAINMARK_NCCL", test_built("standins/nccl.so"), 1);
+    setenv("TRAINMARK_GPU_RUNTIME", test_built("standins/cuda.so"), 1);
     return 0;
 }
 

@@ -36,13 +36,7 @@ static void sum_once(tm_comm *world, int step, size_t count)
 {
     float         x[64] = { 1 }, y[64];
     tm_error      err = { 0 };
-    tm_collective call = { .kind = TM_COMM_ALL_REDUCE,
-                           .format = TM_COMM_FLOAT32,
-                           .send = x,
-                           .receive = y,
-                           .count = count,
-                           .what = "gradients",
-                           .step = step };
+    tm_collective call = collective_of(TM_COMM_ALL_REDUCE, TM_COMM_FLOAT32, x, y, count, "gradients", step);
     must(world, tm_comm_run(world, &call, &err), &err);
     CHECK(y[0] == (float)tm_comm_size(world));
 }
@@ -66,18 +60,10 @@ static void messages_around(tm_comm *world)
     float *x = malloc(N * sizeof *x);
     CHECK(x);
     for (int i = 0; i < N; i++) x[i] = (float)(rank * 10 + i % 7);
-    tm_collective send = { .kind = TM_COMM_SEND,
-                           .format = TM_COMM_FLOAT32,
-                           .send = x,
-                           .count = N,
-                           .peer = (rank + 1) % size,
-                           .what = "ring" };
-    tm_collective receive = { .kind = TM_COMM_RECEIVE,
-                              .format = TM_COMM_FLOAT32,
-                              .receive = x,
-                              .count = N,
-                              .peer = (rank + size - 1) % size,
-                              .what = "ring" };
+    tm_collective send = collective_of(TM_COMM_SEND, TM_COMM_FLOAT32, x, NULL, N, "ring", 0);
+    send.peer = (rank + 1) % size;
+    tm_collective receive = collective_of(TM_COMM_RECEIVE, TM_COMM_FLOAT32, NULL, x, N, "ring", 0);
+    receive.peer = (rank + size - 1) % size;
     if (rank > 0) CHECK_OK(tm_comm_run(world, &receive, err));
     CHECK_OK(tm_comm_run(world, &send, err));
     if (rank == 0) CHECK_OK(tm_comm_run(world, &receive, err));
@@ -290,21 +276,6 @@ static void same_calls(const library *l)
     expect_nobody_left(&o, 3);
 }
 
-/* A world that ends well ends at once; the best of all ranks and tries, as other processes run, too. */
-static void quick_end(const library *l)
-{
-    double least = 1e9;
-    need(l);
-    for (int i = 0; i < 3 && least > 4; i++) {
-        launch(l, "2", "well", "-", &o);
-        if (o.code != 0) fail_msg("exit code %d: %s", o.code, o.text);
-        expect(&o, "closed in ");
-        for (const char *at = o.text; (at = strstr(at, "closed in ")); at++)
-            if (strtod(at + 10, NULL) < least) least = strtod(at + 10, NULL);
-    }
-    if (least > 4) fail_msg("%s: %.2f s for the end of two ranks", l->name, least);
-}
-
 static void failures(const library *l)
 {
     static const struct {
@@ -372,69 +343,9 @@ FULL_TEST(failures_mpich)
     failures(&libraries[1]);
 }
 
-TEST(end_openmpi)
-{
-    quick_end(&libraries[0]);
-}
-
-TEST(end_mpich)
-{
-    quick_end(&libraries[1]);
-}
-
 TEST(wrong_launchers)
 {
     for (int i = 0; i < 2; i++) wrong_launcher(&libraries[i]);
-}
-
-/* What a process was launched by, by its environment alone. */
-TEST(launchers)
-{
-    static const struct {
-        const char *set[4], *engine;
-        int         rank, ranks;
-    } cases[] = {
-        { { NULL }, "self", 0, 1 },
-        { { "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4" }, "openmpi", 1, 4 },
-        { { "PMI_RANK=2", "PMI_SIZE=3" }, "mpich", 2, 3 },
-        { { "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "PMIX_RANK=1" }, "openmpi", 1, 2 },
-        { { "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_ID=0" }, NULL, 1, 2 },
-        { { "SLURM_PROCID=0", "SLURM_NTASKS=2" }, "self", 0, 1 }, /* the shell of an allocation */
-        { { "RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=3" }, "tcp", 3, 8 },
-        { { "SLURM_PROCID=1", "RANK=9", "WORLD_SIZE=16", "TORCHELASTIC_RUN_ID=7" }, "tcp", 9, 16 }, /* srun torchrun */
-        { { "PMI_RANK=0", "PMI_SIZE=1" }, "self", 0, 1 },
-    };
-    static const char *const names[] = {
-        "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK",           "PMI_SIZE",  "SLURM_PROCID",
-        "SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID",        "SLURM_NTASKS",       "PMIX_RANK", "RANK",
-        "WORLD_SIZE",           "LOCAL_RANK",           "TORCHELASTIC_RUN_ID"
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) unsetenv(names[k]);
-        for (int k = 0; k < 4 && cases[i].set[k]; k++) putenv((char *)cases[i].set[k]);
-        tm_comm_launch found = tm_comm_launched();
-        assert_int_equal(found.rank, cases[i].rank);
-        assert_int_equal(found.ranks, cases[i].ranks);
-        if (cases[i].engine) assert_string_equal(found.engine, cases[i].engine);
-        tm_comm *world = NULL;
-        tm_error err = { 0 };
-        if (!cases[i].engine) {
-            assert_null(found.engine);
-            assert_int_equal(tm_comm_open(NULL, &world, &err), TM_INVALID);
-            assert_non_null(strstr(err.text, "--ranks"));
-        } else if (cases[i].ranks == 1) {
-            assert_int_equal(tm_comm_open(NULL, &world, &err), TM_OK);
-            assert_int_equal(tm_comm_size(world), 1);
-            tm_comm_close(world);
-        }
-    }
-    for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) unsetenv(names[k]);
-    setenv("TRAINMARK_MODULES", "/nowhere", 1);
-    setenv("PMI_RANK", "0", 1), setenv("PMI_SIZE", "2", 1);
-    tm_comm *world = NULL;
-    tm_error err = { 0 };
-    assert_int_equal(tm_comm_open(NULL, &world, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "apt-get install mpich libmpich-dev"));
 }
 
 /* The modules lie beside the program, two folders up. */

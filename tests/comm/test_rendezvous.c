@@ -110,24 +110,6 @@ TEST(places_that_are_none)
     says_here(1, none);
 }
 
-TEST(numbers_of_the_environment)
-{
-    static const struct {
-        const char *text;
-        int         value;
-    } rows[] = { { "0", 0 },         { "16777215", 16777215 },
-                 { "16777216", -7 }, { "-1", -7 },
-                 { "", -7 },         { "3x", -7 },
-                 { "12", 12 },       { "1.0", -7 },
-                 { "1e3", -7 } };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        setenv("GROUP_RANK", rows[i].text, 1);
-        assert_int_equal(tm_comm_number("GROUP_RANK", -7), rows[i].value);
-    }
-    unsetenv("GROUP_RANK");
-    assert_int_equal(tm_comm_number("GROUP_RANK", 5), 5);
-}
-
 /* --- the first rank ------------------------------------------------------------------------------- */
 
 TEST(the_first_waits_in_vain)
@@ -137,17 +119,6 @@ TEST(the_first_waits_in_vain)
          text("rank 1 of 2 did not come to rank 0 on %s (port %d) within 0.05 s", host, port));
     says(0, 3, "127.0.0.1", port, 0.05,
          text("ranks 1, 2 of 3 did not come to rank 0 on %s (port %d) within 0.05 s", host, port));
-    says(
-        0, 17, "127.0.0.1", port, 0.05,
-        text("ranks 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 of 17 did not come to rank 0 on %s (port %d) "
-             "within 0.05 s",
-             host, port));
-    says(
-        0, 18, "127.0.0.1", port, 0.05,
-        text(
-            "ranks 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16 and others of 18 did not come to rank 0 on %s "
-            "(port %d) within 0.05 s",
-            host, port));
     set("LOCAL_WORLD_SIZE", 1);
     says(0, 2, "127.0.0.1", port, 0.05,
          text("rank 1 of 2 did not come to rank 0 on %s (port %d) within 0.05 s", host, port));
@@ -372,8 +343,7 @@ typedef struct {
     int32_t     answer, more;
     int         rank; /* that comes; 0: 1 */
     bool        tells;
-    bool        brings; /* the last rank but one, whose connection is descriptor 0 of the other end */
-    int         size;   /* 0: 3 */
+    int         size; /* 0: 3 */
     size_t      heard;
     tm_comm_key secret;
 } somebody;
@@ -398,27 +368,6 @@ static void places_of(place *places, int size)
     }
 }
 
-static int input = -1; /* standard input, while it is closed */
-
-/* Before it is told of, a rank knocks at the one that has come, which is not there yet to let it in. */
-static int bring(uint32_t port)
-{
-    int fd = call((int)port);
-    input = dup(STDIN_FILENO);
-    close(STDIN_FILENO);
-    return fd;
-}
-
-/* Then it is. */
-static void be_brought(const somebody *s, int fd, int door, const tm_comm_tcp_card *card)
-{
-    tm_comm_hello     hello;
-    tm_comm_encounter e;
-    if (!read_all(fd, &hello, sizeof hello)) return;
-    tm_comm_claim claim = claim_to(&s->secret, &hello, door, card, &e);
-    (void)write_all(fd, &claim, sizeof claim);
-}
-
 static void tell(int fd, const tm_comm_key *key, const char *purpose, const void *data, size_t bytes)
 {
     tm_comm_key proof;
@@ -433,7 +382,7 @@ static void answer_it(somebody *s, int fd, const tm_comm_hello *hello, const tm_
     tm_comm_answer    answer = { .verdict = s->answer };
     tm_comm_key       key;
     place             places[4];
-    int               size = s->size ? s->size : 3, brought = s->brings ? bring(claim->card.port) : -1;
+    int               size = s->size ? s->size : 3;
     memcpy(e.listener, hello->random, sizeof e.listener);
     memcpy(e.caller, claim->random, sizeof e.caller);
     if (!s->lies) tm_comm_prove_listener(&s->secret, &e, answer.verdict, &answer.proof);
@@ -444,9 +393,7 @@ static void answer_it(somebody *s, int fd, const tm_comm_hello *hello, const tm_
     places_of(places, size);
     if (s->tells) tell(fd, &key, "trainmark ranks", places, (size_t)size * sizeof *places);
     char left[8];
-    if (brought >= 0) be_brought(s, brought, claim->card.rank, &places[size - 2].card);
     if (!s->closes) (void)!read(fd, left, 1);
-    if (brought >= 0) close(brought);
 }
 
 static void *be_somebody(void *argument)
@@ -518,16 +465,6 @@ TEST(others_are_not_there)
             "rank 2 on host-2 has not reached rank 1 within 0.3 s");
     says_to(&(somebody){ .rank = 2, .answers = true, .answer = 1, .complete = true, .tells = true }, 0.1,
             "rank 2 does not reach rank 1 on host-1");
-}
-
-/* Where standard input is closed, a connection has its number, and is one like any other. */
-TEST(one_has_come_as_descriptor_0)
-{
-    if (fcntl(STDIN_FILENO, F_GETFD) < 0) assert_int_equal(open("/dev/null", O_RDONLY), STDIN_FILENO);
-    says_to(&(somebody){ .answers = true, .answer = 1, .complete = true, .tells = true, .brings = true, .size = 4 },
-            0.3, "rank 3 on host-3 has not reached rank 1 within 0.3 s");
-    assert_int_equal(fcntl(STDIN_FILENO, F_GETFD), -1); /* it was, and is closed again */
-    if (input >= 0) dup2(input, STDIN_FILENO), close(input);
 }
 
 /* It takes what is said, and stays silent. */

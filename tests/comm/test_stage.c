@@ -163,35 +163,6 @@ TEST(without_shared_memory_the_engine_carries)
 
 /* --- other orders ----------------------------------------------------------------------------- */
 
-static void other_channel(tm_comm *world, void *context)
-{
-    unsigned char *data = malloc(MOST);
-    CHECK(data);
-    void *shared = share(world);
-    (void)context;
-    for (int round = 0; round < 20; round++) {
-        int    n = 3 * round;
-        size_t bytes = 9000 + (size_t)round * 7919;
-        if (tm_comm_rank(world) == 0) {
-            post(world, data, bytes, n, 0);
-            post(world, data, bytes + 1, n + 1, 1);
-            post(world, data, 100, n + 2, 0);
-        } else {
-            take(world, data, bytes + 1, n + 1, 1); /* the one before is put aside, and its stage free for the next */
-            take(world, data, bytes, n, 0);
-            take(world, data, 100, n + 2, 0);
-        }
-    }
-    barrier(world);
-    free(data);
-    tm_comm_free(world, shared);
-}
-
-TEST(what_is_put_aside_is_kept)
-{
-    run_world(2, NULL, 60, false, other_channel, NULL);
-}
-
 /* --- the end ---------------------------------------------------------------------------------- */
 
 /* run_world closes the first rank's world as soon as it has returned. */

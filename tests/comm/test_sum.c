@@ -41,17 +41,6 @@ TEST(each_length)
     free(out);
 }
 
-TEST(into_the_first)
-{
-    float       a[40], b[40], c[40];
-    const void *in[] = { a, b, c };
-    for (int i = 0; i < 40; i++) a[i] = (float)i, b[i] = (float)(100 * i), c[i] = (float)(10000 * i);
-    tm_comm_reduce(TM_COMM_SUM, TM_COMM_FLOAT32, in, 3, a, 40);
-    for (int i = 0; i < 40; i++) assert_true(a[i] == (float)(10101 * i));
-    tm_comm_reduce(TM_COMM_SUM, TM_COMM_FLOAT32, in, 2, a, 40);
-    for (int i = 0; i < 40; i++) assert_true(a[i] == (float)(10201 * i));
-}
-
 /* A NaN in any place is the result; the others beside it are not touched. */
 TEST(not_a_number)
 {
@@ -162,13 +151,7 @@ static void sum_large(tm_comm *world, void *context)
     CHECK_OK(tm_comm_alloc(world, 2 * l->count * sizeof(float), &memory, err));
     float *send = memory, *receive = l->in_place ? send : send + l->count;
     for (size_t i = 0; i < l->count; i++) send[i] = (float)((i % 251) * (rank + 1) + (rank == 0 ? i % 7 : 0));
-    tm_collective call = { .kind = TM_COMM_ALL_REDUCE,
-                           .format = TM_COMM_FLOAT32,
-                           .send = send,
-                           .receive = receive,
-                           .count = l->count,
-                           .what = "large",
-                           .step = 1 };
+    tm_collective call = collective_of(TM_COMM_ALL_REDUCE, TM_COMM_FLOAT32, send, receive, l->count, "large", 1);
     CHECK_OK(tm_comm_run(world, &call, err));
     for (size_t i = 0; i < l->count; i++) CHECK(receive[i] == (float)((i % 251) * (size * (size + 1) / 2) + i % 7));
     if (!l->in_place) {
@@ -192,50 +175,3 @@ TEST(large_sums)
 }
 
 /* --- words --------------------------------------------------------------------------------------- */
-
-TEST(calls_in_words)
-{
-    static const size_t pieces[] = { 1, 2 };
-    static const struct {
-        tm_collective call;
-        const char   *words;
-    } rows[] = {
-        { { .kind = TM_COMM_BARRIER, .count = 9, .step = -1 }, "barrier" },
-        { { .kind = TM_COMM_BARRIER, .what = "begin", .step = 0 }, "barrier 'begin', step 0" },
-        { { .kind = TM_COMM_ALL_REDUCE,
-            .op = TM_COMM_SUM,
-            .format = TM_COMM_FLOAT32,
-            .count = 12,
-            .what = "g",
-            .step = 3 },
-          "all-reduce (sum) of 12 float32 'g', step 3" },
-        { { .kind = TM_COMM_ALL_REDUCE, .op = TM_COMM_MAX, .format = TM_COMM_INT64, .count = 1, .step = -1 },
-          "all-reduce (max) of 1 int64" },
-        { { .kind = TM_COMM_REDUCE_SCATTER, .op = TM_COMM_MIN, .format = TM_COMM_FLOAT64, .count = 7, .step = -1 },
-          "reduce-scatter (min) of 7 float64" },
-        { { .kind = TM_COMM_ALL_GATHER, .format = TM_COMM_BFLOAT16, .count = 5, .what = "w", .step = -1 },
-          "all-gather of 5 bfloat16 'w'" },
-        { { .kind = TM_COMM_BROADCAST, .format = TM_COMM_BYTES, .count = 8, .peer = 3, .step = -1 },
-          "broadcast of 8 bytes from rank 3" },
-        { { .kind = TM_COMM_BROADCAST, .format = TM_COMM_BYTES, .count = 8, .peer = 0, .what = "x", .step = 2 },
-          "broadcast of 8 bytes from rank 0 'x', step 2" },
-        { { .kind = TM_COMM_ALL_TO_ALL, .format = TM_COMM_FLOAT32, .count = 6, .step = -1 },
-          "all-to-all of 6 float32" },
-        { { .kind = TM_COMM_ALL_TO_ALL,
-            .format = TM_COMM_FLOAT32,
-            .send_counts = pieces,
-            .receive_counts = pieces,
-            .step = 4 },
-          "all-to-all of pieces of float32, step 4" },
-        { { .kind = TM_COMM_SEND, .format = TM_COMM_FLOAT32, .count = 2, .peer = 1, .step = -1 },
-          "message of 2 float32" },
-        { { .kind = TM_COMM_RECEIVE, .format = TM_COMM_FLOAT32, .count = 2, .peer = 1, .step = -1 },
-          "message of 2 float32" },
-    };
-    char out[256];
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        tm_comm_header header = { 0 };
-        tm_comm_header_fill(&rows[i].call, &header);
-        assert_string_equal(tm_comm_header_text(&header, out), rows[i].words);
-    }
-}

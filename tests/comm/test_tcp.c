@@ -26,15 +26,8 @@ static void calls_and_messages(tm_comm *world)
         if (to == rank) continue;
         for (int i = 0; i < N; i++) x[i] = rank * 1000 + to + i;
         for (int channel = 0; channel < 2; channel++) {
-            tm_collective call = { .kind = TM_COMM_SEND,
-                                   .format = TM_COMM_INT64,
-                                   .send = x,
-                                   .count = channel ? N : 3,
-                                   .peer = to,
-                                   .channel = channel,
-                                   .buffered = true,
-                                   .what = "post",
-                                   .step = channel };
+            tm_collective call = collective_of(TM_COMM_SEND, TM_COMM_INT64, x, NULL, channel ? N : 3, "post", channel);
+            call.peer = to, call.channel = channel, call.buffered = true;
             CHECK_OK(tm_comm_run(world, &call, err));
         }
     }
@@ -42,14 +35,8 @@ static void calls_and_messages(tm_comm *world)
         if (from == rank) continue;
         for (int channel = 1; channel >= 0; channel--) {
             size_t        n = channel ? N : 3;
-            tm_collective call = { .kind = TM_COMM_RECEIVE,
-                                   .format = TM_COMM_INT64,
-                                   .receive = y,
-                                   .count = n,
-                                   .peer = from,
-                                   .channel = channel,
-                                   .what = "post",
-                                   .step = channel };
+            tm_collective call = collective_of(TM_COMM_RECEIVE, TM_COMM_INT64, NULL, y, n, "post", channel);
+            call.peer = from, call.channel = channel;
             CHECK_OK(tm_comm_run(world, &call, err));
             for (size_t i = 0; i < n; i++) CHECK(y[i] == from * 1000 + rank + (int64_t)i);
         }
@@ -113,42 +100,6 @@ TEST(by_ipv6)
 
 /* --- who comes ----------------------------------------------------------------------------------- */
 
-static int knock(int port, const void *data, size_t bytes)
-{
-    struct sockaddr_in a = { .sin_family = AF_INET,
-                             .sin_port = htons((uint16_t)port),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    for (int i = 0; i < 200; i++) {
-        int fd = socket(AF_INET, SOCK_STREAM, 0);
-        if (connect(fd, (struct sockaddr *)&a, sizeof a) == 0) {
-            assert_int_equal(send(fd, data, bytes, MSG_NOSIGNAL), (ssize_t)bytes);
-            return fd;
-        }
-        close(fd);
-        nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
-    }
-    fail_msg("nobody listens at port %d", port);
-    return -1;
-}
-
-TEST(strangers)
-{
-    static const char request[] =
-        "GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: somebody who looks at every port there is\r\n"
-        "Accept: */*\r\nConnection: close, and some more words\r\n\r\n";
-    int       fds[2], code[MOST];
-    pid_t     child[2];
-    launch_of l = { .ranks = 2, .port = free_port(), .deadline = 20, .body = tell_place };
-    assert_int_equal(pipe(fds), 0);
-    child[0] = start(&l, 0, fds[1]);
-    int loud = knock(l.port, request, sizeof request), gone = knock(l.port, request, 4);
-    close(gone);
-    child[1] = start(&l, 1, fds[1]);
-    finish(child, 2, fds, code);
-    close(loud);
-    if (code[0] != 0 || code[1] != 0) fail_msg("exit codes %d and %d: %s", code[0], code[1], said);
-}
-
 /* The address, in hexadecimal digits, at which somebody listens at this port; "": nobody does. */
 static char *listens_at(int port, char out[64])
 {
@@ -190,70 +141,12 @@ TEST(only_this_host_can_call)
     }
 }
 
-TEST(other_secrets)
-{
-    int       fds[2], code[MOST];
-    pid_t     child[2];
-    launch_of own = { .ranks = 2,
-                      .port = free_port(),
-                      .deadline = 2,
-                      .secret = "a secret of two ranks",
-                      .body = tell_place },
-              other = own;
-    other.secret = "a secret of two other ones";
-    assert_int_equal(pipe(fds), 0);
-    child[0] = start(&own, 0, fds[1]);
-    child[1] = start(&other, 1, fds[1]);
-    finish(child, 2, fds, code);
-    assert_int_equal(code[1], 4);
-    expect("does not take rank 1 of 2: their secrets (TRAINMARK_SECRET) are not the same");
-    expect("a caller from 127.0.0.1 does not know the secret of this job and was sent away");
-    expect("rank 0: rank 1 of 2 did not come to rank 0 on ");
-    expect("; 1 caller did not know the secret of this job");
-    other.secret = own.secret;
-    own.port = other.port = free_port();
-    run_all(&own, code);
-    if (code[0] != 0 || code[1] != 0) fail_msg("exit codes %d and %d: %s", code[0], code[1], said);
-}
-
-/* Ranks of other worlds are told, and the first rank goes on waiting for its own. */
-TEST(ranks_that_do_not_fit)
-{
-    int       fds[2], code[MOST];
-    pid_t     child[5];
-    int       port = free_port();
-    launch_of own = { .ranks = 3, .port = port, .deadline = 3, .job = "a", .body = tell_place }, larger = own,
-              other = own;
-    larger.ranks = 4;
-    other.job = "b";
-    assert_int_equal(pipe(fds), 0);
-    child[0] = start(&own, 0, fds[1]);
-    child[1] = start(&own, 1, fds[1]);
-    nanosleep(&(struct timespec){ .tv_nsec = 500000000 }, NULL);
-    child[2] = start(&larger, 2, fds[1]);
-    child[3] = start(&other, 2, fds[1]);
-    child[4] = start(&own, 1, fds[1]);
-    finish(child, 5, fds, code);
-    for (int i = 0; i < 5; i++) assert_int_not_equal(code[i], 0);
-    expect("does not take rank 2 of 4: its WORLD_SIZE is another");
-    expect("does not take rank 2 of 3: its TORCHELASTIC_RUN_ID is another");
-    expect("does not take rank 1 of 3: there is one of this RANK already");
-    expect("rank 0: rank 2 of 3 did not come to rank 0");
-    expect("rank 1: rank 2 of 3 did not come to rank 0");
-}
-
 static void end_early(tm_comm *world)
 {
     float    x = 1, y = 0;
     tm_error err = { 0 };
     if (tm_comm_rank(world) == 1) raise(SIGKILL);
-    tm_collective sum = { .kind = TM_COMM_ALL_REDUCE,
-                          .format = TM_COMM_FLOAT32,
-                          .send = &x,
-                          .receive = &y,
-                          .count = 1,
-                          .what = "sums",
-                          .step = 3 };
+    tm_collective sum = collective_of(TM_COMM_ALL_REDUCE, TM_COMM_FLOAT32, &x, &y, 1, "sums", 3);
     tm_status     st = tm_comm_run(world, &sum, &err);
     if (st != TM_OK) tm_comm_abort(world, tm_status_exit_code(st), err.text);
 }

@@ -67,17 +67,6 @@ static void check_text(const unsigned char *x, size_t n, int tag)
     CHECK(x[n] == 0);
 }
 
-static void mark(const tm_comm *world, bool sends)
-{
-    tm_comm_request request;
-    char            one = 1;
-    if (sends)
-        CHECK(!send_it(world, MARK, &one, 1, &request));
-    else
-        ask(world, MARK, &one, 1, &request);
-    well(world, &request);
-}
-
 static void pass_gate(const tm_comm *world)
 {
     struct pollfd p = { .fd = gate[tm_comm_rank(world)][0], .events = POLLIN };
@@ -89,23 +78,6 @@ static void pass_gate(const tm_comm *world)
 static void open_gate(const tm_comm *world)
 {
     CHECK(write(gate[1 - tm_comm_rank(world)][1], "x", 1) == 1);
-}
-
-/* What has been sent comes; it is not waited for. */
-static void let_come(const tm_comm *world)
-{
-    const tm_comm_ports   *p = &world->world->ports;
-    bool                   done = false;
-    static char            nothing;
-    static int             n;
-    static tm_comm_request never[16]; /* they never end: kept, they are no leak */
-    CHECK(n < 16);
-    tm_comm_request *one = &never[n++];
-    ask(world, NEVER, &nothing, 1, one);
-    for (int i = 0; i < 100; i++) {
-        CHECK(!p->engine->test(p->own, one, &done) && !done);
-        nanosleep(&(struct timespec){ .tv_nsec = 200000 }, NULL);
-    }
 }
 
 /* The world is over: nobody waits for the other one. */
@@ -120,95 +92,7 @@ static void is_over(tm_comm *world)
 static const size_t lengths[] = { 0, 1, 2, 15, 16, 17, 4096, 70000, 3000000 };
 enum { KINDS = sizeof lengths / sizeof lengths[0] };
 
-/* Awaited before they are sent; or there before they are awaited, in the other order. */
-static void every_size(tm_comm *world)
-{
-    bool sends = tm_comm_rank(world) == 0;
-    for (int early = 0; early < 2; early++) {
-        tm_comm_request request[KINDS];
-        unsigned char  *text[KINDS];
-        for (int k = 0; k < KINDS; k++) text[k] = text_of(lengths[k], sends ? k : -1);
-        if (!sends && early) mark(world, false);
-        for (int i = 0; i < KINDS && !sends; i++) {
-            int k = early ? KINDS - 1 - i : i;
-            ask(world, k, text[k], lengths[k], &request[k]);
-        }
-        if (!early) mark(world, !sends);
-        for (int k = 0; k < KINDS && sends; k++) CHECK(!send_it(world, k, text[k], lengths[k], &request[k]));
-        if (sends && early) mark(world, true);
-        for (int k = 0; k < KINDS; k++) well(world, &request[k]);
-        for (int k = 0; k < KINDS; k++) {
-            check_text(text[k], lengths[k], k);
-            free(text[k]);
-        }
-    }
-}
-
-/* Awaited while the first buffer of it is there; behind it another one of the same tag. */
-static void while_it_comes(tm_comm *world)
-{
-    bool            sends = tm_comm_rank(world) == 0;
-    tm_comm_request request[2];
-    unsigned char  *text[2];
-    for (int k = 0; k < 2; k++) text[k] = text_of(LARGE, sends ? k : -1);
-    for (int k = 0; k < 2 && sends; k++) CHECK(!send_it(world, 5, text[k], LARGE, &request[k]));
-    if (sends)
-        pass_gate(world);
-    else
-        let_come(world);
-    for (int k = 0; k < 2 && !sends; k++) ask(world, 5, text[k], LARGE, &request[k]);
-    if (!sends) open_gate(world);
-    for (int k = 0; k < 2; k++) well(world, &request[k]);
-    for (int k = 0; k < 2; k++) {
-        check_text(text[k], LARGE, k);
-        free(text[k]);
-    }
-}
-
 enum { BEFORE, WHILE, AFTER, TIMES };
-
-static void other_size(tm_comm *world, int when, size_t comes, size_t awaited)
-{
-    bool            sends = tm_comm_rank(world) == 0;
-    tm_comm_request request;
-    char            want[128];
-    unsigned char  *text = text_of(sends ? comes : awaited, sends ? 1 : -1);
-    if (when == BEFORE && !sends) ask(world, 7, text, awaited, &request);
-    if (when == BEFORE) mark(world, !sends);
-    if (sends) CHECK(!send_it(world, 7, text, comes, &request));
-    if (when == WHILE && sends) pass_gate(world);
-    if (when == WHILE && !sends) let_come(world);
-    if (when == AFTER) mark(world, sends);
-    if (when != BEFORE && !sends) ask(world, 7, text, awaited, &request);
-    if (when == WHILE && !sends) open_gate(world);
-    if (sends) {
-        well(world, &request);
-    } else {
-        const char *why = end_of(world, &request);
-        snprintf(want, sizeof want, "a message of rank 0 has another size than the %zu bytes that are expected",
-                 awaited);
-        if (!why || strcmp(why, want) != 0)
-            dprintf(2, "%d, %zu of %zu: %s\n", when, awaited, comes, why ? why : "well");
-        CHECK(why && strcmp(why, want) == 0);
-        for (size_t i = 0; i <= awaited; i++) CHECK(text[i] == 0);
-    }
-    free(text);
-}
-
-static void sizes_of_messages(tm_comm *world)
-{
-    every_size(world);
-    while_it_comes(world);
-    for (int when = 0; when < TIMES; when++) {
-        size_t n = when == WHILE ? LARGE : 40;
-        other_size(world, when, n, n - 1);
-        other_size(world, when, n, n + 1);
-        other_size(world, when, n, 0);
-    }
-    other_size(world, AFTER, 0, 1);
-    every_size(world); /* nothing of that is in the way */
-    is_over(world);
-}
 
 /* Runs a body on two ranks of two nodes. */
 static void run_two(void (*body)(tm_comm *world))
@@ -221,11 +105,6 @@ static void run_two(void (*body)(tm_comm *world))
     for (int i = 0; i < 4; i++) close(gate[i / 2][i % 2]);
     for (int r = 0; r < 2; r++)
         if (code[r] != 0) fail_msg("rank %d ends with %d: %s", r, code[r], said);
-}
-
-TEST(messages_of_all_sizes)
-{
-    run_two(sizes_of_messages);
 }
 
 /* --- ends ----------------------------------------------------------------------------------------- */
@@ -397,42 +276,4 @@ TEST(memory_of_somebody_else)
         expect(want[i]);
         assert_int_not_equal(code[0], 0);
     }
-}
-
-/* A rank that has lost its wits announces 2^60 bytes: it is named, at once, and nothing is made ready for them. */
-TEST(a_rank_that_announces_too_much)
-{
-    int       fds[2], code[2];
-    char      host[TM_COMM_HOST_NAME] = "", want[300];
-    launch_of l = { .ranks = 2, .port = free_port(), .deadline = 60 };
-    pid_t     child[2];
-    int64_t   begun = tm_now_ns();
-    assert_int_equal(pipe(fds), 0);
-    for (int r = 0; r < 2; r++) {
-        child[r] = fork();
-        assert_true(child[r] >= 0);
-        if (child[r] == 0 && r == 0) be_rank(&l, 0, fds[1]);
-        if (child[r] > 0) continue;
-        const tm_comm_frame head = { TM_COMM_FRAME_EARLY, 3, (uint64_t)1 << 60 };
-        tm_comm_tcp_mesh    mesh;
-        tm_error            err = { 0 };
-        char                left[4096];
-        set_rank(&l, 1, fds[1]);
-        CHECK(tm_comm_tcp_meet(10, &mesh, &err) == TM_OK);
-        CHECK(send(mesh.fd[0], &head, sizeof head, MSG_NOSIGNAL) == (ssize_t)sizeof head);
-        struct pollfd p = { .fd = mesh.fd[0], .events = POLLIN };
-        do CHECK(poll(&p, 1, LONG_MS) == 1);
-        while (recv(mesh.fd[0], left, sizeof left, 0) > 0);
-        _exit(0);
-    }
-    finish(child, 2, fds, code);
-    assert_int_equal(gethostname(host, sizeof host - 1), 0);
-    snprintf(want, sizeof want,
-             "the connection to rank 1 on %s was ended: it has sent a message of 1152921504606846976 bytes that nobody "
-             "has asked for\n",
-             host);
-    expect(want);
-    assert_int_not_equal(code[0], 0);
-    assert_int_equal(code[1], 0);
-    assert_true(tm_now_ns() - begun < 30000000000);
 }

@@ -57,13 +57,7 @@ typedef struct {
 static void call(tm_comm *world, const job *j)
 {
     static _Thread_local float from[RANKS << 14], to[RANKS << 14];
-    tm_collective              c = { .kind = j->kind,
-                                     .format = TM_COMM_FLOAT32,
-                                     .send = from,
-                                     .receive = to,
-                                     .count = j->count,
-                                     .what = "all",
-                                     .step = -1 };
+    tm_collective              c = collective_of(j->kind, TM_COMM_FLOAT32, from, to, j->count, "all", -1);
     const int                  rank = tm_comm_rank(world);
     if (j->kind == TM_COMM_SEND) {
         if (rank == 1) return;

@@ -68,17 +68,22 @@ static inline void run_world(int ranks, const int *host, double deadline, bool k
         }                                                                                                              \
     } while (0)
 
+/* A call of a group, from rank 0 if it has a root. */
+static inline tm_collective collective_of(tm_comm_kind kind, tm_comm_format format, const void *send, void *receive,
+                                          size_t count, const char *what, int64_t step)
+{
+    return (tm_collective){
+        .kind = kind, .format = format, .send = send, .receive = receive, .count = count, .what = what, .step = step
+    };
+}
+
 /* To or from the other one of two ranks. */
 static inline tm_collective message_of(tm_comm *world, bool sends, void *data, size_t bytes)
 {
-    return (tm_collective){ .kind = sends ? TM_COMM_SEND : TM_COMM_RECEIVE,
-                            .format = TM_COMM_BYTES,
-                            .send = sends ? data : NULL,
-                            .receive = sends ? NULL : data,
-                            .count = bytes,
-                            .peer = !tm_comm_rank(world),
-                            .what = "letter",
-                            .step = -1 };
+    tm_collective call = collective_of(sends ? TM_COMM_SEND : TM_COMM_RECEIVE, TM_COMM_BYTES, sends ? data : NULL,
+                                       sends ? NULL : data, bytes, "letter", -1);
+    call.peer = !tm_comm_rank(world);
+    return call;
 }
 
 static inline uint64_t mix(uint64_t x)

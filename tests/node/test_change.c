@@ -29,7 +29,7 @@ static void draw(noise_kind kind, uint64_t seed, uint64_t place, double fall, si
 
 TEST(nothing_steady_falls)
 {
-    enum { SEEDS = 700 };
+    enum { SEEDS = 250 };
     for (int kind = 0; kind < KINDS; kind++) {
         int fell = 0, clear = 0;
         for (uint64_t s = 0; s < SEEDS; s++) {

@@ -4,11 +4,10 @@
 
 #include "comm/world.h"
 #include "node/among.h"
+#include "support/folder.h"
 
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 enum { RANKS = 3 };
 
@@ -24,15 +23,8 @@ static void certify(tm_comm *comm, void *context)
 TEST(between_gpus)
 {
     tm_node_outcome out[RANKS] = { { 0 } };
-    char            folder[PATH_MAX], path[PATH_MAX + 32];
-    const ssize_t   n = readlink("/proc/self/exe", folder, sizeof folder - 1);
-    assert_true(n > 0);
-    folder[n] = 0;
-    for (int i = 0; i < 2; i++) *strrchr(folder, '/') = 0;
-    snprintf(path, sizeof path, "%s/standins/nccl.so", folder);
-    setenv("TRAINMARK_NCCL", path, 1);
-    snprintf(path, sizeof path, "%s/standins/cuda.so", folder);
-    setenv("TRAINMARK_GPU_RUNTIME", path, 1);
+    setenv("TRAINMARK_NCCL", test_built("standins/nccl.so"), 1);
+    setenv("TRAINMARK_GPU_RUNTIME", test_built("standins/cuda.so"), 1);
     run_world(RANKS, NULL, 60, false, certify, out);
     for (int r = 0; r < RANKS; r++) {
         for (size_t i = 0; i < out[r].n_findings; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The check of rates under load on a made-up node: it becomes slow in the middle of the check, all of it or one core,
- * and sensors say why, or are not there. This file takes the place of node/load.c, node/watch.c and base/clock.c in its
- * program: time is what the products take. */
+/* The check of rates under load on a made-up node: it becomes slow in the middle of the check, all of it or one
+ * core, and sensors say why, or are not there. This file takes the place of node/load.c, node/watch.c and
+ * base/clock.c in its program: time is what the products take. */
 #include "node/checks.h"
 #include "node/load.h"
 #include "node/watch.h"
@@ -19,6 +19,7 @@
 
 #include "node/made_clock.h"
 #include "support/test.h"
+#include "node/one_check.h"
 
 enum { CALLS_UNTIL = 32 }; /* samples before the fall */
 
@@ -36,16 +37,6 @@ struct tm_node_load {
 struct tm_node_watch {
     int none;
 };
-
-static int first_processor(void)
-{
-    cpu_set_t set;
-    assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
-    for (int p = 0; p < CPU_SETSIZE; p++)
-        if (CPU_ISSET(p, &set)) return p;
-    fail_msg("no processor");
-    return -1;
-}
 
 int tm_node_products(bool gpu, tm_node_product out[TM_NODE_PRODUCTS])
 {
@@ -148,14 +139,6 @@ static void has(const char *text, const char *words)
     if (!strstr(text, words)) fail_msg("'%s' lacks '%s'", text, words);
 }
 
-static const tm_node_figure *figure(const tm_node_outcome *out, const char *name, const char *place)
-{
-    for (size_t i = 0; i < out->n_figures; i++)
-        if (strcmp(out->figures[i].name, name) == 0 && strcmp(out->figures[i].place, place) == 0)
-            return &out->figures[i];
-    return NULL;
-}
-
 TEST(a_steady_node_passes)
 {
     for (int i = 0; i < 2; i++) {
@@ -164,10 +147,11 @@ TEST(a_steady_node_passes)
         assert_int_equal(out.verdict, TM_NODE_PASS);
         assert_int_equal(out.n_findings + out.n_told, 0);
         has(out.reach, i ? "clock yes, temperature yes, power yes, throttling yes" : "clock none, temperature none");
-        const tm_node_figure *early = figure(&out, "early rate", "CPU"), *late = figure(&out, "late rate", "CPU");
+        const tm_node_figure *early = find_figure(&out, "early rate", "CPU"),
+                             *late = find_figure(&out, "late rate", "CPU");
         assert_true(early && late && fabs(early->value / late->value - 1) < 0.02);
-        assert_true((figure(&out, "clock under load", "CPU") != NULL) == has_sensors);
-        assert_true((figure(&out, "power", "CPU") != NULL) == has_sensors);
+        assert_true((find_figure(&out, "clock under load", "CPU") != NULL) == has_sensors);
+        assert_true((find_figure(&out, "power", "CPU") != NULL) == has_sensors);
         tm_node_outcome_fini(&out);
     }
 }
@@ -223,15 +207,13 @@ TEST(throttling_without_a_fall_is_told)
 /* The figure says which. */
 TEST(a_core_that_falls_keeps_less)
 {
-    char core[32];
     fall_of_all = 0, fall_of_core = 0.2, has_sensors = throttles = false;
     tm_node_outcome out = check();
-    snprintf(core, sizeof core, "core %d", broken);
-    size_t n = 0;
+    size_t          n = 0;
     for (size_t i = 0; i < out.n_figures; i++) {
         const tm_node_figure *f = &out.figures[i];
         if (strcmp(f->name, "rate kept under load") != 0) continue;
-        const double wanted = strcmp(f->place, core) == 0 ? 80 : 100;
+        const double wanted = strcmp(f->place, core_of(broken)) == 0 ? 80 : 100;
         n++;
         if (fabs(f->value - wanted) > 3) fail_msg("%s keeps %g %%", f->place, f->value);
         assert_true(f->sense == TM_NODE_SPEED && f->floor >= 0.01 && f->floor < 0.05 && f->low < f->value);

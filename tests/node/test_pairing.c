@@ -75,7 +75,7 @@ TEST(the_bad_end_or_link)
 TEST(noise_is_no_fault)
 {
     tm_pairing_verdict v;
-    for (uint64_t seed = 0; seed < (test_is_full() ? 50000 : 4000); seed++) {
+    for (uint64_t seed = 0; seed < (test_is_full() ? 20000 : 2000); seed++) {
         const int n = 4 + (int)tm_random_below(seed, 2, 0, 60);
         play(n, -1, -1, 1, 0.01 + 0.3 * tm_random_uniform(seed, 3, 0), seed, &v);
         assert_int_equal(v.found, 0);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "support/test.h"
+#include "node/one_check.h"
 
 static int    broken; /* processor */
 static double slow;   /* part, of the second product there */
@@ -25,16 +26,6 @@ struct tm_node_load {
     int        product;
     uint64_t   calls, verified;
 };
-
-static int first_processor(void)
-{
-    cpu_set_t set;
-    assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
-    for (int p = 0; p < CPU_SETSIZE; p++)
-        if (CPU_ISSET(p, &set)) return p;
-    fail_msg("no processor");
-    return -1;
-}
 
 static bool at_broken_core(void)
 {
@@ -105,19 +96,8 @@ static tm_node_outcome check(double part, int wrong)
     return out;
 }
 
-static const tm_node_figure *figure(const tm_node_outcome *out, const char *name, const char *place)
-{
-    for (size_t i = 0; i < out->n_figures; i++)
-        if (strcmp(out->figures[i].name, name) == 0 && strcmp(out->figures[i].place, place) == 0)
-            return &out->figures[i];
-    fail_msg("there is no %s of %s", name, place);
-    return NULL;
-}
-
 TEST(rates_are_those_of_the_cores)
 {
-    char core[32];
-    snprintf(core, sizeof core, "core %d", first_processor());
     for (int turn = 0; turn < 2; turn++) {
         tm_node_outcome out = check(turn ? 0.2 : 0, 0);
         const double    wanted[2] = { 1, turn ? 0.8 : 1 };
@@ -128,9 +108,9 @@ TEST(rates_are_those_of_the_cores)
             double                sum = 0;
             const tm_node_figure *f, *all;
             snprintf(name, sizeof name, "product %d", i);
-            f = figure(&out, name, core);
+            f = find_figure(&out, name, core_of(first_processor()));
             snprintf(whole, sizeof whole, "%s, all cores", name);
-            all = figure(&out, whole, "CPU");
+            all = find_figure(&out, whole, "CPU");
             if (fabs(f->value - wanted[i]) > 0.02) fail_msg("%s: %g", name, f->value);
             assert_true(f->low < f->value && f->value < f->high && f->floor >= 0.01 && f->floor < 0.05);
             assert_string_equal(f->unit, "GFLOP/s");
@@ -150,22 +130,18 @@ TEST(products_have_one_floor)
 {
     noise_of_second = 0.1;
     tm_node_outcome out = check(0, 0);
-    char            core[32];
-    snprintf(core, sizeof core, "core %d", first_processor());
-    const double floor = figure(&out, "product 1", core)->floor;
-    assert_true(floor > 0.01 && figure(&out, "product 0", core)->floor == floor);
+    const double    floor = find_figure(&out, "product 1", core_of(first_processor()))->floor;
+    assert_true(floor > 0.01 && find_figure(&out, "product 0", core_of(first_processor()))->floor == floor);
     tm_node_outcome_fini(&out);
     noise_of_second = 0.01;
 }
 
 TEST(a_wrong_product_is_a_finding)
 {
-    char core[32];
-    snprintf(core, sizeof core, "core %d", first_processor());
     for (int call = 1; call <= 5; call += 2) {
         tm_node_outcome out = check(0, call);
         assert_int_equal(out.n_findings, 1);
-        assert_string_equal(out.findings[0].place, core);
+        assert_string_equal(out.findings[0].place, core_of(first_processor()));
         assert_string_equal(out.findings[0].text, "product 0: element (1, 2) is 3; expected: 4 (1 wrong)");
         tm_node_outcome_fini(&out);
     }

@@ -74,7 +74,7 @@ TEST(nothing_good_is_taken_for_slow)
     static const size_t places[] = { 2, 3, 8 };
     for (int kind = 0; kind < KINDS; kind++)
         for (int i = 0; i < 3; i++) {
-            const size_t found = alarms(kind, places[i], 1000);
+            const size_t found = alarms(kind, places[i], 300);
             if (found > 0) fail_msg("noise %d, %zu places: %zu alarms", kind, places[i], found);
         }
 }

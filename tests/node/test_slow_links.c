@@ -8,6 +8,7 @@
 #include "node/among.h"
 #include "node/counters.h"
 #include "node/slow_links.h"
+#include "support/folder.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -49,7 +50,7 @@ TEST(noise_is_no_fault)
 {
     tm_slow_link slow[MOST * MOST];
     rates        x;
-    for (uint64_t seed = 0; seed < (test_is_full() ? 100000 : 4000); seed++) {
+    for (uint64_t seed = 0; seed < (test_is_full() ? 20000 : 1000); seed++) {
         const int n = 3 + (int)(seed % 10);
         draw(&x, n, 0.02 + 0.3 * tm_random_uniform(seed, 9, 0), seed);
         const int found = tm_links_slow(x.part, n, 0.25, slow, MOST * MOST);
@@ -176,21 +177,6 @@ TEST(worlds_of_all_sizes)
 
 /* --- counters -------------------------------------------------------------------------------- */
 
-static void put(const char *root, const char *path, const char *text)
-{
-    char whole[512];
-    snprintf(whole, sizeof whole, "%s%s", root, path);
-    for (char *at = strchr(whole + strlen(root) + 1, '/'); at; at = strchr(at + 1, '/')) {
-        *at = 0;
-        mkdir(whole, 0755);
-        *at = '/';
-    }
-    FILE *f = fopen(whole, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
-}
-
 static const tm_counter *counter(const tm_counters *all, const char *device, const char *name)
 {
     for (size_t i = 0; i < all->n; i++)
@@ -204,8 +190,8 @@ static const tm_counter *counter(const tm_counters *all, const char *device, con
 /* While messages go, the errors of a device grow. */
 static tm_status call_that_spoils(void *data, tm_comm *comm, const tm_collective *c, tm_error *err)
 {
-    if (tm_comm_rank(comm) == 0) put(data, "/sys/class/net/eth7/statistics/rx_crc_errors", "9\n");
-    if (tm_comm_rank(comm) == 0) put(data, "/sys/class/net/eth7/statistics/rx_dropped", "800\n");
+    if (tm_comm_rank(comm) == 0) test_put(data, "/sys/class/net/eth7/statistics/rx_crc_errors", "9\n");
+    if (tm_comm_rank(comm) == 0) test_put(data, "/sys/class/net/eth7/statistics/rx_dropped", "800\n");
     return tm_comm_run(comm, c, err);
 }
 
@@ -231,13 +217,13 @@ TEST(errors_that_devices_count)
     char        root[] = "/tmp/trainmark-counters-XXXXXX", line[96];
     tm_counters all = { 0 };
     assert_non_null(mkdtemp(root));
-    put(root, "/sys/class/net/eth7/statistics/rx_crc_errors", "7\n");
-    put(root, "/sys/class/net/eth7/statistics/rx_dropped", "5\n");
-    put(root, "/sys/class/infiniband/mlx5_0/ports/1/counters/symbol_error", "12\n");
-    put(root, "/sys/bus/pci/devices/0000:3b:00.0/aer_dev_nonfatal", "Undefined 0\nTOTAL_ERR_NONFATAL 4\n");
-    put(root, "/sys/bus/pci/devices/0000:3b:00.0/aer_dev_correctable", "RxErr 1\nTOTAL_ERR_COR 6\n");
-    put(root, "/sys/class/drm/card1/device/ras/xgmi_wafl_err_count", "ue: 1\nce: 3\n");
-    put(root, "/proc/net/snmp", "Ip: A B\nIp: 1 2\nTcp: InSegs RetransSegs InErrs\nTcp: 100 23 4\n");
+    test_put(root, "/sys/class/net/eth7/statistics/rx_crc_errors", "7\n");
+    test_put(root, "/sys/class/net/eth7/statistics/rx_dropped", "5\n");
+    test_put(root, "/sys/class/infiniband/mlx5_0/ports/1/counters/symbol_error", "12\n");
+    test_put(root, "/sys/bus/pci/devices/0000:3b:00.0/aer_dev_nonfatal", "Undefined 0\nTOTAL_ERR_NONFATAL 4\n");
+    test_put(root, "/sys/bus/pci/devices/0000:3b:00.0/aer_dev_correctable", "RxErr 1\nTOTAL_ERR_COR 6\n");
+    test_put(root, "/sys/class/drm/card1/device/ras/xgmi_wafl_err_count", "ue: 1\nce: 3\n");
+    test_put(root, "/proc/net/snmp", "Ip: A B\nIp: 1 2\nTcp: InSegs RetransSegs InErrs\nTcp: 100 23 4\n");
     tm_counters_read(root, &all);
     assert_int_equal(all.n, 8);
     assert_true(counter(&all, "eth7", "rx_crc_errors")->value == 7 && counter(&all, "eth7", "rx_crc_errors")->hard);

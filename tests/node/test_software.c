@@ -11,43 +11,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void put(const char *root, const char *path, const char *content)
-{
-    char full[768], folder[768];
-    snprintf(full, sizeof full, "%s%s", root, path);
-    strcpy(folder, full);
-    *strrchr(folder, '/') = '\0';
-    assert_int_equal(tm_folder_make(folder, NULL), TM_OK);
-    assert_int_equal(tm_file_write(full, content, strlen(content), NULL), TM_OK);
-}
-
 static void make(const char *root, const char *kernel, const char *firmware)
 {
-    put(root, "/proc/cpuinfo", "processor\t: 0\nmodel name\t: Example CPU 9000\nmicrocode\t: 0x2b\nflags\t\t: fpu\n");
-    put(root, "/sys/devices/system/cpu/cpu0/topology/physical_package_id", "0\n");
-    put(root, "/sys/devices/system/cpu/cpu0/topology/core_id", "0\n");
-    put(root, "/sys/devices/system/cpu/online", "0\n");
-    put(root, "/proc/sys/kernel/osrelease", kernel);
-    put(root, "/proc/sys/kernel/hostname", "node7\n");
-    put(root, "/proc/cmdline", "BOOT_IMAGE=/vmlinuz root=UUID=1-2-3 iommu=pt quiet\n");
-    put(root, "/sys/class/dmi/id/bios_version", "1.4\n");
-    put(root, "/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
-    put(root, "/sys/class/drm/card0/device/fw_version/smc_fw_version", "0x0055\n");
-    put(root, "/sys/class/drm/card1/device/fw_version/smc_fw_version", firmware);
-    put(root, "/sys/class/drm/card1-DP-1/device/fw_version/smc_fw_version", "no card\n");
-    put(root, "/proc/driver/nvidia/gpus/0000:41:00.0/information",
-        "Model: \t X\nVideo BIOS: \t 96.00\nGPU UUID: \t u\n");
-    put(root, "/sys/class/infiniband/mlx5_0/fw_ver", "28.39\n");
-    put(root, "/sys/class/infiniband/mlx5_0/board_id", "MT_1\n");
+    test_put(root, "/proc/cpuinfo",
+             "processor\t: 0\nmodel name\t: Example CPU 9000\nmicrocode\t: 0x2b\nflags\t\t: fpu\n");
+    test_put(root, "/sys/devices/system/cpu/cpu0/topology/physical_package_id", "0\n");
+    test_put(root, "/sys/devices/system/cpu/cpu0/topology/core_id", "0\n");
+    test_put(root, "/sys/devices/system/cpu/online", "0\n");
+    test_put(root, "/proc/sys/kernel/osrelease", kernel);
+    test_put(root, "/proc/sys/kernel/hostname", "node7\n");
+    test_put(root, "/proc/cmdline", "BOOT_IMAGE=/vmlinuz root=UUID=1-2-3 iommu=pt quiet\n");
+    test_put(root, "/sys/class/dmi/id/bios_version", "1.4\n");
+    test_put(root, "/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
+    test_put(root, "/sys/class/drm/card0/device/fw_version/smc_fw_version", "0x0055\n");
+    test_put(root, "/sys/class/drm/card1/device/fw_version/smc_fw_version", firmware);
+    test_put(root, "/sys/class/drm/card1-DP-1/device/fw_version/smc_fw_version", "no card\n");
+    test_put(root, "/proc/driver/nvidia/gpus/0000:41:00.0/information",
+             "Model: \t X\nVideo BIOS: \t 96.00\nGPU UUID: \t u\n");
+    test_put(root, "/sys/class/infiniband/mlx5_0/fw_ver", "28.39\n");
+    test_put(root, "/sys/class/infiniband/mlx5_0/board_id", "MT_1\n");
     for (int i = 0; i < 2; i++) {
-        put(root, i ? "/sys/bus/pci/devices/0000:41:00.0/class" : "/sys/bus/pci/devices/0000:01:00.0/class",
-            "0x030200\n");
-        put(root, i ? "/sys/bus/pci/devices/0000:41:00.0/vendor" : "/sys/bus/pci/devices/0000:01:00.0/vendor",
-            "0x10de\n");
-        put(root, i ? "/sys/bus/pci/devices/0000:41:00.0/device" : "/sys/bus/pci/devices/0000:01:00.0/device",
-            "0x2335\n");
+        test_put(root, i ? "/sys/bus/pci/devices/0000:41:00.0/class" : "/sys/bus/pci/devices/0000:01:00.0/class",
+                 "0x030200\n");
+        test_put(root, i ? "/sys/bus/pci/devices/0000:41:00.0/vendor" : "/sys/bus/pci/devices/0000:01:00.0/vendor",
+                 "0x10de\n");
+        test_put(root, i ? "/sys/bus/pci/devices/0000:41:00.0/device" : "/sys/bus/pci/devices/0000:01:00.0/device",
+                 "0x2335\n");
     }
-    put(root, "/sys/bus/pci/devices/0000:02:00.0/class", "0x020000\n");
+    test_put(root, "/sys/bus/pci/devices/0000:02:00.0/class", "0x020000\n");
 }
 
 static const char *text_of(const tm_node_outcome *o, const char *name, const char *place)

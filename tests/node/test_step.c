@@ -15,22 +15,13 @@
 
 #include "node/made_clock.h"
 #include "support/test.h"
+#include "node/one_check.h"
 
 typedef enum { NONE, ONCE, ALWAYS, EVERY_TIME_ELSE, FAILS, LACKS } fault;
 static fault      planted;
 static int        in_run; /* of the broken core, from 1 on: ONCE */
 static int        broken; /* processor */
 static atomic_int runs;   /* of the llama in float32 at the broken core */
-
-static int first_processor(void)
-{
-    cpu_set_t set;
-    assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
-    for (int p = 0; p < CPU_SETSIZE; p++)
-        if (CPU_ISSET(p, &set)) return p;
-    fail_msg("no processor");
-    return -1;
-}
 
 /* Is this a thread of a core, and of the broken one? */
 static bool at_broken_core(void)
@@ -107,10 +98,8 @@ static size_t odd_facts(const tm_node_outcome *out, char place[TM_NODE_PLACE])
 static void expect(fault what, int run, int least_runs, const char *words[3])
 {
     tm_node_outcome out = check(what, run, least_runs);
-    char            core[32];
-    snprintf(core, sizeof core, "core %d", broken);
     assert_int_equal(out.n_findings, 1);
-    assert_string_equal(out.findings[0].place, core);
+    assert_string_equal(out.findings[0].place, core_of(broken));
     for (int i = 0; i < 3 && words[i]; i++)
         if (!strstr(out.findings[0].text, words[i])) fail_msg("'%s' lacks '%s'", out.findings[0].text, words[i]);
     assert_int_equal(out.verdict, TM_NODE_FAIL);
@@ -151,12 +140,11 @@ TEST(a_wrong_run_does_not_count_as_the_places_bits)
 
 TEST(a_core_that_is_always_wrong_has_another_fact)
 {
-    char            place[TM_NODE_PLACE], core[32];
+    char            place[TM_NODE_PLACE];
     tm_node_outcome out = check(ALWAYS, 0, 2);
     assert_int_equal(out.n_findings, 0); /* it agrees with itself; who compares names it */
-    snprintf(core, sizeof core, "core %d", broken);
     assert_int_equal(odd_facts(&out, place), 1);
-    assert_string_equal(place, core);
+    assert_string_equal(place, core_of(broken));
     tm_node_outcome_fini(&out);
 }
 

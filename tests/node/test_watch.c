@@ -12,22 +12,6 @@
 
 #include "support/test.h"
 
-/* A file below the folder, with the folders above it. */
-static void put(const char *root, const char *name, const char *text)
-{
-    char path[600];
-    snprintf(path, sizeof path, "%s/%s", root, name);
-    for (char *at = strchr(path + strlen(root) + 1, '/'); at; at = strchr(at + 1, '/')) {
-        *at = '\0';
-        mkdir(path, 0777);
-        *at = '/';
-    }
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    assert_int_equal(fclose(file), 0);
-}
-
 static const int processors[] = { 1, 4, 6 };
 
 TEST(nothing_is_there)
@@ -46,33 +30,33 @@ TEST(nothing_is_there)
 TEST(all_is_read_in_its_units)
 {
     char *root = test_tree_make();
-    put(root, "sys/class/hwmon/hwmon0/name", "nvme\n");
-    put(root, "sys/class/hwmon/hwmon0/temp1_input", "99000\n"); /* no processor */
-    put(root, "sys/class/hwmon/hwmon3/name", "coretemp\n");
-    put(root, "sys/class/hwmon/hwmon3/temp1_input", "61000\n");
-    put(root, "sys/class/hwmon/hwmon3/temp5_input", "72500\n");
-    put(root, "sys/class/thermal/thermal_zone0/type", "x86_pkg_temp\n");
-    put(root, "sys/class/thermal/thermal_zone0/temp", "98000\n"); /* the same once more, where nothing better is */
-    put(root, "sys/class/powercap/intel-rapl:0/name", "package-0\n");
-    put(root, "sys/class/powercap/intel-rapl:0/energy_uj", "5000000\n");
-    put(root, "sys/class/powercap/intel-rapl:0/max_energy_range_uj", "9000000\n");
-    put(root, "sys/class/powercap/intel-rapl:0:0/name", "core\n");
-    put(root, "sys/class/powercap/intel-rapl:0:0/energy_uj", "1\n");
-    put(root, "sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq", "3000000\n");
-    put(root, "sys/devices/system/cpu/cpu4/cpufreq/scaling_cur_freq", "2500000\n");
-    put(root, "sys/devices/system/cpu/cpu6/cpufreq/scaling_cur_freq", "1000000\n");
-    put(root, "sys/devices/system/cpu/cpu5/cpufreq/scaling_cur_freq", "100000\n"); /* not of these */
-    put(root, "sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count", "3\n");
-    put(root, "sys/devices/system/cpu/cpu6/thermal_throttle/core_throttle_count", "4\n");
-    put(root, "sys/devices/system/cpu/cpu5/thermal_throttle/core_throttle_count", "100\n");
+    test_put(root, "sys/class/hwmon/hwmon0/name", "nvme\n");
+    test_put(root, "sys/class/hwmon/hwmon0/temp1_input", "99000\n"); /* no processor */
+    test_put(root, "sys/class/hwmon/hwmon3/name", "coretemp\n");
+    test_put(root, "sys/class/hwmon/hwmon3/temp1_input", "61000\n");
+    test_put(root, "sys/class/hwmon/hwmon3/temp5_input", "72500\n");
+    test_put(root, "sys/class/thermal/thermal_zone0/type", "x86_pkg_temp\n");
+    test_put(root, "sys/class/thermal/thermal_zone0/temp", "98000\n"); /* the same once more, where nothing better is */
+    test_put(root, "sys/class/powercap/intel-rapl:0/name", "package-0\n");
+    test_put(root, "sys/class/powercap/intel-rapl:0/energy_uj", "5000000\n");
+    test_put(root, "sys/class/powercap/intel-rapl:0/max_energy_range_uj", "9000000\n");
+    test_put(root, "sys/class/powercap/intel-rapl:0:0/name", "core\n");
+    test_put(root, "sys/class/powercap/intel-rapl:0:0/energy_uj", "1\n");
+    test_put(root, "sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq", "3000000\n");
+    test_put(root, "sys/devices/system/cpu/cpu4/cpufreq/scaling_cur_freq", "2500000\n");
+    test_put(root, "sys/devices/system/cpu/cpu6/cpufreq/scaling_cur_freq", "1000000\n");
+    test_put(root, "sys/devices/system/cpu/cpu5/cpufreq/scaling_cur_freq", "100000\n"); /* not of these */
+    test_put(root, "sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count", "3\n");
+    test_put(root, "sys/devices/system/cpu/cpu6/thermal_throttle/core_throttle_count", "4\n");
+    test_put(root, "sys/devices/system/cpu/cpu5/thermal_throttle/core_throttle_count", "100\n");
     tm_node_watch *w = tm_node_watch_processors(processors, 3, root);
     tm_node_sensed s;
     tm_node_watch_read(w, 10, &s);
     assert_true(s.clock_mhz == 2500 && s.hottest_c == 72.5 && s.throttles == 7 && isnan(s.watts));
-    put(root, "sys/class/powercap/intel-rapl:0/energy_uj", "8000000\n");
+    test_put(root, "sys/class/powercap/intel-rapl:0/energy_uj", "8000000\n");
     tm_node_watch_read(w, 12, &s);
     assert_true(fabs(s.watts - 1.5) < 1e-9); /* 3 J in 2 s */
-    put(root, "sys/class/powercap/intel-rapl:0/energy_uj", "1000000\n");
+    test_put(root, "sys/class/powercap/intel-rapl:0/energy_uj", "1000000\n");
     tm_node_watch_read(w, 13, &s);
     assert_true(fabs(s.watts - 2) < 1e-9); /* it has begun again */
     tm_node_watch_close(w);
@@ -82,10 +66,10 @@ TEST(all_is_read_in_its_units)
 TEST(a_zone_is_taken_where_no_monitor_is)
 {
     char *root = test_tree_make();
-    put(root, "sys/class/thermal/thermal_zone0/type", "acpitz\n");
-    put(root, "sys/class/thermal/thermal_zone0/temp", "27000\n");
-    put(root, "sys/class/thermal/thermal_zone1/type", "x86_pkg_temp\n");
-    put(root, "sys/class/thermal/thermal_zone1/temp", "58000\n");
+    test_put(root, "sys/class/thermal/thermal_zone0/type", "acpitz\n");
+    test_put(root, "sys/class/thermal/thermal_zone0/temp", "27000\n");
+    test_put(root, "sys/class/thermal/thermal_zone1/type", "x86_pkg_temp\n");
+    test_put(root, "sys/class/thermal/thermal_zone1/temp", "58000\n");
     tm_node_watch *w = tm_node_watch_processors(processors, 3, root);
     tm_node_sensed s;
     tm_node_watch_read(w, 0, &s);

@@ -59,35 +59,3 @@ TEST(times)
     assert_non_null(strstr(err.text, "a step took 1.818 s, but 4e+10 bytes cannot be done in less than 2 s at the "
                                      "measured 2e+10 bytes/s"));
 }
-
-/* Whole sentences, where work is less than one unit, and where one of the two is none. */
-TEST(words)
-{
-    static const tm_peaks ones = { .flops = 1, .bytes = 1 };
-    static const struct {
-        double      flops, bytes;
-        const char *wanted;
-    } cases[] = { { 0.5, 0.25, "0.5 FLOP cannot be done in less than 0.5 s at the measured 1 FLOP/s" },
-                  { 0.5, 0, "0.5 FLOP cannot be done in less than 0.5 s at the measured 1 FLOP/s" },
-                  { 0.25, 0.5, "0.5 bytes cannot be done in less than 0.5 s at the measured 1 bytes/s" },
-                  { 0, 0.5, "0.5 bytes cannot be done in less than 0.5 s at the measured 1 bytes/s" },
-                  { 0.5, 0.5, "0.5 FLOP cannot be done in less than 0.5 s at the measured 1 FLOP/s" } };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char     wanted[256];
-        tm_error err = { 0 };
-        assert_int_equal(tm_guard_seconds(&ones, cases[i].flops, cases[i].bytes, 0.125, "it", &err), TM_NUMBERS);
-        snprintf(wanted, sizeof wanted,
-                 "it took 0.125 s, but %s: the time or the count of work is wrong, and this is not a result",
-                 cases[i].wanted);
-        assert_string_equal(err.text, wanted);
-    }
-    tm_error err = { 0 };
-    assert_int_equal(tm_guard_bytes(&ones, 3, "a copy", &err), TM_NUMBERS);
-    assert_string_equal(err.text,
-                        "a copy: 3 bytes/s is more than the 1 that the memory can do, as measured (3 times as "
-                        "much): the time or the count of work is wrong, and this is not a result");
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_guard_flops(&ones, 2, "a sum", &err), TM_NUMBERS);
-    assert_string_equal(err.text, "a sum: 2 FLOP/s is more than the 1 that the arithmetic units can do, as measured (2 "
-                                  "times as much): the time or the count of work is wrong, and this is not a result");
-}

@@ -85,12 +85,3 @@ TEST(bent_law)
     line = tm_stats_line(layers, 3, y, rounds, 12, 1);
     for (int k = 0; k < 3; k++) assert_true(fabs(line.residual[k] / line.middle[k]) < 0.002);
 }
-
-TEST(same_seed_same_interval)
-{
-    const double y[4][3] = { { 1, 2, 3.1 }, { 1.1, 2, 3 }, { 1, 2.1, 3 }, { 1, 2, 3 } };
-    tm_line      one = tm_stats_line(layers, 3, &y[0][0], 4, 8, 7), two = tm_stats_line(layers, 3, &y[0][0], 4, 8, 7);
-    assert_true(one.interval.lo < one.interval.hi);
-    near(one.interval.lo, two.interval.lo);
-    near(one.interval.hi, two.interval.hi);
-}

@@ -19,19 +19,6 @@ static double share_without_error(double per_hour, double seconds, int machines)
     return (double)none / machines;
 }
 
-/* The same from chances of single seconds. */
-static double share_by_seconds(double per_hour, int seconds, int machines)
-{
-    int none = 0;
-    for (int i = 0; i < machines; i++) {
-        bool error = false;
-        for (int s = 0; s < seconds && !error; s++)
-            error = tm_random_uniform(12, (uint64_t)i, (uint64_t)s) < per_hour / 3600;
-        none += !error;
-    }
-    return (double)none / machines;
-}
-
 TEST(rates_that_are_excluded_would_have_shown)
 {
     enum { MACHINES = 40000 };
@@ -43,8 +30,6 @@ TEST(rates_that_are_excluded_would_have_shown)
         double share = share_without_error(x, seconds, MACHINES);
         if (!(fabs(share - 0.05) < 4 * deviation)) fail_msg("%g s: %g of the machines show no error", seconds, share);
     }
-    double share = share_by_seconds(tm_silent_excluded(2000, 0.95), 2000, 4000);
-    if (!(fabs(share - 0.05) < 4 * sqrt(0.05 * 0.95 / 4000))) fail_msg("by seconds: %g", share);
 }
 
 TEST(more_time_excludes_less)

@@ -116,26 +116,6 @@ TEST(drift_is_the_line)
     assert_true(isfinite(tm_stats_steady(x, 11).drift));
 }
 
-TEST(shift_has_a_place)
-{
-    double x[200];
-    for (int series = 0; series < 20; series++) {
-        autoregressive(x, 200, 0.3, 0.01, series);
-        for (int i = 150; i < 200; i++) x[i] *= 1.1;
-        tm_steady s = tm_stats_steady(x, 200);
-        assert_in_range(s.shift_at, 147, 153);
-        assert_true(fabs(s.shift - 10) < 1.5);
-        assert_false(s.reached);
-    }
-    for (int i = 0; i < 20; i++) x[i] = 3; /* counted from the first sample, warm-up or not */
-    tm_steady late = tm_stats_steady(x, 200);
-    assert_int_equal(late.warmup, 20);
-    assert_in_range(late.shift_at, 147, 153);
-    autoregressive(x, 200, 0.3, 0.01, 0);
-    assert_int_equal(tm_stats_steady(x, 200).shift_at, 0);
-    assert_true(tm_stats_steady(x, 200).shift == 0);
-}
-
 /* A change at each place: of the first steps it is a warm-up, in groups of five; then it is where it is, up to the last
  * one. */
 TEST(each_place_counts)

@@ -178,7 +178,7 @@ static void nobody_is_named(const char *what, world w, int runs, int64_t steps)
     }
 }
 
-enum { RUNS = 10000, FEW = 300 };
+enum { RUNS = 1000, FEW = 100 };
 
 TEST(nobody_is_named_by_chance)
 {

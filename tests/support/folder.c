@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "folder.h"
 
+#include "base/file.h"
 #include "base/program.h"
 
 #include <ftw.h>
@@ -29,6 +30,19 @@ void test_tree_remove(char *folder)
 {
     nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     free(folder);
+}
+
+void test_put(const char *root, const char *path, const char *content)
+{
+    char     name[2048];
+    tm_error err = { 0 };
+    TM_ASSERT((size_t)snprintf(name, sizeof name, "%s/%s", root, path) < sizeof name);
+    char *last = strrchr(name, '/');
+    *last = '\0';
+    TM_ASSERT(tm_folder_make(name, &err) == TM_OK);
+    *last = '/';
+    FILE *file = fopen(name, "w");
+    TM_ASSERT(file && fputs(content, file) >= 0 && fclose(file) == 0);
 }
 
 static char *own;

@@ -7,6 +7,9 @@
 char *test_tree_make(void);
 void  test_tree_remove(char *folder);
 
+/* Writes a text into the file root/path, and makes the folders above it. */
+void test_put(const char *root, const char *path, const char *content);
+
 /* One folder for the whole test program, made when it is first asked for. */
 const char *test_folder(void);
 /* A path below it, in a static buffer (one of eight in turn). */

@@ -183,11 +183,6 @@ TEST_WITH(each_fixture_has_its_outcome, NULL, clean)
     every_fixture(false, 1);
 }
 
-TEST_WITH(the_same_in_processes_of_their_own, NULL, clean)
-{
-    every_fixture(true, 7);
-}
-
 TEST(no_outcome_is_without_fixture)
 {
     size_t              n;
@@ -288,42 +283,6 @@ TEST_WITH(odd_files_harm_nobody, NULL, clean)
 
 /* --- choosing and running --------------------------------------------------------------------- */
 
-static tm_status choose(const char *only, bool quick, tm_checks *checks, tm_error *err)
-{
-    tm_check_options options = tm_check_options_default();
-    *checks = (tm_checks){ 0 };
-    options.sysroot = root;
-    options.only = only;
-    options.quick = quick;
-    return tm_checks_run(&options, checks, err);
-}
-
-TEST_WITH(names_choose_checks, NULL, clean)
-{
-    tm_checks checks;
-    tm_error  err = { 0 };
-    new_root();
-    assert_int_equal(choose("cpu,thp", false, &checks, &err), TM_OK);
-    assert_int_equal(checks.n, 7);
-    assert_string_equal(checks.results[0].id, "thp"); /* in the order of the table */
-    assert_string_equal(checks.results[1].id, "governor");
-    tm_checks_fini(&checks);
-    assert_int_equal(choose("gpu, -gpu-mem", false, &checks, &err), TM_OK);
-    size_t gpu = checks.n;
-    for (size_t i = 0; i < gpu; i++) assert_string_not_equal(checks.results[i].id, "gpu_mem");
-    tm_checks_fini(&checks);
-    assert_int_equal(choose("-gpu", false, &checks, &err), TM_OK);
-    size_t n;
-    tm_check_rows(&n);
-    assert_int_equal(checks.n, n - gpu - 1 - 3); /* without those of gpu and perf */
-    tm_checks_fini(&checks);
-    assert_int_equal(choose("guvernor", false, &checks, &err), TM_USAGE);
-    assert_non_null(strstr(err.text, "did you mean 'governor'"));
-    tm_checks_fini(&checks);
-    assert_int_equal(choose(" ,", false, &checks, NULL), TM_USAGE);
-    tm_checks_fini(&checks);
-}
-
 /* The limits of the published tool, and the running system. */
 TEST(what_is_not_said_is_the_usual)
 {
@@ -352,109 +311,19 @@ TEST_WITH(nothing_is_known, NULL, clean)
     tm_checks_fini(&checks);
 }
 
-TEST_WITH(a_deadline_ends_what_hangs, NULL, clean)
+/* The running system has all that it is asked for, and no group that may hang. */
+TEST(this_machine)
 {
     tm_checks        checks = { 0 };
     tm_check_options options = tm_check_options_default();
-    new_root();
-    options.sysroot = root;
-    options.only = "thp,smt";
-    options.isolate = true;
-    options.timeout_seconds = 0; /* nobody is that fast */
+    options.quick = true;
     assert_int_equal(tm_checks_run(&options, &checks, NULL), TM_OK);
-    assert_int_equal(checks.counts[TM_CHECK_FAIL], 2);
-    assert_non_null(strstr(checks.results[0].observed, "no answer within 0 s"));
+    assert_true(checks.n > 20);
+    for (size_t k = 0; k < checks.n; k++) assert_true(*checks.results[k].observed);
     tm_checks_fini(&checks);
 }
 
-/* Of this process: others may have the processors. */
-static int64_t cpu_ns(void)
-{
-    struct timespec now;
-    assert_int_equal(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now), 0);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-TEST(quick_is_quick)
-{
-    int64_t best = INT64_MAX;
-    for (int i = 0; i < 5; i++) {
-        tm_checks        checks = { 0 };
-        tm_check_options options = tm_check_options_default();
-        options.quick = true;
-        int64_t from = cpu_ns();
-        assert_int_equal(tm_checks_run(&options, &checks, NULL), TM_OK);
-        if (cpu_ns() - from < best) best = cpu_ns() - from;
-        assert_true(checks.n > 20);
-        for (size_t k = 0; k < checks.n; k++) {
-            assert_string_not_equal(checks.results[k].group, "log");
-            assert_string_not_equal(checks.results[k].group, "gpu");
-        }
-        tm_checks_fini(&checks);
-    }
-    print_message("%.2f ms\n", (double)best * 1e-6);
-    assert_true(best < 1000000000); /* also where there are hundreds of processors and devices */
-}
-
 /* --- printing -------------------------------------------------------------------------------- */
-
-/* Text, JSON, table and summary of the same checks. */
-static void forms_agree(const tm_checks *checks, const char *verdict)
-{
-    static const char *const names[] = { "id", "group", "status", "observed", "expected", "source", "remedy" };
-    static const char *const states[] = { "pass", "warn", "fail", "info", "skip" };
-    tm_text                  text = { 0 }, json = { 0 }, short_json = { 0 };
-    tm_table                *table = tm_checks_table(checks);
-    tm_json                  writer = { .out = &short_json };
-    char                     last[400];
-    tm_checks_print(checks, &(tm_check_view){ 0 }, &text);
-    tm_checks_print_json(checks, &json);
-    tm_checks_print_summary(checks, &writer, NULL);
-    json_t *report = json_loads(json.data, JSON_REJECT_DUPLICATES, NULL), *rows = json_object_get(report, "checks");
-    json_t *summary = json_loads(short_json.data, 0, NULL), *row;
-    assert_true(report && summary && json_array_size(rows) == checks->n && tm_table_n_rows(table) == checks->n);
-    json_t *const both[] = { json_object_get(report, "counts"), summary };
-    for (int k = 0; k < 2; k++)
-        for (int st = 0; st < TM_CHECK_STATUSES; st++)
-            assert_int_equal(json_integer_value(json_object_get(both[k], states[st])), checks->counts[st]);
-    assert_string_equal(string_of(report, "verdict"), verdict);
-    assert_string_equal(string_of(report, "host"), checks->host);
-    assert_true(fabs(json_number_value(json_object_get(report, "seconds")) - checks->seconds) < 1e-12);
-    size_t  i, n_bad = 0;
-    json_t *bad = json_object_get(summary, "not_passed");
-    json_array_foreach(rows, i, row)
-    {
-        const tm_check_result *r = &checks->results[i];
-        if (r->status == TM_CHECK_WARN || r->status == TM_CHECK_FAIL) {
-            json_t *one = json_array_get(bad, n_bad++);
-            assert_string_equal(string_of(one, "id"), r->id);
-            assert_string_equal(string_of(one, "status"), tm_check_status_name(r->status));
-            assert_string_equal(string_of(one, "observed"), r->observed);
-        }
-        const char *const is[] = { r->id,     r->group, tm_check_status_name(r->status), r->observed, r->expected,
-                                   r->source, r->remedy };
-        for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
-            const tm_cell *cell = tm_table_cell(table, i, (size_t)tm_table_find(table, names[k]));
-            assert_string_equal(string_of(row, names[k]), is[k]);
-            assert_string_equal(cell->kind == TM_CELL_TEXT ? cell->text : "", is[k]);
-        }
-    }
-    assert_int_equal(json_array_size(bad), n_bad);
-    snprintf(last, sizeof last, "%s: %zu PASS, %zu WARN, %zu FAIL, %zu INFO, %zu SKIP", checks->host, checks->counts[0],
-             checks->counts[1], checks->counts[2], checks->counts[3], checks->counts[4]);
-    assert_string_equal(tm_table_note_at(table, 0), last);
-    if (strcmp(verdict, "FAIL") == 0) text_has_rows(text.data, rows, "forms");
-    snprintf(last, sizeof last, "%s:  %s  %zu pass, ", checks->host, verdict, checks->counts[TM_CHECK_PASS]);
-    text_has_line(text.data, last, "forms");
-    snprintf(last, sizeof last, "skipped (%.1f s)", checks->seconds);
-    assert_non_null(strstr(text.data, last));
-    json_decref(report);
-    json_decref(summary);
-    tm_table_destroy(table);
-    tm_text_fini(&text);
-    tm_text_fini(&json);
-    tm_text_fini(&short_json);
-}
 
 TEST_WITH(printed_forms, NULL, clean)
 {
@@ -475,10 +344,6 @@ TEST_WITH(printed_forms, NULL, clean)
     tm_checks_print_json(&again, &second);
     assert_string_equal(json.data, second.data);
     assert_true(again.seconds >= 0 && again.seconds < 10);
-    again.seconds = 1.25;
-    forms_agree(&again, "FAIL");
-    again.counts[TM_CHECK_FAIL] = 0;
-    forms_agree(&again, "PASS");
     tm_checks_fini(&checks);
     tm_checks_fini(&again);
     tm_text_fini(&json);
@@ -530,25 +395,4 @@ TEST(reports_for_a_terminal)
         tm_text_fini(&plain);
     }
     tm_checks_fini(&checks);
-}
-
-TEST(bad_reports_are_refused)
-{
-    static const char *const bad[] = {
-        "",
-        "[]",
-        "{",
-        "{\"format\": \"trainmark.check/2\", \"host\": \"a\", \"checks\": [{\"id\": \"x\", \"status\": \"PASS\"}]}",
-        "{\"format\": \"trainmark.check/1\", \"host\": \"a\", \"checks\": []}",
-        "{\"format\": \"trainmark.check/1\", \"host\": \"a\", \"checks\": [{\"id\": \"x\", \"status\": \"GOOD\"}]}",
-        "{\"format\": \"trainmark.check/1\", \"host\": \"a\", \"checks\": [{\"status\": \"PASS\"}]}",
-        "{\"format\": \"trainmark.check/1\", \"checks\": [{\"id\": \"x\", \"status\": \"PASS\"}]}",
-    };
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        tm_checks checks = { 0 };
-        tm_error  err = { 0 };
-        assert_int_equal(tm_checks_parse(bad[i], strlen(bad[i]), "node1.json", &checks, &err), TM_FORMAT);
-        assert_non_null(strstr(err.text, "node1.json"));
-        tm_checks_fini(&checks);
-    }
 }

@@ -29,10 +29,7 @@ static int end(void **state)
 
 static void put(const char *name, const char *content)
 {
-    char path[1024];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    assert_int_equal(tm_folder_make(folder, NULL), TM_OK);
-    assert_int_equal(tm_file_write(path, content, strlen(content), NULL), TM_OK);
+    test_put(folder, name, content);
 }
 
 static void report(const char *host, const char *kernel, tm_check_status memlock, int64_t wall_s)
@@ -77,57 +74,6 @@ static const char *expected_file(const char *content)
     put("asked.txt", content);
     snprintf(path, sizeof path, "%s/asked.txt", folder);
     return path;
-}
-
-TEST_WITH(nodes_are_listed, begin, end)
-{
-    size_t   passing, failing;
-    tm_error err = { 0 };
-    report("node10", "6.1", TM_CHECK_PASS, 1000);
-    report("node9", "6.1", TM_CHECK_FAIL, 1010);
-    report("node2", "6.2", TM_CHECK_WARN, 1020);
-    report("node3", "6.1", TM_CHECK_PASS, 1020);
-    put("smoke/node4.json", "{ \"format\": ");
-    put("smoke/node5.json.tmp.77", "half");
-    const char *asked = expected_file("# rack 1\nnode2.example.org\nnode3\r\n\nnode4\nnode9 # new\nnode11\n");
-    if (tm_checks_aggregate(folder, asked, &passing, &failing, &err) != TM_OK) fail_msg("%s", err.text);
-    assert_int_equal(passing, 3);
-    assert_int_equal(failing, 3);
-    expect_file("passing_nodes.txt", "node2\nnode3\nnode10\n");
-    expect_file("failing_nodes.txt", "node4\nnode9\nnode11\n");
-    expect_file("expected_nodes.txt", "node2\nnode3\nnode4\nnode9\nnode11\n");
-    expect_line("# System checks of 6 nodes\n\n3 pass, 3 fail.");
-    expect_line("| node11 | FAIL | no report: the node did not answer |");
-    expect_line("| node9 | FAIL | FAIL memlock: 8 MiB \\| little |");
-    expect_line("| node2 | PASS | WARN memlock: 8 MiB \\| little |");
-    expect_line("- WARN kernel of node2 is `6.2`, that of most nodes `6.1`");
-    expect_line("- INFO node10 reported and was not expected");
-    expect_line("node4.json', line 1");
-}
-
-TEST_WITH(clocks_are_compared, begin, end)
-{
-    size_t passing, failing;
-    report("a", "6.1", TM_CHECK_PASS, 1000);
-    report("b", "6.1", TM_CHECK_PASS, 1031);
-    assert_int_equal(tm_checks_aggregate(folder, NULL, &passing, &failing, NULL), TM_OK);
-    assert_int_equal(passing, 2);
-    expect_line("- WARN the nodes' times are 31 s apart");
-    expect_file("expected_nodes.txt", "a\nb\n");
-    expect_file("failing_nodes.txt", "");
-}
-
-/* Of as many votes the value of the earlier node counts. */
-TEST_WITH(votes_are_all_counted, begin, end)
-{
-    size_t passing, failing;
-    report("a", "6.1", TM_CHECK_PASS, 1000);
-    report("b", "6.1", TM_CHECK_PASS, 1000);
-    report("c", "6.2", TM_CHECK_PASS, 1000);
-    report("d", "6.2", TM_CHECK_PASS, 1000);
-    assert_int_equal(tm_checks_aggregate(folder, NULL, &passing, &failing, NULL), TM_OK);
-    expect_line("- WARN kernel of c is `6.2`, that of most nodes `6.1`");
-    expect_line("- WARN kernel of d is `6.2`, that of most nodes `6.1`");
 }
 
 /* Of more than 1,024 nodes the first 1,024 vote: 511 for 6.1, 512 for 6.2, whose last one decides; the vote of one more

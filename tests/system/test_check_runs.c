@@ -91,15 +91,7 @@ TEST(quick_leaves_out_what_may_hang)
 
 static void put(const char *path, const char *text)
 {
-    char name[1024];
-    snprintf(name, sizeof name, "%s%s", test_folder(), path);
-    *strrchr(name, '/') = '\0';
-    assert_int_equal(tm_folder_make(name, NULL), TM_OK);
-    snprintf(name, sizeof name, "%s%s", test_folder(), path);
-    FILE *f = fopen(name, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    assert_int_equal(fclose(f), 0);
+    test_put(test_folder(), path, text);
 }
 
 /* The log is read where a check wants it, and only there. */

@@ -243,6 +243,40 @@ TEST(facts_are_those_of_the_files)
                 "nvme0n1,sda,sdb,vda");
 }
 
+TEST(a_usual_machine)
+{
+    static const fact_row usual[] = {
+        { "cpu/model", "\"Example CPU 9000\"" },
+        { "cpu/microcode", "\"0x2b\"" },
+        { "cpu/sockets", "2" },
+        { "cpu/cores", "4" },
+        { "cpu/hardware_threads", "8" },
+        { "cpu/numa_nodes", "2" },
+        { "cpu/smt", "true" },
+        { "cpu/virtual_machine", "true" },
+        { "memory/total_bytes", "16384000000" },
+        { "memory/available_bytes", "15360000000" },
+        { "memory/swap_bytes", "0" },
+        { "memory/huge_page_bytes", "2097152" },
+        { "memory/huge_pages", "\"7\"" },
+        { "memory_modules/DIMM_A1 #0", "{\"bytes\": 68719476736, \"type\": \"DDR5\", \"speed_mts\": 4800, "
+                                       "\"configured_mts\": 4400, \"maker\": \"Maker\", \"part\": \"PART-1\"}" },
+        { "disks/nvme0n1", "{\"model\": \"Fast Disk\", \"bytes\": 1024209543168, \"rotational\": false}" },
+        { "board/model", "\"X1\"" },
+        { "board/bios_version", "\"1.2, \\\"b\\\"\"" },
+        { "os/name", "\"Debian GNU/Linux 12 (bookworm)\"" },
+        { "os/kernel", "\"6.1.0-18-amd64\"" },
+        { "os/host", "\"node7\"" },
+        { "drivers/amdgpu", "\"6.7.0\"" },
+        { "settings/governor", "\"mixed\"" },
+        { "settings/transparent_huge_pages", "\"madvise\"" },
+        { "settings/numa_balancing", "\"1\"" },
+        { "control_group/cpus", "2.5" },
+    };
+    put_machine();
+    MACHINE_HAS(usual, "DIMM_A1 #0", "nvme0n1");
+}
+
 TEST(what_has_no_file_is_not_known)
 {
     static const fact_row power[] = {

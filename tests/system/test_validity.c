@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "system/judge.h"
+#include "support/folder.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -21,54 +22,6 @@ static const double none = (double)NAN;
 static void near(double value, double wanted)
 {
     if (!(fabs(value - wanted) <= 1e-9 * (1 + fabs(wanted)))) fail_msg("%.12g is not %.12g", value, wanted);
-}
-
-/* --- parsers ------------------------------------------------------------------------------------------------------ */
-
-TEST(lists_of_processors)
-{
-    uint8_t bits[SAMPLE_CPUS / 8];
-    assert_true(sample_parse_cpus("\t0-2,9\n", bits));
-    assert_int_equal(bits[0], 7);
-    assert_int_equal(bits[1], 2);
-    assert_true(sample_parse_cpus("4095", bits));
-    assert_int_equal(bits[511], 128);
-    const char *const bad[] = { "", "x", "3-1", "4096", "1,", "1-", "-1", "99999999999999999999" };
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) assert_false(sample_parse_cpus(bad[i], bits));
-}
-
-static const char *const proc_stat = "cpu  1000 20 300 4000 50 6 7 80 9 10\n"
-                                     "cpu0 500 10 150 2000 25 3 4 40 4 5\n"
-                                     "cpu1 100 1 20 3000 5 2 3 4 0 0\n"
-                                     "cpu2 7 7 7 7 7 7 7 7 7 7\n"
-                                     "intr 123 4 5\n";
-
-TEST(processor_times)
-{
-    uint8_t bits[SAMPLE_CPUS / 8];
-    double  busy, iowait, steal;
-    assert_true(sample_parse_cpus("0-1,7", bits));
-    assert_int_equal(sample_parse_stat(proc_stat, bits, &busy, &iowait, &steal), 2);
-    near(busy, 500 + 10 + 150 + 3 + 4 + 100 + 1 + 20 + 2 + 3); /* guests are in user and nice already */
-    near(iowait, 30);
-    near(steal, 44);
-    assert_int_equal(sample_parse_stat("cpu  1 2 3 4\ncpu0 1 2 3 4\n", bits, &busy, &iowait, &steal), 0); /* no steal */
-    assert_true(isnan(busy) && isnan(iowait) && isnan(steal));
-    assert_int_equal(sample_parse_stat("", bits, &busy, &iowait, &steal), 0);
-    assert_true(isnan(busy));
-}
-
-TEST(other_kernel_files)
-{
-    near(sample_parse_throttled("usage_usec 5\nnr_throttled 3\nthrottled_usec 2500000\nnr_bursts 0\n"), 2.5);
-    near(sample_parse_throttled("nr_periods 9\nnr_throttled 3\nthrottled_time 1500000000\n"), 1.5);
-    assert_true(isnan(sample_parse_throttled("usage_usec 5\n")));
-    near(sample_parse_pressure("some avg10=4.65 avg60=2.00 avg300=0.69 total=6125339\nfull avg10=0 total=9\n"),
-         6.125339);
-    assert_true(isnan(sample_parse_pressure("some avg10=4.65\nfull avg10=0 total=9\n")));
-    assert_true(isnan(sample_parse_pressure("full avg10=0 total=9\n")));
-    near(sample_parse_migrations("cat (1, #threads: 1)\n---\nse.nr_migrations    :     17\nnr_switches : 9\n"), 17);
-    assert_true(isnan(sample_parse_migrations("nr_switches : 9\n")));
 }
 
 /* --- the verdict -------------------------------------------------------------------------------------------------- */
@@ -108,18 +61,6 @@ static tm_validity_report judged(const sample s[SAMPLES], double thermal)
     tm_validity_report r;
     judge_samples(s, SAMPLES, PROCESSORS, thermal, &r);
     return r;
-}
-
-TEST(a_calm_machine)
-{
-    sample s[SAMPLES];
-    calm(s);
-    tm_validity_report r = judged(s, 0);
-    assert_int_equal(r.verdict, TM_VERDICT_VALID);
-    assert_int_equal(r.samples, SAMPLES);
-    near(r.seconds, SECONDS);
-    assert_int_equal(r.n_facts, TM_MACHINE_GPU);
-    for (int i = 0; i < r.n_facts; i++) near(r.facts[i].value, 0);
 }
 
 /* A GPU under full load: its power cap lowers the clock, which says nothing against the machine; heat does. */
@@ -220,98 +161,9 @@ TEST(thresholds)
         expect(disturbed(rows[i].field, rows[i].amount), rows[i].fact, rows[i].value, rows[i].verdict, rows[i].words);
 }
 
-/* The clocks that measure run at half speed, as a library in front of the program could have them. */
-TEST(clocks_at_half_speed)
-{
-    for (int which = 0; which < 3; which++) {
-        sample s[SAMPLES];
-        calm(s);
-        for (int i = 0; i < SAMPLES; i++) {
-            double t = s[i].at - 100;
-            s[i].raw = s[i].at = 100 + t / 2;
-            if (which != 0) s[i].wall = 1.7e9 + t / 2;
-            if (which != 1) s[i].counter = 7 + t / 2;
-            if (which != 2) s[i].uptime = 90 + t / 2;
-        }
-        expect(judged(s, 0), TM_MACHINE_CLOCK, which == 2 ? 100 * 4.98 / 5 : 100, TM_VERDICT_INVALID,
-               "clocks disagree by");
-    }
-}
-
-TEST(heat_and_frequency)
-{
-    sample s[SAMPLES];
-    calm(s);
-    expect(judged(s, 2), TM_MACHINE_THERMAL, 2, TM_VERDICT_NOISY, "2 thermal throttle events");
-    s[1].spin_ns = s[2].spin_ns = 8000 * 1.1; /* 95 % of five: between the two slowest */
-    expect(judged(s, 0), TM_MACHINE_FREQUENCY, 10, TM_VERDICT_NOISY, "clock changed by 10 %");
-    s[1].spin_ns = s[2].spin_ns = 8000 * 1.04;
-    assert_int_equal(judged(s, 0).verdict, TM_VERDICT_VALID);
-}
-
-/* A burst of a second and a half in ten is 6 % of the whole, and 40 % of its worst second. */
-TEST(the_worst_second)
-{
-    sample s[21];
-    for (int i = 0; i < 21; i++) {
-        double t = i / 2.0, burst = t < 4 ? 0 : t < 5.5 ? t - 4 : 1.5;
-        s[i] = (sample){ .at = t,
-                         .raw = t,
-                         .wall = t,
-                         .cycles = t,
-                         .counter = t,
-                         .uptime = t,
-                         .busy = 3 * t + 1.6 * burst,
-                         .own = 3 * t,
-                         .spin_ns = 1 };
-    }
-    tm_validity_report r;
-    judge_samples(s, 21, PROCESSORS, none, &r);
-    near(r.facts[TM_MACHINE_OTHER].value, 100 * 1.6 * 1.5 / 40);
-    near(r.facts[TM_MACHINE_OTHER_WORST].value, 40);
-}
-
-TEST(several_reasons)
-{
-    sample s[SAMPLES];
-    calm(s);
-    s[SAMPLES - 1].steal += 2;
-    s[SAMPLES - 1].busy += 4;
-    tm_validity_report r = judged(s, 0);
-    assert_int_equal(r.verdict, TM_VERDICT_NOISY);
-    assert_string_equal(r.reason, "the hypervisor gave 5 % of the processors' time to other machines; "
-                                  "other work took 10 % of the processors' time");
-    s[SAMPLES - 1].throttled += 30; /* what makes it invalid stands alone */
-    r = judged(s, 0);
-    assert_int_equal(r.verdict, TM_VERDICT_INVALID);
-    assert_string_equal(r.reason, "the control group's quota withheld 75 % of the processors' time");
-}
-
-/* Unknown stays unknown, whichever counter it is; it never makes a verdict. */
+/* Of what is all unknown, of which processors are, or which is too short, there is no verdict. */
 TEST(unknown_is_not_zero)
 {
-    const struct {
-        size_t          field;
-        tm_machine_fact fact;
-    } rows[] = {
-        { FIELD(steal), TM_MACHINE_STEAL },
-        { FIELD(throttled), TM_MACHINE_THROTTLED },
-        { FIELD(busy), TM_MACHINE_OTHER },
-        { FIELD(own), TM_MACHINE_OTHER },
-        { FIELD(major_faults), TM_MACHINE_MAJOR },
-        { FIELD(minor_faults), TM_MACHINE_MINOR },
-        { FIELD(switches), TM_MACHINE_SWITCHES },
-        { FIELD(migrations), TM_MACHINE_MIGRATIONS },
-        { FIELD(iowait), TM_MACHINE_IOWAIT },
-        { FIELD(stalled_cpu), TM_MACHINE_CPU_PRESSURE },
-        { FIELD(stalled_memory), TM_MACHINE_MEMORY_PRESSURE },
-        { FIELD(stalled_io), TM_MACHINE_IO_PRESSURE },
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        tm_validity_report r = disturbed(rows[i].field, none);
-        assert_true(isnan(r.facts[rows[i].fact].value));
-        assert_int_equal(r.verdict, TM_VERDICT_VALID);
-    }
     sample s[SAMPLES];
     calm(s);
     for (int i = 0; i < SAMPLES; i++) {
@@ -352,17 +204,7 @@ static char root[64];
 
 static void put(const char *path, const char *text)
 {
-    char full[512];
-    snprintf(full, sizeof full, "%s/%s", root, path);
-    for (char *slash = strchr(full + strlen(root) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        mkdir(full, 0755);
-        *slash = '/';
-    }
-    FILE *f = fopen(full, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
+    test_put(root, path, text);
 }
 
 static int make_root(void **state)
@@ -478,21 +320,6 @@ TEST(clocks_and_usage_are_those_of_now)
     double rate = (now.cycles - first.cycles) / (now.at - first.at);
     if (!isnan(told) && fabs(rate / told - 1) > 0.02) fail_msg("told %g ticks a second, found %g", told, rate);
 #endif
-    sampler_close(&s);
-}
-
-TEST_WITH(version_2_groups, make_root, remove_root)
-{
-    put("proc/self/cgroup", "0::/a/b\n");
-    put("sys/fs/cgroup/a/cpu.stat", "throttled_usec 70\n"); /* b has no such file */
-    sampler s;
-    sample  now;
-    sampler_open(&s, root);
-    assert_int_equal(s.n_groups, 1);
-    sampler_take(&s, false, &now);
-    near(now.throttled, 70e-6);
-    assert_int_equal(s.processors, 0);
-    assert_true(isnan(now.busy) && isnan(now.steal) && isnan(now.migrations) && isnan(now.thermal));
     sampler_close(&s);
 }
 

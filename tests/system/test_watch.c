@@ -150,81 +150,39 @@ TEST(files_are_parsed)
 
 /* --- a tree of files ---------------------------------------------------------------------------------------------- */
 
-static void put(const char *root, const char *path, const char *content)
-{
-    char     full[900], folder[900];
-    tm_error err = { 0 };
-    snprintf(full, sizeof full, "%s%s", root, path);
-    strcpy(folder, full);
-    *strrchr(folder, '/') = '\0';
-    if (tm_folder_make(folder, &err) != TM_OK) fail_msg("%s", err.text);
-    FILE *file = fopen(full, "w");
-    assert_true(file && fputs(content, file) >= 0 && fclose(file) == 0);
-}
-
 #define THROTTLE(cpu, what) "/sys/devices/system/cpu/cpu" #cpu "/thermal_throttle/" what "_throttle_count"
 #define STAT                                                                                                           \
     "/proc/stat", "cpu  0 0 0 0 0 0 0 0\ncpu0 100 200 400 800 1600 3200 6400 12800\ncpu1 1 2 3 4 5 6 7 8\ncpu2 9 9 9 " \
                   "9 9 9 9 9\n"
 #define GROUP "/sys/fs/cgroup"
 
+/* clang-format off */
 static const char *const trees[][40] = {
     { "/proc/uptime", "12.34 5.6\n" },
-    { STAT,
-      "/proc/self/task/1/status",
-      "Cpus_allowed_list:\t0-1\n",
-      "/proc/pressure/cpu",
-      "some total=1000000\n",
-      "/proc/pressure/memory",
-      "some total=2000000\n",
-      "/proc/pressure/io",
-      "some total=3000000\n",
-      "/proc/self/sched",
-      "se.nr_migrations : 12\n",
-      "/proc/uptime",
-      "99.25 1\n",
-      THROTTLE(0, "core"),
-      "1\n",
-      THROTTLE(1, "core"),
-      "20\n",
-      THROTTLE(2, "core"),
-      "300\n",
-      THROTTLE(0, "package"),
-      "4000\n",
-      THROTTLE(1, "package"),
-      "x\n" },
+    { STAT, "/proc/self/task/1/status", "Cpus_allowed_list:\t0-1\n", "/proc/pressure/cpu", "some total=1000000\n",
+      "/proc/pressure/memory", "some total=2000000\n", "/proc/pressure/io", "some total=3000000\n",
+      "/proc/self/sched", "se.nr_migrations : 12\n", "/proc/uptime", "99.25 1\n", THROTTLE(0, "core"), "1\n",
+      THROTTLE(1, "core"), "20\n", THROTTLE(2, "core"), "300\n", THROTTLE(0, "package"), "4000\n",
+      THROTTLE(1, "package"), "x\n" },
     { STAT, "/proc/self/task/1/status", "Cpus_allowed_list:\t2\n", "/proc/self/task/7/status",
-      "x\nCpus_allowed_list:\t0\n", "/proc/self/cgroup", "0::/a/b\n", GROUP "/a/b/cpu.stat", "throttled_usec 1000000\n",
-      GROUP "/a/cpu.stat", "throttled_usec 20000000\n", GROUP "/cpu.stat", "usage_usec 300000000\n" },
+      "x\nCpus_allowed_list:\t0\n", "/proc/self/cgroup", "0::/a/b\n", GROUP "/a/b/cpu.stat",
+      "throttled_usec 1000000\n", GROUP "/a/cpu.stat", "throttled_usec 20000000\n", GROUP "/cpu.stat",
+      "usage_usec 300000000\n" },
     { STAT, "/proc/self/task/1/status", "Cpus_allowed_list:\tx\n", "/proc/self/cgroup",
-      "4:cpu,cpuacct:/a/\n1:cpuset:/b\n", GROUP "/cpu/a/cpu.stat", "throttled_time 1000000000\n", GROUP "/cpu/cpu.stat",
-      "throttled_time 20000000000\n", GROUP "/cpuset/b/cpu.stat", "throttled_time 300000000000\n" },
+      "4:cpu,cpuacct:/a/\n1:cpuset:/b\n", GROUP "/cpu/a/cpu.stat", "throttled_time 1000000000\n",
+      GROUP "/cpu/cpu.stat", "throttled_time 20000000000\n", GROUP "/cpuset/b/cpu.stat",
+      "throttled_time 300000000000\n" },
     { STAT, "/proc/self/task/1/status", "Cpus_allowed_list:\t0,9\n", "/proc/self/cgroup",
       "3:cpuacct,cpu:/a\nnothing\n2:xcpu:/a\n1:cpux:/a", GROUP "/cpu/a/cpu.stat", "throttled_time 5000000000\n" },
-    { "/proc/self/cgroup",
-      "0::/1/2/3/4/5/6/7/8/9\n",
-      GROUP "/cpu.stat",
-      "throttled_usec 1000000\n",
-      GROUP "/1/cpu.stat",
-      "throttled_usec 2000000\n",
-      GROUP "/1/2/3/4/5/6/7/8/9/cpu.stat",
-      "throttled_usec 4000000\n",
-      GROUP "/1/2/cpu.stat",
-      "throttled_usec 8000000\n",
-      GROUP "/1/2/3/cpu.stat",
-      "throttled_usec 16000000\n",
-      GROUP "/1/2/3/4/cpu.stat",
-      "throttled_usec 32000000\n",
-      GROUP "/1/2/3/4/5/cpu.stat",
-      "throttled_usec 64000000\n",
-      GROUP "/1/2/3/4/5/6/cpu.stat",
-      "throttled_usec 128000000\n",
-      GROUP "/1/2/3/4/5/6/7/cpu.stat",
-      "throttled_usec 256000000\n",
-      GROUP "/1/2/3/4/5/6/7/8/cpu.stat",
-      "throttled_usec 512000000\n" },
-    { STAT, "/proc/self/task/1/status", "Cpus_allowed_list:\t0-1\n", THROTTLE(0, "core"), "none\n", THROTTLE(1, "core"),
-      ":\n", THROTTLE(1, "package"), "" },
+    { "/proc/self/cgroup", "0::/1/2/3/4/5/6/7/8/9\n", GROUP "/cpu.stat", "throttled_usec 1000000\n",
+      GROUP "/1/cpu.stat", "throttled_usec 2000000\n", GROUP "/1/2/3/4/5/6/7/8/9/cpu.stat",
+      "throttled_usec 4000000\n", GROUP "/1/2/cpu.stat", "throttled_usec 8000000\n", GROUP "/1/2/3/cpu.stat",
+      "throttled_usec 16000000\n", GROUP "/1/2/3/4/cpu.stat", "throttled_usec 32000000\n",
+      GROUP "/1/2/3/4/5/cpu.stat", "throttled_usec 64000000\n", GROUP "/1/2/3/4/5/6/cpu.stat",
+      "throttled_usec 128000000\n", GROUP "/1/2/3/4/5/6/7/cpu.stat", "throttled_usec 256000000\n",
+      GROUP "/1/2/3/4/5/6/7/8/cpu.stat", "throttled_usec 512000000\n" },
+    { STAT, "/proc/self/task/1/status", "Cpus_allowed_list:\t0-1\n", THROTTLE(0, "core"), "none\n",
+      THROTTLE(1, "core"), ":\n", THROTTLE(1, "package"), "" },
     { STAT, "/proc/self/task/1/status", "Cpus_allowed_list:\t0,2\n", THROTTLE(0, "core"), "0\n", THROTTLE(1, "core"),
       "10\n", THROTTLE(2, "core"), "200\n", THROTTLE(2, "package"), "9\n", "/proc/self/cgroup",
       "0::a\n:\n5:cpu\n:cpu:/x\n::\n4:,cpu,:/a//\n", GROUP "/cpu/a/cpu.stat", "throttled_usec 1\n",
@@ -238,6 +196,7 @@ static const char *const trees[][40] = {
     { STAT, THROTTLE(1, "core"), "1\n", THROTTLE(2, "package"), "20\n", THROTTLE(3, "core"), "300\n",
       THROTTLE(5, "core"), "4000\n" }, /* of those that are shown */
 };
+/* clang-format on */
 
 /* What is in the trees: the processors of cpus (bits; -1: no processor is known), seconds of cgroups' throttling,
  * events. */
@@ -272,7 +231,7 @@ TEST(trees_are_sampled)
             int     processors = 0;
             sampler s;
             sample  now;
-            for (int k = 0; trees[i][k]; k += 2) put(root, trees[i][k], trees[i][k + 1]);
+            for (int k = 0; trees[i][k]; k += 2) test_put(root, trees[i][k], trees[i][k + 1]);
             sampler_open(&s, root);
             sampler_take(&s, ends, &now);
             for (int cpu = 0; cpu < 4; cpu++)
