@@ -10,8 +10,6 @@
     tools/flux_shapes.py near CACHE OTHER           are the tensors of two such folders the same, to 1e-3 of their norm?
     tools/flux_shapes.py sample DIR TRANSFORMER OUT [STEPS [GUIDANCE]]
                                                     OUT/*.png of the held-out captions by diffusers' FluxPipeline, and OUT/sheet.png
-    tools/flux_shapes.py fixture DIR > tests/data/shapes.rgb
-                                                    pictures for tests/data/test_shapes.c, half of them behind the autoencoder
 
 A picture has 64 x 64 pixels: a circle, square, triangle, star or cross in one of six colours, on white or black. Place and
 size vary. Five pairs of colour and shape, one of each shape, are only in `validation`: a model that draws them has put
@@ -382,20 +380,6 @@ def near(one, other):
                 sys.exit(1)
 
 
-def fixture(folder):
-    """Captions, an empty line, pixels: a picture of each held-out pair, then others behind the autoencoder."""
-    import torch
-    rng = np.random.default_rng(5)
-    kinds = held_out()[:5] + [(c, s, b) for c, s, b in zip(list(COLOURS)[1:], SHAPES, ["white", "black"] * 3)]
-    pictures = [draw(*k, rng, 14, SIZE) for k in kinds]
-    vae = pipeline(folder).vae
-    torch.manual_seed(6)
-    with torch.no_grad():
-        pictures[5:] = to_pictures(vae.decode(vae.encode(to_model(pictures[5:])).latent_dist.sample()).sample)
-    text = "\n".join(caption(*k) for k in kinds) + "\n\n"
-    sys.stdout.buffer.write(text.encode() + b"".join(p.tobytes() for p in pictures))
-
-
 def sheet(pictures, columns=5, scale=1):
     rows = [np.concatenate([np.pad(p, ((1, 1), (1, 1), (0, 0)), constant_values=128) for p in pictures[i:i + columns]], axis=1)
             for i in range(0, len(pictures), columns)]
@@ -434,8 +418,6 @@ def main():
         probe(*arguments)
     elif command == "captions" and not arguments:
         print("\n".join(caption(*k) for k in held_out()))
-    elif command == "fixture" and len(arguments) == 1:
-        fixture(*arguments)
     elif command == "near" and len(arguments) == 2:
         near(*arguments)
     elif command == "encode" and len(arguments) == 2:

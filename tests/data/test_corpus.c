@@ -229,44 +229,6 @@ TEST(another_corpus_has_another_number)
     assert_true(hash_of("h1", NULL, "text") != was);
 }
 
-/* Closed in the middle of a file of each kind: nothing stays open or mapped (support/leftovers.c looks). */
-TEST(closed_in_the_middle)
-{
-    static const char *const files[] = { "rows.parquet", "p.jsonl.gz", "j.jsonl" };
-    for (size_t i = 0; i < 3; i++) {
-        tm_tokenize_options o = { .paths = &files[i], .n_paths = 1, .out = "t", .field = "text", .batch_bytes = 1 };
-        tm_tokenize_result  r = { 0 };
-        tm_corpus          *corpus = NULL;
-        tm_text_batch       batch = { 0 };
-        tm_error            err = { 0 };
-        assert_int_equal(tm_corpus_open(&o, NULL, &r, &corpus, &err), TM_OK);
-        tm_text_batch_clear(&batch);
-        assert_int_equal(tm_corpus_next(corpus, &batch, &err), TM_OK);
-        assert_int_equal(batch.count, 1);
-        tm_text_batch_fini(&batch);
-        tm_corpus_close(corpus);
-    }
-}
-
-/* A file that can be made, but not written to: nothing of it stays. */
-TEST(an_output_without_a_descriptor)
-{
-    struct rlimit was, few;
-    tm_output     out;
-    tm_error      err = { 0 };
-    assert_int_equal(mkdir("only", 0700), 0);
-    int next = open(".", O_RDONLY);
-    close(next);
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
-    few = (struct rlimit){ .rlim_cur = (rlim_t)next + 1, .rlim_max = was.rlim_max };
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
-    tm_status st = tm_output_open("only/x", &out, &err);
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
-    assert_int_equal(st, TM_IO);
-    assert_string_equal(err.text, "cannot create 'only/x': Too many open files");
-    assert_int_equal(rmdir("only"), 0); /* it is empty */
-}
-
 /* A tokenizer is learned from the same files; where it cannot be written that is said. */
 TEST(a_vocabulary_of_a_folder)
 {

@@ -50,32 +50,3 @@ TEST(first_fit_is_first_fit)
     assert_int_equal(got.rows, 0);
     tm_first_fit_free(&got);
 }
-
-/* Reports of government with their summaries: log-normal, 9,000 tokens in the middle. In sequences of 8192 longer ones
- * are split; in sequences of 16384 they may be cut as well. */
-static double fill_like_govreport(int64_t width, bool split)
-{
-    enum { N = 17457, PARTS = 4 };
-    int32_t *lengths = tm_alloc(PARTS * N * sizeof *lengths);
-    int64_t  n = 0, tokens = 0;
-    for (uint64_t i = 0; i < N; i++) {
-        int64_t left = (int64_t)exp(log(9000) + 0.65 * tm_random_normal(3, 2, i));
-        while (left > 0 && n < PARTS * N) {
-            lengths[n] = (int32_t)(left < width ? left : width);
-            tokens += lengths[n];
-            left = split ? left - lengths[n] : 0;
-            n++;
-        }
-    }
-    tm_first_fit packing = tm_first_fit_make(lengths, n, width);
-    double       full = (double)tokens / ((double)packing.rows * (double)width);
-    tm_first_fit_free(&packing);
-    free(lengths);
-    return full;
-}
-
-TEST(a_distribution_like_govreport_fills_rows)
-{
-    double split = fill_like_govreport(8192, true), cut = fill_like_govreport(16384, false);
-    if (split < 0.98 || cut < 0.98) fail_msg("%.4f and %.4f full", split, cut);
-}

@@ -69,22 +69,6 @@ TEST(what_was_written_is_read)
     }
 }
 
-TEST(a_name_may_end_in_idx_or_bin)
-{
-    tm_indexed set;
-    tm_error   err = { 0 };
-    int64_t    sequences = 0, tokens = 0;
-    write_set(true, 1);
-    assert_int_equal(tm_indexed_open(test_in_folder("set.idx"), &set, &err), TM_OK);
-    tm_indexed_close(&set);
-    assert_int_equal(tm_indexed_peek(test_in_folder("set.bin"), &sequences, &tokens, &err), TM_OK);
-    assert_int_equal(sequences, 5);
-    assert_int_equal(tokens, 25);
-    assert_int_equal(tm_indexed_open(test_in_folder("none"), &set, &err), TM_INVALID);
-    refusal_is_sound(&err);
-    assert_non_null(strstr(err.text, "none.idx"));
-}
-
 static size_t put(uint8_t *out, uint64_t value, int bytes)
 {
     for (int i = 0; i < bytes; i++) out[i] = (uint8_t)(value >> 8 * i);
@@ -305,27 +289,6 @@ TEST(long_documents)
     for (int d = 0; d < 9; d++) tokens += several[d];
     covers(several, 9, tokens, 8192, 20000);
     covers(several, 9, tokens, 65536, 4500);
-}
-
-TEST(what_does_not_fit_is_refused)
-{
-    tm_order_plan plan;
-    tm_order      order;
-    tm_error      err = { 0 };
-    assert_int_equal(tm_order_plan_make(5, 25, 25, 1, &plan, &err), TM_INVALID);
-    refusal_is_sound(&err);
-    assert_non_null(strstr(err.text, "25 tokens, a sample takes 26"));
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_order_plan_make(5, 25, 4, INT64_MAX, &plan, &err), TM_INVALID);
-    refusal_is_sound(&err);
-    assert_non_null(strstr(err.text, "lower training.steps"));
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_order_plan_make(1 << 30, 2000000000, 1, 9000000000, &plan, &err), TM_INVALID);
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_order_plan_make(1 << 20, 2000000, 1, 4000000000, &plan, &err), TM_OK);
-    plan.document_bytes = INT64_MAX / 2; /* more than any machine has */
-    assert_int_equal(tm_order_build(&plan, (const uint8_t *)lengths, 1, &order, &err), TM_NOMEM);
-    assert_non_null(strstr(err.text, "are available; lower training.steps"));
 }
 
 TESTS_IN_ORDER

@@ -64,35 +64,6 @@ TEST(different_samples_are_counted)
     tm_source_close(source);
 }
 
-/* Samples of every length, a thread that reads ahead or none: as the source gives them. What is written behind the
- * memory of a sample the C library sees when it is given back; it may then wait for itself.
- */
-TEST(samples_of_every_length)
-{
-    int32_t x[42];
-    for (int64_t seq = 1; seq <= 40; seq++)
-        for (int depth = 0; depth < 2; depth++) {
-            tm_source_options options = { .name = "mock", .vocab = 50, .seq = seq, .seed = 8 };
-            tm_source        *source;
-            tm_batch          batch;
-            tm_error          err = { 0 };
-            assert_int_equal(tm_source_open(&options, &source, &err), TM_OK);
-            tm_loader *loader = tm_loader_open(source, TM_SPLIT_TRAIN, BATCH, 5, depth);
-            assert_non_null(loader);
-            for (int64_t first = 5; first < 5 + 2 * BATCH; first += BATCH) {
-                tm_loader_next(loader, &batch);
-                assert_int_equal(batch.target_tokens, BATCH * seq);
-                for (int64_t row = 0; row < BATCH; row++) {
-                    tm_source_sample(source, TM_SPLIT_TRAIN, first + row, x);
-                    assert_memory_equal((int32_t *)batch.field[0] + row * seq, x, (size_t)seq * sizeof *x);
-                    assert_memory_equal((int32_t *)batch.field[1] + row * seq, x + 1, (size_t)seq * sizeof *x);
-                }
-            }
-            tm_loader_close(loader);
-            tm_source_close(source);
-        }
-}
-
 TEST(batches_hold_the_samples_in_order)
 {
     const int depths[] = { 1, 2, 7 };
@@ -108,38 +79,6 @@ TEST(batches_hold_the_samples_in_order)
         }
         tm_loader_close(loader);
     }
-}
-
-TEST(a_batch_stays_until_the_next_call)
-{
-    tm_loader *loader = tm_loader_open(*test_state, TM_SPLIT_VALIDATION, BATCH, 0, 2);
-    tm_batch   batch;
-    assert_non_null(loader);
-    for (int i = 0; i < 4; i++) tm_loader_next(loader, &batch);
-    nanosleep(&(struct timespec){ .tv_nsec = 30000000 }, NULL);
-    expect_batch(*test_state, TM_SPLIT_VALIDATION, &batch, 3 * BATCH);
-    tm_loader_close(loader);
-}
-
-TEST(resumed_is_never_stopped)
-{
-    tm_loader *whole = tm_loader_open(*test_state, TM_SPLIT_TRAIN, BATCH, 0, 2);
-    tm_batch   a, b;
-    assert_non_null(whole);
-    for (int i = 0; i < 17; i++) tm_loader_next(whole, &a);
-    int64_t    consumed = tm_loader_consumed(whole);
-    tm_loader *resumed = tm_loader_open(*test_state, TM_SPLIT_TRAIN, BATCH, consumed, 5);
-    assert_non_null(resumed);
-    assert_int_equal(consumed, 17 * BATCH);
-    for (int i = 0; i < 20; i++) {
-        tm_loader_next(whole, &a);
-        tm_loader_next(resumed, &b);
-        assert_memory_equal(a.field[0], b.field[0], BATCH * T * sizeof(int32_t));
-        assert_memory_equal(a.field[1], b.field[1], BATCH * T * sizeof(int32_t));
-        assert_int_equal(tm_loader_consumed(whole), tm_loader_consumed(resumed));
-    }
-    tm_loader_close(whole);
-    tm_loader_close(resumed);
 }
 
 static int threads_of_process(void)

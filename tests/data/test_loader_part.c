@@ -106,30 +106,6 @@ TEST(ranks_together_read_what_one_reads)
     }
 }
 
-/* 3 ranks, then 4, then 1: no sample twice, none left out. */
-TEST(another_number_of_ranks_goes_on)
-{
-    tm_source *source = open_set(0);
-    tm_loader *all = tm_loader_open(source, TM_SPLIT_TRAIN, BATCH, 0, 0);
-    int64_t    at = 0;
-    for (int64_t ranks = 3; ranks >= 1; ranks -= 2) {
-        tm_loader *own =
-            tm_loader_open_part(source, TM_SPLIT_TRAIN, BATCH, (tm_loader_part){ ranks - 1, ranks }, at, 1);
-        for (int i = 0; i < 5; i++) {
-            tm_batch     whole, part;
-            const size_t row = T * sizeof(int32_t), rows = (size_t)(BATCH / ranks);
-            tm_loader_next(all, &whole);
-            tm_loader_next(own, &part);
-            assert_memory_equal(part.field[0], (char *)whole.field[0] + (BATCH - rows) * row, rows * row);
-        }
-        at = tm_loader_consumed(own);
-        assert_int_equal(at, tm_loader_consumed(all));
-        tm_loader_close(own);
-    }
-    tm_loader_close(all);
-    tm_source_close(source);
-}
-
 /* The hashes that a loader gives are those of its different samples: equal samples, equal hashes, on whichever rank. */
 TEST(hashes_tell_samples_apart_on_all_ranks)
 {

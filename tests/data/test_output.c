@@ -70,67 +70,6 @@ TEST(pieces_become_a_file)
     expect_file(wanted, sizeof wanted);
 }
 
-/* Runs `body` where a file may have so many bytes, or this process so many descriptors. */
-static void within(int what, rlim_t limit, void (*body)(void))
-{
-    struct rlimit was, few;
-    assert_int_equal(getrlimit(what, &was), 0);
-    few = was;
-    few.rlim_cur = limit;
-    assert_int_equal(setrlimit(what, &few), 0);
-    body();
-    assert_int_equal(setrlimit(what, &was), 0);
-}
-
-static void write_much(void)
-{
-    static const char bytes[300000];
-    tm_output         out;
-    tm_error          err = { 0 };
-    char              said[400];
-    snprintf(said, sizeof said, "cannot write '%s': File too large", path_of());
-    for (int how = 0; how < 3; how++) { /* in one piece, in several, and only as it is closed */
-        assert_int_equal(tm_output_open(path_of(), &out, &err), TM_OK);
-        for (int i = 0; i < (how == 1 ? 100 : 1); i++) tm_output_bytes(&out, bytes, how == 0 ? 300000 : 1500);
-        assert_int_equal(tm_output_close(&out, &err), TM_IO);
-        assert_string_equal(err.text, said);
-        err = (tm_error){ 0 };
-        expect_file("before", 6);
-        expect_files(1);
-    }
-}
-
-static int lowest_free(void)
-{
-    int fd = open("/dev/null", O_RDONLY);
-    close(fd);
-    return fd;
-}
-
-static void open_one(void)
-{
-    tm_output out;
-    tm_error  err = { 0 };
-    char      said[400];
-    assert_int_equal(tm_output_open(path_of(), &out, &err), TM_IO);
-    snprintf(said, sizeof said, "cannot create '%s': Too many open files", path_of());
-    assert_string_equal(err.text, said);
-    assert_null(out.file);
-}
-
-TEST(what_the_system_does_not_give)
-{
-    test_file_write(test_folder(), "out", "before");
-    signal(SIGXFSZ, SIG_IGN);
-    within(RLIMIT_FSIZE, 1000, write_much);
-    signal(SIGXFSZ, SIG_DFL);
-    int free_one = lowest_free();
-    within(RLIMIT_NOFILE, (rlim_t)free_one + 2, open_one); /* enough for the draft, none for its copy */
-    assert_int_equal(lowest_free(), free_one);
-    expect_files(1);
-    expect_file("before", 6);
-}
-
 static const tm_tensor_heading headings[] = {
     { .name = "a \"b\"", .dtype = TM_F32, .rank = 2, .n = { 2, 1 } },
     { .name = "none", .dtype = TM_BF16, .rank = 1, .n = { 0 } },

@@ -133,31 +133,6 @@ static void expect_refusal(const uint8_t *bytes, size_t size, const char *what)
     free(exact);
 }
 
-static bool within_a_name(const uint8_t *bytes, size_t size, size_t cut)
-{
-    static const char *const names[] = { "cnumpy.core.multiarray\n_reconstruct\n", "cnumpy\nndarray\n",
-                                         "cnumpy\ndtype\n" };
-    for (size_t i = 0; i < 3; i++)
-        for (size_t n = strlen(names[i]), at = cut + 1 - n; at < cut; at++)
-            if (at + n <= size && memcmp(bytes + at, names[i], n) == 0) return true;
-    return false;
-}
-
-/* In its first bytes, in its header, before it can have the rows of its header, before or within an opcode. */
-TEST(a_file_cut_anywhere_is_refused)
-{
-    size_t   size;
-    uint8_t *bytes = written(3, 4, &size);
-    for (size_t n = 0; n < size; n++)
-        expect_refusal(bytes, n,
-                       n < 10                          ? "is not a numpy file"
-                       : n < HEADER                    ? "numpy format 1.0 with a header of 118 bytes"
-                       : n < 3 * 64                    ? "the header says 3 rows, too many for"
-                       : within_a_name(bytes, size, n) ? "(GLOBAL): a name other than"
-                                                       : " ends ");
-    free(bytes);
-}
-
 /* What is replaced in the file of 2 rows of 3, and what is said of it. */
 static const struct {
     const char *find, *put;

@@ -124,35 +124,6 @@ TEST(what_is_refused_is_named)
     }
 }
 
-/* Ends and lengths that lie. */
-TEST(a_wrong_frame_is_named)
-{
-    static const struct {
-        size_t      keep; /* 0: all */
-        int         at;   /* below 0: from the end */
-        const char *bytes, *words;
-    } cases[] = {
-        { 8, 0, "PAR1", "no PAR1 at both ends" },
-        { 0, 0, "PAR2", "no PAR1 at both ends" },
-        { 0, -4, "PARE", "no PAR1 at both ends" }, /* an encrypted footer */
-        { 0, -8, "\xff\xff\xff\xff", "its footer is longer than it" },
-        { 0, -8, "\x00\x00\x00\x00", "its footer is truncated" },
-    };
-    tm_text whole = read_whole("none-1.parquet");
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        tm_error err = { 0 };
-        size_t   n = cases[i].keep ? cases[i].keep : whole.length;
-        uint8_t *bytes = tm_alloc(whole.length);
-        memcpy(bytes, whole.data, n);
-        memcpy(bytes + (cases[i].at < 0 ? (int)n + cases[i].at : cases[i].at), cases[i].bytes, 4);
-        assert_int_equal(read_all(bytes, n, "text", &err), TM_FORMAT);
-        refusal_is_sound(&err);
-        if (!strstr(err.text, cases[i].words) || !strstr(err.text, "'x.parquet'")) fail_msg("%zu: %s", i, err.text);
-        free(bytes);
-    }
-    tm_text_fini(&whole);
-}
-
 /* What a changed byte must have been told as, at one place or another. */
 static struct {
     const char *words;

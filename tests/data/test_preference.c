@@ -167,27 +167,12 @@ TEST(what_is_wrong_is_refused)
         const char *content, *words;
         tm_overlong overlong;
     } cases[] = {
-        { "{\"prompt\": \"a\", \"chosen\": \"b\"}\n",
-          "line 1: the columns are prompt, chosen; data.format preference wants "
-          "chosen and rejected; or question",
-          0 },
         { "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}\n{\"prompt\": \"a\", \"chosen\": \"b\"}\n",
           "line 2: no column 'rejected'", 0 },
-        { "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": 7}\n",
-          "line 1: column 'rejected' is a number, wanted a text", 0 },
         { "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": [" ANSWER("c") "]}\n",
           "line 1: column 'chosen' is a text, wanted an array of messages", 0 },
-        { "{\"prompt\": 3, \"chosen\": \"b\", \"rejected\": \"c\"}\n",
-          "line 1: column 'prompt' is a number, wanted a text", 0 },
-        { "{\"prompt\": \" \", \"chosen\": \"b\", \"rejected\": \"c\"}\n", "line 1: column 'prompt' is empty", 0 },
-        { "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"\\n\"}\n", "line 1: column 'rejected' is empty", 0 },
-        { "{\"prompt\": [" USER("a") "], \"chosen\": [], \"rejected\": [" ANSWER("c") "]}\n",
-          "line 1: column 'chosen' is empty", 0 },
         { "{\"prompt\": [" USER("a") "], \"chosen\": [" USER("b") "], \"rejected\": [" ANSWER("c") "]}\n",
           "line 1: the last message of column 'chosen' is no answer", 0 },
-        { "{\"prompt\": [" USER("a") "], \"chosen\": [" ANSWER(
-              "b") "], \"rejected\": [{\"role\": \"robot\", \"content\": \"c\"}]}\n",
-          "line 1, column 'rejected', turn 1: unknown role 'robot'", 0 },
         { "{\"chosen\": [" ANSWER("b") "], \"rejected\": [" ANSWER("c") "]}\n",
           "line 1: columns 'chosen' and 'rejected' begin "
           "with different messages",

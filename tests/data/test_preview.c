@@ -83,22 +83,4 @@ TEST(text_is_for_people)
                "'%s', line 1, rejected: 3 tokens, 2 of them targets\n[[a]]f<|end|>\n");
 }
 
-TEST(what_is_not_there_is_refused)
-{
-    tm_text            out = { 0 };
-    tm_error           err = { 0 };
-    char               wanted[400];
-    tm_preview_options o = options_of(rows, TM_SFT_AUTO);
-    o.first = 4;
-    snprintf(wanted, sizeof wanted, "'%s' has 3 rows, none with a text from row 4 on", o.path);
-    assert_int_equal(tm_data_preview(&o, &out, &err), TM_INVALID);
-    assert_string_equal(err.text, wanted);
-    o = options_of("{\"prompt\": 1, \"completion\": \"q\"}\n", TM_SFT_AUTO);
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_data_preview(&o, &out, &err), TM_INVALID);
-    snprintf(wanted, sizeof wanted, "'%s', line 1", o.path);
-    assert_memory_equal(err.text, wanted, strlen(wanted));
-    tm_text_fini(&out);
-}
-
 TEST_FIXTURE(NULL, test_folder_teardown)

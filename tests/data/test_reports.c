@@ -119,24 +119,6 @@ TEST(answers_rename_a_tenth_of_the_symbols)
     for (int i = 0; i < 3; i++) tm_source_close(sources[i]);
 }
 
-TEST(rows_are_functions_of_seed_and_number)
-{
-    tm_source *a = open_reports(7, false), *b = open_reports(7, false), *other = open_reports(8, false);
-    row        x, y;
-    read_row(a, TM_SPLIT_TRAIN, 5, &x);
-    read_row(b, TM_SPLIT_TRAIN, 5, &y);
-    assert_memory_equal(x.targets, y.targets, sizeof x.targets);
-    read_row(b, TM_SPLIT_TRAIN, 6, &y);
-    assert_memory_not_equal(x.targets, y.targets, sizeof x.targets);
-    read_row(other, TM_SPLIT_TRAIN, 5, &y);
-    assert_memory_not_equal(x.targets, y.targets, sizeof x.targets);
-    read_row(a, TM_SPLIT_VALIDATION, 5, &y);
-    assert_memory_not_equal(x.tokens, y.tokens, sizeof x.tokens);
-    tm_source_close(a);
-    tm_source_close(b);
-    tm_source_close(other);
-}
-
 TEST(too_few_tokens)
 {
     tm_source_options o = { .name = "reports", .vocab = 15, .seq = T, .seed = 1 };

@@ -292,20 +292,6 @@ TEST(other_samples_than_those_of_the_step_are_found)
     }
 }
 
-TEST(an_evaluation_on_training_data_is_found)
-{
-    tm_source_options options[SOURCES];
-    for (int i = 0, n = all_sources(options); i < n; i++) {
-        tm_source *source = open_source(&options[i]);
-        trial      t = honest;
-        t.fed_split = TM_SPLIT_TRAIN;
-        tm_data_certificate c = look(source, &t);
-        if (tm_source_describe(source)->validation_samples > 0)
-            assert_true(c.done && !c.fed && strstr(c.reason, "was fed as the held-out samples"));
-        tm_source_close(source);
-    }
-}
-
 /* --- defects of a source ------------------------------------------------------------------------------------------ */
 
 /* A source whose kind is changed, which it does not know. */
@@ -406,26 +392,6 @@ TEST(tokens_that_are_not_those_of_the_data_are_found)
     kind.sample = sample_without_language;
     c = with_kind(&made, kind);
     assert_true(c.done && c.fed && !c.stored && strstr(c.reason, "entropy"));
-}
-
-static tm_status row_with_own_tokens(const tm_source *source, tm_split split, int64_t index, int32_t *scratch,
-                                     void *const *fields, int64_t *weight, tm_error *err)
-{
-    (void)err;
-    real->sample(source, split, index, scratch);
-    memcpy(fields[0], scratch, T * sizeof *scratch);
-    memcpy(fields[1], scratch, T * sizeof *scratch); /* every token is to be told itself */
-    *weight = T;
-    return TM_OK;
-}
-
-TEST(targets_that_do_not_follow_are_found)
-{
-    const tm_source_options made = language("mock", NULL, NULL);
-    tm_source_kind          kind = tm_source_mock;
-    kind.row = row_with_own_tokens;
-    tm_data_certificate c = with_kind(&made, kind);
-    assert_true(c.done && !c.stored && strstr(c.reason, "is not the token that follows"));
 }
 
 /* The same file for both, by another name, too: who configures that is not blamed, but told. */

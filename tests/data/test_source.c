@@ -38,19 +38,6 @@ static void an_empty_document_cuts_nothing(void **state)
     assert_int_equal(targets[3], TM_IGNORED_TARGET);
 }
 
-static void documents_are_of_some_sources(void **state)
-{
-    (void)state;
-    tm_field fields[TM_MAX_FIELDS];
-    tm_error err = { 0 };
-    int      n;
-    assert_int_equal(
-        tm_source_fields(&(tm_source_options){ .name = "synthetic", .seq = 8, .separate = true }, fields, &n, &err),
-        TM_UNSUPPORTED);
-    refusal_is_sound(&err);
-    assert_non_null(strstr(err.text, "megatron and text, found data.source synthetic"));
-}
-
 static void wrong_options_are_refused_with_the_cure(void **state)
 {
     (void)state;
@@ -115,22 +102,6 @@ static void sources_tell_what_they_are(void **state)
     assert_null(tm_source_traits_of("tex"));
 }
 
-static void names_are_listed_and_found_in_any_case(void **state)
-{
-    (void)state;
-    const char *const names[] = { "gaussians",  "govreport", "latents", "megatron",  "mock", "pictures",
-                                  "preference", "reports",   "sft",     "synthetic", "text" };
-    for (int i = 0; i < 11; i++) assert_string_equal(tm_source_name(i), names[i]);
-    assert_null(tm_source_name(11));
-    assert_null(tm_source_name(-1));
-    tm_source *source = NULL;
-    tm_error   err = { 0 };
-    assert_int_equal(tm_source_open(&(tm_source_options){ .name = "MOCK", .vocab = 3, .seq = 1 }, &source, &err),
-                     TM_OK);
-    tm_source_close(source);
-    tm_source_close(NULL);
-}
-
 /* 100 cells, 200,100 draws: chi-square with 99 degrees of freedom stays under 160 except once in 10,000 languages. */
 static void mock_is_uniform_and_has_no_memory(void **state)
 {
@@ -172,9 +143,7 @@ static void mock_is_uniform_and_has_no_memory(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(sources_tell_what_they_are),
     cmocka_unit_test(an_empty_document_cuts_nothing),
-    cmocka_unit_test(documents_are_of_some_sources),
     cmocka_unit_test(wrong_options_are_refused_with_the_cure),
-    cmocka_unit_test(names_are_listed_and_found_in_any_case),
     cmocka_unit_test(mock_is_uniform_and_has_no_memory),
 };
 

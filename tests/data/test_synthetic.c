@@ -18,47 +18,6 @@ static tm_source *open_language(int64_t vocab, int64_t seq, uint64_t seed)
     return source;
 }
 
-TEST(same_options_give_the_same_samples_in_any_order)
-{
-    tm_source *one = open_language(64, 100, 5), *two = open_language(64, 100, 5), *other = open_language(64, 100, 6);
-    int32_t    a[101], b[101];
-    int        differing = 0;
-    for (int64_t i = 0; i < 20; i++) {
-        tm_source_sample(one, TM_SPLIT_TRAIN, i, a);
-        tm_source_sample(two, TM_SPLIT_TRAIN, 19 - i, b);
-        tm_source_sample(two, TM_SPLIT_TRAIN, i, b);
-        assert_memory_equal(a, b, sizeof a);
-        tm_source_sample(other, TM_SPLIT_TRAIN, i, b);
-        differing += memcmp(a, b, sizeof a) != 0;
-        tm_source_sample(one, TM_SPLIT_VALIDATION, i, b);
-        assert_memory_not_equal(a, b, sizeof a);
-    }
-    assert_int_equal(differing, 20);
-    tm_source_close(one);
-    tm_source_close(two);
-    tm_source_close(other);
-}
-
-/* No sample of one split occurs in the other, nor twice in its own. */
-static int by_bytes(const void *a, const void *b)
-{
-    return memcmp(a, b, 33 * sizeof(int32_t));
-}
-
-TEST(splits_share_no_sample)
-{
-    enum { N = 4000, TOKENS = 33 };
-    tm_source *source = open_language(64, TOKENS - 1, 3);
-    int32_t   *all = malloc(2 * N * TOKENS * sizeof *all);
-    assert_non_null(all);
-    for (int64_t i = 0; i < 2 * N; i++)
-        tm_source_sample(source, i % 2 ? TM_SPLIT_TRAIN : TM_SPLIT_VALIDATION, i / 2, all + i * TOKENS);
-    qsort(all, 2 * N, TOKENS * sizeof *all, by_bytes);
-    for (int64_t i = 1; i < 2 * N; i++) assert_true(by_bytes(all + (i - 1) * TOKENS, all + i * TOKENS) != 0);
-    free(all);
-    tm_source_close(source);
-}
-
 /* The mean of the exact -log p along n samples lies within 5 standard errors of the stated floor. */
 static void check_floor(int64_t vocab, int64_t seq, int64_t n)
 {
@@ -178,19 +137,6 @@ TEST(at_least_half_a_nat_below_order_3)
         if (!(facts->floor + 0.5 <= facts->ngram3_entropy))
             fail_msg("vocab %lld: floor %.4f, order 3 %.4f", (long long)vocab, facts->floor, facts->ngram3_entropy);
         tm_source_close(source);
-    }
-}
-
-TEST(seven_symbols_are_too_few)
-{
-    for (int64_t vocab = 0; vocab < 8; vocab++) {
-        tm_source_options options = { .name = "synthetic", .vocab = vocab, .seq = 8 };
-        tm_source        *source = NULL;
-        tm_error          err = { 0 };
-        assert_int_equal(tm_source_open(&options, &source, &err), TM_INVALID);
-        assert_null(source);
-        refusal_is_sound(&err);
-        assert_non_null(strstr(err.text, "set model.vocab_size to 8"));
     }
 }
 

@@ -124,49 +124,6 @@ static void stream_is_the_sorted_documents(void **state)
     expect_refusal(root, 23, 0, "has 23 tokens to train on, wanted at least 24", "lower training.seq_len");
 }
 
-/* Bytes 2n and 2n+1 hold n, so that a window tells where it comes from. */
-static void numbered_file(const char *name, int n)
-{
-    uint8_t *bytes = malloc((size_t)n);
-    assert_non_null(bytes);
-    for (int i = 0; i < n; i++) bytes[i] = (uint8_t)(i % 2 ? i / 2 / 256 : i / 2 % 256);
-    write_file(name, bytes, (size_t)n);
-    free(bytes);
-}
-
-static void each_epoch_is_another_permutation_of_all_windows(void **state)
-{
-    (void)state;
-    enum { SEQ = 8, BYTES = 20000, EPOCHS = 3 };
-    numbered_file("f", BYTES);
-    tm_source *source = open_text(in_root("f"), SEQ, 0.1);
-    int64_t    windows = tm_source_describe(source)->train_samples, moved = 0;
-    assert_int_equal(windows, 18000 / SEQ); /* 18000 bytes and an end token: 18001 tokens */
-    int *seen = calloc((size_t)windows, sizeof *seen), *place = calloc((size_t)windows, sizeof *place);
-    assert_non_null(seen);
-    assert_non_null(place);
-    for (int epoch = 0; epoch < EPOCHS; epoch++) {
-        for (int64_t i = 0; i < windows; i++) {
-            int32_t tokens[SEQ + 1];
-            tm_source_sample(source, TM_SPLIT_TRAIN, epoch * windows + i, tokens);
-            int window = (tokens[0] + 256 * tokens[1]) * 2 / SEQ;
-            assert_true(window < windows);
-            for (int t = 0; t < SEQ; t++) {
-                int at = window * SEQ + t;
-                assert_int_equal(tokens[t], at % 2 ? at / 2 / 256 : at / 2 % 256);
-            }
-            seen[window]++;
-            moved += place[window] != i;
-            place[window] = (int)i;
-        }
-        for (int64_t w = 0; w < windows; w++) assert_int_equal(seen[w], epoch + 1);
-    }
-    assert_true(moved > EPOCHS * windows * 9 / 10);
-    free(seen);
-    free(place);
-    tm_source_close(source);
-}
-
 /* Each line of the files is unique; no line that is whole in one split occurs in the other; all bytes are in one of
  * them. */
 static void splits_share_no_byte(void **state)
@@ -470,7 +427,6 @@ static void files_that_change_meanwhile(void **state)
 
 static const struct CMUnitTest tests[] = {
     IN_FOLDER(stream_is_the_sorted_documents),
-    IN_FOLDER(each_epoch_is_another_permutation_of_all_windows),
     IN_FOLDER(splits_share_no_byte),
     IN_FOLDER(unigram_entropy_is_of_the_validation_split),
     IN_FOLDER(what_a_compressor_needs),

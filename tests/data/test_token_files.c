@@ -99,62 +99,6 @@ TEST(a_mask_counts_at_the_input_or_at_the_target)
     tm_source_close(source);
 }
 
-TEST(each_epoch_has_every_row_once_in_an_order_of_the_seed)
-{
-    write_packed();
-    tm_source_options options = packed_options();
-    tm_source        *source = open_source(&options);
-    int               moved = 0, differs = 0;
-    int32_t           first[ROWS];
-    for (int epoch = 0; epoch < 4; epoch++) {
-        unsigned seen = 0;
-        for (int i = 0; i < ROWS; i++) {
-            int32_t  scratch[W + 1], x[W], y[W];
-            tm_error err = { 0 };
-            int64_t  index = epoch * ROWS + i;
-            assert_int_equal(
-                tm_source_row(source, TM_SPLIT_TRAIN, index, scratch, (void *[]){ x, y }, &(int64_t){ 0 }, &err),
-                TM_OK);
-            for (int t = 0; t + 1 < W; t++) assert_int_equal(y[t], x[0] + t + 1);
-            assert_int_equal(y[W - 1], TM_IGNORED_TARGET);
-            if (epoch == 0) first[i] = x[0];
-            moved += x[0] != 10 * i;
-            differs += x[0] != first[i];
-            seen |= 1U << x[0] / 10;
-        }
-        assert_int_equal(seen, (1U << ROWS) - 1);
-    }
-    assert_true(moved > 0 && differs > 0);
-    tm_source_close(source);
-}
-
-/* What a batch tells the trainer: the targets that count, and nothing of the rows behind the end. */
-TEST(the_loader_counts_the_targets)
-{
-    write_packed();
-    tm_source_options options = packed_options();
-    tm_source        *source = open_source(&options);
-    tm_loader        *loader = tm_loader_open(source, TM_SPLIT_VALIDATION, 3, 0, 1);
-    tm_batch          batch;
-    assert_non_null(loader);
-    tm_loader_next(loader, &batch);
-    assert_null(batch.error);
-    assert_int_equal(batch.target_tokens, 4);
-    for (int row = 0; row < 3; row++) {
-        int64_t count = 0;
-        for (int t = 0; t < W; t++) count += ((int32_t *)batch.field[1])[row * W + t] != TM_IGNORED_TARGET;
-        assert_int_equal(batch.weight[row], count);
-    }
-    for (int t = 0; t < W; t++) assert_int_equal(((int32_t *)batch.field[1])[2 * W + t], TM_IGNORED_TARGET);
-    tm_loader_close(loader);
-    loader = tm_loader_open(source, TM_SPLIT_TRAIN, 3, 0, 1);
-    tm_loader_next(loader, &batch);
-    assert_int_equal(batch.target_tokens, 3 * (W - 1));
-    for (int row = 0; row < 3; row++) assert_int_equal(batch.weight[row], W - 1);
-    tm_loader_close(loader);
-    tm_source_close(source);
-}
-
 TEST(packed_data_that_does_not_fit_is_refused)
 {
     write_packed();
@@ -230,55 +174,6 @@ static tm_source_options indexed_options(const char *name)
     return (tm_source_options){
         .name = "megatron", .path = test_in_folder(name), .vocab = 25, .seq = 4, .seed = 1234, .samples = 8
     };
-}
-
-TEST(samples_come_in_the_published_order)
-{
-    const int32_t wanted[8][5] = { { 19, 20, 21, 22, 23 }, { 10, 11, 12, 13, 14 }, { 6, 7, 8, 9, 10 },
-                                   { 2, 3, 4, 5, 6 },      { 14, 15, 16, 17, 18 }, { 23, 24, 0, 1, 2 },
-                                   { 18, 8, 9, 10, 11 },   { 18, 15, 16, 17, 18 } };
-    for (int wide = 0; wide < 2; wide++) {
-        write_indexed("set", wide);
-        tm_source_options o = indexed_options("set");
-        tm_source        *source = open_source(&o);
-        int32_t           scratch[5], x[4], y[4], again[4];
-        tm_error          err = { 0 };
-        assert_int_equal(tm_source_describe(source)->train_samples, 12);
-        assert_int_equal(tm_source_describe(source)->validation_samples, 0);
-        for (int i = 0; i < 8; i++) {
-            assert_int_equal(
-                tm_source_row(source, TM_SPLIT_TRAIN, i, scratch, (void *[]){ x, y }, &(int64_t){ 0 }, &err), TM_OK);
-            assert_memory_equal(x, wanted[i], sizeof x);
-            assert_memory_equal(y, wanted[i] + 1, sizeof y);
-        }
-        assert_int_equal(
-            tm_source_row(source, TM_SPLIT_TRAIN, 7 + 12, scratch, (void *[]){ again, y }, &(int64_t){ 0 }, &err),
-            TM_OK);
-        assert_memory_equal(x, again, sizeof x); /* the order begins again */
-        tm_source_close(source);
-    }
-}
-
-TEST(validation_comes_in_the_order_of_the_file)
-{
-    write_indexed("set", false);
-    write_indexed("held", true);
-    tm_source_options o = indexed_options("set");
-    o.validation_path = test_in_folder("held.bin");
-    tm_source *source = open_source(&o);
-    int32_t    scratch[5], x[4], y[4];
-    tm_error   err = { 0 };
-    assert_int_equal(tm_source_describe(source)->validation_samples, 6);
-    assert_true(fabs(tm_source_describe(source)->unigram_entropy - log(25)) < 1e-12);
-    for (int w = 0; w < 6; w++) {
-        assert_int_equal(
-            tm_source_row(source, TM_SPLIT_VALIDATION, w, scratch, (void *[]){ x, y }, &(int64_t){ 0 }, &err), TM_OK);
-        for (int t = 0; t < 4; t++) {
-            assert_int_equal(x[t], 4 * w + t);
-            assert_int_equal(y[t], 4 * w + t + 1);
-        }
-    }
-    tm_source_close(source);
 }
 
 /* The document of a token of the published example: its first token. */
@@ -453,23 +348,6 @@ TEST(a_set_knows_its_vocabulary)
         refusal_is_sound(&err);
         assert_non_null(strstr(err.text, "known.vocabulary.json'"));
     }
-}
-
-TEST(an_outline_reads_headers_only)
-{
-    write_indexed("set", false);
-    tm_source_options o = indexed_options("set");
-    tm_text           text = { 0 };
-    tm_error          err = { 0 };
-    o.samples = 30;
-    assert_int_equal(tm_source_outline(&o, &text, &err), TM_OK);
-    assert_non_null(strstr(text.data, "30 samples take 5 epochs of 5 documents; their order takes 480 B of memory: "
-                                      "documents 100 B, samples 256 B, shuffle 124 B"));
-    text.length = 0;
-    o.name = "mock";
-    assert_int_equal(tm_source_outline(&o, &text, &err), TM_OK);
-    assert_int_equal(text.length, 0);
-    tm_text_fini(&text);
 }
 
 TESTS_IN_ORDER

@@ -150,40 +150,6 @@ TEST(a_stopped_call_goes_on_where_it_was)
     expect_all(&result);
 }
 
-/* How many stacks of threads there are; of those that have ended the C library keeps a few. */
-static int stacks(void)
-{
-    char           line[4096];
-    int            count = 0;
-    size_t         bytes = 0;
-    FILE          *maps = fopen("/proc/self/maps", "r");
-    pthread_attr_t attributes;
-    assert_int_equal(pthread_getattr_default_np(&attributes), 0);
-    assert_int_equal(pthread_attr_getstacksize(&attributes, &bytes), 0);
-    pthread_attr_destroy(&attributes);
-    assert_non_null(maps);
-    while (fgets(line, sizeof line, maps)) {
-        unsigned long from = 0, to = 0;
-        count += sscanf(line, "%lx-%lx rw-p", &from, &to) == 2 && to - from == bytes;
-    }
-    fclose(maps);
-    return count;
-}
-
-/* Those who read and those who encode are waited for, also by a call that was stopped: nothing of them stays. */
-TEST(no_thread_is_left)
-{
-    enum { CALLS = 24 };
-    volatile sig_atomic_t stop = 1;
-    tm_tokenize_result    result;
-    tm_error              err;
-    make_corpus();
-    int before = stacks();
-    for (int i = 0; i < CALLS; i++)
-        assert_int_equal(tokenize(2, i % 2 ? &stop : NULL, &result, &err), i % 2 ? TM_INTERRUPTED : TM_OK);
-    assert_in_range(stacks() - before + CALLS, 0, CALLS + CALLS / 2);
-}
-
 /* One that reads and one that encodes will do, however many are wanted; without them nothing is written. */
 TEST(the_system_gives_few_threads)
 {

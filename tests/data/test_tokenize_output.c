@@ -86,27 +86,6 @@ TEST_WITH(the_bytes_are_those_of_the_format, NULL, test_folder_teardown)
     }
 }
 
-/* More than what goes through a buffer at once. */
-TEST_WITH(long_documents_are_whole, NULL, test_folder_teardown)
-{
-    enum { N = 5000 };
-    static int32_t many[N];
-    static uint8_t wanted[4 * N];
-    for (int i = 0; i < N; i++) many[i] = 65536 + 13 * i;
-    for (int wide = 0; wide < 2; wide++) {
-        tm_error           err = { 0 };
-        tm_tokenize_output out = begin(wide, 1);
-        size_t             bytes = wide ? 4 : 2;
-        for (int i = 0; i < N; i++)
-            for (size_t b = 0; b < bytes; b++) wanted[(size_t)i * bytes + b] = (uint8_t)(many[i] >> 8 * b);
-        tm_tokenize_output_add(&out, many, N);
-        tm_tokenize_output_end_document(&out);
-        assert_int_equal(tm_tokenize_output_finish(&out, &err), TM_OK);
-        tm_tokenize_output_close(&out);
-        expect_file(".bin", wanted, N * bytes);
-    }
-}
-
 /* What was saved counts; what came after it is cut off. */
 TEST_WITH(a_killed_call_goes_on, NULL, test_folder_teardown)
 {
@@ -134,21 +113,6 @@ TEST_WITH(a_killed_call_goes_on, NULL, test_folder_teardown)
     tm_tokenize_output_close(&out);
     expect_file(".bin.part", tokens, sizeof tokens);
     expect_file(".lengths.part", lengths, sizeof lengths);
-}
-
-/* All that there is may be a document under way. */
-TEST_WITH(a_call_killed_in_its_first_document_goes_on, NULL, test_folder_teardown)
-{
-    tm_error           err = { 0 };
-    tm_tokenize_output out = begin(false, 5);
-    tm_tokenize_output_add(&out, ids, 2);
-    assert_int_equal(tm_tokenize_output_save(&out, &err), TM_OK);
-    tm_tokenize_output_close(&out);
-    out = begin(false, 5);
-    assert_int_equal(out.state.tokens, 2);
-    assert_int_equal(out.state.open, 2);
-    assert_int_equal(out.state.documents, 0);
-    tm_tokenize_output_close(&out);
 }
 
 /* Saves two documents, damages something, and expects a new beginning: nothing of the old one is in the files. */
@@ -260,20 +224,6 @@ TEST_WITH(a_second_name_is_not_written_through, NULL, test_folder_teardown)
         assert_int_equal(unlink(at(ends[i])), 0);
     }
     expect_file(".victim", (const uint8_t *)"treasure", 8);
-}
-
-/* Nothing is left, no open file either (support/leftovers.c). */
-TEST_WITH(what_is_abandoned_is_gone, NULL, test_folder_teardown)
-{
-    tm_output out;
-    tm_error  err = { 0 };
-    assert_int_equal(tm_output_open(at(".abandoned"), &out, &err), TM_OK);
-    tm_output_number(&out, 7, 8);
-    assert_int_equal(out.cause, 0);
-    tm_output_abandon(&out);
-    assert_null(out.file);
-    tm_output_abandon(&out); /* once more: nothing */
-    assert_int_equal(rmdir(test_folder()), 0);
 }
 
 static void expect_failure(tm_status st, const tm_error *err, const char *before, const char *end, const char *after)

@@ -70,24 +70,16 @@ static const struct {
       "'hidden_act' is gelu, and of CLIPTextModel only quick_gelu," },
     { CLIP, "\"hidden_size\": 24,", "", TM_FORMAT,
       "has no 'hidden_size', which the config.json of a CLIPTextModel needs" },
-    { CLIP, "\"hidden_size\": 24", "\"hidden_size\": \"24\"", TM_FORMAT, "'hidden_size' is 24, wanted a whole number" },
     { CLIP, "\"hidden_size\": 24", "\"hidden_size\": 25", TM_FORMAT,
       "25 is not a multiple of 'num_attention_heads' 3" },
-    { CLIP, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 0", TM_FORMAT, "is 0, wanted a whole number from 1" },
     { CLIP, "\"layer_norm_eps\": 1e-05", "\"layer_norm_eps\": 0", TM_FORMAT, "wanted a positive number" },
-    { CLIP, "\"layer_norm_eps\": 1e-05", "\"layer_norm_eps\": \"x\"", TM_FORMAT,
-      "'layer_norm_eps' is x, wanted a number" },
     { CLIP, "\"hidden_size\"", "\"rotary\": true, \"hidden_size\"", TM_UNSUPPORTED,
       "'rotary' (true) is not known for CLIPTextModel and might change what is computed; remove it if it does not" },
     { CLIP, "\"hidden_size\"", "\"rotary\": null, \"vocab_size\": 7, \"hidden_size\"", TM_FORMAT, "not JSON" },
-    { CLIP, "{", "[", TM_FORMAT, "not JSON" },
     { CLIP, "\"CLIPTextModel\"", "\"CLIPTextModelWithProjection\"", TM_UNSUPPORTED,
       "is of a CLIPTextModelWithProjection, wanted CLIPTextModel; give the folder of that encoder" },
-    { CLIP, "\"architectures\"", "\"architecture\"", TM_FORMAT, "names no class" },
     { CLIP, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3", TM_FORMAT,
       "16 missing (encoder.layers.2.layer_norm1.weight, " },
-    { CLIP, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1", TM_FORMAT,
-      "0 missing, 16 unexpected (encoder.layers.1.layer_norm1.bias, " },
     { CLIP, "\"intermediate_size\": 40", "\"intermediate_size\": 48", TM_FORMAT,
       "tensor 'encoder.layers.0.mlp.fc1.weight' has the shape [40, 24], config.json means [48, 24]; take both from "
       "one" },
@@ -97,8 +89,6 @@ static const struct {
       "2 missing (encoder.block.0.layer.1.DenseReluDense.wi.weight, encoder.block.1" },
     { T5, "\"relative_attention_num_buckets\": 8", "\"relative_attention_num_buckets\": 6", TM_UNSUPPORTED,
       "buckets must be a multiple of 4" },
-    { T5, "\"is_decoder\": false", "\"is_decoder\": true", TM_UNSUPPORTED, "'is_decoder' is true" },
-    { T5, "\"T5EncoderModel\"", "\"T5ForConditionalGeneration\"", TM_UNSUPPORTED, "T5ForConditionalGeneration" },
 };
 
 TEST(configurations_that_do_not_fit_are_refused_by_name)
@@ -197,24 +187,6 @@ TEST(any_value_is_taken_or_refused_in_words)
         assert_true(taken > 50 && not_taken > 50);
         json_decref(config);
     }
-    tm_device_close(device);
-    test_tree_remove(folder);
-}
-
-TEST(a_configuration_that_is_cut_is_refused)
-{
-    tm_frozen_size size = { .batch = 1, .tokens = 4 };
-    char          *folder = test_tree_make();
-    tm_text        text = { 0 };
-    tm_device     *device;
-    tm_error       err = { 0 };
-    assert_int_equal(tm_device_open("cpu", 1, &device, &err), TM_OK);
-    assert_int_equal(tm_file_read(T5 "/config.json", 1 << 20, &text, &err), TM_OK);
-    for (size_t n = 0; n + 2 < text.length; n += 7) {
-        write_config(folder, text.data, n);
-        refused(device, folder, TM_FROZEN_T5, size, TM_F32, TM_FORMAT, "not JSON");
-    }
-    tm_text_fini(&text);
     tm_device_close(device);
     test_tree_remove(folder);
 }

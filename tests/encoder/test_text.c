@@ -131,29 +131,3 @@ TEST(sequences_of_a_batch_are_apart)
         free(e.out);
     }
 }
-
-TEST(running_allocates_nothing)
-{
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        expected   e = read_expected(cases[i].folder);
-        tm_device *device;
-        tm_error   err = { 0 };
-        float     *out = malloc((size_t)e.n * sizeof *out);
-        assert_int_equal(tm_device_open("cpu", 2, &device, &err), TM_OK);
-        tm_frozen         *encoder = open_encoder(device, &cases[i], &e, TM_F32);
-        const tm_graph    *graph = tm_frozen_graph(encoder);
-        size_t             weights = 0;
-        unsigned long long before = tm_alloc_count();
-        assert_int_equal(tm_frozen_text(encoder, e.ids, out, &err), TM_OK);
-        assert_int_equal(tm_alloc_count(), before);
-        for (size_t k = 0; k < graph->n_tensors; k++)
-            if (graph->tensors[k].role == TM_ROLE_PARAMETER)
-                weights += tm_tensor_bytes(graph->tensors[k].shape, graph->tensors[k].dtype);
-        assert_true(tm_frozen_bytes(encoder) > weights);
-        tm_frozen_close(encoder);
-        tm_device_close(device);
-        free(out);
-        free(e.ids);
-        free(e.out);
-    }
-}

@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzzes a stranger's record of an A/B session (`trainmark ab --from`) and the words of --a-command: what is read
- * prints, and what is printed reads back as the same.
- *
- * With libFuzzer: clang -fsanitize=fuzzer,address,undefined. Without: -DTM_FUZZ_STANDALONE, see standalone.h.
- */
+ * prints, and what is printed reads back as the same. */
+#include "fuzz.h"
+
 #include "base/words.h"
 #include "bench/ab.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void words_of(const char *text)
 {
@@ -35,8 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     tm_text_add_n(&text, (const char *)data, size);
     words_of(text.data);
     tm_status st = tm_ab_session_parse(text.data, "x", &session, &err);
-    TM_ASSERT((st == TM_OK) == (err.status == TM_OK));
-    TM_ASSERT(st == TM_OK || (st == TM_FORMAT && *err.text));
+    fuzz_told(st, &err, "x");
     if (st == TM_OK) {
         tm_ab_session_print(&session, &first);
         TM_ASSERT(tm_ab_session_parse(first.data, "x", &again, &err) == TM_OK);
@@ -54,15 +47,3 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     tm_text_fini(&second);
     return 0;
 }
-
-#ifdef TM_FUZZ_STANDALONE
-static const char *const session_words[] = {
-    "{",           "}",       "[",           "]",           ": ",
-    ", ",          "\n",      "\"",          "\\",          "'",
-    "null",        "true",    "1e308",       "1e-308",      "-1",
-    "0",           "\"A\"",   "\"B\"",       "\"A again\"", "\"warmup\"",
-    "\"counted\"", "\"end\"", "\"block\": ", "\"round\": ", "\"tokens\": ",
-};
-#define FUZZ_WORDS session_words
-#include "standalone.h"
-#endif

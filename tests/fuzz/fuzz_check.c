@@ -2,9 +2,9 @@
 /* Fuzzes what `trainmark check` reads of a machine: PCI configuration space, the kernel's arguments and log, lists of
  * processors, properties of the compute driver, and whole machines whose files all hold the input.
  *
- * The first byte says which. With libFuzzer: clang -fsanitize=fuzzer,address,undefined. Without: -DTM_FUZZ_STANDALONE,
- * see standalone.h.
- */
+ * The first byte says which. */
+#include "fuzz.h"
+
 #include "base/file.h"
 #include "base/root.h"
 #include "system/check_context.h"
@@ -12,13 +12,7 @@
 #include "system/check_tune.h"
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void config_space(const uint8_t *data, size_t size)
 {
@@ -94,12 +88,10 @@ static const char *const fixed[][2] = {
     { "/sys/bus/pci/devices/0000:01:00.0/device", "0x74a1" },
 };
 
-static char root[64];
-
 static void put(const char *path, const void *data, size_t size)
 {
     char full[256], folder[256];
-    snprintf(full, sizeof full, "%s%s", root, path);
+    snprintf(full, sizeof full, "%s%s", fuzz_folder(), path);
     strcpy(folder, full);
     *strrchr(folder, '/') = '\0';
     TM_ASSERT(tm_folder_make(folder, NULL) == TM_OK);
@@ -110,11 +102,10 @@ static void put(const char *path, const void *data, size_t size)
 static void whole_machine(const uint8_t *data, size_t size)
 {
     static char *variables[] = { "NCCL_SOCKET_IFNAME=eth0", "MASTER_ADDR=10.0.0.1", NULL };
-    if (!*root) {
-        strcpy(root, access("/dev/shm", W_OK) == 0 ? "/dev/shm/tm-fuzz-XXXXXX" : "/tmp/tm-fuzz-XXXXXX");
-        TM_ASSERT(mkdtemp(root));
-        for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++) put(fixed[i][0], fixed[i][1], strlen(fixed[i][1]));
-    }
+    const bool   made = *fuzz_folder_path;
+    const char  *root = fuzz_folder();
+    for (size_t i = 0; i < sizeof fixed / sizeof fixed[0] && !made; i++)
+        put(fixed[i][0], fixed[i][1], strlen(fixed[i][1]));
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) put(files[i], data, size);
     tm_checks        checks = { 0 }, again = { 0 };
     tm_check_options options = tm_check_options_default();
@@ -162,40 +153,3 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     free(text);
     return 0;
 }
-
-#ifdef TM_FUZZ_STANDALONE
-static const char *const check_words[] = {
-    "6,1,2,-;",
-    "<3>[   12.000001] ",
-    "\n",
-    " ",
-    "amdgpu",
-    "error",
-    "mce:",
-    "Xid",
-    "0-3,",
-    "type 11\n",
-    "node_to 2\n",
-    "MemTotal: ",
-    "kB\n",
-    "pci=",
-    "bfsort",
-    ",",
-    "iommu=pt ",
-    "[always]",
-    "0::/",
-    "../",
-    "unlimited",
-    "\0",
-    "Max locked memory ",
-    "{\"format\": \"trainmark.tuned/1\", \"boot\": \"\", \"settings\": [",
-    "\"path\": ",
-    "\"was\": \"1\"",
-    "/proc/sys/kernel/numa_balancing",
-    "ue: 1\n",
-    "32.0 GT/s",
-    "4: ACTIVE",
-};
-#define FUZZ_WORDS check_words
-#include "standalone.h"
-#endif

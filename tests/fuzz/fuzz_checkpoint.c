@@ -8,11 +8,9 @@
  *
  * Repairs let a mutation pass the checksums and reach what lies behind them. Wish list: ask for the very tensors that
  * the index names, so that loading succeeds as often as possible; else ask for those of the seeds. What must hold: no
- * memory error; after a failure memory and state are as before; after a success they hold the bytes of the file.
- *
- *     clang -fsanitize=fuzzer,address,undefined ... tests/fuzz/fuzz_checkpoint.c
- *     cc -DTM_FUZZ_STANDALONE -fsanitize=address,undefined ... tests/fuzz/fuzz_checkpoint.c
- */
+ * memory error; after a failure memory and state are as before; after a success they hold the bytes of the file. */
+#include "fuzz.h"
+
 #include "base/hash.h"
 #include "base/log.h"
 #include "train/checkpoint/format.h"
@@ -20,10 +18,6 @@
 #include "train/run/run_state.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum {
     REPAIR_SEAL = 1,
@@ -170,8 +164,10 @@ static void check_taken(const tm_checkpoint_state *state)
     tm_log_set_level(TM_LOG_ERROR);
     TM_ASSERT(tm_source_open(&options.source, (tm_source **)&r.source, &err) == TM_OK);
     if (run_take_state(&r, &plain, &err) == TM_OK) {
-        TM_ASSERT(r.first_loss >= 0 && r.first_loss <= 1e6 && r.head.mean >= 0 && r.head.mean <= 1e6);
-        TM_ASSERT(r.head.deviation >= 0 && r.head.deviation <= 1e6 && r.head.n >= 0 && r.head.n <= state->step);
+        const double        first = r.progress.first_loss;
+        const tm_loss_head *head = &r.progress.before;
+        TM_ASSERT(first >= 0 && first <= 1e6 && head->mean >= 0 && head->mean <= 1e6);
+        TM_ASSERT(head->deviation >= 0 && head->deviation <= 1e6 && head->n >= 0 && head->n <= state->step);
     }
     tm_source_close((tm_source *)(uintptr_t)r.source);
 }
@@ -283,7 +279,3 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     free(index);
     return 0;
 }
-
-#ifdef TM_FUZZ_STANDALONE
-#include "standalone.h"
-#endif

@@ -1,32 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzzes GGUF files: the container, and what is made of it: configuration, tensors, tokenizer, template. What is
  * accepted can be read to its last byte; what is refused has the file's name in its message. */
-#include "base/file.h"
+#include "fuzz.h"
+
 #include "base/log.h"
 #include "hf/convert.h"
 #include "hf/gguf.h"
 #include "token/chat.h"
 #include "token/specials.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static char place[64];
-
-static void remove_file(void)
-{
-    unlink(place);
-}
-
-static void look(tm_status st, const tm_error *err)
-{
-    TM_ASSERT((st == TM_OK) == (err->status == TM_OK));
-    TM_ASSERT(st == TM_OK || (tm_status_exit_code(st) == 4 && strstr(err->text, "gguf")));
-}
 
 static void read_container(const uint8_t *data, size_t size)
 {
@@ -35,7 +16,7 @@ static void read_container(const uint8_t *data, size_t size)
     tm_status        st = tm_gguf_parse("x.gguf", data, size, &g, &err);
     volatile uint8_t sum = 0;
     size_t           n, length;
-    look(st, &err);
+    fuzz_told(st, &err, "gguf");
     if (st != TM_OK) return;
     const tm_gguf_value *v = tm_gguf_values(g, &n);
     for (size_t i = 0; i < n; i++) {
@@ -54,18 +35,19 @@ static void read_container(const uint8_t *data, size_t size)
     tm_gguf_close(g);
 }
 
-static void read_model(void)
+static void read_model(const char *place)
 {
     tm_text         text = { 0 };
     tm_safetensors *set;
     tm_error        err = { 0 };
     volatile double sum = 0;
     size_t          n;
-    look(tm_gguf_config(place, &text, &err), &err);
+    tm_status       st = tm_gguf_config(place, &text, &err);
+    fuzz_told(st, &err, "gguf");
     tm_text_fini(&text);
     err = (tm_error){ 0 };
-    tm_status st = tm_gguf_weights(place, &set, &err);
-    look(st, &err);
+    st = tm_gguf_weights(place, &set, &err);
+    fuzz_told(st, &err, "gguf");
     if (st != TM_OK) return;
     const tm_stored_tensor *t = tm_safetensors_list(set, &n);
     for (size_t i = 0; i < n; i++)
@@ -74,7 +56,7 @@ static void read_model(void)
     tm_safetensors_close(set);
 }
 
-static void read_tokenizer(void)
+static void read_tokenizer(const char *place)
 {
     tm_tokenizer *t;
     tm_error      err = { 0 };
@@ -83,7 +65,7 @@ static void read_tokenizer(void)
     int64_t       ends[TM_MAX_ENDS];
     const char   *from;
     tm_status     st = tm_tokenizer_open(place, NULL, &t, &err);
-    look(st, &err);
+    fuzz_told(st, &err, "gguf");
     (void)tm_specials_ends(place, ends, &from);
     (void)tm_chat_text(place, &text);
     if (st == TM_OK) {
@@ -100,31 +82,9 @@ static void read_tokenizer(void)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     tm_log_set_level(TM_LOG_ERROR);
-    if (!*place) {
-        strcpy(place, "/tmp/tm-fuzz-gguf-XXXXXX");
-        int made = mkstemp(place);
-        if (made < 0 || close(made) != 0 || atexit(remove_file) != 0) abort();
-    }
     read_container(data, size);
-    FILE *file = fopen(place, "wb");
-    if (!file || fwrite(data, 1, size, file) != size || fclose(file) != 0) abort();
-    read_model();
-    if (tm_is_gguf(place)) read_tokenizer();
+    const char *place = fuzz_file("x.gguf", data, size);
+    read_model(place);
+    if (tm_is_gguf(place)) read_tokenizer(place);
     return 0;
 }
-
-#ifdef TM_FUZZ_STANDALONE
-static const char *const words[] = { "GGUF",
-                                     "\377\377\377\377",
-                                     "llama",
-                                     "gpt2",
-                                     "tokenizer.ggml.tokens",
-                                     "tokenizer.ggml.scores",
-                                     "tokenizer.ggml.token_type",
-                                     "general.alignment",
-                                     "llama.attention.head_count",
-                                     "blk.0.ffn_up.weight",
-                                     "rope_freqs.weight" };
-#define FUZZ_WORDS words
-#include "standalone.h"
-#endif

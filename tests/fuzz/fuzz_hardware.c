@@ -1,20 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzzes hardware files: what is accepted, whole or as a part, has numbers above 0 with sources, and its printed form
- * is read as the same.
- *
- * With libFuzzer: clang -fsanitize=fuzzer,address,undefined. Without: -DTM_FUZZ_STANDALONE, see standalone.h.
- */
+ * is read as the same. */
+#include "fuzz.h"
+
 #include "plan/hardware.h"
 
-#include "base/file.h"
-
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static bool read_one(tm_arena *arena, const char *path, bool part, tm_hardware *out)
 {
@@ -54,23 +45,14 @@ static void compare(const tm_hardware *a, const tm_hardware *b)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static char folder[64];
-    if (!*folder) {
-        strcpy(folder, access("/dev/shm", W_OK) == 0 ? "/dev/shm/tm-fuzz-XXXXXX" : "/tmp/tm-fuzz-XXXXXX");
-        TM_ASSERT(mkdtemp(folder));
-    }
-    char path[96];
-    snprintf(path, sizeof path, "%s/x.yaml", folder);
     for (int part = 0; part < 2; part++) {
         tm_arena   *arena = tm_arena_create();
         tm_text     text = { 0 };
         tm_hardware first, again;
-        TM_ASSERT(tm_file_write(path, (const char *)data, size, NULL) == TM_OK);
-        if (read_one(arena, path, part, &first)) {
+        if (read_one(arena, fuzz_file("x.yaml", data, size), part, &first)) {
             check(&first);
             tm_hardware_print(&first, &text);
-            TM_ASSERT(tm_file_write(path, text.data, text.length, NULL) == TM_OK);
-            TM_ASSERT(read_one(arena, path, part, &again));
+            TM_ASSERT(read_one(arena, fuzz_file("x.yaml", text.data, text.length), part, &again));
             compare(&first, &again);
         }
         tm_text_fini(&text);
@@ -78,37 +60,3 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     return 0;
 }
-
-#ifdef TM_FUZZ_STANDALONE
-static const char *const hardware_words[] = {
-    "units: { value: 1, source: s }\n",
-    "{ value: ",
-    ", source: ",
-    "ops:\n",
-    "  linear: ",
-    "linear.bfloat16",
-    "call: 1",
-    "flops: 0.1",
-    "bytes: 1e9",
-    "kind: gpu\n",
-    "links: mesh\n",
-    "nan",
-    "inf",
-    "-1",
-    "1e400",
-    "0x10",
-    "\"",
-    "'",
-    "\\n",
-    "\t",
-    "\xc2\x85",
-    "\xe2\x80\xa8",
-    "\xef\xbb\xbf",
-    "#",
-    "|\n",
-    "*a",
-    "&a ",
-};
-#define FUZZ_WORDS hardware_words
-#include "standalone.h"
-#endif

@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzzes the parsers of the kernel's files: any bytes give finite sums that are not negative, or "unknown".
- *
- * With libFuzzer: clang -fsanitize=fuzzer,address,undefined. Without: -DTM_FUZZ_STANDALONE, see standalone.h.
- */
-#include "base/status.h"
+/* Fuzzes the parsers of the kernel's files: any bytes give finite sums that are not negative, or "unknown". */
+#include "fuzz.h"
+
 #include "system/sample.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void known_or_unknown(double value)
 {
@@ -37,28 +31,3 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     free(text);
     return 0;
 }
-
-#ifdef TM_FUZZ_STANDALONE
-static const char *const kernel_words[] = {
-    "cpu0 ",
-    "cpu",
-    "\ncpu4095 ",
-    " 0",
-    " 18446744073709551615",
-    "-1",
-    "nan",
-    "inf",
-    "0x1p9",
-    "throttled_usec ",
-    "\n",
-    "throttled_time ",
-    "se.nr_migrations : ",
-    "some ",
-    "total=",
-    "0-4095",
-    ",",
-    "-",
-};
-#define FUZZ_WORDS kernel_words
-#include "standalone.h"
-#endif

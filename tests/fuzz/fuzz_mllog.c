@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzzes the reading of MLPerf-style logs, their JSON and the compliance check. What is read prints as JSON that reads
- * the same; a log that passes has the lines that every rule set wants.
- *
- * With libFuzzer: clang -fsanitize=fuzzer,address,undefined. Without: -DTM_FUZZ_STANDALONE, see standalone.h.
- */
+ * the same; a log that passes has the lines that every rule set wants. */
+#include "fuzz.h"
+
 #include "mlperf/check.h"
 
 #include <math.h>
-#include <stdint.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Printed, read and printed again: the same text. */
 static void print_and_read(const tm_json_value *value)
@@ -82,47 +77,3 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     tm_mllog_free(log);
     return 0;
 }
-
-#ifdef TM_FUZZ_STANDALONE
-static const char *const mllog_words[] = {
-    ":::MLLOG ",
-    "{",
-    "}",
-    "[",
-    "]",
-    ", ",
-    ": ",
-    "\"",
-    "\\u0000",
-    "\\ud83d",
-    "\\",
-    "\n",
-    "\r",
-    "\r\n",
-    "NaN",
-    "-Infinity",
-    "null",
-    "true",
-    "1e999",
-    "1e-05",
-    "123456789012345678901",
-    "\"key\": ",
-    "\"value\": ",
-    "\"metadata\": {}",
-    "\"time_ms\": \"1_0.5\"",
-    "\"samples_count\": ",
-    "\"status\": ",
-    "\"epoch_count\": 1",
-    "submission_division",
-    "submission_benchmark",
-    "\"open\"",
-    "\"closed\"",
-    "\"common\"",
-    "run_stop",
-    "init_start",
-    "\x85",
-    "\xa0",
-};
-#define FUZZ_WORDS mllog_words
-#include "standalone.h"
-#endif

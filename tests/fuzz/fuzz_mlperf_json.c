@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzzes the files of users that are JSON: reference records and system descriptions. Records that are read have
- * statistics that make sense and judge every batch.
- *
- * With libFuzzer: clang -fsanitize=fuzzer,address,undefined. Without: -DTM_FUZZ_STANDALONE, see standalone.h.
- */
+ * statistics that make sense and judge every batch. */
+#include "fuzz.h"
+
 #include "mlperf/reference.h"
 #include "mlperf/system_desc.h"
 
 #include <math.h>
-#include <stdint.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void check(const tm_reference *reference)
 {
@@ -51,34 +46,3 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     tm_arena_destroy(arena);
     return 0;
 }
-
-#ifdef TM_FUZZ_STANDALONE
-static const char *const words[] = {
-    "\"Benchmark\": ",
-    "\"llama31_8b\"",
-    "\"llama31_405b\"",
-    "\"BS\": ",
-    "\"Hyperparams\": {}",
-    "\"samples to converge\": [",
-    "\"Epochs to converge\": [",
-    "1e15",
-    "1e-300",
-    "NaN",
-    "-1",
-    "0",
-    "null",
-    "{",
-    "}",
-    "[",
-    "]",
-    ",",
-    "\"number_of_nodes\": ",
-    "\"accelerators_per_node\": ",
-    "\"16\"",
-    "\"status\": ",
-    "\"Preview\"",
-    "\"division\": \"closed\"",
-};
-#define FUZZ_WORDS words
-#include "standalone.h"
-#endif

@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzzes what is made of MLPerf-style logs: three runs of the same log are judged, scored and taken apart, and their
  * seeds compared. A convergence test that passes has a record and enough samples; a valid score is a positive number.
- *
- * With libFuzzer: clang -fsanitize=fuzzer,address,undefined. Without: -DTM_FUZZ_STANDALONE, see standalone.h.
  */
+#include "fuzz.h"
+
 #include "mlperf/breakdown.h"
 #include "mlperf/seeds.h"
 
 #include <math.h>
-#include <stdint.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void judge(const tm_submission *s, bool full)
 {
@@ -52,39 +48,3 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     tm_submission_close(s);
     return 0;
 }
-
-#ifdef TM_FUZZ_STANDALONE
-static const char *const words[] = {
-    ":::MLLOG ",
-    "\"time_ms\": ",
-    "\"key\": \"",
-    "\"value\": ",
-    "\"metadata\": {",
-    "\"samples_count\": ",
-    "\"status\": ",
-    "\"success\"",
-    "\"aborted\"",
-    "\"run_stop\"",
-    "\"run_start\"",
-    "\"eval_accuracy\"",
-    "\"eval_start\"",
-    "\"eval_stop\"",
-    "\"block_start\"",
-    "\"block_stop\"",
-    "\"seed\"",
-    "\"tracked_stats\"",
-    "{\"throughput\": 1}",
-    "NaN",
-    "Infinity",
-    "1e308",
-    "-1",
-    "0",
-    "null",
-    "\n",
-    "\"global_batch_size\"",
-    "\"submission_benchmark\"",
-    "\"llama31_8b\"",
-};
-#define FUZZ_WORDS words
-#include "standalone.h"
-#endif

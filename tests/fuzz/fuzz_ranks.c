@@ -3,18 +3,15 @@
  * that is let in sends. No claim proves anything; no frames take more memory than there is room for, or touch what was
  * not asked for.
  */
+#include "fuzz.h"
+
 #include "comm/engine/frames.h"
 #include "comm/engine/proof.h"
 
 #include "base/log.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { WANTED = 6, BYTES = 600 };
 
@@ -113,7 +110,3 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         fuzz_frames(data + 1, size - 1);
     return 0;
 }
-
-#ifdef TM_FUZZ_STANDALONE
-#include "standalone.h"
-#endif

@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzzes rows of data for fine-tuning: a file in every format, with and without a map of columns. Rows become tokens,
- * or an error that names the place.
- *
- * With libFuzzer: clang -fsanitize=fuzzer,address,undefined. Without: -DTM_FUZZ_STANDALONE, see standalone.h.
- */
+ * or an error that names the place. */
+#include "fuzz.h"
+
 #include "data/rows.h"
 #include "data/sft_tokens.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void check_tokens(const tm_ids *ids)
 {
@@ -43,7 +37,7 @@ static void read_as(const uint8_t *data, size_t size, tm_sft_format format, cons
         if (!row.messages && !row.nothing) st = tm_sft_encode(coder, &row, place, ids, &err);
         for (int k = 0; k < 2; k++) check_tokens(&ids[k]);
     }
-    if (st != TM_OK && (!strstr(err.text, "'x'") || tm_status_exit_code(st) != 4)) abort();
+    fuzz_told(st, &err, "'x'");
     tm_rows_close(rows);
     tm_sft_row_fini(&row);
     tm_sft_coder_close(coder);
@@ -59,26 +53,3 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     read_as(data, size, TM_SFT_PREFERENCE, NULL);
     return 0;
 }
-
-#ifdef TM_FUZZ_STANDALONE
-static const char *const sft_words[] = {
-    "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}",
-    "{\"conversations\": [{\"from\": \"human\", \"value\": \"a\"}]}",
-    "{\"a\": \"x\", \"b\": \"y\"}",
-    "{\"instruction\": \"x\", \"output\": \"y\"}",
-    "\"role\"",
-    "\"content\"",
-    "\"tool_calls\"",
-    "null",
-    "\"\"",
-    "[",
-    "]",
-    "{",
-    "}",
-    "\n",
-    "\xEF\xBB\xBF",
-    "PAR1",
-};
-#define FUZZ_WORDS sft_words
-#include "standalone.h"
-#endif

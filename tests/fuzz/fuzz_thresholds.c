@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzzes the JSON that `trainmark check` reads: files of limits, and reports of other nodes.
- *
- * With libFuzzer: clang -fsanitize=fuzzer,address,undefined. Without: -DTM_FUZZ_STANDALONE, see standalone.h.
- */
+/* Fuzzes the JSON that `trainmark check` reads: files of limits, and reports of other nodes. */
+#include "fuzz.h"
+
 #include "system/check_report.h"
 #include "system/thresholds.h"
 
 #include <math.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void limits(const char *text, size_t size)
 {
@@ -56,34 +52,3 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     report((const char *)data, size);
     return 0;
 }
-
-#ifdef TM_FUZZ_STANDALONE
-static const char *const threshold_words[] = {
-    "{",
-    "}",
-    "[",
-    "]",
-    ":",
-    ",",
-    "\"kind\": ",
-    "\"value\": ",
-    "\"min\"",
-    "\"max\"",
-    "\"info\"",
-    "1e999",
-    "-0",
-    "\"MBS=4,GBS=32,PRECISION=bf16\": ",
-    "\"NNODES=2,STEPS=50,PRECISION=bf16,BATCH=4,GBS=64,SEQLEN=8192\": ",
-    "\"training.loss\": ",
-    "\"gemm.gflops_per_sec\": ",
-    "\"checks\": ",
-    "\"status\": \"FAIL\"",
-    "\"host\": ",
-    "\"wall_ms\": 99999999999999999",
-    "null",
-    "\"\\u0000\"",
-    "\xff",
-};
-#define FUZZ_WORDS threshold_words
-#include "standalone.h"
-#endif

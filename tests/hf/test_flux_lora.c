@@ -489,40 +489,4 @@ TEST(modules_have_many_spellings)
     test_folder_remove();
 }
 
-TEST(what_is_no_adapter_is_told)
-{
-    char          path[300];
-    lora_file     plain = { .heading = { ONE("weight", .rank = 1, .n = { 4 }) }, .n = 1 };
-    lora_file     file = { .heading = { PEFT(QKV, 2, 16, 16) }, .n = 2 };
-    tm_text       base = { 0 };
-    tm_error      err = { 0 };
-    tm_hf_adapter adapter;
-    snprintf(path, sizeof path, "%s/x.safetensors", test_folder());
-    const tm_hf_form *flux = tm_hf_form_named("FluxTransformer2DModel"), *llama = tm_hf_form_named("llama");
-    assert_false(tm_hf_is_adapter(path));
-    assert_int_equal(tm_hf_adapter_open(path, NULL, flux, &adapter, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "there is no adapter"));
-    refusal_is_sound(&err);
-    tm_hf_adapter_close(&adapter);
-    write_file(path, &plain);
-    err = (tm_error){ 0 };
-    assert_false(tm_hf_is_adapter(path));
-    assert_int_equal(tm_hf_adapter_open(path, NULL, flux, &adapter, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "holds no adapter"));
-    refusal_is_sound(&err);
-    tm_hf_adapter_close(&adapter);
-    write_file(path, &file);
-    err = (tm_error){ 0 };
-    assert_true(tm_hf_is_adapter(path));
-    assert_int_equal(tm_hf_adapter_base(path, &base, &err), TM_INVALID);
-    refusal_is_sound(&err);
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_hf_adapter_open(path, NULL, llama, &adapter, &err), TM_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "an adapter of an image model"));
-    refusal_is_sound(&err);
-    tm_hf_adapter_close(&adapter);
-    tm_text_fini(&base);
-    test_folder_remove();
-}
-
 TESTS_IN_ORDER

@@ -111,72 +111,6 @@ TEST(golden_numbers_of_folders)
 
 /* --- refusals ----------------------------------------------------------------------------------------------------- */
 
-static void refuse_config(const char *text, tm_status wanted, const char *part)
-{
-    tm_config        *config = test_full_config();
-    tm_hf_description description;
-    tm_error          err = { 0 };
-    tm_status         st = tm_hf_config_parse("x/config.json", text, strlen(text), config, &description, &err);
-    if (st == TM_OK) st = tm_config_finish(config, &err);
-    refusal_is_sound(&err);
-    if (st != wanted || !strstr(err.text, part) || !strstr(err.text, "x/config.json"))
-        fail_msg("%s: status %d, '%s', wanted '%s'", text, (int)st, err.text, part);
-    tm_config_destroy(config);
-}
-
-TEST(what_is_not_built_is_refused_by_name)
-{
-#define WITH(more) "{" LLAMA_SIZES ", " more "}"
-    refuse_config(WITH("\"attention_bias\": true"), TM_UNSUPPORTED, "'attention_bias' is true");
-    refuse_config(WITH("\"hidden_act\": \"gelu\""), TM_UNSUPPORTED, "'hidden_act' is gelu");
-    refuse_config(WITH("\"sliding_window\": 4096"), TM_UNSUPPORTED, "'sliding_window' (4096) is not known");
-    refuse_config(WITH("\"quantization_config\": {\"bits\": 4}"), TM_UNSUPPORTED, "'quantization_config'");
-    refuse_config(WITH("\"rope_scaling\": {\"type\": \"longrope\", \"factor\": 2}"), TM_UNSUPPORTED,
-                  "'rope_scaling.type' is longrope");
-    refuse_config(WITH("\"rope_scaling\": {\"rope_type\": \"default\", \"factor\": 2}"), TM_UNSUPPORTED,
-                  "'rope_scaling.factor' (2) is not known");
-    refuse_config(WITH("\"rope_scaling\": {\"rope_type\": \"llama3\"}"), TM_FORMAT, "no 'rope_scaling.factor'");
-    refuse_config(WITH("\"partial_rotary_factor\": 0.5"), TM_UNSUPPORTED, "'partial_rotary_factor' is 0.5");
-    refuse_config(WITH("\"rope_theta\": 10000, \"rope_parameters\": {\"rope_theta\": 5}"), TM_FORMAT,
-                  "they mean the same");
-    refuse_config(WITH("\"head_dim\": [1]"), TM_FORMAT, "'head_dim' is [...]");
-    refuse_config(WITH("\"head_dim\": \"wide\""), TM_INVALID, "must be an integer, found 'wide'");
-    refuse_config(WITH("\"num_labels\": 2, \"num_labels\": 3"), TM_FORMAT, "not JSON");
-    refuse_config(WITH("\"rms_norm\": 1"), TM_UNSUPPORTED, "'rms_norm' (1) is not known");
-    refuse_config("{\"model_type\": \"deepseek_v2\", \"vocab_size\": 5}", TM_FORMAT, "has no 'num_experts_per_tok'");
-    refuse_config("{\"model_type\": \"mamba\"}", TM_UNSUPPORTED,
-                  "model_type 'mamba' is not supported; these are: llama");
-    refuse_config("{\"model_type\": \"llama\", \"architectures\": [\"LlamaModel\"]}", TM_UNSUPPORTED,
-                  "architecture LlamaModel");
-    refuse_config("{}", TM_FORMAT, "no 'model_type'");
-    refuse_config("[]", TM_FORMAT, "not a JSON object");
-    refuse_config("{\"model_type\": ", TM_FORMAT, "not JSON");
-    refuse_config("", TM_FORMAT, "not JSON");
-#undef WITH
-}
-
-TEST(absent_keys_mean_what_the_published_class_says)
-{
-    static const char text[] = "{\"model_type\": \"llama\", \"vocab_size\": 64, \"hidden_size\": 32, "
-                               "\"intermediate_size\": 48, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, "
-                               "\"num_key_value_heads\": null}";
-    tm_config        *config = test_full_config();
-    tm_hf_description description;
-    tm_model_shape    shape;
-    tm_error          err = { 0 };
-    assert_int_equal(tm_hf_config_parse("x", text, strlen(text), config, &description, &err), TM_OK);
-    assert_int_equal(tm_config_finish(config, &err), TM_OK);
-    assert_int_equal(tm_model_shape_read(config, &shape, &err), TM_OK);
-    assert_true(shape.norm_eps == 1e-6 && shape.rope_theta == 10000 && !shape.tied && shape.n_kv_heads == 4);
-    assert_string_equal(tm_config_origin(config, "model.dim"), "file x:hidden_size");
-    assert_string_equal(description.training, "");
-    tm_config_destroy(config);
-    config = test_full_config();
-    assert_int_equal(tm_hf_config_parse("x", gpt2, strlen(gpt2), config, &description, &err), TM_OK);
-    assert_string_equal(description.training, "resid_pdrop 0.1, embd_pdrop 0.1, attn_pdrop 0.1");
-    tm_config_destroy(config);
-}
-
 static void refuse_weights(const char *config, const test_hf_options *options, const char *part)
 {
     test_hf_model model;
@@ -245,21 +179,6 @@ TEST(a_tied_head_alone_is_the_table)
     test_file_write(test_folder(), "config.json", gpt2);
     compute(test_folder(), "reference", &tm_precision_f64, &gpt2_golden, 1e-9, 1e-8);
     test_folder_remove();
-}
-
-/* Rotary frequencies that old files hold follow from config.json. */
-TEST(frequencies_are_passed_over)
-{
-    static const char *const names[] = { "model.layers.1.self_attn.rotary_emb.inv_freq", "model.rotary_emb.inv_freq" };
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        test_hf_model model;
-        tm_error      err = { 0 };
-        test_hf_write(test_folder(), llama_new, &(test_hf_options){ .extra = names[i] });
-        if (test_hf_open(test_folder(), "cpu", &tm_precision_f32, 8, &model, &err) != TM_OK) fail_msg("%s", err.text);
-        assert_int_equal(model.report.ignored, 1);
-        test_hf_close(&model);
-        test_folder_remove();
-    }
 }
 
 TEST(names_match_whole_numbers)

@@ -307,20 +307,6 @@ TEST(adapters_have_the_tensors_of_peft_in_their_order)
     test_folder_remove();
 }
 
-TEST(adapters_that_llama_cpp_lacks_are_refused)
-{
-    tm_adapters adapters = { .rank = 2, .alpha = 6, .dora = true, .base = TM_DTYPE_COUNT, .place = "x" };
-    tm_status   st;
-    tm_error    err = { 0 };
-    strcpy(adapters.targets, "q_proj");
-    test_hf_write(test_folder(), "{" SIZES "}", NULL);
-    assert_int_equal(write_adapter(&adapters, &st, &err), TM_UNSUPPORTED);
-    refusal_is_sound(&err);
-    assert_non_null(strstr(err.text, "DoRA"));
-    assert_false(tm_file_exists(test_in_folder("a.gguf")));
-    test_folder_remove();
-}
-
 /* --- refusals ----------------------------------------------------------------------------------------------------- */
 
 static void not_written(const char *config, const char *part)

@@ -155,11 +155,6 @@ static void models_are(const char *device, const tm_precision *precision)
     json_decref(rows);
 }
 
-TEST(references_compute_what_the_library_computes)
-{
-    models_are("reference", &tm_precision_f64);
-}
-
 TEST(kernels_compute_what_the_library_computes)
 {
     models_are("cpu", &tm_precision_f32);

@@ -289,32 +289,6 @@ static const char *make_run(const char *keys)
     return run;
 }
 
-/* Loads it, with the dtype of all tensors, and exports it: both are refused, and nothing is left. */
-static void refuse_run(const char *run, tm_dtype dtype, int loaded, int exported)
-{
-    char         out[300], path[320];
-    tm_error     err = { 0 }, other = { 0 };
-    tm_hf_report report;
-    tm_hf_source source = open_source(run);
-    values       v = values_of(&source.shape);
-    for (size_t i = 0; i < v.graph->n_tensors; i++) v.graph->tensors[i].dtype = dtype;
-    tm_hf_memory memory = {
-        .graph = v.graph, .shape = &source.shape, .form = source.form, .context = &v, .write = write_value
-    };
-    assert_int_equal(tm_hf_source_load(&source, &memory, 2, &report, &err), loaded);
-    refusal_is_sound(&err);
-    forget(&v);
-    snprintf(out, sizeof out, "%s/out", test_folder());
-    snprintf(path, sizeof path, "%s/config.json", out);
-    tm_hf_export_options o = { .folder = out, .dtype = TM_F32, .shard_bytes = 1 << 30 };
-    bool                 there = tm_file_exists(path);
-    tm_status            st = tm_hf_export(&source, &o, &report, &other);
-    if ((int)st != exported) fail_msg("%d: %s", (int)st, other.text);
-    refusal_is_sound(&other);
-    assert_int_equal(tm_file_exists(path), there || exported == TM_OK);
-    tm_hf_source_close(&source);
-}
-
 #define SMALL "model.family: llama\nmodel.n_kv_heads: 2\nmodel.vocab_size: 64\n" SIZES
 #define ADAPTED "lora.rank: 2\nlora.targets: [wqkv]\nmodel.hf_assets_path: base\n"
 
@@ -343,28 +317,6 @@ TEST(averages_are_loaded_and_exported)
     source = open_source(out);
     load_and_compare(&source, &report);
     assert_int_equal(tm_hf_source_average(&source, &err), TM_INVALID);
-    refusal_is_sound(&err);
-    tm_hf_source_close(&source);
-    test_folder_remove();
-}
-
-TEST(runs_that_do_not_fit_are_refused)
-{
-    tm_hf_source source;
-    tm_error     err = { 0 };
-    const char  *run = make_run(SMALL);
-    refuse_run(run, TM_NF4_BLOCKS, TM_UNSUPPORTED, TM_OK);
-    refuse_run(run, TM_E4M3_BLOCKS, TM_UNSUPPORTED, TM_INVALID); /* there is a model already */
-    test_file_write(run, "config.yaml", "model.family: llama\nmodel.n_kv_heads: 2\nmodel.vocab_size: 63\n" SIZES);
-    refuse_run(run, TM_F32, TM_FORMAT, TM_FORMAT);
-    test_file_write(run, "config.yaml", SMALL ADAPTED);
-    refuse_run(run, TM_F32, TM_INVALID, TM_INVALID);
-    test_file_write(run, "config.yaml", "model.sinks: true\n" SMALL);
-    assert_int_equal(tm_hf_source_open(run, -1, test_full_config(), &source, &err), TM_UNSUPPORTED);
-    refusal_is_sound(&err);
-    tm_hf_source_close(&source);
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_hf_source_open(test_folder(), -1, test_full_config(), &source, &err), TM_INVALID);
     refusal_is_sound(&err);
     tm_hf_source_close(&source);
     test_folder_remove();

@@ -88,20 +88,6 @@ TEST(wherever_a_file_is_cut_it_is_refused)
     }
 }
 
-TEST(damage_of_a_png_is_told_with_its_place)
-{
-    tm_text png = read_fixture("rgb_parts.png");
-    need_libraries();
-    png.data[60] ^= 1; /* in the first IDAT, whose checksum is then another */
-    refused("a.png", png.data, png.length, TM_FORMAT, "'a.png' is a damaged PNG, near byte ");
-    png.data[60] ^= 1;
-    png.data[12] = 'X';
-    refused("a.png", png.data, png.length, TM_FORMAT, "chunk XHDR at byte 8, wanted IHDR");
-    png.data[12] = 'I';
-    refused("a.png", png.data, 60, TM_FORMAT, "it ends at byte 60, inside its chunk IDAT of byte 33");
-    tm_text_fini(&png);
-}
-
 TEST(one_bit_of_a_png_is_never_lost)
 {
     tm_text  png = read_fixture("palette4.png");
@@ -139,34 +125,6 @@ TEST(of_a_jpeg_only_harmless_warnings_are_passed_over)
     tm_image_fini(&wanted);
     tm_text_fini(&jpeg);
     tm_text_fini(&more);
-}
-
-TEST(exif_that_is_damaged_turns_nothing)
-{
-    static const struct {
-        const char *bytes;
-        size_t      n;
-        int         orientation;
-    } cases[] = {
-#define TAG(type, value) "II*\0\x08\0\0\0\x01\0\x12\x01" type "\0\x01\0\0\0" value "\0\0\0"
-        { TAG("\x03", "\x06"), 22, 6 },
-        { TAG("\x03", "\x06"), 21, 1 }, /* cut short */
-        { TAG("\x04", "\x06"), 22, 1 }, /* of another type */
-        { TAG("\x03", "\x09"), 22, 1 },
-        { "II*\0\xff\xff\xff\xff\x01\0\x12\x01", 12, 1 }, /* a directory outside */
-        { "II*\0\x0b\0\0\0\x01\0\x12\x01", 12, 1 },
-        { "IM*\0\x08\0\0\0\x01\0", 10, 1 },
-        { "Exif\0\0II*\0", 10, 1 },
-        { "", 0, 1 },
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        uint8_t *exact = malloc(cases[i].n + 1);
-        assert_non_null(exact);
-        memcpy(exact, cases[i].bytes, cases[i].n);
-        exact = realloc(exact, cases[i].n ? cases[i].n : 1);
-        assert_int_equal(tm_image_exif(exact, cases[i].n), cases[i].orientation);
-        free(exact);
-    }
 }
 
 TEST(large_pictures_are_refused_before_memory_is_taken)

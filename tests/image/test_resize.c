@@ -145,22 +145,6 @@ TEST(random_parts_are_everywhere_and_the_same_again)
     assert_in_range(flipped, 420, 580);
 }
 
-TEST(pictures_that_are_lines_take_no_memory)
-{
-    tm_image           line = { 1, 10000, calloc(3, 10000) }, got;
-    tm_image_placing   p;
-    tm_error           err = { 0 };
-    const tm_image_fit fit = { .size = { 512, 512 } }, large = { .size = { 16384, 16384 } };
-    assert_non_null(line.pixels);
-    p = place(&fit, size_of(&line), 0); /* 512 x 5,120,000 */
-    tm_image_apply(&line, &fit, &p, &got);
-    assert_int_equal(got.width, 512);
-    assert_int_equal(tm_image_place("a.png", &large, (tm_image_size){ 1000000, 1 }, 0, &p, &err), TM_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "'a.png' has 1000000 x 1 pixels, and would have 16384000000 x 16384"));
-    tm_image_fini(&got);
-    tm_image_fini(&line);
-}
-
 TEST(buckets_have_the_area_and_every_shape)
 {
     tm_image_size all[200];

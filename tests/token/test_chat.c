@@ -195,28 +195,6 @@ static tm_chat *chat_of(const char *text)
     return chat;
 }
 
-/* transformers calls templates with tools and documents, which are None where there are none. */
-TEST(tools_are_none_where_there_are_none)
-{
-    static const char text[] =
-        "{{ tools is defined }} {{ tools is none }} {{ documents is none }} {{ more is defined }}";
-    static const char *const cases[][2] = { { NULL, "True True True False" },
-                                            { "{\"tools\": []}", "True False True False" },
-                                            { "{\"documents\": [1], \"more\": 1}", "True True False True" } };
-    tm_chat                 *chat = chat_of(text);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        json_t  *messages = json_array(), *more = cases[i][0] ? json_loads(cases[i][0], 0, NULL) : NULL;
-        tm_text  out = { 0 };
-        tm_error err = { 0 };
-        if (tm_chat_render(chat, messages, more, false, &out, NULL, &err) != TM_OK) fail_msg("%s", err.text);
-        assert_string_equal(out.data, cases[i][1]);
-        json_decref(messages);
-        json_decref(more);
-        tm_text_fini(&out);
-    }
-    tm_chat_close(chat);
-}
-
 /* A template may mark answers that follow each other as one. */
 TEST(answers_within_one_mark_are_told_apart)
 {
@@ -267,14 +245,4 @@ TEST(an_answer_that_is_not_shown_is_an_error)
     json_decref(messages);
     tm_text_fini(&out);
     free(spans.data);
-}
-
-TEST(only_tokenizer_json_finds_special_tokens)
-{
-    tm_tokenizer *tokenizer;
-    tm_error      err = { 0 };
-    assert_int_equal(tm_tokenizer_open("tests/token/fixtures/llama2.model", NULL, &tokenizer, &err), TM_OK);
-    assert_int_equal(tm_chat_check_tokenizer(tokenizer, &err), TM_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "sentencepiece"));
-    tm_tokenizer_close(tokenizer);
 }

@@ -38,21 +38,6 @@ static void expect_ids(const char *file, const char *text, unsigned flags, const
 
 #define IDS(...) (const int32_t[]){ __VA_ARGS__ }, sizeof(const int32_t[]){ __VA_ARGS__ } / sizeof(int32_t)
 
-/* The best sum of scores, whatever their powers of ten. */
-static void scores_of_any_size_add_up(void **state)
-{
-#define PIECES(ab)                                                                                                     \
-    "{\"model\": {\"type\": \"Unigram\", \"unk_id\": 0, \"vocab\": [[\"?\", 0], [\"a\", -0.5], [\"b\", -3], "          \
-    "[\"ab\", " ab "]]}}"
-    (void)state;
-    expect_ids(PIECES("-20.25"), "ab", 0, IDS(1, 2)); /* -3.5 */
-    expect_ids(PIECES("-3.625"), "ab", 0, IDS(1, 2));
-    expect_ids(PIECES("-3.375"), "ab", 0, IDS(3));
-    expect_ids(PIECES("-0.0625"), "ab", 0, IDS(3));
-    expect_ids(PIECES("-6.25e2"), "ab", 0, IDS(1, 2));
-    expect_ids(PIECES("-6.25e-12"), "ab", 0, IDS(3));
-}
-
 static void parts_have_a_prefix_or_a_suffix(void **state)
 {
     static const char suffix[] =
@@ -69,26 +54,6 @@ static void parts_have_a_prefix_or_a_suffix(void **state)
     expect_ids(suffix, "ab a aab b ca", 0, IDS(5, 2, 1, 5, 4, 0, 2));
     expect_ids(prefix, "ab ba aab b", 0, IDS(5, 3, 2, 1, 2, 4, 3));
     expect_ids(both, "aaa a aa", 0, IDS(1, 2, 4, 3, 1, 4));
-}
-
-/* At the beginning of a text that does not begin with one, and nowhere else. */
-static void a_blank_comes_in_front(void **state)
-{
-    static const char with[] =
-        "{" BYTES(", \"add_prefix_space\": true") BPE "\"vocab\": {\"a\": 0, \"b\": 1, \"\xC4\xA0\": 2, \"\xC4\xA0"
-                                                      "a\": 3}, \"merges\": [\"\xC4\xA0 a\"]}}";
-    static const char as_told[] =
-        "{" BYTES("") BPE "\"vocab\": {\"a\": 0, \"b\": 1, \"\xC4\xA0\": 2}, \"merges\": []}}";
-    static const char without[] = "{" BYTES(", \"add_prefix_space\": false") BPE
-        "\"vocab\": {\"a\": 0, \"b\": 1, \"\xC4\xA0\": 2}, \"merges\": []}}";
-    (void)state;
-    expect_ids(with, "ab a", 0, IDS(3, 1, 3));
-    expect_ids(with, " ab", 0, IDS(3, 1));
-    expect_ids(with, "ab", TM_ENCODE_CONTINUED, IDS(0, 1));
-    expect_ids(with, "b", 0, IDS(2, 1));
-    expect_ids(with, "", 0, NULL, 0);
-    expect_ids(as_told, "ab", 0, IDS(2, 0, 1)); /* unless the file says no */
-    expect_ids(without, "ab a", 0, IDS(0, 1, 2, 0));
 }
 
 /* One that tries every way of cutting a run of letters ends all the same. */
@@ -112,34 +77,6 @@ static void an_expression_that_gives_up(void **state)
     tm_token_encoder_destroy(encoder);
     tm_tokenizer_close(t);
     free(ids.data);
-}
-
-/* One that must remember every letter of a long text does. */
-static void an_expression_that_remembers(void **state)
-{
-    enum { N = 60000 };
-    static const char file[] = "{\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"(?:ab|a|b)+$\"}, "
-                               "\"behavior\": \"Isolated\"}, " BPE "\"vocab\": {\"a\": 0, \"b\": 1}, \"merges\": []}}";
-    static char       text[N + 1];
-    static int32_t    wanted[N];
-    (void)state;
-    for (int i = 0; i < N; i++) wanted[i] = i % 2, text[i] = (char)('a' + i % 2);
-    expect_ids(file, text, 0, wanted, N);
-}
-
-/* What a saved call left in the file, and a line that early releases left in the merges, change no id. */
-static void left_overs_change_nothing(void **state)
-{
-    static const char lengths[] =
-        "{\"truncation\": {\"direction\": \"Right\", \"max_length\": 2, \"strategy\": \"LongestFirst\", \"stride\": "
-        "0}, \"padding\": {\"strategy\": {\"Fixed\": 8}, \"direction\": \"Left\", \"pad_to_multiple_of\": null, "
-        "\"pad_id\": 0, \"pad_type_id\": 0, \"pad_token\": \"a\"}, " BPE
-        "\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [\"a b\"]}}";
-    static const char version[] =
-        "{" BPE "\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [\"#version: 0.2\", \"a b\"]}}";
-    (void)state;
-    expect_ids(lengths, "ababbb", TM_ENCODE_SPECIAL, IDS(2, 2, 1, 1));
-    expect_ids(version, "abab", 0, IDS(2, 2));
 }
 
 /* A file of the vocabulary and the added tokens of a case. */
@@ -285,62 +222,12 @@ static void a_folder_has_one_tokenizer(void **state)
 
 /* --- chat templates ------------------------------------------------------------------------------- */
 
-/* What the template of this name gives of one message; NULL: it is refused. */
-static void expect_chat(const char *config, const char *name, const char *wanted)
-{
-    tm_chat  *chat = NULL;
-    tm_text   out = { 0 };
-    tm_error  err = { 0 };
-    json_t   *messages = json_pack("[{s:s,s:s}]", "role", "user", "content", "hi");
-    tm_status st;
-    if (config) test_file_write(test_folder(), "tokenizer_config.json", config);
-    st = tm_chat_open(test_folder(), name, &chat, &err);
-    if (st == TM_OK) st = tm_chat_render(chat, messages, NULL, true, &out, NULL, &err);
-    refusal_is_sound(&err);
-    if ((st == TM_OK) != (wanted != NULL)) fail_msg("%s: %d %s", config, (int)st, st == TM_OK ? out.data : err.text);
-    if (wanted) assert_string_equal(out.data, wanted);
-    tm_chat_close(chat);
-    tm_text_fini(&out);
-    json_decref(messages);
-}
-
-static void templates_of_a_folder(void **state)
-{
-    static const char list[] =
-        "{\"bos_token\": \"<s>\", \"eos_token\": {\"content\": \"</s>\"}, \"chat_template\": [{\"name\": \"tool_use\", "
-        "\"template\": \"T{{ messages[0].content }}\"}, 7, {\"template\": \"nameless\"}, {\"name\": \"default\", "
-        "\"template\": \"{{ bos_token }}D{{ messages[0].content }}{{ eos_token }}\"}, {\"name\": \"broken\"}]}";
-    (void)state;
-    expect_chat(NULL, NULL, NULL); /* there is neither file */
-    expect_chat(list, NULL, "<s>Dhi</s>");
-    expect_chat(NULL, "default", "<s>Dhi</s>");
-    expect_chat(NULL, "tool_use", "Thi");
-    expect_chat(NULL, "rag", NULL);
-    expect_chat(NULL, "broken", NULL);
-    expect_chat("{\"chat_template\": \"one {{ messages|length }}\"}", "any", "one 1");
-    expect_chat("{\"chat_template\": \"one\", \"chat_template\": \"two\"}", NULL,
-                "two"); /* the last, as Python has it */
-    expect_chat("{\"chat_template\": \"{{ x\"}", NULL, NULL);
-    expect_chat("{\"chat_template\": 5}", NULL, NULL);
-    expect_chat("{}", NULL, NULL);
-    expect_chat("{\"chat_template\": \"one\",\n", NULL, NULL);
-    expect_chat("[]", NULL, NULL);
-    test_file_write(test_folder(), "chat_template.jinja", "file {{ add_generation_prompt }}");
-    expect_chat(list, "tool_use", "file True"); /* the file comes first */
-    expect_chat("{\"chat_template\": \"one\"}", NULL, "file True");
-}
-
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(left_overs_change_nothing),
     cmocka_unit_test(added_tokens_are_numbered_as_the_library_does),
-    cmocka_unit_test(scores_of_any_size_add_up),
     cmocka_unit_test(parts_have_a_prefix_or_a_suffix),
-    cmocka_unit_test(a_blank_comes_in_front),
     cmocka_unit_test(an_expression_that_gives_up),
-    cmocka_unit_test(an_expression_that_remembers),
     cmocka_unit_test(what_is_damaged_is_refused),
     cmocka_unit_test_teardown(a_folder_has_one_tokenizer, test_folder_teardown),
-    cmocka_unit_test_teardown(templates_of_a_folder, test_folder_teardown),
 };
 
 TEST_TABLE(tests)

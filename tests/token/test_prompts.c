@@ -189,46 +189,12 @@ static void write_bytes(const char *folder, const char *name, const char *bytes,
     assert_true(file && fwrite(bytes, 1, n, file) == n && fclose(file) == 0);
 }
 
-/* A pair without its parts in the vocabulary, a spiece.model that is BPE. */
-static void refused(const char *folder, tm_status wanted, const char *says)
-{
-    tm_tokenizer *t;
-    tm_error      err = { 0 };
-    assert_int_equal(tm_tokenizer_open(folder, NULL, &t, &err), wanted);
-    if (!strstr(err.text, says)) fail_msg("'%s' does not say '%s'", err.text, says);
-}
-
 static size_t read_bytes(const char *path, char *bytes, size_t size)
 {
     FILE  *from = fopen(path, "rb");
     size_t n = from ? fread(bytes, 1, size, from) : 0;
     assert_true(n > 1000 && n < size && fclose(from) == 0);
     return n;
-}
-
-static void copy(const char *fixture, const char *folder, const char *name)
-{
-    char bytes[9000];
-    write_bytes(folder, name, bytes, read_bytes(fixture, bytes, sizeof bytes));
-}
-
-TEST(damaged_parts_are_refused)
-{
-    char *folder = clip_folder("{" CLASS "}");
-    test_file_write(folder, "merges.txt", "a b</w>\n");
-    refused(folder, TM_FORMAT, "is not in the vocabulary");
-    test_file_write(folder, "merges.txt", "#version: 0.2\na \xf0\x9f\n");
-    refused(folder, TM_FORMAT, "merges.txt', line 2: not UTF-8");
-    test_tree_remove(folder);
-    folder = test_tree_make();
-    test_file_write(folder, "tokenizer_config.json", "{\"tokenizer_class\": \"T5TokenizerFast\", \"extra_ids\": -1}");
-    test_file_write(folder, "spiece.model", "\n\4\n\1a\30");
-    refused(folder, TM_FORMAT, "is not a SentencePiece model");
-    copy("tests/token/fixtures/llama2.model", folder, "spiece.model");
-    refused(folder, TM_UNSUPPORTED, "is not a Unigram model");
-    copy("tests/token/fixtures/t5.model", folder, "spiece.model");
-    refused(folder, TM_FORMAT, "extra_ids is -1");
-    test_tree_remove(folder);
 }
 
 /* Any byte of any part may be another one: the folder is opened or refused, nothing worse. */

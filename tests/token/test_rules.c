@@ -118,49 +118,30 @@ TEST(what_is_not_read_is_refused)
 #define BACK "{\"decoder\":"
     static const char *const all[][2] = {
         { NORMAL "{\"type\":\"BertNormalizer\"}}", "'t.json': normalizer 'BertNormalizer' is not supported" },
-        { NORMAL "{}}", "'t.json': normalizer '?' is not supported" },
         { NORMAL "{\"type\":\"NFC\",\"more\":1}}", "'t.json': key 'more' of normalizer is not known" },
-        { NORMAL "{\"type\":\"Strip\",\"more\":1}}", "'t.json': key 'more' of normalizer is not known" },
         { NORMAL "{\"type\":\"Prepend\"}}", "'t.json': normalizer Prepend without a text 'prepend'" },
         { NORMAL "{\"type\":\"Replace\",\"pattern\":{\"String\":\"\"},\"content\":\"x\"}}",
           "'t.json': normalizer Replace with an empty pattern is not supported" },
-        { NORMAL "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"\"},\"content\":\"x\"}}",
-          "'t.json': normalizer Replace with an empty pattern is not supported" },
-        { NORMAL "{\"type\":\"Replace\",\"pattern\":{},\"content\":\"x\"}}",
-          "'t.json': normalizer Replace without a text 'String'" },
         { NORMAL "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a*\"},\"content\":\"x\"}}",
           "t.json: the regular expression 'a*' matches an empty text" },
-        { NORMAL "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"(a\"},\"content\":\"x\"}}",
-          "t.json: cannot read the regular expression '(a': missing closing parenthesis" },
         { NORMAL "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"}}}",
           "'t.json': normalizer Replace without a text 'content'" },
         { NORMAL "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Sequence\",\"normalizers\":[]}]}}",
           "'t.json': normalizer in a Sequence 'Sequence' is not supported" },
-        { NORMAL "{\"type\":\"Sequence\",\"normalizers\":[],\"more\":1}}",
-          "'t.json': key 'more' of normalizer Sequence is not known" },
         { NORMAL "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"!\"}}",
           "'t.json': precompiled_charsmap is not base64" },
         { WORDS "{\"type\":\"Punctuation\"}}", "'t.json': pre_tokenizer 'Punctuation' is not supported" },
-        { WORDS "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Sequence\"}]}}",
-          "'t.json': pre_tokenizer in a Sequence 'Sequence' is not supported" },
-        { WORDS "{\"type\":\"Digits\",\"more\":1}}", "'t.json': key 'more' of pre_tokenizer Digits is not known" },
         { WORDS "{\"type\":\"WhitespaceSplit\",\"more\":1}}",
           "'t.json': key 'more' of pre_tokenizer WhitespaceSplit is not known" },
         { WORDS "{\"type\":\"Split\",\"pattern\":{\"String\":\"a\"},\"behavior\":\"Other\"}}",
           "'t.json': pre_tokenizer Split with behavior 'Other' is not supported" },
-        { WORDS "{\"type\":\"Split\",\"pattern\":{\"String\":\"a\"}}}",
-          "'t.json': pre_tokenizer Split with behavior '?' is not supported" },
         { WORDS "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\b\"},\"behavior\":\"Isolated\"}}",
           "t.json: '\\b' in the regular expression '\\b' is not supported" },
-        { WORDS "{\"type\":\"Metaspace\",\"replacement\":\"\"}}",
-          "'t.json': pre_tokenizer Metaspace with replacement '' is not supported" },
-        { WORDS "{\"type\":\"Metaspace\"}}", "'t.json': pre_tokenizer Metaspace without a text 'replacement'" },
         { WORDS "{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"last\"}}",
           "'t.json': pre_tokenizer Metaspace with prepend_scheme 'last' is not supported" },
         { WORDS "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},{\"type\":\"WhitespaceSplit\"}]}}",
           "'t.json': pre_tokenizer after ByteLevel 'WhitespaceSplit' is not supported" },
         { AROUND "{\"type\":\"Other\"}}", "'t.json': post_processor 'Other' is not supported" },
-        { AROUND "{\"type\":\"TemplateProcessing\"}}", "'t.json': post_processor without 'single'" },
         { AROUND "{\"type\":\"TemplateProcessing\",\"single\":[]}}",
           "'t.json': post_processor without the text 'single' is not supported" },
         { AROUND "{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{}},{\"Sequence\":{}}]}}",
@@ -168,32 +149,19 @@ TEST(what_is_not_read_is_refused)
         { AROUND
           "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<q>\"}},{\"Sequence\":{}}]}}",
           "'t.json': post_processor names token '<q>', but not its ids" },
-        { AROUND "{\"type\":\"TemplateProcessing\",\"single\":[{}]}}",
-          "'t.json': post_processor names token '?', but not its ids" },
-        { AROUND "{\"type\":\"BertProcessing\"}}", "'t.json': post_processor with a token that has no id" },
         { AROUND "{\"type\":\"BertProcessing\",\"cls\":[\"a\",-1]}}",
           "'t.json': post_processor with a token that has no id" },
-        { AROUND "{\"type\":\"Sequence\",\"processors\":[{\"type\":\"Sequence\"}]}}",
-          "'t.json': post_processor in a Sequence 'Sequence' is not supported" },
         { AROUND
           "{\"type\":\"Sequence\",\"processors\":[{\"type\":\"BertProcessing\",\"cls\":[\"a\",1],\"sep\":[\"b\",2]},"
           "{\"type\":\"BertProcessing\",\"cls\":[\"a\",1],\"sep\":[\"b\",2]}]}}",
           "'t.json': post_processor in a Sequence 'BertProcessing' is not supported" },
         { BACK "{\"type\":\"WordPiece\"}}", "'t.json': decoder 'WordPiece' is not supported" },
-        { BACK "{\"type\":\"Metaspace\",\"replacement\":\"_\"}}",
-          "'t.json': decoder Metaspace with another replacement than '▁' is not supported" },
         { BACK "{\"type\":\"Metaspace\"}}",
           "'t.json': decoder Metaspace with another replacement than '▁' is not supported" },
         { BACK "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\" \"}}",
           "'t.json': decoder Replace of 'a' is not supported" },
-        { BACK "{\"type\":\"Replace\",\"pattern\":{\"String\":\"\u2581\"},\"content\":\"_\"}}",
-          "'t.json': decoder Replace of '▁' is not supported" },
         { BACK "{\"type\":\"Strip\",\"content\":\"_\",\"start\":1,\"stop\":0}}",
           "'t.json': decoder Strip other than of blanks in front '_' is not supported" },
-        { BACK "{\"type\":\"Strip\",\"content\":\" \",\"start\":1001,\"stop\":0}}",
-          "'t.json': decoder Strip other than of blanks in front ' ' is not supported" },
-        { BACK "{\"type\":\"Strip\",\"content\":\" \",\"start\":-1,\"stop\":0}}",
-          "'t.json': decoder Strip other than of blanks in front ' ' is not supported" },
         { BACK "{\"type\":\"Strip\",\"content\":\" \",\"start\":0,\"stop\":1}}",
           "'t.json': decoder Strip other than of blanks in front ' ' is not supported" },
         { BACK "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"},{\"type\":\"CTC\"}]}}",
@@ -202,11 +170,8 @@ TEST(what_is_not_read_is_refused)
         { "{\"model\":{\"more\":1}}", "'t.json': key 'more' of model is not known" },
         { "{\"model\":{\"type\":\"WordLevel\"}}", "'t.json': model 'WordLevel' is not supported" },
         { "{\"model\":{\"unk_token\":\"<q>\"}}", "'t.json': model.unk_token '<q>' is not in the vocabulary" },
-        { "{\"model\":{\"merges\":null}}", "'t.json': model.merges is not an array" },
         { "{\"model\":{\"merges\":[[\"a\",\"qq\"]]}}",
           "'t.json': model.merges[0], 'a' and 'qq': the second is not in the vocabulary" },
-        { "{\"model\":{\"merges\":[[\"qq\",\"a\"]]}}",
-          "'t.json': model.merges[0], 'qq' and 'a': the first is not in the vocabulary" },
         { "{\"model\":{\"merges\":[[\"B\",\"B\"]]}}",
           "'t.json': model.merges[0], 'B' and 'B': what they join to is not in the vocabulary" },
         { "{\"model\":{\"continuing_subword_prefix\":\"##\"},\"pre_tokenizer\":{\"type\":\"ByteLevel\"}}",
@@ -215,9 +180,7 @@ TEST(what_is_not_read_is_refused)
           "'t.json': model with byte_fallback and 'end_of_word_suffix' is not supported" },
         { "{\"model\":{\"byte_fallback\":true,\"continuing_subword_prefix\":\"##\"}}",
           "'t.json': model with byte_fallback and 'continuing_subword_prefix' is not supported" },
-        { "{\"added_tokens\":1}", "'t.json': added_tokens is not an array" },
         { "{\"added_tokens\":[{\"id\":1}]}", "'t.json': an added token without id or content" },
-        { "{\"added_tokens\":[{\"content\":\"x\"}]}", "'t.json': an added token without id or content" },
         { "{\"added_tokens\":[{\"id\":1,\"content\":\"x\",\"more\":1}]}",
           "'t.json': key 'more' of added_tokens is not known" },
         { "{\"added_tokens\":[{\"id\":7,\"content\":\"<s>\"}]}",
@@ -272,27 +235,6 @@ TEST(steps_that_multiply_a_text_are_refused)
         tm_tokenizer_close(t);
         json_decref(change);
     }
-}
-
-/* 18 letters of one, as often as it comes. */
-TEST(a_text_may_grow_by_what_unicode_makes_of_it)
-{
-    enum { TIMES = 100000 };
-    json_error_t  problem;
-    json_t       *change = json_loads("{\"normalizer\":{\"type\":\"NFKD\"}}", 0, &problem);
-    tm_tokenizer *t = NULL;
-    tm_error      err = { 0 };
-    tm_ids        ids = { 0 };
-    tm_text       text = { 0 };
-    assert_int_equal(changed(change, &t, &err), TM_OK);
-    for (int i = 0; i < TIMES; i++) tm_text_add(&text, "\xEF\xB7\xBA");
-    tm_token_encoder *encoder = tm_token_encoder_create(t);
-    if (tm_token_encoder_encode(encoder, text.data, text.length, 0, &ids, &err) != TM_OK) fail_msg("%s", err.text);
-    tm_token_encoder_destroy(encoder);
-    tm_tokenizer_close(t);
-    tm_text_fini(&text);
-    free(ids.data);
-    json_decref(change);
 }
 
 TEST_FIXTURE(set_up, tear_down)

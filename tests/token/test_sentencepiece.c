@@ -189,36 +189,3 @@ TEST(settings)
     }
     free(ids.data);
 }
-
-/* BPE: pieces join by their scores, the better first; a user-defined one is taken as it is and joins nothing. */
-TEST(pieces_that_join)
-{
-    static const char *const texts[] = { "ab", "aba", "abab", "ba", "bab", "aab", "acab", "cc", "" };
-    static const int32_t     joined[][4] = { { 3 },    { 1, 5 },    { 1, 5, 2 }, { 5 }, { 5, 2 },
-                                             { 1, 3 }, { 1, 7, 3 }, { 8 },       { 0 } };
-    static const size_t      counts[] = { 1, 2, 3, 1, 2, 2, 3, 1, 0 };
-    static const int32_t plain[][4] = { { 3 }, { 6 }, { 3, 3 }, { 5 }, { 2, 3 }, { 1, 3 }, { 1, 7, 3 }, { 8 }, { 0 } };
-    static const size_t  plain_counts[] = { 1, 1, 2, 1, 2, 2, 3, 1, 0 };
-    for (int user = 0; user < 2; user++) {
-        tm_text model = make_model(RAW(B MINUS_1)); /* 2 */
-        tm_ids  ids = { 0 };
-        add_field(&model, 0x0A, RAW("\x0A\2\x61\x62"));             /* 3: "ab" with 0 */
-        add_field(&model, 0x0A, RAW("\x0A\3\x61\x62\x62" MINUS_1)); /* 4: "abb" */
-        add_field(&model, 0x0A, user ? "\x0A\2\x62\x61\x18\4" : "\x0A\2\x62\x61" MINUS_1, user ? 6 : 9); /* 5: "ba" */
-        add_field(&model, 0x0A, RAW("\x0A\3\x61\x62\x61" MINUS_1));                                      /* 6: "aba" */
-        add_field(&model, 0x0A, RAW("\x0A\1\x63" MINUS_1));                                              /* 7: "c" */
-        add_field(&model, 0x0A, RAW("\x0A\2\x63\x63" MINUS_1));                                          /* 8: "cc" */
-        add_field(&model, 0x12, RAW("\x18\2"));
-        for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-            const int32_t *wanted = user ? joined[i] : plain[i];
-            size_t         n = user ? counts[i] : plain_counts[i];
-            tm_error       err;
-            if (parse(&model, texts[i], &ids, &err) != TM_OK) fail_msg("%s", err.text);
-            bool same = ids.count == n && (n == 0 || memcmp(ids.data, wanted, n * sizeof *wanted) == 0);
-            for (size_t k = 0; k < ids.count && !same; k++) print_error(" %d", ids.data[k]);
-            if (!same) fail_msg("are the ids of '%s', user-defined %d", texts[i], user);
-        }
-        tm_text_fini(&model);
-        free(ids.data);
-    }
-}

@@ -101,23 +101,6 @@ TEST(a_folder_says_what_ends_a_text)
     }
 }
 
-/* The file alone is no folder: its neighbors say nothing of it. */
-TEST(a_file_alone_goes_by_names)
-{
-    static const char *const files[][2] = { { "tokenizer_config.json", "{\"eos_token\": \"<|im_end|>\"}" } };
-    char                    *folder = folder_of(files, 1, "null"), path[400];
-    tm_tokenizer            *t;
-    tm_error                 err = { 0 };
-    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
-    assert_int_equal(tm_tokenizer_open(path, NULL, &t, &err), TM_OK);
-    assert_int_equal(tm_tokenizer_describe(t)->eos, 3);
-    tm_tokenizer_close(t);
-    test_file_write(folder, "special_tokens_map.json", "{\"eos_token\": ");
-    assert_int_equal(tm_tokenizer_open(folder, NULL, &t, &err), TM_FORMAT);
-    assert_non_null(strstr(err.text, "special_tokens_map.json"));
-    test_tree_remove(folder);
-}
-
 /* Templates see every token that the folder names. */
 TEST(templates_see_the_tokens_of_both_files)
 {

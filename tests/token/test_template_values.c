@@ -184,7 +184,8 @@ TEST(work_has_a_limit)
            "t, line 1: the template does not come to an end");
 }
 
-/* Few steps, each over much: texts of a megabyte; lists whose items are the same lists, 2^40 in all; a sort. */
+/* Few steps, each over much: texts of a megabyte; lists whose items are the same lists, 2^40 in all; a sort. The first
+ * two take seconds. */
 TEST(large_values_are_much_work)
 {
     static const char *const templates[] = {
@@ -195,6 +196,6 @@ TEST(large_values_are_much_work)
         "{% set n.b = [n.b, n.b] %}{% endfor %}{{ n.a == n.b }}",
         "{{ (range(99999)|list)|reverse|sort|length }}",
     };
-    for (size_t i = 0; i < sizeof templates / sizeof templates[0]; i++)
+    for (size_t i = test_is_full() ? 0 : 2; i < sizeof templates / sizeof templates[0]; i++)
         nested(templates[i], "", "", "", "", 0, "t, line 1: the template does not come to an end");
 }

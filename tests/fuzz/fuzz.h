@@ -1,31 +1,79 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A fuzzer's main for compilers without libFuzzer; included by a target when TM_FUZZ_STANDALONE is defined.
+/* What fuzzers share. With libFuzzer: clang -fsanitize=fuzzer,address,undefined. With -DTM_FUZZ_STANDALONE, for
+ * compilers without it, there is a main:
  *
  *     fuzz_x [-t seconds] [-s seed] [-n number] [-o file] file-or-folder ...
  *
  * Without -t and -n: runs every seed once. With -t: runs mutations (flip, set, truncate, insert, erase, copy, splice)
  * of the seeds for that much processor time, in a child process; when it dies, the command that repeats the input is
  * printed. With -n: runs mutation `number` only; -o writes it to a file first. Mutation n is f(seed, n, seeds): nothing
- * else is needed to repeat it. A target may define FUZZ_WORDS, an array of strings of its language, before including
- * this: half of the insertions are such words. Exit status: 0 no finding, 1 a finding, 2 wrong usage or no seeds.
+ * else is needed to repeat it. Half of the insertions are lines of seeds: a seed `dictionary` has words of the
+ * language. Exit status: 0 no finding, 1 a finding, 2 wrong usage or no seeds.
  */
-#ifndef TM_FUZZ_STANDALONE_H
-#define TM_FUZZ_STANDALONE_H
+#ifndef TM_FUZZ_H
+#define TM_FUZZ_H
 
+#include "base/file.h"
+#include "base/lock.h"
 #include "base/random.h"
+#include "base/status.h"
+#include "base/text.h"
 
-#include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* A refusal has exit code 4 and names the file. */
+static inline void fuzz_told(tm_status st, const tm_error *err, const char *file)
+{
+    TM_ASSERT((st == TM_OK) == (err->status == TM_OK));
+    TM_ASSERT(st == TM_OK || (tm_status_exit_code(st) == 4 && strstr(err->text, file)));
+}
+
+static inline void fuzz_utf8(const char *text)
+{
+    for (size_t n; *text; text += n) {
+        n = tm_utf8_length((const unsigned char *)text);
+        TM_ASSERT(n > 0);
+    }
+}
+
+static char fuzz_folder_path[64];
+
+static inline void fuzz_folder_remove(void)
+{
+    tm_folder_remove(fuzz_folder_path);
+}
+
+/* A folder of this process, removed at its end. */
+static inline const char *fuzz_folder(void)
+{
+    if (*fuzz_folder_path) return fuzz_folder_path;
+    strcpy(fuzz_folder_path, access("/dev/shm", W_OK) == 0 ? "/dev/shm/tm-fuzz-XXXXXX" : "/tmp/tm-fuzz-XXXXXX");
+    TM_ASSERT(mkdtemp(fuzz_folder_path) && atexit(fuzz_folder_remove) == 0);
+    return fuzz_folder_path;
+}
+
+/* A file of these bytes in it; its path, until the next call. */
+static inline const char *fuzz_file(const char *name, const void *data, size_t size)
+{
+    static char path[256];
+    snprintf(path, sizeof path, "%s/%s", fuzz_folder(), name);
+    FILE *file = fopen(path, "wb");
+    TM_ASSERT(file && fwrite(data, 1, size, file) == size && fclose(file) == 0);
+    return path;
+}
+
+#ifdef TM_FUZZ_STANDALONE
+#include <dirent.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { FUZZ_MAX_SEEDS = 1024, FUZZ_MAX_BYTES = 1 << 16 };
 
@@ -89,6 +137,22 @@ static size_t fuzz_below(fuzzer *f, size_t n)
     return n ? (size_t)tm_random_below(f->seed, f->number, f->draws++, n) : 0;
 }
 
+/* Any bytes, or a line of a seed, of a long one a part. */
+static size_t fuzz_insert(fuzzer *f, size_t size, size_t at)
+{
+    const fuzz_input *from = &f->seeds[fuzz_below(f, f->n_seeds)];
+    size_t            n = 1 + fuzz_below(f, 16), begin = fuzz_below(f, from->size);
+    bool              line = from->size > 0 && fuzz_below(f, 2);
+    if (line) {
+        for (size_t k = 0; k < 32 && begin > 0 && from->data[begin - 1] != '\n'; k++) begin--;
+        for (n = 0; n < 64 && begin + n < from->size && from->data[begin + n] != '\n';) n++;
+    }
+    if (size + n > sizeof f->room) return size;
+    memmove(f->room + at + n, f->room + at, size - at);
+    for (size_t i = 0; i < n; i++) f->room[at + i] = line ? from->data[begin + i] : (uint8_t)fuzz_below(f, 256);
+    return size + n;
+}
+
 static size_t fuzz_change(fuzzer *f, size_t size)
 {
     static const uint8_t edges[] = { 0x00, 0x01, 0x7F, 0x80, 0xFF, 0xFE, '\n', '0' };
@@ -109,23 +173,8 @@ static size_t fuzz_change(fuzzer *f, size_t size)
         return size;
     case 3:
         return fuzz_below(f, 8) ? size : at;
-    case 4: /* insert */
-        n = 1 + fuzz_below(f, 16);
-#ifdef FUZZ_WORDS
-        const char *word =
-            fuzz_below(f, 2) ? FUZZ_WORDS[fuzz_below(f, sizeof FUZZ_WORDS / sizeof FUZZ_WORDS[0])] : NULL;
-        if (word) n = strlen(word);
-#endif
-        if (size + n > sizeof f->room) return size;
-        memmove(data + at + n, data + at, size - at);
-#ifdef FUZZ_WORDS
-        if (word) {
-            memcpy(data + at, word, n);
-            return size + n;
-        }
-#endif
-        for (size_t i = 0; i < n; i++) data[at + i] = (uint8_t)fuzz_below(f, 256);
-        return size + n;
+    case 4:
+        return fuzz_insert(f, size, at);
     case 5:
         memmove(data + at, data + at + n, size - at - n);
         return size - n;
@@ -212,4 +261,5 @@ int main(int argc, char **argv)
     return status;
 }
 
+#endif
 #endif
