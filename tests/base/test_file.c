@@ -111,18 +111,6 @@ TEST_WITH(a_failed_write_leaves_nothing, NULL, test_folder_teardown)
     assert_non_null(strstr(err.text, "cannot create '/nowhere/at/all': directory '/nowhere/at'"));
 }
 
-TEST_WITH(devices_are_not_replaced, NULL, test_folder_teardown)
-{
-    const char *path = test_in_folder("fifo");
-    tm_error    err = { 0 };
-    struct stat info;
-    assert_int_equal(mkfifo(path, 0666), 0);
-    assert_int_equal(tm_file_write(path, "x", 1, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "fifo': it is not a regular file"));
-    assert_true(lstat(path, &info) == 0 && S_ISFIFO(info.st_mode));
-    assert_int_equal(entries(test_folder()), 1);
-}
-
 TEST_WITH(lines_are_not_added_through_a_link, NULL, test_folder_teardown)
 {
     const char *victim = plant(), *path = test_in_folder("perf.csv");

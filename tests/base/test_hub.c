@@ -170,30 +170,20 @@ TEST(a_path_that_is_there_wins)
 /* What can be no name stays, and so does what is rather a path that is wrong: the caller says what it lacks. */
 TEST(other_paths_stay)
 {
-    static const char *const models[] = { "/no/where",
-                                          "./org/name",
-                                          "../x",
-                                          "nowhere",
-                                          "a/b/c",
-                                          "org/name/",
-                                          "org--x/y",
-                                          "org/na..me",
-                                          "org/-name",
-                                          "-x/y",
-                                          "or g/n",
-                                          "org/name@",
-                                          "@main",
-                                          "",
-                                          "org/rows.jsonl",
-                                          "org/name@../x",
-                                          "x.model",
-                                          "hf://datasets/a/b",
-                                          "org/name@a/../../b" };
+    /* "|" between them */
+    static const char models[] =
+        "/no/where|./org/name|../x|nowhere|a/b/c|org/name/|org--x/y|org/na..me|org/-name|-x/y|or g/n|org/name@|"
+        "@main||org/rows.jsonl|org/name@../x|x.model|hf://datasets/a/b|org/name@a/../../b";
     static const char *const sets[] = {
         "a/rows.jsonl", "a/b/c.parquet", "rows", "a/b/../../c", "/a/b", "a/tokens.npy"
     };
     setenv("HF_HUB_CACHE", "tests/hf/hub", 1);
-    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) found_is(TM_HUB_MODEL, models[i], "", models[i]);
+    for (const char *at = models, *end; at; at = end ? end + 1 : NULL) {
+        char name[64];
+        end = strchr(at, '|');
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(at, "|"), at);
+        found_is(TM_HUB_MODEL, name, "", name);
+    }
     for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) found_is(TM_HUB_DATASET, sets[i], "", sets[i]);
     forget();
 }
@@ -212,6 +202,13 @@ TEST(parts_of_data_sets)
         "has 2 parts; name one, or a pattern of it (example/rows/DIR/train-*): example/rows/data/test-00000-of-00001"
         ".jsonl (1 file), example/rows/data/train-00000-of-00001.jsonl (1 file)");
     forget();
+}
+
+static void weights(const char *snapshot, tm_status wanted, const char *words)
+{
+    tm_error err = { 0 };
+    assert_int_equal(tm_hub_check_weights(snapshot, &err), wanted);
+    expect_text(&err, words);
 }
 
 /* --- caches that are made here ------------------------------------------------------------------------------------ */
@@ -287,31 +284,25 @@ TEST(what_is_missing_is_named)
             "and '");
     refused(TM_HUB_MODEL, "o/m", TM_FORMAT, "/snapshots/fedcba9876543210fedcba9876543210fedcba98' is not there; `hf d");
     put("hub/models--o--m/refs/main", COMMIT);
-    tm_error err = { 0 };
-    char     snapshot[700];
+    char snapshot[700];
     snprintf(snapshot, sizeof snapshot, "%s", test_in_folder("hub/models--o--m/snapshots/" COMMIT));
     /* Without weights, and none on their way: what describes the model is all that was wanted. */
-    assert_int_equal(tm_hub_check_weights(snapshot, &err), TM_OK);
+    weights(snapshot, TM_OK, "");
     put("hub/models--o--m/blobs/aa.0123abcd.incomplete", "");
-    assert_int_equal(tm_hub_check_weights(snapshot, &err), TM_FORMAT);
-    expect_text(&err, "'o/m' has no weights in '");
-    expect_text(&err, "a download has not ended (blobs/*.incomplete); `hf download o/m --revision " COMMIT "`");
-    err = (tm_error){ 0 };
+    weights(snapshot, TM_FORMAT, "'o/m' has no weights in '");
+    weights(snapshot, TM_FORMAT,
+            "a download has not ended (blobs/*.incomplete); `hf download o/m --revision " COMMIT "`");
     put(MODEL("model.safetensors.index.json"), "{\"weight_map\": {\"a\": \"model-1.safetensors\", \"b\": "
                                                "\"model-2.safetensors\", \"c\": \"model-2.safetensors\"}}");
     assert_int_equal(unlink(test_in_folder("hub/models--o--m/blobs/aa.0123abcd.incomplete")), 0);
-    assert_int_equal(tm_hub_check_weights(snapshot, &err), TM_FORMAT);
-    expect_text(&err, "'o/m' lacks 2 files of weights in '");
-    expect_text(&err, "the first is 'model-1.safetensors'; `hf download");
-    err = (tm_error){ 0 };
+    weights(snapshot, TM_FORMAT, "'o/m' lacks 2 files of weights in '");
+    weights(snapshot, TM_FORMAT, "the first is 'model-1.safetensors'; `hf download");
     put("hub/models--o--m/blobs/aa.0123abcd.incomplete", "");
     put(MODEL("model-1.safetensors"), "x");
-    assert_int_equal(tm_hub_check_weights(snapshot, &err), TM_FORMAT);
-    expect_text(&err, "'o/m' lacks 1 file of weights in '");
-    expect_text(&err, "the first is 'model-2.safetensors' (blobs/*.incomplete");
-    err = (tm_error){ 0 };
+    weights(snapshot, TM_FORMAT, "'o/m' lacks 1 file of weights in '");
+    weights(snapshot, TM_FORMAT, "the first is 'model-2.safetensors' (blobs/*.incomplete");
     put(MODEL("model-2.safetensors"), "x"); /* what a broken download left does not matter then */
-    assert_int_equal(tm_hub_check_weights(snapshot, &err), TM_OK);
+    weights(snapshot, TM_OK, "");
     assert_int_equal(symlink("../../blobs/bb", test_in_folder(MODEL("tokenizer.json"))), 0);
     refused(TM_HUB_MODEL, "o/m", TM_FORMAT, "1 file of 'o/m' in the Hugging Face cache is missing, the first is '");
     refused(TM_HUB_MODEL, "o/m", TM_FORMAT,
@@ -329,19 +320,16 @@ TEST(what_is_missing_is_named)
 /* What the commit has tells what is missing where the index itself is not there yet. */
 TEST(a_commit_says_what_it_has)
 {
-    tm_error err = { 0 };
-    char     snapshot[700];
+    char snapshot[700];
     put("hub/models--o--t/trees/" COMMIT ".json",
         "{\"files\": {\"README.md\": {}, \"model-1.safetensors\": {}, \"model-2.safetensors\": {}, "
         "\"consolidated.safetensors\": {}}}");
     put("hub/models--o--t/snapshots/" COMMIT "/model-1.safetensors", "x");
     snprintf(snapshot, sizeof snapshot, "%s", test_in_folder("hub/models--o--t/snapshots/" COMMIT));
-    assert_int_equal(tm_hub_check_weights(snapshot, &err), TM_FORMAT);
-    expect_text(&err, "'o/t' lacks 1 file of weights in '");
-    expect_text(&err, "the first is 'model-2.safetensors'; `hf d");
-    err = (tm_error){ 0 };
+    weights(snapshot, TM_FORMAT, "'o/t' lacks 1 file of weights in '");
+    weights(snapshot, TM_FORMAT, "the first is 'model-2.safetensors'; `hf d");
     assert_int_equal(unlink(test_in_folder("hub/models--o--t/snapshots/" COMMIT "/model-1.safetensors")), 0);
-    assert_int_equal(tm_hub_check_weights(snapshot, &err), TM_OK); /* no weights were wanted */
+    weights(snapshot, TM_OK, ""); /* no weights were wanted */
     test_folder_remove();
 }
 

@@ -208,39 +208,72 @@ TEST(what_is_opened_is_what_is_asked_for)
     close(fd);
 }
 
-/* What is written replaces what was there, and what does not go tells why. */
-TEST(writing_tells_why_not)
+static void line_is(const char *path, size_t size, const char *wanted)
 {
-    char line[64], said[16];
-    put("/setting", "a longer one\n");
-    assert_true(tm_root_write(root, "/setting", "new\n"));
-    assert_int_equal(errno, 0);
-    assert_true(tm_root_read_line(root, "/setting", line, sizeof line));
-    assert_string_equal(line, "new");
-    assert_false(tm_root_write(root, "/no/setting", "x"));
-    assert_int_equal(errno, ENOENT);
-    assert_false(tm_root_write(root, "/a/b", "x"));
-    assert_int_equal(errno, EISDIR);
-    assert_false(tm_root_write("", "/dev/full", "x"));
-    assert_int_equal(errno, ENOSPC);
-    memset(said, 'x', sizeof said);
-    tm_root_link(root, "/a/up", said, sizeof said);
-    assert_string_equal(said, "../../../../../"); /* what has room */
-    tm_root_link(root, "/none", said, sizeof said);
-    assert_string_equal(said, "");
+    char line[64];
+    assert_true(tm_root_read_line(root, path, line, size));
+    assert_string_equal(line, wanted);
+}
+
+static void link_is(const char *path, size_t size, const char *wanted)
+{
+    char target[64];
+    memset(target, 'x', sizeof target);
+    tm_root_link(root, path, target, size);
+    assert_string_equal(target, wanted);
+}
+
+/* Reads a line and the file, and writes it, if it can be; what does not go tells why. */
+static void says_why_not(const char *from, const char *path, int no_line, int no_file, int no_write)
+{
+    char    line[64] = "x";
     tm_text text = { 0 };
-    put("/five", "12345");
-    assert_true(tm_root_read(root, "/five", 5, &text));
-    assert_int_equal(errno, 0);
-    assert_string_equal(text.data, "12345");
-    assert_false(tm_root_read(root, "/none", 5, &text));
-    assert_int_equal(errno, ENOENT);
+    errno = 0;
+    assert_int_equal(tm_root_read_line(from, path, line, sizeof line), no_line == 0);
+    assert_int_equal(errno, no_line);
+    if (no_line) assert_string_equal(line, "");
+    assert_int_equal(tm_root_read(from, path, 5, &text), no_file == 0);
+    assert_int_equal(errno, no_file);
+    assert_int_equal(tm_root_write(from, path, "x"), no_write == 0);
+    assert_int_equal(errno, no_write);
     tm_text_fini(&text);
+}
+
+TEST(files_are_read_and_written)
+{
+    tm_text text = { 0 };
+    put("/long", "0123456789 \n");
+    put("/five", "12345");
     put("/blanks", " \t a b \n\n\t");
-    assert_true(tm_root_read_line(root, "/blanks", line, sizeof line));
-    assert_string_equal(line, " \t a b");
-    assert_true(tm_root_read_line(root, "/blanks", line, 1));
-    assert_string_equal(line, "");
+    assert_int_equal(mkfifo(at("/fifo"), 0666), 0);
+    line_is("/long", 8, "0123456");
+    line_is("/blanks", 64, " \t a b");
+    line_is("/blanks", 1, "");
+    assert_true(tm_root_read(root, "/five", 5, &text));
+    assert_string_equal(text.data, "12345");
+    text.length = 0;
+    assert_true(tm_root_read(root, "/a/absolute", 100, &text));
+    assert_string_equal(text.data, "inside\n");
+    tm_text_fini(&text);
+    says_why_not(root, "/five", 0, 0, 0);
+    line_is("/five", 64, "x"); /* what is written replaces what was there */
+    says_why_not(root, "/long", 0, EFBIG, 0);
+    says_why_not(root, "/none", ENOENT, ENOENT, ENOENT);
+    says_why_not(root, "/no/setting", ENOENT, ENOENT, ENOENT);
+    says_why_not(root, "/a/beside", ENOENT, ENOENT, ENOENT); /* nothing is made */
+    says_why_not(root, "/a/b", EISDIR, EISDIR, EISDIR);
+    says_why_not("", "/dev/full", EINVAL, EINVAL, ENOSPC);
+    says_why_not(root, "/a/absolute", 0, EFBIG, 0);
+    line_is("/etc/secret", 64, "x");
+    char line[8];
+    assert_false(tm_root_read_line(root, "/fifo", line, sizeof line)); /* at once */
+    assert_int_equal(errno, EINVAL);
+    assert_true(tm_root_exists(root, "/a/up"));
+    assert_false(tm_root_exists(root, "/a/beside") || tm_root_exists(root, "/secret"));
+    link_is("/a/up", 16, "../../../../../"); /* what has room */
+    link_is("/a/folder", 64, "/a/b");
+    link_is("/a/b/file", 64, "");
+    link_is("/none", 64, "");
 }
 
 /* Where standard input is closed the first file that is opened has its number, 0. */
@@ -274,42 +307,6 @@ TEST(a_file_may_have_the_number_0)
     assert_int_equal(n, 2);
     assert_string_equal(target, "/a/b");
     tm_arena_destroy(arena);
-    tm_text_fini(&text);
-}
-
-TEST(whole_files)
-{
-    tm_text text = { 0 };
-    char    line[8];
-    put("/long", "0123456789 \n");
-    assert_true(tm_root_read(root, "/a/absolute", 100, &text));
-    assert_string_equal(text.data, "inside\n");
-    assert_false(tm_root_read(root, "/long", 5, &text));
-    assert_int_equal(errno, EFBIG);
-    assert_true(tm_root_read_line(root, "/long", line, sizeof line));
-    assert_string_equal(line, "0123456");
-    put("/one", "1");
-    assert_true(tm_root_read_line(root, "/one", line, sizeof line));
-    assert_string_equal(line, "1");
-    errno = 0;
-    assert_false(tm_root_read_line(root, "/a", line, sizeof line));
-    assert_int_equal(errno, EISDIR);
-    assert_string_equal(line, "");
-    assert_int_equal(mkfifo(at("/fifo"), 0666), 0);
-    assert_false(tm_root_read_line(root, "/fifo", line, sizeof line)); /* at once */
-    assert_int_equal(errno, EINVAL);
-    assert_true(tm_root_exists(root, "/a/up"));
-    assert_false(tm_root_exists(root, "/a/beside"));
-    char target[64];
-    tm_root_link(root, "/a/folder", target, sizeof target);
-    assert_string_equal(target, "/a/b");
-    tm_root_link(root, "/a/b/file", target, sizeof target);
-    assert_string_equal(target, "");
-    assert_true(tm_root_write(root, "/a/absolute", "new"));
-    assert_true(tm_root_read_line(root, "/etc/secret", line, sizeof line));
-    assert_string_equal(line, "new");
-    assert_false(tm_root_write(root, "/a/beside", "x")); /* nothing is made */
-    assert_false(tm_root_exists(root, "/secret"));
     tm_text_fini(&text);
 }
 

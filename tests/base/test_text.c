@@ -59,14 +59,3 @@ TEST(every_number_reads_back)
         if (fabs(value) >= 1e-4 && fabs(value) < 1e17) assert_null(strchr(text, 'e'));
     }
 }
-
-TEST(grouped_and_bytes)
-{
-    char text[40];
-    assert_string_equal(tm_format_grouped(text, 0), "0");
-    assert_string_equal(tm_format_grouped(text, -1234567), "-1,234,567");
-    assert_string_equal(tm_format_grouped(text, 999), "999");
-    assert_string_equal(tm_format_grouped(text, INT64_MIN), "-9,223,372,036,854,775,808");
-    assert_string_equal(tm_format_bytes(text, 1023), "1023 B");
-    assert_string_equal(tm_format_bytes(text, 1536), "1.50 KiB");
-}

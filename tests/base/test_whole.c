@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the functions of texts, JSON, tables of commas, arenas and files promise: properties, another way to compute,
+/* What the functions of texts, JSON, arenas and files promise: properties, another way to compute,
  * reading back what was written. */
 #include "base/arena.h"
-#include "base/csv.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/status.h"
@@ -152,6 +151,9 @@ TEST(sizes_are_near)
             assert_true(fabs(value * unit - bytes) <= unit * (k ? 0.00501 : 0.501));
             if (k) assert_int_equal(strcspn(text, " ") - strcspn(text, "."), 3);
         }
+    char smallest[40];
+    assert_string_equal(tm_format_grouped(smallest, INT64_MIN), "-9,223,372,036,854,775,808");
+    assert_string_equal(tm_format_grouped(smallest, 0), "0");
     for (int64_t n = 1; n < 1000000000000000000; n = n * 7 + 1)
         for (int sign = -1; sign < 2; sign += 2) {
             char   text[40], plain[40];
@@ -214,44 +216,6 @@ TEST(json_is_read_back)
         tm_text_fini(&out);
     }
     json_decref(wanted);
-}
-
-TEST(cells_are_read_back)
-{
-    static const char *const cells[] = { "",   "a",  "a,b", "a\"b", "a\nb", "=1+2", "+1", "-1.5",
-                                         "-x", "@x", "-",   "=",    "\tx",  " x ",  "'a", "\"" };
-    static const char written[] = ",a,\"a,b\",\"a\"\"b\",\"a\nb\",'=1+2,+1,-1.5,'-x,'@x,-,=,'\tx, x ,'a,\"\"\"\"";
-    static const struct {
-        const char *text, *cells[8]; /* "|": the end of a record */
-    } records[] = { { "a,b,c\nd\n", { "a", "b", "c", "|", "d", "|" } },
-                    { "\"a,\"\"b\"\"\",c\r\n1,2", { "a,\"b\"", "c", "|", "1", "2", "|" } },
-                    { "a,\n", { "a", "", "|" } },
-                    { ",", { "", "", "|" } },
-                    { "\n", { "", "|" } },
-                    { "'=x,'a,''\n", { "=x", "'a", "''", "|" } },
-                    { "\"open", { "open", "|" } },
-                    { "\"a\"b,c\n", { "a", "|" } },
-                    { "a,b,c,d,e,f\ng", { "a", "b", "c", "d", "|", "g", "|" } } };
-    tm_text out = { 0 }, storage = { 0 };
-    size_t  offsets[COUNT(cells)];
-    for (size_t i = 0; i < COUNT(cells); i++) tm_csv_add(&out, cells[i], i == 0);
-    assert_string_equal(out.data, written);
-    const char *at = out.data;
-    assert_int_equal(tm_csv_read(&at, &storage, offsets, COUNT(cells)), COUNT(cells));
-    for (size_t i = 0; i < COUNT(cells); i++) assert_string_equal(storage.data + offsets[i], cells[i]);
-    assert_int_equal(tm_csv_read(&at, &storage, offsets, COUNT(cells)), 0);
-    for (size_t i = 0; i < COUNT(records); i++) {
-        const char *const *wanted = records[i].cells;
-        for (at = records[i].text; *at; wanted++) {
-            size_t n = tm_csv_read(&at, &storage, offsets, 4);
-            assert_int_equal(n, i == 8 && *at ? 6 : n <= 4 ? n : 0); /* those beyond four are counted */
-            for (size_t k = 0; k < n && k < 4; k++) assert_string_equal(storage.data + offsets[k], *wanted++);
-            assert_string_equal(*wanted, "|");
-        }
-        assert_null(*wanted);
-    }
-    tm_text_fini(&out);
-    tm_text_fini(&storage);
 }
 
 /* Memory of an arena is apart, aligned and zero, also behind blocks of its own. */

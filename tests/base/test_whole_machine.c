@@ -101,6 +101,10 @@ static const char *const trees[][49] = {
       CACHE(3, 0, "Unified", "2", "8K", "64", "x") },
     { "last 2048 ", CPU "/cpu0/topology/core_id", "0", CACHE(1, 0, "Unified", "2", "2K", "64", "1"),
       CACHE(3, 0, "Unified", "2", "4K", "64", "3") },
+    /* one for two processors, one for two of which one is offline, one without caches, one of its own */
+    { "l3 16777216 last 58720256 ", CACHE(0, 0, "Unified", "3", "16M", "", "0-1"),
+      CACHE(1, 0, "Unified", "3", "16M", "", "0-1"), CACHE(2, 0, "Unified", "3", "32M", "", "2,5"),
+      CPU "/cpu3/topology/core_id", "2", CACHE(4, 0, "Unified", "3", "8M", "", "4") },
     { "l2 3072 last 3072 ", CACHE(0, 0, "Unified", "2", "2K", "64", "0"), CACHE(0, 1, "Unified", "2", "3K", "64", "0"),
       CACHE(0, 3, "Unified", "3", "4K", "64", "0") },
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Defaults of other programs: a file that leaves a key out is the same as one that gives the key its program's default.
+/* The tables of other programs' keys: every row is sound, and a file that leaves a key out is the same as one that
+ * gives the key its program's default.
  *
  * tests/config/defaults/ has them by program and version. Every mapped key must stand there. */
 #include "config/foreign.h"
@@ -34,51 +35,59 @@ static char **values(const tm_config *config)
     return out;
 }
 
-/* Fails where they differ; `key` was given its program's default the second time. */
-static int differ(const tm_config *config, char **before, char **after, const char *key, const char *value,
+/* Says where they differ; `key` was given its program's default the second time. */
+static int differ(const tm_config *config, char *const *before, char *const *after, const char *key, const char *value,
                   const char *with)
 {
     int found = 0;
     for (size_t i = 0; i < config->n_entries; i++) {
-        bool same = before[i] && after[i] ? strcmp(before[i], after[i]) == 0 : before[i] == after[i];
-        if (!same)
-            print_error("[%s] %s: without it %s is %s, with its default %s it is %s\n", with, key,
-                        config->entries[i].key.name, before[i] ? before[i] : "null", value,
-                        after[i] ? after[i] : "null");
-        found += !same;
-        free(before[i]);
-        free(after[i]);
+        if (before[i] && after[i] ? strcmp(before[i], after[i]) == 0 : before[i] == after[i]) continue;
+        print_error("[%s] %s: without it %s is %s, with its default %s it is %s\n", with, key,
+                    config->entries[i].key.name, before[i] ? before[i] : "null", value, after[i] ? after[i] : "null");
+        found++;
     }
-    free(before);
-    free(after);
     return found;
 }
 
-static const char *const no_default[] = { "-", "model" };
-
-/* One line of the list of program `i`. Returns how many keys of ours differ. */
-static int try_line(test_foreign *f, size_t i, const char *with, char *line)
+static void free_values(const tm_config *config, char **all)
 {
-    char *value = strchr(line, ' '), given[300];
-    if (!value) fail_msg("no value: %s", line);
-    *value++ = '\0';
-    for (size_t k = 0; k < 2; k++)
-        if (strcmp(value, no_default[k]) == 0) return 0;
+    for (size_t i = 0; i < config->n_entries; i++) free(all[i]);
+    free(all);
+}
+
+/* A logical line of the list of program `i`: "[LINES] KEY VALUE; KEY VALUE". Returns how many keys of ours differ. */
+static int try_line(test_foreign *f, size_t i, char *line)
+{
+    char      *rest = line, given[300], *with = line + 1;
     test_words lines;
+    int        wrong = 0, depth = 0;
+    do depth += (*rest == '[') - (*rest == ']');
+    while (depth > 0 && *rest++);
+    *rest++ = '\0';
     test_words_read(&lines, with);
     if (!loads(f, i, "", with, &lines)) return 1;
     char **before = values(f->config);
-    snprintf(given, sizeof given, "%s: %s", line, value);
-    bool   loaded = loads(f, i, given, with, &lines);
-    char **after = values(f->config);
-    return !loaded + differ(f->config, before, after, line, value, with);
+    for (char *pair; (pair = strsep(&rest, ";"));) {
+        pair += strspn(pair, " ");
+        char *value = strchr(pair, ' ');
+        if (!value) fail_msg("no value: %s", pair);
+        *value++ = '\0';
+        snprintf(given, sizeof given, "%s: %s", pair, value);
+        bool   loaded = loads(f, i, given, with, &lines);
+        char **after = values(f->config);
+        wrong += !loaded + differ(f->config, before, after, pair, value, with);
+        free_values(f->config, after);
+    }
+    free_values(f->config, before);
+    return wrong;
 }
 
+/* The key is a word of the list, which has no comments. */
 static bool is_listed(const char *list, const char *key)
 {
     size_t n = strlen(key);
     for (const char *p = list; (p = strstr(p, key)); p += n)
-        if ((p == list || p[-1] == '\n') && p[n] == ' ') return true;
+        if (p > list && (p[-1] == '\n' || p[-1] == ' ') && (p[n] == ' ' || p[n] == '\n')) return true;
     return false;
 }
 
@@ -94,30 +103,94 @@ static int missing(const char *framework, const char *list)
     return n;
 }
 
+/* The list without comments; lines that begin with blanks are one with those before. */
+static tm_text read_list(test_foreign *f, const char *name)
+{
+    char    path[200];
+    tm_text list = { 0 }, out = { 0 };
+    snprintf(path, sizeof path, "tests/config/defaults/%s.txt", name);
+    if (tm_file_read(path, 1 << 20, &list, &f->err) != TM_OK) fail_msg("%s", f->err.text);
+    for (const char *at = list.data, *end; *at; at = end + 1) {
+        end = strchr(at, '\n');
+        if (*at == '#') continue;
+        tm_text_add_n(&out, at + (*at == ' '), (size_t)(end - at) - (*at == ' '));
+        if (end[1] != ' ') tm_text_add(&out, "\n");
+    }
+    tm_text_fini(&list);
+    return out;
+}
+
 TEST(what_a_file_leaves_out_is_its_programs_default)
 {
     test_foreign *f = *test_state;
     int           wrong = 0;
     for (size_t i = 0; i < TEST_PROGRAMS; i++) {
-        char    name[200], with[500] = "";
-        tm_text list = { 0 };
-        snprintf(name, sizeof name, "tests/config/defaults/%s.txt", test_foreign_programs[i].list);
-        if (tm_file_read(name, 1 << 20, &list, &f->err) != TM_OK) fail_msg("%s", f->err.text);
+        tm_text list = read_list(f, test_foreign_programs[i].list);
         wrong += missing(test_foreign_programs[i].framework, list.data);
-        for (char *line = list.data, *end; *line; line = end + 1) {
-            end = line + strcspn(line, "\n");
-            if (*end)
-                *end = '\0';
-            else
-                end--;
-            if (*line == '[')
-                snprintf(with, sizeof with, "%.*s", (int)strcspn(line, "\n") - 2, line + 1);
-            else if (*line && *line != '#')
-                wrong += try_line(f, i, with, line);
-        }
+        char *rest = list.data;
+        for (char *line; (line = strsep(&rest, "\n"));)
+            if (*line == '[') wrong += try_line(f, i, line);
         tm_text_fini(&list);
     }
     if (wrong) fail_msg("%d values are not those of the other program", wrong);
+}
+
+/* A key of ours that a row names must be one, and a value that it gives must fit. */
+static void check_target(test_foreign *f, const tm_foreign_key *row, const char *what, size_t n)
+{
+    while (n > 0) {
+        size_t length = 0, name;
+        while (length < n && what[length] != ';') length++;
+        char word[200];
+        snprintf(word, sizeof word, "%.*s", (int)length, what);
+        name = strcspn(word, "=");
+        bool gives = word[name] == '=' && word[name + 1] != '*' && strcmp(word + name + 1, "null") != 0;
+        word[name] = '\0';
+        const tm_entry *entry = tm_entry_find(f->config, word);
+        if (*word && !entry && strcmp(word, "model") != 0) fail_msg("%s: '%s' is no key of ours", row->name, word);
+        if (gives) {
+            const char *text;
+            tm_given    given = { .text = word + name + 1, .origin = "row" };
+            if (tm_value_coerce(f->config->arena, &entry->key, &given, &text, &f->err) != TM_OK)
+                fail_msg("%s: %s", row->name, f->err.text);
+        }
+        what += length + (length < n);
+        n -= length + (length < n);
+    }
+}
+
+TEST(every_row_is_sound)
+{
+    test_foreign *f = *test_state;
+    for (size_t k = 0; tm_framework_at(k); k++) {
+        const tm_framework *framework = tm_framework_at(k);
+        for (size_t i = 0; i < framework->n; i++) {
+            const tm_foreign_key *row = &framework->keys[i];
+            if (tm_foreign_row(framework, row->name) != row)
+                fail_msg("%s: %s has two rows", framework->name, row->name);
+            if (row->with) {
+                char name[160];
+                snprintf(name, sizeof name, "%s", row->with + (*row->with == '!'));
+                name[strcspn(name, "=")] = '\0';
+                if (!tm_foreign_row(framework, name))
+                    fail_msg("%s counts with '%s', which has no row", row->name, name);
+            }
+            if (row->kind != TM_FOREIGN_MAPPED) {
+                if (!row->words || !*row->words) fail_msg("%s: no reason", row->name);
+                if (row->kind >= TM_FOREIGN_EQUAL) assert_non_null(row->values);
+                continue;
+            }
+            if (!strchr(row->values, ':')) check_target(f, row, row->values, strlen(row->values));
+            for (const char *p = row->values; strchr(row->values, ':') && *p;) {
+                size_t n = strcspn(p, "|"), colon = strcspn(p, ":");
+                if (colon >= n) fail_msg("%s: a case without ':'", row->name);
+                check_target(f, row, p + colon + 1, n - colon - 1);
+                p += n + (p[n] == '|');
+            }
+            if (strchr(row->values, ':') && !strchr(row->values, '*') && !row->words && !strstr(row->values, "true:"))
+                fail_msg("%s: other values are refused without words", row->name);
+        }
+    }
 }
 
 TEST_FIXTURE(test_foreign_set_up, test_foreign_tear_down)

@@ -123,22 +123,8 @@ TEST(post_training_reads_rows)
     if (test_foreign_load(f, test_foreign_put(f, "x.yaml", text), false, 4, single) != TM_OK)
         fail_msg("%s", f->err.text);
     test_foreign_has(f, "lora.base_format", NULL);
-    /* adapters that are switched off are none, whatever else is said of them; ours may be asked for */
-    snprintf(text, sizeof text, "%sllama2_7B.yaml\n%s      lora:\n        enabled: false\n        dim: 8\n", MEGATRON,
-             MOCK);
-    test_foreign_take(f, test_foreign_put(f, "x.yaml", text));
-    test_foreign_has(f, "lora.rank", "0");
-    test_foreign_has(f, "lora.base_format", NULL);
-    const char *ours[] = { "--lora.rank", "4", "--lora.alpha", "8" };
-    if (test_foreign_load(f, test_foreign_put(f, "x.yaml", text), false, 4, ours) != TM_OK) fail_msg("%s", f->err.text);
-    test_foreign_has(f, "lora.rank", "4");
-    test_foreign_has(f, "lora.alpha", "8");
     refuse_always(f, MODULE("post_trainer", "torchtitan") "    model: llama3_8B.yaml\n",
                   "post-training is not supported", "unknown");
-    refuse_always(f,
-                  MEGATRON "llama2_7B.yaml\n" MOCK
-                           "      lora:\n        enabled: true\n        target_modules: [linear_qkv, router]\n",
-                  "adapters of other modules than linear_qkv", NULL);
 }
 
 #define SFT                                                                                                            \
@@ -198,42 +184,6 @@ TEST(what_is_no_experiment_is_told_so)
                                        "    model: llama2_7B.yaml\n" MOCK));
 }
 
-TEST(windows_and_sinks_are_those_of_its_blocks)
-{
-    static const struct {
-        const char *lines, *window, *every, *sinks;
-    } cases[] = {
-        { "      window_size: [127, 0]\n", "128", "1", NULL },
-        { "      window_size: [127, 0]\n      window_attn_skip_freq: [1, 0, 1, 0]\n", "128", "2", NULL },
-        { "      window_size: [127, 0]\n      window_attn_skip_freq: 2\n", "128", "2", NULL },
-        { "      window_size: [-1, 0]\n", NULL, "1", NULL },
-        { "      use_turbo_attention: true\n      use_sink_attention: true\n      sink_sliding_window: 64\n", "65", "2",
-          "true" },
-        { "      use_turbo_attention: true\n      use_sink_attention: true\n      sink_sliding_window: 64\n"
-          "      sink_window_even_layers_only: false\n",
-          "65", "1", "true" },
-        { "      use_turbo_attention: true\n      use_sink_attention: true\n      sink_sliding_window: 0\n", NULL, "1",
-          "true" },
-        { "      use_turbo_attention: false\n      use_sink_attention: true\n      sink_sliding_window: 64\n", NULL,
-          "1", NULL },
-    };
-    test_foreign *f = *test_state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        char text[800];
-        snprintf(text, sizeof text, "%sllama2_7B.yaml\n%s%s", MEGATRON, MOCK, cases[i].lines);
-        test_foreign_take(f, test_foreign_put(f, "x.yaml", text));
-        test_foreign_has(f, "model.sliding_window", cases[i].window);
-        test_foreign_has(f, "model.sliding_window_every", cases[i].every);
-        test_foreign_has(f, "model.sinks", cases[i].sinks);
-    }
-    refuse_always(f, MEGATRON "llama2_7B.yaml\n" MOCK "      window_size: [8, 8]\n", "windows that look ahead", NULL);
-    refuse_always(f, MEGATRON "llama2_7B.yaml\n" MOCK "      window_size: [8, 0]\n      window_attn_skip_freq: 3\n",
-                  "every n-th", NULL);
-    refuse_always(
-        f, MEGATRON "llama2_7B.yaml\n" MOCK "      window_size: [8, 0]\n      window_attn_skip_freq: [1, 1, 0]\n",
-        "every n-th", NULL);
-}
-
 TEST(images_are_planned_by_any_of_their_names)
 {
     static const char *const lines =
@@ -281,33 +231,9 @@ TEST(images_are_planned_by_any_of_their_names)
                   "problems");
 }
 
-TEST(models_are_changed_by_their_arguments)
+TEST(job_files_of_other_families_and_with_adapters)
 {
-    test_foreign *f = *test_state;
-    test_foreign_take(
-        f,
-        test_foreign_put(f, "x.yaml",
-                         TITAN "llama3_8B.yaml\n" OVERRIDES "      model: {n_layers: 4, rope_theta: 10000}\n"
-                               "      training:\n        mock_data: true\n        debug_moe_force_load_balance: true\n"
-                               "        dataloader: {num_workers: 1, pin_memory: true}\n"));
-    test_foreign_has(f, "model.n_layers", "4");
-    test_foreign_has(f, "model.rope_theta", "10000");
-    test_foreign_has(f, "debug.moe_force_load_balance", "true");
-    refuse_always(f, TITAN "llama3_8B.yaml\n" OVERRIDES "      model: {dim: 2048}\n      training: {mock_data: true}\n",
-                  "a width from which its program computes that of the FFN; give model.ffn_dim, too", NULL);
-    const char *both[] = { "--model.dim", "2048", "--model.ffn_dim", "4096" };
-    if (test_foreign_load(
-            f, test_foreign_put(f, "x.yaml", TITAN "llama3_8B.yaml\n" OVERRIDES "      training: {mock_data: true}\n"),
-            false, 4, both) != TM_OK)
-        fail_msg("%s", f->err.text);
-    test_foreign_has(f, "model.dim", "2048");
-    /* float8's older names; a job file of a family that is not supported */
-    test_foreign_take(
-        f, test_foreign_put(f, "x.yaml",
-                            TITAN "llama3.1_8B-fp8.yaml\n" OVERRIDES
-                                  "      training: {mock_data: true, batch_size: 2, compile: true}\n"
-                                  "      float8: {force_recompute_fp8_weight_in_bwd: true, filter_fqns: [output]}\n"));
-    test_foreign_has(f, "quantize.linear.float8.filter_fqns", "output");
+    test_foreign     *f = *test_state;
     static const char vl[] = "[model]\nname = \"qwen3_vl\"\nflavor = \"debugmodel\"\n[data]\npatch_size = 14\n";
     tm_status         st = test_foreign_load(f, test_foreign_put(f, "x.toml", vl), true, 0, NULL);
     assert_int_equal(tm_status_exit_code(st), 4);
@@ -326,87 +252,26 @@ TEST(models_are_changed_by_their_arguments)
     assert_non_null(strstr(f->err.text, "adapters without lora.rank"));
 }
 
-/* Layers with experts in any order; adapters of experts as the modules are there; a float8 that leaves adapters out. */
-TEST(layers_and_adapters_of_experts)
-{
-    static const struct {
-        const char *given, *dense, *pattern;
-    } orders[] = { { "2", "0", "10" },
-                   { "3", "0", "100" },
-                   { "1", "0", NULL },
-                   { "[0, 1, 1, 0]", "0", "0110" },
-                   { "([0]*1+[1]*3)", "1", NULL },
-                   { "'[1]+2*[0,1][0]'", NULL, NULL },
-                   { "([0,1]*2)", "0", "0101" },
-                   { "([1]*5)", NULL, NULL },
-                   { "[0, 2, 1, 0]", NULL, NULL } };
-    static const struct {
-        const char *keys, *experts, *targets;
-    } adapters[] = { { "moe_grouped_gemm: true", "shared", "wo,w13,w2" },
-                     { "moe_grouped_gemm: true\n      moe_use_legacy_grouped_gemm: true", "none", "wo,w13,w2" },
-                     { "moe_grouped_gemm: false", "each", "wo,w13,w2" } };
-    test_foreign *f = *test_state;
-    char          text[900];
-    for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
-        snprintf(text, sizeof text,
-                 MEGATRON "deepseek_v3.yaml\n" MOCK "      num_layers: 4\n      moe_layer_freq: %s\n", orders[i].given);
-        const char *path = test_foreign_put(f, "x.yaml", text);
-        if (!orders[i].dense) {
-            test_foreign_refuse(f, path, "neither a number nor 0 or 1 for each of num_layers");
-            continue;
-        }
-        plan(f, path);
-        test_foreign_has(f, "model.n_dense_layers", orders[i].dense);
-        test_foreign_has(f, "model.moe_pattern", orders[i].pattern);
-    }
-    for (size_t i = 0; i < sizeof adapters / sizeof adapters[0]; i++) {
-        snprintf(text, sizeof text,
-                 MEGATRON
-                 "deepseek_v2_lite.yaml\n" MOCK "      stage: sft\n      %s\n      fp8: hybrid\n"
-                 "      lora: {enabled: true, target_modules: [linear_qkv, linear_proj, linear_fc1, linear_fc2]}\n",
-                 adapters[i].keys);
-        plan(f, test_foreign_put(f, "x.yaml", text));
-        test_foreign_has(f, "lora.experts", adapters[i].experts);
-        test_foreign_has(f, "lora.targets", adapters[i].targets); /* latent attention has no linear_qkv */
-        test_foreign_has(f, "quantize.filter_fqns", "lora_A,lora_B");
-    }
-}
-
 /* What a file does not say of its experts, a preset of ours does; what it says counts with them. */
 TEST(a_single_file_changes_a_preset_of_ours)
 {
+    static const struct {
+        const char *model, *lines;
+        int64_t     published;
+    } whole[] = { { "deepseek_v2", "      multi_latent_attention: true\n", 235741434880 },
+                  { "qwen3_30B_A3B", "", 30532122624 },
+                  { "qwen3_4B", "", 4022468096 },
+                  { "qwen2.5_7B", "", 7615616512 },
+                  { "llama3.2_1B", "", 1235814400 } };
     test_foreign  *f = *test_state;
     tm_model_shape shape;
-    plan(f, test_foreign_put(f, "x.yaml",
-                             MEGATRON
-                             "deepseek_v3.yaml\n" MOCK "      num_layers: 4\n      moe_layer_freq: 1\n"
-                             "      moe_router_force_load_balancing: true\n      multi_latent_attention: true\n"));
-    test_foreign_has(f, "model.n_dense_layers", "0");
-    test_foreign_has(f, "debug.moe_force_load_balance", "true");
-    test_foreign_has(f, "model.moe_score", "sigmoid"); /* not the default of its program */
-    plan(f, test_foreign_put(f, "x.yaml", MEGATRON "deepseek_v2.yaml\n" MOCK "      multi_latent_attention: true\n"));
-    if (tm_model_shape_read(f->config, &shape, &f->err) != TM_OK) fail_msg("%s", f->err.text);
-    assert_int_equal(tm_model_parameters(&shape), 235741434880);
-    plan(f, test_foreign_put(f, "x.yaml", MEGATRON "deepseek_v2.yaml\n" MOCK "      multi_latent_attention: false\n"));
-    test_foreign_has(f, "model.head_dim", "128"); /* not dim / heads, which is 40 */
-    plan(f, test_foreign_put(f, "x.yaml", MEGATRON "qwen3_30B_A3B.yaml\n" MOCK));
-    if (tm_model_shape_read(f->config, &shape, &f->err) != TM_OK) fail_msg("%s", f->err.text);
-    assert_int_equal(tm_model_parameters(&shape), 30532122624);
-    static const struct {
-        const char *model;
-        int64_t     published;
-    } whole[] = { { "qwen3_4B", 4022468096 },
-                  { "qwen3_8B", 8190735360 },
-                  { "qwen2.5_7B", 7615616512 },
-                  { "llama3.2_1B", 1235814400 } };
     for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++) {
         char text[600];
-        snprintf(text, sizeof text, "%s%s.yaml\n%s", MEGATRON, whole[i].model, MOCK);
+        snprintf(text, sizeof text, "%s%s.yaml\n%s%s", MEGATRON, whole[i].model, MOCK, whole[i].lines);
         plan(f, test_foreign_put(f, "x.yaml", text));
         if (tm_model_shape_read(f->config, &shape, &f->err) != TM_OK) fail_msg("%s", f->err.text);
         assert_int_equal(tm_model_parameters(&shape), whole[i].published);
     }
-    refuse_always(f, MEGATRON "deepseek_v2.yaml\n" MOCK "      moe_use_rings: true\n", "this form of experts", NULL);
 }
 
 /* A preset that was found says what the model is, also where the experiment changes all of its sizes. */

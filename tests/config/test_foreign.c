@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of other programs: found presets, translated keys, refusals. Real ones: test_foreign_files.c. */
+/* Files of other programs: found presets, translated keys, refusals. Real ones: test_foreign_files.c, single keys:
+ * foreign.txt. */
 #include "support/folder.h"
 #include "support/foreign.h"
 #include "support/full_config.h"
@@ -145,194 +146,9 @@ TEST(a_path_of_presets_can_be_given)
     test_tree_remove(elsewhere);
 }
 
-TEST(what_changes_the_computation_is_refused_by_name)
-{
-    static const struct {
-        const char *line, *says;
-        bool        plans; /* a plan may leave it out */
-    } cases[] = {
-        { "num_experts: 8\n      moe_router_topk: 2\n      moe_use_rings: true",
-          "'moe_use_rings' = 'true' (x.yaml:14): not supported: this form of experts", false },
-        { "qk_l2_norm: true", "'qk_l2_norm' = 'true' (x.yaml:12): not supported: norms of query", false },
-        { "attention_output_gate: true", "'attention_output_gate' = 'true' (x.yaml:12): not supported: gated attention",
-          false },
-        { "mamba_state_dim: 16", "state-space layers (Mamba)", false },
-        { "spec: [a, b]", "layers by a Python specification", false },
-        { "hidden_dropout: 0.1", "not supported: dropout; set it to 0", true },
-        { "exp_avg_dtype: fp8", "not supported: moments in another format; set it to fp32", true },
-        { "optimizer: dist_lamb", "not supported: another optimizer; wanted one of adam, sgd", false },
-        { "lr_decay_style: steps", "not supported: another shape of the decay; wanted one of cosine, linear, constant",
-          false },
-        { "recompute_layer_ids: [1, 2]", "recomputation of chosen layers", true },
-        { "fp8: hybrid\n      fp8_wgrad: false", "float8 without its gradients", true },
-        { "fp8: hybrid\n      fp8_interval: 2", "float8 training", true },
-        { "lora: {enabled: true, dim: 4}", "LoRA fine-tuning", true },
-        { "train_iters: many", "'training.steps' (x.yaml:12 (train_iters)) must be an integer, found 'many'", false },
-        { "train_itersz: 5", "unknown key 'train_itersz' (x.yaml:12); did you mean 'train_iters'?", false },
-        { "recompute_activations: true\n      recompute_granularity: full", "give one of the two", false },
-        { "lora: 5", "'lora' (x.yaml:12) is a section of keys", false },
-        { "yaml_cfg: other.yaml", "arguments in a file of their own", true },
-        { "perform_initialization: false", "weights without initial values; set it to true", true },
-        { "data_parallel_random_init: true", "replicas with different initial weights", true },
-        { "trainer_class: WanPretrainTrainer", "a trainer of its own", true },
-        { "num_experts: 8\n      moe_router_topk: 2\n      moe_layer_recompute: true", "recomputation of experts alone",
-          true },
-        { "use_turbo_token_dispatcher_fp8_alltoall: true", "tokens sent in float8", true },
-        { "use_turbo_mega_moe: true\n      turbo_mega_moe_precision: mxfp8", "experts in another format", true },
-        { "recompute_granularity: selective\n      recompute_modules: [mlp]", "recomputation of chosen modules", true },
-        { "sample_rate: 0.5", "a part of the samples", true },
-        { "optimizer: muon\n      tensor_model_parallel_size: 2\n      muon_tp_mode: blockwise",
-          "Muon on the parts of matrices; wanted one of", false },
-        { "save: x\n      non_persistent_save_interval: 5", "checkpoints of a second kind", true },
-        { "ckpt_convert_format: torch_dist", "checkpoints that are converted instead of training", true },
-        { "num_layers: 2\n      num_layers: 3", "x.yaml:13: duplicate key 'num_layers', first given in line 12",
-          false },
-    };
-    test_foreign *f = *test_state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        char text[1024], says[256], prefix[600];
-        snprintf(text, sizeof text, "%sllama2_7B.yaml\n" MOCK "      %s\n", MEGATRON, cases[i].line);
-        const char *path = test_foreign_put(f, "x.yaml", text);
-        tm_status   st = test_foreign_load(f, path, false, 0, NULL);
-        snprintf(says, sizeof says, "%s", cases[i].says);
-        snprintf(prefix, sizeof prefix, "%s/", f->folder);
-        for (char *p; (p = strstr(f->err.text, prefix));)
-            memmove(p, p + strlen(prefix), strlen(p + strlen(prefix)) + 1);
-        if (tm_status_exit_code(st) != 4 || !strstr(f->err.text, says))
-            fail_msg("%s: status %d: %s", cases[i].line, (int)st, f->err.text);
-        st = test_foreign_load(f, path, true, 0, NULL);
-        if ((st == TM_OK) != cases[i].plans) fail_msg("%s: a plan of it: %s", cases[i].line, f->err.text);
-        if (cases[i].plans && !*tm_config_unbuilt(f->config)) fail_msg("%s: a plan does not say so", cases[i].line);
-    }
-}
-
-/* What has no effect beside other keys, or says what is done anyway. */
-TEST(what_changes_nothing_is_accepted)
-{
-    static const char *const lines[] = {
-        "perform_initialization: true\n      sample_rate: 1.0\n      yaml_cfg: null",
-        "trainer_class: MegatronPretrainTrainer",
-        "mamba_state_dim: 128\n      mamba_head_dim: 64\n      mamba_num_groups: 8\n      mamba_num_heads: null\n"
-        "      s3_cache_path: null\n      parallel_output: false",
-        "moe_layer_recompute: true\n      turbo_mega_moe_precision: mxfp8",
-        "recompute_granularity: full\n      recompute_method: uniform\n      recompute_num_layers: 1\n"
-        "      recompute_modules: [mlp]",
-        "recompute_granularity: selective\n      recompute_modules: [core_attn]",
-        "optimizer: muon\n      muon_tp_mode: blockwise",
-        "split: \"99,1,0\"\n      async_save: true\n      non_persistent_save_interval: 5",
-        "save: x\n      async_save: true",
-        "sft_packing_segment_align: 16",
-        "save: x\n      async_save: true",
-    };
-    test_foreign *f = *test_state;
-    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
-        char text[1024];
-        snprintf(text, sizeof text, "%sllama2_7B.yaml\n" MOCK "      %s\n", MEGATRON, lines[i]);
-        if (test_foreign_load(f, test_foreign_put(f, "x.yaml", text), false, 0, NULL) != TM_OK)
-            fail_msg("%s: %s", lines[i], f->err.text);
-    }
-}
-
-/* Grouped products of Primus-Turbo in TorchTitan are quantized in a recipe that is not known: such a file is refused,
- * one that leaves experts out is not. Megatron-LM's legacy grouped products stay as they are. */
-TEST(quantized_experts_are_refused)
-{
-#define EXPERTS MEGATRON "mixtral_8x7B_v0.1.yaml\n" MOCK "      fp8: hybrid\n"
-#define TURBO                                                                                                          \
-    TITAN "deepseek_v3_16b.yaml\n    overrides:\n      training: {mock_data: true}\n      primus_turbo: "              \
-          "{enable_primus_turbo: true, "
-    static const struct {
-        const char *text, *says; /* NULL: accepted */
-        const char *recipe;      /* of experts, if accepted */
-    } cases[] = {
-        { EXPERTS, NULL, "fp8_delayed" },
-        { EXPERTS "      moe_use_legacy_grouped_gemm: false\n", NULL, "fp8_delayed" },
-        { EXPERTS "      moe_use_legacy_grouped_gemm: true\n", NULL, "none" },
-        { EXPERTS "      moe_use_legacy_grouped_gemm: true\n      moe_grouped_gemm: false\n", NULL, "fp8_delayed" },
-        { EXPERTS "      moe_use_legacy_grouped_gemm: true\n      use_turbo_grouped_gemm: true\n", NULL,
-          "fp8_delayed" },
-        { EXPERTS "      moe_use_legacy_grouped_gemm: true\n      use_turbo_grouped_mlp: true\n", NULL, "fp8_delayed" },
-        { MEGATRON "mixtral_8x7B_v0.1.yaml\n" MOCK "      fp8: null\n", NULL, "none" },
-        { MEGATRON "llama3.1_8B.yaml\n" MOCK "      fp8: hybrid\n      moe_use_legacy_grouped_gemm: false\n", NULL,
-          "none" },
-        { TURBO "use_turbo_grouped_mm: true}\n", "'primus_turbo.use_moe_fp8' = 'true' (default of torchtitan)", NULL },
-        { TURBO "use_turbo_grouped_mm: true, use_moe_fp8: true}\n", "'primus_turbo.use_moe_fp8' = 'true' (x.yaml:12)",
-          NULL },
-        { TURBO "use_turbo_grouped_gemm: true, use_moe_fp8: true}\n", "products of experts", NULL },
-        { TURBO "use_turbo_grouped_mm: true, use_moe_fp8: false}\n", NULL, "none" },
-        { TURBO "use_moe_fp8: true}\n", NULL, "none" },
-    };
-    test_foreign *f = *test_state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        char        says[256], prefix[600];
-        const char *path = test_foreign_put(f, "x.yaml", cases[i].text);
-        tm_status   st = test_foreign_load(f, path, false, 0, NULL);
-        snprintf(says, sizeof says, "%s", cases[i].says ? cases[i].says : "");
-        snprintf(prefix, sizeof prefix, "%s/", f->folder);
-        for (char *p; (p = strstr(f->err.text, prefix));)
-            memmove(p, p + strlen(prefix), strlen(p + strlen(prefix)) + 1);
-        if ((st == TM_OK) != !cases[i].says || !strstr(f->err.text, says)) fail_msg("%zu: %s", i, f->err.text);
-        if (!cases[i].says) test_foreign_has(f, "quantize.experts_recipe", cases[i].recipe);
-        if (!cases[i].says) continue;
-        if (test_foreign_load(f, path, true, 0, NULL) != TM_OK) fail_msg("%zu: a plan: %s", i, f->err.text);
-        assert_non_null(strstr(tm_config_unbuilt(f->config), "quantized products of experts"));
-    }
-}
-
-/* What files of the repository hold and no other test does. */
-TEST(real_files_have_such_lines)
-{
-    test_foreign *f = *test_state;
-    /* Primus of v25.10: a converter of experts in a model without any; linears of Primus-Turbo, which a plan leaves out
-     */
-    test_foreign_take(f, test_foreign_put(f, "x.yaml",
-                                          TITAN "llama3.1_8B.yaml\n    overrides:\n      training: {mock_data: true}\n"
-                                                "      model: {converters: [quantize.linear.float8, "
-                                                "quantize.grouped_mm.float8]}\n"));
-    test_foreign_has(f, "quantize.recipe", "fp8_tensorwise");
-    test_foreign_has(f, "quantize.experts_recipe", "none");
-    const char *turbo = test_foreign_put(f, "x.yaml",
-                                         TITAN "deepseek_v3_16b.yaml\n    overrides:\n      training: {mock_data: "
-                                               "true}\n      model: {converters: [turbo_fp8_linear]}\n");
-    assert_int_equal(test_foreign_load(f, turbo, true, 0, NULL), TM_OK);
-    assert_non_null(strstr(tm_config_unbuilt(f->config), "float8 of Primus-Turbo's linears"));
-    test_foreign_refuse(f, turbo, "'turbo_fp8_linear', float8 of Primus-Turbo, is not supported; give [] for bfloat16");
-    /* a key given again with the same word; no block recomputed; a variable whose default is null; a check */
-    test_foreign_take(
-        f, test_foreign_put(f, "x.yaml",
-                            MEGATRON
-                            "llama3.1_8B.yaml\n" MOCK "      manual_gc: true\n      recompute_granularity: full\n"
-                            "      recompute_method: block\n      recompute_num_layers: 0\n      manual_gc: true\n"
-                            "      lr_decay_iters: ${NO_SUCH_VARIABLE:null}\n      check_for_nan_in_loss: false\n"));
-    test_foreign_has(f, "recompute_num_layers", "0");
-    test_foreign_refuse(
-        f,
-        test_foreign_put(f, "x.yaml",
-                         MEGATRON
-                         "llama3.1_8B.yaml\n    overrides:\n      train_data_path: ${NO_SUCH_VARIABLE:null}\n"),
-        "give data.path (training.dataset_path) a file or directory of text, or set training.mock_data: true");
-    /* a model of another number is another model */
-    test_foreign_refuse(f, test_foreign_put(f, "x.yaml", MEGATRON "deepseek_v3_17B.yaml\n" MOCK),
-                        "unknown model 'deepseek_v3_17B'; `trainmark models`");
-    test_foreign_refuse(f, test_foreign_put(f, "x.yaml", MEGATRON "lama3.1_8B.yaml\n" MOCK),
-                        "unknown model 'lama3.1_8B'; did you mean 'llama3.1_8B'?");
-    test_foreign_refuse(f, test_foreign_put(f, "p.yaml", MEGATRON "deepseek_proxy.yaml\n" MOCK),
-                        "unknown model 'deepseek_proxy'; `trainmark models`");
-}
-
 TEST(families_are_refused_by_their_name)
 {
-    static const char *const models[][2] = { { "mamba_370M.yaml", "Mamba" },
-                                             { "kimi_k2.yaml", "Kimi" },
-                                             { "zebra_llama_1B.yaml", "Zebra-Llama" },
-                                             { "llama4_17B16E.yaml", "Llama 4" } };
-    test_foreign            *f = *test_state;
-    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
-        char text[512], says[128];
-        snprintf(text, sizeof text, "%s%s\n" MOCK, MEGATRON, models[i][0]);
-        snprintf(says, sizeof says, "is of the family %s", models[i][1]);
-        test_foreign_refuse(f, test_foreign_put(f, "x.yaml", text), says);
-    }
+    test_foreign *f = *test_state;
     test_foreign_put(f, "primus/configs/models/megatron/mamba_1B.yaml",
                      "model_type: mamba\nnum_layers: 2\nmamba_state_dim: 16\n");
     test_foreign_refuse(
@@ -356,7 +172,7 @@ TEST(everything_wrong_is_told_at_once)
     assert_non_null(strstr(f->err.text, "overides"));
 }
 
-/* torchtitan's converters of experts name them; float8 of Megatron is of all linears, so of experts. */
+/* torchtitan's converters of experts name them. */
 TEST(experts_are_quantized_as_elsewhere)
 {
     static const char *const kinds[][2] = { { "mx", "mxfp8" }, { "float8", "fp8_rowwise" } };
@@ -373,21 +189,67 @@ TEST(experts_are_quantized_as_elsewhere)
         test_foreign_has(f, "quantize.experts_recipe", kinds[i][1]);
         test_foreign_has(f, "quantize.recipe", "none");
     }
-    static const struct {
-        const char *model, *line, *recipe, *experts;
-    } megatron[] = {
-        { "deepseek_v2_lite.yaml", "fp8: hybrid\n      fp8_recipe: blockwise", "fp8_blockwise", "fp8_blockwise" },
-        { "deepseek_v2_lite.yaml", "fp4: e2m1\n      fp4_recipe: mxfp4", "mxfp4_turbo", "mxfp4_turbo" },
-        { "llama2_7B.yaml", "fp8: hybrid", "fp8_delayed", "none" },
+}
+
+/* --- job files of TorchTitan, model files of pytorch-training-benchmark
+ * -------------------------------------------------- */
+
+static const char job[] =
+    "# a job\n[job]\ndump_folder = \"./outputs\"\ndescription = 'of \\ a \"kind\"'\n\n[model]\nname = \"llama3\"\n"
+    "flavor = \"8B\"\nconverters = [\n  \"primus_turbo\", # kernels\n]\n[optimizer]\nname = \"AdamW\"\n"
+    "lr = 3e-4\n[training]\nlocal_batch_size=2\nsteps = 1_000\ndataset = \"c4\"\n"
+    "[activation_checkpoint]\nmode = \"selective\"\nselective_ac_option = '2'\n[compile]\nenable=true\n"
+    "components = [\"model\", \"loss\"]\n[quantize.linear.float8]\nfilter_fqns = [\"output\"]\n";
+
+TEST(job_files_of_torchtitan_load)
+{
+    test_foreign *f = *test_state;
+    const char   *mock[] = { "--training.mock_data", "true" };
+    test_foreign_refuse(f, test_foreign_put(f, "j.toml", job), "the data set 'c4' is not downloaded: give data.path");
+    if (test_foreign_load(f, test_foreign_put(f, "j.toml", job), false, 2, mock) != TM_OK) fail_msg("%s", f->err.text);
+    test_foreign_has(f, "training.steps", "1000");
+    test_foreign_has(f, "model.dim", "4096");
+    test_foreign_has(f, "optimizer.lr", "0.0003");
+    test_foreign_has(f, "training.dtype", "bfloat16");
+    test_foreign_has(f, "job.description", "of \\ a \"kind\"");
+    test_foreign_has(f, "activation_checkpoint.mode", "selective");
+    assert_non_null(strstr(tm_config_origin(f->config, "training.steps"), "j.toml:17"));
+    static const char staged[] =
+        "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nmock_data = true\n[parallelism]\n"
+        "pipeline_parallel_degree = 2\nmodule_fqns_per_model_part = [\n  [\"tok_embeddings\", \"layers.0\"], # first\n"
+        "  [\"layers.1\", \"norm\", \"output\"]\n]\n";
+    const char *layers[] = { "--model.n_layers=2" };
+    if (test_foreign_load(f, test_foreign_put(f, "j.toml", staged), true, 1, layers) != TM_OK)
+        fail_msg("%s", f->err.text);
+    test_foreign_has(f, "parallelism.module_fqns_per_model_part", "tok_embeddings|layers.0,layers.1|norm|output");
+    test_foreign_refuse(f, test_foreign_put(f, "config_registry.py", "def llama3_8b():\n    pass\n"),
+                        "is a Python program");
+}
+
+static const char shape[] = "{\n  \"num_layers\": 2, \"num_heads\": 4, \"num_kv_heads\": 2, \"embedding_dim\": 64,\n"
+                            "  \"max_seq_len\": 32, \"vocab_size\": 128, \"eps\": 1e-05, \"hidden_dim\": 96\n}\n";
+
+TEST(models_of_pytorch_training_benchmark_load)
+{
+    test_foreign *f = *test_state;
+    const char   *flags[] = { "--batch_size", "3", "--num_iteration=16", "--grad_accumlate_pre_steps=4" };
+    if (test_foreign_load(f, test_foreign_put(f, "m.json", shape), false, 4, flags) != TM_OK)
+        fail_msg("%s", f->err.text);
+    static const char *const wanted[][2] = {
+        { "model.dim", "64" },       { "training.seq_len", "32" },          { "training.local_batch_size", "3" },
+        { "training.steps", "4" },   { "training.grad_accumulation", "4" }, { "data.source", "mock" },
+        { "optimizer.lr", "0.001" }, { "model.rope_theta", "500000" },      { "model.rope_layout", "interleaved" },
+        { "debug.seed", "1024" },    { "training.dtype", "bfloat16" },      { "model.norm_eps", "1e-05" },
     };
-    for (size_t i = 0; i < sizeof megatron / sizeof *megatron; i++) {
-        char text[1024];
-        snprintf(text, sizeof text, MEGATRON "%s\n" MOCK "      %s\n", megatron[i].model, megatron[i].line);
-        if (test_foreign_load(f, test_foreign_put(f, "x.yaml", text), true, 0, NULL) != TM_OK)
-            fail_msg("%s", f->err.text);
-        test_foreign_has(f, "quantize.recipe", megatron[i].recipe);
-        test_foreign_has(f, "quantize.experts_recipe", megatron[i].experts);
-    }
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) test_foreign_has(f, wanted[i][0], wanted[i][1]);
+    const char *few[] = { "--num_iteration", "2" }, *other[] = { "--model_name", "bert" },
+               *fp8[] = { "--enable_fp8", "True" };
+    assert_int_equal(test_foreign_load(f, test_foreign_put(f, "m.json", shape), false, 2, few), TM_UNSUPPORTED);
+    assert_non_null(strstr(f->err.text, "fewer iterations than"));
+    assert_int_equal(test_foreign_load(f, test_foreign_put(f, "m.json", shape), false, 2, other), TM_UNSUPPORTED);
+    assert_non_null(strstr(f->err.text, "wanted one of llama, mistral"));
+    assert_int_equal(test_foreign_load(f, test_foreign_put(f, "m.json", shape), false, 2, fp8), TM_OK);
+    test_foreign_has(f, "quantize.recipe", "fp8_delayed");
 }
 
 TEST_FIXTURE(test_foreign_set_up, test_foreign_tear_down)

@@ -44,135 +44,19 @@ TEST(recipes_of_torchtune_load)
     test_foreign_refuse(f, test_foreign_put(f, "r.yaml", text), "not supported: this model");
 }
 
-static const char adapters[] =
-    "model:\n  _component_: torchtune.models.%s\n  lora_attn_modules: ['q_proj', 'v_proj']\n"
-    "  lora_rank: 8\n  lora_alpha: 16\n  apply_lora_to_mlp: %s\n"
-    "checkpointer:\n  _component_: torchtune.training.FullModelHFCheckpointer\n  checkpoint_dir: /nowhere\n"
-    "dataset:\n  _component_: torchtune.datasets.alpaca_dataset\nbatch_size: 2\n"
-    "optimizer:\n  _component_: torch.optim.AdamW\n  lr: 3e-4\n%s";
-
-/* Functions of models are presets by a table; what a recipe asks for besides is done or refused. */
-TEST(components_of_torchtune_are_mapped)
-{
-    static const struct {
-        const char *component, *mlp, *more, *key, *value;
-    } cases[] = {
-        { "llama3_1.lora_llama3_1_8b", "True", "", "model.dim", "4096" },
-        { "llama3_1.lora_llama3_1_8b", "True", "", "lora.base_format", NULL },
-        { "llama3_1.qlora_llama3_1_8b", "True", "", "lora.base_format", "nf4" },
-        { "llama3_1.lora_llama3_1_8b", "True\n  quantize_base: True", "dtype: bf16\n", "lora.base_format", "nf4" },
-        { "llama3_1.lora_llama3_1_8b", "True\n  quantize_base: False", "dtype: fp32\n", "lora.base_format", NULL },
-        { "llama3_1.lora_llama3_1_8b", "True", "dtype: bf16\n", "training.regime", "pure" },
-        { "llama3_1.qlora_llama3_1_8b", "True", "", "lora.targets", "q_proj,v_proj,gate_proj,up_proj,down_proj" },
-        { "llama3_1.qlora_llama3_1_8b", "False", "", "lora.targets", "q_proj,v_proj" },
-        { "llama3_1.lora_llama3_1_8b", "True\n  apply_lora_to_output: True", "", "lora.targets",
-          "q_proj,v_proj,gate_proj,up_proj,down_proj,lm_head" },
-        { "llama3_1.lora_llama3_1_8b", "True\n  apply_lora_to_output: False", "", "lora.targets",
-          "q_proj,v_proj,gate_proj,up_proj,down_proj" },
-        { "llama3_1.lora_llama3_1_8b", "True\n  use_dora: True", "", "lora.dora", "true" },
-        { "llama3_1.lora_llama3_1_405b", "True", "", "model.n_layers", "126" },
-        { "llama3_3.lora_llama3_3_70b", "True", "", "model.n_layers", "80" },
-        { "code_llama2.lora_code_llama2_7b", "True", "", "model.vocab_size", "32016" },
-        { "qwen2.lora_qwen2_0_5b", "True", "", "model.dim", "896" },
-        { "qwen2_5.lora_qwen2_5_14b_instruct", "True", "", "model.n_layers", "48" },
-        { "qwen3.lora_qwen3_8b_base", "True", "", "model.n_layers", "36" },
-        { "qwen2.lora_qwen2_0_5b_instruct", "True", "", "model.dim", "896" },
-        { "qwen2.lora_qwen2_1_5b_base", "True", "", "model.dim", "1536" },
-        { "qwen2.lora_qwen2_7b_instruct", "True", "", "model.dim", "3584" },
-        { "qwen2_5.lora_qwen2_5_0_5b_base", "True", "", "model.dim", "896" },
-        { "qwen2_5.lora_qwen2_5_1_5b_instruct", "True", "", "model.dim", "1536" },
-        { "qwen2_5.lora_qwen2_5_3b_base", "True", "", "model.dim", "2048" },
-        { "qwen2_5.lora_qwen2_5_7b_instruct", "True", "", "model.dim", "3584" },
-        { "qwen2_5.lora_qwen2_5_32b_instruct", "True", "", "model.n_layers", "64" },
-        { "qwen2_5.lora_qwen2_5_72b_instruct", "True", "", "model.n_layers", "80" },
-        { "qwen3.lora_qwen3_0_6b_instruct", "True", "", "model.dim", "1024" },
-        { "qwen3.lora_qwen3_1_7b_base", "True", "", "model.dim", "2048" },
-        { "qwen3.lora_qwen3_4b_base", "True", "", "model.dim", "2560" },
-        { "qwen3.lora_qwen3_14b_instruct", "True", "", "model.dim", "5120" },
-        { "qwen3.lora_qwen3_32b_instruct", "True", "", "model.n_layers", "64" },
-        { "llama3_2.lora_llama3_2_1b", "True", "", "model.dim", "2048" },
-        { "llama3_2.lora_llama3_2_3b", "True", "", "model.dim", "3072" },
-        { "mistral.lora_mistral_7b", "True", "", "model.sliding_window", "4096" },
-        { "llama2.lora_llama2_13b", "True", "ac_mode: selective\nac_option: 3\n",
-          "activation_checkpoint.selective_ac_option", "3" },
-        { "llama2.lora_llama2_13b", "True", "ac_mode: full\nenable_activation_checkpointing: False\n",
-          "activation_checkpoint.mode", "full" },
-    };
-    static const char *const refused[][3] = {
-        { "gemma.lora_gemma_2b", "", "not supported: this model" },
-        { "llama3_2_vision.lora_llama3_2_vision_11b", "", "not supported: this model" },
-        { "llama2.lora_llama2_7b", "loss:\n  _component_: torchtune.rlhf.loss.PPOLoss\n", "another loss" },
-        { "llama2.lora_llama2_7b", "teacher_model:\n  _component_: torchtune.models.llama2.llama2_7b\n",
-          "distillation" },
-        { "llama2.lora_llama2_7b", "quantizer:\n  _component_: torchtune.training.quantization.X\n",
-          "quantization-aware training" },
-        { "llama2.lora_llama2_7b", "tasks: [truthfulqa]\n", "nothing is trained there" },
-        { "llama2.lora_llama2_7b", "prompt:\n  user: hello\n", "a recipe that generates text" },
-        { "llama2.qlora_llama2_7b", "dtype: fp32\n", "a base in 4 bits whose other weights are in float32" },
-        { "llama2.lora_llama2_7b", "ppo_epochs: 3\n", "not supported: PPO" },
-        { "llama2.lora_llama2_7b", "tasks: [a]\nlimit: 3\nenable_kv_cache: True\n", "'tasks' = 'a'" },
-        { "llama2.lora_llama2_7b", "top_k: 3\n", "a recipe that generates text" },
-    };
-    test_foreign *f = *test_state;
-    char          text[2048];
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        snprintf(text, sizeof text, adapters, cases[i].component, cases[i].mlp, cases[i].more);
-        if (test_foreign_load(f, test_foreign_put(f, "r.yaml", text), true, 0, NULL) != TM_OK)
-            fail_msg("%s: %s", cases[i].component, f->err.text);
-        const char *is = tm_config_text(f->config, cases[i].key);
-        if (!is != !cases[i].value || (is && strcmp(is, cases[i].value) != 0))
-            fail_msg("%s: %s is %s", cases[i].component, cases[i].key, is ? is : "null");
-    }
-    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
-        snprintf(text, sizeof text, adapters, refused[i][0], "True", refused[i][1]);
-        test_foreign_refuse(f, test_foreign_put(f, "r.yaml", text), refused[i][2]);
-    }
-}
-
-/* Epochs are passes over the data, or each of so many steps. */
-TEST(epochs_of_torchtune_recipes)
-{
-    static const struct {
-        const char *lines, *epochs, *steps;
-    } cases[] = {
-        { "epochs: 3\n", "3", "10000" },
-        { "epochs: 3\nmax_steps_per_epoch: null\n", "3", "10000" },
-        { "epochs: 1\nmax_steps_per_epoch: 20\n", NULL, "20" },
-        { "epochs: 3\nmax_steps_per_epoch: 20\n", NULL, "60" },
-        { "max_steps_per_epoch: 20\n", NULL, "20" },
-    };
-    test_foreign *f = *test_state;
-    char          text[2048];
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        snprintf(text, sizeof text, adapters, "llama2.lora_llama2_7b", "True", cases[i].lines);
-        if (test_foreign_load(f, test_foreign_put(f, "r.yaml", text), true, 0, NULL) != TM_OK)
-            fail_msg("%s: %s", cases[i].lines, f->err.text);
-        test_foreign_has(f, "training.epochs", cases[i].epochs);
-        test_foreign_has(f, "training.steps", cases[i].steps);
-    }
-}
-
-/* What only quantizes a trained model has nothing to plan; training that is aware of it is planned without it. */
+/* What only quantizes a trained model has nothing to plan. */
 TEST(quantizers_of_torchtune_are_refused)
 {
     static const char quantizes[] = "model:\n  _component_: torchtune.models.llama2.llama2_7b\n"
                                     "checkpointer:\n  _component_: torchtune.training.FullModelHFCheckpointer\n"
-                                    "  checkpoint_dir: /nowhere\ndevice: cuda\ndtype: bf16\nseed: 1234\n"
-                                    "quantizer:\n  _component_: torchtune.training.quantization.%s\n  groupsize: 256\n";
+                                    "  checkpoint_dir: /nowhere\ndevice: cuda\ndtype: bf16\nseed: 1234\nquantizer:\n"
+                                    "  _component_: torchtune.training.quantization.Int8DynActInt4WeightQuantizer\n";
     test_foreign     *f = *test_state;
-    char              text[2048];
-    snprintf(text, sizeof text, quantizes, "Int8DynActInt4WeightQuantizer");
-    const char *path = test_foreign_put(f, "r.yaml", text);
+    const char       *path = test_foreign_put(f, "r.yaml", quantizes);
     for (int plan = 0; plan < 2; plan++) {
         assert_int_equal(test_foreign_load(f, path, plan, 0, NULL), TM_UNSUPPORTED);
         assert_non_null(strstr(f->err.text, "recipes that only quantize a trained model"));
     }
-    snprintf(text, sizeof text, adapters, "llama2.lora_llama2_7b", "True",
-             "quantizer:\n  _component_: torchtune.training.quantization.Int8DynActInt4WeightQATQuantizer\n");
-    path = test_foreign_put(f, "r.yaml", text);
-    test_foreign_refuse(f, path, "quantization-aware training");
-    if (test_foreign_load(f, path, true, 0, NULL) != TM_OK) fail_msg("%s", f->err.text);
-    assert_non_null(strstr(tm_config_unbuilt(f->config), "quantization-aware training"));
 }
 
 /* "~key" is a recipe without the key, or without the section. */
@@ -257,12 +141,7 @@ TEST(what_recipes_do_with_rows)
             else if (test_foreign_load(f, path, false, k ? 2 : 0, mock) != TM_OK)
                 fail_msg("%s", f->err.text);
         }
-    snprintf(text, sizeof text, adapters, "llama2.lora_llama2_7b", "True",
-             "loss:\n  _component_: torch.nn.CrossEntropyLoss\n  ignore_index: 0\n");
-    test_foreign_refuse(f, test_foreign_put(f, "r.yaml", text), "targets with another mark");
 }
-
-/* Recipes of DPO: pairs have two sequences of tokenizer.max_seq_len, and the reference is the model itself. */
 
 /* A chat_dataset names its only column, and the style of what is in it. */
 TEST(conversations_of_torchtune_recipes)
@@ -290,6 +169,7 @@ TEST(conversations_of_torchtune_recipes)
 #undef TALKS
 }
 
+/* Recipes of DPO: pairs have two sequences of tokenizer.max_seq_len, and the reference is the model itself. */
 TEST(preferences_of_torchtune_recipes)
 {
     static const char preferences[] =

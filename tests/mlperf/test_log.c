@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading MLPerf-style logs: lines, tokens, Python's JSON, folders, limits. */
 #include "mlperf/log.h"
+#include "support/folder.h"
 #include "support/refusal.h"
 
 #include "base/file.h"
@@ -61,47 +62,16 @@ TEST(numbers_are_the_nearest_doubles)
 
 TEST(wrong_json_is_refused)
 {
-    const char *const cases[] = {
-        "",
-        "{",
-        "}",
-        "[1,]",
-        "{\"a\":1,}",
-        "{a:1}",
-        "{\"a\" 1}",
-        "01",
-        "1.",
-        "-",
-        "+1",
-        ".5",
-        "0x10",
-        "1e",
-        "1e+",
-        "nan",
-        "inf",
-        "Infinit",
-        "-NaN",
-        "tru",
-        "'a'",
-        "\"a",
-        "\"a\\",
-        "\"\\x\"",
-        "\"\\u12g4\"",
-        "1 2",
-        "[1 2]",
-        "\"a\tb\"",
-        "{\"a\":}",
-        "{\"a\":1]",
-        "[1}",
-        "{\"a\":1\"b\"",
-        "\"\\u12",
-        "\x80",
-        "null,",
-        "{,}",
-    };
+    static const char cases[] = /* "|" between them */
+        "|{|}|[1,]|{\"a\":1,}|{a:1}|{\"a\" 1}|01|1.|-|+1|.5|0x10|1e|1e+|nan|inf|Infinit|-NaN|tru|'a'|"
+        "\"a|\"a\\|\"\\x\"|\"\\u12g4\"|1 2|[1 2]|\"a\tb\"|{\"a\":}|{\"a\":1]|[1}|{\"a\":1\"b\"|\"\\u12|"
+        "\x80|null,|{,}";
     tm_arena *arena = tm_arena_create();
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        if (json(arena, cases[i])) fail_msg("'%s' was read", cases[i]);
+    for (const char *at = cases, *end; at; at = end ? end + 1 : NULL) {
+        end = strchr(at, '|');
+        const char *text = tm_arena_format(arena, "%.*s", (int)(end ? end - at : (ptrdiff_t)strlen(at)), at);
+        if (json(arena, text)) fail_msg("'%s' was read", text);
+    }
     assert_null(tm_json_parse(arena, "\"a\0b\"", 5, &(const char *){ NULL }, &(size_t){ 0 }));
     tm_arena_destroy(arena);
 }
@@ -280,62 +250,38 @@ TEST(faults_are_told_apart)
 
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
-typedef struct {
-    char path[64], file[96];
-} folder;
-
-static void make_folder(folder *f)
-{
-    strcpy(f->path, "/tmp/tm-log-XXXXXX");
-    assert_non_null(mkdtemp(f->path));
-}
-
-static const char *in(folder *f, const char *name)
-{
-    snprintf(f->file, sizeof f->file, "%s/%s", f->path, name);
-    return f->file;
-}
-
-static void put(folder *f, const char *name, const void *bytes, size_t n)
+static void put(const char *name, const void *bytes, size_t n)
 {
     tm_error err = { 0 };
-    assert_int_equal(tm_file_write(in(f, name), bytes, n, &err), TM_OK);
+    assert_int_equal(tm_file_write(test_in_folder(name), bytes, n, &err), TM_OK);
 }
 
-static void put_packed(folder *f, const char *name, const char *text, const char *mode)
+static void put_packed(const char *name, const char *text, const char *mode)
 {
-    gzFile z = gzopen(in(f, name), mode);
+    gzFile z = gzopen(test_in_folder(name), mode);
     assert_non_null(z);
     assert_int_equal(gzwrite(z, text, (unsigned)strlen(text)), strlen(text));
     assert_int_equal(gzclose(z), Z_OK);
 }
 
-static void remove_folder(folder *f, const char *const *names)
-{
-    for (; *names; names++) unlink(in(f, *names));
-    assert_int_equal(rmdir(f->path), 0);
-}
-
 TEST(packed_files)
 {
-    folder    f;
     tm_mllog *log;
     tm_error  err = { 0 };
     size_t    n;
-    make_folder(&f);
-    put_packed(&f, "a.gz", LINE("a", "1") "\n", "wb");
-    put_packed(&f, "a.gz", LINE("b", "2") "\n", "ab"); /* a second member */
-    assert_int_equal(tm_mllog_read(in(&f, "a.gz"), &log, &err), TM_OK);
+    put_packed("a.gz", LINE("a", "1") "\n", "wb");
+    put_packed("a.gz", LINE("b", "2") "\n", "ab"); /* a second member */
+    assert_int_equal(tm_mllog_read(test_in_folder("a.gz"), &log, &err), TM_OK);
     assert_string_equal(tm_mllog_records(log, &n)[1].key, "b");
     assert_int_equal(n, 2);
     tm_mllog_free(log);
 
     tm_text whole = { 0 };
-    assert_int_equal(tm_file_read(in(&f, "a.gz"), 1 << 20, &whole, &err), TM_OK);
+    assert_int_equal(tm_file_read(test_in_folder("a.gz"), 1 << 20, &whole, &err), TM_OK);
     for (size_t cut = 0; cut < whole.length; cut++) {
-        put(&f, "cut.gz", whole.data, cut);
+        put("cut.gz", whole.data, cut);
         err = (tm_error){ 0 };
-        tm_status st = tm_mllog_read(in(&f, "cut.gz"), &log, &err);
+        tm_status st = tm_mllog_read(test_in_folder("cut.gz"), &log, &err);
         if (st == TM_OK) { /* between the members */
             tm_mllog_records(log, &n);
             assert_int_equal(n, 1);
@@ -346,41 +292,43 @@ TEST(packed_files)
         }
     }
     tm_text_fini(&whole);
-    put(&f, "plain.gz", "hello", 5);
-    assert_int_equal(tm_mllog_read(in(&f, "plain.gz"), &log, &err), TM_FORMAT);
-    remove_folder(&f, (const char *const[]){ "a.gz", "cut.gz", "plain.gz", NULL });
+    put("plain.gz", "hello", 5);
+    assert_int_equal(tm_mllog_read(test_in_folder("plain.gz"), &log, &err), TM_FORMAT);
 }
 
 TEST(limits)
 {
-    folder    f;
     tm_mllog *log;
     tm_error  err = { 0 };
-    make_folder(&f);
-    gzFile z = gzopen(in(&f, "bomb.gz"), "wb1");
-    char  *zeros = calloc(1, 1 << 20);
-    for (int i = 0; i < 257; i++) assert_int_equal(gzwrite(z, zeros, 1 << 20), 1 << 20);
+    char     *zeros = calloc(1, 1 << 20);
+    tm_text   member = { 0 }, bomb = { 0 };
+    gzFile    z = gzopen(test_in_folder("member.gz"), "wb1");
+    assert_int_equal(gzwrite(z, zeros, 1 << 20), 1 << 20);
     assert_int_equal(gzclose(z), Z_OK);
-    assert_int_equal(tm_mllog_read(in(&f, "bomb.gz"), &log, &err), TM_INVALID);
+    assert_int_equal(tm_file_read(test_in_folder("member.gz"), 1 << 20, &member, &err), TM_OK);
+    for (int i = 0; i < 257; i++) tm_text_add_n(&bomb, member.data, member.length);
+    put("bomb.gz", bomb.data, bomb.length);
+    tm_text_fini(&member);
+    tm_text_fini(&bomb);
+    assert_int_equal(tm_mllog_read(test_in_folder("bomb.gz"), &log, &err), TM_INVALID);
     refusal_is_sound(&err);
     assert_non_null(strstr(err.text, "268435456"));
     memset(zeros, ' ', 1 << 20);
     memcpy(zeros, TM_MLLOG_TOKEN, sizeof TM_MLLOG_TOKEN - 1);
-    put(&f, "long.txt", zeros, 1 << 20);
-    assert_int_equal(tm_mllog_read(in(&f, "long.txt"), &log, &err), TM_OK);
+    put("long.txt", zeros, 1 << 20);
+    assert_int_equal(tm_mllog_read(test_in_folder("long.txt"), &log, &err), TM_OK);
     tm_mllog_free(log);
-    FILE *file = fopen(in(&f, "long.txt"), "a");
+    FILE *file = fopen(test_in_folder("long.txt"), "a");
     fputs(" \n", file);
     fclose(file);
     err = (tm_error){ 0 };
-    assert_int_equal(tm_mllog_read(in(&f, "long.txt"), &log, &err), TM_INVALID);
+    assert_int_equal(tm_mllog_read(test_in_folder("long.txt"), &log, &err), TM_INVALID);
     refusal_is_sound(&err);
     assert_non_null(strstr(err.text, "line 1 of"));
     err = (tm_error){ 0 };
-    assert_int_equal(tm_mllog_read(f.path, &log, &err), TM_INVALID);
-    assert_int_equal(tm_mllog_read(in(&f, "none"), &log, &err), TM_INVALID);
+    assert_int_equal(tm_mllog_read(test_folder(), &log, &err), TM_INVALID);
+    assert_int_equal(tm_mllog_read(test_in_folder("none"), &log, &err), TM_INVALID);
     free(zeros);
-    remove_folder(&f, (const char *const[]){ "bomb.gz", "long.txt", NULL });
 }
 
 /* A time that is text has 62 characters at most, underscores not counted; no number is that long. */
@@ -405,35 +353,28 @@ TEST(times_of_text_have_a_limit)
 }
 
 /* Ten thousand logs in a folder are read, one more is not; a number has nine digits at most. */
-TEST(a_folder_has_a_limit)
+FULL_TEST(a_folder_has_a_limit)
 {
-    folder          f;
     tm_mllog_folder list;
     tm_error        err = { 0 };
     char            name[64], first[600];
-    make_folder(&f);
-    put(&f, "result_999999999.txt", "", 0);
-    put(&f, "result_1000000000.txt", "", 0);
-    strcpy(first, in(&f, "result_999999999.txt"));
+    put("result_999999999.txt", "", 0);
+    put("result_1000000000.txt", "", 0);
+    strcpy(first, test_in_folder("result_999999999.txt"));
     for (int i = 2; i < TM_MLLOG_MAX_FILES; i++) {
         snprintf(name, sizeof name, "result_%d.txt", i);
-        assert_int_equal(link(first, in(&f, name)), 0);
+        assert_int_equal(link(first, test_in_folder(name)), 0);
     }
-    assert_int_equal(tm_mllog_folder_list(f.path, &list, &err), TM_OK);
+    assert_int_equal(tm_mllog_folder_list(test_folder(), &list, &err), TM_OK);
     assert_int_equal(list.n, TM_MLLOG_MAX_FILES);
     assert_int_equal(list.files[0].number, 2);
     assert_int_equal(list.files[list.n - 2].number, 999999999);
     assert_int_equal(list.files[list.n - 1].number, -1);
     tm_mllog_folder_fini(&list);
-    assert_int_equal(link(first, in(&f, "result_0.txt")), 0);
-    assert_int_equal(tm_mllog_folder_list(f.path, &list, &err), TM_INVALID);
+    assert_int_equal(link(first, test_in_folder("result_0.txt")), 0);
+    assert_int_equal(tm_mllog_folder_list(test_folder(), &list, &err), TM_INVALID);
     assert_non_null(strstr(err.text, "' has more than 10000 logs; a result has 10"));
     tm_mllog_folder_fini(&list);
-    for (int i = 0; i < TM_MLLOG_MAX_FILES; i++) {
-        snprintf(name, sizeof name, "result_%d.txt", i);
-        unlink(in(&f, name));
-    }
-    remove_folder(&f, (const char *const[]){ "result_999999999.txt", "result_1000000000.txt", NULL });
 }
 
 TEST(folders_are_listed_by_number)
@@ -443,31 +384,27 @@ TEST(folders_are_listed_by_number)
                                          "xresult_5.txt", "result_.txt",      NULL };
     static const char *const wanted[] = { "result_0.txt", "result_2.txt", "result_10.txt", "result_.txt",
                                           "result_x.txt" };
-    folder                   f;
     tm_mllog_folder          list;
     tm_error                 err = { 0 };
-    make_folder(&f);
-    assert_int_equal(tm_mllog_folder_list(f.path, &list, &err), TM_OK);
+    assert_int_equal(tm_mllog_folder_list(test_folder(), &list, &err), TM_OK);
     assert_int_equal(list.n, 0);
-    for (size_t i = 0; names[i]; i++) put(&f, names[i], "", 0);
-    assert_int_equal(tm_mllog_folder_list(f.path, &list, &err), TM_OK);
+    for (size_t i = 0; names[i]; i++) put(names[i], "", 0);
+    assert_int_equal(tm_mllog_folder_list(test_folder(), &list, &err), TM_OK);
     assert_int_equal(list.n, 5);
     for (size_t i = 0; i < 5; i++) assert_string_equal(list.files[i].name, wanted[i]);
-    assert_string_equal(list.files[1].path, in(&f, "result_2.txt.gz"));
+    assert_string_equal(list.files[1].path, test_in_folder("result_2.txt.gz"));
     assert_int_equal(list.files[2].number, 10);
     assert_int_equal(list.files[3].number, -1);
     assert_int_equal(list.files[4].number, -1);
     tm_mllog_folder_fini(&list);
-    put(&f, "result_2.txt", "", 0);
-    assert_int_equal(tm_mllog_folder_list(f.path, &list, &err), TM_INVALID);
+    put("result_2.txt", "", 0);
+    assert_int_equal(tm_mllog_folder_list(test_folder(), &list, &err), TM_INVALID);
     refusal_is_sound(&err);
     assert_non_null(strstr(err.text, "both result_2.txt and result_2.txt.gz"));
     tm_mllog_folder_fini(&list);
-    unlink(in(&f, "result_2.txt"));
-    remove_folder(&f, names);
     err = (tm_error){ 0 };
-    assert_int_equal(tm_mllog_folder_list(f.path, &list, &err), TM_INVALID);
+    assert_int_equal(tm_mllog_folder_list(test_in_folder("nowhere"), &list, &err), TM_INVALID);
     tm_mllog_folder_fini(&list);
 }
 
-TESTS_IN_ORDER
+TEST_FIXTURE(NULL, test_folder_teardown)

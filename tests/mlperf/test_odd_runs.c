@@ -13,24 +13,41 @@
 #include "support/test.h"
 
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
-#define N(count) "{\"samples_count\": " count "}"
 
-typedef struct {
-    const char *ms, *key, *value, *metadata; /* ms NULL: the value is a line as it stands */
-} row;
+static void line(tm_text *out, const char *ms, const char *key, const char *value, const char *metadata)
+{
+    tm_text_printf(out, ":::MLLOG {\"time_ms\": %s, \"key\": \"%s\", \"value\": %s, \"metadata\": {%s}}\n", ms, key,
+                   value, metadata);
+}
 
-/* One more run of these lines, up to one without a key; it is taken to comply. */
-static void add(tm_submission *s, const row *rows)
+/* One more run of these lines, "; " between them, in short: "KEY MS"; "stop MS", with success; "loss MS VALUE SAMPLES";
+ * "block FROM TO SAMPLES", of which the samples may be left out; "seed VALUE"; or the line itself. It is taken to
+ * comply. */
+static void add(tm_submission *s, const char *rows)
 {
     tm_text   text = { 0 };
     tm_mllog *log;
     tm_error  err = { 0 };
-    for (; rows->value; rows++)
-        if (rows->ms)
-            tm_text_printf(&text, ":::MLLOG {\"time_ms\": %s, \"key\": \"%s\", \"value\": %s, \"metadata\": %s}\n",
-                           rows->ms, rows->key, rows->value, rows->metadata ? rows->metadata : "{}");
-        else
-            tm_text_printf(&text, "%s\n", rows->value);
+    for (const char *at = rows; *at; at += strspn(at, "; ")) {
+        char w[4][96] = { "", "", "", "" }, samples[96];
+        sscanf(at, "%95[^ ;] %95[^ ;] %95[^ ;] %95[^ ;]", w[0], w[1], w[2], w[3]);
+        const char *count = w[3][0] ? w[3] : "";
+        snprintf(samples, sizeof samples, *count ? "\"samples_count\": %s" : "%s", count);
+        if (w[0][0] == ':')
+            tm_text_printf(&text, "%.*s\n", (int)strcspn(at, ";"), at);
+        else if (strcmp(w[0], "stop") == 0)
+            line(&text, w[1], "run_stop", "null", "\"status\": \"success\"");
+        else if (strcmp(w[0], "loss") == 0)
+            line(&text, w[1], "eval_accuracy", w[2], samples);
+        else if (strcmp(w[0], "seed") == 0)
+            line(&text, "1", "seed", w[1], "\"file\": \"x\", \"lineno\": 5");
+        else if (strcmp(w[0], "block") == 0) {
+            if (strcmp(w[1], "-") != 0) line(&text, w[1], "block_start", "null", "");
+            line(&text, w[2], "block_stop", "null", samples);
+        } else
+            line(&text, w[1], w[0], "null", "");
+        at += strcspn(at, ";");
+    }
     assert_int_equal(tm_mllog_parse("log", text.data, text.length, &log, &err), TM_OK);
     tm_text_fini(&text);
     tm_submission_add(s, "run", log);
@@ -59,47 +76,15 @@ static void is(double value, double wanted, const char *what)
     if (!(fabs(value - wanted) <= 1e-12 * fabs(wanted))) fail_msg("%s: %.17g is not %.17g", what, value, wanted);
 }
 
-#define BEGIN(ms)                                                                                                      \
-    {                                                                                                                  \
-        ms, "run_start", "null", NULL                                                                                  \
-    }
-#define STOP(ms)                                                                                                       \
-    {                                                                                                                  \
-        ms, "run_stop", "null", "{\"status\": \"success\"}"                                                            \
-    }
-#define BLOCK(begin, end, samples)                                                                                     \
-    { begin, "block_start", "null", NULL },                                                                            \
-    {                                                                                                                  \
-        end, "block_stop", "null", samples                                                                             \
-    }
-#define LOSS(ms, loss, samples)                                                                                        \
-    {                                                                                                                  \
-        ms, "eval_accuracy", loss, samples                                                                             \
-    }
-#define END                                                                                                            \
-    {                                                                                                                  \
-        NULL, NULL, NULL, NULL                                                                                         \
-    }
-
 /* --- one run ------------------------------------------------------------------------------------------------------ */
 
 TEST(blocks_without_a_beginning_or_samples)
 {
-    static const row rows[] = { BEGIN("0"),
-                                { "1000", "block_stop", "null", N("7") }, /* no block: no time, but samples */
-                                LOSS("1000", "2", N("1")),
-                                BLOCK("2000", "4000", N("7")), /* none since: no rate */
-                                BLOCK("5000", "6000", NULL),
-                                BLOCK("7000", "8000", N("Infinity")),
-                                LOSS("8000", "1.5", NULL),
-                                BLOCK("8000", "12000", N("47")),
-                                BLOCK("12000", "14000", N("57")),
-                                BLOCK("14000", "15000", N("67")),
-                                LOSS("15000", "1", N("1")),
-                                STOP("16000"),
-                                END };
-    tm_submission   *s = empty();
-    add(s, rows);
+    tm_submission *s = empty();
+    /* No block: no time, but samples; none since: no rate; two without samples; an evaluation of the same samples. */
+    add(s, "run_start 0; block - 1000 7; loss 1000 2 1; block 2000 4000 7; block 5000 6000; block 7000 8000 Infinity; "
+           "loss 8000 1.5; block 8000 12000 47; block 12000 14000 57; block 14000 15000 67; loss 15000 1 1; "
+           "stop 16000");
     tm_breakdown            b = computed(s);
     const tm_breakdown_run *r = b.runs;
     assert_true(r->used);
@@ -108,7 +93,7 @@ TEST(blocks_without_a_beginning_or_samples)
     is(r->first, 7, "first evaluation");
     is(r->samples, 67, "last evaluation");
     assert_int_equal(r->evaluations, 3);
-    is(r->step, 60, "the one step"); /* the second evaluation was of the same samples */
+    is(r->step, 60, "the one step");
     is(r->first_rate, 10, "40 samples in 4 s");
     is(r->rate_variation, sqrt(12.5) / 7.5, "5 and 10 a second");
     assert_true(isnan(r->init_s));
@@ -117,13 +102,9 @@ TEST(blocks_without_a_beginning_or_samples)
 
 TEST(an_evaluation_of_unknown_samples_is_none)
 {
-    static const row rows[] = {
-        BEGIN("0"), BLOCK("0", "500", NULL), LOSS("1000", "2", NULL), LOSS("2000", "3", N("20")), STOP("4000"), END
-    };
-    static const row never[] = { BEGIN("0"), BLOCK("0", "500", NULL), LOSS("1000", "2", NULL), STOP("4000"), END };
-    tm_submission   *s = empty();
-    add(s, rows);
-    add(s, never);
+    tm_submission *s = empty();
+    add(s, "run_start 0; block 0 500; loss 1000 2; loss 2000 3 20; stop 4000");
+    add(s, "run_start 0; block 0 500; loss 1000 2; stop 4000");
     tm_breakdown b = computed(s);
     assert_int_equal(b.runs[0].evaluations, 1);
     is(b.runs[0].first, 20, "the first that counts");
@@ -138,21 +119,10 @@ TEST(an_evaluation_of_unknown_samples_is_none)
 /* Twice at the same number of samples, above the target and below: there is no line between them. */
 TEST(a_target_is_crossed_between_two_numbers_of_samples)
 {
-    static const row same[] = {
-        BEGIN("0"), BLOCK("0", "500", NULL), LOSS("1000", "1", N("20")), LOSS("2000", "0.9", N("20")), STOP("4000"), END
-    };
-    static const row met[] = {
-        BEGIN("0"), BLOCK("0", "500", NULL), LOSS("1000", "1", N("20")), LOSS("2000", "0.925", N("30")), STOP("4000"),
-        END
-    };
-    static const row at[] = {
-        BEGIN("0"), BLOCK("0", "500", NULL), LOSS("1000", "0.925", N("20")), LOSS("2000", "0.9", N("30")), STOP("4000"),
-        END
-    };
     tm_submission *s = empty();
-    add(s, same);
-    add(s, met);
-    add(s, at);
+    add(s, "run_start 0; block 0 500; loss 1000 1 20; loss 2000 0.9 20; stop 4000");
+    add(s, "run_start 0; block 0 500; loss 1000 1 20; loss 2000 0.925 30; stop 4000");
+    add(s, "run_start 0; block 0 500; loss 1000 0.925 20; loss 2000 0.9 30; stop 4000");
     tm_breakdown b = computed(s);
     assert_int_equal(b.used, 3);
     assert_true(isnan(b.runs[0].crossing));
@@ -165,24 +135,10 @@ TEST(a_target_is_crossed_between_two_numbers_of_samples)
 
 TEST(the_first_beginning_counts_and_the_first_end)
 {
-    static const row twice[] = { { "2000", "init_start", "null", NULL },
-                                 { "5000", "init_start", "null", NULL },
-                                 { "9000", "init_stop", "null", NULL },
-                                 { "19000", "init_stop", "null", NULL },
-                                 BEGIN("20000"),
-                                 END };
-    static const row earlier[] = { { "5000", "init_start", "null", NULL },
-                                   { "2000", "init_start", "null", NULL },
-                                   { "9000", "init_stop", "null", NULL },
-                                   END };
-    static const row none[] = { { "9000", "init_stop", "null", NULL },
-                                { "10000", "init_start", "null", NULL },
-                                { "11000", "init_stop", "null", NULL },
-                                END };
-    tm_submission   *s = empty();
-    add(s, twice);
-    add(s, earlier);
-    add(s, none);
+    tm_submission *s = empty();
+    add(s, "init_start 2000; init_start 5000; init_stop 9000; init_stop 19000; run_start 20000");
+    add(s, "init_start 5000; init_start 2000; init_stop 9000");
+    add(s, "init_stop 9000; init_start 10000; init_stop 11000");
     tm_breakdown b = computed(s);
     is(b.runs[0].init_s, 7, "twice");
     is(b.runs[1].init_s, 7, "earlier");
@@ -192,16 +148,9 @@ TEST(the_first_beginning_counts_and_the_first_end)
 
 TEST(lines_that_cannot_be_read_are_passed_over)
 {
-    static const row rows[] = { BEGIN("0"),
-                                { NULL, NULL, ":::MLLOG {\"time_ms\": 500, \"key\": \"eval_accuracy\", \"value\": 9}",
-                                  NULL },
-                                { NULL, NULL, ":::MLLOG {\"time_ms\": 500, ", NULL },
-                                BLOCK("1000", "2000", N("10")),
-                                LOSS("2000", "1", NULL),
-                                STOP("4000"),
-                                END };
-    tm_submission   *s = empty();
-    add(s, rows);
+    tm_submission *s = empty();
+    add(s, "run_start 0; :::MLLOG {\"time_ms\": 500, \"key\": \"eval_accuracy\", \"value\": 9}; "
+           ":::MLLOG {\"time_ms\": 500, ; block 1000 2000 10; loss 2000 1; stop 4000");
     tm_breakdown b = computed(s);
     assert_int_equal(b.runs[0].evaluations, 1);
     is(b.runs[0].rate, 10, "the one block");
@@ -213,22 +162,22 @@ TEST(lines_that_cannot_be_read_are_passed_over)
 TEST(runs_whose_figures_make_no_sense_are_left_out)
 {
     static const struct {
-        const char *begin, *stop, *from, *to, *samples;
+        const char *block, *stop;
         bool        used;
     } cases[] = {
-        { "0", "4000", "0", "2000", N("10"), true },        { "0", "0.001", "0", "2000", N("10"), true },
-        { "0", "0", "0", "2000", N("10"), false },       /* no time at all */
-        { "0", "\"inf\"", "0", "2000", N("10"), false }, /* without end */
-        { "0", "4000", "0", "2000", N("0"), false },     /* no sample */
-        { "0", "4000", "0", "2000", N("-5"), false },       { "0", "4000", "0", "2000", N("1"), true },
-        { "0", "4000", "2000", "1000", N("10"), false }, /* a block that ends before it begins */
-        { "0", "4000", "2000", "2000", N("10"), false }, /* or lasts no time */
-        { "0", "4000", "2000", "2000.001", N("10"), true },
+        { "0 2000 10", "4000", true },        { "0 2000 10", "0.001", true },
+        { "0 2000 10", "0", false },       /* no time at all */
+        { "0 2000 10", "\"inf\"", false }, /* without end */
+        { "0 2000 0", "4000", false },     /* no sample */
+        { "0 2000 -5", "4000", false },       { "0 2000 1", "4000", true },
+        { "2000 1000 10", "4000", false }, /* a block that ends before it begins */
+        { "2000 2000 10", "4000", false }, /* or lasts no time */
+        { "2000 2000.001 10", "4000", true },
     };
     tm_submission *s = empty();
     for (size_t i = 0; i < COUNT(cases); i++) {
-        const row rows[] = { BEGIN(cases[i].begin), BLOCK(cases[i].from, cases[i].to, cases[i].samples),
-                             LOSS("3000", "1", NULL), STOP(cases[i].stop), END };
+        char rows[128];
+        snprintf(rows, sizeof rows, "run_start 0; block %s; loss 3000 1; stop %s", cases[i].block, cases[i].stop);
         add(s, rows);
     }
     tm_breakdown b = computed(s);
@@ -241,7 +190,7 @@ TEST(runs_whose_figures_make_no_sense_are_left_out)
 
 /* --- scores ------------------------------------------------------------------------------------------------------- */
 
-static const row plain[] = { BEGIN("0"), BLOCK("0", "2000", N("10")), LOSS("3000", "1", NULL), STOP("6000"), END };
+static const char plain[] = "run_start 0; block 0 2000 10; loss 3000 1; stop 6000";
 
 /* No name, or one without rules: no target, no number of runs that is wanted, and nothing to be compared with. */
 TEST(of_no_known_benchmark)
@@ -296,14 +245,10 @@ TEST(seeds_of_a_log_have_a_limit)
 {
     for (int n = 0; n <= 1001; n += n < 3 ? 1 : n < 999 ? 996 : 1) {
         tm_submission *s = empty();
-        row            rows[1002] = { END };
-        char           numbers[1001][8];
-        for (int i = 0; i < n; i++) {
-            snprintf(numbers[i], sizeof numbers[i], "%d", i);
-            rows[i] = (row){ "1", "seed", numbers[i], "{\"file\": \"x\", \"lineno\": 5}" };
-        }
-        if (n == 0) rows[0] = (row){ "1", "run_start", "null", NULL };
-        add(s, rows);
+        tm_text        rows = { 0 };
+        for (int i = 0; i < n; i++) tm_text_printf(&rows, "seed %d; ", i);
+        add(s, n ? rows.data : "run_start 1");
+        tm_text_fini(&rows);
         tm_seeds_report seeds = tm_seeds_check(s);
         assert_int_equal(seeds.n, n > 1000 ? 1000 : n);
         assert_int_equal(seeds.warnings.n, n > 1);
@@ -315,7 +260,7 @@ TEST(seeds_of_a_log_have_a_limit)
 
 /* --- two results -------------------------------------------------------------------------------------------------- */
 
-static tm_submission *three(const row *rows)
+static tm_submission *three(const char *rows)
 {
     tm_submission *s = empty();
     for (int k = 0; k < 3; k++) add(s, rows);
@@ -340,9 +285,8 @@ static void apart(const tm_submission *a, const tm_submission *b)
 
 TEST(only_scores_of_one_benchmark_are_compared)
 {
-    static const row   nothing[] = { BEGIN("0"), STOP("6000"), END };
     tm_breakdown_ratio r;
-    tm_submission     *s = three(plain), *t = three(plain), *few = empty(), *unused = three(nothing);
+    tm_submission     *s = three(plain), *t = three(plain), *few = empty(), *unused = three("run_start 0; stop 6000");
     add(few, plain);
     assert_true(compared(s, t, &r));
     is(r.scaled, 1, "of equal ones");
@@ -369,24 +313,16 @@ TEST(only_scores_of_one_benchmark_are_compared)
 /* Each of the quotients that must be finite for a comparison, beyond a double for once. */
 TEST(quotients_beyond_a_double_are_no_comparison)
 {
-    static const row   few[] = { BEGIN("0"), BLOCK("0", "2000", N("1e-200")), LOSS("3000", "1", NULL), STOP("6000"),
-                                 END };
-    static const row   many[] = { BEGIN("0"), BLOCK("0", "2000", N("1e200")), LOSS("3000", "1", NULL), STOP("6000"),
-                                  END };
-    static const row   at_once[] = { BEGIN("6000"), BLOCK("0", "2000", N("10")), LOSS("3000", "1", NULL), STOP("6000"),
-                                     END };
-    static const row   longest[] = { BEGIN("0"), BLOCK("-1e303", "0", N("1e100")), LOSS("0", "1", NULL), STOP("1000"),
-                                     END };
-    static const row   shortest[] = { BEGIN("0"), BLOCK("0", "1e-17", N("1e100")), LOSS("0", "1", NULL), STOP("1000"),
-                                      END };
     tm_breakdown_ratio r;
-    tm_submission     *a = three(few), *b = three(many), *c = empty(), *d = three(plain);
+    tm_submission     *a = three("run_start 0; block 0 2000 1e-200; loss 3000 1; stop 6000"),
+                  *b = three("run_start 0; block 0 2000 1e200; loss 3000 1; stop 6000"), *c = empty(),
+                  *d = three(plain);
     assert_false(compared(a, b, &r));
     assert_true(isinf(r.samples) && isfinite(r.scaled) && isfinite(r.rate) && isfinite(r.overhead));
     assert_false(compared(b, a, &r));
     assert_true(isinf(r.rate) && isfinite(r.scaled) && isfinite(r.samples) && isfinite(r.overhead));
-    add(c, at_once); /* the fastest and the slowest do not count: the score is zero */
-    add(c, at_once);
+    for (int i = 0; i < 2; i++) /* the fastest and the slowest do not count: the score is zero */
+        add(c, "run_start 6000; block 0 2000 10; loss 3000 1; stop 6000");
     add(c, plain);
     assert_false(compared(c, d, &r));
     assert_true(isinf(r.scaled) && isfinite(r.samples) && isfinite(r.rate) && isfinite(r.overhead));
@@ -394,8 +330,8 @@ TEST(quotients_beyond_a_double_are_no_comparison)
     is(r.scaled, 0, "nothing of it");
     tm_submission_close(a);
     tm_submission_close(b);
-    a = three(longest);
-    b = three(shortest);
+    a = three("run_start 0; block -1e303 0 1e100; loss 0 1; stop 1000");
+    b = three("run_start 0; block 0 1e-17 1e100; loss 0 1; stop 1000");
     assert_false(compared(a, b, &r));
     assert_true(isinf(r.overhead) && isfinite(r.scaled) && isfinite(r.samples) && isfinite(r.rate));
     tm_submission_close(a);

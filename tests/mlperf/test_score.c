@@ -75,48 +75,6 @@ static const run_row rows_c[] = { { 3072, 612250 }, { 3072, 611980 }, { 2688, 54
                                   { 3456, 684300 }, { 3072, 613300 }, { 3072, 612001 },
                                   { 3456, 685777 }, { 3072, 611500 }, { 2688, 540444 } };
 
-/* 10.2 */
-static void a_result_that_passes(void **state)
-{
-    (void)state;
-    write_runs("llama31_8b", 32, rows_a, 10);
-    tm_submission *s = open_it();
-    tm_score       score = score_of(s);
-    assert_true(score.valid && score.closed && !score.problem);
-    exactly(score.minutes, 98.40538125, "minutes");
-    exactly(score.factor, 1.0125603864734298, "factor");
-    exactly(score.scaled, 99.64139086956521, "scaled");
-    exactly(score.rcp.samples, 176640, "samples");
-    assert_int_equal(score.rcp.batch, 32);
-    assert_string_equal(score.rcp_word, "Pass");
-    assert_string_equal(s->benchmark, "llama31_8b");
-    exactly(score.runs[0].start_ms, 1700000060000, "start");
-    exactly(score.runs[9].stop_ms, 1700000060000 + 9 * 10000000.0 + 5753333, "stop");
-    tm_rcp_verdict full;
-    tm_error       err = { 0 };
-    assert_int_equal(tm_submission_judge(s, NULL, true, &full, &err), TM_OK);
-    assert_true(full.passed);
-    tm_submission_close(s);
-}
-
-/* 10.3 */
-static void a_result_that_fails(void **state)
-{
-    (void)state;
-    write_runs("llama2_70b_lora", 8, rows_b, 10);
-    tm_submission *s = open_it();
-    tm_score       score = score_of(s);
-    assert_false(score.valid);
-    assert_null(score.problem); /* the minutes are reported all the same, unscaled */
-    assert_int_equal(score.bad, 0);
-    exactly(score.minutes, 9.754275, "minutes");
-    exactly(score.factor, 1, "factor");
-    exactly(score.scaled, 9.754275, "scaled");
-    exactly(score.rcp.samples, 2928, "samples");
-    assert_string_equal(score.rcp_word, "Fail");
-    tm_submission_close(s);
-}
-
 static void write_c(void)
 {
     write_runs("llama2_70b_lora", 8, rows_c, 9);
@@ -127,26 +85,45 @@ static void write_c(void)
     test_mllog_write(&log, folder, 9);
 }
 
-/* 10.4 */
-static void one_run_did_not_converge(void **state)
+static void figures(const tm_score *score, double minutes, double factor, double scaled, double samples)
 {
-    (void)state;
-    write_c();
+    exactly(score->minutes, minutes, "minutes");
+    exactly(score->factor, factor, "factor");
+    exactly(score->scaled, scaled, "scaled");
+    exactly(score->rcp.samples, samples, "samples");
+}
+
+TEST(worked_examples)
+{
+    write_runs("llama31_8b", 32, rows_a, 10); /* 10.2 */
     tm_submission *s = open_it();
     tm_score       score = score_of(s);
-    assert_true(score.valid);
-    assert_int_equal(score.bad, 1);
+    assert_true(score.valid && score.closed && !score.problem && score.rcp.batch == 32);
+    figures(&score, 98.40538125, 1.0125603864734298, 99.64139086956521, 176640);
+    assert_string_equal(score.rcp_word, "Pass");
+    assert_string_equal(s->benchmark, "llama31_8b");
+    exactly(score.runs[0].start_ms, 1700000060000, "start");
+    exactly(score.runs[9].stop_ms, 1700000060000 + 9 * 10000000.0 + 5753333, "stop");
+    tm_submission_close(s);
+    write_runs("llama2_70b_lora", 8, rows_b, 10); /* 10.3: fails; the minutes are reported all the same, unscaled */
+    s = open_it();
+    score = score_of(s);
+    assert_true(!score.valid && !score.problem && score.bad == 0);
+    figures(&score, 9.754275, 1, 9.754275, 2928);
+    assert_string_equal(score.rcp_word, "Fail");
+    tm_submission_close(s);
+    write_c(); /* 10.4: one run did not converge */
+    s = open_it();
+    score = score_of(s);
+    assert_true(score.valid && score.bad == 1);
     assert_string_equal(score.runs[9].problem, "does not comply");
     exactly(score.runs[9].minutes, 770000.0 / 60 / 1000, "minutes of the run that does not count");
-    exactly(score.minutes, 10.358558333333331, "minutes");
-    exactly(score.factor, 1.0188034188034187, "factor");
-    exactly(score.scaled, 10.55333464387464, "scaled");
+    figures(&score, 10.358558333333331, 1.0188034188034187, 10.55333464387464, 3120);
     tm_submission_close(s);
 }
 
-static void two_runs_did_not_converge(void **state)
+TEST(two_runs_did_not_converge)
 {
-    (void)state;
     write_c();
     test_mllog log = test_mllog_good("llama2_70b_lora", 8, 3072, 0);
     log.status = NULL; /* no run_stop */
@@ -163,9 +140,8 @@ static void two_runs_did_not_converge(void **state)
 }
 
 /* Success is decided by compliance alone, the convergence test by the status alone. */
-static void status_does_not_decide_the_score(void **state)
+TEST(status_does_not_decide_the_score)
 {
-    (void)state;
     write_runs("llama2_70b_lora", 8, rows_c, 9);
     test_mllog log = test_mllog_good("llama2_70b_lora", 8, 3072, 9);
     log.status = "aborted"; /* with the target met */
@@ -186,9 +162,8 @@ static void status_does_not_decide_the_score(void **state)
     tm_submission_close(s);
 }
 
-static void number_of_runs(void **state)
+TEST(number_of_runs)
 {
-    (void)state;
     write_runs("llama31_8b", 32, rows_a, 9);
     tm_submission *s = open_it();
     tm_score       score = score_of(s);
@@ -207,9 +182,8 @@ static void number_of_runs(void **state)
     tm_submission_close(s);
 }
 
-static void words_of_the_summary(void **state)
+TEST(words_of_the_summary)
 {
-    (void)state;
     const struct {
         int64_t     batch, samples;
         const char *word;
@@ -226,9 +200,8 @@ static void words_of_the_summary(void **state)
     }
 }
 
-static void folders_that_cannot_be_read(void **state)
+TEST(folders_that_cannot_be_read)
 {
-    (void)state;
     tm_submission *s = NULL;
     tm_error       err = { 0 };
     assert_int_equal(tm_submission_open(folder, TM_RULESET_5_1_0, &s, &err), TM_INVALID);
@@ -264,9 +237,8 @@ static void write_seeds(const char *const *extra, int n)
 #define SEED_AT(value, metadata)                                                                                       \
     ":::MLLOG {\"time_ms\": 1, \"key\": \"seed\", \"value\": " value ", \"metadata\": " metadata "}\n"
 
-static void seeds(void **state)
+TEST(seeds)
 {
-    (void)state;
     const struct {
         const char *extra[3];
         const char *error; /* part of the first one; NULL: passes */
@@ -307,29 +279,8 @@ static void seeds(void **state)
     }
 }
 
-/* Of a log the first thousand. */
-static void a_thousand_seeds(void **state)
+TEST(integers_as_python_reads_them)
 {
-    (void)state;
-    tm_text lines = { 0 };
-    for (int i = 0; i < 1002; i++)
-        tm_text_printf(&lines,
-                       ":::MLLOG {\"time_ms\": 1, \"key\": \"seed\", \"value\": %d, \"metadata\": "
-                       "{\"file\": \"a.py\", \"lineno\": 7}}\n",
-                       i < 1000 ? i : 999);
-    write_seeds((const char *const[]){ lines.data }, 1);
-    tm_submission  *s = open_it();
-    tm_seeds_report r = tm_seeds_check(s);
-    assert_true(r.passed);
-    assert_int_equal(r.warnings.n, 1);
-    assert_int_equal(r.n, 1000);
-    tm_submission_close(s);
-    tm_text_fini(&lines);
-}
-
-static void integers_as_python_reads_them(void **state)
-{
-    (void)state;
     const char *const rows[][2] = {
         { "5", "5" },         { "-0", "0" },           { "\"5\"", "5" },     { "\" 5 \"", "5" },  { "5.0", "5" },
         { "5.7", "5" },       { "-5.7", "-5" },        { "-0.5", "0" },      { "\"5.5\"", NULL }, { "\"\"", NULL },
@@ -350,20 +301,4 @@ static void integers_as_python_reads_them(void **state)
     tm_arena_destroy(arena);
 }
 
-#define ROW(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-static const struct CMUnitTest tests[] = {
-    ROW(a_result_that_passes),
-    ROW(a_result_that_fails),
-    ROW(one_run_did_not_converge),
-    ROW(two_runs_did_not_converge),
-    ROW(number_of_runs),
-    ROW(status_does_not_decide_the_score),
-    ROW(words_of_the_summary),
-    ROW(seeds),
-    ROW(a_thousand_seeds),
-    ROW(folders_that_cannot_be_read),
-    ROW(integers_as_python_reads_them),
-};
-
-TEST_TABLE(tests)
-TESTS_IN_ORDER
+TEST_FIXTURE(set_up, tear_down)

@@ -16,49 +16,6 @@
 
 #include "support/test.h"
 
-/* The second is the one that figures are published by. */
-static const tm_named_f64 conventions[] = { { "6 N", 6e9 }, { "matmul", 48.25e9 }, { "palm", 51e9 } };
-
-/* What a run of `model` prints; published: it has that model's dimensions. */
-static char *printed(const char *model, bool published)
-{
-    char              *text = NULL;
-    size_t             bytes = 0;
-    tm_sink           *sink;
-    tm_error           err = { 0 };
-    tm_compare_options options = { .path = "reference",
-                                   .model = published ? model : NULL,
-                                   .out = open_memstream(&text, &bytes) };
-    tm_event           start = fake_started();
-    start.run_started.model = model;
-    start.run_started.flops_per_token = conventions;
-    start.run_started.n_flops_per_token = 3;
-    if (tm_compare_sink_open(&options, &sink, &err) != TM_OK) fail_msg("%s", err.text);
-    fake_emit(sink, start);
-    for (int64_t step = 1; step <= FAKE_STEPS; step++) fake_emit(sink, fake_step(step));
-    fake_emit(sink, fake_ended(FAKE_STEPS, TM_VERDICT_VALID, ""));
-    fake_close(sink);
-    fclose(options.out);
-    return text;
-}
-
-TEST(published_figures_stand_beside)
-{
-    static const struct {
-        const char *model;
-        bool        published;
-        const char *wanted;
-    } rows[] = { { "llama3.1_8B", true, "| MI300X " },
-                 { "nobody_7B", true, "no published figure for nobody_7B" },
-                 { "llama3.1_8B", false, "nothing to compare: dimensions of llama3.1_8B were changed" } };
-    for (size_t i = 0; i < 3; i++) {
-        char *text = printed(rows[i].model, rows[i].published);
-        if (!strstr(text, rows[i].wanted)) fail_msg("no '%s' in: %s", rows[i].wanted, text);
-        assert_true((strchr(text, '|') != NULL) == (i == 0)); /* a table, or a sentence */
-        free(text);
-    }
-}
-
 /* A run that is not valid, or has no speed, is compared with nothing. */
 TEST(nothing_is_said_of_what_is_no_result)
 {

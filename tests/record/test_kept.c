@@ -1,22 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What outputs keep between events, whatever becomes of the events: the start, the ledger of phases, the looks; which
- * records of an earlier run stay; tables in files of every name; rows beside those of others. */
+ * records of an earlier run stay. */
 #include "record/sink.h"
 
 #include "base/file.h"
 #include "record/record.h"
-#include "record/table.h"
 #include "stats/sampling.h"
 #include "support/fake_run.h"
 #include "support/folder.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <zlib.h>
 
 #include "support/test.h"
 
@@ -182,6 +178,7 @@ TEST(looks_are_kept)
 
 /* --- records of an earlier run --------------------------------------------------------------------- */
 
+/* What is in the file after one more step. */
 static tm_text resumed_at(int64_t first_step, const char *before)
 {
     const char        *path = test_in_folder("metrics.jsonl");
@@ -193,6 +190,7 @@ static tm_text resumed_at(int64_t first_step, const char *before)
     assert_int_equal(tm_metrics_sink_open(&options, &sink, &err), TM_OK);
     start.run_started.first_step = first_step;
     fake_emit(sink, start);
+    fake_emit(sink, fake_step(first_step));
     fake_close(sink);
     return fake_read(path);
 }
@@ -201,284 +199,22 @@ TEST(only_records_of_earlier_steps_stay)
 {
     static const char old[] = "{\"step\": 1}\n{\"step\": 3, \"b\": 1}\nno record\n\n{\"loss\": 2}\n{\"step\": 2.5}\n"
                               "{\"step\": 4}\n{\"event\": \"x\", \"step\": 2}\n{\"step\": -1}\n{\"step\": 2";
-    tm_text           text = resumed_at(4, old);
-    assert_string_equal(text.data,
-                        "{\"step\": 1}\n{\"step\": 3, \"b\": 1}\n{\"event\": \"x\", \"step\": 2}\n{\"step\": -1}\n");
-    tm_text_fini(&text);
-    text = resumed_at(2, old);
-    assert_string_equal(text.data, "{\"step\": 1}\n{\"step\": -1}\n");
-    tm_text_fini(&text);
-    text = resumed_at(1, old);
-    assert_int_equal(text.length, 0);
-    tm_text_fini(&text);
-}
-
-/* --- tables ----------------------------------------------------------------------------------------- */
-
-static tm_table *one_cell(double value)
-{
-    tm_table *table = tm_table_create("t");
-    tm_table_column(table, "x", 3);
-    tm_table_row(table);
-    tm_table_f64(table, "x", value);
-    return table;
-}
-
-TEST(numbers_as_people_read_them)
-{
     static const struct {
-        double      value;
-        const char *text;
-    } rows[] = { { 0, "0" },
-                 { 1, "1" },
-                 { -1, "-1" },
-                 { 999.4, "999" },
-                 { 999.6, "1000" },
-                 { 1234.5, "1234" },
-                 { -1235.5, "-1236" },
-                 { 999999999999999, "999999999999999" },
-                 { 1e15, "1e+15" },
-                 { -1e15, "-1e+15" },
-                 { -999999999999999, "-999999999999999" },
-                 { 0.00012, "0.00012" },
-                 { 0.000012345, "1.23e-05" },
-                 { -0.000012345, "-1.23e-05" } };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        tm_table *table = one_cell(rows[i].value);
-        tm_text   text = { 0 };
-        char      wanted[64];
-        tm_table_print(table, TM_TABLE_MARKDOWN, &text);
-        char *last = strrchr(text.data, '|');
-        *last = '\0';
-        const char *cell = strrchr(text.data, '|') + 1;
-        snprintf(wanted, sizeof wanted, " %s ", rows[i].text);
-        assert_string_equal(cell, wanted);
-        tm_text_fini(&text);
-        tm_table_destroy(table);
-    }
-}
-
-TEST(every_name_of_a_table)
-{
-    static const struct {
-        const char     *name;
-        tm_table_format format;
-    } rows[] = { { "a.md", TM_TABLE_MARKDOWN }, { "a.csv", TM_TABLE_CSV },      { "a.tsv", TM_TABLE_TSV },
-                 { "a.json", TM_TABLE_JSON },   { "a.jsonl", TM_TABLE_JSONL },  { "a.md.gz", TM_TABLE_MARKDOWN },
-                 { "a.tsv.gz", TM_TABLE_TSV },  { "a.json.gz", TM_TABLE_JSON }, { "a.jsonl.gz", TM_TABLE_JSONL },
-                 { "a.csv.gz", TM_TABLE_CSV } };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        tm_table_format format = (tm_table_format)77;
-        tm_table       *table = one_cell(1.5);
-        tm_text         text = { 0 };
-        tm_error        err = { 0 };
-        char            found[400] = { 0 };
-        const char     *path = test_in_folder(rows[i].name);
-        assert_int_equal(tm_table_format_of(path, &format, &err), TM_OK);
-        assert_int_equal(format, rows[i].format);
-        assert_int_equal(tm_table_write(table, path, &err), TM_OK);
-        tm_table_print(table, format, &text);
-        gzFile file = gzopen(path, "rb"); /* reads what is not packed, too */
-        assert_non_null(file);
-        assert_int_equal(gzread(file, found, sizeof found - 1), text.length);
-        assert_int_equal(!gzdirect(file), strstr(path, ".gz") != NULL);
-        gzclose(file);
-        assert_string_equal(found, text.data);
-        tm_text_fini(&text);
-        tm_table_destroy(table);
-    }
-    static const char *const none[] = { "x.txt", ".csv", ".gz", "csv", ".csv.gz", "x.csvgz", "x.csv.gz.gz" };
-    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
-        tm_table_format format;
-        tm_error        err = { 0 };
-        char            wanted[200];
-        assert_int_equal(tm_table_format_of(none[i], &format, &err), TM_USAGE);
-        snprintf(wanted, sizeof wanted,
-                 "%s: the extension decides the format; wanted: .md, .csv, .tsv, .json or .jsonl, each also with .gz",
-                 none[i]);
-        assert_string_equal(err.text, wanted);
-    }
-}
-
-/* A table without rows, without columns, of one row; a column that is empty everywhere. */
-TEST(poor_tables)
-{
-    tm_table *table = tm_table_create("t");
-    tm_text   text = { 0 };
-    tm_table_print(table, TM_TABLE_MARKDOWN, &text);
-    tm_table_show(table, &(tm_table_view){ .width = TM_TABLE_WIDTH }, &text);
-    tm_table_print(table, TM_TABLE_CSV, &text);
-    tm_table_print(table, TM_TABLE_JSONL, &text);
-    assert_string_equal(text.data, "|\n|\n|\n|\n\n");
-    text.length = 0;
-    tm_table_column(table, "ab", 0);
-    tm_table_column(table, "c", 0);
-    tm_table_print(table, TM_TABLE_MARKDOWN, &text);
-    tm_table_show(table, &(tm_table_view){ .width = TM_TABLE_WIDTH }, &text);
-    tm_table_print(table, TM_TABLE_JSON, &text);
-    assert_string_equal(text.data, "| ab | c |\n|---:|--:|\n| ab | c |\n|---:|--:|\n"
-                                   "{\n  \"name\": \"t\",\n  \"rows\": [],\n  \"notes\": []\n}\n");
-    text.length = 0;
-    tm_table_row(table);
-    tm_table_text(table, "c", "\r\nx\t|");
-    tm_table_print(table, TM_TABLE_MARKDOWN, &text);
-    tm_table_print(table, TM_TABLE_TSV, &text);
-    assert_string_equal(text.data, "| ab | c      |\n|---:|--------|\n|    | \r x\t\\| |\nab\tc\n\t  x |\n");
-    tm_text_fini(&text);
-    tm_table_destroy(table);
-}
-
-/* --- rows beside those of others -------------------------------------------------------------------- */
-
-static const char *const header =
-    "model,n_gpus,nnodes,gpus_per_node,training_precision,pipeline,args,tags,docker_file,base_docker,docker_sha,"
-    "docker_image,git_commit,machine_name,deployment_type,launcher,gpu_architecture,performance,metric,relative_change,"
-    "status,build_duration,test_duration,dataname,data_provider_type,data_size,data_download_duration,build_number,"
-    "additional_docker_run_options\n";
-
-/* What a run appends to a file of these lines: its row, without what is before. */
-static char *appended(const char *lines)
-{
-    tm_text         file = { 0 };
-    tm_error        err = { 0 };
-    tm_sink        *sink = NULL;
-    tm_perf_options options = { .path = test_in_folder("all.csv"), .append = true };
-    tm_text_printf(&file, "%s%s", header, lines);
-    assert_int_equal(tm_file_write(options.path, file.data, file.length, &err), TM_OK);
-    assert_int_equal(tm_perf_sink_open(&options, &sink, &err), TM_OK);
-    tm_event          end = fake_ended(FAKE_STEPS, TM_VERDICT_VALID, "");
-    tm_sample_summary speed = *end.run_ended.speed;
-    speed.median_rate = 1000;
-    end.run_ended.speed = &speed;
-    end.run_ended.seconds = 12.5;
-    fake_emit(sink, fake_started());
-    fake_emit(sink, end);
-    fake_close(sink);
-    tm_text text = fake_read(options.path);
-    assert_memory_equal(text.data, file.data, file.length);
-    char *own = strdup(text.data + file.length);
-    tm_text_fini(&text);
-    tm_text_fini(&file);
-    return own;
-}
-
-#define ROW(model, gpus, precision, args, architecture, performance, status)                                           \
-    model "," gpus ",9,9," precision ",p," args ",t,,,,,,,,," architecture "," performance                             \
-          ",tokens_per_second,," status ",,,,,,,,\n"
-
-TEST(a_baseline_is_of_the_same_run)
-{
-    static const struct {
-        const char *lines, *change;
-    } rows[] = {
-        { "", "" },
-        { ROW("llama-small", "0", "float32", "", "", "800", "SUCCESS"), "25.00" },
-        { ROW("llama-smal", "0", "float32", "", "", "800", "SUCCESS"), "" },
-        { ROW("llama-small", "1", "float32", "", "", "800", "SUCCESS"), "" },
-        { ROW("llama-small", "0", "float16", "", "", "800", "SUCCESS"), "" },
-        { ROW("llama-small", "0", "float32", "a", "", "800", "SUCCESS"), "" },
-        { ROW("llama-small", "0", "float32", "", "x", "800", "SUCCESS"), "" },
-        { ROW("llama-small", "0", "float32", "", "", "800", "FAILURE"), "" },
-        { ROW("llama-small", "0", "float32", "", "", "0", "SUCCESS")
-              ROW("llama-small", "0", "float32", "", "", "-5", "SUCCESS")
-                  ROW("llama-small", "0", "float32", "", "", "1600", "SUCCESS")
-                      ROW("llama-small", "0", "float32", "", "", "800", "SUCCESS"),
-          "-37.50" },
-        { "llama-small,0,9,9,float32,SUCCESS\n" ROW("llama-small", "0", "float32", "", "", "2000", "SUCCESS"),
-          "-50.00" },
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        char *own = appended(rows[i].lines), wanted[300];
-        snprintf(wanted, sizeof wanted,
-                 "llama-small,0,1,0,float32,,,,,,,,,,,,,1000,tokens_per_second,%s,SUCCESS,,12.5,synthetic,,,,,\n",
-                 rows[i].change);
-        assert_string_equal(own, wanted);
-        free(own);
-    }
-    char whole[] = ROW("llama-small", "0", "float16", "", "", "800", "SUCCESS");
-    whole[strlen(whole) - 1] = '\0';
-    char *own = appended(whole); /* a row without its line end is ended first */
-    assert_memory_equal(own, "\nllama-small,0,1,", 17);
-    free(own);
-}
-
-TEST(another_header_is_quoted_in_part)
-{
-    tm_error        err = { 0 };
-    tm_sink        *sink = NULL;
-    tm_text         wanted = { 0 };
-    char            line[400];
-    tm_perf_options options = { .path = test_in_folder("other.csv"), .append = true };
-    for (int n = 299; n <= 302; n++) {
-        memset(line, 'h', sizeof line);
-        line[n] = '\n';
-        err = (tm_error){ 0 };
-        assert_int_equal(tm_file_write(options.path, line, (size_t)n + 1, &err), TM_OK);
-        assert_int_equal(tm_perf_sink_open(&options, &sink, &err), TM_INVALID);
-        wanted.length = 0;
-        tm_text_printf(&wanted, "cannot append to '%s': header is \"%.*s\", wanted \"%.*s\"; name another file",
-                       options.path, n < 300 ? n : 300, line, (int)strlen(header) - 1, header);
-        assert_string_equal(err.text, wanted.data);
-    }
-    /* One character more or less is another header. */
-    for (int off = -1; off <= 1; off += 2) {
-        wanted.length = 0;
-        tm_text_printf(&wanted, "%.*s%s\n", (int)strlen(header) - 1 + (off < 0 ? -1 : 0), header, off > 0 ? "s" : "");
-        assert_int_equal(tm_file_write(options.path, wanted.data, wanted.length, &err), TM_OK);
-        assert_int_equal(tm_perf_sink_open(&options, &sink, NULL), TM_INVALID);
-    }
-    tm_text_fini(&wanted);
-}
-
-/* A row that does not fit, wholly or in part, is taken back, with the cause. */
-TEST(a_row_that_does_not_fit)
-{
-    tm_perf_options options = { .path = test_in_folder("full.csv"), .append = true };
-    struct rlimit   was, small;
-    char            wanted[800];
-    signal(SIGXFSZ, SIG_IGN);
-    getrlimit(RLIMIT_FSIZE, &was);
-    for (size_t more = 0; more < 20; more += 10) {
-        tm_error err = { 0 };
-        tm_sink *sink = NULL;
-        assert_int_equal(tm_file_write(options.path, header, strlen(header), &err), TM_OK);
-        assert_int_equal(tm_perf_sink_open(&options, &sink, &err), TM_OK);
-        small = (struct rlimit){ .rlim_cur = strlen(header) + more, .rlim_max = was.rlim_max };
-        assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-        tm_event start = fake_started(), end = fake_ended(FAKE_STEPS, TM_VERDICT_VALID, "");
-        sink->handle(sink, &start);
-        sink->handle(sink, &end);
-        tm_status st = tm_sink_close(sink, &err);
-        assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
-        assert_int_equal(st, TM_IO);
-        snprintf(wanted, sizeof wanted, "cannot append to '%s': File too large", options.path);
-        assert_string_equal(err.text, wanted);
-        tm_text text = fake_read(options.path);
-        assert_string_equal(text.data, header);
+        int64_t     first;
+        const char *kept;
+    } rows[] = { { 4, "{\"step\": 1}\n{\"step\": 3, \"b\": 1}\n{\"event\": \"x\", \"step\": 2}\n{\"step\": -1}\n" },
+                 { 2, "{\"step\": 1}\n{\"step\": -1}\n" },
+                 { 1, "" } };
+    for (size_t i = 0; i < 3; i++) {
+        char    own[32];
+        tm_text text = resumed_at(rows[i].first, old);
+        size_t  n = strlen(rows[i].kept);
+        snprintf(own, sizeof own, "{\"step\": %d, ", (int)rows[i].first);
+        assert_memory_equal(text.data, rows[i].kept, n);
+        assert_memory_equal(text.data + n, own, strlen(own));
+        assert_ptr_equal(strchr(text.data + n, '\n') + 1, text.data + text.length);
         tm_text_fini(&text);
     }
-}
-
-/* The step of an evaluation is its own, its speed that of what it read. */
-TEST(an_evaluation_has_its_own_step)
-{
-    char              *told = NULL;
-    size_t             bytes = 0;
-    tm_error           err = { 0 };
-    tm_sink           *sink = NULL;
-    tm_console_options options = { .out = open_memstream(&told, &bytes), .log_freq = 100 };
-    assert_int_equal(tm_console_sink_open(&options, &sink, &err), TM_OK);
-    fake_emit(sink, fake_started());
-    fake_emit(sink, fake_step(3));
-    fake_emit(sink, fake_evaluation(47));
-    tm_event none = fake_evaluation(48);
-    none.evaluation.seconds = 0;
-    fake_emit(sink, none);
-    fake_close(sink);
-    fclose(options.out);
-    assert_non_null(strstr(told, "validate step: 47  loss:  1.1100  memory:  0.05GiB(0.57%)  tps: 32,768\n"));
-    assert_non_null(strstr(told, "validate step: 48  loss:  1.1100  memory:  0.05GiB(0.57%)  tps: 0\n"));
-    free(told);
 }
 
 TEST_FIXTURE(NULL, test_folder_teardown)

@@ -43,53 +43,6 @@ static void has(const char *text, const char *wanted)
     if (!strstr(text, wanted)) fail_msg("no '%s' in: %s", wanted, text);
 }
 
-/* A bar of shares ends at the whole; where there is no whole there are no shares. */
-TEST(shares_of_a_step)
-{
-    static const tm_named_f64 phases[] = { { "twice", 0.5 }, { "back", -0.125 }, { "1 of 48", 0.25 / 48 } };
-    for (int none = 0; none < 2; none++) {
-        tm_event events[] = { fake_started(), fake_step(1), fake_ended(1, TM_VERDICT_VALID, "") };
-        events[1].step_done.phases = phases;
-        events[1].step_done.n_phases = 3;
-        events[1].step_done.seconds = none ? 0 : 0.25;
-        char *text = printed(events, 3, (tm_console_options){ .log_freq = 1, .quiet = true, .verbose = true });
-        if (none) {
-            has(text, "    twice                                            500.000     0.0 %\n");
-            has(text, "    unaccounted                                        0.000     0.0 %\n");
-        } else {
-            has(text,
-                "    twice                                            500.000   200.0 %  ########################\n");
-            has(text, "    back                                            -125.000   -50.0 %\n");
-            has(text, "    1 of 48                                            5.208     2.1 %  #\n");
-        }
-        free(text);
-    }
-}
-
-TEST(looks_are_counted_and_the_first_that_diverges_is_told)
-{
-    for (int n = 1; n <= 3; n++)
-        for (int diverges = 0; diverges < 2; diverges++) {
-            tm_event events[6] = { fake_started(), fake_step(1) };
-            char     wanted[200];
-            for (int i = 0; i < n; i++) {
-                events[2 + i] = fake_look(5 + i);
-                if (!diverges) events[2 + i].look.first = events[2 + i].look.worst = NULL;
-            }
-            events[2 + n] = fake_ended(1, TM_VERDICT_VALID, "");
-            char *text = printed(events, (size_t)(3 + n), (tm_console_options){ .log_freq = 1, .quiet = true });
-            snprintf(wanted, sizeof wanted, "\n  numbers, %d look%s, the last before step %d\n  %s", n,
-                     n == 1 ? "" : "s", 4 + n,
-                     diverges && n > 1
-                         ? "first tensor exceeding the error bound: layers.0.w1.weight.grad, before step 5\n"
-                         : "bfloat16 beside");
-            has(text, wanted);
-            has(text, diverges ? "first tensor exceeding the error bound of 0.1: layers.0.w1"
-                               : "  no tensor exceeds the error bound of 0.1\n");
-            free(text);
-        }
-}
-
 TEST(what_is_no_number_is_counted)
 {
     tm_event events[] = { fake_started(), fake_step(1), fake_step(2), fake_step(3), fake_step(4) };
@@ -109,35 +62,7 @@ TEST(what_is_no_number_is_counted)
     free(text);
 }
 
-TEST(a_log_file_needs_a_name_and_a_place)
-{
-    tm_config        *config = test_full_config();
-    tm_output_options o = { .folder = test_folder(), .config = config };
-    tm_sink          *sink = NULL;
-    tm_error          err = { 0 };
-    assert_false(record_log_kind.wanted(&o));
-    test_apply_words(config, "--log.file ''");
-    assert_false(record_log_kind.wanted(&o));
-    test_apply_words(config, "--log.file no/such/folder/log");
-    assert_true(record_log_kind.wanted(&o));
-    assert_int_equal(record_log_kind.open(&o, NULL, NULL, &sink, &err), TM_INVALID);
-    has(err.text, "cannot append to 'no/such/folder/log' (log.file, command line): ");
-    has(err.text, "; name another file");
-    tm_config_destroy(config);
-}
-
 /* --- what is kept ------------------------------------------------------------------------------------------------- */
-
-TEST(nothing_is_left_over_of_no_steps)
-{
-    run_ledger ledger = { .step_seconds = 3 };
-    assert_true(run_ledger_unaccounted(&ledger) == 0.0);
-    ledger.steps = 2;
-    assert_true(run_ledger_unaccounted(&ledger) == 1.5);
-    ledger.count = 1;
-    ledger.seconds[0] = 4;
-    assert_true(run_ledger_unaccounted(&ledger) == 0.0);
-}
 
 /* Whoever wants no error gets the status; an earlier error stays. */
 TEST(an_error_is_told_once)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* perf.csv: the header byte for byte, quoting, the baseline of relative_change, and runs that fail. */
+/* perf.csv: the header byte for byte, quoting, the baseline of relative_change, runs that fail, what is already in the
+ * file. */
 #include "support/test.h"
 
 #include "../support/folder.h"
@@ -11,9 +12,11 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static const char *const header =
@@ -23,13 +26,6 @@ static const char *const header =
     "build_duration,test_duration,dataname,data_provider_type,data_size,data_download_duration,build_number,"
     "additional_docker_run_options\n";
 
-static int clean(void **state)
-{
-    (void)state;
-    test_folder_remove();
-    return 0;
-}
-
 static int lines_of(const tm_text *text)
 {
     int n = 0;
@@ -37,7 +33,8 @@ static int lines_of(const tm_text *text)
     return n;
 }
 
-static void run_perf(tm_perf_options options, tm_verdict verdict, int64_t slower)
+/* At 1000 tokens/s of each device, in 12.5 s. */
+static void run_perf(tm_perf_options options, tm_verdict verdict)
 {
     tm_error err = { 0 };
     tm_sink *sink = NULL;
@@ -45,71 +42,39 @@ static void run_perf(tm_perf_options options, tm_verdict verdict, int64_t slower
     fake_emit(sink, fake_started());
     tm_event          end = fake_ended(FAKE_STEPS, verdict, "");
     tm_sample_summary speed = *end.run_ended.speed;
-    speed.median_rate = 1000.0 - (double)slower;
+    speed.median_rate = 1000;
     end.run_ended.speed = &speed;
+    end.run_ended.seconds = 12.5;
     fake_emit(sink, end);
     fake_close(sink);
 }
 
-/* Cell `column` of line `index`, 0 being the header; the caller frees it. */
-static char *cell_of(const tm_text *text, int index, size_t column)
-{
-    tm_text     storage = { 0 };
-    size_t      offsets[29], n = 0;
-    const char *cursor = text->data;
-    for (int i = 0; i <= index; i++) n = tm_csv_read(&cursor, &storage, offsets, 29);
-    assert_int_equal(n, 29);
-    char *cell = strdup(storage.data + offsets[column]);
-    tm_text_fini(&storage);
-    return cell;
-}
+/* The row of a run: its arguments as CSV, what follows from its speed, its seconds. */
+#define OWN(args, performance, change, status)                                                                         \
+    "llama-small,0,1,0,float32,," args ",,,,,,,,,,," performance ",tokens_per_second," change "," status               \
+    ",,12.5,synthetic,,,,,\n"
 
-static void expect_cell(const tm_text *text, int index, size_t column, const char *wanted)
-{
-    char *cell = cell_of(text, index, column);
-    assert_string_equal(cell, wanted);
-    free(cell);
-}
-
-enum {
-    MODEL = 0,
-    N_GPUS = 1,
-    PRECISION = 4,
-    ARGS = 6,
-    PERFORMANCE = 17,
-    METRIC = 18,
-    CHANGE = 19,
-    STATUS = 20,
-    DATANAME = 23
-};
-
-/* Conformance item 7. */
+/* Conformance item 7. A file of one row is replaced. */
 TEST(perf_header_and_quoting)
 {
-    const char     *args = "--a \"x, y\", 'z'\n--b \"\"";
-    tm_perf_options options = { .path = test_in_folder("perf.csv"), .entry = "trainmark_train", .args = args };
-    run_perf(options, TM_VERDICT_VALID, 0);
-    run_perf(options, TM_VERDICT_VALID, 0); /* replaced, not appended */
-    tm_text text = fake_read(options.path);
-    assert_memory_equal(text.data, header, strlen(header));
-    assert_non_null(strstr(text.data, ",\"'--a \"\"x, y\"\", 'z'\n--b \"\"\"\"\","));
-    expect_cell(&text, 1, MODEL, "trainmark_train_llama-small");
-    expect_cell(&text, 1, N_GPUS, "0");
-    expect_cell(&text, 1, PRECISION, "float32");
-    expect_cell(&text, 1, ARGS, args);
-    expect_cell(&text, 1, PERFORMANCE, "1000");
-    expect_cell(&text, 1, METRIC, "tokens_per_second");
-    expect_cell(&text, 1, CHANGE, "");
-    expect_cell(&text, 1, STATUS, "SUCCESS");
-    expect_cell(&text, 1, DATANAME, "synthetic");
-    tm_text     storage = { 0 };
-    size_t      offsets[29];
-    const char *cursor = text.data;
-    assert_int_equal(tm_csv_read(&cursor, &storage, offsets, 29), 29);
-    assert_int_equal(tm_csv_read(&cursor, &storage, offsets, 29), 29);
-    assert_int_equal(tm_csv_read(&cursor, &storage, offsets, 29), 0);
-    tm_text_fini(&storage);
-    tm_text_fini(&text);
+    static const struct {
+        tm_verdict  verdict;
+        const char *row;
+    } rows[] = {
+#define ARGS "\"'--a \"\"x, y\"\", 'z'\n--b \"\"\"\"\""
+        { TM_VERDICT_VALID, OWN(ARGS, "1000", "", "SUCCESS") },
+        { TM_VERDICT_NOISY, OWN(ARGS, "1000", "", "SUCCESS") },
+        { TM_VERDICT_NOT_JUDGED, OWN(ARGS, "1000", "", "SUCCESS") },
+        { TM_VERDICT_INVALID, OWN(ARGS, "", "", "FAILURE") },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        run_perf((tm_perf_options){ .path = test_in_folder("perf.csv"), .args = "--a \"x, y\", 'z'\n--b \"\"" },
+                 rows[i].verdict);
+        tm_text text = fake_read(test_in_folder("perf.csv"));
+        assert_memory_equal(text.data, header, strlen(header));
+        assert_string_equal(text.data + strlen(header), rows[i].row);
+        tm_text_fini(&text);
+    }
 }
 
 /* GPUs are counted as the run tells them: no name of a device means one. */
@@ -140,54 +105,6 @@ TEST(perf_counts_gpus)
     }
 }
 
-TEST(perf_appends_with_relative_change)
-{
-    tm_perf_options options = { .path = test_in_folder("all.csv"), .append = true, .args = "a", .architecture = "x" };
-    run_perf(options, TM_VERDICT_INVALID, 0); /* no baseline: it has no result */
-    run_perf(options, TM_VERDICT_VALID, 0);
-    run_perf(options, TM_VERDICT_NOISY, 125);
-    options.args = "b";
-    run_perf(options, TM_VERDICT_VALID, 500);
-    options.args = "a";
-    options.architecture = "y";
-    run_perf(options, TM_VERDICT_VALID, 500);
-    options.architecture = "x";
-    run_perf(options, TM_VERDICT_NOT_JUDGED, -50);
-    tm_text text = fake_read(options.path);
-    assert_int_equal(lines_of(&text), 7);
-    expect_cell(&text, 1, STATUS, "FAILURE");
-    expect_cell(&text, 1, PERFORMANCE, "");
-    expect_cell(&text, 2, CHANGE, "");
-    expect_cell(&text, 3, CHANGE, "-12.50");
-    expect_cell(&text, 4, CHANGE, "");
-    expect_cell(&text, 5, CHANGE, "");
-    expect_cell(&text, 6, CHANGE, "5.00");
-    expect_cell(&text, 6, STATUS, "SUCCESS");
-    tm_text_fini(&text);
-}
-
-/* Rows of other tools that only look like a baseline: another metric, and a number in a row that did not succeed. */
-TEST(perf_baseline_is_chosen_well)
-{
-    tm_error        err = { 0 };
-    tm_text         file = { 0 };
-    tm_perf_options options = { .path = test_in_folder("all.csv"), .append = true };
-    tm_text_add(&file, header);
-    const char *const rows[][3] = { { "400", "tflops", "SUCCESS" },
-                                    { "500", "tokens_per_second", "FAILURE" },
-                                    { "800", "tokens_per_second", "SUCCESS" },
-                                    { "900", "tokens_per_second", "SUCCESS" } };
-    for (int i = 0; i < 4; i++)
-        tm_text_printf(&file, "llama-small,0,1,0,float32,,,,,,,,,,,,,%s,%s,,%s,,,,,,,,\n", rows[i][0], rows[i][1],
-                       rows[i][2]);
-    assert_int_equal(tm_file_write(options.path, file.data, file.length, &err), TM_OK);
-    tm_text_fini(&file);
-    run_perf(options, TM_VERDICT_VALID, 0);
-    tm_text text = fake_read(options.path);
-    expect_cell(&text, 5, CHANGE, "25.00"); /* 1000 against 800, the first that counts */
-    tm_text_fini(&text);
-}
-
 TEST(perf_of_a_run_that_dies)
 {
     tm_perf_options options = { .path = test_in_folder("perf.csv") };
@@ -200,7 +117,7 @@ TEST(perf_of_a_run_that_dies)
     fake_emit(sink, fake_started());
     fake_close(sink);
     tm_text text = fake_read(options.path);
-    expect_cell(&text, 1, STATUS, "FAILURE");
+    assert_non_null(strstr(text.data, ",tokens_per_second,,FAILURE,,"));
     tm_text_fini(&text);
     tm_event ended = fake_ended(FAKE_STEPS, TM_VERDICT_NOT_JUDGED, "few");
     ended.run_ended.interrupted = true;
@@ -209,39 +126,69 @@ TEST(perf_of_a_run_that_dies)
     fake_emit(sink, ended);
     fake_close(sink);
     text = fake_read(options.path);
-    expect_cell(&text, 1, STATUS, "FAILURE");
-    expect_cell(&text, 1, PERFORMANCE, "");
+    assert_non_null(strstr(text.data, ",,tokens_per_second,,FAILURE,,"));
     tm_text_fini(&text);
 }
 
-TEST(perf_refuses_another_header)
+/* What a run appends to a file of these lines: its row, without what is before. */
+static char *appended(const char *lines)
 {
-    tm_perf_options options = { .path = test_in_folder("other.csv"), .append = true };
+    tm_text         file = { 0 };
     tm_error        err = { 0 };
-    tm_sink        *sink = NULL;
-    assert_int_equal(tm_file_write(options.path, "model,speed\na,1\n", 16, &err), TM_OK);
-    assert_int_equal(tm_perf_sink_open(&options, &sink, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "\"model,speed\""));
-    assert_non_null(strstr(err.text, "other.csv"));
-    assert_non_null(strstr(err.text, "model,n_gpus,nnodes"));
+    tm_perf_options options = { .path = test_in_folder("all.csv"), .append = true };
+    tm_text_printf(&file, "%s%s", header, lines);
+    assert_int_equal(tm_file_write(options.path, file.data, file.length, &err), TM_OK);
+    run_perf(options, TM_VERDICT_VALID);
     tm_text text = fake_read(options.path);
-    assert_string_equal(text.data, "model,speed\na,1\n");
+    assert_memory_equal(text.data, file.data, file.length);
+    char *own = strdup(text.data + file.length);
     tm_text_fini(&text);
-    /* The right header with a carriage return and without a last line feed is fine. */
-    tm_text good = { 0 };
-    tm_text_add_n(&good, header, strlen(header) - 1);
-    tm_text_add(&good, "\r");
-    assert_int_equal(tm_file_write(options.path, good.data, good.length, &err), TM_OK);
-    tm_text_fini(&good);
-    run_perf(options, TM_VERDICT_VALID, 0);
-    text = fake_read(options.path);
-    expect_cell(&text, 1, STATUS, "SUCCESS");
-    tm_text_fini(&text);
+    tm_text_fini(&file);
+    return own;
+}
+
+#define ROW(model, gpus, precision, args, architecture, performance, status)                                           \
+    model "," gpus ",9,9," precision ",p," args ",t,,,,,,,,," architecture "," performance                             \
+          ",tokens_per_second,," status ",,,,,,,,\n"
+
+TEST(a_baseline_is_of_the_same_run)
+{
+    static const struct {
+        const char *lines, *change;
+    } rows[] = {
+        { "", "" },
+        { ROW("llama-small", "0", "float32", "", "", "800", "SUCCESS"), "25.00" },
+        { ROW("llama-smal", "0", "float32", "", "", "800", "SUCCESS"), "" },
+        { ROW("llama-small", "1", "float32", "", "", "800", "SUCCESS"), "" },
+        { ROW("llama-small", "0", "float16", "", "", "800", "SUCCESS"), "" },
+        { ROW("llama-small", "0", "float32", "a", "", "800", "SUCCESS"), "" },
+        { ROW("llama-small", "0", "float32", "", "x", "800", "SUCCESS"), "" },
+        { ROW("llama-small", "0", "float32", "", "", "800", "FAILURE"), "" },
+        { ROW("llama-small", "0", "float32", "", "", "0", "SUCCESS")
+              ROW("llama-small", "0", "float32", "", "", "-5", "SUCCESS")
+                  ROW("llama-small", "0", "float32", "", "", "1600", "SUCCESS")
+                      ROW("llama-small", "0", "float32", "", "", "800", "SUCCESS"),
+          "-37.50" },
+        { "llama-small,0,9,9,float32,p,,t,,,,,,,,,,1600,tflops,,SUCCESS,,,,,,,,\n", "" },
+        { "llama-small,0,9,9,float32,SUCCESS\n" ROW("llama-small", "0", "float32", "", "", "2000", "SUCCESS"),
+          "-50.00" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char *own = appended(rows[i].lines), wanted[300];
+        snprintf(wanted, sizeof wanted, OWN("", "1000", "%s", "SUCCESS"), rows[i].change);
+        assert_string_equal(own, wanted);
+        free(own);
+    }
+    char whole[] = ROW("llama-small", "0", "float16", "", "", "800", "SUCCESS");
+    whole[strlen(whole) - 1] = '\0';
+    char *own = appended(whole); /* a row without its line end is ended first */
+    assert_memory_equal(own, "\nllama-small,0,1,", 17);
+    free(own);
 }
 
 static void *append_perf(void *path)
 {
-    run_perf((tm_perf_options){ .path = path, .append = true }, TM_VERDICT_VALID, 0);
+    run_perf((tm_perf_options){ .path = path, .append = true }, TM_VERDICT_VALID);
     return NULL;
 }
 
@@ -290,16 +237,16 @@ static void expect_whole_rows(const char *path, int rows)
 TEST(perf_cuts_off_what_a_kill_left)
 {
     tm_perf_options options = { .path = test_in_folder("killed.csv"), .append = true, .args = "a \"b\",\nc" };
-    run_perf(options, TM_VERDICT_VALID, 0);
+    run_perf(options, TM_VERDICT_VALID);
     tm_text one = fake_read(options.path);
-    run_perf(options, TM_VERDICT_VALID, 10);
+    run_perf(options, TM_VERDICT_NOISY);
     tm_text two = fake_read(options.path);
     assert_int_equal(strlen(header), strcspn(one.data, "\n") + 1);
     for (size_t n = 1; n <= two.length; n++) {
         tm_error err = { 0 };
         size_t   whole = n < strlen(header) - 1 ? 0 : n < one.length - 1 ? 1 : n < two.length - 1 ? 2 : 3;
         assert_int_equal(tm_file_write(options.path, two.data, n, &err), TM_OK);
-        run_perf(options, TM_VERDICT_VALID, 20);
+        run_perf(options, TM_VERDICT_VALID);
         tm_text now = fake_read(options.path);
         size_t  kept = whole == 0 ? 0 : whole == 1 ? strlen(header) : whole == 2 ? one.length : two.length;
         assert_memory_equal(now.data, two.data, kept);
@@ -310,4 +257,69 @@ TEST(perf_cuts_off_what_a_kill_left)
     tm_text_fini(&two);
 }
 
-TEST_FIXTURE(NULL, clean)
+TEST(another_header_is_quoted_in_part)
+{
+    tm_error        err = { 0 };
+    tm_sink        *sink = NULL;
+    tm_text         wanted = { 0 };
+    char            line[400];
+    tm_perf_options options = { .path = test_in_folder("other.csv"), .append = true };
+    for (int n = 299; n <= 302; n++) {
+        memset(line, 'h', sizeof line);
+        line[n] = '\n';
+        err = (tm_error){ 0 };
+        assert_int_equal(tm_file_write(options.path, line, (size_t)n + 1, &err), TM_OK);
+        assert_int_equal(tm_perf_sink_open(&options, &sink, &err), TM_INVALID);
+        wanted.length = 0;
+        tm_text_printf(&wanted, "cannot append to '%s': header is \"%.*s\", wanted \"%.*s\"; name another file",
+                       options.path, n < 300 ? n : 300, line, (int)strlen(header) - 1, header);
+        assert_string_equal(err.text, wanted.data);
+    }
+    /* One character more or less is another header. */
+    for (int off = -1; off <= 1; off += 2) {
+        wanted.length = 0;
+        tm_text_printf(&wanted, "%.*s%s\n", (int)strlen(header) - 1 + (off < 0 ? -1 : 0), header, off > 0 ? "s" : "");
+        assert_int_equal(tm_file_write(options.path, wanted.data, wanted.length, &err), TM_OK);
+        assert_int_equal(tm_perf_sink_open(&options, &sink, NULL), TM_INVALID);
+    }
+    /* The right one with a carriage return and without a last line feed is fine. */
+    wanted.length = 0;
+    tm_text_printf(&wanted, "%.*s\r", (int)strlen(header) - 1, header);
+    assert_int_equal(tm_file_write(options.path, wanted.data, wanted.length, &err), TM_OK);
+    run_perf(options, TM_VERDICT_VALID);
+    tm_text text = fake_read(options.path);
+    assert_non_null(strstr(text.data, ",SUCCESS,"));
+    tm_text_fini(&text);
+    tm_text_fini(&wanted);
+}
+
+/* A row that does not fit, wholly or in part, is taken back, with the cause. */
+TEST(a_row_that_does_not_fit)
+{
+    tm_perf_options options = { .path = test_in_folder("full.csv"), .append = true };
+    struct rlimit   was, small;
+    char            wanted[800];
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &was);
+    for (size_t more = 0; more < 20; more += 10) {
+        tm_error err = { 0 };
+        tm_sink *sink = NULL;
+        assert_int_equal(tm_file_write(options.path, header, strlen(header), &err), TM_OK);
+        assert_int_equal(tm_perf_sink_open(&options, &sink, &err), TM_OK);
+        small = (struct rlimit){ .rlim_cur = strlen(header) + more, .rlim_max = was.rlim_max };
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+        tm_event start = fake_started(), end = fake_ended(FAKE_STEPS, TM_VERDICT_VALID, "");
+        sink->handle(sink, &start);
+        sink->handle(sink, &end);
+        tm_status st = tm_sink_close(sink, &err);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
+        assert_int_equal(st, TM_IO);
+        snprintf(wanted, sizeof wanted, "cannot append to '%s': File too large", options.path);
+        assert_string_equal(err.text, wanted);
+        tm_text text = fake_read(options.path);
+        assert_string_equal(text.data, header);
+        tm_text_fini(&text);
+    }
+}
+
+TEST_FIXTURE(NULL, test_folder_teardown)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A result table in every format, to the letter; compressed files read back. */
+/* A result table in every format, to the letter; files of every name, read back. */
 
 #include "support/test.h"
 
 #include "record/table.h"
+#include "support/folder.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <zlib.h>
 
 static tm_table *example(void)
@@ -58,77 +58,122 @@ TEST(every_format_to_the_letter)
           "{\"name\": \"µ\\t2\", \"M\": null, \"time_ms\": null, \"ok\": null}\n");
 }
 
-TEST(people_see_no_exponents)
+static tm_table *one_cell(double value)
 {
     tm_table *table = tm_table_create("t");
-    tm_table_column(table, "x", 4);
+    tm_table_column(table, "x", 3);
     tm_table_row(table);
-    tm_table_f64(table, "x", 123456.7);
-    tm_table_row(table);
-    tm_table_f64(table, "x", 0.00001234);
-    tm_text text = { 0 };
-    tm_table_print(table, TM_TABLE_MARKDOWN, &text);
-    assert_non_null(strstr(text.data, "123457"));
-    assert_non_null(strstr(text.data, "1.234e-05"));
-    tm_text_fini(&text);
-    tm_table_destroy(table);
+    tm_table_f64(table, "x", value);
+    return table;
 }
 
-TEST(the_extension_decides)
-{
-    tm_table_format format;
-    tm_error        err = { 0 };
-    assert_int_equal(tm_table_format_of("a.b/x.jsonl.gz", &format, &err), TM_OK);
-    assert_int_equal(format, TM_TABLE_JSONL);
-    assert_int_equal(tm_table_format_of("x.json", &format, &err), TM_OK);
-    assert_int_equal(format, TM_TABLE_JSON);
-    static const char *const wrong[] = { "x", "x.txt", ".md", "x.md.zip", ".gz", "x.mdx" };
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        tm_error one = { 0 };
-        assert_int_equal(tm_table_format_of(wrong[i], &format, &one), TM_USAGE);
-    }
-}
-
-TEST(a_compressed_file_reads_back)
-{
-    char path[64];
-    snprintf(path, sizeof path, "/tmp/tm_table_%d.csv.gz", (int)getpid());
-    tm_table *table = example();
-    tm_error  err = { 0 };
-    assert_int_equal(tm_table_write(table, path, &err), TM_OK);
-    char   text[256] = { 0 };
-    gzFile file = gzopen(path, "rb");
-    assert_false(gzdirect(file));
-    assert_true(gzread(file, text, sizeof text - 1) > 0);
-    gzclose(file);
-    unlink(path);
-    assert_memory_equal(text, "name,M,time_ms,ok\n", 18);
-    assert_int_equal(tm_table_write(table, "/nowhere/x.csv", &err), TM_INVALID);
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_table_write(table, "/nowhere/x.pdf", &err), TM_USAGE);
-    tm_table_destroy(table);
-}
-
-/* From 1 on, up to a million milliards, and below -1 alike; smaller ones keep their exponents. */
-TEST(exponents_where_no_digits_are_read)
+TEST(numbers_as_people_read_them)
 {
     static const struct {
         double      value;
         const char *text;
-    } rows[] = { { 12345.6, "12346" },        { -12345.6, "-12346" },        { 999999999999999, "999999999999999" },
-                 { 1e15, "1e+15" },           { -1e15, "-1e+15" },           { -999999999999999, "-999999999999999" },
-                 { 0.00001234, "1.234e-05" }, { -0.00001234, "-1.234e-05" }, { 0.5, "0.5" } };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        tm_table *table = tm_table_create("t");
+    } rows[] = { { 0, "0" },
+                 { 1, "1" },
+                 { -1, "-1" },
+                 { 999.4, "999" },
+                 { 999.6, "1000" },
+                 { 1234.5, "1234" },
+                 { -1235.5, "-1236" },
+                 { 999999999999999, "999999999999999" },
+                 { 1e15, "1e+15" },
+                 { -1e15, "-1e+15" },
+                 { -999999999999999, "-999999999999999" },
+                 { 0.00012, "0.00012" },
+                 { 0.000012345, "1.23e-05" },
+                 { -0.000012345, "-1.23e-05" } };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        tm_table *table = one_cell(rows[i].value);
         tm_text   text = { 0 };
         char      wanted[64];
-        tm_table_column(table, "x", 4);
-        tm_table_row(table);
-        tm_table_f64(table, "x", rows[i].value);
         tm_table_print(table, TM_TABLE_MARKDOWN, &text);
-        snprintf(wanted, sizeof wanted, "| %s |\n", rows[i].text);
-        if (!strstr(text.data, wanted)) fail_msg("no '%s' in %s", wanted, text.data);
+        char *last = strrchr(text.data, '|');
+        *last = '\0';
+        const char *cell = strrchr(text.data, '|') + 1;
+        snprintf(wanted, sizeof wanted, " %s ", rows[i].text);
+        assert_string_equal(cell, wanted);
         tm_text_fini(&text);
         tm_table_destroy(table);
     }
 }
+
+TEST(every_name_of_a_table)
+{
+    static const struct {
+        const char     *name;
+        tm_table_format format;
+    } rows[] = { { "a.md", TM_TABLE_MARKDOWN }, { "a.csv", TM_TABLE_CSV },      { "a.tsv", TM_TABLE_TSV },
+                 { "a.json", TM_TABLE_JSON },   { "a.jsonl", TM_TABLE_JSONL },  { "a.md.gz", TM_TABLE_MARKDOWN },
+                 { "a.tsv.gz", TM_TABLE_TSV },  { "a.json.gz", TM_TABLE_JSON }, { "a.jsonl.gz", TM_TABLE_JSONL },
+                 { "a.csv.gz", TM_TABLE_CSV } };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        tm_table_format format = (tm_table_format)77;
+        tm_table       *table = one_cell(1.5);
+        tm_text         text = { 0 };
+        tm_error        err = { 0 };
+        char            found[400] = { 0 };
+        const char     *path = test_in_folder(rows[i].name);
+        assert_int_equal(tm_table_format_of(path, &format, &err), TM_OK);
+        assert_int_equal(format, rows[i].format);
+        assert_int_equal(tm_table_write(table, path, &err), TM_OK);
+        tm_table_print(table, format, &text);
+        gzFile file = gzopen(path, "rb"); /* reads what is not packed, too */
+        assert_non_null(file);
+        assert_int_equal(gzread(file, found, sizeof found - 1), text.length);
+        assert_int_equal(!gzdirect(file), strstr(path, ".gz") != NULL);
+        gzclose(file);
+        assert_string_equal(found, text.data);
+        tm_text_fini(&text);
+        tm_table_destroy(table);
+    }
+    tm_table *table = one_cell(1);
+    tm_error  err = { 0 };
+    assert_int_equal(tm_table_write(table, "/nowhere/x.csv", &err), TM_INVALID);
+    assert_int_equal(tm_table_write(table, "/nowhere/x.pdf", NULL), TM_USAGE);
+    tm_table_destroy(table);
+    static const char *const none[] = { "x.txt", ".csv", ".gz", "csv", ".csv.gz", "x.csvgz", "x.csv.gz.gz" };
+    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
+        tm_table_format format;
+        char            wanted[200];
+        err = (tm_error){ 0 };
+        assert_int_equal(tm_table_format_of(none[i], &format, &err), TM_USAGE);
+        snprintf(wanted, sizeof wanted,
+                 "%s: the extension decides the format; wanted: .md, .csv, .tsv, .json or .jsonl, each also with .gz",
+                 none[i]);
+        assert_string_equal(err.text, wanted);
+    }
+}
+
+/* A table without rows, without columns, of one row; a column that is empty everywhere. */
+TEST(poor_tables)
+{
+    tm_table *table = tm_table_create("t");
+    tm_text   text = { 0 };
+    tm_table_print(table, TM_TABLE_MARKDOWN, &text);
+    tm_table_show(table, &(tm_table_view){ .width = TM_TABLE_WIDTH }, &text);
+    tm_table_print(table, TM_TABLE_CSV, &text);
+    tm_table_print(table, TM_TABLE_JSONL, &text);
+    assert_string_equal(text.data, "|\n|\n|\n|\n\n");
+    text.length = 0;
+    tm_table_column(table, "ab", 0);
+    tm_table_column(table, "c", 0);
+    tm_table_print(table, TM_TABLE_MARKDOWN, &text);
+    tm_table_show(table, &(tm_table_view){ .width = TM_TABLE_WIDTH }, &text);
+    tm_table_print(table, TM_TABLE_JSON, &text);
+    assert_string_equal(text.data, "| ab | c |\n|---:|--:|\n| ab | c |\n|---:|--:|\n"
+                                   "{\n  \"name\": \"t\",\n  \"rows\": [],\n  \"notes\": []\n}\n");
+    text.length = 0;
+    tm_table_row(table);
+    tm_table_text(table, "c", "\r\nx\t|");
+    tm_table_print(table, TM_TABLE_MARKDOWN, &text);
+    tm_table_print(table, TM_TABLE_TSV, &text);
+    assert_string_equal(text.data, "| ab | c      |\n|---:|--------|\n|    | \r x\t\\| |\nab\tc\n\t  x |\n");
+    tm_text_fini(&text);
+    tm_table_destroy(table);
+}
+
+TEST_FIXTURE(NULL, test_folder_teardown)

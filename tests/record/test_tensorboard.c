@@ -80,6 +80,23 @@ static int find(const unsigned char *file, size_t n, const char *tag, int *step,
     return count;
 }
 
+/* The one event file of a folder; the caller frees. */
+static unsigned char *event_file(const char *in, size_t *n)
+{
+    char           path[900] = "";
+    unsigned char *bytes = malloc(1 << 20);
+    DIR           *folder = opendir(in);
+    assert_non_null(folder);
+    for (struct dirent *entry; (entry = readdir(folder));)
+        if (entry->d_name[0] != '.') snprintf(path, sizeof path, "%s/%.255s", in, entry->d_name);
+    closedir(folder);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    *n = fread(bytes, 1, 1 << 20, file);
+    fclose(file);
+    return bytes;
+}
+
 TEST(the_file_holds_every_step)
 {
     assert_int_equal(crc_of((const unsigned char *)"123456789", 9), 0xe3069283u); /* the check value of CRC-32C */
@@ -89,7 +106,6 @@ TEST(the_file_holds_every_step)
     tm_output_options o = { .folder = test_folder(), .config = config };
     tm_sink          *sink;
     tm_error          err = { 0 };
-    char              path[600];
     assert_false(record_tensorboard_kind.wanted(&o));
     assert_int_equal(tm_config_apply_arguments(config, 2, words, &err), TM_OK);
     assert_true(record_tensorboard_kind.wanted(&o));
@@ -99,20 +115,10 @@ TEST(the_file_holds_every_step)
     fake_run(sink, TM_VERDICT_VALID, "");
     fake_close(sink);
     fake_clock_stop();
-    DIR *folder = opendir(test_in_folder("tb"));
-    assert_non_null(folder);
-    path[0] = '\0';
-    for (struct dirent *entry; (entry = readdir(folder));)
-        if (strncmp(entry->d_name, "events.out.tfevents.", 20) == 0)
-            snprintf(path, sizeof path, "%s/%.255s", test_in_folder("tb"), entry->d_name);
-    closedir(folder);
-    FILE *file = fopen(path, "rb");
-    assert_non_null(file);
-    unsigned char *bytes = malloc(1 << 20);
-    size_t         n = fread(bytes, 1, 1 << 20, file);
-    fclose(file);
-    int   step;
-    float value;
+    size_t         n;
+    unsigned char *bytes = event_file(test_in_folder("tb"), &n);
+    int            step;
+    float          value;
     assert_int_equal(find(bytes, n, "loss_metrics/global_avg_loss", &step, &value), FAKE_STEPS);
     assert_int_equal(step, FAKE_STEPS);
     assert_true(value == (float)fake_step(FAKE_STEPS).step_done.loss);
@@ -156,23 +162,6 @@ TEST(nothing_without_a_start)
     assert_int_equal(access(test_in_folder("none"), F_OK), -1);
     tm_config_destroy(config);
     tm_arena_destroy(arena);
-}
-
-/* The one event file of a folder; the caller frees. */
-static unsigned char *event_file(const char *in, size_t *n)
-{
-    char           path[900] = "";
-    unsigned char *bytes = malloc(1 << 20);
-    DIR           *folder = opendir(in);
-    assert_non_null(folder);
-    for (struct dirent *entry; (entry = readdir(folder));)
-        if (entry->d_name[0] != '.') snprintf(path, sizeof path, "%s/%.255s", in, entry->d_name);
-    closedir(folder);
-    FILE *file = fopen(path, "rb");
-    assert_non_null(file);
-    *n = fread(bytes, 1, 1 << 20, file);
-    fclose(file);
-    return bytes;
 }
 
 /* Steps of two and three bytes, seven bits in each, the lowest first; of a model whose arithmetic nobody counted. */

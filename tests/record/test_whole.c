@@ -59,14 +59,21 @@ TEST(megatron_lines_add_up)
     tm_text_fini(&text);
 }
 
-/* "flops/0/per_token"; absent: no number. */
-static double number_at(json_t *at, const char *path)
+/* "flops/0/per_token"; absent: NULL. */
+static json_t *member_at(json_t *at, const char *path)
 {
     char name[100], *rest = name;
     snprintf(name, sizeof name, "%s", path);
     for (char *part; (part = strsep(&rest, "/"));)
         at = json_is_array(at) ? json_array_get(at, (size_t)atoi(part)) : json_object_get(at, part);
-    return json_is_number(at) ? json_number_value(at) : (double)NAN;
+    return at;
+}
+
+/* Absent: no number. */
+static double number_at(json_t *at, const char *path)
+{
+    json_t *member = member_at(at, path);
+    return json_is_number(member) ? json_number_value(member) : (double)NAN;
 }
 
 typedef struct {
@@ -193,6 +200,41 @@ static void costs_stand_there(json_t *json, const tm_run_started *s, const tm_ru
     stand_there(json, wanted, sizeof wanted / sizeof wanted[0]);
 }
 
+static void words_stand_there(json_t *json)
+{
+    static const char *const words[][2] = { { "verdict", "noisy" },
+                                            { "model", "llama-small" },
+                                            { "precision", "float32" },
+                                            { "device", "cpu" },
+                                            { "kernels", "avx9" },
+                                            { "sums", "by fives" },
+                                            { "data_source", "synthetic" },
+                                            { "configuration_hash", "00ff00ff00ff00ff" },
+                                            { "seed", "18446744073709551614" },
+                                            { "weights_hash", "0123456789abcdef" },
+                                            { "sample", "once upon a time\nthere was" },
+                                            { "steps/stopped", "--timeout" },
+                                            { "machine/verdict", "invalid" },
+                                            { "machine/reason", "others computed, too" },
+                                            { "certificate/losses", "float32" },
+                                            { "certificate_after/reason", "the loss moves otherwise" },
+                                            { "certificate_after/losses", "bfloat16" },
+                                            { "certificate_after/losses_reason", "too large" },
+                                            { "certificate/update/partly", "2 of 9 tensors are too large" },
+                                            { "flops/1/convention", "all" },
+                                            { "work/1/line", "backward" },
+                                            { "ranks/0/host", "first" },
+                                            { "ranks/0/gpu", "0000:3b:00.0" },
+                                            { "ranks/0/nic", "mlx5_0" },
+                                            { "stragglers/0/cause", "slow" },
+                                            { "stragglers/1/cause", "other programs" },
+                                            { "stragglers/1/phase", "data" } };
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        const char *is = json_string_value(member_at(json, words[i][0]));
+        if (!is || strcmp(is, words[i][1]) != 0) fail_msg("%s is '%s'", words[i][0], is ? is : "no text");
+    }
+}
+
 /* No two figures of the run are alike: each stands where it belongs. Names and types: tests/results/test_schema.c. */
 TEST(result_json_has_every_figure)
 {
@@ -202,6 +244,7 @@ TEST(result_json_has_every_figure)
     speeds_stand_there(json, &begin.run_started, &ended.run_ended);
     judgements_stand_there(json, &ended.run_ended);
     costs_stand_there(json, &begin.run_started, &ended.run_ended);
+    words_stand_there(json);
     /* What the other run does not know is nothing; its rate is of images, too. */
     static const char *const unknown[] = { "tokens_per_second_per_device_overall/lo",
                                            "steady_state/shift_percent",

@@ -3,7 +3,8 @@
 #ifndef TM_TESTS_RESULTS_FIGURE_RULES_H
 #define TM_TESTS_RESULTS_FIGURE_RULES_H
 
-#include "report_rules.h"
+#include "chart_rules.h"
+#include "made_runs.h"
 
 /* Thousands, or thousandths, or binary ones. */
 static inline double unit_of(const char *text)
@@ -55,6 +56,24 @@ static inline void digits_are_few(const char *text)
         }
         if (fraction && count > 6) fail_msg("'%.*s' of '%s' has %d digits", (int)length, at, text, count);
         at += length ? length : 1;
+    }
+}
+
+/* A cell says the member: a text as it is, a number to its last digit, nothing where there is none. */
+static inline void cell_says(const char *cell, json_t *wanted)
+{
+    char   *end;
+    tm_text plain = { 0 };
+    if (json_is_string(wanted)) {
+        tm_plain_add(&plain, json_string_value(wanted), 0);
+        assert_string_equal(cell, plain.data);
+        tm_text_fini(&plain);
+    } else if (json_is_number(wanted)) {
+        double value = strtod(cell, &end);
+        if (*end || end == cell || value < json_number_value(wanted) || value > json_number_value(wanted))
+            fail_msg("'%s' is not %.17g", cell, json_number_value(wanted));
+    } else {
+        assert_string_equal(cell, json_is_true(wanted) ? "true" : json_is_false(wanted) ? "false" : "");
     }
 }
 

@@ -70,6 +70,34 @@ static inline json_t *at_path(json_t *at, const char *path)
     return json_object_get(at, path);
 }
 
+static inline double number_at(json_t *tree, const char *path)
+{
+    json_t *one = at_path(tree, path);
+    return json_is_number(one) ? json_number_value(one) : (double)NAN;
+}
+
+/* A run, and the file again, read without it. */
+typedef struct {
+    const char *name;
+    tm_result  *run;
+    json_t     *tree;
+} source;
+
+/* Takes the texts; lines without data: no metrics.jsonl. */
+static inline source open_source(const char *name, tm_text json, tm_text lines)
+{
+    source s = { .name = name, .tree = json_loads(json.data, 0, NULL) };
+    assert_non_null(s.tree);
+    s.run = parsed(name, &json, lines.data ? &lines : NULL);
+    return s;
+}
+
+static inline void close_source(source *s)
+{
+    tm_result_destroy(s->run);
+    json_decref(s->tree);
+}
+
 /* To the digits that differ by the order of sums; no number is like another. */
 static inline bool close_to(double a, double b)
 {

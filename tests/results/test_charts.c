@@ -1,229 +1,250 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Charts are read back by the rules of chart_rules.h: every kind of axis, of stretch, of stack and of limit. */
 #include "results/chart.h"
-#include "chart_marks.h"
+#include "chart_rules.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "support/test.h"
 
-enum { LONG = 2501 };
-
-static void lines_read_back(const chart_lines_options *o)
+/* The chart, which is taken, tells this. */
+static void tells(tm_text *chart, const char *id, bool log_x, bool log_y, const char *wanted)
 {
-    tm_text out = { 0 };
-    chart_lines(&out, o);
-    svg_page page = svg_read(out.data);
-    lines_are_drawn(&page, o);
+    tm_text  told = { 0 };
+    svg_page page = svg_read(chart->data);
+    chart_tells(&page, id, log_x, log_y, &told);
+    if (strcmp(told.data, wanted) != 0) fail_msg("\n%s--- wanted\n%s", told.data, wanted);
     svg_close(&page);
-    tm_text_fini(&out);
+    tm_text_fini(&told);
+    tm_text_fini(chart);
 }
 
-static void bars_read_back(const chart_bars_options *o)
+static void lines_tell(chart_lines_options o, const char *wanted)
 {
     tm_text out = { 0 };
-    chart_bars(&out, o);
-    svg_page page = svg_read(out.data);
-    bars_are_drawn(&page, o);
-    svg_close(&page);
-    tm_text_fini(&out);
+    o.id = "a", o.title = "T", o.x_name = "x&", o.y_name = "y\"";
+    chart_lines(&out, &o);
+    tells(&out, "a", false, o.log_y, wanted);
 }
 
-static void areas_read_back(const chart_areas_options *o)
-{
-    tm_text out = { 0 };
-    chart_areas(&out, o);
-    svg_page page = svg_read(out.data);
-    areas_are_drawn(&page, o);
-    svg_close(&page);
-    tm_text_fini(&out);
-}
+static const double x[] = { 1, 2, 3, 4, 5 }, y[] = { 3, 2.5, 7, (double)NAN, 4.25 };
+static const double far[] = { 1e3, 3e6, 7e9, 2e13, 5e16 }, small[] = { 2e-3, 0, -1, 5e-5, (double)INFINITY };
 
 TEST(lines)
 {
-    static const double x[] = { 1, 2, 3, 4, 5 }, y[] = { 3, 2.5, 7, (double)NAN, 4.25 };
-    static const double far[] = { 1e3, 3e6, 7e9, 2e13, 5e16 }, small[] = { 2e-3, 0, -1, 5e-5, (double)INFINITY };
-    const chart_series  two[] = {
-         { .name = "one <&>", .x = x, .y = y, .n = 5, .colour = 3 },
-         { .name = "two \"'\x1b", .x = x, .y = x, .n = 3, .colour = 9, .dashed = true },
-         { .name = "dots", .x = x, .y = y, .n = 4, .colour = 1, .dots = true },
-         { .name = "a name so long that it has to stand in a row of its own, far below the chart, whatever comes",
-           .x = x,
-           .y = x,
-           .n = 1,
-           .colour = 0 },
-         { .name = "and one behind it", .x = x, .y = x, .n = 1, .colour = 2 },
+    static const chart_series all[] = {
+        { .name = "one <&>", .x = x, .y = y, .n = 5, .colour = 3 },
+        { .name = "two \"'\x1b", .x = x, .y = x, .n = 3, .colour = 9, .dashed = true },
+        { .name = "dots", .x = x, .y = y, .n = 5, .colour = 1, .dots = true },
+        { .name = "a name so long that it has to stand in a row of its own, far below the chart",
+          .x = x,
+          .y = x,
+          .n = 1,
+          .colour = 0,
+          .shape = 4 },
+        { .name = "and one behind it", .x = x, .y = x, .n = 1, .colour = 2 },
     };
-    const chart_series logs[] = { { .name = "logs", .x = far, .y = small, .n = 5, .colour = 4 },
-                                  { .name = "log dots", .x = far, .y = small, .n = 5, .colour = 5, .dots = true } };
-    const chart_series narrow[] = { { .name = "narrow", .x = x, .y = x, .n = 5, .colour = 6 } };
-    const chart_series wide[] = { { .name = "wide", .x = far, .y = far, .n = 5, .colour = 7 } };
-    const chart_series none[] = { { .name = "none", .x = x, .y = &y[3], .n = 1, .colour = 7 } };
-    lines_read_back(&(chart_lines_options){ .id = "a",
-                                            .title = "A <title>",
-                                            .x_name = "x&",
-                                            .y_name = "y\"",
-                                            .series = two,
-                                            .n = 5,
-                                            .shade_from = 2,
-                                            .shade_to = 4,
-                                            .shade_name = "shade" });
-    lines_read_back(&(chart_lines_options){ .id = "b",
-                                            .title = "B",
-                                            .x_name = "x",
-                                            .y_name = "y",
-                                            .series = two,
-                                            .n = 1,
-                                            .from_zero = true,
-                                            .shade_from = -5,
-                                            .shade_to = 3,
-                                            .shade_name = "shade" });
-    lines_read_back(&(chart_lines_options){ .id = "c",
-                                            .title = "C",
-                                            .x_name = "x",
-                                            .y_name = "y",
-                                            .series = two,
-                                            .n = 1,
-                                            .shade_from = 3,
-                                            .shade_to = 99,
-                                            .shade_name = "shade" });
-    lines_read_back(&(chart_lines_options){ .id = "d",
-                                            .title = "D",
-                                            .x_name = "x",
-                                            .y_name = "y",
-                                            .series = logs,
-                                            .n = 2,
-                                            .log_y = true,
-                                            .shade_from = 4,
-                                            .shade_to = 4 });
-    lines_read_back(&(chart_lines_options){
-        .id = "e", .title = "E", .x_name = "x", .y_name = "y", .series = narrow, .n = 1, .log_y = true });
-    lines_read_back(
-        &(chart_lines_options){ .id = "f", .title = "F", .x_name = "x", .y_name = "y", .series = wide, .n = 1 });
-    lines_read_back(
-        &(chart_lines_options){ .id = "g", .title = "G", .x_name = "x", .y_name = "y", .series = none, .n = 1 });
-    lines_read_back(
-        &(chart_lines_options){ .id = "h", .title = "H", .x_name = "x", .y_name = "y", .series = &two[3], .n = 1 });
+    lines_tell((chart_lines_options){ .series = all, .n = 5, .shade_from = 2, .shade_to = 4, .shade_name = "shade" },
+               "T; y\" over x&\n"
+               "[2.00 .. 4.00]\n"
+               "one <&>: 1 3, 2 2.5, 3 7, 5 4.25\n"
+               "| one <&>\n"
+               "- two \"'\\x1b: 1 1, 2 2, 3 3\n"
+               "| two \"'\\x1b\n"
+               "* dots, x& 1: 3 y\"\n* dots, x& 2: 2.5 y\"\n* dots, x& 3: 7 y\"\n* dots, x& 5: 4.25 y\"\n"
+               "| dots\n"
+               "a name so long that it has to stand in a row of its own, far below the chart: 1 1\n"
+               "| a name so long that it has to stand in a row of its own, far …\n"
+               "and one behind it: 1 1\n"
+               "| and one behind it\n"
+               "| shade\n");
 }
 
-/* Steps of 1, 2, 5 and 10 between ticks, and short numbers. */
+TEST(shades_are_in_the_frame)
+{
+    static const chart_series one[] = { { .name = "one", .x = x, .y = x, .n = 2, .colour = 3 } };
+    lines_tell((chart_lines_options){ .series = one, .n = 1, .shade_from = -5, .shade_to = 1.5, .shade_name = "s" },
+               "T; y\" over x&\n[1.00 .. 1.50]\none: 1 1, 2 2\n| one\n| s\n");
+    lines_tell((chart_lines_options){ .series = one, .n = 1, .shade_from = 1.25, .shade_to = 99, .shade_name = "s" },
+               "T; y\" over x&\n[1.25 .. 2.00]\none: 1 1, 2 2\n| one\n| s\n");
+    lines_tell((chart_lines_options){ .series = one, .n = 1, .shade_from = 4, .shade_to = 4 },
+               "T; y\" over x&\none: 1 1, 2 2\n| one\n");
+}
+
+/* What is not finite, and on a logarithmic scale what is not positive, is left out; nothing is a frame alone. */
+TEST(logarithmic_scales)
+{
+    static const chart_series logs[] = { { .name = "logs", .x = far, .y = small, .n = 5, .colour = 4 },
+                                         { .name = "dots", .x = far, .y = small, .n = 5, .colour = 5, .dots = true } };
+    static const chart_series narrow[] = { { .name = "narrow", .x = x, .y = x, .n = 5, .colour = 6 } };
+    static const chart_series none[] = { { .name = "none", .x = x, .y = &y[3], .n = 1, .colour = 7 } };
+    lines_tell((chart_lines_options){ .series = logs, .n = 2, .log_y = true },
+               "T; y\" over x&\n"
+               "logs: 1000 0.002, 2e+13 5e-05\n"
+               "| logs\n"
+               "* dots, x& 1000: 0.002 y\"\n* dots, x& 2e+13: 5e-05 y\"\n"
+               "| dots\n");
+    lines_tell((chart_lines_options){ .series = narrow, .n = 1, .log_y = true },
+               "T; y\" over x&\nnarrow: 1 1, 2 2, 3 3, 4 4, 5 5\n| narrow\n");
+    lines_tell((chart_lines_options){ .series = none, .n = 1 }, "T; y\" over x&\n");
+    lines_tell((chart_lines_options){ .series = narrow, .n = 0 }, "T; y\" over x&\n");
+}
+
+/* Steps of 1, 2, 5 and 10 between ticks, and short numbers; an axis that begins at zero. */
 TEST(ticks)
 {
     static const double tops[] = {
         8.9, 9.1, 20.9, 21.1, 44.9, 45.1, 9999, 10001, 999999, 1e6, 2.5e9, 3e12, 4e15, 7e-5
     };
-    static const double x[] = { 0, 1 };
-    for (size_t i = 0; i < sizeof tops / sizeof tops[0]; i++) {
-        const double       y[] = { -tops[i] / 16, tops[i] };
-        const chart_series s = { .name = "t", .x = x, .y = y, .n = 2 };
-        lines_read_back(
-            &(chart_lines_options){ .id = "t", .title = "T", .x_name = "x", .y_name = "y", .series = &s, .n = 1 });
-    }
+    for (size_t i = 0; i < sizeof tops / sizeof tops[0]; i++)
+        for (int zero = 0; zero < 2; zero++) {
+            const double       top[] = { zero ? tops[i] / 2 : -tops[i] / 16, tops[i] };
+            const chart_series one = { .name = "t", .x = x, .y = top, .n = 2 };
+            char               wanted[100];
+            snprintf(wanted, sizeof wanted, "T; y\" over x&%s\nt: 1 %.6g, 2 %.6g\n| t\n", zero ? "; from zero" : "",
+                     top[0], top[1]);
+            lines_tell((chart_lines_options){ .series = &one, .n = 1, .from_zero = zero }, wanted);
+        }
 }
 
-/* Of every stretch of a long series the smallest and the largest stay, in their order. */
+/* Of a long series the smallest and the largest of every stretch stay, in their order; of 1,000 points all. */
 TEST(stretches)
 {
-    static double x[LONG], y[LONG];
+    enum { LONG = 2501 };
+    static double steps[LONG], values[LONG];
     const size_t  counts[] = { 1000, 1001, LONG };
-    for (size_t i = 0; i < LONG; i++) x[i] = (double)i, y[i] = (double)(i * 7919 % 1009);
+    for (size_t i = 0; i < LONG; i++) steps[i] = (double)i, values[i] = (double)(i * 7919 % 1009);
     for (size_t i = 0; i < 3; i++) {
-        const chart_series s = { .name = "long", .x = x, .y = y, .n = counts[i] };
-        lines_read_back(
-            &(chart_lines_options){ .id = "l", .title = "L", .x_name = "x", .y_name = "y", .series = &s, .n = 1 });
+        const chart_series s = { .name = "long", .x = steps, .y = values, .n = counts[i] };
+        size_t             stretch = i == 0 ? 1 : i == 1 ? 3 : 6; /* so that there are at most 1,000 */
+        tm_text            wanted = { 0 };
+        tm_text_add(&wanted, "T; y\" over x&; from zero\nlong:");
+        for (size_t k = 0, n = 0; k < s.n; k++) {
+            bool least = true, most = true;
+            for (size_t m = k - k % stretch; m < s.n && m < k - k % stretch + stretch; m++)
+                least = least && values[m] >= values[k], most = most && values[m] <= values[k];
+            if (stretch == 1 || least || most)
+                tm_text_printf(&wanted, "%s %.6g %.6g", n++ ? "," : "", steps[k], values[k]);
+        }
+        tm_text_add(&wanted, "\n| long\n");
+        lines_tell((chart_lines_options){ .series = &s, .n = 1 }, wanted.data);
+        tm_text_fini(&wanted);
     }
 }
 
-TEST(stacks)
+/* --- stacks ------------------------------------------------------------------------------------------------------- */
+
+static const char *const columns[] = { "a", "b<", "c", "a name that is far too long for a column of the key" };
+static const char *const shown[] = { "1 s", "2 s", "3000 ms", "4 s", "20 s", "0 s", "-3 s", "2 ms" };
+static const int         colours[] = { 0, 4, 8, 31 };
+
+static void bars_tell(chart_bars_options o, const char *wanted)
 {
-    static const char *const rows[] = { "first", "sec&nd" };
-    static const char *const columns[] = { "a", "b<", "c", "d", "e", "f", "a name that is far too long for a column",
-                                           "h", "i",  "j", "k" };
-    static const char *const shown[] = { "1 s", "2 s", "3 ms", "4", "5", "6",    "7", "8",  "9",  "10", "11",
-                                         "20",  "0",   "-3",   "2", "3", "0 ms", "0", "0x", "0y", "0",  "12.5" };
-    static const char *const sums[] = { "66 s", "62.5 s" };
-    static const int         colours[] = { 0, 4, 8, 12, 16, 20, 24, 2, 6, 31, 28 };
-    static const double values[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 20, 0, -3, 0.002, 30, 0, 0, 0, 0, 0, 12.5 };
-    static const double nothing[] = { 0, -1 };
-    static const double areas[] = { 1, 2, 3, 4, 5, 6, 70, 8, 9, 0, 11, 12 };
-    chart_bars_options  bars = { .id = "bars",
-                                 .title = "Bars",
-                                 .rows = rows,
-                                 .columns = columns,
-                                 .shown = shown,
-                                 .sums = sums,
-                                 .colours = colours,
-                                 .n_rows = 2,
-                                 .n_columns = 11,
-                                 .values = values };
-    bars_read_back(&bars);
-    bars.n_rows = 1;
-    bars_read_back(&bars);
-    bars.n_columns = 4;
-    bars_read_back(&bars);
-    bars.n_rows = 2, bars.n_columns = 1, bars.values = nothing;
-    bars_read_back(&bars);
-    chart_areas_options o = { .id = "areas",
-                              .title = "Areas",
-                              .x_name = "x",
-                              .y_name = "MiB",
-                              .columns = columns,
-                              .shown = shown,
-                              .colours = colours,
-                              .n_columns = 3,
-                              .n_points = 4,
-                              .values = areas,
-                              .limit = 100,
-                              .limit_name = "planned & done" };
-    areas_read_back(&o);
-    o.n_columns = 11, o.n_points = 1, o.values = values, o.limit = 0, o.limit_name = "";
-    areas_read_back(&o);
-    o.n_columns = 2, o.n_points = 2, o.values = areas, o.limit = 3, o.limit_name = "less";
-    areas_read_back(&o);
+    static const char *const rows[] = { "first", "sec&nd" }, *const sums[] = { "10 s", "20.002 s" };
+    tm_text out = { 0 };
+    o.id = "b", o.title = "B", o.rows = rows, o.sums = sums, o.columns = columns, o.shown = shown, o.colours = colours;
+    chart_bars(&out, &o);
+    tells(&out, "b", false, false, wanted);
 }
+
+TEST(bars)
+{
+    static const double values[] = { 1, 2, 3, 4, 20, 0, -3, 0.002 }, nothing[] = { 0, -1 };
+    bars_tell(
+        (chart_bars_options){ .n_rows = 2, .n_columns = 4, .values = values },
+        "B\n= first 10 s\n# first, a: 1 s\n# first, b<: 2 s\n# first, c: 3000 ms\n# first, a name that is far too "
+        "long for a column of the key: 4 s\n= sec&nd 20.002 s\n# sec&nd, a: 20 s\n| a\n| b<\n| c\n| a name that is "
+        "far too long fo…\n");
+    bars_tell(
+        (chart_bars_options){ .n_rows = 1, .n_columns = 3, .values = values },
+        "B\n= first 10 s\n# first, a: 1 s\n# first, b<: 2 s\n# first, c: 3000 ms\n| a 1 s\n| b< 2 s\n| c 3000 ms\n");
+    bars_tell((chart_bars_options){ .n_rows = 2, .n_columns = 1, .values = nothing }, "B\n| a\n");
+}
+
+static void areas_tell(chart_areas_options o, const char *wanted)
+{
+    tm_text out = { 0 };
+    o.id = "c", o.title = "C", o.x_name = "x", o.y_name = "MiB", o.columns = columns, o.shown = shown,
+    o.colours = colours;
+    chart_areas(&out, &o);
+    tells(&out, "c", false, false, wanted);
+}
+
+TEST(areas)
+{
+    static const double values[] = { 1, 2, 3, 4, 5, 6, 70, 8, 9, 0, 11, 12 };
+    areas_tell(
+        (chart_areas_options){ .n_columns = 3, .n_points = 4, .values = values, .limit = 100, .limit_name = "l & m" },
+        "C; MiB over x; from zero\n~ a: 1 s: 1 2 3 4\n~ b<: 2 s: 6 8 73 12\n~ c: 3000 ms: 15 8 84 24\n- l & m: 100\n"
+        "| a 1 s\n| b< 2 s\n| c 3000 ms\n");
+    areas_tell(
+        (chart_areas_options){ .n_columns = 3, .n_points = 1, .values = values },
+        "C; MiB over x; from zero\n~ a: 1 s: 1\n~ b<: 2 s: 3\n~ c: 3000 ms: 6\n| a 1 s\n| b< 2 s\n| c 3000 ms\n");
+    areas_tell((chart_areas_options){ .n_columns = 2, .n_points = 2, .values = values, .limit = 3, .limit_name = "l" },
+               "C; MiB over x; from zero\n~ a: 1 s: 1 2\n~ b<: 2 s: 4 6\n- l: 3\n| a 1 s\n| b< 2 s\n");
+}
+
+/* --- roofline ----------------------------------------------------------------------------------------------------- */
 
 /* Lines that compute little and much, fast and slow, some of them at one place: below roofs of every kind. */
 TEST(rooflines)
 {
-    static const char *const names[] = { "forward linear", "backward linear",      "forward attention",
-                                         "loss",           "backward attention",   "forward experts",
-                                         "optimizer",      "backward elementwise", "sec&nd <line>" };
-    static const double      peaks[][2] = { { 1e12, 1e11 }, { 5e14, 3e12 }, { 1e9, 2e10 } };
-    static const char *const groups[] = { "one", "a run of a rather long name, which nobody would type", "three" };
-    chart_work               works[9];
+    static const char *const names[] = { "forward linear", "backward linear",    "forward attention",
+                                         "loss",           "backward attention", "sec&nd <line>" };
+    static const char *const groups[] = { "one", "a run of a rather long name, which nobody would type" };
+    static const struct {
+        double      flops, bytes;
+        const char *names[2];
+    } peaks[] = { { 1e12, 1e11, { "arithmetic: 1 TFLOP/s", "memory: 100 GB/s" } },
+                  { 5e14, 4e12, { "arithmetic: 500 TFLOP/s", "memory: 4 TB/s" } },
+                  { 1e9, 2e10, { "arithmetic: 1 GFLOP/s", "memory: 20 GB/s" } } };
+    chart_work works[6];
     for (int i = 0; i < 3; i++)
         for (int crowd = 0; crowd < 3; crowd++) {
-            double ridge = peaks[i][0] / peaks[i][1];
-            for (int k = 0; k < 9; k++) {
-                double at = ridge * (crowd == 0 ? pow(4, k - 4) : crowd == 1 ? 20 + k : 1);
-                double part = crowd == 2 ? 1 : 0.1 * (k + 1);
+            double  ridge = peaks[i].flops / peaks[i].bytes;
+            tm_text wanted = { 0 }, out = { 0 };
+            tm_text_printf(&wanted, "R; GFLOP/s over FLOP per byte of the operands\n%s%s\n%s%s\n", i == 1 ? "- " : "",
+                           peaks[i].names[1], crowd == 1 ? "- " : "", peaks[i].names[0]);
+            for (int k = 0; k < 6; k++) {
+                double at = ridge * (crowd == 0   ? pow(4, k - 3)
+                                     : crowd == 1 ? 20 + k
+                                                  : 1),
+                       part = crowd == 2 ? 1 : 0.1 * (k + 1);
                 works[k] = (chart_work){ .name = names[k],
-                                         .label = k < 8 ? names[k] : NULL,
+                                         .label = k < 5 ? names[k] : NULL,
                                          .flops = 1e9 * at,
                                          .bytes = 1e9,
-                                         .seconds = fmax(1e9 * at / peaks[i][0], 1e9 / peaks[i][1]) / part,
-                                         .colour = 4 * (k % 7),
-                                         .shape = k % 5 };
+                                         .seconds = fmax(1e9 * at / peaks[i].flops, 1e9 / peaks[i].bytes) / part,
+                                         .colour = 4 * (k % 2),
+                                         .shape = k % 2 };
+                if (k < 5) tm_text_printf(&wanted, "%s\n", names[k]);
             }
-            const chart_roofline_options o = { .id = "roof",
-                                               .title = "Roof",
-                                               .works = works,
-                                               .n = 9,
-                                               .peak_flops = peaks[i][0],
-                                               .peak_bytes = peaks[i][1],
-                                               .flops_name = "arithmetic",
-                                               .bytes_name = "memory",
-                                               .groups = groups,
-                                               .n_groups = (size_t)crowd,
-                                               .flops_known = crowd != 1,
-                                               .bytes_known = i != 1 };
-            tm_text                      out = { 0 };
-            chart_roofline(&out, &o);
-            svg_page page = svg_read(out.data);
-            roofline_reads_back(&page, &o);
-            svg_close(&page);
-            tm_text_fini(&out);
+            for (int k = 0; k < 6; k++) {
+                tm_text_printf(&wanted, "* %s: ", names[k]);
+                chart_number(&wanted, works[k].flops / works[k].seconds / 1e9);
+                tm_text_add(&wanted, " GFLOP/s, ");
+                chart_number(&wanted, works[k].flops / works[k].bytes);
+                tm_text_add(&wanted, " FLOP per byte\n");
+            }
+            tm_text_add(&wanted, "ridge: ");
+            chart_number(&wanted, ridge);
+            tm_text_printf(&wanted, " FLOP/B\n| %s\n| %s\n", peaks[i].names[1], peaks[i].names[0]);
+            for (int k = 0; k < crowd; k++) tm_text_printf(&wanted, "| %s\n", groups[k]);
+            chart_roofline(&out, &(chart_roofline_options){ .id = "r",
+                                                            .title = "R",
+                                                            .works = works,
+                                                            .n = 6,
+                                                            .peak_flops = peaks[i].flops,
+                                                            .peak_bytes = peaks[i].bytes,
+                                                            .flops_name = peaks[i].names[0],
+                                                            .bytes_name = peaks[i].names[1],
+                                                            .groups = groups,
+                                                            .n_groups = (size_t)crowd,
+                                                            .flops_known = crowd != 1,
+                                                            .bytes_known = i != 1 });
+            tells(&out, "r", true, true, wanted.data);
+            tm_text_fini(&wanted);
         }
 }
 

@@ -45,14 +45,14 @@ TEST(one_run_has_cards)
     static const char *const paths[] = { "tokens_per_second_per_device/median", "step_time/median", "loss/validation",
                                          "memory/used_bytes" };
     static const char *const pairs[] = { "\"6 N\"", "\"titan\"", NULL };
-    source                   run = open_source("rich", "rich", changed(rich, pairs), told_text(metrics));
+    source                   run = open_source("rich", changed(rich, pairs), told_text(metrics));
     const tm_result         *one = run.run;
     tm_text                  html = { 0 };
     svg_page                 page = page_of(&one, 1, &html);
     size_t                   cards = with_id(&page, "headline");
     for (size_t i = 0; i < 4; i++) {
         const char *text = large(&page, cards, i);
-        assert_near(amount_of(text), number_of(run.tree, paths[i]), last_place(text), paths[i]);
+        assert_near(amount_of(text), number_at(run.tree, paths[i]), last_place(text), paths[i]);
     }
     assert_string_equal(large(&page, cards, 4), "24.6 TFLOP/s");
     assert_non_null(strstr(svg_text(&page, cards), "MFU 61.4 %"));
@@ -237,6 +237,7 @@ static tm_result *bench_of(const char *host, const char *notes)
     return parsed("machine.json", &json, NULL);
 }
 
+/* What the chart tells of the roofs, and the page below it. Products of bfloat16 have a peak of their own. */
 TEST(roofs_are_of_benchmarks)
 {
     static const char high[] = "\"peak: 6e6 GFLOP/s float32 measured (how)\", \"peak of bfloat16 products: 9e6 GFLOP/s "
@@ -245,50 +246,38 @@ TEST(roofs_are_of_benchmarks)
     static const char tiny[] = "\"peak: 1e-9 GFLOP/s float32 measured\", \"memory: 1e-9 GB/s measured\"";
     static const char *const near[] = { "\"environment\": null", "\"environment\": {\"os\": {\"host\": \"near\"}}",
                                         NULL };
-    source                   run = open_source("rich", "rich", changed(rich, near), told_text(metrics));
+    static const char *const pairs[] = { "\"float32\"", "\"bfloat16\"", NULL };
+    tm_result               *runs[] = { run_of("rich", rich, near, NULL), run_of("rich", rich, pairs, NULL) };
     tm_result               *benches[] = { bench_of("far", high), bench_of("far", higher), bench_of("far", tiny) };
     static const struct {
+        int         run;
         size_t      first, n;
-        roofs_given given;
-        const char *note;
-    } cases[] = { { 0, 0, { 0, 0 }, "trainmark bench stream --output-file machine.json" },
-                  { 0, 1, { 6e15, 4e14 }, "measured by trainmark bench on host far, which is another host" },
-                  { 0, 2, { 7e15, 4e14 }, "measured by trainmark bench" },
-                  { 2, 1, { 1, 1 }, "A line is faster than a roof" } };
+        const char *roofs, *note;
+    } cases[] = {
+        { 0, 0, 0, "- memory: at least 2.67 MB/s\narithmetic: 40 TFLOP/s, of the device's data sheet\n",
+          "trainmark bench stream --output-file machine.json" },
+        { 0, 0, 1, "memory: 400 TB/s, measured\narithmetic: 6 PFLOP/s, measured\n",
+          "measured by trainmark bench on host far, which is another host" },
+        { 0, 0, 2, "memory: 400 TB/s, measured\narithmetic: 7 PFLOP/s, measured\n", "measured by trainmark bench" },
+        { 0, 2, 1, "- memory: at least 2.67 MB/s\n- arithmetic: at least 1.33 GFLOP/s\n",
+          "A line is faster than a roof" },
+        { 1, 0, 1, "memory: 400 TB/s, measured\narithmetic: 9 PFLOP/s, measured\n", "measured by trainmark bench" },
+    };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const tm_result *all[3] = { run.run };
-        tm_arena        *arena = tm_arena_create();
-        tm_text          html = { 0 };
+        const tm_result *all[3] = { runs[cases[i].run] };
+        tm_text          html = { 0 }, told = { 0 };
         for (size_t k = 0; k < cases[i].n; k++) all[k + 1] = benches[cases[i].first + k];
         svg_page page = page_of(all, 1 + cases[i].n, &html);
-        assert_true(roofline_is_drawn(&page, &run, 1, cases[i].given, arena));
-        const char *note = svg_text(&page, with_id(&page, "roofs"));
+        chart_tells(&page, "roofline", true, true, &told);
+        const char *roofs = strchr(told.data, '\n') + 1, *note = svg_text(&page, with_id(&page, "roofs"));
+        if (strncmp(roofs, cases[i].roofs, strlen(cases[i].roofs)) != 0) fail_msg("%s", told.data);
         if (!strstr(note, cases[i].note)) fail_msg("'%s' does not say '%s'", note, cases[i].note);
         svg_close(&page);
         tm_text_fini(&html);
-        tm_arena_destroy(arena);
+        tm_text_fini(&told);
     }
     for (size_t i = 0; i < 3; i++) tm_result_destroy(benches[i]);
-    close_source(&run);
-}
-
-/* Products of bfloat16 have a peak of their own. */
-TEST(bfloat16_has_its_roof)
-{
-    static const char *const pairs[] = { "\"float32\"", "\"bfloat16\"", NULL };
-    tm_text                  json = changed(rich, pairs), html = { 0 };
-    source                   run = open_source("rich", "rich", json, told_text(metrics));
-    tm_result *bench = bench_of("h", "\"peak: 6e6 GFLOP/s float32 measured\", \"peak of bfloat16 products: 9e6 GFLOP/s "
-                                     "measured\", \"memory: 4e5 GB/s measured\"");
-    const tm_result *all[] = { run.run, bench };
-    tm_arena        *arena = tm_arena_create();
-    svg_page         page = page_of(all, 2, &html);
-    assert_true(roofline_is_drawn(&page, &run, 1, (roofs_given){ 9e15, 4e14 }, arena));
-    svg_close(&page);
-    tm_arena_destroy(arena);
-    tm_text_fini(&html);
-    tm_result_destroy(bench);
-    close_source(&run);
+    for (size_t i = 0; i < 2; i++) tm_result_destroy(runs[i]);
 }
 
 TEST(other_benchmarks_are_refused)
@@ -341,58 +330,77 @@ TEST(numbers_are_rounded)
     tm_result_destroy(run);
 }
 
-/* A line of the step has one colour in both charts. */
+/* The colour of the mark or part whose title begins so. */
+static int colour_titled(const svg_page *page, const char *id, const char *title)
+{
+    size_t from = with_id(page, id);
+    for (size_t i = from + 1; i < page->nodes[from].end; i++) {
+        int colour = colour_of(svg_attribute(&page->nodes[i], "class"));
+        if (colour >= 0 && strncmp(svg_text(page, i), title, strlen(title)) == 0) return colour;
+    }
+    fail_msg("no %s in %s", title, id);
+    return -1;
+}
+
+/* A line of the step has one colour in both charts; the same forward and backward is of one hue, of two shades. */
 TEST(lines_keep_their_colours)
 {
-    static const char *const pairs[] = { "\"mean_seconds\": {",
-                                         "\"mean_seconds\": {\"forward linear\": 0.5, \"backward linear\": 0.75, "
-                                         "\"loss\": 0.25, \"odd\": 0.125, \"was\": 0, ",
-                                         "\"work\": [",
-                                         "\"work\": [{\"line\": \"forward linear\", \"flops\": 4000000, \"bytes\": "
-                                         "1000}, {\"line\": \"backward linear\", "
-                                         "\"flops\": 9000000, \"bytes\": 2000}, {\"line\": \"loss\", \"flops\": 70000, "
-                                         "\"bytes\": 5000}, {\"line\": \"odd\", "
-                                         "\"flops\": 3000, \"bytes\": 20000},",
-                                         NULL };
-    tm_text                  json = changed(rich, pairs), html = { 0 };
-    tm_result               *run = parsed("rich", &json, NULL);
-    const tm_result         *one = run;
-    svg_page                 page = page_of(&one, 1, &html);
-    size_t                   ledger = with_id(&page, "ledger"), roofline = with_id(&page, "roofline"), seen = 0;
-    for (size_t i = roofline; i < page.nodes[roofline].end; i++) {
-        if (strcmp(page.nodes[i].tag, "path") != 0) continue;
-        const char *told = svg_text(&page, i);
-        size_t      length = strcspn(told, ":");
-        for (size_t k = ledger; k < page.nodes[ledger].end; k++) {
-            const char *name = svg_text(&page, k), *class_name = svg_attribute(&page.nodes[k], "class");
-            if (strcmp(page.nodes[k].tag, "rect") != 0 || !class_name || !strstr(class_name, " part")) continue;
-            if (strncmp(name, "rich, ", 6) != 0 || strncmp(name + 6, told, length + 1) != 0) continue;
-            assert_int_equal(colour_of(class_name), colour_of(svg_attribute(&page.nodes[i], "class")));
-            seen++;
-        }
+    static const char *const lines[] = { "forward linear", "backward linear", "loss", "odd" };
+    tm_text                  work = { 0 };
+    tm_text_add(&work, "\"work\": [");
+    for (size_t i = 0; i < 4; i++)
+        tm_text_printf(&work, "{\"line\": \"%s\", \"flops\": 4000000, \"bytes\": %d}, ", lines[i], 1 << i);
+    const char *const pairs[] = {
+        "\"mean_seconds\": {",
+        "\"mean_seconds\": {\"forward linear\": 0.5, \"backward linear\": 0.75, \"loss\": 0.25, "
+        "\"odd\": 0.125, \"was\": 0, ",
+        "\"work\": [", work.data, NULL
+    };
+    tm_text          html = { 0 };
+    tm_result       *run = run_of("rich", rich, pairs, NULL);
+    const tm_result *one = run;
+    svg_page         page = page_of(&one, 1, &html);
+    int              colours[4];
+    for (size_t i = 0; i < 4; i++) {
+        char titles[2][64];
+        snprintf(titles[0], 64, "rich, %s: ", lines[i]);
+        snprintf(titles[1], 64, "%s: ", lines[i]);
+        colours[i] = colour_titled(&page, "ledger", titles[0]);
+        assert_int_equal(colour_titled(&page, "roofline", titles[1]), colours[i]);
+        for (size_t k = 0; k < i; k++) assert_int_not_equal(colours[k], colours[i]);
     }
-    assert_true(seen >= 4);
+    assert_int_equal(colours[0] / 4, colours[1] / 4);
+    assert_true(colours[2] / 4 != colours[0] / 4 && colours[3] / 4 != colours[0] / 4);
     svg_close(&page);
     tm_text_fini(&html);
+    tm_text_fini(&work);
     tm_result_destroy(run);
 }
 
-/* On a logarithmic scale, or all other steps would be a flat line. */
+/* On a logarithmic scale, or all other steps would be a flat line; not where a loss is not positive. */
 TEST(a_loss_may_run_away)
 {
-    static const double losses[][3] = { { 4, 90, 4.5 }, { 4, 4000, 4.5 }, { 4, 4e6, 3 }, { -1, 4e6, 3 } };
+    static const struct {
+        double losses[3];
+        bool   logarithmic;
+    } cases[] = {
+        { { 4, 90, 4.5 }, false }, { { 4, 4000, 4.5 }, true }, { { 4, 4e6, 3 }, true }, { { -1e6, 4e6, 3 }, false }
+    };
     for (size_t i = 0; i < 4; i++) {
-        tm_text lines = { 0 }, html = { 0 };
-        for (int k = 0; k < 3; k++) tm_text_printf(&lines, "{\"step\": %d, \"loss\": %.17g}\n", k + 1, losses[i][k]);
-        source           run = open_source("rich", "rich", told_text(rich), lines);
-        const tm_result *one = run.run;
-        series           s = { .arena = tm_arena_create() };
+        tm_text lines = { 0 }, html = { 0 }, told = { 0 }, wanted = { 0 };
+        tm_text_add(&wanted, "Loss; nats per pair over step\nrich:");
+        for (int k = 0; k < 3; k++) {
+            tm_text_printf(&lines, "{\"step\": %d, \"loss\": %.17g}\n", k + 1, cases[i].losses[k]);
+            tm_text_printf(&wanted, "%s %d %.6g", k ? "," : "", k + 1, cases[i].losses[k]);
+        }
+        tm_result       *run = run_of("rich", rich, NULL, lines.data);
+        const tm_result *one = run;
         svg_page         page = page_of(&one, 1, &html);
-        loss_is_drawn(&page, &run, 1, &s);
+        chart_tells(&page, "loss", false, cases[i].logarithmic, &told);
+        assert_memory_equal(told.data, wanted.data, wanted.length);
         svg_close(&page);
-        tm_arena_destroy(s.arena);
-        tm_text_fini(&html);
-        close_source(&run);
+        tm_result_destroy(run);
+        tm_text_fini(&lines), tm_text_fini(&html), tm_text_fini(&told), tm_text_fini(&wanted);
     }
 }
 

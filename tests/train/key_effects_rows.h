@@ -280,7 +280,7 @@ static const row elsewhere[] = {
     { "checkpoint.allow_changed_data", "tests/cli/test_attacks.sh", "allow_changed_data" },
     { "checkpoint.async_mode", "tests/differential/rows.c", "checkpoint.async_mode" },
     { "metrics.target_half_width", "tests/cli/test_measurement.sh", "metrics.target_half_width" },
-    { "training.dataset", "tests/config/errors_cases.h", "training.dataset" },
+    { "training.dataset", "tests/config/refused.txt", "training.dataset" },
     { "training.separate_sums", "tests/differential/rows.c", "training.separate_sums" },
     { "optimizer.early_step_in_backward", "tests/differential/judge.c", "optimizer.early_step_in_backward" },
     { "parallelism.ranks", "tests/train/test_layout.c", "parallelism.ranks" },
