@@ -24,8 +24,9 @@
 
 #include "support/execute.h"
 #include "support/test.h"
+#include "operand.h"
 
-enum { GUARD = 64, MAX_VARIANTS = 600, GAP = 3, SUITES = 6 };
+enum { MAX_VARIANTS = 600, GAP = 3, SUITES = 6 };
 static const int thread_counts[] = { 1, 2, 4 };
 
 /* ---- what there is ---- */
@@ -107,9 +108,9 @@ static formats planned(const tm_op *op, const tm_example *example, const tm_prec
     return f;
 }
 
-static tm_dtype *format_at(formats *f, const tm_op *op, int operand)
+static tm_dtype *format_at(formats *f, const tm_op *op, int k)
 {
-    return operand < op->n_in ? &f->in[operand] : &f->out[operand - op->n_in];
+    return k < op->n_in ? &f->in[k] : &f->out[k - op->n_in];
 }
 
 static int add_variant(formats out[MAX_VARIANTS], int n, const formats *f)
@@ -154,88 +155,6 @@ static int list_variants(const tm_op *op, const tm_example *example, int number,
                 if (tm_dtype_bits((tm_dtype)dtype) >= 8) n = add_variant(out, n, &f);
             }
     return n;
-}
-
-/* ---- operands between guards ---- */
-
-/* Element i lies at data[i / columns * pitch + i % columns]: rows are `columns` long and `pitch` apart. Gaps between
- * rows are filled and watched like the guards. */
-typedef struct {
-    tm_dtype       dtype;
-    tm_shape       shape;
-    int64_t        count, columns, pitch;
-    size_t         bytes;          /* from the first to the last guard byte */
-    unsigned char *memory, *image; /* what lies there, and what lay there before the run */
-    unsigned char *data;           /* of `memory` */
-    int            around;         /* the byte of guards and gaps */
-} operand;
-
-static int64_t place(const operand *o, int64_t i)
-{
-    return i / o->columns * o->pitch + i % o->columns;
-}
-
-static double value_of(const operand *o, int64_t i)
-{
-    return tm_value_get(o->data, o->dtype, place(o, i));
-}
-
-/* `shift` elements past an aligned address. around: 0xff is NaN in every format. */
-static operand operand_new(tm_dtype dtype, tm_shape shape, int gap, int shift, int around)
-{
-    operand o = { .dtype = dtype, .shape = shape, .count = tm_shape_elements(shape), .around = around };
-    size_t  size = tm_dtype_bytes(dtype), before = GUARD + (size_t)shift * size;
-    o.columns = shape.rank > 0 && shape.n[shape.rank - 1] > 0 ? shape.n[shape.rank - 1] : 1;
-    o.pitch = o.columns + gap;
-    o.bytes = before + (size_t)(o.count / o.columns * o.pitch) * size + GUARD;
-    o.memory = malloc(o.bytes);
-    o.image = malloc(o.bytes);
-    assert_true(o.memory && o.image);
-    o.data = o.memory + before;
-    memset(o.image, around, o.bytes);
-    return o;
-}
-
-static void *image_data(const operand *o)
-{
-    return o->image + (o->data - o->memory);
-}
-
-/* values NULL: NaN */
-static void operand_fill(operand *o, const double *values)
-{
-    size_t size = tm_dtype_bytes(o->dtype);
-    for (int64_t r = 0; !values && r < o->count / o->columns; r++)
-        memset((char *)image_data(o) + (size_t)(r * o->pitch) * size, 0xff, (size_t)o->columns * size);
-    for (int64_t i = 0; values && i < o->count; i++) tm_value_set(image_data(o), o->dtype, place(o, i), values[i]);
-}
-
-static void operand_free(operand *o)
-{
-    free(o->memory), free(o->image);
-    *o = (operand){ .memory = NULL };
-}
-
-/* Nothing but elements has changed. */
-static bool operand_guarded(const operand *o)
-{
-    size_t row = (size_t)o->columns * tm_dtype_bytes(o->dtype), pitch = (size_t)o->pitch * tm_dtype_bytes(o->dtype);
-    size_t begin = (size_t)(o->data - o->memory), end = o->bytes - GUARD;
-    for (size_t at = 0; at < o->bytes; at++) {
-        if (at >= begin && at < end && (at - begin) % pitch < row) {
-            at += row - 1 - (at - begin) % pitch;
-            continue;
-        }
-        if (o->memory[at] != o->around) return false;
-    }
-    return true;
-}
-
-static tm_view operand_view(const operand *o)
-{
-    if (!o->memory) return tm_view_absent();
-    return (
-        tm_view){ .dtype = o->dtype, .shape = o->shape, .data = o->data, .ld = o->pitch > o->columns ? o->pitch : 0 };
 }
 
 /* ---- one kernel, one example, one mix of formats ---- */
@@ -541,18 +460,60 @@ static void check_example(const tm_op *op, const tm_example *example, int number
     tm_judge_close(&j);
 }
 
+/* Do its operands fit its attributes? */
+static bool fits(const tm_op *op, const tm_example *example)
+{
+    _Alignas(16) char attr[TM_MAX_ATTR];
+    tm_shape          out[TM_MAX_OUT];
+    memcpy(attr, example->attr, sizeof attr);
+    memcpy(out, example->out, sizeof out);
+    return !op->infer(example->in, attr, out);
+}
+
+/* Each whole number among the attributes 1, one less and one more, where the operands fit and the op does not count on
+ * what other ops made of the same attributes. */
+static void check_attributes(const tm_op *op, const tm_example *example, int number)
+{
+    static const tm_op *const ops[] = {
+        &tm_op_attention,     &tm_op_rope,           &tm_op_rope_grad,
+        &tm_op_head_norm,     &tm_op_modulate,       &tm_op_balance_loss,
+        &tm_op_modulate_grad, &tm_op_head_norm_grad, &tm_op_linear_cross_entropy,
+    };
+    bool any = false;
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) any = any || op == ops[i];
+    for (size_t at = 0; any && at + sizeof(int64_t) <= example->attr_bytes; at += sizeof(int64_t)) {
+        int64_t value;
+        memcpy(&value, example->attr + at, sizeof value);
+        const int64_t others[] = { 1, value - 1, value + 1 };
+        for (size_t i = 0; value >= 0 && value <= INT32_MAX && i < sizeof others / sizeof others[0]; i++) {
+            tm_example other = *example;
+            memcpy(other.attr + at, &others[i], sizeof value);
+            if (others[i] >= 0 && others[i] != value && fits(op, &other)) check_example(op, &other, number, true);
+        }
+    }
+}
+
+/* Quick: the first examples and a part of the others; of attention, which test_attention.c judges, too, every fourth.
+ */
+static bool tried(const tm_op *op, int k)
+{
+    if (op == &tm_op_attention || op == &tm_op_attention_grad) return test_is_full() || k % 4 == 0;
+    return test_is_full() || k < 8 || k % 3 == 0;
+}
+
 static void kernels_compute_the_op(void **state)
 {
     const tm_op *op = *state;
     tm_example   example;
-    bool         attention = op == &tm_op_attention || op == &tm_op_attention_grad;
     for (int k = 0; op->example(k, &example); k++) {
         /* Two codes in a byte have no places here: tests/gpu/test_gpu_quantize.c and tests/op/test_quantize.c. */
-        if (example.out_dtype[0] == TM_E2M1) continue;
-        if (attention && k % 4 != 0 && !test_is_full()) continue; /* test_attention_*.c judge them, too */
-        if (!tm_example_is_for_kernels(&example))
-            check_example(op, &example, k, false); /* float32 numbers and formats */
-        check_example(op, &example, k, true);      /* numbers that fit into every format */
+        if (example.out_dtype[0] == TM_E2M1 || !tried(op, k)) continue;
+        if (!tm_example_is_for_kernels(&example)) {
+            if (test_is_full() || k < 4 || k % 2)
+                check_example(op, &example, k, false); /* float32 numbers and formats */
+            check_attributes(op, &example, k + 3);
+        }
+        check_example(op, &example, k, true); /* numbers that fit into every format */
     }
 }
 

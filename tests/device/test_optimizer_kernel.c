@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* AdamW: bit for bit against a plain float32 loop, against double, and the check value of the specification. SGD:
- * against a plain loop. */
+/* What test_kernels.c does not see of the optimizers: rounding by chance, bit for bit against a plain float32 loop, and
+ * where many small steps lead. */
 #include "support/test.h"
 #include "kernel_test.h"
 
@@ -80,32 +80,26 @@ static job adamw_job(int64_t n, tm_dtype format, tm_dtype moments, const tm_adam
 }
 static void adamw(tm_dtype format, tm_dtype moments)
 {
-    static const int64_t       sizes[] = { 1, 17, 40001 };
+    static const int64_t       sizes[] = { 17, 20001 };
     static const tm_adamw_attr attrs[] = { { .beta1 = .9, .beta2 = .95, .eps = 1e-8, .weight_decay = .1 },
-                                           { .beta1 = .9, .beta2 = .999, .eps = 1e-5 },
                                            { .beta1 = .9, .beta2 = .95, .eps = 1e-8, .rounding = 77 },
                                            /* of a part whose index passes the low half of it between two lanes */
                                            { .beta1 = .9, .rounding = 77, .eps = 1e-8, .first = (1LL << 32) - 23 } };
     for (int s = 0; s < COUNT(sizes); s++)
-        for (int k = 0; k < 8; k++) {
-            job j = adamw_job(sizes[s], format, moments, &attrs[k % 4], k & 1 ? 3 : 100, k & 2);
+        for (int k = 0; k < COUNT(attrs); k++) {
+            job j = adamw_job(sizes[s], format, moments, &attrs[k], 3, s == 0);
             job_check(&j, tables, COUNT(tables), adamw_judge);
         }
 }
-TEST(test_adamw_f32)
+TEST(adamw_has_the_bits_of_a_plain_loop)
 {
-    adamw(TM_F32, TM_F32);
     adamw(TM_F32, TM_BF16);
-}
-TEST(test_adamw_bf16)
-{
     adamw(TM_BF16, TM_BF16);
-    adamw(TM_BF16, TM_F32);
 }
 
 /* What rounding takes from a weight comes back: after many steps too small for bfloat16 the weight has moved as float32
  * would; without compensation it stands still, and by chance the mean of many weights moves. */
-TEST(test_small_steps)
+TEST(small_steps_add_up)
 {
     enum { N = 4096, STEPS = 64 };
     static const tm_adamw_attr plain = { .beta1 = .9, .beta2 = .95, .eps = 1e-8 };
@@ -141,35 +135,6 @@ TEST(test_small_steps)
     }
 }
 
-/* models.md 8.1: p = 1, g = 0.1, first step. */
-TEST(test_check_value)
-{
-    static const tm_adamw_attr attr = { .beta1 = .9, .beta2 = .95, .eps = 1e-8, .weight_decay = .1 };
-    static const double        first[] = { 1., .1, 0., 0. };
-    for (int t = 0; t < COUNT(tables); t++) {
-        if (!isa_available(tables[t].isa)) continue;
-        job j = adamw_job(1, TM_F32, TM_F32, &attr, 1, true);
-        for (int k = 0; k < 4; k++) tm_value_set(j.in[k].initial, TM_F32, 0, first[k]);
-        tm_value_set(j.in[4].initial, TM_F64, TM_SCALAR_LEARNING_RATE, 1e-3);
-        tm_value_set(j.in[5].initial, TM_F64, 1, 1.);
-        job_run(&j, &tables[t], 1);
-        assert_true(fabs(out_at(&j, 0, 0) - .9989000001) < 1e-7); /* an ulp is 6e-8 */
-        job_free(&j);
-    }
-}
-/* A gradient of exactly zero with zero moments moves nothing: 0 / (0 + eps). */
-TEST(test_zero_gradient)
-{
-    static const tm_adamw_attr attr = { .beta1 = .9, .beta2 = .95, .eps = 1e-8 };
-    job                        j = adamw_job(33, TM_F32, TM_F32, &attr, 1, true);
-    for (int k = 1; k < 4; k++) memset(j.in[k].initial, 0, j.in[k].bytes);
-    for (int t = 0; t < COUNT(tables); t++) {
-        if (!isa_available(tables[t].isa)) continue;
-        job_run(&j, &tables[t], 1);
-        for (int64_t i = 0; i < 33; i++) assert_true(out_at(&j, 0, i) == in_at(&j, 0, i));
-    }
-    job_free(&j);
-}
 /* ---- sgd ---- */
 
 static void sgd_judge(const job *j, const char *isa)
@@ -191,17 +156,15 @@ static void sgd_judge(const job *j, const char *isa)
             fail_msg("%s: element %lld has other bits than a plain loop", isa, (long long)i);
     }
 }
-TEST(test_sgd)
+TEST(sgd_has_the_bits_of_a_plain_loop)
 {
-    static const int64_t     sizes[] = { 1, 7, 16, 17, 65, 16384, 40001 };
-    static const tm_sgd_attr attrs[] = { { .momentum = .9, .weight_decay = .1 },
-                                         { .momentum = .8, .nesterov = 1 },
-                                         { .momentum = 0, .weight_decay = .01 },
-                                         { .momentum = .9, .rounding = 5, .first = 1001 } };
+    static const int64_t     sizes[] = { 17, 20001 };
+    static const tm_sgd_attr attrs[] = { { .momentum = .8, .nesterov = 1 },
+                                         { .momentum = .9, .weight_decay = .1, .rounding = 5, .first = 1001 } };
     for (int s = 0; s < COUNT(sizes); s++)
-        for (int k = 0; k < 8; k++) {
-            const tm_sgd_attr *attr = &attrs[k % 4];
-            tm_dtype           format = k < 4 ? TM_F32 : TM_BF16;
+        for (int k = 0; k < COUNT(attrs); k++) {
+            const tm_sgd_attr *attr = &attrs[k];
+            tm_dtype           format = k ? TM_BF16 : TM_F32;
             job                j = job_new(TM_OP_sgd, attr);
             for (int i = 0; i < (attr->momentum > 0 ? 3 : 2); i++) job_in(&j, i, format, tm_shape_1(sizes[s]), 0., 1.);
             job_in(&j, 3, TM_F64, tm_shape_1(TM_SCALAR_COUNT), 0.1, .01);
@@ -216,33 +179,8 @@ TEST(test_sgd)
 
 /* ---- ema ---- */
 
-static void ema_judge(const job *j, const char *isa)
-{
-    const double decay = ((const tm_ema_attr *)j->call.attr)->decay;
-    for (int64_t i = 0; i < tm_shape_elements(j->in[0].shape); i++) {
-        float p = (float)in_at(j, 0, i), e = (float)in_at(j, 1, i), wanted = p;
-        if (decay > 0) wanted = e + (float)(1. - decay) * (p - e);
-        if (out_at(j, 0, i) != (double)wanted)
-            fail_msg("%s: element %lld has other bits than a plain loop", isa, (long long)i);
-    }
-}
-TEST(test_ema)
-{
-    static const int64_t     sizes[] = { 1, 7, 16, 17, 65, 16384, 40001 };
-    static const tm_ema_attr attrs[] = { { .decay = .9 }, { .decay = .9999 }, { .decay = 0 } };
-    for (int s = 0; s < COUNT(sizes); s++)
-        for (int k = 0; k < 6; k++) {
-            job j = job_new(TM_OP_ema, &attrs[k % 3]);
-            job_in(&j, 0, k < 3 ? TM_F32 : TM_BF16, tm_shape_1(sizes[s]), 0., 1.);
-            job_in(&j, 1, TM_F32, tm_shape_1(sizes[s]), 0., 1.);
-            job_out(&j, 0, TM_F32, tm_shape_1(sizes[s]));
-            j.alias[0] = s % 2 ? 1 : -1;
-            job_check(&j, tables, COUNT(tables), ema_judge);
-        }
-}
-
 /* Weights that stand still are reached, and not missed by what rounded factors lack of 1. */
-TEST(test_ema_has_no_bias)
+TEST(an_average_has_no_bias)
 {
     static const tm_ema_attr attr = { .decay = .99 };
     for (int t = 0; t < COUNT(tables); t++) {
