@@ -149,21 +149,27 @@ TEST(posted_letters_never_wait)
 
 /* --- a rank that does not come ---------------------------------------------------------------- */
 
+typedef struct {
+    size_t     bytes;
+    atomic_int given_up;
+} late_call;
+
 static void nobody_takes_it(tm_comm *world, void *context)
 {
-    const size_t *bytes = context;
-    void         *shared;
-    tm_error      failure = { 0 };
-    tm_status     st = TM_OK;
+    late_call *late = context;
+    void      *shared;
+    tm_error   failure = { 0 };
+    tm_status  st = TM_OK;
     CHECK_OK(tm_comm_alloc(world, MOST, &shared, err));
     if (tm_comm_rank(world) == 0) {
         for (int i = 0; i < 12 && st == TM_OK; i++) {
-            tm_collective call = message_of(world, true, shared, *bytes);
+            tm_collective call = message_of(world, true, shared, late->bytes);
             st = tm_comm_run(world, &call, &failure);
         }
         CHECK(st == TM_IO && strstr(failure.text, "rank 1 of group world is late") && strstr(failure.text, "'letter'"));
+        atomic_store(&late->given_up, 1);
     } else {
-        usleep(400000);
+        while (!atomic_load(&late->given_up)) usleep(1000);
         tm_collective call = message_of(world, false, shared, 1);
         CHECK(tm_comm_run(world, &call, &failure) == TM_IO && strstr(failure.text, "rank 1 of group world is late"));
     }
@@ -171,6 +177,6 @@ static void nobody_takes_it(tm_comm *world, void *context)
 
 TEST(a_rank_that_does_not_come_is_named)
 {
-    run_world(2, NULL, 0.3, false, nobody_takes_it, &(size_t){ INSIDE }); /* the ring is full */
-    run_world(2, NULL, 0.3, false, nobody_takes_it, &(size_t){ MOST });   /* it is not copied */
+    run_world(2, NULL, 1, false, nobody_takes_it, &(late_call){ .bytes = INSIDE }); /* the ring is full */
+    run_world(2, NULL, 1, false, nobody_takes_it, &(late_call){ .bytes = MOST });   /* it is not copied */
 }
