@@ -199,39 +199,6 @@ TEST(what_was_sent_last_arrives)
     expect("rank 1 has closed soon\n");
 }
 
-/* Rank 1 comes, and shares no memory then: rank 0 says so, and that it has waited. */
-TEST(a_rank_that_shares_nothing)
-{
-    int       fds[2], code[2];
-    char      host[TM_COMM_HOST_NAME] = "", want[300];
-    launch_of l = { .ranks = 2, .port = free_port(), .deadline = 1 };
-    pid_t     child[2];
-    assert_int_equal(pipe(fds), 0);
-    for (int r = 0; r < 2; r++) {
-        child[r] = fork();
-        assert_true(child[r] >= 0);
-        if (child[r] == 0 && r == 0) be_rank(&l, 0, fds[1]);
-        if (child[r] > 0) continue;
-        tm_comm_ports ports;
-        set_rank(&l, 1, fds[1]);
-        tm_error err = { 0 };
-        if (tm_comm_tcp_open(10, &ports, &err) != TM_OK) dprintf(2, "rank 1: %s\n", err.text);
-        CHECK(err.status == TM_OK);
-        nanosleep(&(struct timespec){ .tv_sec = 1, .tv_nsec = 500000000 }, NULL);
-        ports.engine->close(ports.own, true);
-        _exit(0);
-    }
-    finish(child, 2, fds, code);
-    assert_int_equal(gethostname(host, sizeof host - 1), 0);
-    snprintf(want, sizeof want,
-             "rank 0: tcp cannot share memory among the ranks of a host: rank 1 on %s is late: no word of it for 1 s "
-             "while the world begins\n",
-             host);
-    expect(want);
-    assert_int_not_equal(code[0], 0);
-    assert_int_equal(code[1], 0);
-}
-
 /* Rank 1 names memory that is not its own as such. */
 static _Noreturn void offer(const launch_of *l, const tm_comm_file *file, int out)
 {
