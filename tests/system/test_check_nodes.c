@@ -76,34 +76,6 @@ static const char *expected_file(const char *content)
     return path;
 }
 
-/* Of more than 1,024 nodes the first 1,024 vote: 511 for 6.1, 512 for 6.2, whose last one decides; the vote of one more
- * would make them equal. */
-TEST_WITH(the_first_1024_vote, begin, end)
-{
-    size_t passing, failing;
-    char   path[1024];
-    report("n0000", "6.1", TM_CHECK_PASS, 1000);
-    snprintf(path, sizeof path, "%s/smoke/n0000.json", folder);
-    tm_text first = fake_read(path);
-    char   *name = strstr(first.data, "n0000"), *kernel = strstr(first.data, "6.1");
-    assert_true(name && kernel);
-    for (int i = 1; i <= 1024; i++) { /* written as the first one, without making it certain */
-        snprintf(path, sizeof path, "%s/smoke/n%04d.json", folder, i);
-        memcpy(name, strrchr(path, '/') + 1, 5);
-        kernel[2] = i < 511 || i == 1024 ? '1' : i == 511 ? '0' : '2';
-        FILE *f = fopen(path, "w");
-        assert_non_null(f);
-        fputs(first.data, f);
-        assert_int_equal(fclose(f), 0);
-    }
-    tm_text_fini(&first);
-    assert_int_equal(tm_checks_aggregate(folder, NULL, &passing, &failing, NULL), TM_OK);
-    assert_int_equal(passing, 1025);
-    expect_line("- WARN kernel of n0000 is `6.1`, that of most nodes `6.2`");
-    expect_line("- WARN kernel of n0511 is `6.0`, that of most nodes `6.2`");
-    expect_line("- WARN kernel of n1024 is `6.1`, that of most nodes `6.2`");
-}
-
 TEST_WITH(bad_input_is_refused, begin, end)
 {
     size_t   passing = 7, failing = 8;
