@@ -207,38 +207,6 @@ TEST(mlp_tables)
     }
 }
 
-static double cell_of(const tm_table *table, const char *column)
-{
-    const tm_cell *cell = tm_table_cell(table, 0, (size_t)tm_table_find(table, column));
-    return cell->kind == TM_CELL_I64 ? (double)cell->i64 : cell->kind == TM_CELL_F64 ? cell->f64 : (double)NAN;
-}
-
-/* Initial values, the check, warm-up and iterations together end within an iteration of the budget, or are the least
- * that can be: the check, one iteration that counts. Every kernel takes 20 ms and up to a sixth more. */
-TEST(the_budget_of_mlp_is_kept)
-{
-    static const double budgets[] = { 0.01, 0.5, 1, 2, 5, 20 };
-    double              before = 0;
-    for (size_t i = 0; i < sizeof budgets / sizeof budgets[0]; i++) {
-        tried  t = try_workload(&(trial){ tm_workload_find("mlp"), "cpu",
-                                          "dims=5-4 batch=3 iterations=100000 warmup=3 budget=9", budgets[i], NULL,
-                                          false, false, 20000000 });
-        double passed = (double)fake_clock_passed() * 1e-9;
-        double step = cell_of(t.table, "step_ms") * 1e-3, n = cell_of(t.table, "n");
-        if (t.status != TM_OK || !(n >= 1) || !(passed <= fmax(budgets[i], 8 * step) + 1.2 * step) || !(n >= before))
-            fail_msg("budget %g: %g s, %g iterations of %g s: %s", budgets[i], passed, n, step, t.err.text);
-        if (budgets[i] > 50 * step) assert_true(passed > 0.9 * budgets[i]); /* and is used */
-        const tm_cell *last = tm_table_cell(t.table, 0, (size_t)tm_table_find(t.table, "loss_last"));
-        bool           told = false; /* how few they were */
-        for (size_t k = 0; k < tm_table_n_notes(t.table); k++)
-            told |= strstr(tm_table_note_at(t.table, k), n < 2 ? "mlp: 1 iteration: " : " iterations: ") != NULL;
-        assert_true(told == (n < 10));
-        if (i == 0) assert_true(n < 2 && last->kind == TM_CELL_EMPTY); /* no loss of before and after */
-        before = n;
-        tried_fini(&t);
-    }
-}
-
 static int reads_left;
 
 static tm_status read_from(tm_queue *queue, void *to, tm_address from, size_t bytes, tm_error *err)

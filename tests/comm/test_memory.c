@@ -101,6 +101,40 @@ TEST(other_files)
     assert_int_equal(files_mapped(), 0);
 }
 
+/* Shared again and again, given back each time or not. */
+static void too_often(tm_comm *world, void *context)
+{
+    static const char words[] = "memory was shared 64 times in a world, more is not supported";
+    void             *memory[TM_COMM_WINDOWS + 1];
+    tm_error          failure = { 0 };
+    (void)context;
+    for (int i = 0; i < TM_COMM_WINDOWS; i++) {
+        CHECK_OK(tm_comm_alloc(world, 10, &memory[i], err));
+        if (i % 2) tm_comm_free(world, memory[i]);
+    }
+    CHECK(tm_comm_alloc(world, 10, &memory[TM_COMM_WINDOWS], &failure) == TM_INVALID);
+    CHECK(strcmp(failure.text, words) == 0 && memory[TM_COMM_WINDOWS] == NULL);
+}
+
+static void too_much(tm_comm *world, void *context)
+{
+    void    *memory = world;
+    tm_error failure = { 0 };
+    (void)context;
+    CHECK(tm_comm_alloc(world, (size_t)1 << 60, &memory, &failure) == TM_NOMEM && memory == NULL);
+    /* The first that says so is heard by both. */
+    CHECK(strstr(failure.text, " cannot reserve 1024.00 PiB for collective calls: Cannot allocate memory"));
+}
+
+TEST(memory_has_an_end)
+{
+    static const int apart[] = { 0, 1 };
+    run_world(2, NULL, 20, false, too_often, NULL);
+    run_world(2, apart, 20, false, too_often, NULL);
+    run_world(2, NULL, 20, false, too_much, NULL);
+    assert_int_equal(files_mapped(), 0);
+}
+
 /* --- what the system refuses ---------------------------------------------------------------------- */
 
 /* Of this thread, the call that fails, after `refused_later` that do not, and with which errno. */

@@ -231,31 +231,6 @@ static void facts(void **state)
     assert_int_equal(tm_gpu_count(TM_GPU_ANY), 4);
 }
 
-/* The deadline is one of calls, not of ranks that have nothing to call. */
-static void idle_of(tm_comm *world, void *context)
-{
-    tm_nccl      *n;
-    void         *memory;
-    tm_collective barrier = { .kind = TM_COMM_BARRIER, .what = "afterwards", .step = -1 };
-    (void)context;
-    CHECK_OK(tm_nccl_open(world, NULL, 0.2, &n, err));
-    CHECK_OK(tm_gpu_alloc(tm_nccl_gpu(n), 40, &memory, err));
-    tm_collective call = collective_of(TM_COMM_ALL_REDUCE, TM_COMM_FLOAT32, memory, memory, 10, "sums", 0);
-    for (int i = 0; i < 2; i++) {
-        CHECK_OK(tm_nccl_run(n, &call, err));
-        CHECK_OK(tm_nccl_wait(n, err));
-        nanosleep(&(struct timespec){ .tv_nsec = 300000000 }, NULL);
-        CHECK_OK(tm_comm_run(world, &barrier, err));
-    }
-    tm_nccl_close(n);
-}
-
-static void idle(void **state)
-{
-    (void)state;
-    run_world(2, NULL, 20, false, idle_of, NULL);
-}
-
 /* --- failures ------------------------------------------------------------------------------------ */
 
 static struct {
@@ -393,8 +368,7 @@ static int begin(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(calls), cmocka_unit_test(facts),    cmocka_unit_test(idle),
-    full_test(failures),     cmocka_unit_test(refusals), cmocka_unit_test(other_libraries),
+    cmocka_unit_test(calls), cmocka_unit_test(facts),    full_test(failures),     cmocka_unit_test(refusals), cmocka_unit_test(other_libraries),
 };
 
 TEST_TABLE(tests)

@@ -58,7 +58,7 @@ static void splits_of(tm_comm *world)
 
 static int rank_main(const char *engine)
 {
-    static const size_t counts[] = { 0, 5, 2000, 40001 };
+    static const size_t counts[] = { 0, 5, 2000, 9001 };
     tm_comm_options     options = { .engine = engine, .deadline_seconds = 60 };
     tm_comm            *world;
     tm_error            err = { 0 };

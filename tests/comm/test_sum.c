@@ -137,4 +137,41 @@ TEST(past_the_caches)
     for (int o = 0; o < 3; o++) free(out[o]);
 }
 
+/* Of 16 MiB on, and one line less. */
+typedef struct {
+    size_t count;
+    bool   in_place;
+} large;
+
+static void sum_large(tm_comm *world, void *context)
+{
+    const large *l = context;
+    size_t       rank = (size_t)tm_comm_rank(world), size = (size_t)tm_comm_size(world);
+    void        *memory;
+    CHECK_OK(tm_comm_alloc(world, 2 * l->count * sizeof(float), &memory, err));
+    float *send = memory, *receive = l->in_place ? send : send + l->count;
+    for (size_t i = 0; i < l->count; i++) send[i] = (float)((i % 251) * (rank + 1) + (rank == 0 ? i % 7 : 0));
+    tm_collective call = collective_of(TM_COMM_ALL_REDUCE, TM_COMM_FLOAT32, send, receive, l->count, "large", 1);
+    CHECK_OK(tm_comm_run(world, &call, err));
+    for (size_t i = 0; i < l->count; i++) CHECK(receive[i] == (float)((i % 251) * (size * (size + 1) / 2) + i % 7));
+    if (!l->in_place) {
+        call.kind = TM_COMM_REDUCE_SCATTER;
+        call.count = l->count / size;
+        CHECK_OK(tm_comm_run(world, &call, err));
+        for (size_t k = 0; k < call.count; k++) {
+            size_t i = rank * call.count + k;
+            CHECK(receive[k] == (float)((i % 251) * (size * (size + 1) / 2) + i % 7));
+        }
+    }
+    tm_comm_free(world, memory);
+}
+
+TEST(large_sums)
+{
+    for (int i = 0; i < 3; i++) {
+        large l = { (4 << 20) - (i == 1 ? 16 : 0), i == 2 };
+        run_world(2, NULL, 30, false, sum_large, &l);
+    }
+}
+
 /* --- words --------------------------------------------------------------------------------------- */

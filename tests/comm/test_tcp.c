@@ -15,8 +15,8 @@
 
 static void calls_and_messages(tm_comm *world)
 {
-    static const size_t counts[] = { 0, 5, 2000, 40001 };
-    enum { N = 300000 };
+    static const size_t counts[] = { 0, 5, 2000, 9001 };
+    enum { N = 100000 };
     int      rank = tm_comm_rank(world), size = tm_comm_size(world);
     sizes    s = { counts, sizeof counts / sizeof counts[0] };
     int64_t *x = malloc(N * sizeof *x), *y = malloc(N * sizeof *y);

@@ -182,34 +182,4 @@ TEST_WITH(the_whole_report, begin, end)
     expect_file("passing_nodes.txt", "n3\n");
 }
 
-/* Half a minute is no difference of clocks; names have 127 characters at most. */
-TEST_WITH(at_the_limits, begin, end)
-{
-    size_t passing, failing;
-    char   name[140], list[160], path[1024];
-    report("a", "6.1", TM_CHECK_PASS, 1000);
-    report("b", "6.1", TM_CHECK_PASS, 1030);
-    assert_int_equal(tm_checks_aggregate(folder, NULL, &passing, &failing, NULL), TM_OK);
-    snprintf(path, sizeof path, "%s/smoke_report.md", folder);
-    tm_text text = fake_read(path);
-    assert_string_equal(text.data,
-                        "# System checks of 2 nodes\n\n2 pass, 0 fail.\n\n"
-                        "| node | verdict | not passed |\n|---|---|---|\n| a | PASS |  |\n| b | PASS |  |\n");
-    tm_text_fini(&text);
-    for (int n = 127; n <= 128; n++) {
-        memset(name, 'n', sizeof name);
-        name[n] = '\0';
-        snprintf(list, sizeof list, "%s.example.org\n", name);
-        assert_int_equal(tm_checks_aggregate(folder, expected_file(list), &passing, &failing, NULL),
-                         n == 127 ? TM_OK : TM_INVALID);
-    }
-    snprintf(list, sizeof list, "%s", "x\ta-b_c\n  a \n# b\n\ty\r");
-    assert_int_equal(tm_checks_aggregate(folder, expected_file(list), &passing, &failing, NULL), TM_OK);
-    expect_file("expected_nodes.txt", "a\nx\ny\n");
-    expect_file("failing_nodes.txt", "x\ny\n");
-    put("smoke/a b.json", "{}"); /* no name of a host */
-    assert_int_equal(tm_checks_aggregate(folder, NULL, &passing, &failing, NULL), TM_OK);
-    assert_true(passing == 2 && failing == 0);
-}
-
 TESTS_IN_ORDER
