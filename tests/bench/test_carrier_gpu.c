@@ -107,20 +107,6 @@ TEST(too_little_memory)
     }
 }
 
-TEST(options)
-{
-    opened o;
-    open_on_gpu(&o, "engine=nccl buffers=private");
-    assert_int_equal(o.status, TM_USAGE);
-    assert_string_equal(o.err.text, "--buffers says where processes have their memory; --engine nccl has it on the "
-                                    "GPU: leave one out");
-    close_all(&o);
-    open_on_gpu(&o, "engine=nccl library=/no/such/library.so");
-    assert_int_equal(o.status, TM_INVALID);
-    assert_non_null(strstr(o.err.text, "/no/such/library.so"));
-    close_all(&o);
-}
-
 static int begin(void **state)
 {
     (void)state;

@@ -60,16 +60,3 @@ TEST(any_layer_may_be_the_widest)
     }
     tm_device_close(device);
 }
-
-/* A format that no kernel of the device computes: nothing is made, and nothing is left. */
-TEST(what_cannot_be_planned)
-{
-    tm_device     *device = test_device_open("cpu", 1);
-    tm_mlp_options o = small(TM_OP_relu, true, &tm_precision_f64);
-    tm_error       err = { 0 };
-    tm_mlp        *net = NULL;
-    assert_int_equal(tm_mlp_create(&o, device, &net, &err), TM_UNSUPPORTED);
-    assert_null(net);
-    assert_non_null(strstr(err.text, "no fast kernel"));
-    tm_device_close(device);
-}

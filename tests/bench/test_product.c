@@ -134,25 +134,3 @@ TEST(sets_rotate_and_hold_the_same)
     tm_operands_release(&o, &bench);
     tm_device_close(bench.device);
 }
-
-TEST(float16_operands_are_those_of_float32_rounded)
-{
-    tm_bench    bench = { .seed = 3, .threads = 2 };
-    tm_error    err = { 0 };
-    tm_operands o[2];
-    tm_product  p = { .m = 9, .n = 11, .k = 500, .dtype = TM_F32, .c_dtype = TM_F32 };
-    assert_int_equal(tm_device_open("cpu", 2, &bench.device, &err), TM_OK);
-    for (int half = 0; half < 2; half++) {
-        if (half) p.dtype = p.c_dtype = TM_F16;
-        tm_operands_plan(&o[half], &p, false);
-        assert_int_equal(tm_operands_fill(&o[half], &bench, &err), TM_OK);
-    }
-    for (int64_t i = 0; i < p.k * p.n; i++) {
-        double x = (double)((const float *)tm_operands_b(&o[0], 0))[i];
-        assert_int_equal(((const uint16_t *)tm_operands_b(&o[1], 0))[i],
-                         tm_value_encode(TM_F16, x, TM_ROUND_EVEN, false, 0));
-    }
-    for (int64_t i = 0; i < p.m * p.n; i++) assert_true(isnan(tm_value_get(tm_operands_c(&o[1], 0), TM_F16, i)));
-    for (int half = 0; half < 2; half++) tm_operands_release(&o[half], &bench);
-    tm_device_close(bench.device);
-}

@@ -109,20 +109,6 @@ TEST(only_like_is_compared)
     assert_int_equal(rows_for("gemm", "2048x2048x2048", "tflops"), 0); /* a scaled shape is no published one */
 }
 
-TEST(values_of_many_devices_are_divided)
-{
-    tm_published *reference = built_in();
-    tm_table     *here = measured("scaling", "13b", "tokens_per_second", 1000);
-    tm_table     *table = tm_published_compare(reference, here);
-    assert_int_equal(tm_table_n_rows(table), 1);
-    assert_true(fabs(number(table, 0, "published") - 50595.0 / 8) < 1e-9);
-    assert_true(fabs(number(table, 0, "ratio") - 8000.0 / 50595) < 1e-12);
-    assert_non_null(strstr(text(table, 0, "conversion"), "/ 8"));
-    tm_table_destroy(table);
-    tm_table_destroy(here);
-    tm_published_destroy(reference);
-}
-
 /* A row that is compared has what was measured, the quotient, and the published row as it is listed. */
 TEST(a_compared_row_is_the_published_one)
 {

@@ -22,59 +22,6 @@ static tm_run_options tiny(void)
     return run;
 }
 
-/* Equal layers: parameters and FLOPs rise by the same amount from slice to slice, to the whole model's. */
-TEST(parts_are_lines)
-{
-    tm_device     *device = test_device_open("cpu", 1);
-    tm_run_options run = tiny();
-    tm_part        part[5];
-    for (int k = 0; k < 5; k++) assert_int_equal(tm_part_plan(&run, k + 1, device, &part[k], NULL), TM_OK);
-    assert_int_equal(part[4].parameters, tm_model_parameters(&run.step.shape));
-    for (int k = 2; k < 5; k++) {
-        assert_int_equal(part[k].parameters - part[k - 1].parameters, part[1].parameters - part[0].parameters);
-        assert_true(fabs(part[k].flops - part[k - 1].flops - (part[1].flops - part[0].flops)) < 1);
-        assert_true(part[k].arena_bytes > part[k - 1].arena_bytes);
-    }
-    assert_true(part[0].judged);
-    tm_device_close(device);
-}
-
-/* The arena is the plan's, and the steps train: the first loss is accepted, a model that cannot have it is not. */
-TEST(part_trains)
-{
-    tm_device     *device = test_device_open("cpu", 1);
-    tm_run_options run = tiny();
-    tm_part        part;
-    tm_live_part  *live;
-    tm_error       err = { 0 };
-    double         seconds = 0;
-    assert_int_equal(tm_part_plan(&run, 2, device, &part, NULL), TM_OK);
-    assert_int_equal(tm_part_open(&part, device, &live, &err), TM_OK);
-    for (int i = 0; i < 3; i++) {
-        assert_int_equal(tm_part_step(live, &seconds, &err), TM_OK);
-        assert_true(seconds > 0 && seconds < 10);
-    }
-    tm_part_close(live);
-    run.learning_rate = (double)INFINITY; /* the second step's loss is no number */
-    assert_int_equal(tm_part_plan(&run, 2, device, &part, NULL), TM_OK);
-    assert_int_equal(tm_part_open(&part, device, &live, &err), TM_OK);
-    assert_int_equal(tm_part_step(live, &seconds, &err), TM_OK);
-    assert_int_equal(tm_part_step(live, &seconds, &err), TM_NUMBERS);
-    assert_non_null(strstr(err.text, "tiny with 2 layers: step"));
-    tm_part_close(live);
-    tm_device_close(device);
-    device = test_device_open("null", 1); /* a loss of 0 would not be believed: this device is not judged */
-    assert_int_equal(tm_part_plan(&run, 2, device, &part, NULL), TM_OK);
-    assert_false(part.judged);
-    part.judged = true;
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_part_open(&part, device, &live, &err), TM_OK);
-    assert_int_equal(tm_part_step(live, &seconds, &err), TM_NUMBERS);
-    assert_non_null(strstr(err.text, "first loss"));
-    tm_part_close(live);
-    tm_device_close(device);
-}
-
 typedef struct {
     tm_device        *device;
     tm_run_options    run;
@@ -90,34 +37,6 @@ static void case_open(bench_case *c)
     c->options = (tm_slices_options){
         .device = c->device, .turn_seconds = 0.002, .max_rounds = 4, .end_ns = tm_now_ns() + (int64_t)60e9
     };
-}
-
-/* The end of the budget and a stop are heeded; what was measured stays. */
-TEST(ends)
-{
-    bench_case            c;
-    tm_slices             s;
-    tm_error              err = { 0 };
-    volatile sig_atomic_t stop = 0;
-    case_open(&c);
-    c.options.end_ns = tm_now_ns() - 1;
-    assert_int_equal(tm_slices_measure(&c.options, c.part, 3, NULL, 5, &s, &err), TM_OK);
-    assert_int_equal(s.rounds, 0);
-    assert_int_equal(s.stop, TM_STOP_SECONDS);
-    tm_slices_fini(&s);
-    c.options.end_ns = tm_now_ns() + 1000; /* begun in time: one round is finished, no second one begun */
-    assert_int_equal(tm_slices_measure(&c.options, c.part, 2, NULL, 5, &s, &err), TM_OK);
-    assert_true(s.rounds <= 1);
-    assert_int_equal(s.stop, TM_STOP_SECONDS);
-    tm_slices_fini(&s);
-    stop = 1;
-    c.options.stop = &stop;
-    c.options.end_ns = tm_now_ns() + (int64_t)60e9;
-    assert_int_equal(tm_slices_measure(&c.options, c.part, 3, NULL, 5, &s, &err), TM_INTERRUPTED);
-    assert_int_equal(s.rounds, 0);
-    assert_string_equal(err.text, "stopped in round 1");
-    tm_slices_fini(&s);
-    tm_device_close(c.device);
 }
 
 /* --- verdicts ----------------------------------------------------------------------------------------------------- */

@@ -4,31 +4,6 @@
 #include "support/test.h"
 #include "bench/table_rules.h"
 
-/* Every workload has its options behind those of all; each is described and has a default that it accepts. */
-TEST(workloads_have_options)
-{
-    size_t                    n;
-    const tm_workload *const *workloads = tm_workloads(&n);
-    for (size_t i = 0; i < n; i++) {
-        tm_config *config = tm_bench_configure(workloads[i], "help");
-        size_t     keys = tm_config_n_keys(config), own = workloads[i]->n_options;
-        assert_true(keys > own && strlen(workloads[i]->summary) > 10);
-        assert_ptr_equal(tm_workload_find(workloads[i]->name), workloads[i]);
-        for (size_t k = 0; k < keys; k++) {
-            const tm_key *key = tm_config_key_at(config, k);
-            tm_text       text = { 0 };
-            tm_config_describe_key(key, &text);
-            if (!strstr(text.data, "(") || !strstr(text.data, "default ")) fail_msg("%s: %s", key->name, text.data);
-            if (k >= keys - own) assert_string_equal(key->name, workloads[i]->options[k - (keys - own)].name);
-            for (size_t other = 0; other < k; other++)
-                assert_string_not_equal(tm_config_key_at(config, other)->name, key->name);
-            tm_text_fini(&text);
-        }
-        tm_config_destroy(config);
-    }
-    assert_null(tm_workload_find("strea"));
-}
-
 TEST(stream_tables)
 {
     static const struct {
@@ -110,29 +85,6 @@ TEST(gemm_tables)
             table_follows(&what, cases[i].rows, cases[i].status, "peak: 1e+06 GFLOP/s float32 measured (dreamt)",
                           gemm_row);
     }
-}
-
-/* Rows of a model's products: forward, of its input and of its weights, with the same operands in turn. */
-TEST(products_of_a_model)
-{
-    tried t = try_workload(&(trial){ tm_workload_find("gemm"), "cpu", "model=tiny-llama seq=16 batch=2 cache=warm" });
-    for (size_t row = 0; row + 2 < tm_table_n_rows(t.table); row += 3) {
-        static const char *const ways[] = { " forward", " dgrad", " wgrad" };
-        double m = number_at(t.table, row, "M"), n = number_at(t.table, row, "N"), k = number_at(t.table, row, "K");
-        const double wanted[3][3] = { { m, n, k }, { m, k, n }, { n, k, m } };
-        cell_is(t.table, row, "M", 32); /* tokens */
-        for (size_t i = 0; i < 3; i++) {
-            const char *name = words_at(t.table, row + i, "name");
-            size_t      stem = strlen(words_at(t.table, row, "name")) - strlen(ways[0]);
-            assert_true(strncmp(name, words_at(t.table, row, "name"), stem) == 0 && strcmp(name + stem, ways[i]) == 0);
-            cell_is(t.table, row + i, "M", wanted[i][0]);
-            cell_is(t.table, row + i, "N", wanted[i][1]);
-            cell_is(t.table, row + i, "K", wanted[i][2]);
-            assert_int_equal(truth_at(t.table, row + i, "trans_a"), i == 2);
-            assert_int_equal(truth_at(t.table, row + i, "trans_b"), i == 0);
-        }
-    }
-    tried_fini(&t);
 }
 
 static void attention_on_cpu(const tm_table *table, size_t row)
@@ -251,38 +203,6 @@ TEST(mlp_tables)
             cell_is(t.table, 0, "loss_last", first); /* nothing learns */
         else if (strcmp(cases[i].device, "null") != 0 && !isnan(last))
             assert_true(last < first && last > 0);
-        tried_fini(&t);
-    }
-}
-
-static double cell_of(const tm_table *table, const char *column)
-{
-    const tm_cell *cell = tm_table_cell(table, 0, (size_t)tm_table_find(table, column));
-    return cell->kind == TM_CELL_I64 ? (double)cell->i64 : cell->kind == TM_CELL_F64 ? cell->f64 : (double)NAN;
-}
-
-/* Initial values, the check, warm-up and iterations together end within an iteration of the budget, or are the least
- * that can be: the check, one iteration that counts. Every kernel takes 20 ms and up to a sixth more. */
-TEST(the_budget_of_mlp_is_kept)
-{
-    static const double budgets[] = { 0.01, 0.5, 1, 2, 5, 20 };
-    double              before = 0;
-    for (size_t i = 0; i < sizeof budgets / sizeof budgets[0]; i++) {
-        tried  t = try_workload(&(trial){ tm_workload_find("mlp"), "cpu",
-                                          "dims=5-4 batch=3 iterations=100000 warmup=3 budget=9", budgets[i], NULL,
-                                          false, false, 20000000 });
-        double passed = (double)fake_clock_passed() * 1e-9;
-        double step = cell_of(t.table, "step_ms") * 1e-3, n = cell_of(t.table, "n");
-        if (t.status != TM_OK || !(n >= 1) || !(passed <= fmax(budgets[i], 8 * step) + 1.2 * step) || !(n >= before))
-            fail_msg("budget %g: %g s, %g iterations of %g s: %s", budgets[i], passed, n, step, t.err.text);
-        if (budgets[i] > 50 * step) assert_true(passed > 0.9 * budgets[i]); /* and is used */
-        const tm_cell *last = tm_table_cell(t.table, 0, (size_t)tm_table_find(t.table, "loss_last"));
-        bool           told = false; /* how few they were */
-        for (size_t k = 0; k < tm_table_n_notes(t.table); k++)
-            told |= strstr(tm_table_note_at(t.table, k), n < 2 ? "mlp: 1 iteration: " : " iterations: ") != NULL;
-        assert_true(told == (n < 10));
-        if (i == 0) assert_true(n < 2 && last->kind == TM_CELL_EMPTY); /* no loss of before and after */
-        before = n;
         tried_fini(&t);
     }
 }

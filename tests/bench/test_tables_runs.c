@@ -304,52 +304,6 @@ FULL_TEST(gpt_tables_follow)
     assert_int_equal(chdir(old), 0);
 }
 
-/* Slices: rows in order, each with what follows from its rate; the note is the line through them. */
-TEST(slices_have_rows)
-{
-    static const char *const cases[] = { "tiny.yaml, 1 of 4 layers", "tiny.yaml, 2 of 4 layers",
-                                         "tiny.yaml, 3 of 4 layers", "tiny.yaml" };
-    char                     old[4096];
-    assert_non_null(getcwd(old, sizeof old));
-    write_model();
-    assert_int_equal(chdir(test_folder()), 0);
-    tried           t = try_workload(&(trial){ tm_workload_find("gpt"), "cpu",
-                                               "sizes=tiny.yaml validate=always max_rounds=7 turn_ms=2", 0, NULL, false });
-    const tm_table *table = t.table;
-    assert_int_equal(t.status, TM_OK);
-    assert_int_equal(tm_table_n_rows(table), 5);
-    for (size_t row = 0; row < 4; row++) {
-        assert_string_equal(tm_table_cell(table, row, 1)->text, cases[row]);
-        assert_string_equal(tm_table_cell(table, row, 2)->text, row < 3 ? "slice" : "model");
-        assert_string_equal(tm_table_cell(table, row, 3)->text, "measured");
-        assert_int_equal((int)number_at(table, row, "n"), 7);
-        assert_int_equal((int)number_at(table, row, "layers"), (int)row + 1);
-        assert_true(fabs(number_at(table, row, "tokens_per_second") * number_at(table, row, "step_ms") - 24e3) < 1e-6);
-        assert_true(fabs(number_at(table, row, "step_ms") / number_at(table, row, "median_ms") - 1) < 1e-9);
-        assert_true(isfinite(number_at(table, row, "residual_pct")) == (row < 3));
-        check_intervals(table, row);
-    }
-    assert_string_equal(tm_table_cell(table, 4, 2)->text, "prediction");
-    assert_string_equal(tm_table_cell(table, 4, 3)->text, "predicted");
-    /* "tiny.yaml: predicted step = A ms + B ms x 4 layers" is the prediction's median. */
-    double      a, b, predicted = number_at(table, 4, "median_ms"), whole = number_at(table, 3, "median_ms");
-    const char *note = tm_table_note_at(table, 0);
-    assert_int_equal(sscanf(note, "tiny.yaml: predicted step = %lf ms + %lf ms x 4 layers", &a, &b), 2);
-    assert_true(fabs(a + 4 * b - predicted) < 2e-3 * (fabs(a) + 4 * fabs(b)));
-    assert_true(fabs(100 * (predicted / whole - 1) - number_at(table, 4, "error_pct")) < 1e-6);
-    double least = number_at(table, 4, "tokens_per_second_lo"), most = number_at(table, 4, "tokens_per_second_hi");
-    double buffer = number_at(table, 4, "half_width_pct") / 100;
-    if (t.invalid.status == TM_OK) {
-        check_intervals(table, 4);
-        assert_true(fabs(least * predicted * (1 + buffer) - 24e3) < 1e-3);
-        /* An interval that reaches a time of nothing: a rate without an upper end. */
-        if (buffer < 0.999) assert_true(fabs(most * predicted * (1 - buffer) - 24e3) < 1e-3);
-        if (buffer > 1.001) assert_true(isnan(most));
-    }
-    tried_fini(&t);
-    assert_int_equal(chdir(old), 0);
-}
-
 /* --- collectives ----------------------------------------------------------------------------- */
 
 typedef struct {

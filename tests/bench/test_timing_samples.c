@@ -371,22 +371,4 @@ TEST(others_are_waited_for)
     tm_samples_fini(&samples);
 }
 
-TEST(ticks_and_rotations)
-{
-    bool    known = false;
-    int64_t bytes = tm_cpu_last_level_bytes(""), used = tm_last_level_bytes(&known);
-    assert_int_equal(known, bytes > 0);
-    assert_int_equal(used, bytes > 0 ? bytes : (int64_t)64 << 20);
-    static const int64_t sizes[] = { 1, 7, 4096, 1000003 };
-    for (size_t i = 0; i < 4; i++) assert_int_equal(tm_rotation(sizes[i]), 2 * used / sizes[i] + 1);
-    assert_int_equal(tm_rotation(0), 2 * used + 1);
-    assert_int_equal(tm_rotation(2 * used), 2);
-    assert_int_equal(tm_rotation(2 * used + 1), 2);
-    assert_int_equal(tm_rotation(used), 3);
-    fake_clock_start(17, 0);
-    assert_int_equal(tm_clock_tick_ns(), 17);
-    fake_clock_stop();
-    assert_int_equal(fake_clock_passed(), 2000 * 17);
-}
-
 TESTS_ALONE

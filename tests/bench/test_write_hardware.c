@@ -255,39 +255,4 @@ TEST(every_instruction_is_timed)
     tm_table_destroy(table);
 }
 
-/* A step that is taken apart trains as a whole one does. */
-TEST(apart_is_the_same_step)
-{
-    tm_config     *model;
-    tm_error       err = { 0 };
-    tm_run_options run;
-    tm_device     *device;
-    tm_part        part;
-    tm_live_part  *whole, *apart;
-    double         seconds, first, last[2], *each;
-    assert_int_equal(
-        tm_bench_model_config("micro-llama --training.seq_len 32 --training.local_batch_size 2", &model, &err), TM_OK);
-    assert_int_equal(tm_run_options_read(model, &run, &err), TM_OK);
-    assert_int_equal(tm_device_open("cpu", 1, &device, &err), TM_OK);
-    assert_int_equal(tm_part_plan(&run, run.step.shape.n_layers, device, &part, &err), TM_OK);
-    assert_int_equal(tm_part_open(&part, device, &whole, &err), TM_OK);
-    for (int i = 0; i < 3; i++) assert_int_equal(tm_part_step(whole, &seconds, &err), TM_OK);
-    tm_part_losses(whole, &first, &last[0]);
-    tm_part_close(whole);
-    assert_int_equal(tm_part_open(&part, device, &apart, &err), TM_OK);
-    size_t n = 0;
-    for (size_t i = 0; i < tm_part_step_of(apart)->training.n; i++)
-        n += tm_part_step_of(apart)->training.work[i].program->count;
-    each = tm_alloc(n * sizeof *each);
-    for (int i = 0; i < 2; i++) assert_int_equal(tm_part_step_apart(apart, each, &err), TM_OK);
-    assert_int_equal(tm_part_step(apart, &seconds, &err), TM_OK);
-    tm_part_losses(apart, &first, &last[1]);
-    assert_true(last[0] == last[1]);
-    for (size_t i = 0; i < n; i++) assert_true(each[i] >= 0);
-    free(each);
-    tm_part_close(apart);
-    tm_device_close(device);
-    tm_config_destroy(model);
-}
-
 TEST_FIXTURE(NULL, test_folder_teardown)

@@ -101,58 +101,6 @@ TEST(other_files)
     assert_int_equal(files_mapped(), 0);
 }
 
-/* Everything about memory lies in one window, in one part, or nowhere. */
-static void places(tm_comm *world, void *context)
-{
-    void *memory;
-    CHECK_OK(tm_comm_alloc(world, 3 * PAGE - 5, &memory, err));
-    const char    *m = memory;
-    const uint64_t first = world->world->window[0]->parts[0].at;
-    static const struct {
-        int64_t at, bytes;
-        bool    inside;
-    } rows[] = { { 0, 1, true },    { 0, 3 * PAGE, true },     { 0, 3 * PAGE + 1, false }, { -1, 1, false },
-                 { -1, 2, false },  { 3 * PAGE - 1, 1, true }, { 3 * PAGE - 1, 2, false }, { 3 * PAGE, 1, false },
-                 { 17, PAGE, true } };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        int32_t  window = 7;
-        uint64_t at = 7;
-        tm_comm_locate(world->world, m + rows[i].at, (size_t)rows[i].bytes, &window, &at);
-        CHECK(window == (rows[i].inside ? 0 : -1));
-        CHECK(at == (rows[i].inside ? first + (uint64_t)rows[i].at : 0));
-    }
-    int32_t  window = 7;
-    uint64_t at = 7;
-    tm_comm_locate(world->world, NULL, 0, &window, &at); /* nothing lies everywhere */
-    CHECK(window == 0 && at == 0);
-    /* Others reach it, and it is the same. */
-    int           rank = tm_comm_rank(world), size = tm_comm_size(world);
-    tm_collective barrier = { .kind = TM_COMM_BARRIER, .step = -1 };
-    memset(memory, 10 + rank, 3 * PAGE);
-    CHECK_OK(tm_comm_run(world, &barrier, err));
-    uint64_t      starts[8];
-    tm_collective tell =
-        collective_of(TM_COMM_ALL_GATHER, TM_COMM_BYTES, &first, starts, (int64_t)sizeof first, NULL, -1);
-    CHECK_OK(tm_comm_run(world, &tell, err));
-    for (int r = 0; r < size; r++) {
-        const char *theirs = tm_comm_reach(world, r, 0, starts[r] + 100);
-        CHECK(r == rank || (theirs[-100] == 10 + r && *theirs == 10 + r && theirs[3 * PAGE - 101] == 10 + r));
-    }
-    CHECK_OK(tm_comm_run(world, &barrier, err));
-    void *other;
-    CHECK_OK(tm_comm_alloc(world, 0, &other, err));
-    CHECK(other != memory && mapped(other));
-    tm_comm_free(world, memory);
-    CHECK(mapped(other));
-    if (size == 1) CHECK(!mapped(memory)); /* else another rank may have something there by now */
-    if (context) *(void **)context = other;
-    tm_comm_locate(world->world, m, 1, &window, &at);
-    CHECK(window == -1 && at == 0);
-    tm_comm_locate(world->world, other, 1, &window, &at);
-    CHECK(window == 1);
-    CHECK_OK(tm_comm_run(world, &barrier, err)); /* `other` goes with the world */
-}
-
 /* Shared again and again, given back each time or not. */
 static void too_often(tm_comm *world, void *context)
 {
@@ -178,13 +126,9 @@ static void too_much(tm_comm *world, void *context)
     CHECK(strstr(failure.text, " cannot reserve 1024.00 PiB for collective calls: Cannot allocate memory"));
 }
 
-TEST(windows)
+TEST(memory_has_an_end)
 {
     static const int apart[] = { 0, 1 };
-    void            *left = NULL;
-    run_world(1, NULL, 20, false, places, &left);
-    assert_true(left && !mapped(left));
-    run_world(3, NULL, 20, false, places, NULL);
     run_world(2, NULL, 20, false, too_often, NULL);
     run_world(2, apart, 20, false, too_often, NULL);
     run_world(2, NULL, 20, false, too_much, NULL);

@@ -231,31 +231,6 @@ static void facts(void **state)
     assert_int_equal(tm_gpu_count(TM_GPU_ANY), 4);
 }
 
-/* The deadline is one of calls, not of ranks that have nothing to call. */
-static void idle_of(tm_comm *world, void *context)
-{
-    tm_nccl      *n;
-    void         *memory;
-    tm_collective barrier = { .kind = TM_COMM_BARRIER, .what = "afterwards", .step = -1 };
-    (void)context;
-    CHECK_OK(tm_nccl_open(world, NULL, 0.2, &n, err));
-    CHECK_OK(tm_gpu_alloc(tm_nccl_gpu(n), 40, &memory, err));
-    tm_collective call = collective_of(TM_COMM_ALL_REDUCE, TM_COMM_FLOAT32, memory, memory, 10, "sums", 0);
-    for (int i = 0; i < 2; i++) {
-        CHECK_OK(tm_nccl_run(n, &call, err));
-        CHECK_OK(tm_nccl_wait(n, err));
-        nanosleep(&(struct timespec){ .tv_nsec = 300000000 }, NULL);
-        CHECK_OK(tm_comm_run(world, &barrier, err));
-    }
-    tm_nccl_close(n);
-}
-
-static void idle(void **state)
-{
-    (void)state;
-    run_world(2, NULL, 20, false, idle_of, NULL);
-}
-
 /* --- failures ------------------------------------------------------------------------------------ */
 
 static struct {
@@ -384,103 +359,6 @@ static void other_libraries(void **state)
     setenv("TRAINMARK_GPU_RUNTIME", gpu, 1);
 }
 
-/* --- places -------------------------------------------------------------------------------------- */
-
-static const char *const variables[] = { "VIRTUAL_ENV", "CONDA_PREFIX", "HOME" };
-
-/* A copy of the stand-in in a folder below that of the test, all of whose folders are made. */
-static void put_library(const char *below, char path[PATH_MAX])
-{
-    tm_text  bytes = { 0 };
-    tm_error err = { 0 };
-    int      n = snprintf(path, PATH_MAX, "%s/", test_folder());
-    for (const char *c = below; *c; c++) {
-        path[n++] = *c;
-        path[n] = '\0';
-        if (*c == '/') mkdir(path, 0700);
-    }
-    snprintf(path + n, (size_t)(PATH_MAX - n), "libnccl.so.2");
-    assert_int_equal(tm_file_read(getenv("TRAINMARK_NCCL"), 1 << 24, &bytes, &err), TM_OK);
-    assert_int_equal(tm_file_write(path, bytes.data, bytes.length, &err), TM_OK);
-    tm_text_fini(&bytes);
-}
-
-typedef struct {
-    const char *path;       /* of the library that is found, or NULL: */
-    char        said[2048]; /* why not */
-} place;
-
-static void open_without_a_name(tm_comm *world, void *context)
-{
-    place    *p = context;
-    tm_nccl  *n = NULL;
-    tm_error  err = { 0 };
-    tm_status st = tm_nccl_open(world, NULL, 5, &n, &err);
-    if (p->path && st != TM_OK) fprintf(stderr, "%s\n", err.text);
-    CHECK((st == TM_OK) == (p->path != NULL));
-    if (p->path && strcmp(tm_nccl_facts_of(n)->library, p->path) != 0)
-        fprintf(stderr, "%s, not %s\n", tm_nccl_facts_of(n)->library, p->path);
-    CHECK(!p->path || strcmp(tm_nccl_facts_of(n)->library, p->path) == 0);
-    snprintf(p->said, sizeof p->said, "%.2000s", err.text);
-    tm_nccl_close(n);
-}
-
-/* Where pip and conda put it, in the environment that is in use; the loader's own place is before that of HOME. */
-static void places_of_libraries(void **state)
-{
-    static const struct {
-        const char *variable, *base, *below;
-    } rows[] = { { "HOME", "home", "home/.local/lib/python3.11/site-packages/nvidia/nccl/lib/" },
-                 { "CONDA_PREFIX", "conda", "conda/lib/" },
-                 { "CONDA_PREFIX", "conda", "conda/lib/python3.9/site-packages/nvidia/nccl/lib/" },
-                 { "VIRTUAL_ENV", "venv", "venv/lib/python3.12/site-packages/nvidia/nccl/lib/" } };
-    char  nccl[PATH_MAX], gpu[PATH_MAX], home[PATH_MAX] = "", path[PATH_MAX], host[64] = "", want[2600];
-    place found = { 0 };
-    (void)state;
-    snprintf(nccl, sizeof nccl, "%s", getenv("TRAINMARK_NCCL"));
-    snprintf(gpu, sizeof gpu, "%s", getenv("TRAINMARK_GPU_RUNTIME"));
-    if (getenv("HOME")) snprintf(home, sizeof home, "%s", getenv("HOME"));
-    for (size_t i = 0; i < 3; i++) unsetenv(variables[i]);
-    assert_int_equal(gethostname(host, sizeof host - 1), 0);
-    void *const there[] = { dlopen("libnccl.so.2", RTLD_LAZY), dlopen("librccl.so.1", RTLD_LAZY) };
-    const bool  bare = !there[0] && !there[1];
-    for (int i = 0; i < 2; i++)
-        if (there[i]) dlclose(there[i]);
-    unsetenv("TRAINMARK_NCCL");
-    setenv("VIRTUAL_ENV", "venv", 1); /* no place: where would it begin? */
-    if (bare) run_world(1, NULL, 5, false, open_without_a_name, &found);
-    snprintf(want, sizeof want,
-             "rank 0 on %s: NCCL cannot be loaded (libnccl.so.2: cannot open shared object file: No such file or "
-             "directory); RCCL cannot be loaded (librccl.so.1: cannot open shared object file: No such file or "
-             "directory); "
-             "install NCCL (`apt-get install libnccl2`, or `pip install nvidia-nccl-cu12` or -cu13) or RCCL (`apt-get "
-             "install rccl`), or name the file: --library FILE",
-             host);
-    if (bare) assert_string_equal(found.said, want);
-    unsetenv("VIRTUAL_ENV");
-    for (size_t i = bare ? 0 : 1; i < sizeof rows / sizeof rows[0]; i++) { /* each comes before those in front of it */
-        setenv("TRAINMARK_NCCL", nccl, 1);
-        put_library(rows[i].below, path);
-        unsetenv("TRAINMARK_NCCL");
-        setenv(rows[i].variable, test_in_folder(rows[i].base), 1);
-        found.path = path;
-        run_world(1, NULL, 5, false, open_without_a_name, &found);
-    }
-    /* The library is there, its GPU is not: that is what is said. */
-    setenv("TRAINMARK_GPU_RUNTIME", "/nowhere/libcuda.so.1", 1);
-    found.path = NULL;
-    run_world(1, NULL, 5, false, open_without_a_name, &found);
-    snprintf(want, sizeof want,
-             "rank 0 on %s: no runtime of a GPU was found (/nowhere/libcuda.so.1: cannot open shared object file: No "
-             "such file or directory); install NVIDIA's driver",
-             host);
-    assert_int_equal(strncmp(found.said, want, strlen(want)), 0);
-    for (size_t i = 0; i < 3; i++) unsetenv(variables[i]);
-    setenv("HOME", home, 1);
-    setenv("TRAINMARK_NCCL", nccl, 1);
-    setenv("TRAINMARK_GPU_RUNTIME", gpu, 1);
-}
-
 static int begin(void **state)
 {
     (void)state;
@@ -490,15 +368,8 @@ static int begin(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    /* first: what was loaded before would be found by its name */
-    cmocka_unit_test(places_of_libraries),
-    cmocka_unit_test(calls),
-    cmocka_unit_test(facts),
-    cmocka_unit_test(idle),
-    full_test(failures),
-    cmocka_unit_test(refusals),
-    cmocka_unit_test(other_libraries),
+    cmocka_unit_test(calls), cmocka_unit_test(facts),    full_test(failures),     cmocka_unit_test(refusals), cmocka_unit_test(other_libraries),
 };
 
 TEST_TABLE(tests)
-TEST_FIXTURE(begin, test_folder_teardown)
+TEST_FIXTURE(begin, NULL)

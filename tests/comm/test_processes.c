@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Worlds of processes, over each MPI that is here: the same calls and the same bits; ranks that are killed, stopped,
- * leave or call something else are named within the deadline, and no process is left. This program is also what is
- * launched.
+/* Worlds of processes, over each MPI that is here: the same calls and the same bits, and no process is left. This
+ * program is also what is launched. Ranks that are killed or stopped: tests/cli/test_ranks.sh.
  */
 #include "calls.h"
 
@@ -23,35 +22,6 @@
 #include "support/test.h"
 
 /* --- as a rank ----------------------------------------------------------------------------------- */
-
-static const double deadline_s = 1.2; /* of the failures */
-
-/* Gives up as the program does: for all. */
-static void must(tm_comm *world, tm_status st, const tm_error *err)
-{
-    if (st != TM_OK) tm_comm_abort(world, tm_status_exit_code(st), err->text);
-}
-
-static void sum_once(tm_comm *world, int step, size_t count)
-{
-    float         x[64] = { 1 }, y[64];
-    tm_error      err = { 0 };
-    tm_collective call = collective_of(TM_COMM_ALL_REDUCE, TM_COMM_FLOAT32, x, y, count, "gradients", step);
-    must(world, tm_comm_run(world, &call, &err), &err);
-    CHECK(y[0] == (float)tm_comm_size(world));
-}
-
-/* The last rank does it at step 5. */
-static void misbehave(tm_comm *world, const char *how)
-{
-    if (strcmp(how, "kill") == 0) raise(SIGKILL);
-    if (strcmp(how, "stop") == 0) raise(SIGSTOP);
-    if (strcmp(how, "exit") == 0) _exit(3);
-    if (strcmp(how, "count") == 0) sum_once(world, 5, 33);
-    if (strcmp(how, "close") == 0) tm_comm_close(world);
-    if (strcmp(how, "close") == 0) sleep(30);
-    if (strcmp(how, "abort") == 0) tm_comm_abort(world, 3, "the disk is full");
-}
 
 static void messages_around(tm_comm *world)
 {
@@ -86,57 +56,26 @@ static void splits_of(tm_comm *world)
     tm_comm_close(group);
 }
 
-static void stop_here(void *own, bool failed)
+static int rank_main(const char *engine)
 {
-    (void)own;
-    (void)failed;
-    raise(SIGSTOP);
-}
-
-/* The last rank stops where the others have no deadline of their own: inside the library's end. */
-static void stop_at_the_end(tm_comm *world)
-{
-    static tm_comm_engine engine;
-    engine = *world->world->ports.engine;
-    engine.close = stop_here;
-    world->world->ports.engine = &engine;
-}
-
-static int rank_main(const char *how, const char *engine)
-{
-    static const size_t counts[] = { 0, 5, 2000, 40001 };
-    bool                whole = strcmp(how, "calls") == 0 || strcmp(how, "well") == 0;
-    tm_comm_options     options = { .engine = engine, .deadline_seconds = whole ? 60 : deadline_s };
+    static const size_t counts[] = { 0, 5, 2000, 9001 };
+    tm_comm_options     options = { .engine = engine, .deadline_seconds = 60 };
     tm_comm            *world;
     tm_error            err = { 0 };
-    tm_comm_launch      launch = tm_comm_launched();
     printf("pid %ld\n", (long)getpid());
     fflush(stdout);
-    if (strcmp(how, "begin") == 0 && launch.rank == launch.ranks - 1) raise(SIGSTOP);
     tm_status st = tm_comm_open(&options, &world, &err);
     if (st != TM_OK) {
         fprintf(stderr, "%s\n", err.text);
         return tm_status_exit_code(st);
     }
-    bool last = tm_comm_rank(world) == tm_comm_size(world) - 1;
-    if (strcmp(how, "calls") == 0) {
-        all_calls(world, OF(counts));
-        messages_around(world);
-        splits_of(world);
-    } else {
-        for (int step = 0; step < 10; step++) {
-            if (step == 5 && last) misbehave(world, how);
-            if (step == 9 && last && strcmp(how, "end") == 0) stop_at_the_end(world);
-            sum_once(world, step, 20);
-        }
-    }
+    all_calls(world, OF(counts));
+    messages_around(world);
+    splits_of(world);
     tm_comm_place place = tm_comm_place_of(world, tm_comm_rank(world));
     printf("rank %d of %d done, place %d of %d on host %d of %d\n", tm_comm_rank(world), tm_comm_size(world),
            place.local_rank, place.local_size, place.host, place.hosts);
-    fflush(stdout);
-    int64_t begin = tm_now_ns();
     tm_comm_close(world);
-    printf("closed in %.3f s\n", (double)(tm_now_ns() - begin) * 1e-9);
     return 0;
 }
 
@@ -177,7 +116,7 @@ typedef struct {
     char   text[65536];
 } outcome;
 
-static void run_child(const library *l, const char *ranks, const char *how, const char *engine, int out)
+static void run_child(const library *l, const char *ranks, const char *engine, int out)
 {
     const char *argv[24];
     int         n = 0;
@@ -191,7 +130,6 @@ static void run_child(const library *l, const char *ranks, const char *how, cons
     }
     argv[n++] = self;
     argv[n++] = "rank";
-    argv[n++] = how;
     argv[n++] = engine;
     argv[n] = NULL;
     setpgid(0, 0);
@@ -203,7 +141,7 @@ static void run_child(const library *l, const char *ranks, const char *how, cons
     _exit(127);
 }
 
-static void launch(const library *l, const char *ranks, const char *how, const char *engine, outcome *o)
+static void launch(const library *l, const char *ranks, const char *engine, outcome *o)
 {
     enum { LIMIT_S = 100 };
     int     fds[2], status = 0;
@@ -212,7 +150,7 @@ static void launch(const library *l, const char *ranks, const char *how, const c
     assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
     pid_t child = fork();
     assert_true(child >= 0);
-    if (child == 0) run_child(l, ranks, how, engine, fds[1]);
+    if (child == 0) run_child(l, ranks, engine, fds[1]);
     close(fds[1]);
     for (;;) {
         struct pollfd p = { .fd = fds[0], .events = POLLIN };
@@ -266,7 +204,7 @@ static outcome o;
 static void same_calls(const library *l)
 {
     need(l);
-    launch(l, "3", "calls", "-", &o);
+    launch(l, "3", "-", &o);
     if (o.code != 0) fail_msg("exit code %d: %s", o.code, o.text);
     for (int r = 0; r < 3; r++) {
         char line[96];
@@ -276,47 +214,12 @@ static void same_calls(const library *l)
     expect_nobody_left(&o, 3);
 }
 
-static void failures(const library *l)
-{
-    static const struct {
-        const char *how, *words;
-        int         code, only; /* code: -1: not zero, the launcher decides; only: over one of the libraries, or -1 */
-    } cases[] = {
-        { "kill", "", -1, 0 },
-        { "exit", "", -1, 1 },
-        { "stop", "rank 2 of group world is late: ", 1, -1 },
-        { "begin", "the start of all ranks took more than 6.2 s", 1, 0 },
-        { "end", "the end of all ranks took more than ", 1, -1 },
-        { "count", "33 float32 'gradients', step 5", 4, 0 },
-        { "close", "rank 2 has closed it", 4, 1 },
-        { "abort", "rank 2: the disk is full", 3, 1 },
-    };
-    need(l);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        if (cases[i].only >= 0 && &libraries[cases[i].only] != l) continue;
-        launch(l, "3", cases[i].how, "-", &o);
-        if (cases[i].words[0]) expect(&o, cases[i].words);
-        /* MPICH's launcher adds the 9 of those that it had to kill. */
-        bool as_told =
-            o.code == cases[i].code || (l == &libraries[1] && (o.code == 9 || o.code == (cases[i].code | 9)));
-        if (cases[i].code < 0 ? o.code == 0 : !as_told) fail_msg("%s: exit code %d: %s", cases[i].how, o.code, o.text);
-        if (strcmp(cases[i].how, "end") != 0 && strstr(o.text, "done"))
-            fail_msg("%s: a rank went on to the end: %s", cases[i].how, o.text);
-        /* Of several that header within a world, one speaks. */
-        bool        inside = cases[i].words[0] && strncmp(cases[i].words, "the ", 4) != 0;
-        const char *first = inside ? strstr(o.text, cases[i].words) : NULL;
-        if (first && strstr(first + 1, "trainmark: rank")) fail_msg("%s: said twice: %s", cases[i].how, o.text);
-        expect_nobody_left(&o, 3);
-        assert_true(o.seconds < deadline_s + 60);
-    }
-}
-
 /* Ranks that would all train alone. */
 static void wrong_launcher(const library *l)
 {
     need(l);
     need(&libraries[l == libraries]);
-    launch(l, "2", "calls", l->other, &o);
+    launch(l, "2", l->other, &o);
     assert_int_not_equal(o.code, 0);
     expect(&o, "the launcher is another MPI's");
     expect(&o, "--ranks 2");
@@ -331,16 +234,6 @@ TEST(calls_openmpi)
 TEST(calls_mpich)
 {
     same_calls(&libraries[1]);
-}
-
-FULL_TEST(failures_openmpi)
-{
-    failures(&libraries[0]);
-}
-
-FULL_TEST(failures_mpich)
-{
-    failures(&libraries[1]);
 }
 
 TEST(wrong_launchers)
@@ -376,7 +269,7 @@ static int clean_up(void **state)
 
 static int be_rank(int argc, char **argv)
 {
-    return argc > 3 ? rank_main(argv[2], argv[3][0] == '-' ? NULL : argv[3]) : 2;
+    return argc > 2 ? rank_main(argv[2][0] == '-' ? NULL : argv[2]) : 2;
 }
 TM_TEST_ROLE("rank", be_rank)
 

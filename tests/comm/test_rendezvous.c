@@ -92,24 +92,6 @@ static const char *text(const char *format, ...)
 
 /* --- what the environment says ------------------------------------------------------------------ */
 
-TEST(places_that_are_none)
-{
-    static const char none[] =
-        "this is rank 1 of 2, launched by torchrun or its like, but MASTER_ADDR and MASTER_PORT do not "
-        "say where ranks meet; set them, or use --ranks 2, mpirun, or srun --mpi=pmix";
-    says_here(1, "RANK is -1, WORLD_SIZE is -1: no rank of a world");
-    assert_int_equal(status, TM_INVALID);
-    says(2, 2, "127.0.0.1", 29500, 1, "RANK is 2, WORLD_SIZE is 2: no rank of a world");
-    says(1, 2, "", 29500, 1, none);
-    says(1, 2, "127.0.0.1", 0, 1, none);
-    says(1, 2, "127.0.0.1", 65535, 1, none);
-    setenv("MASTER_PORT", "29500x", 1);
-    says_here(1, none);
-    set("MASTER_PORT", 29500);
-    unsetenv("MASTER_ADDR");
-    says_here(1, none);
-}
-
 /* --- the first rank ------------------------------------------------------------------------------- */
 
 TEST(the_first_waits_in_vain)

@@ -91,33 +91,6 @@ static void *share(tm_comm *world)
 
 /* --- which stage ------------------------------------------------------------------------------- */
 
-static void used_again(tm_comm *world, void *context)
-{
-    static const size_t first[] = { 20000, 60000, 40000 }, smaller[] = { 40960, 61440, 20480 },
-                        larger[] = { 40961, 40961, 10000 }, all[] = { 30000, 70000, 50000, 10000 };
-    unsigned char *data = malloc(MOST);
-    CHECK(data);
-    void *shared = share(world);
-    (void)context;
-    CHECK(files_in_memory() == 0);
-    barrier(world);
-    go(world, data, first, 3, 3);
-    go(world, data, first, 3, 3);
-    go(world, data, smaller, 3, 3); /* whole pages: each fits one that is free again */
-    go(world, data, larger, 3, 4);  /* the one of 60000 is taken by the first of them */
-    go(world, data, all, 4, 5);
-    go(world, data, all + 1, 1, 5);
-    CHECK(!world->world->send_queue); /* nobody has to look after them */
-    free(data);
-    tm_comm_free(world, shared);
-}
-
-TEST(trays_are_used_again)
-{
-    run_world(2, NULL, 60, false, used_again, NULL);
-    assert_int_equal(files_in_memory(), 0);
-}
-
 /* More than there may be stages: the engine carries the rest, and all come in order. */
 static void very_many(tm_comm *world, void *context)
 {

@@ -6,6 +6,7 @@
 #include "launched.h"
 
 #include "base/clock.h"
+#include "comm/engine/tcp.h"
 
 #include <signal.h>
 #include <time.h>
@@ -14,8 +15,8 @@
 
 static void calls_and_messages(tm_comm *world)
 {
-    static const size_t counts[] = { 0, 5, 2000, 40001 };
-    enum { N = 300000 };
+    static const size_t counts[] = { 0, 5, 2000, 9001 };
+    enum { N = 100000 };
     int      rank = tm_comm_rank(world), size = tm_comm_size(world);
     sizes    s = { counts, sizeof counts / sizeof counts[0] };
     int64_t *x = malloc(N * sizeof *x), *y = malloc(N * sizeof *y);
@@ -184,6 +185,52 @@ TEST(a_rank_gives_up)
     assert_int_equal(code[0], 4);
     expect("trainmark: rank 0: the disk is full\n");
     assert_int_equal(code[2], 4);
+}
+
+/* Rank 1 names memory that is not its own as such. */
+static _Noreturn void offer(const launch_of *l, const tm_comm_file *file, int out)
+{
+    enum { TAG = TM_COMM_TAGS };
+    tm_comm_ports   ports;
+    tm_error        err = { 0 };
+    tm_comm_request request;
+    bool            done = false;
+    set_rank(l, 1, out);
+    CHECK(tm_comm_tcp_open(10, &ports, &err) == TM_OK);
+    CHECK(!ports.engine->send(ports.own, 0, TAG, file, sizeof *file, &request));
+    while (!done) CHECK(!ports.engine->test(ports.own, &request, &done));
+    char nothing;
+    CHECK(!ports.engine->receive(ports.own, 0, TAG + 1, &nothing, 1, &request));
+    while (!ports.engine->test(ports.own, &request, &done)) CHECK(!done); /* until rank 0 has given up */
+    _exit(0);
+}
+
+TEST(memory_of_somebody_else)
+{
+    static const char *const want[] = { "the memory of rank 1 has no proof that it is its own",
+                                        "the memory of rank 1: Operation not permitted",
+                                        "the memory of rank 1 is too small" };
+    for (int i = 0; i < 3; i++) {
+        int       fds[2], code[2];
+        launch_of l = { .ranks = 2, .port = free_port(), .deadline = 5 };
+        pid_t     child[2];
+        /* Of this process, which is no rank; or the rank's, but not with what only the rank knows. */
+        tm_comm_file file = tm_comm_file_make(i == 2 ? 4096 : 16 << 20);
+        assert_int_equal(pipe(fds), 0);
+        for (int r = 0; r < 2; r++) {
+            child[r] = fork();
+            assert_true(child[r] >= 0);
+            if (child[r] == 0 && r == 0) be_rank(&l, 0, fds[1]);
+            if (child[r] > 0) continue;
+            if (i != 1) file.pid = getpid();
+            offer(&l, &file, fds[1]);
+        }
+        finish(child, 2, fds, code);
+        close((int)file.fd);
+        expect("tcp cannot share memory among the ranks of a host");
+        expect(want[i]);
+        assert_int_not_equal(code[0], 0);
+    }
 }
 
 static int begin(void **state)

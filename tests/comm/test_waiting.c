@@ -59,36 +59,6 @@ static void rest(double seconds)
 
 /* --- events ---------------------------------------------------------------------------------- */
 
-static tm_comm_event event;
-
-static void *tell_later(void *nothing)
-{
-    rest(0.05);
-    tm_comm_event_signal(&event);
-    return nothing;
-}
-
-TEST(an_event_ends_the_sleep)
-{
-    pthread_t thread;
-    double    begin = seconds_of(CLOCK_MONOTONIC);
-    assert_int_equal(pthread_create(&thread, NULL, tell_later, NULL), 0);
-    for (uint32_t seen = event.word; event.word == seen;) tm_comm_event_sleep(&event, seen, (int64_t)60e9);
-    pthread_join(thread, NULL);
-    tm_comm_event_sleep(&event, event.word - 1, (int64_t)60e9); /* told of before */
-    assert_true(seconds_of(CLOCK_MONOTONIC) - begin < 30);
-    assert_int_equal(event.sleepers, 0);
-}
-
-TEST(a_sleep_has_an_end)
-{
-    double begin = seconds_of(CLOCK_MONOTONIC);
-    tm_comm_event_sleep(&event, event.word, 20000000);
-    double slept = seconds_of(CLOCK_MONOTONIC) - begin;
-    assert_true(slept < 30);
-    assert_true(slept > 0.01);
-}
-
 /* --- what waits cost ------------------------------------------------------------------------- */
 
 enum { LATE, FULL, WAITS, FEW_YIELDS = 100 };

@@ -167,20 +167,6 @@ TEST(changed_digits)
     free_made(&m);
 }
 
-/* A verdict that is nicer than its findings is seen, though somebody has sealed it anew. */
-TEST(nicer_verdict)
-{
-    made m;
-    make(&m, "a", "b");
-    tm_node_find(&m.outcomes[HOST], 0, "", "broken");
-    tm_node_outcome *o = &m.outcomes[HOST];
-    o->verdict = TM_NODE_PASS;
-    tm_result *result = print(&m);
-    assert_int_equal(differs(result), 1);
-    tm_result_destroy(result);
-    free_made(&m);
-}
-
 /* --- hosts -------------------------------------------------------------------------------------------------------- */
 
 TEST(expected_hosts)

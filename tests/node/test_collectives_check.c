@@ -252,21 +252,6 @@ TEST(bad_links)
     }
 }
 
-/* Two pieces of a gather change places on one rank. */
-TEST(swapped_ranks)
-{
-    for (int ranks = 4; ranks <= 5; ranks++) {
-        certified c = { .p = { SWAP, false, 3, -1, 1 } };
-        run_plant(ranks, NULL, &c);
-        size_t seen = 0;
-        for (size_t i = 0; i < c.out[3].n_findings; i++)
-            seen += strstr(c.out[3].findings[i].text, "in place of") != NULL;
-        assert_true(seen > 0);
-        for (int r = 0; r < 3; r++) assert_int_equal(c.out[r].n_findings, 0);
-        finish(ranks, &c);
-    }
-}
-
 TEST(memory_beside)
 {
     certified c = { .p = { BEHIND, false, 2, -1, 1 } };
@@ -277,17 +262,6 @@ TEST(memory_beside)
     run_plant(3, NULL, &c);
     blames(&c, 3, 1, "what rank 1 receives", "memory that is sent");
     finish(3, &c);
-}
-
-/* Nothing arrives on one rank: its memory is as it was. */
-TEST(nothing_arrives)
-{
-    for (int ranks = 2; ranks <= 3; ranks++) {
-        certified c = { .p = { KEPT, false, 1, -1, 1 } };
-        run_plant(ranks, NULL, &c);
-        blames(&c, ranks, 1, "what rank 1 receives", "not written");
-        finish(ranks, &c);
-    }
 }
 
 /* A fault in one call of seventeen is found. */

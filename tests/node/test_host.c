@@ -42,28 +42,3 @@ TEST(a_limit_on_one_processor)
     tm_node_outcome_fini(&o);
     test_folder_remove();
 }
-
-/* All but those with '-' in front. */
-TEST(checks_that_are_left_out)
-{
-    size_t               n;
-    tm_error             err = { 0 };
-    tm_text              only = { 0 };
-    tm_node_outcome      outcomes[32] = { 0 };
-    const tm_node_check *checks = tm_node_checks(&n);
-    assert_true(n <= 32);
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(checks[i].id, "host") != 0) tm_text_printf(&only, "%s-%s", only.length ? "," : "", checks[i].id);
-    tm_node_options options = { .only = only.data, .minutes = 1, .folder = ".", .sysroot = test_folder() };
-    assert_int_equal(tm_node_run(&options, outcomes, &err), TM_OK);
-    for (size_t i = 0; i < n; i++) {
-        const bool left_out = strcmp(outcomes[i].reason, "not asked for") == 0;
-        assert_int_equal(left_out, strcmp(checks[i].id, "host") != 0);
-        tm_node_outcome_fini(&outcomes[i]);
-    }
-    options.only = "-hosst";
-    assert_int_equal(tm_node_run(&options, outcomes, &err), TM_USAGE);
-    assert_non_null(strstr(err.text, "there is no check 'hosst'; did you mean 'host'?"));
-    tm_text_fini(&only);
-    test_folder_remove();
-}

@@ -82,19 +82,6 @@ TEST(noise_is_no_fault)
     }
 }
 
-/* At twice the floor: 20 of 20. */
-TEST(faults_at_twice_the_floor)
-{
-    tm_pairing_verdict v;
-    for (uint64_t seed = 0; seed < 20; seed++) {
-        const int n = 4 + (int)(seed * 7 % 60), a = (int)(seed % (uint64_t)n), b = seed % 2 ? -1 : (a + 1) % n;
-        play(n, -1, -1, 1, 0.1, seed, &v);
-        play(n, a, b, exp(v.floor + fmax(0.25, v.floor)), 0.1, seed, &v);
-        assert_int_equal(v.found, b < 0 ? 1 : 2);
-        assert_true(b < 0 ? v.end[0] == a : (v.end[0] == a && v.end[1] == b) || (v.end[0] == b && v.end[1] == a));
-    }
-}
-
 /* --- the check on a made-up clock ------------------------------------------------------------ */
 
 enum { MOST = 8 };

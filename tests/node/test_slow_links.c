@@ -161,20 +161,6 @@ TEST(half_rate_between_hosts)
     }
 }
 
-TEST(worlds_of_all_sizes)
-{
-    static const int hosts[] = { 0, 0, 1, 1, 2 };
-    for (int ranks = 1; ranks <= 5; ranks++) {
-        checked c = { .m = { .slow_from = -2, .seed = (uint64_t)ranks } };
-        run_world(ranks, ranks % 2 ? hosts : NULL, 60, false, check_links, &c);
-        for (int r = 0; r < ranks; r++) {
-            assert_int_equal(c.out[r].n_findings, 0);
-            assert_int_equal(c.out[r].verdict, ranks == 1 ? TM_NODE_SKIP : TM_NODE_PASS);
-            tm_node_outcome_fini(&c.out[r]);
-        }
-    }
-}
-
 /* --- counters -------------------------------------------------------------------------------- */
 
 static const tm_counter *counter(const tm_counters *all, const char *device, const char *name)

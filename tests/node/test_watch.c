@@ -14,19 +14,6 @@
 
 static const int processors[] = { 1, 4, 6 };
 
-TEST(nothing_is_there)
-{
-    char          *root = test_tree_make();
-    tm_node_watch *w = tm_node_watch_processors(processors, 3, root);
-    tm_node_sensed s;
-    for (int i = 0; i < 2; i++) {
-        tm_node_watch_read(w, i, &s);
-        assert_true(isnan(s.clock_mhz) && isnan(s.hottest_c) && isnan(s.watts) && isnan(s.throttles) && isnan(s.held));
-    }
-    tm_node_watch_close(w);
-    test_tree_remove(root);
-}
-
 TEST(all_is_read_in_its_units)
 {
     char *root = test_tree_make();

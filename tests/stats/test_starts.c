@@ -236,37 +236,3 @@ TEST(recorded_starts_keep_the_promises)
     }
     assert_true(kept);
 }
-
-/* Made-up machines: alarms in less than 1 of 200 comparisons of equal starts, 5 % seen where the spread is 1 %. */
-TEST(made_up_starts_keep_them_too)
-{
-    static const struct {
-        const char *name;
-        double      white, wave, keeps, drift; /* drift: from the first start to the last */
-        int         seen;                      /* of 100 with 5 %, at least */
-    } machines[] = {
-        { "starts differ by 1 %", .01, 0, 0, 0, 99 }, { "by 3 %", .03, 0, 0, 0, 20 },
-        { "waves of 3 %", .005, .03, .8, 0, 70 },     { "slow waves of 5 %", .005, .05, .95, 0, 80 },
-        { "a drift of 10 %", .01, 0, 0, .1, 99 },
-    };
-    enum { TRIALS = 2000 };
-    bool kept = true;
-    for (size_t m = 0; m < sizeof machines / sizeof machines[0]; m++)
-        for (int k = TM_STARTS_LEAST; k <= MOST; k += 5) {
-            counts none = { 0 }, slow = { 0 };
-            for (uint64_t t = 0; t < TRIALS; t++) {
-                double speed[2 * MOST], wave = tm_random_normal(t, 2, UINT32_MAX), keeps = machines[m].keeps;
-                for (int i = 0; i < 2 * k; i++) {
-                    speed[i] = exp(machines[m].white * tm_random_normal(t, 1, (uint64_t)i) + machines[m].wave * wave +
-                                   machines[m].drift * i / (2 * k - 1));
-                    wave = keeps * wave + sqrt(1 - keeps * keeps) * tm_random_normal(t, 2, (uint64_t)i);
-                }
-                add(&none, compare(speed, k, true, t % 2, 1));
-                add(&slow, compare(speed, k, true, t % 2, 1 / 1.05));
-            }
-            print_message("# %-20s %2d of each: equal: slower %d, no verdict %d of %d; 5 %% slower: seen %d\n",
-                          machines[m].name, k, none.slower, none.imprecise, TRIALS, slow.slower);
-            kept &= none.slower * 200 < TRIALS && slow.slower * 100 >= machines[m].seen * TRIALS;
-        }
-    assert_true(kept);
-}

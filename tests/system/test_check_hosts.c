@@ -14,20 +14,27 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What a test changes of the cards, by rank; NULL: nothing. */
+/* What is other on the cards of some ranks: a text, a value, or the value times something. */
 typedef struct {
-    void (*change)(int rank, tm_hosts_card *card);
-    const char     *failing; /* a check of the host of the last rank that fails; "WARN": that warns */
-    tm_hosts_limits limits;
-    int             fails;   /* hosts that do */
-    const char     *says[4]; /* among the notes */
-    const char     *verdict; /* in the message */
-    double          threads; /* of the first host */
-    int             n_notes; /* -1: any */
+    int         from, to, what;
+    const char *text;
+    double      value, times;
+} other;
+
+typedef struct {
+    int         ranks;
+    const int  *host; /* of each; NULL: one */
+    other       others[3];
+    int         fails, n_notes;  /* hosts that fail; notes */
+    const char *says[4];         /* among the notes */
+    const char *verdict;         /* in the message */
+    const char *failing;         /* a check of the host of the last rank that fails; "WARN": that warns */
+    double      threads;         /* of the first host; 0: any */
+    double      below, clock_ms; /* limits; 0: a tenth, a second */
 } scene;
 
 /* Ranks of alike hosts: a few percent of noise, as between measurements. */
-static tm_hosts_card usual(int rank)
+static tm_hosts_card card_of(const scene *s, int rank)
 {
     tm_hosts_card card;
     tm_hosts_card_clear(&card);
@@ -41,6 +48,13 @@ static tm_hosts_card usual(int rank)
     card.value[TM_HOSTS_PRODUCT] = 1000 - 9 * (rank % 5);
     card.value[TM_HOSTS_DISK] = 500 + 30 * (rank % 3);
     card.value[TM_HOSTS_LINK] = 10 + 0.2 * (rank % 3);
+    for (const other *o = s->others; o < s->others + 3; o++) {
+        if (rank < o->from || rank > o->to || (!o->text && o->value == 0 && o->times == 0)) continue;
+        if (o->text)
+            snprintf(card.text[o->what], TM_HOSTS_TEXT, "%s", o->text);
+        else
+            card.value[o->what] = o->value + o->times * card.value[o->what];
+    }
     return card;
 }
 
@@ -79,9 +93,8 @@ static void rows_follow_cards(const scene *s, tm_comm *world, const tm_table *ta
         double value[64] = { 0 };
         bool   first[64] = { false };
         for (int rank = 0; rank < tm_comm_size(world); rank++) {
-            tm_hosts_card card = usual(rank);
+            tm_hosts_card card = card_of(s, rank);
             int           host = tm_comm_place_of(world, rank).host;
-            if (s->change) s->change(rank, &card);
             if (!first[host] || measured[k].sum) value[host] += card.value[measured[k].value];
             first[host] = true;
         }
@@ -116,27 +129,27 @@ static void rows_follow_cards(const scene *s, tm_comm *world, const tm_table *ta
 /* Every rank gets the same. */
 static void compare(tm_comm *world, void *context)
 {
-    const scene  *s = context;
-    int           rank = tm_comm_rank(world), last = tm_comm_size(world) - 1;
-    tm_comm_place place = tm_comm_place_of(world, rank);
-    tm_hosts_card card = usual(rank);
-    tm_checks     checks = { 0 };
-    tm_hosts     *hosts;
-    tm_error      verdict = { 0 };
-    bool          first = place.local_rank == 0, odd = place.host == tm_comm_place_of(world, last).host;
-    if (s->change) s->change(rank, &card);
+    const scene          *s = context;
+    int                   rank = tm_comm_rank(world), last = tm_comm_size(world) - 1;
+    tm_comm_place         place = tm_comm_place_of(world, rank);
+    tm_hosts_card         card = card_of(s, rank);
+    tm_checks             checks = { 0 };
+    tm_hosts             *hosts;
+    const tm_hosts_limits limits = { s->below > 0 ? s->below : 0.1, s->clock_ms > 0 ? s->clock_ms : 1000 };
+    tm_error              verdict = { 0 };
+    bool                  first = place.local_rank == 0, odd = place.host == tm_comm_place_of(world, last).host;
     add_check(&checks, "os", TM_CHECK_INFO, odd && s->failing ? "another" : "Debian");
     bool warns = s->failing && strcmp(s->failing, "WARN") == 0;
     add_check(&checks, "klog", !odd || !s->failing ? TM_CHECK_PASS : warns ? TM_CHECK_WARN : TM_CHECK_FAIL, "3 errors");
     add_check(&checks, "governor", TM_CHECK_WARN, "powersave");
-    CHECK_OK(tm_hosts_compare(world, &card, first ? &checks : NULL, &s->limits, &hosts, err));
+    CHECK_OK(tm_hosts_compare(world, &card, first ? &checks : NULL, &limits, &hosts, err));
     tm_table *table = tm_hosts_table(hosts);
     int       failing = 0, column = tm_table_find(table, "verdict");
     CHECK((int)tm_table_n_rows(table) == place.hosts);
     for (size_t i = 0; i < tm_table_n_rows(table); i++)
         failing += strcmp(tm_table_cell(table, i, (size_t)column)->text, "FAIL") == 0;
     for (size_t i = 0; i < sizeof s->says / sizeof s->says[0] && s->says[i]; i++) CHECK(noted(table, s->says[i]));
-    CHECK(s->n_notes < 0 || (int)tm_table_n_notes(table) == s->n_notes);
+    CHECK((int)tm_table_n_notes(table) == s->n_notes);
     CHECK(failing == s->fails);
     CHECK(tm_hosts_verdict(hosts, &verdict) == (failing ? TM_NEGATIVE : TM_OK));
     if (s->verdict && !strstr(verdict.text, s->verdict)) fprintf(stderr, "%s\n", verdict.text);
@@ -151,158 +164,48 @@ static void compare(tm_comm *world, void *context)
     tm_checks_fini(&checks);
 }
 
-static const tm_hosts_limits usual_limits = { 0.1, 1000 };
-static const int             six[] = { 0, 1, 2, 3, 4, 5 }, pairs[] = { 0, 0, 1, 1, 2, 2 }, two[] = { 0, 1 },
+static const int six[] = { 0, 1, 2, 3, 4, 5 }, pairs[] = { 0, 0, 1, 1, 2, 2 }, two[] = { 0, 1 },
                  threes[] = { 0, 0, 0, 1, 1, 1 };
 
-static void play(int ranks, const int *host, scene s)
-{
-    s.limits = s.limits.clock_ms > 0 ? s.limits : usual_limits;
-    run_world(ranks, host, 10, false, compare, &s);
-}
+/* What a row does not say is nothing. */
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+/* clang-format off */
+static const scene scenes[] = {
+    { 6, six, { { 0 } }, 0, 1, { "WARN all hosts: governor: powersave; expected: 0; remedy: mend it" }, .threads = 8 },
+    { 6, pairs, { { 0 } }, 0, 1, .threads = 16 },
+    { 1, NULL, { { 0 } }, 0, 1, .threads = 8 },
+    /* texts */
+    { 6, six, { { 4, 4, TM_HOSTS_PROGRAM, "deadbeef" } }, 1, 2, { "-4: program is deadbeef, elsewhere it is 00c0ffee" },
+      "1 of 6 hosts fail: " },
+    { 6, pairs, { { 4, 4, TM_HOSTS_PROGRAM, "deadbeef" } }, 1, 2, { "-2 (rank 4): program is deadbeef, elsewhere" } },
+    { 6, six, { { 0, 0, TM_HOSTS_PROGRAM, "deadbeef" } }, 1, 2, { ": program is deadbeef, elsewhere it is 00c0ffee" } },
+    { 6, pairs, { { 5, 5, TM_HOSTS_PROGRAM, "deadbeef" } }, 1, 2, { "-2 (rank 5): program is deadbeef" } },
+    { 6, pairs, { { 4, 5, TM_HOSTS_KERNELS, "" } }, 1, 2, { "-2: kernels is unknown" } },
+    { 6, threes, { { 4, 5, TM_HOSTS_KERNELS, "" } }, 1, 2, { "-1 (rank 4, ...): kernels is unknown, elsewhere it is avx512" } },
+    /* numbers */
+    { 6, pairs, { { 3, 3, TM_HOSTS_THREADS, NULL, 4 } }, 1, 2, { "-1: threads is 12, elsewhere it is 16" } },
+    { 6, six, { { 2, 2, TM_HOSTS_MEMORY, NULL, 240 } }, 1, 2, { "-2: memory_gib is 240, the median is 250" } },
+    { 6, six, { { 2, 2, TM_HOSTS_CLOCK, NULL, -1200 } }, 1, 2, { "-2: its clock is 1200 ms behind that of " } },
+    { 6, six, { { 2, 2, TM_HOSTS_CLOCK, NULL, -1200 } }, 0, 1, .clock_ms = 1500 },
+    /* speeds; of the disks, all are so far from each other that 15 % below the middle is nothing */
+    { 6, six, { { 3, 3, TM_HOSTS_BANDWIDTH, NULL, 0, 0.85 }, { 5, 5, TM_HOSTS_PRODUCT, NULL, 0, 0.5 },
+      { 5, 5, TM_HOSTS_DISK, NULL, NAN } }, 2, 4, { "-3: memory_gbps is 87.55, the median of the other hosts 101 (13.3 % below",
+      "-5: product_gflops is 500", "-5: disk_mbps was not measured, elsewhere it was" }, "2 of 6 hosts fail: " },
+    { 6, six, { { 3, 3, TM_HOSTS_BANDWIDTH, NULL, 0, 0.85 }, { 5, 5, TM_HOSTS_PRODUCT, NULL, 0, 0.5 } }, 1, 2, .below = 0.2 },
+    { 6, six, { { 3, 3, TM_HOSTS_LINK, NULL, 0, 3 } }, 0, 1 },
+    { 6, six, { { 0, 1, TM_HOSTS_DISK, NULL, 350 }, { 2, 3, TM_HOSTS_DISK, NULL, 550 }, { 4, 5, TM_HOSTS_DISK, NULL, 750 } }, 0, 1 },
+    { 2, two, { { 1, 1, TM_HOSTS_BANDWIDTH, NULL, 80 } }, 1, 2, { "-1: memory_gbps is 80, the median of the other hosts 100" } },
+    /* checks */
+    { 6, six, { { 0 } }, 1, 3, { "-5: klog: 3 errors; expected: 0; remedy: mend it", "-5: os is 'another', elsewhere it is 'Debian'" },
+      "(klog)", "FAIL" },
+    { 6, six, { { 0 } }, 0, 3, .failing = "WARN" },
+};
+/* clang-format on */
 
-TEST(alike)
+TEST(hosts_are_compared)
 {
-    play(6, six,
-         (scene){ .n_notes = 1,
-                  .says = { "WARN all hosts: governor: powersave; expected: 0; remedy: mend it" },
-                  .threads = 8 });
-    play(6, pairs, (scene){ .n_notes = 1, .threads = 16 });
-    play(1, NULL, (scene){ .n_notes = 1, .threads = 8 });
-}
-
-static void other_program(int rank, tm_hosts_card *card)
-{
-    if (rank == 4) snprintf(card->text[TM_HOSTS_PROGRAM], TM_HOSTS_TEXT, "deadbeef");
-}
-
-static void first_program(int rank, tm_hosts_card *card)
-{
-    if (rank == 0) snprintf(card->text[TM_HOSTS_PROGRAM], TM_HOSTS_TEXT, "deadbeef");
-}
-
-static void second_program(int rank, tm_hosts_card *card)
-{
-    if (rank == 5) snprintf(card->text[TM_HOSTS_PROGRAM], TM_HOSTS_TEXT, "deadbeef");
-}
-
-static void no_kernels(int rank, tm_hosts_card *card)
-{
-    if (rank >= 4) card->text[TM_HOSTS_KERNELS][0] = '\0';
-}
-
-TEST(texts)
-{
-    play(6, six,
-         (scene){ .change = other_program,
-                  .fails = 1,
-                  .n_notes = 2,
-                  .verdict = "1 of 6 hosts fail: ",
-                  .says = { "-4: program is deadbeef, elsewhere it is 00c0ffee" } });
-    play(6, pairs,
-         (scene){ .change = other_program,
-                  .fails = 1,
-                  .n_notes = 2,
-                  .says = { "-2 (rank 4): program is deadbeef, elsewhere it is 00c0ffee" } });
-    play(6, six,
-         (scene){ .change = first_program,
-                  .fails = 1,
-                  .n_notes = 2,
-                  .says = { ": program is deadbeef, elsewhere it is 00c0ffee" } });
-    play(6, pairs,
-         (scene){ .change = second_program, .fails = 1, .n_notes = 2, .says = { "-2 (rank 5): program is deadbeef" } });
-    play(6, pairs, (scene){ .change = no_kernels, .fails = 1, .n_notes = 2, .says = { "-2: kernels is unknown" } });
-    play(6, threes,
-         (scene){ .change = no_kernels,
-                  .fails = 1,
-                  .n_notes = 2,
-                  .says = { "-1 (rank 4, ...): kernels is unknown, elsewhere it is avx512" } });
-}
-
-static void fewer_threads(int rank, tm_hosts_card *card)
-{
-    if (rank == 3) card->value[TM_HOSTS_THREADS] = 4;
-}
-
-static void less_memory(int rank, tm_hosts_card *card)
-{
-    if (rank == 2) card->value[TM_HOSTS_MEMORY] = 240;
-}
-
-static void wrong_clock(int rank, tm_hosts_card *card)
-{
-    if (rank == 2) card->value[TM_HOSTS_CLOCK] = -1200;
-}
-
-TEST(numbers)
-{
-    play(6, pairs,
-         (scene){
-             .change = fewer_threads, .fails = 1, .n_notes = 2, .says = { "-1: threads is 12, elsewhere it is 16" } });
-    play(6, six,
-         (scene){
-             .change = less_memory, .fails = 1, .n_notes = 2, .says = { "-2: memory_gib is 240, the median is 250" } });
-    play(6, six,
-         (scene){
-             .change = wrong_clock, .fails = 1, .n_notes = 2, .says = { "-2: its clock is 1200 ms behind that of " } });
-    play(6, six, (scene){ .change = wrong_clock, .fails = 0, .n_notes = 1, .limits = { 0.1, 1500 } });
-}
-
-static void slow(int rank, tm_hosts_card *card)
-{
-    if (rank == 3) card->value[TM_HOSTS_BANDWIDTH] *= 0.85;
-    if (rank == 5) card->value[TM_HOSTS_PRODUCT] *= 0.5, card->value[TM_HOSTS_DISK] = (double)NAN;
-}
-
-static void fast(int rank, tm_hosts_card *card)
-{
-    if (rank == 3) card->value[TM_HOSTS_LINK] *= 3;
-}
-
-/* So far from each other that 15 % below the middle is nothing. */
-static void scattered(int rank, tm_hosts_card *card)
-{
-    card->value[TM_HOSTS_DISK] = 300 + 100 * rank;
-}
-
-TEST(speeds)
-{
-    play(6, six,
-         (scene){ .change = slow,
-                  .fails = 2,
-                  .n_notes = 4,
-                  .verdict = "2 of 6 hosts fail: ",
-                  .says = { "-3: memory_gbps is 87.55, the median of the other hosts 101 (13.3 % below",
-                            "-5: product_gflops is 500", "-5: disk_mbps was not measured, elsewhere it was" } });
-    play(6, six, (scene){ .change = slow, .fails = 1, .n_notes = 3, .limits = { 0.2, 1000 } });
-    play(6, six, (scene){ .change = fast, .fails = 0, .n_notes = 1 });
-    play(6, six, (scene){ .change = scattered, .fails = 0, .n_notes = 1 });
-}
-
-static void slow_of_two(int rank, tm_hosts_card *card)
-{
-    if (rank == 1) card->value[TM_HOSTS_BANDWIDTH] = 80;
-}
-
-TEST(two_hosts)
-{
-    play(2, two,
-         (scene){ .change = slow_of_two,
-                  .fails = 1,
-                  .n_notes = 2,
-                  .says = { "-1: memory_gbps is 80, the median of the other hosts 100" } });
-}
-
-TEST(checks_of_hosts)
-{
-    play(6, six,
-         (scene){ .failing = "FAIL",
-                  .fails = 1,
-                  .n_notes = 3,
-                  .verdict = "(klog)",
-                  .says = { "-5: klog: 3 errors; expected: 0; remedy: mend it",
-                            "-5: os is 'another', elsewhere it is 'Debian'" } });
-    play(6, six, (scene){ .failing = "WARN", .fails = 0, .n_notes = 3 });
+    for (size_t i = 0; i < sizeof scenes / sizeof scenes[0]; i++)
+        run_world(scenes[i].ranks, scenes[i].host, 10, false, compare, (void *)(uintptr_t)&scenes[i]);
 }
 
 /* --- between hosts ------------------------------------------------------------------------------- */

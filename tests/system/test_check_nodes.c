@@ -76,34 +76,6 @@ static const char *expected_file(const char *content)
     return path;
 }
 
-/* Of more than 1,024 nodes the first 1,024 vote: 511 for 6.1, 512 for 6.2, whose last one decides; the vote of one more
- * would make them equal. */
-TEST_WITH(the_first_1024_vote, begin, end)
-{
-    size_t passing, failing;
-    char   path[1024];
-    report("n0000", "6.1", TM_CHECK_PASS, 1000);
-    snprintf(path, sizeof path, "%s/smoke/n0000.json", folder);
-    tm_text first = fake_read(path);
-    char   *name = strstr(first.data, "n0000"), *kernel = strstr(first.data, "6.1");
-    assert_true(name && kernel);
-    for (int i = 1; i <= 1024; i++) { /* written as the first one, without making it certain */
-        snprintf(path, sizeof path, "%s/smoke/n%04d.json", folder, i);
-        memcpy(name, strrchr(path, '/') + 1, 5);
-        kernel[2] = i < 511 || i == 1024 ? '1' : i == 511 ? '0' : '2';
-        FILE *f = fopen(path, "w");
-        assert_non_null(f);
-        fputs(first.data, f);
-        assert_int_equal(fclose(f), 0);
-    }
-    tm_text_fini(&first);
-    assert_int_equal(tm_checks_aggregate(folder, NULL, &passing, &failing, NULL), TM_OK);
-    assert_int_equal(passing, 1025);
-    expect_line("- WARN kernel of n0000 is `6.1`, that of most nodes `6.2`");
-    expect_line("- WARN kernel of n0511 is `6.0`, that of most nodes `6.2`");
-    expect_line("- WARN kernel of n1024 is `6.1`, that of most nodes `6.2`");
-}
-
 TEST_WITH(bad_input_is_refused, begin, end)
 {
     size_t   passing = 7, failing = 8;
@@ -208,36 +180,6 @@ TEST_WITH(the_whole_report, begin, end)
     tm_text_fini(&plain);
     expect_file("expected_nodes.txt", "n0\nn1\nn5\n");
     expect_file("passing_nodes.txt", "n3\n");
-}
-
-/* Half a minute is no difference of clocks; names have 127 characters at most. */
-TEST_WITH(at_the_limits, begin, end)
-{
-    size_t passing, failing;
-    char   name[140], list[160], path[1024];
-    report("a", "6.1", TM_CHECK_PASS, 1000);
-    report("b", "6.1", TM_CHECK_PASS, 1030);
-    assert_int_equal(tm_checks_aggregate(folder, NULL, &passing, &failing, NULL), TM_OK);
-    snprintf(path, sizeof path, "%s/smoke_report.md", folder);
-    tm_text text = fake_read(path);
-    assert_string_equal(text.data,
-                        "# System checks of 2 nodes\n\n2 pass, 0 fail.\n\n"
-                        "| node | verdict | not passed |\n|---|---|---|\n| a | PASS |  |\n| b | PASS |  |\n");
-    tm_text_fini(&text);
-    for (int n = 127; n <= 128; n++) {
-        memset(name, 'n', sizeof name);
-        name[n] = '\0';
-        snprintf(list, sizeof list, "%s.example.org\n", name);
-        assert_int_equal(tm_checks_aggregate(folder, expected_file(list), &passing, &failing, NULL),
-                         n == 127 ? TM_OK : TM_INVALID);
-    }
-    snprintf(list, sizeof list, "%s", "x\ta-b_c\n  a \n# b\n\ty\r");
-    assert_int_equal(tm_checks_aggregate(folder, expected_file(list), &passing, &failing, NULL), TM_OK);
-    expect_file("expected_nodes.txt", "a\nx\ny\n");
-    expect_file("failing_nodes.txt", "x\ny\n");
-    put("smoke/a b.json", "{}"); /* no name of a host */
-    assert_int_equal(tm_checks_aggregate(folder, NULL, &passing, &failing, NULL), TM_OK);
-    assert_true(passing == 2 && failing == 0);
 }
 
 TESTS_IN_ORDER

@@ -70,25 +70,6 @@ TEST(lists_add_and_take)
     test_folder_remove();
 }
 
-TEST(quick_leaves_out_what_may_hang)
-{
-    static const char all[] =
-        "numa_balancing cmdline nmi_watchdog aslr thp clocksource tuned governor frequency cstate smt "
-        "iommu_smt cgroup_quota memory hugepages memlock shm numa_layout container seccomp "
-        "os kernel time dist_env ";
-    tm_check_options options = tm_check_options_default();
-    tm_checks        checks = { 0 };
-    tm_text          ids = { 0 };
-    options.sysroot = test_folder();
-    options.quick = true;
-    assert_int_equal(tm_checks_run(&options, &checks, NULL), TM_OK);
-    for (size_t k = 0; k < checks.n; k++) tm_text_printf(&ids, "%s ", checks.results[k].id);
-    assert_string_equal(ids.data, all);
-    tm_text_fini(&ids);
-    tm_checks_fini(&checks);
-    test_folder_remove();
-}
-
 static void put(const char *path, const char *text)
 {
     test_put(test_folder(), path, text);
@@ -147,25 +128,6 @@ TEST(names_of_machines)
     assert_string_equal(checks.host, "unknown");
     tm_checks_fini(&checks);
     test_folder_remove();
-}
-
-TEST(results_may_lack_everything)
-{
-    tm_checks checks = { 0 };
-    tm_checks_add(&checks, &(tm_check_result){ .status = TM_CHECK_INFO });
-    tm_checks_add(&checks, &(tm_check_result){ "id", "group", TM_CHECK_FAIL, "o", "e", "s", "r" });
-    const tm_check_result *none = &checks.results[0], *all = &checks.results[1];
-    assert_true(!*none->id && !*none->group && !*none->observed && !*none->expected && !*none->source &&
-                !*none->remedy);
-    assert_string_equal(all->id, "id");
-    assert_string_equal(all->group, "group");
-    assert_string_equal(all->observed, "o");
-    assert_string_equal(all->expected, "e");
-    assert_string_equal(all->source, "s");
-    assert_string_equal(all->remedy, "r");
-    assert_true(checks.counts[TM_CHECK_INFO] == 1 && checks.counts[TM_CHECK_FAIL] == 1);
-    tm_checks_fini(&checks);
-    assert_true(!checks.results && !checks.arena && checks.n == 0);
 }
 
 TEST(reports_of_others)
@@ -341,16 +303,6 @@ TEST(buffers_are_written_once)
     written = NULL;
     tm_checks_fini(&checks);
     test_folder_remove();
-}
-
-/* Where the standard input is closed, the first pipe is file 0. */
-TEST(file_0_is_a_file)
-{
-    int input = dup(0);
-    assert_true(input > 0 && close(0) == 0);
-    a_process_that_hangs(test_state);
-    assert_int_equal(dup2(input, 0), 0);
-    close(input);
 }
 
 /* By a clock of the test's own: two readings, a second apart. */

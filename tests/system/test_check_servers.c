@@ -35,86 +35,46 @@ static const server servers[] = {
     { "8 x MI300X, ROCm 6.4.1", MI300X, NULL, TM_CHECK_PASS, "", "", NONE, NONE, NOTHING },
     { "8 x MI355X, ROCm 7.0.2", MI355X, NULL, TM_CHECK_PASS, "", "", NONE, NONE, NOTHING },
     { "8 x H100, CUDA 13", H100, NULL, TM_CHECK_PASS, "", "", NONE, NONE, NOTHING },
-
     /* device files */
-    { "no /dev/kfd", MI300X, "gpu_devices", TM_CHECK_FAIL, "missing: /dev/kfd", "modprobe amdgpu", { "!/dev/kfd" }, NONE, NOTHING },
-    { "a container without --device /dev/kfd", MI300X, "gpu_devices", TM_CHECK_FAIL, "/dev/kfd",
-      "start the container with: --device /dev/kfd", { "!/dev/kfd", "/.dockerenv=" }, NONE, NOTHING },
-    { "a render node is missing", MI355X, "gpu_devices", TM_CHECK_FAIL, "missing: /dev/dri/renderD152",
-      "--device /dev/dri", { "!/dev/dri/renderD152" }, NONE, NOTHING },
-    { "not in group render", MI300X, "gpu_devices", TM_CHECK_FAIL, "may not open /dev/kfd", "usermod -aG render", NONE, NONE, NOT_IN_GROUP },
-    { "a container without --group-add", MI355X, "gpu_devices", TM_CHECK_FAIL, "may not open", "--group-add",
-      { "/run/.containerenv=" }, NONE, NOT_IN_GROUP },
+    { "no /dev/kfd", MI300X, "gpu_devices", TM_CHECK_FAIL, "missing: /dev/kfd", "modprobe amdgpu", { "!/dev/kfd" },
+      NONE, NOTHING },
+    { "not in group render", MI300X, "gpu_devices", TM_CHECK_FAIL, "may not open /dev/kfd", "usermod -aG render",
+      NONE, NONE, NOT_IN_GROUP },
     { "no /dev/nvidia-uvm", H100, "gpu_devices", TM_CHECK_FAIL, "missing: /dev/nvidia-uvm", "nvidia-modprobe",
       { "!/dev/nvidia-uvm" }, NONE, NOTHING },
-    { "HIP_VISIBLE_DEVICES beyond the last", MI300X, "gpu_visible", TM_CHECK_FAIL, "2 of 8", "indices of devices", NONE, { "HIP_VISIBLE_DEVICES=0,1,8,2" }, NOTHING },
-    { "CUDA_VISIBLE_DEVICES leaves too few", H100, "gpu_visible", TM_CHECK_FAIL, "GPUS_PER_NODE is 8", "unset", NONE,
-      { "CUDA_VISIBLE_DEVICES=0,1", "GPUS_PER_NODE=8" }, NOTHING },
-
+    { "HIP_VISIBLE_DEVICES beyond the last", MI300X, "gpu_visible", TM_CHECK_FAIL, "2 of 8", "indices of devices",
+      NONE, { "HIP_VISIBLE_DEVICES=0,1,8,2" }, NOTHING },
     /* the GPUs */
-    { "a GPU that the driver does not have", MI300X, "gpu_count", TM_CHECK_FAIL, "7 in the driver", "dmesg", { "!"
-      NODES "/9" }, NONE, NOTHING },
-    { "a GPU that NVIDIA's driver does not have", H100, "gpu_count", TM_CHECK_FAIL, "7 in the driver", "nvidia-smi",
-      { "!/proc/driver/nvidia/gpus/0000:df:00.0" }, NONE, NOTHING },
+    { "a GPU that the driver does not have", MI300X, "gpu_count", TM_CHECK_FAIL, "7 in the driver", "dmesg",
+      { "!" NODES "/9" }, NONE, NOTHING },
     { "CPX and NPS4: 64 devices", MI300X, "partition", TM_CHECK_WARN, "64 devices of 8 GPUs", "SPX", NONE, NONE,
       PARTS },
-    { "one GPU is partitioned", MI355X, "partition", TM_CHECK_FAIL, "7 x SPX, 1 x DPX", "SPX", { P("f5")
-      "/current_compute_partition=DPX\n" }, NONE, NOTHING },
     { "an XGMI link is missing", MI300X, "xgmi", TM_CHECK_FAIL, "node 2 (0000:05:00.0) to 5 (0000:65:00.0)",
-      "power-cycle", { NODES "/2/io_links/3/properties=type 2\nnode_from 2\nnode_to 5\nweight 20\n" }, NONE, NOTHING
-      },
+      "power-cycle", { NODES "/2/io_links/3/properties=type 2\nnode_from 2\nnode_to 5\nweight 20\n" }, NONE,
+      NOTHING },
     { "half of the PCIe lanes", MI300X, "pcie", TM_CHECK_WARN, "x8", "reseat", { P("46") "/current_link_width=8\n" },
       NONE, NOTHING },
-    { "PCIe 4 instead of 5", MI355X, "pcie", TM_CHECK_WARN, "16 GT/s", "reseat", { P("75")
-      "/current_link_speed=16.0 GT/s PCIe\n" }, NONE, NOTHING },
-    { "a slow H100", H100, "pcie", TM_CHECK_WARN, "0000:52:00.0 8 GT/s", "reseat", { P("52")
-      "/current_link_speed=8.0 GT/s PCIe\n" }, NONE, NOTHING },
-    { "a power cap", MI300X, "gpu_power", TM_CHECK_WARN, "500 of 750 W", "poweroverdrive", { P("85")
-      "/hwmon/hwmon8/power1_cap=500000000\n" }, NONE, NOTHING },
-    { "the lowest clocks forced", MI300X, "gpu_level", TM_CHECK_WARN, "1 x low", "setperflevel auto", { P("05")
-      "/power_dpm_force_performance_level=low\n" }, NONE, NOTHING },
-    { "one GPU with a lower clock", MI355X, "gpu_clocks", TM_CHECK_WARN, "1900 to 2400 MHz", "resetclocks", { P("15")
-      "/pp_dpm_sclk=0: 132Mhz *\n1: 1900Mhz \n" }, NONE, NOTHING },
-    { "a hot GPU", MI300X, "gpu_temp", TM_CHECK_WARN, "junction 98 of 100 C", "airflow", { P("c6")
-      "/hwmon/hwmon10/temp2_input=98000\n" }, NONE, NOTHING },
-    { "uncorrectable errors", MI300X, "ecc", TM_CHECK_FAIL, "0000:a6:00.0 umc 2", "replace it", { P("a6")
-      "/ras/umc_err_count=ue: 2\nce: 5\nde: 0\n" }, NONE, NOTHING },
+    { "uncorrectable errors", MI300X, "ecc", TM_CHECK_FAIL, "0000:a6:00.0 umc 2", "replace it",
+      { P("a6") "/ras/umc_err_count=ue: 2\nce: 5\nde: 0\n" }, NONE, NOTHING },
     { "pages that wait for being retired", MI355X, "bad_pages", TM_CHECK_WARN, "1 retired, 1 pending",
-      "load the driver again", { P("e5")
-      "/ras/gpu_vram_bad_pages=0x027f5d43 : 0x00001000 : R\n0x027f5d4b : 0x00001000 : P\n" }, NONE, NOTHING },
-    { "a page that cannot be retired", MI300X, "bad_pages", TM_CHECK_FAIL, "1 not retired", "replace the GPU",
-      { P("e5") "/ras/gpu_vram_bad_pages=0x027f5d43 : 0x00001000 : F\n" }, NONE, NOTHING },
-    { "one GPU with another VBIOS", MI300X, "firmware", TM_CHECK_WARN,
-      "vbios_version 7 x 113-MI300X-102, 1 x 113-MI300X-099", "IFWI", { P("26") "/vbios_version=113-MI300X-099\n" }, NONE, NOTHING },
-    { "memory in use", MI355X, "gpu_mem", TM_CHECK_FAIL, "0000:05:00.0 60 GiB", "showpids", { P("05")
-      "/mem_info_vram_used=64424509440\n" }, NONE, NOTHING },
+      "load the driver again",
+      { P("e5") "/ras/gpu_vram_bad_pages=0x027f5d43 : 0x00001000 : R\n0x027f5d4b : 0x00001000 : P\n" }, NONE,
+      NOTHING },
     { "somebody else's training", MI300X, "foreign", TM_CHECK_FAIL, "77 python3", "end the processes",
       { "/sys/class/kfd/kfd/proc/77/pasid=32770\n", "/proc/77/comm=python3\n" }, NONE, NOTHING },
     { "a switch that is not driven", H100, "nvlink", TM_CHECK_FAIL, "not 0000:06:00.0", "nvswitch",
       { "!/proc/driver/nvidia-nvswitch/devices/0000:06:00.0" }, NONE, NOTHING },
     { "no fabric manager", H100, "nvlink", TM_CHECK_FAIL, "does not run",
       "systemctl enable --now nvidia-fabricmanager", { "!/proc/2212" }, NONE, NOTHING },
-
     /* the host */
     { "ACS is on", MI300X, "acs", TM_CHECK_WARN, "0000:00:01.1", "setpci", NONE, NONE, ACS },
-    { "the IOMMU translates", MI355X, "iommu", TM_CHECK_WARN, "DMA-FQ", "iommu=pt",
-      { "/sys/kernel/iommu_groups/0/type=DMA-FQ\n" }, NONE, NOTHING },
-    { "NUMA balancing", MI300X, "numa_balancing", TM_CHECK_WARN, "1", "echo 0 >",
-      { "/proc/sys/kernel/numa_balancing=1\n" }, NONE, NOTHING },
-    { "a GPU on no NUMA node", MI300X, "numa_layout", TM_CHECK_WARN, "on no node", "BIOS", { P("65") "/numa_node=-1\n"
-      }, NONE, NOTHING },
     { "an Xid", H100, "klog", TM_CHECK_FAIL, "[xid]", "dmesg",
       { "/dev/kmsg=3,9,99990000000,-;NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus\n" }, NONE, NOTHING },
-
     /* limits of containers */
     { "a small /dev/shm", MI300X, "shm", TM_CHECK_FAIL, "64.00 MiB", "--shm-size", { "/.dockerenv=" }, NONE,
       SMALL_SHM },
-    { "little locked memory", MI355X, "memlock", TM_CHECK_FAIL, "8.00 MiB", "--ulimit memlock=-1",
-      { "/proc/self/limits=Max locked memory         8388608              8388608              bytes\n", "/.dockerenv="
-      }, NONE, NOTHING },
     { "a seccomp profile", MI300X, "seccomp", TM_CHECK_WARN, "refuses mbind", "--security-opt seccomp=unconfined",
       { "/proc/self/status=Seccomp:\t2\nSeccomp_filters:\t1\n", "/.dockerenv=" }, NONE, NO_NUMA_CALLS },
-
     /* driver and libraries */
     { "hipBLASLt of ROCm 6.2 beside HIP", MI300X, "rocm", TM_CHECK_FAIL, "hipBLASLt 6.2.4", "of ROCm 6.4.1",
       { "/opt/rocm-6.4.1/lib/libhipblaslt.so.0->libhipblaslt.so.0.8.60204",
@@ -123,15 +83,14 @@ static const server servers[] = {
       { "!/opt/rocm-7.0.2/lib/librccl.so", "!/opt/rocm-7.0.2/lib/librccl.so.1",
       "!/opt/rocm-7.0.2/lib/librccl.so.1.0.70002" }, NONE, NOTHING },
     { "HIP of a PyTorch wheel in LD_LIBRARY_PATH", MI300X, "rocm", TM_CHECK_FAIL, "HIP 6.2",
-      "export ROCM_PATH=/opt/rocm-6.4.1", { PACKAGES "/torch/lib/libamdhip64.so=\177ELF", PACKAGES
-      "/torch-2.5.1+rocm6.2.dist-info/RECORD=" }, { "LD_LIBRARY_PATH=" PACKAGES "/torch/lib" }, NOTHING },
-    { "a ROCM_PATH that is not there", MI300X, "rocm", TM_CHECK_FAIL, "ROCM_PATH is '/opt/rocm-6.0.0'",
-      "export ROCM_PATH=/opt/rocm-6.4.1", NONE, { "ROCM_PATH=/opt/rocm-6.0.0" }, NOTHING },
+      "export ROCM_PATH=/opt/rocm-6.4.1", { PACKAGES "/torch/lib/libamdhip64.so=\177ELF",
+      PACKAGES "/torch-2.5.1+rocm6.2.dist-info/RECORD=" }, { "LD_LIBRARY_PATH=" PACKAGES "/torch/lib" }, NOTHING },
     { "ROCm 6.4 with MI355X", MI355X, "rocm", TM_CHECK_FAIL, "7.0 is the oldest", "install ROCm 7.0",
-      { "!/opt/rocm-7.0.2", "!/opt/rocm", PACKAGES "/_rocm_sdk_core/lib/libamdhip64.so.6=", PACKAGES
-      "/_rocm_sdk_core/lib/libhiprtc.so.6=", PACKAGES "/_rocm_sdk_libraries_gfx94X_dcgpu/lib/libhipblaslt.so.0=",
-      PACKAGES "/_rocm_sdk_libraries_gfx94X_dcgpu/lib/librccl.so.1=", PACKAGES
-      "/rocm_sdk_core-6.4.2.dist-info/RECORD=" }, NONE, NOTHING },
+      { "!/opt/rocm-7.0.2", "!/opt/rocm", PACKAGES "/_rocm_sdk_core/lib/libamdhip64.so.6=",
+      PACKAGES "/_rocm_sdk_core/lib/libhiprtc.so.6=",
+      PACKAGES "/_rocm_sdk_libraries_gfx94X_dcgpu/lib/libhipblaslt.so.0=",
+      PACKAGES "/_rocm_sdk_libraries_gfx94X_dcgpu/lib/librccl.so.1=",
+      PACKAGES "/rocm_sdk_core-6.4.2.dist-info/RECORD=" }, NONE, NOTHING },
     { "a driver that is too old for ROCm", MI355X, "amdgpu", TM_CHECK_FAIL, "does not support ROCm 7.0.2",
       "install amdgpu of release", { "/sys/module/amdgpu/version=6.7.0\n" }, NONE, NOTHING },
     { "a driver that is too new for ROCm", MI300X, "amdgpu", TM_CHECK_FAIL, "does not support ROCm 6.2.4",
@@ -143,8 +102,6 @@ static const server servers[] = {
     { "CUDA 13 on a driver of CUDA 12", H100, "cuda", TM_CHECK_FAIL, "libnvrtc.so.13: of CUDA 13",
       "nvidia-cuda-nvrtc-cu12", { NVRM("550.54.15"), "/usr/lib/x86_64-linux-gnu/libcuda.so.1->libcuda.so.550.54.15",
       "/usr/lib/x86_64-linux-gnu/libcuda.so.550.54.15=\177ELF" }, NONE, NOTHING },
-    { "a driver of CUDA 11", H100, "cuda", TM_CHECK_FAIL, "older than CUDA 12", "525 or later", { NVRM("470.256.02")
-      }, NONE, NOTHING },
     { "no libcuda in the container", H100, "cuda", TM_CHECK_FAIL, "no libcuda.so.1", "--gpus all",
       { "!/usr/lib/x86_64-linux-gnu/libcuda.so.1", "!/usr/lib/x86_64-linux-gnu/libcuda.so.580.65.06",
       "!/usr/lib/x86_64-linux-gnu/libcuda.so" }, NONE, NOTHING },
@@ -321,7 +278,7 @@ TEST(each_fault_is_named_by_its_row)
         broken += servers[i].row != NULL;
     }
     for (int i = 0; i < SERVERS; i++) try_one(&servers[i]); /* healthy again: all changes were undone */
-    assert_true(broken >= 30);
+    assert_true(broken >= 25);
     test_folder_remove();
 }
 
@@ -370,29 +327,5 @@ TEST(drivers_and_releases)
             restore();
             tm_checks_fini(&checks);
         }
-    test_folder_remove();
-}
-
-/* What a result keeps of them. */
-TEST(devices_in_results)
-{
-    static const char *const hide[] = { "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES",
-                                        "GPU_DEVICE_ORDINAL" };
-    for (size_t i = 0; i < sizeof hide / sizeof hide[0]; i++) unsetenv(hide[i]);
-    for (int of = 0; of < SERVERS; of++) {
-        build(&servers[of]);
-        for (int hidden = 0; hidden < 2; hidden++) {
-            if (hidden) setenv("CUDA_VISIBLE_DEVICES", "3,1", 1);
-            tm_environment *e = tm_environment_read(server_root);
-            assert_string_equal(tm_environment_text(e, "gpus", NULL, "devices"), "8");
-            assert_string_equal(tm_environment_text(e, "gpus", NULL, "visible"), hidden ? "2" : "8");
-            if (hidden)
-                assert_string_equal(tm_environment_text(e, "gpus", NULL, "visible_by"), "CUDA_VISIBLE_DEVICES=3,1");
-            else
-                assert_null(tm_environment_text(e, "gpus", NULL, "visible_by"));
-            tm_environment_destroy(e);
-            unsetenv("CUDA_VISIBLE_DEVICES");
-        }
-    }
     test_folder_remove();
 }

@@ -159,55 +159,6 @@ TEST_WITH(there_and_back, make_host, remove_host)
     tm_text_fini(&none);
 }
 
-/* What is as it is wanted, or not there, or holds something odd, is left alone and told so. */
-TEST_WITH(a_poor_host, make_host, remove_host)
-{
-    tm_tune_options options = { .sysroot = root };
-    tm_tuning      *tuning;
-    tm_text         notes = { 0 };
-    char            path[1024], text[64];
-    assert_int_equal(tm_tune_state_read(root), TM_TUNE_NONE);
-    put(THP "enabled", "[always] madvise never");
-    put(THP "defrag", "a b");
-    put("/proc/sys/kernel/numa_balancing", "");
-    put("/proc/sys/kernel/randomize_va_space", "123456789012345678901234567890123");
-    put("/proc/sys/kernel/nmi_watchdog", "1234567890123456789012345678901");
-    put(CPUS "/cpu0/cpuidle/state3/name", "C1E"); /* its number is not what counts */
-    put(CPUS "/cpu0/cpuidle/state3/disable", "0");
-    put(CPUS "/cpu0/cpuidle/state4/name", "POLL2");
-    put(CPUS "/cpu0/cpuidle/state4/disable", "0");
-    put(CPUS "/cpu0/cpuidle/other/name", "C9");
-    put(CPUS "/cpu0/cpuidle/other/disable", "0");
-    put(CPUS "/cpu0/cpuidle/state5/disable", "0");
-    put(CPUS "/cpu1/cpuidle/state3/name", "C6");
-    put(CPUS "/cpux/cpufreq/scaling_governor", "slow");
-    put(CPUS "/cpu2/cpufreq/scaling_governor", "performance");
-    snprintf(path, sizeof path, "%s/proc/sys/vm/drop_caches", root);
-    assert_int_equal(unlink(path), 0);
-    assert_int_equal(tm_tune_begin(&options, &tuning, &notes, NULL), TM_OK);
-    assert_string_equal(notes.data, "tuned  caches: No such file or directory\n"
-                                    "tuned  C2 and deeper = 1: 1 changed, 1 so before\n"
-                                    "tuned  governor = performance: 2 changed, 1 so before\n"
-                                    "tuned  nmi_watchdog = 0: 1 changed, 0 so before\n"
-                                    "tuned  numa_balancing: not on this system\n"
-                                    "tuned  randomize_va_space: not on this system\n"
-                                    "tuned  huge pages, enabled = always: 0 changed, 1 so before\n"
-                                    "tuned  huge pages, defrag: not on this system\n");
-    record_is("[{\"path\":\"" CPUS "/cpu0/cpuidle/state2/disable\",\"was\":\"0\"},"
-              "{\"path\":\"" CPUS "/cpu0/cpufreq/scaling_governor\",\"was\":\"powersave\"},"
-              "{\"path\":\"" CPUS "/cpu1/cpufreq/scaling_governor\",\"was\":\"schedutil\"},"
-              "{\"path\":\"/proc/sys/kernel/nmi_watchdog\",\"was\":\"1234567890123456789012345678901\"}]");
-    notes.length = 0;
-    put("/proc/sys/kernel/nmi_watchdog", "1234567890123456789012345678901"); /* somebody put it back: nothing to do */
-    assert_int_equal(tm_tune_end(tuning, &notes, NULL), TM_OK);
-    assert_string_equal(notes.data, "3 host settings restored\n");
-    assert_true(tm_root_read_line(root, CPUS "/cpu0/cpuidle/state3/disable", text, sizeof text));
-    assert_string_equal(text, "0");
-    assert_true(tm_root_read_line(root, CPUS "/cpu0/cpuidle/other/disable", text, sizeof text));
-    assert_string_equal(text, "0");
-    tm_text_fini(&notes);
-}
-
 static void die_at(void *context, size_t index)
 {
     if (index == *(size_t *)context) kill(getpid(), SIGKILL);

@@ -115,69 +115,6 @@ TEST(variables_as_options)
     tm_environment_destroy(e);
 }
 
-/* The libraries that this program has loaded, their versions as they tell them themselves, and their bytes. */
-TEST(libraries_of_this_program)
-{
-    static const char *const texts[][2] = { { "libyaml-", "yaml_get_version_string" },
-                                            { "libjansson.", "jansson_version_str" },
-                                            { "libc.so.6", "gnu_get_libc_version" },
-                                            { "libsqlite3.", "sqlite3_libversion" },
-                                            { "libz.so.", "zlibVersion" },
-                                            { "libzstd.", "ZSTD_versionString" },
-                                            { "libhwloc.", "hwloc_get_api_version" },
-                                            { "libxxhash.", "XXH_versionNumber" },
-                                            { "libm.so.6", NULL } };
-    tm_environment          *e = tm_environment_read("");
-    tm_text                  text = { 0 };
-    tm_json                  json = { .out = &text };
-    tm_environment_print_json(e, &json, NULL);
-    json_t     *object = json_loadb(text.data, text.length, 0, NULL), *library;
-    json_t     *all = json_object_get(object, "libraries"), *unknown = json_object_get(object, "unknown");
-    const char *file;
-    double      bytes = 0;
-    int         found = 0;
-    json_object_foreach(all, file, library)
-    {
-        const char *path = json_string_value(json_object_get(library, "path"));
-        const char *version = json_string_value(json_object_get(library, "version"));
-        struct stat info;
-        char        wanted[64], key[128];
-        assert_true(path && strcmp(strrchr(path, '/') + 1, file) == 0 && stat(path, &info) == 0);
-        assert_int_equal(json_integer_value(json_object_get(library, "bytes")), info.st_size);
-        bytes += (double)info.st_size;
-        for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-            union {
-                void *symbol;
-                const char *(*text)(void);
-                unsigned (*number)(void);
-            } f = { .symbol = texts[i][1] ? dlsym(RTLD_DEFAULT, texts[i][1]) : NULL };
-            if (strncmp(file, texts[i][0], strlen(texts[i][0])) != 0) continue;
-            found++;
-            snprintf(key, sizeof key, "libraries.%s.version", file);
-            const char *why = json_string_value(json_object_get(unknown, key));
-            if (!f.symbol) {
-                assert_null(version);
-                assert_string_equal(why, "it has no version function that is known here");
-                continue;
-            }
-            unsigned v = i == 6 || i == 7 ? f.number() : 0;
-            if (i == 6)
-                snprintf(wanted, sizeof wanted, "%u.%u.%u", v / 65536, v / 256 % 256, v % 256);
-            else if (i == 7)
-                snprintf(wanted, sizeof wanted, "%u.%u.%u", v / 10000, v % 10000 / 100, v % 100);
-            else
-                snprintf(wanted, sizeof wanted, "%s", f.text());
-            assert_string_equal(version, wanted);
-            assert_null(why);
-        }
-    }
-    assert_true(found >= 4 && bytes > 0);
-    assert_true(json_number_value(json_object_get(json_object_get(object, "libraries_total"), "bytes")) == bytes);
-    json_decref(object);
-    tm_text_fini(&text);
-    tm_environment_destroy(e);
-}
-
 /* hwloc is steered by variables: they are as they were afterwards, set or not. */
 TEST_WITH(variables_are_put_back, NULL, clean)
 {

@@ -323,29 +323,6 @@ TEST(clocks_and_usage_are_those_of_now)
     sampler_close(&s);
 }
 
-/* More groups than are looked at, as many, fewer and none: each file is closed, and no other one. */
-TEST_WITH(groups_are_closed, make_root, remove_root)
-{
-    char path[SAMPLE_GROUPS * 2 + 60] = "sys/fs/cgroup", line[SAMPLE_GROUPS * 2 + 60] = "0::";
-    for (int depth = 0; depth <= SAMPLE_GROUPS + 3; depth++) {
-        sampler s;
-        char    file[sizeof path + 16];
-        bool    open_before[256];
-        snprintf(file, sizeof file, "%s/cpu.stat", path);
-        if (depth > 0) put(file, "throttled_usec 70\n");
-        put("proc/self/cgroup", line);
-        for (int fd = 0; fd < 256; fd++) open_before[fd] = fcntl(fd, F_GETFD) != -1;
-        if (!open_before[0]) assert_int_equal(open("/dev/null", O_RDONLY), 0), open_before[0] = true;
-        sampler_open(&s, root);
-        assert_int_equal(s.n_groups, depth < SAMPLE_GROUPS ? depth : SAMPLE_GROUPS);
-        sampler_close(&s);
-        for (int fd = 0; fd < 256; fd++)
-            if ((fcntl(fd, F_GETFD) != -1) != open_before[fd])
-                fail_msg("%d groups: file %d was %s", depth, fd, open_before[fd] ? "closed" : "left open");
-        if (depth > 0) strcat(path, "/a"), strcat(line, "/a");
-    }
-}
-
 /* More samples than there is room for: every second goes, the first and the last stay. */
 TEST(many_samples)
 {
