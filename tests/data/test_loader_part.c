@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loaders that share batches: whatever the source and however many ranks there are, together they read what one loader
  * reads, in its order; a run may go on with another number of ranks. */
-#include "base/arena.h"
 #include "data/source.h"
 #include "support/folder.h"
 #include "support/source_files.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "support/test.h"

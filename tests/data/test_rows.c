@@ -3,7 +3,6 @@
  * files and folders; and what is taken for a text. */
 #include "data/rows.h"
 
-#include "base/arena.h"
 #include "base/file.h"
 #include "data/pack.h"
 #include "data/text_files.h"
@@ -11,7 +10,6 @@
 #include "support/full_config.h"
 
 #include <jansson.h>
-#include <signal.h>
 
 #include "support/test.h"
 
@@ -250,32 +248,6 @@ TEST(files_are_copied_or_mapped)
     assert_string_equal(err.text, said);
     tm_text_files_close(&files);
     assert_int_equal(unlink("two/c"), 0);
-}
-
-/* A document has fewer than 2^31 - 1 bytes. */
-TEST(a_file_that_is_no_document)
-{
-    tm_pack_options o = { .path = "large", .out = "packed", .format = "megatron" };
-    int64_t         rows = 0;
-    tm_error        err = { 0 };
-    char           *words = memset(tm_alloc(1 << 16), 'a', 1 << 16); /* what is looked at */
-    FILE           *f = fopen("large", "w");
-    assert_non_null(f);
-    assert_int_equal(fwrite(words, 1, 1 << 16, f), 1 << 16);
-    assert_int_equal(fclose(f), 0);
-    free(words);
-    void (*was)(int) = signal(SIGXFSZ, SIG_IGN);
-    int fits = truncate("large", INT32_MAX);
-    signal(SIGXFSZ, was);
-    if (fits != 0) {
-        print_message("a file of 2 GiB cannot be made here\n");
-        skip();
-    }
-    tm_status st = tm_data_pack(&o, &rows, &err);
-    assert_int_equal(unlink("large"), 0);
-    assert_int_equal(st, TM_INVALID);
-    assert_string_equal(err.text, "a file in 'large' has 2147483647 bytes, a document at most 2147483646; split it");
-    assert_true(access("packed.idx", F_OK) != 0 && access("packed.bin", F_OK) != 0);
 }
 
 static int write_all(void **state)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sources of token files: rows of packed sequences with their mask, samples of an indexed data set in the published
  * order, and what stops a run. */
-#include "base/arena.h"
 #include "data/indexed.h"
 #include "data/packed.h"
 #include "data/source.h"

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A run's checkpoint of known numbers: loaded into a graph, and exported to a folder, which is loaded in turn. Every
  * element must be where it was. */
-#include "data/safetensors.h"
 #include "graph/value.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "hf/layout.h"
 #include "hf/source.h"
 #include "model/model.h"

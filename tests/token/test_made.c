@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tokenizers of a few tokens, whose ids can be told by hand: parts with a prefix or a suffix, blanks in front, merges
  * in both forms; folders and chat templates that are found, or not; what is wrong is refused with its whole message. */
-#include "base/file.h"
 #include "support/folder.h"
 #include "support/full_config.h"
 #include "support/refusal.h"
-#include "token/chat.h"
 #include "token/token.h"
 
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "support/test.h"
 
