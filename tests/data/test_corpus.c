@@ -3,7 +3,6 @@
  * size of the batches, and each refusal.
  */
 #include "data/corpus.h"
-#include "data/vocabulary.h"
 
 #include "base/file.h"
 #include "base/log.h"
@@ -180,33 +179,6 @@ TEST(what_is_no_corpus_is_refused)
 }
 
 /* --- which corpus it is ----------------------------------------------------------------------------- */
-
-/* A tokenizer is learned from the same files; where it cannot be written that is said. */
-TEST(a_vocabulary_of_a_folder)
-{
-    static const char *const    all[] = { "all" };
-    const volatile sig_atomic_t stop = 1;
-    tm_vocabulary_options       o = {
-              .paths = all, .n_paths = 1, .pattern = "gpt2", .out = "learned.json", .goal = { .vocab = 258, .least = 2 }
-    };
-    tm_tokenize_result files;
-    tm_bpe_result      result = { 0 };
-    tm_tokenizer      *tokenizer = NULL;
-    tm_error           err = { 0 };
-    if (tm_data_vocabulary(&o, &files, &result, &err) != TM_OK) fail_msg("%s", err.text);
-    assert_true(files.files == 3 && files.binary == 1 && files.duplicate == 2 && files.unreadable == 2);
-    assert_true(result.bytes == 19 && result.vocab == 258);
-    assert_int_equal(tm_tokenizer_open("learned.json", NULL, &tokenizer, &err), TM_OK);
-    assert_int_equal(tm_tokenizer_find(tokenizer, "ab", 2), 256); /* four times, "cd" twice */
-    tm_tokenizer_close(tokenizer);
-    o.out = "no/such/file";
-    assert_int_equal(tm_data_vocabulary(&o, &files, &result, &err), TM_INVALID);
-    o.out = "other.json";
-    o.stop = &stop;
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_data_vocabulary(&o, &files, &result, &err), TM_INTERRUPTED);
-    assert_int_equal(access("other.json", F_OK), -1);
-}
 
 /* --- the files -------------------------------------------------------------------------------------- */
 

@@ -231,6 +231,35 @@ static void refused_with(const tm_source_options *options, const char *words, tm
     if (!strstr(err->text, words)) fail_msg("'%s' does not say '%s'", err->text, words);
 }
 
+/* A model that wants more of anything than the files have: the tensor is named. */
+static void files_fit_their_model(void **state)
+{
+    char *folder = test_tree_make();
+    (void)state;
+    for (int moments = 0; moments < 2; moments++) {
+        write_file(at(folder, "a.safetensors"), 2, moments, WIDTH);
+        for (int k = 0; k < 5; k++) {
+            const char       *image = moments ? "'mean' is" : "'latents' is";
+            const char *const names[] = { image, image, "'text' is", "'text' is", "'pooled' is" };
+            tm_source_options o = options_of("latents", TM_FLOW_FLUXBENCHMARK);
+            int64_t *const    members[] = { &o.flow.tokens, &o.flow.channels, &o.flow.text_len, &o.flow.text_dim,
+                                            &o.flow.vector_dim };
+            o.path = folder;
+            *members[k] += k < 2 ? 4 : 1;
+            o.seq = o.flow.tokens + o.flow.text_len;
+            refused_with(&o, names[k], &(tm_error){ 0 });
+        }
+    }
+    tm_source_options o = options_of("latents", TM_FLOW_MLPERF);
+    o.path = folder;
+    refused_with(&o, "empty.safetensors", &(tm_error){ 0 });
+    write_file(at(folder, "empty.safetensors"), 1, false, WIDTH + 1);
+    refused_with(&o, "'text' is F32 [1, 2, 7]", &(tm_error){ 0 });
+    write_file(at(folder, "a.safetensors"), 0, false, WIDTH);
+    refused_with(&o, "at least one sample", &(tm_error){ 0 });
+    test_tree_remove(folder);
+}
+
 /* What `trainmark data encode` writes: a folder with both parts, whose files say how they were made. */
 static void a_folder_with_both_parts_says_how_it_was_encoded(void **state)
 {
@@ -346,6 +375,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(texts_are_left_out_as_the_protocols_say),
     cmocka_unit_test(the_mixture_is_what_its_least_loss_assumes),
     cmocka_unit_test(noise_of_every_place),
+    cmocka_unit_test(files_fit_their_model),
     cmocka_unit_test(left_out_texts_are_those_of_the_empty_one),
     cmocka_unit_test(a_folder_with_both_parts_says_how_it_was_encoded),
 };

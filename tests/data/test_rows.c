@@ -203,53 +203,6 @@ TEST(packed_files_are_no_text)
     }
 }
 
-static void sparse_file(const char *path, int64_t size)
-{
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    assert_int_equal(fclose(f), 0);
-    assert_int_equal(truncate(path, size), 0);
-}
-
-/* What is copied is counted over all files; what does not fit is mapped, and looked after. */
-TEST(files_are_copied_or_mapped)
-{
-    static const char *const names[] = { "two/a", "two/b", "two/c" };
-    tm_text_files            files;
-    tm_error                 err = { 0 };
-    char                     said[200];
-    assert_int_equal(mkdir("two", 0700), 0);
-    test_file_write("two", "a", "abc");
-    test_file_write("two", "b", "de");
-    assert_int_equal(tm_text_files_open("two", &files, &err), TM_OK);
-    assert_true(files.count == 2 && files.bytes == 5 && files.copied == 5);
-    assert_true(!files.files[0].mapped && !files.files[1].mapped && files.files[1].size == 2);
-    uint64_t content = files.content;
-    tm_text_files_close(&files);
-    assert_true(!files.files && files.count == 0);
-    sparse_file("two/c", TM_TEXT_COPY_BYTES - 5);
-    assert_int_equal(tm_text_files_open("two/", &files, &err), TM_OK);
-    assert_true(files.count == 3 && files.copied == TM_TEXT_COPY_BYTES && files.bytes == TM_TEXT_COPY_BYTES);
-    assert_true(!files.files[2].mapped && files.content != content);
-    tm_text_files_close(&files);
-    sparse_file("two/c", TM_TEXT_COPY_BYTES - 4);
-    assert_int_equal(tm_text_files_open("two", &files, &err), TM_OK);
-    assert_true(files.count == 3 && files.copied == 5 && files.bytes == TM_TEXT_COPY_BYTES + 1);
-    for (int i = 0; i < 3; i++) {
-        assert_string_equal(files.files[i].path, names[i]);
-        assert_int_equal(files.files[i].mapped, i == 2);
-        assert_int_equal(tm_text_file_check(&files.files[i], &err), TM_OK);
-    }
-    test_file_write("two", "a", "other");
-    sparse_file("two/c", TM_TEXT_COPY_BYTES - 3);
-    assert_int_equal(tm_text_file_check(&files.files[0], &err), TM_OK); /* a copy stays what it was */
-    assert_int_equal(tm_text_file_check(&files.files[2], &err), TM_INVALID);
-    snprintf(said, sizeof said, "'two/c' was changed during the run; keep data.path unchanged");
-    assert_string_equal(err.text, said);
-    tm_text_files_close(&files);
-    assert_int_equal(unlink("two/c"), 0);
-}
-
 static int write_all(void **state)
 {
     (void)state;
