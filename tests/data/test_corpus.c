@@ -3,26 +3,18 @@
  * size of the batches, and each refusal.
  */
 #include "data/corpus.h"
-#include "data/output.h"
-#include "data/vocabulary.h"
 
-#include "base/arena.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "support/folder.h"
 #include "support/full_config.h"
 #include "support/whole.h"
 
-#include <fcntl.h>
-
 #include "support/test.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 static const char tokenizer_text[] =
@@ -187,74 +179,6 @@ TEST(what_is_no_corpus_is_refused)
 }
 
 /* --- which corpus it is ----------------------------------------------------------------------------- */
-
-static uint64_t hash_of(const char *first, const char *second, const char *input)
-{
-    const char *const   paths[] = { first, second };
-    tm_tokenize_options o = { .paths = paths, .n_paths = second ? 2 : 1, .out = "t", .input = input, .field = "text" };
-    tm_tokenize_result  r = { 0 };
-    tm_corpus          *corpus = NULL;
-    tm_error            err = { 0 };
-    if (tm_corpus_open(&o, NULL, &r, &corpus, &err) != TM_OK) fail_msg("%s", err.text);
-    uint64_t hash = tm_corpus_hash(corpus);
-    tm_corpus_close(corpus);
-    return hash;
-}
-
-static void set_time(const char *path, time_t seconds, long nanoseconds)
-{
-    const struct timespec times[2] = { { seconds, nanoseconds }, { seconds, nanoseconds } };
-    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
-}
-
-TEST(another_corpus_has_another_number)
-{
-    uint64_t was = 0;
-    set_time("h1", 1000, 5);
-    set_time("h2", 1000, 5);
-    was = hash_of("h1", NULL, "text");
-    assert_true(hash_of("h1", NULL, "text") == was);
-    assert_true(hash_of("h2", NULL, "text") != was);  /* the name */
-    assert_true(hash_of("h1", "h2", "text") != was);  /* one more */
-    assert_true(hash_of("h1", NULL, "jsonl") != was); /* what it is read as */
-    assert_true(hash_of("h1", "h2", "text") != hash_of("h2", "h1", "text"));
-    set_time("h1", 1001, 5);
-    assert_true(hash_of("h1", NULL, "text") != was);
-    set_time("h1", 1000, 6);
-    assert_true(hash_of("h1", NULL, "text") != was);
-    set_time("h1", 1000, 5);
-    assert_true(hash_of("h1", NULL, "text") == was);
-    test_file_write(".", "h1", "one byte more than before");
-    set_time("h1", 1000, 5);
-    assert_true(hash_of("h1", NULL, "text") != was);
-}
-
-/* A tokenizer is learned from the same files; where it cannot be written that is said. */
-TEST(a_vocabulary_of_a_folder)
-{
-    static const char *const    all[] = { "all" };
-    const volatile sig_atomic_t stop = 1;
-    tm_vocabulary_options       o = {
-              .paths = all, .n_paths = 1, .pattern = "gpt2", .out = "learned.json", .goal = { .vocab = 258, .least = 2 }
-    };
-    tm_tokenize_result files;
-    tm_bpe_result      result = { 0 };
-    tm_tokenizer      *tokenizer = NULL;
-    tm_error           err = { 0 };
-    if (tm_data_vocabulary(&o, &files, &result, &err) != TM_OK) fail_msg("%s", err.text);
-    assert_true(files.files == 3 && files.binary == 1 && files.duplicate == 2 && files.unreadable == 2);
-    assert_true(result.bytes == 19 && result.vocab == 258);
-    assert_int_equal(tm_tokenizer_open("learned.json", NULL, &tokenizer, &err), TM_OK);
-    assert_int_equal(tm_tokenizer_find(tokenizer, "ab", 2), 256); /* four times, "cd" twice */
-    tm_tokenizer_close(tokenizer);
-    o.out = "no/such/file";
-    assert_int_equal(tm_data_vocabulary(&o, &files, &result, &err), TM_INVALID);
-    o.out = "other.json";
-    o.stop = &stop;
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_data_vocabulary(&o, &files, &result, &err), TM_INTERRUPTED);
-    assert_int_equal(access("other.json", F_OK), -1);
-}
 
 /* --- the files -------------------------------------------------------------------------------------- */
 

@@ -2,7 +2,6 @@
 /* Every byte of small files changed in several ways: a reader refuses, with a message that names the file, or it
  * reads no more than there is; each kind of file notices most of them. */
 #include "base/arena.h"
-#include "base/file.h"
 #include "data/indexed.h"
 #include "data/packed.h"
 #include "data/parquet.h"

@@ -2,11 +2,7 @@
 /* Packing of samples into rows: first fit, the longest first, beside a plain search; and how full rows become. */
 #include "data/first_fit.h"
 
-#include "base/arena.h"
 #include "base/random.h"
-
-#include <math.h>
-#include <stdlib.h>
 
 #include "support/test.h"
 

@@ -1,20 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Indexed data sets: what is written is read, in every type of token; the order of samples, to the published vectors;
  * what a damaged index says. */
-#include "base/arena.h"
-#include "base/text.h"
 #include "data/indexed.h"
 #include "data/order.h"
-#include "support/refusal.h"
 #include "../support/folder.h"
 #include "../support/full_config.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "support/test.h"
 
@@ -140,54 +134,6 @@ TEST(every_type_of_token_is_read)
     for (int t = 0; t < 3; t++) assert_false(tm_indexed_token(&set, t, &id));
 }
 
-static void expect_refusal(const uint8_t *idx, size_t n, int64_t bin_bytes, const char *what)
-{
-    static const uint8_t tokens[64];
-    tm_indexed           set;
-    tm_error             err = { 0 };
-    uint8_t             *exact = tm_alloc(n ? n : 1);
-    memcpy(exact, idx, n);
-    assert_int_equal(tm_indexed_parse("x.idx", exact, (int64_t)n, "x.bin", tokens, bin_bytes, &set, &err), TM_FORMAT);
-    refusal_is_sound(&err);
-    if (!strstr(err.text, what)) fail_msg("wanted '%s' in: %s", what, err.text);
-    free(exact);
-}
-
-TEST(a_damaged_index_is_refused)
-{
-    uint8_t good[128], bad[128];
-    size_t  n = small_index(good, 4, 4, false);
-    for (size_t k = 0; k < n; k++) expect_refusal(good, k, 12, "x.idx");
-    expect_refusal(good, n, 11, "they do not belong together, or one is truncated");
-    expect_refusal(good, n, 16, "they do not belong together");
-    const struct {
-        size_t      at;
-        int         bytes;
-        uint64_t    value;
-        const char *message;
-    } damages[] = { { 0, 1, 'X', "does not begin with MMIDIDX" },
-                    { 8, 1, 1, "does not begin with MMIDIDX" },
-                    { 9, 8, 2, "has version 2, wanted 1" },
-                    { 17, 1, 0, "tokens of type 0, wanted 1 to 8" },
-                    { 17, 1, 9, "tokens of type 9" },
-                    { 18, 8, 3, "need another length" },
-                    { 18, 8, UINT64_MAX / 4, "need another length" },
-                    { 26, 8, 0, "need another length" },
-                    { 26, 8, UINT64_MAX - 1, "need another length" },
-                    { 34, 4, 0xFFFFFFFF, "sequence 0 has length -1" },
-                    { 38, 4, 2, "they do not belong together" },
-                    { 42, 8, 4, "sequence 0 begins at byte 4 of the tokens, wanted 0" },
-                    { 50, 8, 0, "sequence 1 begins at byte 0 of the tokens, wanted 8" },
-                    { 58, 8, 1, "entry 0 of the documents is 1" },
-                    { 66, 8, 3, "entry 1 of the documents is 3" },
-                    { 74, 8, 1, "entry 2 of the documents is 1" } };
-    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
-        memcpy(bad, good, n);
-        put(bad + damages[i].at, damages[i].value, damages[i].bytes);
-        expect_refusal(bad, n, 12, damages[i].message);
-    }
-}
-
 /* --- the order of samples ------------------------------------------------------------------------------------------
  */
 
@@ -206,28 +152,6 @@ TEST(the_generator_gives_the_published_numbers)
     for (uint32_t i = 0; i < 10; i++) items[i] = i;
     tm_mt19937_shuffle(&generator, items, 10);
     assert_memory_equal(items, shuffled, sizeof items);
-}
-
-TEST(the_published_example_comes_out)
-{
-    const uint32_t        documents[] = { 4, 0, 1, 2, 3, 3, 2, 1, 0, 4 };
-    const uint32_t        shuffle[] = { 0, 4, 3, 2, 5, 1, 7, 6, 9, 8, 11, 10 };
-    const tm_order_sample samples[] = { { 0, 0 }, { 0, 4 }, { 1, 2 }, { 2, 1 }, { 3, 2 }, { 3, 6 }, { 4, 3 },
-                                        { 5, 3 }, { 6, 3 }, { 7, 0 }, { 8, 1 }, { 9, 0 }, { 9, 4 } };
-    tm_order_plan         plan;
-    tm_order              order;
-    tm_error              err = { 0 };
-    assert_int_equal(tm_order_plan_make(5, 25, 4, 8, &plan, &err), TM_OK);
-    assert_int_equal(plan.epochs, 2);
-    assert_int_equal(plan.samples, 12);
-    assert_true(plan.separate);
-    assert_int_equal(plan.before_last, 6);
-    assert_int_equal(tm_order_plan_bytes(&plan), 10 * 4 + 13 * 8 + 12 * 4);
-    if (tm_order_build(&plan, (const uint8_t *)lengths, 1234, &order, &err) != TM_OK) fail_msg("%s", err.text);
-    assert_memory_equal(order.documents, documents, sizeof documents);
-    assert_memory_equal(order.shuffle, shuffle, sizeof shuffle);
-    assert_memory_equal(order.samples, samples, sizeof samples);
-    tm_order_free(&order);
 }
 
 /* The batch-32 run of the 8-billion benchmark: 1,200,000 steps over part 6 of C4. */

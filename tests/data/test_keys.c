@@ -147,6 +147,7 @@ TEST(sources_are_chosen_by_the_rule)
     for (int i = 0; i < 6 * 3 * 3 * 3; i++)
         for (int in_file = SOURCE; in_file <= KEYS; in_file++) {
             mix m = { { sources[i / 27], mocks[i / 9 % 3], paths[i / 3 % 3], more[i % 3] }, in_file };
+            if ((i + in_file) % 2 && !test_is_full()) continue;
             if (in_file != MORE && (in_file == KEYS || m.value[in_file])) check_mix(&m);
         }
     assert_int_equal(chdir(back), 0);

@@ -6,10 +6,7 @@
 #include "support/threads_left.h"
 
 #include <dirent.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "support/test.h"
 
@@ -131,38 +128,6 @@ TEST(closing_works_while_full_empty_or_unused)
         tm_loader_close(loader);
     }
     tm_loader_close(NULL);
-}
-
-/* A text with exactly 5 validation windows, read in batches of 3: the last row of the second batch is ignored. */
-TEST(rows_beyond_the_end_are_ignored)
-{
-    char path[] = "/tmp/tm_loader_XXXXXX";
-    int  fd = mkstemp(path);
-    assert_true(fd >= 0);
-    for (int i = 0; i < 1200; i++) assert_int_equal(write(fd, &(char){ (char)('a' + i % 26) }, 1), 1);
-    close(fd);
-    tm_source_options options = { .name = "text", .path = path, .seq = T, .seed = 8, .validation_fraction = 0.1 };
-    tm_source        *source = NULL;
-    tm_error          err = { 0 };
-    if (tm_source_open(&options, &source, &err) != TM_OK) fail_msg("%s", err.text);
-    assert_int_equal(tm_source_describe(source)->validation_samples, 5);
-    tm_loader *loader = tm_loader_open(source, TM_SPLIT_VALIDATION, BATCH, 0, 2);
-    tm_batch   batch;
-    assert_non_null(loader);
-    tm_loader_next(loader, &batch);
-    expect_batch(source, TM_SPLIT_VALIDATION, &batch, 0);
-    tm_loader_next(loader, &batch);
-    assert_int_equal(batch.target_tokens, 2 * T);
-    for (int t = 0; t < T; t++) {
-        assert_true(((int32_t *)batch.field[1])[T + t] >= 0);
-        assert_int_equal(((int32_t *)batch.field[1])[2 * T + t], -100);
-        assert_int_equal(((int32_t *)batch.field[0])[2 * T + t], 0);
-    }
-    tm_loader_next(loader, &batch);
-    assert_int_equal(batch.target_tokens, 0);
-    tm_loader_close(loader);
-    tm_source_close(source);
-    unlink(path);
 }
 
 /* --- a source with fields of its own ------------------------------------------------------------------------------ */

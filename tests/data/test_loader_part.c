@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loaders that share batches: whatever the source and however many ranks there are, together they read what one loader
  * reads, in its order; a run may go on with another number of ranks. */
-#include "base/arena.h"
 #include "data/source.h"
 #include "support/folder.h"
 #include "support/source_files.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "support/test.h"
@@ -16,7 +13,7 @@ enum { BATCH = 12, T = TEST_SOURCE_T, SETS = 12 };
 
 /* --- one of every source ------------------------------------------------------------------------------------------ */
 
-static tm_source *open_set(int set)
+static tm_source_options options_of(int set)
 {
     const tm_source_options sets[SETS] = {
         { .name = "synthetic", .vocab = 64, .seq = T, .seed = 8 },
@@ -32,9 +29,15 @@ static tm_source *open_set(int set)
         { .name = "gaussians", .seq = 18, .seed = 7, .flow = test_source_flow },
         { .name = "latents", .path = test_in_folder("images"), .seq = 18, .seed = 7, .flow = test_source_flow },
     };
-    tm_source *source = NULL;
-    tm_error   err = { 0 };
-    if (tm_source_open(&sets[set], &source, &err) != TM_OK) fail_msg("%s: %s", sets[set].name, err.text);
+    return sets[set];
+}
+
+static tm_source *open_set(int set)
+{
+    const tm_source_options o = options_of(set);
+    tm_source              *source = NULL;
+    tm_error                err = { 0 };
+    if (tm_source_open(&o, &source, &err) != TM_OK) fail_msg("%s: %s", o.name, err.text);
     return source;
 }
 
@@ -48,18 +51,11 @@ static int write_files(void **state)
 /* Bytes of a sample by field; how many fields. */
 static int fields_of(int set, size_t bytes[TM_MAX_FIELDS])
 {
-    static const char *const names[SETS] = { "synthetic", "mock", "text", "text",       "reports",   "govreport",
-                                             "megatron",  "sft",  "sft",  "preference", "gaussians", "latents" };
-    tm_source_options        options = {
-               .name = names[set], .vocab = 64, .seq = 18, .flow = test_source_flow, .separate = set == 3
-    };
-    tm_field      fields[TM_MAX_FIELDS];
-    int           n = 0;
-    tm_error      err = { 0 };
-    const int64_t seq[SETS] = { T, T, T, T, 4 * T, T, T, T, T, 2 * T, 18, 18 };
-    options.seq = seq[set];
-    options.sft.packed = set >= 8;
-    assert_int_equal(tm_source_fields(&options, fields, &n, &err), TM_OK);
+    const tm_source_options o = options_of(set);
+    tm_field                fields[TM_MAX_FIELDS];
+    int                     n = 0;
+    tm_error                err = { 0 };
+    assert_int_equal(tm_source_fields(&o, fields, &n, &err), TM_OK);
     for (int f = 0; f < n; f++) bytes[f] = tm_tensor_bytes(fields[f].shape, fields[f].dtype);
     return n;
 }

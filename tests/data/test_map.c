@@ -2,7 +2,6 @@
 /* Files in memory: what is opened, what is noticed later, and the number that a file is known by. */
 #include "base/map.h"
 
-#include "base/arena.h"
 #include "base/hash.h"
 #include "support/folder.h"
 
@@ -61,6 +60,26 @@ TEST(changes_are_noticed)
     assert_int_equal(tm_map_check(&map, &err), TM_INVALID);
     tm_map_close(&map);
     assert_true(!map.path && map.size == 0);
+}
+
+static void refused(const char *before, const char *path, const char *behind)
+{
+    tm_map   map = { .size = 7 };
+    tm_error err = { 0 };
+    char     wanted[900];
+    assert_int_equal(tm_map_open(path, &map, &err), TM_INVALID);
+    snprintf(wanted, sizeof wanted, "%s'%s'%s", before, path, behind);
+    assert_string_equal(err.text, wanted);
+    assert_true(!map.path && !map.bytes && map.size == 0 && map.fd == 0);
+}
+
+TEST(other_things_are_no_files)
+{
+    refused("cannot open ", test_in_folder("none"), ": No such file or directory");
+    refused("", test_folder(), " is a directory, wanted a regular file");
+    assert_int_equal(mkfifo(test_in_folder("pipe"), 0600), 0);
+    refused("", test_in_folder("pipe"), " is a fifo, socket or device, wanted a regular file");
+    refused("", "/dev/null", " is a fifo, socket or device, wanted a regular file");
 }
 
 /* As map.h says it. */

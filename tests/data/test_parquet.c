@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The texts of parquet files that another implementation wrote (tools/make_parquet_fixtures.py), in every codec,
  * encoding and page version; and what is refused. */
-#include "base/arena.h"
 #include "support/refusal.h"
 #include "base/file.h"
 #include "data/parquet.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "support/test.h"
@@ -122,70 +120,6 @@ TEST(what_is_refused_is_named)
         if (!strstr(err.text, bad[i].named)) fail_msg("%s: %s", bad[i].file, err.text);
         tm_text_fini(&bytes);
     }
-}
-
-/* What a changed byte must have been told as, at one place or another. */
-static struct {
-    const char *words;
-    int         seen;
-} kinds[] = {
-    { "no PAR1 at both ends", 0 },
-    { "its footer is longer than it", 0 },
-    { "its footer is truncated", 0 },
-    { "no schema", 0 },
-    { "a wrong schema", 0 },
-    { "codec", 0 },
-    { "page type", 0 },
-    { "encoding", 0 },
-    { "has no column 'text'", 0 },
-    { "holds no texts", 0 },
-    { "a page is truncated", 0 },
-    { "a page cannot be unpacked", 0 },
-    { "a page has wrong numbers", 0 },
-    { "a page has wrong lengths", 0 },
-    { "a dictionary is truncated", 0 },
-    { "a dictionary with too many texts", 0 },
-    { "a page without its dictionary", 0 },
-    { "levels are truncated", 0 },
-    { "a level is too high", 0 },
-    { "a string is truncated", 0 },
-};
-
-static void note_kind(const tm_error *err)
-{
-    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
-        kinds[k].seen += strstr(err->text, kinds[k].words) != NULL;
-}
-
-/* Cut anywhere, or with a byte changed in the footer or a page header: an error with the file's name, or all texts. */
-TEST(damage_is_an_error)
-{
-    static const char *const files[] = { "none-1.parquet", "zstd-2.parquet", "delta.parquet", "none-2.parquet" };
-    for (size_t f = 0; f < sizeof files / sizeof files[0]; f++) {
-        tm_text whole = read_whole(files[f]);
-        int     errors = 0;
-        for (size_t at = 0; at < whole.length; at++) {
-            tm_error err = { 0 };
-            uint8_t *cut = tm_alloc(at + 1);
-            memcpy(cut, whole.data, at);
-            assert_int_equal(read_all(cut, at, "text", &err), TM_FORMAT);
-            assert_non_null(strstr(err.text, "x.parquet"));
-            free(cut);
-            uint8_t *changed = tm_alloc(whole.length);
-            memcpy(changed, whole.data, whole.length);
-            changed[at] ^= (uint8_t)(1 + at % 255);
-            err = (tm_error){ 0 };
-            tm_status st = read_all(changed, whole.length, "text", &err);
-            errors += st != TM_OK;
-            assert_true(st == TM_OK || strstr(err.text, "x.parquet"));
-            note_kind(&err);
-            free(changed);
-        }
-        assert_true(errors > 200);
-        tm_text_fini(&whole);
-    }
-    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
-        if (kinds[k].seen == 0) fail_msg("never told: %s", kinds[k].words);
 }
 
 TESTS_IN_ORDER

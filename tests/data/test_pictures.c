@@ -11,7 +11,6 @@
 #include "support/refusal.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define PARQUET "tests/data/pictures/"

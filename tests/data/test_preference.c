@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of prompts with a chosen and a rejected answer: every form, what is a target, what is cut and left out; and what
  * is wrong is refused with its row and column. */
-#include "base/log.h"
 #include "data/preview.h"
 #include "data/source.h"
 #include "support/refusal.h"
 #include "support/folder.h"
 #include "support/full_config.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "support/test.h"
@@ -193,26 +190,6 @@ TEST(what_is_wrong_is_refused)
         if (!strstr(err.text, cases[i].words) || !strstr(err.text, "pairs.jsonl"))
             fail_msg("%s: '%s' is not in '%s'", cases[i].content, cases[i].words, err.text);
     }
-    /* pairs are for this source, and it is for pairs */
-    tm_source_options o = options_of("{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}\n", NULL);
-    tm_source        *source;
-    tm_error          err = { 0 };
-    o.sft.train_on_input = true;
-    assert_int_equal(tm_source_open(&o, &source, &err), TM_UNSUPPORTED);
-    refusal_is_sound(&err);
-    assert_non_null(strstr(err.text, "line 1: data.train_on_input"));
-    o.sft.train_on_input = false;
-    o.sft.format = TM_SFT_COMPLETION;
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_source_open(&o, &source, &err), TM_INVALID);
-    refusal_is_sound(&err);
-    assert_non_null(strstr(err.text, "data.format preference, found completion"));
-    o.sft.format = TM_SFT_PREFERENCE;
-    o.name = "sft";
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_source_open(&o, &source, &err), TM_INVALID);
-    refusal_is_sound(&err);
-    assert_non_null(strstr(err.text, "are for data.source preference"));
 }
 
 TESTS_IN_ORDER

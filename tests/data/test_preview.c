@@ -64,23 +64,4 @@ TEST(json_has_everything)
                "\"mask\": [0, 1, 1]}], \"format\": \"preference\"}\n");
 }
 
-TEST(text_is_for_people)
-{
-    tm_preview_options o = options_of(rows, TM_SFT_AUTO);
-    expect(&o, "'%s', line 1: 5 tokens, 3 of them targets\n[[ab]]c\\x01<|end|>\n\n"
-               "'%s', line 2: 4 tokens, 3 of them targets\n[[x]]yz<|end|>\n");
-    o.first = 2;
-    expect(&o, "'%s', line 2: 4 tokens, 3 of them targets\n[[x]]yz<|end|>\n\n"
-               "'%s', line 3: 3 tokens, 2 of them targets\n[[p]]q<|end|>\n");
-    o.first = 3, o.colour = true;
-    expect(&o, "'%s', line 3: 3 tokens, 2 of them targets\np\033[32mq<|end|>\033[0m\n");
-    o.seq = 1;
-    expect(&o, "'%s', line 3: 2 tokens, 1 of them targets; 1 more are cut off\np\033[32mq\033[0m\n");
-    o.seq = 2;
-    expect(&o, "'%s', line 3: 3 tokens, 2 of them targets\np\033[32mq<|end|>\033[0m\n");
-    o = options_of(pairs, TM_SFT_PREFERENCE);
-    expect(&o, "'%s', line 1, chosen: 6 tokens, 5 of them targets\n[[a]]bcde<|end|>\n\n"
-               "'%s', line 1, rejected: 3 tokens, 2 of them targets\n[[a]]f<|end|>\n");
-}
-
 TEST_FIXTURE(NULL, test_folder_teardown)

@@ -4,7 +4,6 @@
 #include "support/refusal.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "support/test.h"

@@ -3,7 +3,6 @@
  * files and folders; and what is taken for a text. */
 #include "data/rows.h"
 
-#include "base/arena.h"
 #include "base/file.h"
 #include "data/pack.h"
 #include "data/text_files.h"
@@ -11,7 +10,6 @@
 #include "support/full_config.h"
 
 #include <jansson.h>
-#include <signal.h>
 
 #include "support/test.h"
 
@@ -203,79 +201,6 @@ TEST(packed_files_are_no_text)
         assert_true(i >= 4 || strstr(err.text, "is not plain text ("));
         tm_text_files_close(&files);
     }
-}
-
-static void sparse_file(const char *path, int64_t size)
-{
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    assert_int_equal(fclose(f), 0);
-    assert_int_equal(truncate(path, size), 0);
-}
-
-/* What is copied is counted over all files; what does not fit is mapped, and looked after. */
-TEST(files_are_copied_or_mapped)
-{
-    static const char *const names[] = { "two/a", "two/b", "two/c" };
-    tm_text_files            files;
-    tm_error                 err = { 0 };
-    char                     said[200];
-    assert_int_equal(mkdir("two", 0700), 0);
-    test_file_write("two", "a", "abc");
-    test_file_write("two", "b", "de");
-    assert_int_equal(tm_text_files_open("two", &files, &err), TM_OK);
-    assert_true(files.count == 2 && files.bytes == 5 && files.copied == 5);
-    assert_true(!files.files[0].mapped && !files.files[1].mapped && files.files[1].size == 2);
-    uint64_t content = files.content;
-    tm_text_files_close(&files);
-    assert_true(!files.files && files.count == 0);
-    sparse_file("two/c", TM_TEXT_COPY_BYTES - 5);
-    assert_int_equal(tm_text_files_open("two/", &files, &err), TM_OK);
-    assert_true(files.count == 3 && files.copied == TM_TEXT_COPY_BYTES && files.bytes == TM_TEXT_COPY_BYTES);
-    assert_true(!files.files[2].mapped && files.content != content);
-    tm_text_files_close(&files);
-    sparse_file("two/c", TM_TEXT_COPY_BYTES - 4);
-    assert_int_equal(tm_text_files_open("two", &files, &err), TM_OK);
-    assert_true(files.count == 3 && files.copied == 5 && files.bytes == TM_TEXT_COPY_BYTES + 1);
-    for (int i = 0; i < 3; i++) {
-        assert_string_equal(files.files[i].path, names[i]);
-        assert_int_equal(files.files[i].mapped, i == 2);
-        assert_int_equal(tm_text_file_check(&files.files[i], &err), TM_OK);
-    }
-    test_file_write("two", "a", "other");
-    sparse_file("two/c", TM_TEXT_COPY_BYTES - 3);
-    assert_int_equal(tm_text_file_check(&files.files[0], &err), TM_OK); /* a copy stays what it was */
-    assert_int_equal(tm_text_file_check(&files.files[2], &err), TM_INVALID);
-    snprintf(said, sizeof said, "'two/c' was changed during the run; keep data.path unchanged");
-    assert_string_equal(err.text, said);
-    tm_text_files_close(&files);
-    assert_int_equal(unlink("two/c"), 0);
-}
-
-/* A document has fewer than 2^31 - 1 bytes. */
-TEST(a_file_that_is_no_document)
-{
-    tm_pack_options o = { .path = "large", .out = "packed", .format = "megatron" };
-    int64_t         rows = 0;
-    tm_error        err = { 0 };
-    char           *words = memset(tm_alloc(1 << 16), 'a', 1 << 16); /* what is looked at */
-    FILE           *f = fopen("large", "w");
-    assert_non_null(f);
-    assert_int_equal(fwrite(words, 1, 1 << 16, f), 1 << 16);
-    assert_int_equal(fclose(f), 0);
-    free(words);
-    void (*was)(int) = signal(SIGXFSZ, SIG_IGN);
-    int fits = truncate("large", INT32_MAX);
-    signal(SIGXFSZ, was);
-    if (fits != 0) {
-        print_message("a file of 2 GiB cannot be made here\n");
-        skip();
-    }
-    tm_status st = tm_data_pack(&o, &rows, &err);
-    assert_int_equal(unlink("large"), 0);
-    assert_int_equal(st, TM_INVALID);
-    assert_string_equal(err.text, "a file in 'large' has 2147483647 bytes, a document at most 2147483646; split it");
-    assert_true(access("packed.idx", F_OK) != 0 && access("packed.bin", F_OK) != 0);
 }
 
 static int write_all(void **state)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The certificate of the data: it holds for what every source gives, over epochs, parts and places to begin; and what
  * is fed, ordered, kept apart or stored in another way is found. */
-#include "base/arena.h"
 #include "data/indexed.h"
 #include "data/packed.h"
 #include "data/safetensors.h"
@@ -11,7 +10,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>

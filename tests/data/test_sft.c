@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of data for fine-tuning: every form and layout, what is a target, truncation, splits and order; and
  * what is wrong is refused with its row. */
-#include "base/log.h"
 #include "data/preview.h"
 #include "data/rows.h"
 #include "data/sft_tokens.h"
@@ -10,7 +9,6 @@
 #include "support/folder.h"
 #include "support/full_config.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -196,37 +194,6 @@ TEST(targets_are_those_of_transformers)
     json_decref(root);
 }
 
-/* With a tokenizer whose tokens are not pieces of the text (blanks become U+2581, one is put in front) the targets are
- * found as well. */
-TEST(targets_without_lengths_of_tokens)
-{
-    tm_sft_options o = { .tokenizer = "tests/token/chat/llama2" };
-    tm_sft_coder  *coder;
-    tm_sft_row     row = { .messages = json_pack("[{s:s,s:s},{s:s,s:s},{s:s,s:s},{s:s,s:s}]", "role", "user", "content",
-                                                 "quick fox", "role", "assistant", "content", "lazy dog", "role", "user",
-                                                 "content", "over", "role", "assistant", "content", "jumps") };
-    tm_ids         ids[2] = { { 0 } };
-    tm_text        all = { 0 }, targets = { 0 };
-    tm_error       err = { 0 };
-    if (tm_sft_coder_open(&o, &coder, &err) != TM_OK) fail_msg("%s", err.text);
-    if (tm_sft_encode(coder, &row, "row", ids, &err) != TM_OK) fail_msg("%s", err.text);
-    tm_sft_decode(coder, ids[0].data, ids[0].count, true, &all);
-    size_t n = 0;
-    for (size_t i = 0; i < ids[0].count; i++)
-        if (ids[0].data[i] >= 0) ids[0].data[n++] = ids[0].data[i];
-    tm_sft_decode(coder, ids[0].data, n, true, &targets);
-    assert_non_null(strstr(all.data, "quick fox"));
-    assert_true(strstr(targets.data, "lazy dog") && strstr(targets.data, "jumps"));
-    assert_int_equal(ids[0].data[n - 1], 2); /* </s> */
-    if (strstr(targets.data, "fox") || strstr(targets.data, "over") || strstr(targets.data, "INST"))
-        fail_msg("'%s'", targets.data);
-    json_decref(row.messages);
-    tm_text_fini(&all);
-    tm_text_fini(&targets);
-    free(ids[0].data);
-    tm_sft_coder_close(coder);
-}
-
 /* --- the source --------------------------------------------------------------------------------------------------- */
 
 enum { SEQ = 64, ROWS = 90 };
@@ -306,32 +273,6 @@ TEST(rows_hold_samples)
     }
     assert_int_equal(samples, ROWS);
     assert_true((double)tokens >= 0.95 * (double)(rows * SEQ));
-    tm_source_close(source);
-}
-
-TEST(a_share_is_held_out)
-{
-    tm_source_options o = options_of(make_file());
-    o.validation_fraction = 0.2;
-    o.sft.packed = false;
-    tm_source *source = open_source(o);
-    assert_int_equal(tm_source_describe(source)->train_samples, ROWS - 18);
-    assert_int_equal(tm_source_describe(source)->validation_samples, 18);
-    assert_true(tm_source_describe(source)->unigram_entropy > 2.5);
-    assert_true(tm_source_describe(source)->bytes_per_token > 0.8 && tm_source_describe(source)->bytes_per_token < 1);
-    row held, r;
-    for (int64_t i = 0; i < 18; i++) {
-        get_row(source, TM_SPLIT_VALIDATION, i, &held);
-        for (int64_t k = 0; k < ROWS - 18; k++) {
-            get_row(source, TM_SPLIT_TRAIN, k, &r);
-            assert_memory_not_equal(held.tokens, r.tokens, sizeof r.tokens);
-        }
-    }
-    tm_source_close(source);
-    o.validation_path = o.path; /* a file of its own: nothing of the first is held out */
-    source = open_source(o);
-    assert_int_equal(tm_source_describe(source)->train_samples, ROWS);
-    assert_int_equal(tm_source_describe(source)->validation_samples, ROWS);
     tm_source_close(source);
 }
 

@@ -62,46 +62,6 @@ static void wrong_options_are_refused_with_the_cure(void **state)
                    "0 to 0.9");
 }
 
-/* The table is whole: sorted, every source judged in some way, and each trait what the source really is. */
-static void sources_tell_what_they_are(void **state)
-{
-    (void)state;
-    static const tm_source_kind *const kinds[] = {
-#define TM_SOURCE(name, help) &tm_source_##name,
-#include "data/sources.def"
-#undef TM_SOURCE
-    };
-    static const char *const names[] = {
-#define TM_SOURCE(name, help) #name,
-#include "data/sources.def"
-#undef TM_SOURCE
-    };
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        const tm_source_traits *traits = tm_source_traits_of(names[i]);
-        assert_ptr_equal(traits, &kinds[i]->traits);
-        assert_string_equal(traits->name, names[i]); /* the key knows it by the row */
-        assert_string_equal(traits->name, tm_source_name((int)i));
-        assert_true(i == 0 || strcmp(names[i - 1], names[i]) < 0);
-        assert_in_range(traits->gate, TM_GATE_FLOOR, TM_GATE_PREFERENCE);
-        assert_int_equal(traits->decodes, kinds[i]->decode != NULL);
-        assert_true(traits->needs_path || !traits->takes_validation_path);
-        if (traits->needs_path) continue;
-        tm_source_options options = { .name = names[i], .vocab = 64, .seq = 8 };
-        if (traits->images)
-            options.flow = (tm_flow_options){
-                .rows = 2, .tokens = 4, .channels = 4, .text_len = 1, .text_dim = 2, .vector_dim = 3, .spread = 1
-            };
-        tm_source *source;
-        tm_error   err = { 0 };
-        assert_int_equal(tm_source_open(&options, &source, &err), TM_OK);
-        assert_true(traits->gate != TM_GATE_FLOOR || tm_source_describe(source)->floor > 0);
-        assert_true(traits->gate == TM_GATE_FLOOR || tm_source_describe(source)->unigram_entropy > 0);
-        tm_source_close(source);
-    }
-    assert_ptr_equal(tm_source_traits_of("TEXT"), &tm_source_text.traits);
-    assert_null(tm_source_traits_of("tex"));
-}
-
 /* 100 cells, 200,100 draws: chi-square with 99 degrees of freedom stays under 160 except once in 10,000 languages. */
 static void mock_is_uniform_and_has_no_memory(void **state)
 {
@@ -141,7 +101,6 @@ static void mock_is_uniform_and_has_no_memory(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(sources_tell_what_they_are),
     cmocka_unit_test(an_empty_document_cuts_nothing),
     cmocka_unit_test(wrong_options_are_refused_with_the_cure),
     cmocka_unit_test(mock_is_uniform_and_has_no_memory),

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The built-in language: its stated entropies against samples, its predictability by short contexts, its laws. */
 #include "data/source.h"
-#include "support/refusal.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "support/test.h"
 

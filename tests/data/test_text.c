@@ -2,7 +2,6 @@
 /* Text: windows, splits, order, decoding, and every kind of thing that can lie in a folder. */
 #include "base/text.h"
 #include "support/refusal.h"
-#include "base/random.h"
 #include "data/source.h"
 #include "data/source_kind.h"
 
@@ -168,31 +167,6 @@ static void splits_share_no_byte(void **state)
     tm_source_close(source);
 }
 
-/* Random bytes cannot be compressed; what repeats itself can, but for its first time; nothing held out: unknown. */
-static void what_a_compressor_needs(void **state)
-{
-    (void)state;
-    enum { N = 100000 };
-    char *bytes = malloc(N);
-    for (int i = 0; i < N; i++) bytes[i] = (char)tm_random_below(5, 1, (uint64_t)i, 256);
-    write_file("f", bytes, N);
-    tm_source *source = open_text(root, 100, 0.5);
-    double     nats = tm_source_compressed(source);
-    if (!(fabs(nats - log(256)) < 0.01)) fail_msg("random bytes: %.4f nats", nats);
-    tm_source_close(source);
-    for (int i = 1000; i < N; i++) bytes[i] = bytes[i - 1000];
-    write_file("f", bytes, N);
-    source = open_text(root, 100, 0.5);
-    nats = tm_source_compressed(source);
-    if (!(nats > 0.02 * log(256) && nats < 0.03 * log(256)))
-        fail_msg("a thousand random bytes, again and again: %.4f nats", nats);
-    tm_source_close(source);
-    source = open_text(root, 100, 0);
-    assert_true(isnan(tm_source_compressed(source)));
-    tm_source_close(source);
-    free(bytes);
-}
-
 static void unigram_entropy_is_of_the_validation_split(void **state)
 {
     (void)state;
@@ -285,23 +259,6 @@ static void links_that_loop_or_dangle_are_refused(void **state)
     unlink(in_root("me"));
     link_to("nowhere", "lost");
     expect_refusal(root, 4, 0, "a dangling symbolic link", "fix its target");
-}
-
-static void files_reached_twice_count_once(void **state)
-{
-    (void)state;
-    make_folder("a");
-    write_text("a/f", "0123456");
-    link_to("a/f", "z");
-    link_to("a", "y");
-    assert_int_equal(link(in_root("a/f"), strcat(strcpy((char[PATH_BYTES]){ 0 }, root), "/hard")), 0);
-    tm_source *source = open_text(root, 7, 0);
-    assert_int_equal(tm_source_describe(source)->train_samples, 1);
-    expect_tokens(source, TM_SPLIT_TRAIN, 0, "0123456|");
-    tm_source_close(source);
-    source = open_text(in_root("z"), 7, 0); /* a link as data.path itself */
-    expect_tokens(source, TM_SPLIT_TRAIN, 0, "0123456|");
-    tm_source_close(source);
 }
 
 /* More files than a first table of the seen ones has room for: each is found again. */
@@ -429,12 +386,10 @@ static const struct CMUnitTest tests[] = {
     IN_FOLDER(stream_is_the_sorted_documents),
     IN_FOLDER(splits_share_no_byte),
     IN_FOLDER(unigram_entropy_is_of_the_validation_split),
-    IN_FOLDER(what_a_compressor_needs),
     IN_FOLDER(binary_bytes_come_back),
     IN_FOLDER(missing_and_empty_paths),
     IN_FOLDER(fifos_sockets_and_devices_are_refused_without_waiting),
     IN_FOLDER(links_that_loop_or_dangle_are_refused),
-    IN_FOLDER(files_reached_twice_count_once),
     IN_FOLDER(many_files_reached_twice_count_once),
     IN_FOLDER(unreadable_things_are_refused),
     IN_FOLDER(depth_is_limited),

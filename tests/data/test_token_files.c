@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sources of token files: rows of packed sequences with their mask, samples of an indexed data set in the published
  * order, and what stops a run. */
-#include "base/arena.h"
 #include "data/indexed.h"
 #include "data/packed.h"
 #include "data/source.h"
@@ -242,16 +241,6 @@ TEST(indexed_data_is_outlined)
     assert_int_equal(tm_source_outline(&o, &text, &err), TM_OK);
     assert_string_equal(text.data, wanted);
     tm_text_fini(&text);
-    o.seed = (uint64_t)UINT32_MAX + 1;
-    assert_int_equal(tm_source_outline(&o, &text, &err), TM_INVALID);
-    assert_string_equal(err.text,
-                        "debug.seed is 4294967296, the order of data.source megatron takes at most 4294967295");
-    o = indexed_options("set");
-    o.path = "";
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_source_outline(&o, &text, &err), TM_INVALID);
-    assert_string_equal(err.text, "data.source megatron needs the name of PREFIX.bin and PREFIX.idx; set data.path to "
-                                  "PREFIX");
     /* held-out data must have one sample */
     const int32_t     one = 1;
     tm_indexed_writer writer;

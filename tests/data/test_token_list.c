@@ -2,10 +2,8 @@
 /* Token ids in a file: JSON and numpy, every version and width, and each damage with its whole message. */
 #include "data/token_list.h"
 
-#include "base/arena.h"
 #include "support/folder.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,51 +96,12 @@ TEST(what_is_no_list_is_refused)
                    "'x': token 1 is 70000, the model has the ids 0 to 69999");
     expect_refused(file, numpy(file, 1, "{'descr': '<i4', 'shape': (1,)}", 4, below, 1), TM_INVALID,
                    "'x': token 0 is -1, the model has the ids 0 to 69999");
-    expect_refused(file, numpy(file, 2, "{'descr': '<i8', 'shape': (1,)}", 8, below, 1), TM_INVALID,
-                   "'x': token 0 is -1, the model has the ids 0 to 69999");
-    n = numpy(file, 1, "{'descr': '<i4', 'shape': (1,)}", 4, values, 1);
-    expect_refused(file, 20, TM_FORMAT, "'x': the numpy header has 31 bytes, too many");
-    file[9] = 4;
-    expect_refused(file, 2048, TM_FORMAT, "'x': the numpy header has 1055 bytes, too many");
-    file[6] = 2;
-    expect_refused(file, 11, TM_FORMAT, "'x': a numpy file of an unknown version");
-    numpy(file, 3, "{'descr': '<i4', 'shape': (1,)}", 4, values, 1);
-    file[10] = 1;
-    expect_refused(file, n, TM_FORMAT, "'x': the numpy header has 65567 bytes, too many");
-    file[10] = 0, file[11] = 1;
-    expect_refused(file, n, TM_FORMAT, "'x': the numpy header has 16777247 bytes, too many");
     expect_refused((const uint8_t *)"", 0, TM_FORMAT,
                    "'x' is neither a JSON array of token ids nor a numpy array: it is empty");
     expect_refused((const uint8_t *)"{}", 2, TM_FORMAT, "'x' is not a JSON array of token ids: [1, 2, 3]");
     expect_refused((const uint8_t *)"[1, 1.5]", 8, TM_FORMAT, "'x': element 1 is not a whole number");
     expect_refused((const uint8_t *)"[1, 2, 70000]", 13, TM_INVALID,
                    "'x': token 2 is 70000, the model has the ids 0 to 69999");
-}
-
-TEST(files_are_lists)
-{
-    static const int64_t wanted[] = { 5, 0, 69999 };
-    int32_t             *ids = NULL;
-    int64_t              n = -1;
-    tm_error             err = { 0 };
-    char                 said[400];
-    const char          *path = test_in_folder("ids.json");
-    FILE                *f = fopen(path, "w");
-    assert_non_null(f);
-    fputs("[5, 0, 69999]\n", f);
-    fclose(f);
-    if (tm_token_list_read(path, 70000, &ids, &n, &err) != TM_OK) fail_msg("%s", err.text);
-    assert_int_equal(n, 3);
-    for (int i = 0; i < 3; i++) assert_int_equal(ids[i], wanted[i]);
-    free(ids);
-    ids = NULL;
-    assert_int_equal(tm_token_list_read(path, 69999, &ids, &n, &err), TM_INVALID);
-    assert_true(strncmp(err.text + 1, path, strlen(path)) == 0);
-    assert_null(ids);
-    snprintf(said, sizeof said, "cannot open '%s': No such file or directory", test_in_folder("none"));
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_token_list_read(test_in_folder("none"), 7, &ids, &n, &err), TM_INVALID);
-    assert_string_equal(err.text, said);
 }
 
 TEST_FIXTURE(NULL, test_folder_teardown)

@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An indexed data set written bit by bit: its bytes, what goes on after a kill and what begins anew, failures with
  * their whole messages. */
-#include "support/refusal.h"
 #include "support/folder.h"
 
 #include "base/file.h"
 #include "base/text.h"
-#include "data/output.h"
 #include "data/tokenize_output.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -206,89 +203,6 @@ TEST_WITH(two_calls_do_not_write_the_same_files, NULL, test_folder_teardown)
     struct stat info;
     assert_int_equal(stat(at(".bin"), &info), 0);
     assert_int_equal(info.st_size, 28);
-}
-
-/* Whoever prepared the folder gave the name to a file of somebody else. */
-TEST_WITH(a_second_name_is_not_written_through, NULL, test_folder_teardown)
-{
-    static const char *const ends[] = { ".bin.part", ".lengths.part" };
-    tm_error                 err = { 0 };
-    if (tm_file_write(at(".victim"), "treasure", 8, &err) != TM_OK) fail_msg("%s", err.text);
-    for (int i = 0; i < 2; i++) {
-        tm_tokenize_output out;
-        err = (tm_error){ 0 };
-        assert_int_equal(link(at(".victim"), at(ends[i])), 0);
-        assert_int_equal(tm_tokenize_output_open(at(""), false, 1, &out, &err), TM_IO);
-        refusal_is_sound(&err);
-        assert_non_null(strstr(err.text, ": Too many links"));
-        assert_int_equal(unlink(at(ends[i])), 0);
-    }
-    expect_file(".victim", (const uint8_t *)"treasure", 8);
-}
-
-static void expect_failure(tm_status st, const tm_error *err, const char *before, const char *end, const char *after)
-{
-    char wanted[500];
-    snprintf(wanted, sizeof wanted, "%s '%s'%s", before, at(end), after);
-    assert_int_equal(st, TM_IO);
-    assert_string_equal(err->text, wanted);
-}
-
-TEST_WITH(what_fails_is_said, NULL, test_folder_teardown)
-{
-    tm_tokenize_output out;
-    tm_error           err = { 0 };
-    char               wanted[500];
-    snprintf(wanted, sizeof wanted, "cannot create '%s/none/set.bin.part': No such file or directory", test_folder());
-    char prefix[300];
-    snprintf(prefix, sizeof prefix, "%s/none/set", test_folder());
-    assert_int_equal(tm_tokenize_output_open(prefix, false, 1, &out, &err), TM_IO);
-    assert_string_equal(err.text, wanted);
-    assert_null(out.prefix);
-
-    out = begin(false, 1); /* the state cannot be written */
-    assert_int_equal(mkdir(at(".tokenize.new"), 0777), 0);
-    err = (tm_error){ 0 };
-    tm_status st = tm_tokenize_output_save(&out, &err);
-    expect_failure(st, &err, "cannot write", ".tokenize.new", ": Is a directory");
-    assert_int_equal(rmdir(at(".tokenize.new")), 0);
-
-    err = (tm_error){ 0 };
-    assert_int_equal(mkdir(at(".tokenize"), 0777), 0); /* nor put into its place */
-    st = tm_tokenize_output_save(&out, &err);
-    expect_failure(st, &err, "cannot write", ".tokenize.new", ": Is a directory");
-    assert_int_equal(rmdir(at(".tokenize")), 0);
-
-    write_documents(&out);
-    assert_int_equal(mkdir(at(".bin"), 0777), 0);
-    err = (tm_error){ 0 };
-    st = tm_tokenize_output_finish(&out, &err);
-    expect_failure(st, &err, "cannot rename", ".bin.part", ": Is a directory");
-    assert_int_equal(rmdir(at(".bin")), 0);
-    assert_true(tm_file_exists(at(".lengths.part")));
-    tm_tokenize_output_close(&out);
-
-    out = begin(false, 2);
-    write_documents(&out);
-    assert_int_equal(unlink(at(".bin.part")), 0);
-    err = (tm_error){ 0 };
-    st = tm_tokenize_output_finish(&out, &err);
-    expect_failure(st, &err, "cannot rename", ".bin.part", ": No such file or directory");
-    assert_false(tm_file_exists(at(".idx")));
-    tm_tokenize_output_close(&out);
-
-    out = begin(false, 3); /* a length that the format cannot say */
-    out.state.open = INT32_MAX;
-    tm_tokenize_output_end_document(&out);
-    assert_int_equal(out.cause, 0);
-    out.state.open = (int64_t)INT32_MAX + 1;
-    tm_tokenize_output_end_document(&out);
-    err = (tm_error){ 0 };
-    st = tm_tokenize_output_save(&out, &err);
-    expect_failure(st, &err, "cannot write", ".bin.part",
-                   ": a document of more than 2147483647 tokens, or a limit of the file system");
-    assert_false(tm_file_exists(at(".tokenize")));
-    tm_tokenize_output_close(&out);
 }
 
 TESTS_IN_ORDER

@@ -8,11 +8,9 @@
 #include "support/test.h"
 
 #include "base/file.h"
-#include "data/rows.h"
 #include "data/unpack.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 #include <zstd.h>

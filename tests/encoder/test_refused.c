@@ -4,7 +4,6 @@
 #include "encoder/encoder.h"
 
 #include <jansson.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -12,7 +12,6 @@
 #include "system/check_tune.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 
 static void config_space(const uint8_t *data, size_t size)
 {

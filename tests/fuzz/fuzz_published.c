@@ -2,7 +2,6 @@
 /* Fuzzes files of published figures: any bytes give a table or a message. */
 #include "fuzz.h"
 
-#include "base/arena.h"
 #include "bench/published.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -10,9 +10,6 @@
 
 #include "base/log.h"
 
-#include <fcntl.h>
-#include <sys/socket.h>
-
 enum { WANTED = 6, BYTES = 600 };
 
 /* Two ends of a connection that do not wait. */

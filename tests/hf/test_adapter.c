@@ -3,9 +3,6 @@
  * merged model. */
 #include "adapter_fixture.h"
 
-#include "base/arena.h"
-#include "base/file.h"
-#include "base/log.h"
 #include "support/refusal.h"
 #include "support/full_config.h"
 

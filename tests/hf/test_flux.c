@@ -4,17 +4,14 @@
 #include "graph/value.h"
 #include "hf/numerics.h"
 #include "hf/source.h"
-#include "support/refusal.h"
 #include "support/folder.h"
 #include "support/full_config.h"
 #include "support/golden.h"
 #include "support/hf_folder.h"
 #include "support/training.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "support/test.h"
 #include <jansson.h>

@@ -392,33 +392,4 @@ TEST(what_is_not_supported_is_not_read)
     not_read(CHANGED("token_embd.weight", "token_embe.weight"), TM_FORMAT, "has no matrix token_embd.weight");
 }
 
-static void no_tokenizer(const char *path, tm_status wanted, const char *part)
-{
-    tm_tokenizer *t;
-    tm_error      err = { 0 };
-    tm_status     st = tm_tokenizer_open(path, NULL, &t, &err);
-    char         *at = strstr(err.text, test_folder());
-    if (at) memmove(at, at + strlen(test_folder()), strlen(at + strlen(test_folder())) + 1);
-    refusal_is_sound(&err);
-    if (st != wanted || !strstr(err.text, part)) fail_msg("status %d, '%s', wanted '%s'", (int)st, err.text, part);
-    test_folder_remove();
-}
-
-TEST(tokenizers_that_lie_are_refused)
-{
-    no_tokenizer(CHANGED("tokenizer.ggml.model\x8\0\0\0\4\0\0\0\0\0\0\0gpt2",
-                         "tokenizer.ggml.model\x8\0\0\0\4\0\0\0\0\0\0\0rwkv"),
-                 TM_UNSUPPORTED, "'rwkv' is not read");
-    no_tokenizer(CHANGED("tokenizer.ggml.model\x8\0\0\0\4\0\0\0\0\0\0\0gpt2",
-                         "tokenizer.ggml.model\x8\0\0\0\4\0\0\0\0\0\0\0none"),
-                 TM_INVALID, "holds no tokenizer");
-    no_tokenizer(CHANGED("qwen2", "qwenX"), TM_UNSUPPORTED, "'qwenX' is not known");
-    no_tokenizer(CHANGED("tokenizer.ggml.tokens", "tokenizer.ggml.tokenz"), TM_FORMAT, "is no list of texts");
-    no_tokenizer(CHANGED("tokenizer.ggml.merges", "tokenizer.ggml.mergez"), TM_FORMAT, "is no list of texts");
-    no_tokenizer(CHANGED("tokenizer.ggml.token_type\x9\0\0\0\5\0\0\0\x8\1\0\0\0\0\0\0\1",
-                         "tokenizer.ggml.token_type\x9\0\0\0\5\0\0\0\x8\1\0\0\0\0\0\0\7"),
-                 TM_FORMAT, "has a type that is not 1 to 6");
-    no_tokenizer(CHANGED("<|end|>", "<|en\xff|>"), TM_FORMAT, "not UTF-8");
-}
-
 TESTS_IN_ORDER

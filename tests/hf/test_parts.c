@@ -227,31 +227,3 @@ TEST(adapters_load_in_parts)
         test_tree_remove(path);
     }
 }
-
-/* The whole is quantized, and its blocks are divided: every part decodes to what the whole decodes to. */
-TEST(blocks_load_in_parts)
-{
-    static const char wide[] =
-        "{\"model_type\": \"mixtral\", \"architectures\": [\"MixtralForCausalLM\"], \"vocab_size\": 64, "
-        "\"hidden_size\": 128, \"intermediate_size\": 256, \"num_hidden_layers\": 1, \"num_attention_heads\": 4, "
-        "\"num_key_value_heads\": 2, \"num_local_experts\": 4, \"num_experts_per_tok\": 2, \"rms_norm_eps\": 1e-05, "
-        "\"max_position_embeddings\": 64, \"rope_theta\": 1e6, \"sliding_window\": null, \"tie_word_embeddings\": "
-        "false}";
-    static const tm_dtype bases[] = { TM_NF4_BLOCKS, TM_E4M3_BLOCKS };
-    for (size_t base = 0; base < 2; base++) {
-        char  *path = test_tree_make();
-        beside b = { .adapters = { .rank = 2, .alpha = 4, .base = bases[base], .place = "test", .targets = "q_proj" } };
-        b.write = true;
-        snprintf(b.folder, sizeof b.folder, "%s/adapter", path);
-        test_hf_write(path, wide, NULL);
-        part whole = load(path, 0, 1, false, &b);
-        b.write = false;
-        for (int k = 0; k < 4; k++) {
-            part p = load(path, k % 2, 2, k >= 2, &b);
-            compare(&p, &whole);
-            unload(&p);
-        }
-        unload(&whole);
-        test_tree_remove(path);
-    }
-}

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Losses and rewards of whole runs on pairs are those of TRL (tools/dpo_parity.py): all weights, adapters, each loss.
  */
-#include "base/log.h"
 #include "hf/adapter.h"
 #include "op/preference.h"
 #include "support/folder.h"

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A run's checkpoint of known numbers: loaded into a graph, and exported to a folder, which is loaded in turn. Every
  * element must be where it was. */
-#include "data/safetensors.h"
 #include "graph/value.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "hf/layout.h"
 #include "hf/source.h"
 #include "model/model.h"
@@ -159,30 +157,38 @@ static tm_hf_source open_source(const char *folder)
     return source;
 }
 
-static void there_and_back(const char *keys, tm_dtype stored, tm_dtype written, int64_t shard_bytes)
+/* A run's folder: config.yaml, and a checkpoint of the model that `keys` say, `stored` so. Returns
+ * its path; what was saved in *saved. */
+static const char *make_run(const char *keys, tm_dtype stored, tm_hf_report *saved)
 {
-    tm_hf_source      source;
-    tm_hf_report      report, wanted;
-    tm_error          err = { 0 };
-    tm_model_shape    shape;
-    char              run[300], out[300];
-    const char       *folder = test_folder();
+    static char       run[300];
+    char              checkpoints[400];
     tm_config        *config = test_full_config();
+    tm_model_shape    shape;
     const tm_hf_form *form;
-    snprintf(run, sizeof run, "%s/run", folder);
-    snprintf(out, sizeof out, "%s/out", folder);
+    tm_error          err = { 0 };
+    snprintf(run, sizeof run, "%s/run", test_folder());
+    snprintf(checkpoints, sizeof checkpoints, "%s/checkpoint", run);
     assert_int_equal(tm_folder_make(run, &err), TM_OK);
     if (tm_config_load_file(config, test_file_write(run, "config.yaml", keys), &err) != TM_OK) fail_msg("%s", err.text);
     if (tm_config_finish(config, &err) != TM_OK) fail_msg("%s", err.text);
     assert_int_equal(tm_model_shape_read(config, &shape, &err), TM_OK);
     if (tm_hf_form_of(config, &shape, &form, &err) != TM_OK) fail_msg("%s", err.text);
     values v = values_of(&shape);
-    char   checkpoints[400];
-    snprintf(checkpoints, sizeof checkpoints, "%s/checkpoint", run);
-    wanted = save(checkpoints, &v, form, stored);
+    *saved = save(checkpoints, &v, form, stored);
     forget(&v);
     tm_config_destroy(config);
+    return run;
+}
 
+static void there_and_back(const char *keys, tm_dtype stored, tm_dtype written, int64_t shard_bytes)
+{
+    tm_hf_source source;
+    tm_hf_report report, wanted;
+    tm_error     err = { 0 };
+    char         out[300];
+    const char  *run = make_run(keys, stored, &wanted);
+    snprintf(out, sizeof out, "%s/out", test_folder());
     source = open_source(run);
     load_and_compare(&source, &report);
     assert_int_equal(report.tensors, wanted.tensors);
@@ -266,29 +272,6 @@ TEST(files_beside_the_weights_come_along)
     test_folder_remove();
 }
 
-/* A run's folder: config.yaml, and a checkpoint of the model that `keys` say. Returns its path. */
-static const char *make_run(const char *keys)
-{
-    static char       run[300];
-    char              checkpoints[400];
-    tm_config        *config = test_full_config();
-    tm_model_shape    shape;
-    const tm_hf_form *form;
-    tm_error          err = { 0 };
-    snprintf(run, sizeof run, "%s/run", test_folder());
-    snprintf(checkpoints, sizeof checkpoints, "%s/checkpoint", run);
-    assert_int_equal(tm_folder_make(run, &err), TM_OK);
-    if (tm_config_load_file(config, test_file_write(run, "config.yaml", keys), &err) != TM_OK) fail_msg("%s", err.text);
-    if (tm_config_finish(config, &err) != TM_OK) fail_msg("%s", err.text);
-    assert_int_equal(tm_model_shape_read(config, &shape, &err), TM_OK);
-    assert_int_equal(tm_hf_form_of(config, &shape, &form, &err), TM_OK);
-    values v = values_of(&shape);
-    (void)save(checkpoints, &v, form, TM_F32);
-    forget(&v);
-    tm_config_destroy(config);
-    return run;
-}
-
 #define SMALL "model.family: llama\nmodel.n_kv_heads: 2\nmodel.vocab_size: 64\n" SIZES
 #define ADAPTED "lora.rank: 2\nlora.targets: [wqkv]\nmodel.hf_assets_path: base\n"
 
@@ -297,7 +280,7 @@ TEST(averages_are_loaded_and_exported)
     tm_hf_report report = { 0 };
     tm_error     err = { 0 };
     char         checkpoints[400], out[300];
-    const char  *run = make_run(SMALL);
+    const char  *run = make_run(SMALL, TM_F32, &report);
     tm_hf_source source = open_source(run);
     assert_int_equal(tm_hf_source_average(&source, &err), TM_INVALID);
     refusal_is_sound(&err);

@@ -80,19 +80,6 @@ TEST(the_middle_is_that_of_torchvision)
     tm_image_fini(&rgb);
 }
 
-/* Half of what is left over, where that is no whole number: Python rounds halves to even. */
-TEST(halves_are_rounded_to_even)
-{
-    static const struct {
-        int width, left;
-    } cases[] = { { 10, 0 }, { 11, 0 }, { 12, 1 }, { 13, 2 }, { 14, 2 }, { 15, 2 }, { 17, 4 } };
-    const tm_image_fit fit = { .size = { 10, 10 } };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        assert_int_equal(place(&fit, (tm_image_size){ cases[i].width, 10 }, 0).left, cases[i].left);
-        assert_int_equal(place(&fit, (tm_image_size){ 10, cases[i].width }, 0).top, cases[i].left);
-    }
-}
-
 TEST(what_is_kept_lies_within_the_scaled_picture)
 {
     static const tm_image_size sizes[] = { { 16, 16 }, { 48, 16 }, { 16, 80 }, { 7, 5 } };

@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tokenizers of a few tokens, whose ids can be told by hand: parts with a prefix or a suffix, blanks in front, merges
  * in both forms; folders and chat templates that are found, or not; what is wrong is refused with its whole message. */
-#include "base/file.h"
 #include "support/folder.h"
 #include "support/full_config.h"
 #include "support/refusal.h"
-#include "token/chat.h"
 #include "token/token.h"
 
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "support/test.h"
 
@@ -135,31 +132,19 @@ static void added_tokens_are_numbered_as_the_library_does(void **state)
 
 static const char *const damaged[] = {
     "{" BPE "\"vocab\": {\"a\": \"0\"}, \"merges\": []}}",
-    "{" BPE "\"vocab\": {\"a\": 0, \"b\": 1.5}, \"merges\": []}}",
-    "{" BPE "\"vocab\": {\"a\": -1}, \"merges\": []}}",
     "{" BPE "\"vocab\": {\"a\": 16777216}, \"merges\": []}}",
     "{" BPE "\"vocab\": {}, \"merges\": []}}",
-    "{" BPE "\"vocab\": [], \"merges\": []}}",
-    "{" BPE "\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [\"a b\", \"ab\"]}}",
     "{" BPE "\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [\"a b c\"]}}",
-    "{" BPE "\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [[\"a\"]]}}",
     "{" BPE "\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [[\"a\", 1]]}}",
-    "{" BPE "\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [[1, \"a\"]]}}",
     "{" BPE "\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [[\"a\", \"b\", \"c\"]]}}",
-    "{" BPE "\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [7]}}",
     "{\"more\": 1, " BPE "\"vocab\": {\"a\": 0}, \"merges\": []}}",
     "{\"model\": {\"vocab\": {\"a\": 0}}}",
     "{\"model\": {\"type\": \"Unigram\", \"unk_id\": 0, \"vocab\": []}}",
-    "{\"model\": {\"type\": \"Unigram\", \"unk_id\": 0, \"vocab\": [[\"a\"]]}}",
     "{\"model\": {\"type\": \"Unigram\", \"unk_id\": 0, \"vocab\": [[\"a\", 0], [\"b\", \"0\"]]}}",
-    "{\"model\": {\"type\": \"Unigram\", \"unk_id\": 0, \"vocab\": [[1, 0]]}}",
     "{\"model\": {\"type\": \"Unigram\", \"unk_id\": 0, \"vocab\": [[\"a\", 0, 0]]}}",
     "{\"model\": {\"type\": \"Unigram\", \"unk_id\": 1, \"vocab\": [[\"a\", 0]]}}",
-    "{\"model\": {\"type\": \"Unigram\", \"unk_id\": -1, \"vocab\": [[\"a\", 0]]}}",
-    "{\"model\": {\"type\": \"Unigram\", \"unk_id\": null, \"vocab\": [[\"a\", 0]]}}",
     "{" BYTES("") "\"model\": {\"type\": \"Unigram\", \"unk_id\": 0, \"vocab\": [[\"a\", 0]]}}",
     "{\"config\": {\"pattern\": \"a\", \"default_vocab_size\": 9, \"default_num_special_tokens\": 3}, \"vocab\": []}",
-    "{\"config\": {\"pattern\": \"a\", \"default_vocab_size\": 3, \"default_num_special_tokens\": 3}, \"vocab\": []}",
     "{\"config\": {\"pattern\": 1, \"default_vocab_size\": 9, \"default_num_special_tokens\": 3}, \"vocab\": []}",
     "{\"config\": {\"pattern\": \"a\", \"default_vocab_size\": 4, \"default_num_special_tokens\": 3}, \"vocab\": "
     "[{\"rank\": 0, \"token_bytes\": \"YQ==\", \"token_str\": \"a\"}], \"special_tokens\": [{\"rank\": 3, "
@@ -178,20 +163,6 @@ static void what_is_damaged_is_refused(void **state)
         if (tm_tokenizer_parse("t.json", damaged[i], strlen(damaged[i]), NULL, &t, &err) == TM_OK)
             fail_msg("is read: %s", damaged[i]);
         refusal_is_sound(&err);
-    }
-    /* A mebibyte is a token, one byte more is none. */
-    for (size_t more = 0; more < 2; more++) {
-        tm_text       file = { 0 };
-        tm_tokenizer *t = NULL;
-        tm_error      err = { 0 };
-        tm_text_add(&file, "{" BPE "\"vocab\": {\"");
-        for (size_t i = 0; i < (1 << 20) + more; i++) tm_text_add_n(&file, "a", 1);
-        tm_text_add(&file, "\": 0}, \"merges\": []}}");
-        tm_status st = tm_tokenizer_parse("t.json", file.data, file.length, NULL, &t, &err);
-        assert_true((st == TM_OK) == (more == 0));
-        refusal_is_sound(&err);
-        tm_tokenizer_close(t);
-        tm_text_fini(&file);
     }
 }
 

@@ -107,20 +107,6 @@ TEST(parts_and_the_saved_file_agree)
     }
 }
 
-static void fixed(const char *folder, size_t n, tm_status wanted, const char *says)
-{
-    tm_tokenizer *t;
-    tm_error      err = { 0 };
-    int32_t       ids[8];
-    if (tm_tokenizer_open(folder, NULL, &t, &err) != TM_OK) fail_msg("%s", err.text);
-    tm_token_encoder *e = tm_token_encoder_create(t);
-    tm_status         st = tm_token_encoder_encode_fixed(e, "a", 1, n, ids, NULL, NULL, &err);
-    if (st != wanted) fail_msg("%s, %zu: status %d, wanted %d: %s", folder, n, (int)st, (int)wanted, err.text);
-    if (says && !strstr(err.text, says)) fail_msg("'%s' does not say '%s'", err.text, says);
-    tm_token_encoder_destroy(e);
-    tm_tokenizer_close(t);
-}
-
 #define VOCAB "{\"a</w>\": 0, \"!\": 1, \"<|startoftext|>\": 2, \"<|endoftext|>\": 3}"
 #define CLASS "\"tokenizer_class\": \"CLIPTokenizer\""
 
@@ -131,28 +117,6 @@ static char *clip_folder(const char *config)
     test_file_write(folder, "merges.txt", "#version: 0.2\n");
     if (config) test_file_write(folder, "tokenizer_config.json", config);
     return folder;
-}
-
-TEST(lengths_and_padding_that_cannot_be)
-{
-    static const struct {
-        const char *config, *says;
-        size_t      n;
-        tm_status   status;
-    } cases[] = {
-        { "{" CLASS "}", NULL, 4, TM_OK },
-        { "{" CLASS ", \"pad_token\": \"!\"}", NULL, 2, TM_OK },
-        { "{" CLASS "}", "no room for the 2 special tokens", 1, TM_INVALID },
-        { "{" CLASS ", \"padding_side\": \"left\"}", "padding_side 'left'", 4, TM_UNSUPPORTED },
-        { "{" CLASS ", \"truncation_side\": \"left\"}", "truncation_side 'left'", 4, TM_UNSUPPORTED },
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        char *folder = clip_folder(cases[i].config);
-        fixed(folder, cases[i].n, cases[i].status, cases[i].says);
-        test_tree_remove(folder);
-    }
-    fixed("tests/token/fixtures/gpt2.json", 4, TM_OK, NULL); /* has <pad> */
-    fixed("tests/token/fixtures/unknown.json", 4, TM_INVALID, "name one of its tokens as pad_token");
 }
 
 TEST(folders_that_are_refused)

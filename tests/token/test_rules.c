@@ -2,10 +2,8 @@
 /* Every normalizer, pre-tokenizer, post-processor, decoder and kind of added token with one small vocabulary, whose
  * merges go over every cut: ids and texts are those of the tokenizers library (tests/token/rules.json, made by
  * tools/make_token_rules.py). What is not read is refused with its whole message. */
-#include "base/arena.h"
 #include "token/token.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,7 +4,6 @@
 #include "base/text.h"
 #include "token/token.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,9 +6,7 @@
 #include "token/chat.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "support/test.h"
 

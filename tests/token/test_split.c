@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The hand-written patterns give the words that pcre2 gives for their regular expressions: every code point alone and
  * in company, and random texts of what the patterns tell apart. */
-#include "base/arena.h"
 #include "support/refusal.h"
 #include "base/random.h"
 #include "token/regex.h"
 #include "token/split.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "support/test.h"

@@ -139,6 +139,8 @@ TEST(depth_has_a_limit)
         for (int more = 0; more < 2; more++)
             nested(kinds[i].begin, kinds[i].opens, kinds[i].middle, kinds[i].closes, kinds[i].end, kinds[i].most + more,
                    more ? "t, line 1: expressions are nested more than 100 deep" : kinds[i].text);
+    nested("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "", "", "", "", 0,
+           "t, line 1: macros call each other without end");
     nested("", "{% generation %}", "x", "{% endgeneration %}", "", 100, "x");
     nested("", "{% generation %}", "x", "{% endgeneration %}", "", 101,
            "t, line 1: blocks are nested more than 100 deep");

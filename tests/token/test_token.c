@@ -2,7 +2,6 @@
 /* Small tokenizers of every form against the ids that the reference libraries give (tools/make_token_fixtures.py): hard
  * strings, ten scripts, broken UTF-8; encoders used again, texts cut in two. */
 #include "base/arena.h"
-#include "base/file.h"
 #include "token/token.h"
 
 #include <stdio.h>
