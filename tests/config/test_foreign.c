@@ -156,6 +156,31 @@ TEST(families_are_refused_by_their_name)
         "the model 'mamba_1B' is of the family Mamba (state space), which is not supported (mamba_state_dim)");
 }
 
+/* Of the presets that an earlier file names nothing is left. */
+TEST(a_second_experiment_has_presets_of_its_own)
+{
+    test_foreign *f = *test_state;
+    test_foreign_renew(f);
+    (void)test_foreign_put(f, "a.yaml", "extends: gpt-small\nmodel: {n_layers: 3, sliding_window: 7}\n");
+    (void)test_foreign_put(f, "b.yaml", "extends: gpt-small\nmodel: {n_layers: 2}\n");
+    (void)test_foreign_put(f, "a_trainer.yaml", "training: {max_norm: 9, seq_len: 32}\n");
+    (void)test_foreign_put(f, "b_trainer.yaml", "training: {seq_len: 64}\n");
+    for (int c = 'a'; c <= 'b'; c++) {
+        char text[400];
+        snprintf(text, sizeof text,
+                 "work_group: a\nuser_name: b\nexp_name: c\nworkspace: ./o\nmodules: {pre_trainer: {model: %c.yaml, "
+                 "config: %c_trainer.yaml, overrides: {training: "
+                 "{mock_data: true}}}}\n",
+                 c, c);
+        assert_int_equal(tm_config_load_file(f->config, test_foreign_put(f, "x.yaml", text), &f->err), TM_OK);
+    }
+    if (tm_config_finish(f->config, &f->err) != TM_OK) fail_msg("%s", f->err.text);
+    test_foreign_has(f, "model.n_layers", "2");
+    test_foreign_has(f, "training.seq_len", "64");
+    test_foreign_has(f, "model.sliding_window", NULL);
+    assert_string_equal(tm_config_origin(f->config, "training.max_norm"), "default");
+}
+
 TEST(everything_wrong_is_told_at_once)
 {
     test_foreign *f = *test_state;

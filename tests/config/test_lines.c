@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cases of tests/config/foreign.txt and refused.txt: what lines in a file become, or how they are refused. */
+/* The cases of tests/config/foreign.txt, files.txt and refused.txt: what lines in a file become, or how they are
+ * refused. */
 #include "support/foreign.h"
 #include "support/refusal.h"
 
 #include "base/file.h"
 #include "base/text.h"
+#include "model/shape.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -33,6 +35,16 @@ static const struct {
           "sft_trainer") "      dataset: {_target_: "
                          "megatron.bridge.data.datasets.mock_dataset.MockDatasetConfig, vocab_size: 9, seed: 1}\n",
       "      ", false },
+    { "post", "qwen3_8b", "x.yaml",
+      EXPERIMENT("post_trainer", "megatron_bridge",
+                 "post_trainer") "      dataset: {_target_: "
+                                 "megatron.bridge.data.datasets.mock_dataset.MockDatasetConfig, vocab_size: 9, seed: "
+                                 "1}\n",
+      "      ", false },
+    { "rows", "qwen3_8b", "x.yaml", EXPERIMENT("post_trainer", "megatron_bridge", "sft_trainer"), "      ", false },
+    { "sft", "llama2_7B", "x.yaml", EXPERIMENT("post_trainer", "megatron", "sft_trainer"), "      ", false },
+    { "data", "llama2_7B", "x.yaml", EXPERIMENT("pre_trainer", "megatron", "pre_trainer"), "      ", false },
+    { "job", "", "j.toml", "%s", "", false },
     { "toml", "", "j.toml", "[model]\nname = \"llama3\"\nflavor = \"debugmodel\"%s\n", "", true },
     { "tune", "llama2.lora_llama2_7b", "r.yaml",
       "model:\n  _component_: torchtune.models.%s\n  lora_attn_modules: ['q_proj', 'v_proj']\n  lora_rank: 8\n"
@@ -91,6 +103,16 @@ static loaded write_case(test_foreign *f, char *head, char *lines, tm_text *text
     if (programs[k].mock) l.words[l.n++] = "--training.mock_data", l.words[l.n++] = "true";
     for (char *item; (item = next_item(&lines));) {
         assert_true(l.n + 2 < MOST);
+        if (*item == '@') { /* a file beside it: "@NAME LINE | LINE" */
+            char *content = strchr(item, ' ');
+            *content++ = '\0';
+            for (char *bar = content; (bar = strstr(bar, " | "));)
+                memmove(bar + 1, bar + 3, strlen(bar + 3) + 1), *bar = '\n';
+            char more[1000];
+            snprintf(more, sizeof more, "%s\n", content);
+            test_foreign_put(f, item + 1, more);
+            continue;
+        }
         if (programs[k].margin && *item != '~' && (strncmp(item, "--", 2) != 0 || item[2] == '-')) {
             tm_text_printf(text, "%s%s\n", programs[k].margin, item);
             continue;
@@ -103,6 +125,23 @@ static loaded write_case(test_foreign *f, char *head, char *lines, tm_text *text
     return l;
 }
 
+/* A key's value, or PRESET, PARAMETERS of the model, NOTED: `wanted` if it is told. */
+static const char *value_of(test_foreign *f, const char *key, const char *wanted)
+{
+    static char    number[32];
+    tm_model_shape shape;
+    if (strcmp(key, "PRESET") == 0) return tm_config_preset(f->config);
+    if (strcmp(key, "NOTED") == 0)
+        return strstr(tm_config_notes(f->config), wanted) || strstr(tm_config_accepted(f->config), wanted) ||
+                       strstr(tm_config_unbuilt(f->config), wanted)
+                   ? wanted
+                   : "not told";
+    if (strcmp(key, "PARAMETERS") != 0) return tm_config_text(f->config, key);
+    if (tm_model_shape_read(f->config, &shape, &f->err) != TM_OK) fail_msg("%s", f->err.text);
+    snprintf(number, sizeof number, "%lld", (long long)tm_model_parameters(&shape));
+    return number;
+}
+
 /* "key=value key=value": all are; "-" is null. Counts those that are not. */
 static int has_all(test_foreign *f, char *wanted, const char *line)
 {
@@ -111,7 +150,7 @@ static int has_all(test_foreign *f, char *wanted, const char *line)
         char *value = strchr(pair, '=');
         if (!value) fail_msg("no value: %s", pair);
         *value++ = '\0';
-        const char *is = tm_config_text(f->config, pair);
+        const char *is = value_of(f, pair, value);
         if (strcmp(is ? is : "-", value) == 0) continue;
         print_error("%s\n  %s is %s, wanted %s\n", line, pair, is ? is : "null", value);
         wrong++;
@@ -137,15 +176,15 @@ static bool has_words(const char *text, const char *words)
     return found;
 }
 
-/* The words of "a && b": so many problems are told, one has the words of each. */
+/* The words of "a && b", or "a &&": so many problems are told, one has the words of each. */
 static bool has_problems(const tm_error *err, const char *words)
 {
     tm_text line = { 0 }, part = { 0 };
-    int     n = 0, alone = strstr(words, " && ") == NULL;
+    int     n = 0, alone = strstr(words, " &&") == NULL;
     bool    found = true;
     if (alone) return has_words(err->text, words);
     for (const char *at = words; found && *at; n++) {
-        const char *end = strstr(at, " && ");
+        const char *end = strstr(at, " &&");
         size_t      length;
         part.length = 0;
         tm_text_add_n(&part, at, end ? (size_t)(end - at) : strlen(at));
@@ -155,7 +194,7 @@ static bool has_problems(const tm_error *err, const char *words)
             tm_text_add_n(&line, l, length);
             found = has_words(line.data, part.data);
         }
-        at = end ? end + 4 : "";
+        at = end && end[3] ? end + 4 : "";
     }
     tm_text_fini(&line);
     tm_text_fini(&part);
@@ -167,7 +206,12 @@ static int try_line(test_foreign *f, const char *line)
 {
     char    copy[4000], *wants = NULL;
     tm_text text = { 0 };
-    snprintf(copy, sizeof copy, "%s ", line); /* behind "->" there may be nothing */
+    for (const char *at = line; *at;) { /* FOLDER: that of the case's files */
+        size_t k = strstr(at, "FOLDER") ? (size_t)(strstr(at, "FOLDER") - at) : strlen(at);
+        tm_text_add_n(&text, at, k);
+        if (*(at += k)) tm_text_add(&text, f->folder), at += strlen("FOLDER");
+    }
+    snprintf(copy, sizeof copy, "%s ", text.data); /* behind "->" there may be nothing */
     char *lines = strstr(copy, ": ");
     if (!lines) fail_msg("no lines: %s", line);
     static const char *const marks[] = { " -> ", " ~> ", " ! ", " !~ ", " !! " };
@@ -229,7 +273,12 @@ static void try_table(test_foreign *f, const char *path, int least)
 
 TEST(lines_of_other_programs)
 {
-    try_table(*test_state, "tests/config/foreign.txt", 290);
+    try_table(*test_state, "tests/config/foreign.txt", 240);
+}
+
+TEST(whole_files)
+{
+    try_table(*test_state, "tests/config/files.txt", 110);
 }
 
 TEST(wrong_lines)
