@@ -183,29 +183,6 @@ TEST(variables_are_replaced_before_types)
     assert_true(isnan(tm_config_f64(f->config, "lr_scheduler.decay_ratio")));
 }
 
-TEST(extends_merges_in_order)
-{
-    fixture *f = *test_state;
-    test_file_write(f->folder, "a.yaml", "training: {steps: 1, seq_len: 1, local_batch_size: 1}\noptimizer.lr: 1\n");
-    test_file_write(f->folder, "b.yaml", "extends: c.yaml\ntraining: {seq_len: 2, local_batch_size: 2}\n");
-    test_file_write(f->folder, "c.yaml",
-                    "training: {local_batch_size: 3, max_norm: 3}\nquantize.linear.float8.filter_fqns: [a, b]\n");
-    load(f, "x.yaml",
-         "extends: [a.yaml, b.yaml, c.yaml, gpt-small.yaml]\ntraining.train_iters: "
-         "4\nquantize.linear.float8.filter_fqns: [c]\nmodel.converters: [quantize.linear.float8]\n");
-    finish(f);
-    assert_int_equal(tm_config_i64(f->config, "training.steps"), 4);
-    assert_origin(f, "training.steps", "file x.yaml:2");
-    assert_int_equal(tm_config_i64(f->config, "training.seq_len"), 2);
-    assert_origin(f, "training.seq_len", "file b.yaml:2");
-    assert_int_equal(tm_config_i64(f->config, "training.local_batch_size"), 3);
-    assert_float_equal(tm_config_f64(f->config, "optimizer.lr"), 1, 0);
-    assert_float_equal(tm_config_f64(f->config, "training.max_norm"), 3, 0);
-    assert_string_equal(tm_config_text(f->config, "quantize.linear.float8.filter_fqns"), "c");
-    assert_string_equal(tm_config_preset(f->config), "gpt-small");
-    assert_int_equal(tm_config_i64(f->config, "model.dim"), 384);
-}
-
 TEST(a_file_beside_the_experiment_wins)
 {
     fixture *f = *test_state;
@@ -357,26 +334,6 @@ TEST(the_program_can_fill_a_default)
     ARGUMENTS(f, "--model.vocab_size=300");
     tm_config_set(f->config, "model.vocab_size", "258", "default (byte tokenizer)");
     assert_int_equal(tm_config_i64(f->config, "model.vocab_size"), 300);
-}
-
-TEST(a_plan_lists_what_is_not_built)
-{
-    fixture *f = *test_state;
-    tm_config_allow_unbuilt(f->config, true);
-    load(f, "x.yaml",
-         "model: gpt-small\nfp8_wgrad: false\nfinetune: true\nquantize.grouped_mm.mx: a\ntraining.dtype: bf16\n"
-         "parallelism.tensor_parallel_degree: 1\n");
-    finish(f);
-    const char *lines = tm_config_unbuilt(f->config);
-    assert_non_null(strstr(lines, "float8 without its gradients of weights (fp8_wgrad = false, "));
-    assert_non_null(strstr(
-        lines, "starting from the weights of a checkpoint (see model.hf_assets_path, lora.rank) (finetune = true, "));
-    assert_non_null(strstr(lines, "x.yaml:3)\n"));
-    assert_non_null(strstr(lines, "quantized experts ("));
-    assert_null(strstr(lines, "tensor parallelism")); /* 1 asks for nothing */
-    int n = 0;
-    for (const char *p = lines; *p; p++) n += *p == '\n';
-    assert_int_equal(n, 3);
 }
 
 TEST(help_names_default_and_range)

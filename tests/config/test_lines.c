@@ -59,6 +59,11 @@ static const struct {
       "max_steps_per_epoch: 20\ngradient_accumulation_steps: 4\nenable_activation_checkpointing: True\ndtype: bf16\n"
       "device: cuda\noptimizer:\n  _component_: torch.optim.AdamW\n  fused: True\n",
       "", false },
+    { "json", "", "m.json",
+      "{\n  \"num_layers\": 2, \"num_heads\": 4, \"num_kv_heads\": 2, \"embedding_dim\": 64,\n"
+      "  \"max_seq_len\": 32, \"vocab_size\": 128, \"eps\": 1e-05, \"hidden_dim\": 96\n}\n%s",
+      NULL, false },
+    { "hydra", "", "config/bad.yaml", "%s", "", false },
     { "flux", "", "config/one.yaml",
       "defaults:\n  - launcher: defaults\n  - accelerate_config: fsdp_config\n  - train_args: flux-dev\n  - _self_\n%s",
       NULL, true },
