@@ -183,78 +183,6 @@ TEST(variables_are_replaced_before_types)
     assert_true(isnan(tm_config_f64(f->config, "lr_scheduler.decay_ratio")));
 }
 
-TEST(values_take_the_type_of_their_row)
-{
-    fixture *f = *test_state;
-    load(f, "t.yaml",
-         "training: {steps: '50', seq_len: 1e3, local_batch_size: 2.0, mock_data: True, max_norm: 1}\n"
-         "optimizer: {lr: 1.0e-5, name: adamw, weight_decay: .1}\n"
-         "debug: {seed: 9007199254740993, deterministic: NO}\n"
-         "metrics.log-style: TorchTitan\n"
-         "quantize: {linear: {float8: {filter_fqns: [output, 'a b']}}}\n"
-         "model: {tied: null, hf_assets_path: 12}\n"
-         "training.dtype: bf16\n"
-         "validation:\n");
-    assert_int_equal(tm_config_i64(f->config, "training.steps"), 50);
-    assert_int_equal(tm_config_i64(f->config, "training.seq_len"), 1000);
-    assert_int_equal(tm_config_i64(f->config, "training.local_batch_size"), 2);
-    assert_true(tm_config_bool(f->config, "training.mock_data"));
-    assert_float_equal(tm_config_f64(f->config, "optimizer.lr"), 1e-5, 0);
-    assert_string_equal(tm_config_text(f->config, "optimizer.lr"), "1e-05");
-    assert_string_equal(tm_config_text(f->config, "optimizer.name"), "AdamW");
-    assert_true(tm_config_i64(f->config, "debug.seed") == 9007199254740993);
-    assert_false(tm_config_bool(f->config, "debug.deterministic"));
-    assert_string_equal(tm_config_text(f->config, "metrics.log_style"), "titan");
-    assert_string_equal(tm_config_text(f->config, "quantize.linear.float8.filter_fqns"), "output,a b");
-    assert_string_equal(tm_config_text(f->config, "training.dtype"), "bfloat16");
-    assert_null(tm_config_text(f->config, "model.tied"));
-    assert_string_equal(tm_config_text(f->config, "model.hf_assets_path"), "12");
-}
-
-TEST(arguments_have_three_forms)
-{
-    fixture *f = *test_state;
-    ARGUMENTS(f, "--training.seq-len", "512", "training.steps=7", "--OPTIMIZER.LR=1e-3", "--training.mock_data",
-              "--seq_length", "256", "--model.converters=[]", "--checkpoint", "{enable: True, interval: 5}",
-              "--training.global_batch_size", "-1", "--validation.enable", "false",
-              "--checkpoint.exclude_from_loading=[a, \"b\"]", "--job.description='x: y'", "--model", "Llama3.2-1b");
-    assert_int_equal(tm_config_i64(f->config, "training.seq_len"), 256);
-    assert_int_equal(tm_config_i64(f->config, "training.steps"), 7);
-    assert_float_equal(tm_config_f64(f->config, "optimizer.lr"), 1e-3, 0);
-    assert_true(tm_config_bool(f->config, "training.mock_data"));
-    assert_true(tm_config_bool(f->config, "checkpoint.enable"));
-    assert_int_equal(tm_config_i64(f->config, "checkpoint.interval"), 5);
-    assert_int_equal(tm_config_i64(f->config, "training.global_batch_size"), -1);
-    assert_false(tm_config_bool(f->config, "validation.enable"));
-    assert_string_equal(tm_config_text(f->config, "checkpoint.exclude_from_loading"), "a,b");
-    assert_string_equal(tm_config_text(f->config, "job.description"), "x: y");
-    assert_string_equal(tm_config_preset(f->config), "llama3.2_1B");
-    assert_origin(f, "checkpoint.interval", "command line");
-}
-
-TEST(extends_merges_in_order)
-{
-    fixture *f = *test_state;
-    test_file_write(f->folder, "a.yaml", "training: {steps: 1, seq_len: 1, local_batch_size: 1}\noptimizer.lr: 1\n");
-    test_file_write(f->folder, "b.yaml", "extends: c.yaml\ntraining: {seq_len: 2, local_batch_size: 2}\n");
-    test_file_write(f->folder, "c.yaml",
-                    "training: {local_batch_size: 3, max_norm: 3}\nquantize.linear.float8.filter_fqns: [a, b]\n");
-    load(f, "x.yaml",
-         "extends: [a.yaml, b.yaml, c.yaml, gpt-small.yaml]\ntraining.train_iters: "
-         "4\nquantize.linear.float8.filter_fqns: [c]\nmodel.converters: [quantize.linear.float8]\n");
-    finish(f);
-    assert_int_equal(tm_config_i64(f->config, "training.steps"), 4);
-    assert_origin(f, "training.steps", "file x.yaml:2");
-    assert_int_equal(tm_config_i64(f->config, "training.seq_len"), 2);
-    assert_origin(f, "training.seq_len", "file b.yaml:2");
-    assert_int_equal(tm_config_i64(f->config, "training.local_batch_size"), 3);
-    assert_float_equal(tm_config_f64(f->config, "optimizer.lr"), 1, 0);
-    assert_float_equal(tm_config_f64(f->config, "training.max_norm"), 3, 0);
-    assert_string_equal(tm_config_text(f->config, "quantize.linear.float8.filter_fqns"), "c");
-    assert_string_equal(tm_config_preset(f->config), "gpt-small");
-    assert_int_equal(tm_config_i64(f->config, "model.dim"), 384);
-}
-
 TEST(a_file_beside_the_experiment_wins)
 {
     fixture *f = *test_state;
@@ -275,81 +203,6 @@ TEST(a_file_beside_the_experiment_wins)
     assert_float_equal(tm_config_f64(f->config, "training.max_norm"), 5, 0); /* trainer preset over model preset */
     assert_false(tm_config_is_set(f->config, "model.n_layers"));
     assert_origin(f, "model.n_layers", "file base.yaml:1");
-}
-
-TEST(flavor_chooses_a_preset)
-{
-    fixture *f = *test_state;
-    load(f, "x.yaml", "model: {name: llama3, flavor: 70B}\ntraining.mock_data: true\n");
-    finish(f);
-    assert_string_equal(tm_config_preset(f->config), "llama3.1_70B");
-    assert_int_equal(tm_config_i64(f->config, "model.n_layers"), 80);
-    assert_int_equal(tm_config_i64(f->config, "training.seq_len"), 8192);
-}
-
-TEST(a_flavor_given_above_replaces_the_preset)
-{
-    fixture *f = *test_state;
-    assert_int_equal(tm_config_apply_preset(f->config, "llama3.3_70B.yaml", &f->err), TM_OK);
-    ARGUMENTS(f, "--model.name=llama3", "--training.steps=1");
-    finish(f);
-    assert_string_equal(tm_config_preset(f->config), "llama3.3_70B"); /* says the same: stays */
-    ARGUMENTS(f, "--model.flavor", "8B");
-    finish(f);
-    assert_string_equal(tm_config_preset(f->config), "llama3.1_8B");
-    assert_int_equal(tm_config_i64(f->config, "model.dim"), 4096);
-}
-
-/* Scaled positions are what it alone says. */
-TEST(of_a_replaced_preset_nothing_is_left)
-{
-    fixture *f = *test_state;
-    assert_int_equal(tm_config_apply_preset(f->config, "llama3.1_8B", &f->err), TM_OK);
-    assert_string_equal(tm_config_text(f->config, "model.rope_scaling"), "llama3");
-    ARGUMENTS(f, "--model.name=llama2", "--model.flavor=7B", "--training.steps=1");
-    finish(f);
-    assert_string_equal(tm_config_preset(f->config), "llama2_7B");
-    assert_string_equal(tm_config_text(f->config, "model.rope_scaling"), "none");
-    assert_origin(f, "model.rope_scaling", "default");
-}
-
-TEST(a_flavor_that_the_model_does_not_have_is_refused)
-{
-    fixture *f = *test_state;
-    assert_int_equal(tm_config_apply_preset(f->config, "gpt-small", &f->err), TM_OK);
-    ARGUMENTS(f, "--model.flavor", "8B");
-    assert_int_equal(tm_config_finish(f->config, &f->err), TM_INVALID);
-    assert_non_null(strstr(f->err.text, "with model.flavor '8B' (command line)"));
-}
-
-/* The sizes of the preset below belong to its own name; the user's sizes make a model with a name of its own. */
-TEST(a_name_that_no_preset_has_is_refused)
-{
-    fixture *f = *test_state;
-    assert_int_equal(tm_config_apply_preset(f->config, "tiny-llama", &f->err), TM_OK);
-    ARGUMENTS(f, "--model.name", "nosuch", "--model.dim", "64");
-    assert_int_equal(tm_config_finish(f->config, &f->err), TM_INVALID);
-    assert_non_null(strstr(f->err.text, "no model is known as model.name 'nosuch' without model.flavor (command"));
-    assert_null(strstr(f->err.text, "flavors"));
-}
-
-TEST(a_name_that_needs_a_flavor_is_told_which)
-{
-    fixture *f = *test_state;
-    assert_int_equal(tm_config_apply_preset(f->config, "tiny-llama", &f->err), TM_OK);
-    ARGUMENTS(f, "--model.name", "llama3", "--model.n_layers", "2");
-    assert_int_equal(tm_config_finish(f->config, &f->err), TM_INVALID);
-    assert_non_null(strstr(f->err.text, "give one of its flavors (8B, 70B, 405B, 1B, 3B, debugmodel), a preset "));
-}
-
-TEST(sizes_of_its_own_make_a_name_of_its_own)
-{
-    fixture *f = *test_state;
-    assert_int_equal(tm_config_apply_preset(f->config, "tiny-llama", &f->err), TM_OK);
-    ARGUMENTS(f, "--model.name", "mine", "--model.n_layers", "2", "--model.dim", "64");
-    finish(f);
-    assert_string_equal(tm_config_text(f->config, "model.name"), "mine");
-    assert_int_equal(tm_config_i64(f->config, "model.dim"), 64);
 }
 
 TEST(a_second_preset_leaves_nothing_of_the_first)
@@ -441,23 +294,6 @@ TEST(unknown_keys_can_be_let_through)
     assert_non_null(strstr(tm_config_notes(f->config), "foo.bar (command line)"));
 }
 
-TEST(the_highest_of_equal_keys_decides)
-{
-    fixture *f = *test_state;
-    load(f, "d.yaml",
-         "training: {mock_data: true, dataset_path: null, mixed_precision_param: bfloat16}\nmin_lr: 1e-4\nlr: 1e-3\n"
-         "recompute_granularity: full\nmicro_batch_size: 2\ntraining.gradient_accumulation_steps: 3\n");
-    ARGUMENTS(f, "--data.path", "/some/folder", "--bf16", "false");
-    finish(f);
-    assert_string_equal(tm_config_text(f->config, "data.source"), "text");
-    assert_string_equal(tm_config_text(f->config, "training.dtype"), "float32");
-    assert_float_equal(tm_config_f64(f->config, "lr_scheduler.min_lr_factor"), 0.1, 1e-15);
-    assert_string_equal(tm_config_text(f->config, "activation_checkpoint.mode"), "full");
-    assert_int_equal(tm_config_i64(f->config, "training.global_batch_size"), 6);
-    assert_false(tm_config_is_set(f->config, "training.global_batch_size"));
-    assert_string_equal(tm_config_origin(f->config, "data.source"), "derived from data.path (command line)");
-}
-
 TEST(exp_names_the_file_if_none_was_named)
 {
     fixture *f = *test_state;
@@ -498,26 +334,6 @@ TEST(the_program_can_fill_a_default)
     ARGUMENTS(f, "--model.vocab_size=300");
     tm_config_set(f->config, "model.vocab_size", "258", "default (byte tokenizer)");
     assert_int_equal(tm_config_i64(f->config, "model.vocab_size"), 300);
-}
-
-TEST(a_plan_lists_what_is_not_built)
-{
-    fixture *f = *test_state;
-    tm_config_allow_unbuilt(f->config, true);
-    load(f, "x.yaml",
-         "model: gpt-small\nfp8_wgrad: false\nfinetune: true\nquantize.grouped_mm.mx: a\ntraining.dtype: bf16\n"
-         "parallelism.tensor_parallel_degree: 1\n");
-    finish(f);
-    const char *lines = tm_config_unbuilt(f->config);
-    assert_non_null(strstr(lines, "float8 without its gradients of weights (fp8_wgrad = false, "));
-    assert_non_null(strstr(
-        lines, "starting from the weights of a checkpoint (see model.hf_assets_path, lora.rank) (finetune = true, "));
-    assert_non_null(strstr(lines, "x.yaml:3)\n"));
-    assert_non_null(strstr(lines, "quantized experts ("));
-    assert_null(strstr(lines, "tensor parallelism")); /* 1 asks for nothing */
-    int n = 0;
-    for (const char *p = lines; *p; p++) n += *p == '\n';
-    assert_int_equal(n, 3);
 }
 
 TEST(help_names_default_and_range)

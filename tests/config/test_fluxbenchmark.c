@@ -47,23 +47,6 @@ TEST(files_of_groups_come_first)
     test_foreign_has(f, "launch.gpus_per_node", "2");
 }
 
-TEST(what_is_not_done_is_refused)
-{
-    static const char *const files[][2] = {
-        { "defaults:\n  - train_args: flux-pro\n", "train_args/flux-pro.yaml'; check the name" },
-        { "defaults:\n  - train_args: wan2_1-i2v\n", "another model than flux-dev" },
-        { "defaults:\n  - _self_\n  - train_args: flux-dev\n", "_self_ must be the last one" },
-        { "defaults:\n  - train_args: flux-dev\n  - override hydra/launcher: slurm\n", "wanted train_args" },
-        { "train_args:\n  train_batch_size: ${launcher.x}\n", "references are not read; write the value" },
-        { "train_args:\n  train_batch_size: [1, 2]\n", "found '1,2'" }, /* not in a sweep */
-        { DEFAULTS "train_args:\n  train_data_path: bghira/pseudo-camera-10k\n",
-          "images of a hub are not encoded here" },
-    };
-    test_foreign *f = *test_state;
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
-        test_foreign_refuse(f, test_foreign_put(f, "config/bad.yaml", files[i][0]), files[i][1]);
-}
-
 /* As generate_combinations of the launcher has it: every list, whatever its key; a list of one value is no axis. */
 TEST(lists_are_axes)
 {
@@ -85,23 +68,6 @@ TEST(lists_are_axes)
     assert_string_equal(axes[1].key, "train_args.train_batch_size");
     assert_string_equal(axes[1].row, "training.local_batch_size");
     assert_int_equal(axes[1].n, 2);
-}
-
-/* The form of its first release: cli_args, dotted keys, lists of one value everywhere. */
-TEST(files_of_the_first_release)
-{
-    test_foreign *f = *test_state;
-    const char   *path =
-        test_foreign_put(f, "config/old.yaml",
-                         "accelerate_config:\n  fsdp_config.fsdp_sharding_strategy:\n    - FULL_SHARD\n"
-                         "dynamo_config.dynamo_backend:\n  - 'no'\ncli_args:\n  mixed_precision:\n    - bf16\n"
-                         "  train_batch_size:\n    - 4\n  num_iterations:\n    - 9\n");
-    if (test_foreign_load(f, path, false, 2, mock) != TM_OK) fail_msg("%s", f->err.text);
-    test_foreign_has(f, "training.dtype", "bfloat16");
-    test_foreign_has(f, "training.regime", "pure");
-    test_foreign_has(f, "training.local_batch_size", "4");
-    test_foreign_has(f, "training.steps", "9");
-    test_foreign_has(f, "model.n_layers", "19");
 }
 
 /* Its own files, by names that are no paths; files in the place of groups do not count. */

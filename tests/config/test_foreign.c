@@ -12,7 +12,6 @@
 
 #define TOP "work_group: ${TEAM:amd}\nuser_name: b\nexp_name: c\nworkspace: ./o\nmodules:\n  pre_trainer:\n"
 #define MEGATRON TOP "    framework: megatron\n    config: pre_trainer.yaml\n    model: "
-#define TITAN TOP "    framework: torchtitan\n    config: pre_trainer.yaml\n    model: "
 #define MOCK "    overrides:\n      mock_data: true\n"
 
 /* A tree of presets as its own program has it. */
@@ -104,25 +103,6 @@ TEST(the_command_line_speaks_their_language)
     assert_non_null(strstr(f->err.text, "'mamba_state_dim' = '8' (command line): not supported: state-space layers"));
 }
 
-/* A file alone has the presets of ours of the same name, and the same values of the trainer. */
-TEST(a_single_file_works)
-{
-    test_foreign *f = *test_state;
-    test_foreign_take(f, test_foreign_put(f, "one.yaml", MEGATRON "llama3.1_8B.yaml\n" MOCK));
-    test_foreign_has(f, "model.dim", "4096");
-    test_foreign_has(f, "model.rope_scaling", "none");
-    test_foreign_has(f, "training.steps", "1000");
-    test_foreign_has(f, "training.local_batch_size", "2");
-    assert_string_equal(tm_config_origin(f->config, "training.steps"), "default of megatron (train_iters)");
-    test_foreign_take(f, test_foreign_put(f, "two.yaml", TITAN "llama3.1_8B.yaml\n"));
-    test_foreign_has(f, "model.rope_scaling", "llama3");
-    test_foreign_has(f, "training.dtype", "bfloat16");
-    test_foreign_has(f, "data.source", "mock");
-    assert_int_equal(
-        test_foreign_load(f, test_foreign_put(f, "three.yaml", TITAN "llama3.1_8B-fp8.yaml\n"), true, 0, NULL), TM_OK);
-    test_foreign_has(f, "quantize.recipe", "fp8_tensorwise");
-}
-
 TEST(a_path_of_presets_can_be_given)
 {
     test_foreign *f = *test_state;
@@ -146,110 +126,36 @@ TEST(a_path_of_presets_can_be_given)
     test_tree_remove(elsewhere);
 }
 
-TEST(families_are_refused_by_their_name)
+/* Of the presets that an earlier file names nothing is left. */
+TEST(a_second_experiment_has_presets_of_its_own)
 {
     test_foreign *f = *test_state;
-    test_foreign_put(f, "primus/configs/models/megatron/mamba_1B.yaml",
-                     "model_type: mamba\nnum_layers: 2\nmamba_state_dim: 16\n");
-    test_foreign_refuse(
-        f, test_foreign_put(f, "x.yaml", MEGATRON "mamba_1B.yaml\n" MOCK),
-        "the model 'mamba_1B' is of the family Mamba (state space), which is not supported (mamba_state_dim)");
-}
-
-TEST(everything_wrong_is_told_at_once)
-{
-    test_foreign *f = *test_state;
-    test_foreign_refuse(f,
-                        test_foreign_put(f, "x.yaml",
-                                         MEGATRON
-                                         "llama2_7B.yaml\n" MOCK
-                                         "      train_itersz: 5\n      hidden_dropout: 0.5\n      seq_length: 0\n"
-                                         "    overides: {a: 1}\n"),
-                        "4 problems\n");
-    assert_non_null(strstr(f->err.text, "train_itersz"));
-    assert_non_null(strstr(f->err.text, "dropout"));
-    assert_non_null(strstr(f->err.text, "'training.seq_len'"));
-    assert_non_null(strstr(f->err.text, "overides"));
-}
-
-/* torchtitan's converters of experts name them. */
-TEST(experts_are_quantized_as_elsewhere)
-{
-    static const char *const kinds[][2] = { { "mx", "mxfp8" }, { "float8", "fp8_rowwise" } };
-    test_foreign            *f = *test_state;
-    const char              *mock[] = { "--training.mock_data", "true" };
-    for (int i = 0; i < 2; i++) {
-        char text[600];
+    test_foreign_renew(f);
+    (void)test_foreign_put(f, "a.yaml", "extends: gpt-small\nmodel: {n_layers: 3, sliding_window: 7}\n");
+    (void)test_foreign_put(f, "b.yaml", "extends: gpt-small\nmodel: {n_layers: 2}\n");
+    (void)test_foreign_put(f, "a_trainer.yaml", "training: {max_norm: 9, seq_len: 32}\n");
+    (void)test_foreign_put(f, "b_trainer.yaml", "training: {seq_len: 64}\n");
+    for (int c = 'a'; c <= 'b'; c++) {
+        char text[400];
         snprintf(text, sizeof text,
-                 "[model]\nname = \"deepseek_v3\"\nflavor = \"16B\"\nconverters = [\"quantize.grouped_mm.%s\"]\n"
-                 "[training]\nsteps = 2\n[quantize.grouped_mm.%s]\nfqns = [\"experts\"]\n",
-                 kinds[i][0], kinds[i][0]);
-        if (test_foreign_load(f, test_foreign_put(f, "j.toml", text), true, 2, mock) != TM_OK)
-            fail_msg("%s", f->err.text);
-        test_foreign_has(f, "quantize.experts_recipe", kinds[i][1]);
-        test_foreign_has(f, "quantize.recipe", "none");
+                 "work_group: a\nuser_name: b\nexp_name: c\nworkspace: ./o\nmodules: {pre_trainer: {model: %c.yaml, "
+                 "config: %c_trainer.yaml, overrides: {training: "
+                 "{mock_data: true}}}}\n",
+                 c, c);
+        assert_int_equal(tm_config_load_file(f->config, test_foreign_put(f, "x.yaml", text), &f->err), TM_OK);
     }
+    if (tm_config_finish(f->config, &f->err) != TM_OK) fail_msg("%s", f->err.text);
+    test_foreign_has(f, "model.n_layers", "2");
+    test_foreign_has(f, "training.seq_len", "64");
+    test_foreign_has(f, "model.sliding_window", NULL);
+    assert_string_equal(tm_config_origin(f->config, "training.max_norm"), "default");
 }
 
-/* --- job files of TorchTitan, model files of pytorch-training-benchmark
- * -------------------------------------------------- */
-
-static const char job[] =
-    "# a job\n[job]\ndump_folder = \"./outputs\"\ndescription = 'of \\ a \"kind\"'\n\n[model]\nname = \"llama3\"\n"
-    "flavor = \"8B\"\nconverters = [\n  \"primus_turbo\", # kernels\n]\n[optimizer]\nname = \"AdamW\"\n"
-    "lr = 3e-4\n[training]\nlocal_batch_size=2\nsteps = 1_000\ndataset = \"c4\"\n"
-    "[activation_checkpoint]\nmode = \"selective\"\nselective_ac_option = '2'\n[compile]\nenable=true\n"
-    "components = [\"model\", \"loss\"]\n[quantize.linear.float8]\nfilter_fqns = [\"output\"]\n";
-
-TEST(job_files_of_torchtitan_load)
+TEST(a_program_is_no_job_file)
 {
     test_foreign *f = *test_state;
-    const char   *mock[] = { "--training.mock_data", "true" };
-    test_foreign_refuse(f, test_foreign_put(f, "j.toml", job), "the data set 'c4' is not downloaded: give data.path");
-    if (test_foreign_load(f, test_foreign_put(f, "j.toml", job), false, 2, mock) != TM_OK) fail_msg("%s", f->err.text);
-    test_foreign_has(f, "training.steps", "1000");
-    test_foreign_has(f, "model.dim", "4096");
-    test_foreign_has(f, "optimizer.lr", "0.0003");
-    test_foreign_has(f, "training.dtype", "bfloat16");
-    test_foreign_has(f, "job.description", "of \\ a \"kind\"");
-    test_foreign_has(f, "activation_checkpoint.mode", "selective");
-    assert_non_null(strstr(tm_config_origin(f->config, "training.steps"), "j.toml:17"));
-    static const char staged[] =
-        "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nmock_data = true\n[parallelism]\n"
-        "pipeline_parallel_degree = 2\nmodule_fqns_per_model_part = [\n  [\"tok_embeddings\", \"layers.0\"], # first\n"
-        "  [\"layers.1\", \"norm\", \"output\"]\n]\n";
-    const char *layers[] = { "--model.n_layers=2" };
-    if (test_foreign_load(f, test_foreign_put(f, "j.toml", staged), true, 1, layers) != TM_OK)
-        fail_msg("%s", f->err.text);
-    test_foreign_has(f, "parallelism.module_fqns_per_model_part", "tok_embeddings|layers.0,layers.1|norm|output");
     test_foreign_refuse(f, test_foreign_put(f, "config_registry.py", "def llama3_8b():\n    pass\n"),
                         "is a Python program");
-}
-
-static const char shape[] = "{\n  \"num_layers\": 2, \"num_heads\": 4, \"num_kv_heads\": 2, \"embedding_dim\": 64,\n"
-                            "  \"max_seq_len\": 32, \"vocab_size\": 128, \"eps\": 1e-05, \"hidden_dim\": 96\n}\n";
-
-TEST(models_of_pytorch_training_benchmark_load)
-{
-    test_foreign *f = *test_state;
-    const char   *flags[] = { "--batch_size", "3", "--num_iteration=16", "--grad_accumlate_pre_steps=4" };
-    if (test_foreign_load(f, test_foreign_put(f, "m.json", shape), false, 4, flags) != TM_OK)
-        fail_msg("%s", f->err.text);
-    static const char *const wanted[][2] = {
-        { "model.dim", "64" },       { "training.seq_len", "32" },          { "training.local_batch_size", "3" },
-        { "training.steps", "4" },   { "training.grad_accumulation", "4" }, { "data.source", "mock" },
-        { "optimizer.lr", "0.001" }, { "model.rope_theta", "500000" },      { "model.rope_layout", "interleaved" },
-        { "debug.seed", "1024" },    { "training.dtype", "bfloat16" },      { "model.norm_eps", "1e-05" },
-    };
-    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) test_foreign_has(f, wanted[i][0], wanted[i][1]);
-    const char *few[] = { "--num_iteration", "2" }, *other[] = { "--model_name", "bert" },
-               *fp8[] = { "--enable_fp8", "True" };
-    assert_int_equal(test_foreign_load(f, test_foreign_put(f, "m.json", shape), false, 2, few), TM_UNSUPPORTED);
-    assert_non_null(strstr(f->err.text, "fewer iterations than"));
-    assert_int_equal(test_foreign_load(f, test_foreign_put(f, "m.json", shape), false, 2, other), TM_UNSUPPORTED);
-    assert_non_null(strstr(f->err.text, "wanted one of llama, mistral"));
-    assert_int_equal(test_foreign_load(f, test_foreign_put(f, "m.json", shape), false, 2, fp8), TM_OK);
-    test_foreign_has(f, "quantize.recipe", "fp8_delayed");
 }
 
 TEST_FIXTURE(test_foreign_set_up, test_foreign_tear_down)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cases of tests/config/foreign.txt and refused.txt: what lines in a file become, or how they are refused. */
+/* The cases of tests/config/foreign.txt, files.txt and refused.txt: what lines in a file become, or how they are
+ * refused. */
 #include "support/foreign.h"
 #include "support/refusal.h"
 
 #include "base/file.h"
 #include "base/text.h"
+#include "model/shape.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -33,6 +35,16 @@ static const struct {
           "sft_trainer") "      dataset: {_target_: "
                          "megatron.bridge.data.datasets.mock_dataset.MockDatasetConfig, vocab_size: 9, seed: 1}\n",
       "      ", false },
+    { "post", "qwen3_8b", "x.yaml",
+      EXPERIMENT("post_trainer", "megatron_bridge",
+                 "post_trainer") "      dataset: {_target_: "
+                                 "megatron.bridge.data.datasets.mock_dataset.MockDatasetConfig, vocab_size: 9, seed: "
+                                 "1}\n",
+      "      ", false },
+    { "rows", "qwen3_8b", "x.yaml", EXPERIMENT("post_trainer", "megatron_bridge", "sft_trainer"), "      ", false },
+    { "sft", "llama2_7B", "x.yaml", EXPERIMENT("post_trainer", "megatron", "sft_trainer"), "      ", false },
+    { "data", "llama2_7B", "x.yaml", EXPERIMENT("pre_trainer", "megatron", "pre_trainer"), "      ", false },
+    { "job", "", "j.toml", "%s", "", false },
     { "toml", "", "j.toml", "[model]\nname = \"llama3\"\nflavor = \"debugmodel\"%s\n", "", true },
     { "tune", "llama2.lora_llama2_7b", "r.yaml",
       "model:\n  _component_: torchtune.models.%s\n  lora_attn_modules: ['q_proj', 'v_proj']\n  lora_rank: 8\n"
@@ -41,6 +53,17 @@ static const struct {
       "dataset:\n  _component_: torchtune.datasets.alpaca_dataset\nbatch_size: 2\n"
       "optimizer:\n  _component_: torch.optim.AdamW\n  lr: 3e-4\n",
       "", false },
+    { "recipe", "llama3_1.llama3_1_8b", "r.yaml",
+      "output_dir: /tmp/x\nmodel:\n  _component_: torchtune.models.%s\nseed: null\nbatch_size: 2\n"
+      "batch_size_val: ${batch_size}\nmetric_logger:\n  log_dir: ${output_dir}/logs\nepochs: 1\n"
+      "max_steps_per_epoch: 20\ngradient_accumulation_steps: 4\nenable_activation_checkpointing: True\ndtype: bf16\n"
+      "device: cuda\noptimizer:\n  _component_: torch.optim.AdamW\n  fused: True\n",
+      "", false },
+    { "json", "", "m.json",
+      "{\n  \"num_layers\": 2, \"num_heads\": 4, \"num_kv_heads\": 2, \"embedding_dim\": 64,\n"
+      "  \"max_seq_len\": 32, \"vocab_size\": 128, \"eps\": 1e-05, \"hidden_dim\": 96\n}\n%s",
+      NULL, false },
+    { "hydra", "", "config/bad.yaml", "%s", "", false },
     { "flux", "", "config/one.yaml",
       "defaults:\n  - launcher: defaults\n  - accelerate_config: fsdp_config\n  - train_args: flux-dev\n  - _self_\n%s",
       NULL, true },
@@ -85,7 +108,17 @@ static loaded write_case(test_foreign *f, char *head, char *lines, tm_text *text
     if (programs[k].mock) l.words[l.n++] = "--training.mock_data", l.words[l.n++] = "true";
     for (char *item; (item = next_item(&lines));) {
         assert_true(l.n + 2 < MOST);
-        if (programs[k].margin && (strncmp(item, "--", 2) != 0 || item[2] == '-')) {
+        if (*item == '@') { /* a file beside it: "@NAME LINE | LINE" */
+            char *content = strchr(item, ' ');
+            *content++ = '\0';
+            for (char *bar = content; (bar = strstr(bar, " | "));)
+                memmove(bar + 1, bar + 3, strlen(bar + 3) + 1), *bar = '\n';
+            char more[1000];
+            snprintf(more, sizeof more, "%s\n", content);
+            test_foreign_put(f, item + 1, more);
+            continue;
+        }
+        if (programs[k].margin && *item != '~' && (strncmp(item, "--", 2) != 0 || item[2] == '-')) {
             tm_text_printf(text, "%s%s\n", programs[k].margin, item);
             continue;
         }
@@ -97,6 +130,23 @@ static loaded write_case(test_foreign *f, char *head, char *lines, tm_text *text
     return l;
 }
 
+/* A key's value, or PRESET, PARAMETERS of the model, NOTED: `wanted` if it is told. */
+static const char *value_of(test_foreign *f, const char *key, const char *wanted)
+{
+    static char    number[32];
+    tm_model_shape shape;
+    if (strcmp(key, "PRESET") == 0) return tm_config_preset(f->config);
+    if (strcmp(key, "NOTED") == 0)
+        return strstr(tm_config_notes(f->config), wanted) || strstr(tm_config_accepted(f->config), wanted) ||
+                       strstr(tm_config_unbuilt(f->config), wanted)
+                   ? wanted
+                   : "not told";
+    if (strcmp(key, "PARAMETERS") != 0) return tm_config_text(f->config, key);
+    if (tm_model_shape_read(f->config, &shape, &f->err) != TM_OK) fail_msg("%s", f->err.text);
+    snprintf(number, sizeof number, "%lld", (long long)tm_model_parameters(&shape));
+    return number;
+}
+
 /* "key=value key=value": all are; "-" is null. Counts those that are not. */
 static int has_all(test_foreign *f, char *wanted, const char *line)
 {
@@ -105,7 +155,7 @@ static int has_all(test_foreign *f, char *wanted, const char *line)
         char *value = strchr(pair, '=');
         if (!value) fail_msg("no value: %s", pair);
         *value++ = '\0';
-        const char *is = tm_config_text(f->config, pair);
+        const char *is = value_of(f, pair, value);
         if (strcmp(is ? is : "-", value) == 0) continue;
         print_error("%s\n  %s is %s, wanted %s\n", line, pair, is ? is : "null", value);
         wrong++;
@@ -131,12 +181,42 @@ static bool has_words(const char *text, const char *words)
     return found;
 }
 
+/* The words of "a && b", or "a &&": so many problems are told, one has the words of each. */
+static bool has_problems(const tm_error *err, const char *words)
+{
+    tm_text line = { 0 }, part = { 0 };
+    int     n = 0, alone = strstr(words, " &&") == NULL;
+    bool    found = true;
+    if (alone) return has_words(err->text, words);
+    for (const char *at = words; found && *at; n++) {
+        const char *end = strstr(at, " &&");
+        size_t      length;
+        part.length = 0;
+        tm_text_add_n(&part, at, end ? (size_t)(end - at) : strlen(at));
+        found = false;
+        for (const char *l = NULL; !found && (l = tm_error_next(err, l, &length));) {
+            line.length = 0;
+            tm_text_add_n(&line, l, length);
+            found = has_words(line.data, part.data);
+        }
+        at = end && end[3] ? end + 4 : "";
+    }
+    tm_text_fini(&line);
+    tm_text_fini(&part);
+    return found && err->n == n;
+}
+
 /* What comes of a line of the table. Returns how much of it is wrong. */
 static int try_line(test_foreign *f, const char *line)
 {
-    char    copy[2000], *wants = NULL;
+    char    copy[4000], *wants = NULL;
     tm_text text = { 0 };
-    snprintf(copy, sizeof copy, "%s ", line); /* behind "->" there may be nothing */
+    for (const char *at = line; *at;) { /* FOLDER: that of the case's files */
+        size_t k = strstr(at, "FOLDER") ? (size_t)(strstr(at, "FOLDER") - at) : strlen(at);
+        tm_text_add_n(&text, at, k);
+        if (*(at += k)) tm_text_add(&text, f->folder), at += strlen("FOLDER");
+    }
+    snprintf(copy, sizeof copy, "%s ", text.data); /* behind "->" there may be nothing */
     char *lines = strstr(copy, ": ");
     if (!lines) fail_msg("no lines: %s", line);
     static const char *const marks[] = { " -> ", " ~> ", " ! ", " !~ ", " !! " };
@@ -156,7 +236,7 @@ static int try_line(test_foreign *f, const char *line)
     int       wrong = 0;
     size_t    n = strlen(f->folder) + 1;
     for (char *at; (at = strstr(f->err.text, f->folder));) memmove(at, at + n, strlen(at + n) + 1);
-    if (refused ? tm_status_exit_code(st) != (mark == 4 ? 2 : 4) || !has_words(f->err.text, wants) : st != TM_OK) {
+    if (refused ? tm_status_exit_code(st) != (mark == 4 ? 2 : 4) || !has_problems(&f->err, wants) : st != TM_OK) {
         print_error("%s\n  status %d: %s\n", line, (int)st, f->err.text);
         wrong++;
     } else if (!refused) {
@@ -198,12 +278,17 @@ static void try_table(test_foreign *f, const char *path, int least)
 
 TEST(lines_of_other_programs)
 {
-    try_table(*test_state, "tests/config/foreign.txt", 200);
+    try_table(*test_state, "tests/config/foreign.txt", 240);
+}
+
+TEST(whole_files)
+{
+    try_table(*test_state, "tests/config/files.txt", 110);
 }
 
 TEST(wrong_lines)
 {
-    try_table(*test_state, "tests/config/refused.txt", 90);
+    try_table(*test_state, "tests/config/refused.txt", 120);
 }
 
 TEST_FIXTURE(test_foreign_set_up, test_foreign_tear_down)

@@ -12,73 +12,36 @@
 
 #include "support/test.h"
 
-/* A key, and what is said of it beside its help: values, default, condition; its state; its synonyms as cells. */
+/* A key, and what is said of it beside its help: "VALUES~DEFAULT~CONDITION~STATE~SYNONYMS", the last ones as cells. */
 static const struct {
     tm_key      key;
-    const char *values, *otherwise, *when, *state, *synonyms;
+    const char *said;
 } rows[] = {
-    { { .name = "zeta", .kind = TM_KEY_TEXT, .fallback = "", .help = "an empty text" }, "text", "\"\"", "", "", "" },
+    { { .name = "zeta", .kind = TM_KEY_TEXT, .fallback = "", .help = "an empty text" }, "text~\"\"~~~" },
     { { .name = "a.b.on", .kind = TM_KEY_BOOL, .fallback = "false", .help = "a switch", .synonyms = "on,a.on" },
-      "true or false",
-      "false",
-      "",
-      "",
-      "`on`, `a.on`" },
+      "true or false~false~~~`on`, `a.on`" },
     { { .name = "a.b.count", .kind = TM_KEY_I64, .fallback = "3", .lo = 1, .hi = 64, .help = "things | of many" },
-      "integer, 1 to 64",
-      "3",
-      "",
-      "",
-      "" },
+      "integer, 1 to 64~3~~~" },
     { { .name = "a.b.open", .kind = TM_KEY_I64, .fallback = "0", .lo = 0, .hi = 1e12, .help = "without an end" },
-      "integer, at least 0",
-      "0",
-      "",
-      "",
-      "" },
+      "integer, at least 0~0~~~" },
     { { .name = "a.b.shut", .kind = TM_KEY_F64, .fallback = "0", .lo = 0, .hi = 999999999999, .help = "with an end" },
-      "number, 0 to 999999999999",
-      "0",
-      "",
-      "",
-      "" },
+      "number, 0 to 999999999999~0~~~" },
     { { .name = "a.rate", .kind = TM_KEY_F64, .fallback = "1e-08", .help = "a number", .when = "a.b.on,!a.c" },
-      "number",
-      "1e-08",
-      "applies only with a.b.on and without a.c",
-      "",
-      "" },
+      "number~1e-08~applies only with a.b.on and without a.c~~" },
     { { .name = "a.mode",
         .kind = TM_KEY_CHOICE,
         .fallback = "one",
         .choices = "one=1=uno|two=2|three",
         .help = "one of three",
         .when = "a.b.on=true|a.b.count!=3/4" },
-      "one, two, three",
-      "one",
-      "applies only with a.b.on true or with a.b.count other than 3 or 4",
-      "",
-      "" },
+      "one, two, three~one~applies only with a.b.on true or with a.b.count other than 3 or 4~~" },
     { { .name = "a.c", .kind = TM_KEY_LIST, .fallback = "", .help = "a list", .when = "!a.b.on" },
-      "list",
-      "[]",
-      "applies only without a.b.on",
-      "",
-      "" },
-    { { .name = "a.maps", .kind = TM_KEY_MAPS, .help = "maps" }, "list of maps", "null", "", "", "" },
-    { { .name = "a.none", .kind = TM_KEY_F64, .help = "a number or none" }, "number", "null", "", "", "" },
-    { { .name = "b.quiet", .kind = TM_KEY_TEXT, .fallback = "x", .quiet = true, .help = "a name" },
-      "text",
-      "x",
-      "",
-      "",
-      "" },
+      "list~[]~applies only without a.b.on~~" },
+    { { .name = "a.maps", .kind = TM_KEY_MAPS, .help = "maps" }, "list of maps~null~~~" },
+    { { .name = "a.none", .kind = TM_KEY_F64, .help = "a number or none" }, "number~null~~~" },
+    { { .name = "b.quiet", .kind = TM_KEY_TEXT, .fallback = "x", .quiet = true, .help = "a name" }, "text~x~~~" },
     { { .name = "b.ignored", .kind = TM_KEY_TEXT, .state = TM_KEY_IGNORED, .help = "not looked at" },
-      "text",
-      "null",
-      "",
-      " *(accepted and ignored)*",
-      "" },
+      "text~null~~ *(accepted and ignored)*~" },
     { { .name = "b.later",
         .kind = TM_KEY_I64,
         .fallback = "1",
@@ -88,25 +51,13 @@ static const struct {
         .state = TM_KEY_UNBUILT,
         .feature = "more than one",
         .help = "something for later" },
-      "integer, 1 to 8",
-      "1",
-      "",
-      " *(not supported: more than one)*",
-      "" },
+      "integer, 1 to 8~1~~ *(not supported: more than one)*~" },
     { { .name = "b.much_longer_than_the_forty_letters_of_a_column",
         .kind = TM_KEY_TEXT,
         .help = "words that go on and on until they no longer fit into the line that they began in, and then on" },
-      "text",
-      "null",
-      "",
-      "",
-      "" },
+      "text~null~~~" },
     { { .name = "c.*", .kind = TM_KEY_TEXT, .state = TM_KEY_UNBUILT, .feature = "all of c", .help = "all below" },
-      "text",
-      "null",
-      "",
-      " *(not supported: all of c)*",
-      "" },
+      "text~null~~ *(not supported: all of c)*~" },
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
 
@@ -173,18 +124,21 @@ TEST(every_row_has_its_facts)
     has(table.data, "\n\n### a\n\n| key");
     has(table.data, "\n\n### c\n\n| key");
     for (size_t i = 0; i < ROWS; i++) {
-        const char *when = rows[i].when, *bar = strchr(rows[i].key.help, '|'), *help_text = rows[i].key.help;
+        char        parts[256], *rest = parts;
+        const char *p[5];
+        strcpy(parts, rows[i].said);
+        for (int k = 0; k < 5; k++) p[k] = strsep(&rest, "~");
+        const char *values = p[0], *otherwise = p[1], *when = p[2], *state = p[3], *synonyms = p[4];
+        const char *bar = strchr(rows[i].key.help, '|'), *help_text = rows[i].key.help;
         int         before = bar ? (int)(bar - help_text) : (int)strlen(help_text);
         char        said[512], option[640];
         tm_text     described = { 0 };
         tm_config_describe_key(&rows[i].key, &described);
-        snprintf(said, sizeof said, "%s (%s; default %s%s%s)", help_text, rows[i].values, rows[i].otherwise,
-                 *when ? "; " : "", when);
+        snprintf(said, sizeof said, "%s (%s; default %s%s%s)", help_text, values, otherwise, *when ? "; " : "", when);
         assert_string_equal(described.data, said);
         tm_text_fini(&described);
-        has(table.data, "\n| `%s` | `%s` | %s | %.*s%s%s%s%s%s%s | %s |\n", rows[i].key.name, rows[i].otherwise,
-            rows[i].values, before, help_text, bar ? "\\" : "", bar ? bar : "", *when ? "; *" : "", when,
-            *when ? "*" : "", rows[i].state, rows[i].synonyms);
+        has(table.data, "\n| `%s` | `%s` | %s | %.*s%s%s%s%s%s%s | %s |\n", rows[i].key.name, otherwise, values, before,
+            help_text, bar ? "\\" : "", bar ? bar : "", *when ? "; *" : "", when, *when ? "*" : "", state, synonyms);
         snprintf(option, sizeof option, "--%s %s", rows[i].key.name, said);
         assert_int_equal(strstr(flat, option) != NULL, rows[i].key.state == TM_KEY_USED);
         assert_int_equal(strstr(flat_part, option) != NULL, strncmp(rows[i].key.name, "a.b.", 4) == 0);

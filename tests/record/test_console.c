@@ -175,6 +175,21 @@ static tm_text console_output(tm_console_options options, tm_verdict verdict, co
     return text;
 }
 
+/* What is printed of these events. */
+static char *printed(const tm_event *events, size_t n, tm_console_options options)
+{
+    tm_sink *sink = NULL;
+    tm_error err = { 0 };
+    char    *text = NULL;
+    size_t   bytes = 0;
+    options.out = open_memstream(&text, &bytes);
+    assert_int_equal(tm_console_sink_open(&options, &sink, &err), TM_OK);
+    for (size_t i = 0; i < n; i++) fake_emit(sink, events[i]);
+    fake_close(sink);
+    fclose(options.out);
+    return text;
+}
+
 static int count(const char *text, const char *part)
 {
     int n = 0;
@@ -224,19 +239,9 @@ TEST(quiet_and_interrupted)
     assert_int_equal(count(text.data, "  verdict     valid"), 1);
     assert_int_equal(count(text.data, "\nperformance: "), 1);
     tm_text_fini(&text);
-    char              *data = NULL;
-    size_t             bytes = 0;
-    tm_sink           *sink = NULL;
-    tm_error           err = { 0 };
-    tm_console_options options = { .log_freq = 1, .out = open_memstream(&data, &bytes) };
-    assert_int_equal(tm_console_sink_open(&options, &sink, &err), TM_OK);
-    tm_event started = fake_started(), step = fake_step(1), ended = fake_ended(1, TM_VERDICT_NOT_JUDGED, "few");
-    ended.run_ended.interrupted = true;
-    sink->handle(sink, &started);
-    sink->handle(sink, &step);
-    sink->handle(sink, &ended);
-    assert_int_equal(tm_sink_close(sink, &err), TM_OK);
-    fclose(options.out);
+    tm_event events[] = { fake_started(), fake_step(1), fake_ended(1, TM_VERDICT_NOT_JUDGED, "few") };
+    events[2].run_ended.interrupted = true;
+    char *data = printed(events, 3, (tm_console_options){ .log_freq = 1 });
     assert_non_null(strstr(data, "  verdict     not-judged"));
     assert_null(strstr(data, "performance:"));
     free(data);
@@ -285,23 +290,13 @@ TEST(log_freq_and_verdict)
 /* Tokens per second of a line are those since the line before: here a slow step between two lines. */
 TEST(rate_is_since_the_last_line)
 {
-    char              *data = NULL;
-    size_t             bytes = 0;
-    tm_sink           *sink = NULL;
-    tm_error           err = { 0 };
-    tm_console_options options = { .log_freq = 2, .out = open_memstream(&data, &bytes) };
-    assert_int_equal(tm_console_sink_open(&options, &sink, &err), TM_OK);
-    tm_event event = fake_started();
-    sink->handle(sink, &event);
-    const double seconds[] = { 4, 1, 1, 3 };
+    static const double seconds[] = { 4, 1, 1, 3 };
+    tm_event            events[] = { fake_started(), fake_step(1), fake_step(2), fake_step(3), fake_step(4) };
     for (int i = 0; i < 4; i++) {
-        event = fake_step(i + 1);
-        event.step_done.seconds = seconds[i];
-        event.step_done.tokens = 1000;
-        sink->handle(sink, &event);
+        events[i + 1].step_done.seconds = seconds[i];
+        events[i + 1].step_done.tokens = 1000;
     }
-    assert_int_equal(tm_sink_close(sink, &err), TM_OK);
-    fclose(options.out);
+    char *data = printed(events, 5, (tm_console_options){ .log_freq = 2 });
     assert_true(fabs(matched("step:  1 [^\n]*tps: ([0-9]+)", data) - 250) < 1e-9);
     assert_non_null(strstr(data, "tps: 250"));
     assert_non_null(strstr(data, "tps: 1,000"));
@@ -358,21 +353,29 @@ TEST(a_full_output_is_reported)
 /* The step of an evaluation is its own, its speed that of what it read. */
 TEST(an_evaluation_has_its_own_step)
 {
-    char              *told = NULL;
-    size_t             bytes = 0;
-    tm_error           err = { 0 };
-    tm_sink           *sink = NULL;
-    tm_console_options options = { .out = open_memstream(&told, &bytes), .log_freq = 100 };
-    assert_int_equal(tm_console_sink_open(&options, &sink, &err), TM_OK);
-    fake_emit(sink, fake_started());
-    fake_emit(sink, fake_step(3));
-    fake_emit(sink, fake_evaluation(47));
-    tm_event none = fake_evaluation(48);
-    none.evaluation.seconds = 0;
-    fake_emit(sink, none);
-    fake_close(sink);
-    fclose(options.out);
+    tm_event events[] = { fake_started(), fake_step(3), fake_evaluation(47), fake_evaluation(48) };
+    events[3].evaluation.seconds = 0;
+    char *told = printed(events, 4, (tm_console_options){ .log_freq = 100 });
     assert_non_null(strstr(told, "validate step: 47  loss:  1.1100  memory:  0.05GiB(0.57%)  tps: 32,768\n"));
     assert_non_null(strstr(told, "validate step: 48  loss:  1.1100  memory:  0.05GiB(0.57%)  tps: 0\n"));
     free(told);
+}
+
+TEST(what_is_no_number_is_counted)
+{
+    tm_event events[] = { fake_started(), fake_step(1), fake_step(2), fake_step(3), fake_step(4) };
+    events[0].run_started.flops_per_token = (const tm_named_f64[]){ { "none", 6e12 } };
+    events[0].run_started.n_flops_per_token = 0;
+    events[2].step_done.grad_norm = (double)INFINITY;
+    events[3].step_done.grad_norm = events[3].step_done.loss = (double)NAN;
+    events[4].step_done.loss = (double)NAN;
+    char *text = printed(events, 5, (tm_console_options){ .log_freq = 1, .style = TM_LOG_STYLE_MEGATRON });
+    for (int i = 0; i < 4; i++) {
+        char wanted[64];
+        snprintf(wanted, sizeof wanted, "number of nan iterations: %d |", i);
+        assert_non_null(strstr(text, wanted));
+    }
+    for (const char *at = text; (at = strstr(at, "throughput per GPU")) != NULL; at++) /* nobody counted any */
+        assert_memory_equal(at, "throughput per GPU (TFLOP/s/GPU): 0.0/0.0 |", 43);
+    free(text);
 }

@@ -21,45 +21,9 @@
 
 #include "support/test.h"
 
-/* --- the console -------------------------------------------------------------------------------------------------- */
-
-/* What is printed of these events. */
-static char *printed(const tm_event *events, size_t n, tm_console_options options)
-{
-    tm_sink *sink = NULL;
-    tm_error err = { 0 };
-    char    *text = NULL;
-    size_t   bytes = 0;
-    options.out = open_memstream(&text, &bytes);
-    assert_int_equal(tm_console_sink_open(&options, &sink, &err), TM_OK);
-    for (size_t i = 0; i < n; i++) fake_emit(sink, events[i]);
-    fake_close(sink);
-    fclose(options.out);
-    return text;
-}
-
 static void has(const char *text, const char *wanted)
 {
     if (!strstr(text, wanted)) fail_msg("no '%s' in: %s", wanted, text);
-}
-
-TEST(what_is_no_number_is_counted)
-{
-    tm_event events[] = { fake_started(), fake_step(1), fake_step(2), fake_step(3), fake_step(4) };
-    events[0].run_started.flops_per_token = (const tm_named_f64[]){ { "none", 6e12 } };
-    events[0].run_started.n_flops_per_token = 0;
-    events[2].step_done.grad_norm = (double)INFINITY;
-    events[3].step_done.grad_norm = events[3].step_done.loss = (double)NAN;
-    events[4].step_done.loss = (double)NAN;
-    char *text = printed(events, 5, (tm_console_options){ .log_freq = 1, .style = TM_LOG_STYLE_MEGATRON });
-    for (int i = 0; i < 4; i++) {
-        char wanted[64];
-        snprintf(wanted, sizeof wanted, "number of nan iterations: %d |", i);
-        has(text, wanted);
-    }
-    for (const char *at = text; (at = strstr(at, "throughput per GPU")) != NULL; at++) /* nobody counted any */
-        assert_memory_equal(at, "throughput per GPU (TFLOP/s/GPU): 0.0/0.0 |", 43);
-    free(text);
 }
 
 /* --- what is kept ------------------------------------------------------------------------------------------------- */

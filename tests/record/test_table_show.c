@@ -149,104 +149,90 @@ TEST(the_least_important_are_left_out)
     assert_true(dropped > 50);
 }
 
-/* A table is a grid as long as it fits, to the character. */
-TEST(the_edge)
+/* Columns, " " between them; rows, each with its cells, ", " between them: a whole number, "": none, or words. */
+static tm_table *table_of(const char *columns, const char *const *rows, size_t n)
 {
     tm_table *table = tm_table_create("t");
-    tm_text   text = { 0 };
-    tm_table_columns(table, (tm_column[]){ { "first", 0 }, { "second", 0 } }, 2);
-    for (int row = 0; row < 2; row++) {
+    char      text[200], *rest = text;
+    strcpy(text, columns);
+    for (char *name; (name = strsep(&rest, " "));) tm_table_column(table, name, 0);
+    for (size_t row = 0; row < n; row++) {
+        size_t column = 0;
         tm_table_row(table);
-        tm_table_i64(table, "first", 1 + row);
-        tm_table_i64(table, "second", 12345678 + row);
+        rest = strcpy(text, rows[row]);
+        for (char *cell; (cell = strsep(&rest, ",")); column++) {
+            const char *name = tm_table_column_at(table, column)->name;
+            cell += *cell == ' ';
+            if (*cell && strspn(cell, "0123456789") == strlen(cell))
+                tm_table_i64(table, name, atoll(cell));
+            else if (*cell)
+                tm_table_text(table, name, cell);
+        }
     }
-    tm_table_show(table, &(tm_table_view){ .width = 20 }, &text);
-    assert_string_equal(text.data,
-                        "| first |   second |\n|------:|---------:|\n|     1 | 12345678 |\n|     2 | 12345679 |\n");
-    text.length = 0;
-    tm_table_show(table, &(tm_table_view){ .width = 19 }, &text);
-    assert_string_equal(text.data, "first   1\nsecond  12345678\n\nfirst   2\nsecond  12345679\n");
+    return table;
+}
+
+static void shows(const tm_table *table, tm_table_view view, const char *wanted)
+{
+    tm_text text = { 0 };
+    tm_table_show(table, &view, &text);
+    assert_string_equal(text.data, wanted);
     tm_text_fini(&text);
-    tm_table_destroy(table);
-    table = tm_table_create("t"); /* words of a text go on below it */
-    tm_table_columns(table, (tm_column[]){ { "n", 0 }, { "why", 0 } }, 2);
-    tm_table_row(table);
-    tm_table_i64(table, "n", 7);
-    tm_table_text(table, "why", "the budget ended before it");
-    text = (tm_text){ 0 };
-    tm_table_show(table, &(tm_table_view){ .width = 25 }, &text);
-    assert_string_equal(
-        text.data,
+}
+
+/* A table is a grid as long as it fits, to the character; words of a text go on below it. */
+TEST(the_edge)
+{
+    static const char *const numbers[] = { "1, 12345678", "2, 12345679" }, *const words[] = {
+        "7, the budget ended before it"
+    };
+    tm_table *table = table_of("first second", numbers, 2), *other = table_of("n why", words, 1);
+    shows(table, (tm_table_view){ .width = 20 },
+          "| first |   second |\n|------:|---------:|\n|     1 | 12345678 |\n|     2 | 12345679 |\n");
+    shows(table, (tm_table_view){ .width = 19 }, "first   1\nsecond  12345678\n\nfirst   2\nsecond  12345679\n");
+    shows(
+        other, (tm_table_view){ .width = 25 },
         "| n | why               |\n|--:|-------------------|\n| 7 | the budget ended  |\n|   | before it         |\n");
-    tm_text_fini(&text);
     tm_table_destroy(table);
+    tm_table_destroy(other);
 }
 
 /* The whole text: what all rows have above, the rows, what is left out below. */
 TEST(rows_of_eighty_columns_compare)
 {
     static const char *const brief[] = { "name", "rate", "size", "why", "tag", "device", "threads" };
-    tm_table                *table = tm_table_create("t");
-    tm_text                  text = { 0 };
-    tm_table_columns(table,
-                     (tm_column[]){ { "device", 0 },
-                                    { "name", 0 },
-                                    { "threads", 0 },
-                                    { "tag", 0 },
-                                    { "rate", 0 },
-                                    { "why", 0 },
-                                    { "size", 0 } },
-                     7);
+    static const char *const rows[] = { "cpu, first, 2, B, 10, few words, 7",
+                                        "cpu, the second, 2, A, 11, no more words than these six, 6" };
+    tm_table                *table = table_of("device name threads tag rate why size", rows, 2);
     tm_table_brief(table, brief, 7);
-    for (int row = 0; row < 2; row++) {
-        tm_table_row(table);
-        tm_table_text(table, "device", "cpu");
-        tm_table_text(table, "name", row ? "the second" : "first");
-        tm_table_i64(table, "threads", 2);
-        tm_table_text(table, "tag", row ? "A" : "B");
-        tm_table_i64(table, "rate", 10 + row);
-        tm_table_text(table, "why", row ? "no more words than these six" : "few words");
-        tm_table_i64(table, "size", 7 - row);
-    }
-    tm_table_show(table, &(tm_table_view){ .width = 52, .rest = "-v" }, &text);
-    assert_string_equal(text.data, "all rows: device cpu, threads 2\n\n"
-                                   "| name       | rate | why                   | size |\n"
-                                   "|------------|-----:|-----------------------|-----:|\n"
-                                   "| first      |   10 | few words             |    7 |\n"
-                                   "| the second |   11 | no more words than    |    6 |\n"
-                                   "|            |      | these six             |      |\n\n"
-                                   "1 column left out: tag; -v has it\n");
-    text.length = 0;
-    tm_table_show(table, &(tm_table_view){ .width = 41, .rest = "-v" }, &text);
-    assert_string_equal(text.data, "all rows: device cpu, threads 2\n\n"
-                                   "| name       | rate | size |\n"
-                                   "|------------|-----:|-----:|\n"
-                                   "| first      |   10 |    7 |\n"
-                                   "| the second |   11 |    6 |\n\n"
-                                   "2 columns left out: why, tag; -v has them\n");
-    tm_text_fini(&text);
+    shows(table, (tm_table_view){ .width = 52, .rest = "-v" },
+          "all rows: device cpu, threads 2\n\n"
+          "| name       | rate | why                   | size |\n"
+          "|------------|-----:|-----------------------|-----:|\n"
+          "| first      |   10 | few words             |    7 |\n"
+          "| the second |   11 | no more words than    |    6 |\n"
+          "|            |      | these six             |      |\n\n"
+          "1 column left out: tag; -v has it\n");
+    shows(table, (tm_table_view){ .width = 41, .rest = "-v" },
+          "all rows: device cpu, threads 2\n\n"
+          "| name       | rate | size |\n"
+          "|------------|-----:|-----:|\n"
+          "| first      |   10 |    7 |\n"
+          "| the second |   11 |    6 |\n\n"
+          "2 columns left out: why, tag; -v has them\n");
     tm_table_destroy(table);
 }
 
-/* Without all: the main columns, in the order of the table, and of these no empty ones. */
+/* Without all: the main columns, in the order of the table, and of these no empty ones. Files have all. */
 TEST(main_columns)
 {
-    static const char *const brief[] = { "d", "b", "none" };
-    tm_table                *table = tm_table_create("t");
-    tm_text                  text = { 0 };
-    tm_table_columns(table, (tm_column[]){ { "a", 0 }, { "b", 0 }, { "none", 0 }, { "d", 0 } }, 4);
+    static const char *const brief[] = { "d", "b", "none" }, *const rows[] = { "1, 2, , 4" };
+    tm_table *table = table_of("a b none d", rows, 1);
+    tm_text   text = { 0 };
     tm_table_brief(table, brief, 3);
-    tm_table_row(table);
-    tm_table_i64(table, "a", 1);
-    tm_table_i64(table, "b", 2);
-    tm_table_i64(table, "d", 4);
-    tm_table_show(table, &(tm_table_view){ .width = 80 }, &text);
-    assert_string_equal(text.data, "| b | d |\n|--:|--:|\n| 2 | 4 |\n");
-    text.length = 0;
-    tm_table_show(table, &(tm_table_view){ .width = 80, .all = true }, &text);
-    assert_string_equal(text.data, "| a | b | d |\n|--:|--:|--:|\n| 1 | 2 | 4 |\n");
-    text.length = 0;
-    tm_table_print(table, TM_TABLE_CSV, &text); /* files have all */
+    shows(table, (tm_table_view){ .width = 80 }, "| b | d |\n|--:|--:|\n| 2 | 4 |\n");
+    shows(table, (tm_table_view){ .width = 80, .all = true }, "| a | b | d |\n|--:|--:|--:|\n| 1 | 2 | 4 |\n");
+    tm_table_print(table, TM_TABLE_CSV, &text);
     assert_string_equal(text.data, "a,b,none,d\n1,2,,4\n");
     tm_text_fini(&text);
     tm_table_destroy(table);
@@ -297,14 +283,12 @@ TEST(units_are_those_of_the_size)
 TEST(a_column_has_one_unit)
 {
     tm_table *table = tm_table_create("t");
-    tm_text   text = { 0 };
     tm_table_column(table, "median_ms", 3);
     for (int row = 0; row < 3; row++) {
         tm_table_row(table);
         if (row < 2) tm_table_f64(table, "median_ms", row ? 0.25 : 0.001);
     }
-    tm_table_show(table, &(tm_table_view){ .width = 80 }, &text);
-    assert_string_equal(text.data, "| median us |\n|----------:|\n|         1 |\n|       250 |\n|           |\n");
-    tm_text_fini(&text);
+    shows(table, (tm_table_view){ .width = 80 },
+          "| median us |\n|----------:|\n|         1 |\n|       250 |\n|           |\n");
     tm_table_destroy(table);
 }

@@ -6,7 +6,6 @@
 #include "base/hash.h"
 #include "results/compare.h"
 #include "results/verify.h"
-#include "stats/sampling.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -17,15 +16,9 @@
 typedef struct {
     const char *what;
     tm_result  *run;
-    json_t     *tree, *lines; /* result.json; the records of metrics.jsonl, NULL: none */
+    json_t     *tree; /* result.json */
     tm_table   *table;
-    double      first; /* step of this process */
 } verified;
-
-static double number_of(json_t *value)
-{
-    return json_is_number(value) ? json_number_value(value) : (double)NAN;
-}
 
 static const char *text_at(const verified *v, size_t row, const char *column)
 {
@@ -41,182 +34,29 @@ static double number_in(const char *text)
     return end > text && *end == '\0' ? value : (double)NAN;
 }
 
-/* A row of this figure was recomputed as `value`. */
-static void expect(const verified *v, const char *figure, double value)
+/* A row of this figure was recomputed as that: a number, or words that begin so. */
+static void expect(const verified *v, const char *figure, const char *value)
 {
     const char *found = NULL;
     for (size_t row = 0; row < tm_table_n_rows(v->table); row++) {
         if (strcmp(text_at(v, row, "figure"), figure) != 0) continue;
         found = text_at(v, row, "recomputed");
-        bool known = strcmp(found, "null") == 0 || !isnan(number_in(found));
-        if (known && close_to(number_in(found), value)) return;
+        if (isnan(number_in(value)) ? strcmp(found, value) == 0 : close_to(number_in(found), number_in(value))) return;
     }
-    fail_msg("%s: %s is %.17g, verify: %s", v->what, figure, value, found ? found : "no row");
+    fail_msg("%s: %s is %s, verify: %s", v->what, figure, value, found ? found : "no row");
 }
 
-/* Figures that follow from the times of the steps. */
-static void times_are_summed_up(const verified *v)
+/* Figures, recomputed: "FIGURE=VALUE; ...". */
+static void expect_all(const verified *v, const char *wanted)
 {
-    size_t            n, used;
-    const double     *seconds = tm_result_numbers(v->run, "step_seconds", &n);
-    double            sum = 0, classes = 0, drift, tokens, images, first = v->first;
-    tm_sample_summary s = tm_stats_summarize(seconds, NULL, number_of(at_path(v->tree, "batch_tokens")), (int64_t)n);
-    images = number_of(at_path(v->tree, "images_per_second_per_device/median"));
-    tokens = round(s.median_rate / images); /* of an image */
-    drift = s.steady.drift;
-    used = n > 1 ? n - 1 : n;
-    for (size_t i = n - used; i < n; i++) sum += seconds[i];
-    const struct {
-        const char *figure;
-        double      value;
-    } all[] = {
-        { "tokens_per_second_per_device/median", s.median_rate },
-        { "tokens_per_second_per_device/lo", s.median_rate_lo },
-        { "tokens_per_second_per_device/hi", s.median_rate_hi },
-        { "tokens_per_second_per_device/n", (double)s.n },
-        { "tokens_per_second_per_device_overall/value", s.rate },
-        { "tokens_per_second_per_device_overall/lo", s.rate_lo },
-        { "tokens_per_second_per_device_overall/hi", s.rate_hi },
-        { "tokens_per_second_per_device_overall/n", (double)s.n },
-        { "tokens_per_second_per_device_overall/effective_n", s.effective_n },
-        { "tokens_per_second_per_device_overall/half_width_percent", 50 * (s.rate_hi - s.rate_lo) / s.rate },
-        { "steps/warmup", (double)s.warmup },
-        { "step_time/median", s.median },
-        { "step_time/p5", s.p5 },
-        { "step_time/p95", s.p95 },
-        { "step_time/variation_percent", 100 * s.variation },
-        { "step_time/outliers", (double)s.outliers },
-        { "steady_state/drift_percent", drift },
-        { "steady_state/drift_lo", s.steady.drift_lo },
-        { "steady_state/drift_hi", s.steady.drift_hi },
-        { "steady_state/shift_percent", isnan(drift) ? drift : s.steady.shift },
-        { "steady_state/shift_step", s.steady.shift_at ? first + (double)s.steady.shift_at : (double)NAN },
-        { "steps/done", (double)n },
-        { "phases/steps", (double)used },
-        { "phases/step_seconds", sum / (double)used },
-        { "phases/mean_seconds (sum)", sum / (double)used },
-        { "images_per_second_per_device/median", s.median_rate / tokens },
-        { "images_per_second_per_device/lo", s.median_rate_lo / tokens },
-        { "images_per_second_per_device/hi", s.median_rate_hi / tokens },
-        { "images_per_second_per_device/n", (double)s.n },
-    };
-    const size_t of_images = 4, count = sizeof all / sizeof all[0];
-    for (size_t i = 0; i < count - (isnan(images) ? of_images : 0); i++) expect(v, all[i].figure, all[i].value);
-    const char *name;
-    json_t     *one;
-    size_t      i;
-    json_object_foreach(at_path(v->tree, "memory/planned_by_class"), name, one) classes += json_number_value(one);
-    expect(v, "memory/planned_bytes", classes);
-    json_array_foreach(json_object_get(v->tree, "flops"), i, one)
-    {
-        char   figure[160];
-        double rate = s.median_rate * json_number_value(json_object_get(one, "per_token"));
-        snprintf(figure, sizeof figure, "flops/%s/per_second_per_device",
-                 json_string_value(json_object_get(one, "convention")));
-        expect(v, figure, rate);
-        strcpy(strrchr(figure, '/'), "/mfu_percent");
-        expect(v, figure, 100 * rate / number_of(json_object_get(v->tree, "peak_flops_per_second")));
+    char *text = strdup(wanted), *rest = text;
+    for (char *one; (one = strsep(&rest, ";"));) {
+        char *value = strchr(one += *one == ' ', '=');
+        if (!value) fail_msg("%s", one);
+        *value++ = '\0';
+        expect(v, one, value);
     }
-}
-
-/* The record of an evaluation, NULL: of a step, of this process: the first (0), the last (-1). */
-static json_t *record(const verified *v, const char *event, int which)
-{
-    size_t  i;
-    json_t *line, *found = NULL;
-    json_array_foreach(v->lines, i, line)
-    {
-        const char *kind = json_string_value(json_object_get(line, "event"));
-        if ((event ? !kind || strcmp(kind, event) != 0 : kind != NULL) ||
-            json_number_value(json_object_get(line, "step")) < v->first)
-            continue;
-        if (which == 0 && found) break;
-        found = line;
-    }
-    return found;
-}
-
-/* Figures that follow from the records of steps and evaluations. */
-static void records_are_summed_up(const verified *v)
-{
-    json_t     *last = record(v, NULL, -1), *evaluation = record(v, "evaluation", -1), *line, *one;
-    json_t     *start = json_array_get(v->lines, 0);
-    const char *name;
-    char        figure[160];
-    size_t      i, n = 0;
-    expect(v, "steps/first", number_of(json_object_get(record(v, NULL, 0), "step")));
-    expect(v, "loss/last", number_of(json_object_get(last, "loss")));
-    expect(v, "loss/validation", number_of(json_object_get(evaluation, "loss")));
-    expect(v, "bits_per_byte", number_of(json_object_get(evaluation, "bits_per_byte")));
-    if (number_of(json_object_get(start, "step")) <= 1)
-        expect(v, "loss/first", number_of(json_object_get(start, "loss")));
-    if (json_object_get(last, "used_bytes"))
-        expect(v, "memory/planned_bytes", number_of(json_object_get(last, "used_bytes")));
-    if (json_object_get(last, "resident_bytes"))
-        expect(v, "memory/resident_bytes", number_of(json_object_get(last, "resident_bytes")));
-    json_object_foreach(json_object_get(v->tree, "preference"), name, one)
-    {
-        snprintf(figure, sizeof figure, "preference/%s", name);
-        expect(v, figure, number_of(json_object_get(evaluation ? evaluation : last, name)));
-    }
-    json_array_foreach(v->lines, i, line) n +=
-        !json_object_get(line, "event") && number_of(json_object_get(line, "step")) >= v->first;
-    json_object_foreach(at_path(v->tree, "phases/mean_seconds"), name, one)
-    {
-        double sum = 0;
-        if (strcmp(name, "unaccounted") == 0) continue; /* the rest */
-        json_array_foreach(v->lines, i, line)
-        {
-            bool own = !json_object_get(line, "event") && number_of(json_object_get(line, "step")) >= v->first;
-            if (own && (n == 1 || line != record(v, NULL, 0)))
-                sum += json_number_value(json_object_get(json_object_get(line, "phases"), name));
-        }
-        snprintf(figure, sizeof figure, "phases/mean_seconds/%s", name);
-        expect(v, figure, sum / (double)(n > 1 ? n - 1 : n));
-    }
-}
-
-/* What a certificate says of its own numbers. */
-static void certificates_are_read(const verified *v, const char *which)
-{
-    json_t *tree = json_object_get(v->tree, which);
-    bool    done = json_is_true(json_object_get(tree, "done")), agrees, fails;
-    double  expected = number_of(json_object_get(tree, "expected")),
-           measured = number_of(json_object_get(tree, "measured"));
-    double apart =
-        fabs(number_of(json_object_get(tree, "step_loss")) - number_of(json_object_get(tree, "evaluated_loss")));
-    bool evaluated = json_is_number(json_object_get(tree, "evaluated_loss")),
-         loss = json_is_true(json_object_get(tree, "loss_agrees"));
-    bool gradients = json_is_true(json_object_get(tree, "gradients")),
-         looked = json_is_true(json_object_get(tree, "looked_ahead"));
-    char figure[96];
-    agrees = fabs(measured - expected) <= sqrt(3) * number_of(json_object_get(tree, "band"));
-    fails =
-        (evaluated && !loss) || (done && !gradients) ||
-        (looked && !(json_is_true(json_object_get(tree, "causal")) && json_is_true(json_object_get(tree, "context"))));
-    const struct {
-        const char *member, *recomputed; /* NULL: it has no row */
-    } rows[] = {
-        { "done", done || !isnan(expected) ? !isnan(expected) ? "true" : "false" : NULL },
-        { "loss_agrees", !evaluated                                               ? NULL
-                         : apart <= number_of(json_object_get(tree, "loss_band")) ? "true"
-                                                                                  : "false" },
-        { "gradients", !done || !gradients ? NULL
-                       : agrees            ? "true"
-                                           : "off by" },
-        { "reason", (done || looked) && fails ? "" : NULL },
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        const char *found = NULL;
-        snprintf(figure, sizeof figure, "%s/%s", which, rows[i].member);
-        for (size_t row = 0; row < tm_table_n_rows(v->table); row++)
-            if (strcmp(text_at(v, row, "figure"), figure) == 0 &&
-                strcmp(text_at(v, row, "verdict"), "not verified") != 0)
-                found = text_at(v, row, "recomputed");
-        if (!found != !rows[i].recomputed ||
-            (found && strncmp(found, rows[i].recomputed, strlen(rows[i].recomputed)) != 0))
-            fail_msg("%s: %s is %s, wanted %s", v->what, figure, found ? found : "not there", rows[i].recomputed);
-    }
+    free(text);
 }
 
 /* Rows agree with the file, verdicts with their rows, and the count with the verdicts. */
@@ -292,37 +132,23 @@ static void nothing_is_left_out(const verified *v)
             if (n == 0 && !json_is_null(one)) fail_msg("%s: no row of %s", v->what, path);
         }
     }
-    if (rows_of(v, "metrics.jsonl") != (size_t)!v->lines) fail_msg("%s: metrics.jsonl has the wrong rows", v->what);
+    if (rows_of(v, "metrics.jsonl") != 1) fail_msg("%s: metrics.jsonl has the wrong rows", v->what);
 }
 
-static json_t *records_of(const tm_text *text)
-{
-    json_t *all = text ? json_array() : NULL;
-    for (const char *at = text ? text->data : NULL, *end; at && (end = strchr(at, '\n')); at = end + 1)
-        json_array_append_new(all, json_loadb(at, (size_t)(end - at), 0, NULL));
-    return all;
-}
-
-/* Of a run with the records of all its steps, or without any. `text`: the records. */
-static void verify(const char *what, tm_result *run)
+/* Of a run with the records of all its steps, or without any: these figures are recomputed so, and no other is missing.
+ */
+static void verify(const char *what, tm_result *run, const char *wanted)
 {
     verified v = { .what = what,
                    .run = run,
-                   .tree = json_loads(tm_result_document(run, TM_DOCUMENT_RESULT)->data, 0, NULL),
-                   .lines = records_of(tm_result_document(run, TM_DOCUMENT_METRICS)) };
-    size_t   wrong = 0, n;
+                   .tree = json_loads(tm_result_document(run, TM_DOCUMENT_RESULT)->data, 0, NULL) };
+    size_t   wrong = 0;
     tm_error err = { 0 };
     assert_int_equal(tm_results_verify(run, NULL, &v.table, &wrong, &err), TM_OK);
-    v.first = number_of(at_path(v.tree, "steps/first"));
-    tm_result_numbers(run, "step_seconds", &n);
     rows_are_consistent(&v, wrong);
-    times_are_summed_up(&v);
-    if (v.lines && n && json_array_size(v.lines) >= n) records_are_summed_up(&v);
-    certificates_are_read(&v, "certificate");
-    certificates_are_read(&v, "certificate_after");
-    if (!v.lines) nothing_is_left_out(&v);
+    expect_all(&v, wanted);
+    if (!tm_result_document(run, TM_DOCUMENT_METRICS)) nothing_is_left_out(&v);
     json_decref(v.tree);
-    json_decref(v.lines);
     tm_table_destroy(v.table);
     tm_result_destroy(run);
 }
@@ -354,12 +180,60 @@ static const char *const bare[] = { ",\n  \"metrics_digest\": \"daa13e4f205dc5ba
 TEST(figures_follow_from_times)
 {
     static const char *const none[] = { "[0.5, 1, 1.5, 2]", "[]", NULL };
-    verify("four steps", run_of("rich", rich, NULL, NULL));
-    verify("two images", run_of("poor", poor, NULL, NULL));
-    verify("sixteen steps", run_of("long", rich, long_run, NULL));
-    verify("images of sixteen steps", run_of("images", poor, images, NULL));
-    verify("no steps", run_of("none", rich, none, NULL));
-    verify("members are missing", run_of("bare", rich, bare, NULL));
+    verify("four steps", run_of("rich", rich, NULL, NULL),
+           "tokens_per_second_per_device/median=2730.6666666666665; tokens_per_second_per_device/lo=null; "
+           "tokens_per_second_per_device/hi=null; tokens_per_second_per_device/n=3; "
+           "tokens_per_second_per_device_overall/value=2730.6666666666665; "
+           "tokens_per_second_per_device_overall/lo=null; tokens_per_second_per_device_overall/hi=null; "
+           "tokens_per_second_per_device_overall/n=3; tokens_per_second_per_device_overall/effective_n=3; "
+           "tokens_per_second_per_device_overall/half_width_percent=null; steps/warmup=1; step_time/median=1.5; "
+           "step_time/p5=1.05; step_time/p95=1.95; step_time/variation_percent=33.33333333333333; "
+           "step_time/outliers=0; steady_state/drift_percent=null; steady_state/drift_lo=null; "
+           "steady_state/drift_hi=null; steady_state/shift_percent=null; steady_state/shift_step=null; "
+           "steady_state/reached=false; flops/6 N/per_second_per_device=16384000000000; "
+           "flops/6 N/mfu_percent=40.96; flops/all/per_second_per_device=2727936; "
+           "flops/all/mfu_percent=6.81984e-06; flops/more/per_second_per_device=1.9114666666666664e+19; "
+           "flops/more/mfu_percent=47786666.666666664; steps/done=4; phases/steps=3; phases/step_seconds=1.5; "
+           "phases/mean_seconds (sum)=1.5; memory/planned_bytes=49048576; certificate/done=true; "
+           "certificate_after/done=true; certificate/loss_agrees=true; certificate/gradients=off by 6.25e-05; "
+           "certificate_after/reason=the loss moves otherwise; verdict=invalid");
+    verify("two images", run_of("poor", poor, NULL, NULL),
+           "tokens_per_second_per_device/median=6144; tokens_per_second_per_device/n=2; "
+           "tokens_per_second_per_device_overall/value=5461.333333333333; "
+           "tokens_per_second_per_device_overall/n=2; tokens_per_second_per_device_overall/effective_n=2; "
+           "images_per_second_per_device/median=2; images_per_second_per_device/n=2; steps/warmup=0; "
+           "step_time/median=0.75; step_time/p5=0.525; step_time/p95=0.975; "
+           "step_time/variation_percent=47.14045207910317; step_time/outliers=0; steady_state/reached=false; "
+           "flops/6 N + 12 L A hd S/per_second_per_device=36864000000; "
+           "flops/executed by the program/per_second_per_device=33792000000; steps/done=2; phases/steps=1; "
+           "phases/step_seconds=1; phases/mean_seconds (sum)=1; memory/planned_bytes=49048576");
+    verify("sixteen steps", run_of("long", rich, long_run, NULL),
+           "tokens_per_second_per_device/median=2048; tokens_per_second_per_device/n=15; "
+           "tokens_per_second_per_device_overall/value=1794.3925233644861; "
+           "tokens_per_second_per_device_overall/n=15; tokens_per_second_per_device_overall/effective_n=15; "
+           "step_time/median=0.25; step_time/p5=0.24; step_time/p95=0.4139999999999995; "
+           "step_time/variation_percent=45.132525948521234; step_time/outliers=7; "
+           "steady_state/drift_percent=69.4; steady_state/drift_lo=-14.03630724270539; "
+           "steady_state/drift_hi=152.8363072427054; steady_state/shift_percent=199.14285714285714; "
+           "steady_state/shift_step=16; flops/6 N/per_second_per_device=12288000000000; "
+           "flops/6 N/mfu_percent=30.72; flops/all/per_second_per_device=2045952; "
+           "flops/all/mfu_percent=5.11488e-06; flops/more/per_second_per_device=1.4336e+19; "
+           "flops/more/mfu_percent=35840000; steps/done=16; phases/steps=15; "
+           "phases/step_seconds=0.2853333333333333; phases/mean_seconds (sum)=0.2853333333333333");
+    verify("images of sixteen steps", run_of("images", poor, images, NULL),
+           "tokens_per_second_per_device/median=16384; images_per_second_per_device/median=8; "
+           "images_per_second_per_device/n=15; steps/warmup=1");
+    verify("no steps", run_of("none", rich, none, NULL),
+           "tokens_per_second_per_device/median=null; tokens_per_second_per_device/n=0; "
+           "tokens_per_second_per_device_overall/value=null; tokens_per_second_per_device_overall/n=0; "
+           "tokens_per_second_per_device_overall/effective_n=0; steps/warmup=0; step_time/median=null; "
+           "step_time/p5=null; step_time/p95=null; step_time/variation_percent=null; "
+           "flops/6 N/per_second_per_device=null; flops/6 N/mfu_percent=null; "
+           "flops/all/per_second_per_device=null; flops/all/mfu_percent=null; "
+           "flops/more/per_second_per_device=null; flops/more/mfu_percent=null; steps/done=0; phases/steps=0; "
+           "phases/step_seconds=null; phases/mean_seconds (sum)=null");
+    verify("members are missing", run_of("bare", rich, bare, NULL),
+           "step_time/median=1.5; steps/done=4; phases/steps=3");
 }
 
 TEST(figures_follow_from_records)
@@ -379,11 +253,32 @@ TEST(figures_follow_from_records)
     static const char *const late[] = { "\"first\": 31", "\"first\": 2", "[0.5, 1, 1.5, 2]", "[1, 1.5, 2]", NULL };
     static const char *const unevaluated[] = { "\"first\": 31", "\"first\": 4", "[0.5, 1, 1.5, 2]", "[2.5]", NULL };
     tm_text                  lines = told_text(metrics);
-    verify("four steps", run_of("rich", rich, NULL, lines.data));
-    verify("one time", run_of("one", rich, one_time, lines.data));
-    verify("from the first step", run_of("whole", rich, first, from_one));
-    verify("from the second step", run_of("late", rich, late, from_one));
-    verify("no evaluation", run_of("alone", rich, unevaluated, from_one));
+    verify("four steps", run_of("rich", rich, NULL, lines.data),
+           "step_seconds (metrics.jsonl)=4 equal; step (metrics.jsonl)=4 in a row; steps/first=31; loss/last=2; "
+           "loss/validation=1.11; bits_per_byte=0.96875; memory/planned_bytes=5000000034; "
+           "memory/resident_bytes=7000034; phases/mean_seconds/data=0.125; phases/mean_seconds/forward=0.75; "
+           "preference/reward=0.5625; preference/margin=null");
+    verify("one time", run_of("one", rich, one_time, lines.data),
+           "steps/warmup=0; steps/done=1; phases/steps=1; phases/step_seconds=0.5; "
+           "phases/mean_seconds (sum)=0.5; step_seconds (metrics.jsonl)=0 equal; "
+           "step (metrics.jsonl)=1 in a row; steps/first=34; loss/validation=null; bits_per_byte=null; "
+           "phases/mean_seconds/forward=1; preference/reward=0.5; preference/margin=-0.25");
+    verify("from the first step", run_of("whole", rich, first, from_one),
+           "step_seconds (metrics.jsonl)=3 equal; steps/first=1; loss/validation=2.75; bits_per_byte=null; "
+           "loss/first=5; phases/mean_seconds/data=0.5; phases/mean_seconds/forward=1; preference/reward=null; "
+           "steps/stopped=not finite");
+    verify("from the second step", run_of("late", rich, late, from_one),
+           "steps/warmup=0; steps/done=3; phases/steps=2; phases/step_seconds=1.75; "
+           "phases/mean_seconds (sum)=1.75; step_seconds (metrics.jsonl)=2 equal; "
+           "step (metrics.jsonl)=3 in a row; steps/first=2; loss/validation=2.75; bits_per_byte=null; "
+           "loss/first=5; phases/mean_seconds/data=0.625; phases/mean_seconds/forward=1.5; "
+           "preference/reward=null; steps/stopped=not finite");
+    verify("no evaluation", run_of("alone", rich, unevaluated, from_one),
+           "steps/warmup=0; steps/done=1; phases/steps=1; phases/step_seconds=2.5; "
+           "phases/mean_seconds (sum)=2.5; step_seconds (metrics.jsonl)=1 equal; "
+           "step (metrics.jsonl)=1 in a row; steps/first=4; loss/validation=null; bits_per_byte=null; "
+           "loss/first=5; phases/mean_seconds/data=0.75; phases/mean_seconds/forward=2; preference/reward=null; "
+           "steps/stopped=not finite");
     tm_text_fini(&lines);
 }
 

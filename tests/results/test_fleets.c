@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reports of fleets: the gates of every run follow from its members, its records and the speeds of all; logs. */
+/* Reports of fleets: the gates of every run, what a median and limits of cells make of them; logs. */
 #include "support/test.h"
 #include "base/file.h"
 #include "results/chart_rules.h"
@@ -80,15 +80,6 @@ static source host(const char *name, const char *host_name, const char *rate, co
     return open_source(name, changed(rich, pairs), text);
 }
 
-/* A run and what must be said of it. */
-typedef struct {
-    const char *name, *host, *rate, *verdict, *interrupted, *lines; /* as JSON, lines of metrics.jsonl */
-    const char *shown;                                              /* the host in the table */
-    double      trend;                                              /* nats per step; NAN: too few steps */
-    int         broken, first_broken;                               /* steps that are not finite */
-    const char *limits; /* rows behind the gates: "METRIC EXPECTED STATUS", separated by "|" */
-} fleet_run;
-
 static const tm_cell *cell_at(const tm_table *table, size_t row, const char *column)
 {
     assert_true(row < tm_table_n_rows(table));
@@ -101,115 +92,55 @@ static const char *text_at(const tm_table *table, size_t row, const char *column
     return cell->kind == TM_CELL_TEXT ? cell->text : "";
 }
 
-/* A row: `actual` NAN is an empty cell; the detail begins with the words. */
-static void row_is(const tm_table *table, size_t row, const fleet_run *run, const char *gate, const char *expected,
-                   double actual, const char *status, const char *detail)
-{
-    const tm_cell *cell = cell_at(table, row, "actual");
-    assert_string_equal(text_at(table, row, "host"), run->shown);
-    assert_string_equal(text_at(table, row, "gate"), gate);
-    assert_string_equal(text_at(table, row, "expected"), expected);
-    if (isnan(actual) ? cell->kind != TM_CELL_EMPTY : !(cell->kind == TM_CELL_F64 && fabs(cell->f64 - actual) < 1e-12))
-        fail_msg("%s, %s: %g, wanted %g", run->shown, gate, cell->f64, actual);
-    if (strcmp(text_at(table, row, "status"), status) != 0)
-        fail_msg("%s, %s: %s", run->shown, gate, text_at(table, row, "status"));
-    const char *is = text_at(table, row, "detail");
-    if (strncmp(is, detail, strlen(detail)) != 0 || !*detail != !*is)
-        fail_msg("%s, %s: '%s', wanted '%s'", run->shown, gate, is, detail);
-}
+/* The runs of one report. */
+typedef struct {
+    const char *name, *host, *rate, *verdict, *interrupted, *lines; /* as JSON, lines of metrics.jsonl */
+} fleet_run;
 
-/* The median of the speeds that are known; NAN: of fewer than three. */
-static double median_of(const fleet_run *runs, size_t n)
-{
-    double known[8], swap;
-    size_t count = 0;
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(runs[i].rate, "null") != 0) known[count++] = strtod(runs[i].rate, NULL);
-    for (size_t i = 0; i < count; i++)
-        for (size_t k = 0; k + 1 < count; k++)
-            if (known[k] > known[k + 1]) swap = known[k], known[k] = known[k + 1], known[k + 1] = swap;
-    return count < 3 ? (double)NAN : count % 2 ? known[count / 2] : (known[count / 2 - 1] + known[count / 2]) / 2;
-}
-
-static size_t gates_of(const tm_table *table, size_t row, const fleet_run *run, double median, double tolerance)
-{
-    const bool   judged = strstr(run->verdict, "valid\"") == run->verdict + 1 || strstr(run->verdict, "noisy");
-    const double speed = strcmp(run->rate, "null") == 0 ? (double)NAN : strtod(run->rate, NULL);
-    const double least = median * (1 - tolerance / 100);
-    const bool   stopped = strcmp(run->interrupted, "true") == 0;
-    char         detail[128], expected[64] = "";
-    snprintf(detail, sizeof detail, "%.*s%s: the speed is known to 9 %% only",
-             strcmp(run->verdict, "null") == 0 ? 10 : (int)strlen(run->verdict) - 2,
-             strcmp(run->verdict, "null") == 0 ? "no verdict" : run->verdict + 1, stopped ? ", interrupted" : "");
-    row_is(table, row, run, "run", "not invalid", (double)NAN, judged && !stopped ? "PASS" : "FAIL", detail);
-    snprintf(detail, sizeof detail, "first at step %d", run->first_broken);
-    row_is(table, row + 1, run, "numbers", "0", run->broken,
-           !run->lines   ? "RECORD"
-           : run->broken ? "FAIL"
-                         : "PASS",
-           !run->lines   ? "no metrics.jsonl"
-           : run->broken ? detail
-                         : "");
-    row_is(table, row + 2, run, "loss trend", "<= 0", run->trend,
-           isnan(run->trend) ? "RECORD"
-           : run->trend > 0  ? "FAIL"
-                             : "PASS",
-           isnan(run->trend) ? "too few steps" : "");
-    if (!isnan(median)) snprintf(expected, sizeof expected, ">= %.6g", least);
-    snprintf(detail, sizeof detail, "%+.1f %% of the median of all", 100 * (speed - median) / median);
-    row_is(table, row + 3, run, "speed", expected, speed,
-           isnan(median)    ? "RECORD"
-           : speed >= least ? "PASS"
-                            : "FAIL",
-           isnan(median)  ? "fewer than three runs: no median to compare with"
-           : isnan(speed) ? ""
-                          : detail);
-    row_is(table, row + 4, run, "log", "0", 0, "RECORD", "no log in the run directory");
-    row += 5;
-    char limits[300], *rest = limits;
-    snprintf(limits, sizeof limits, "%s", run->limits ? run->limits : "");
-    for (char *one; run->limits && (one = strsep(&rest, "|")); row++) {
-        char is[200];
-        snprintf(is, sizeof is, "%s %s %s %s", text_at(table, row, "gate"), text_at(table, row, "expected"),
-                 text_at(table, row, "status"), text_at(table, row, "detail"));
-        assert_string_equal(is, one);
-        double measured = cell_at(table, row, "actual")->f64;
-        assert_near(measured, strstr(is, "tokens") ? speed : strstr(is, "loss") ? 2 : 0.0625, 1e-12, is);
-    }
-    return row;
-}
-
-/* Every gate of every run, and how many runs pass; the page has the same. */
-static void fleet_is(const fleet_run *wanted, size_t n, const tm_fleet_options *options)
+/* The gates whose name has `gate` in it, "HOST|GATE|EXPECTED|ACTUAL|STATUS|DETAIL", the host once; what passes; the
+ * page has the same. */
+static void fleet_is(const fleet_run *of, size_t n, const tm_fleet_options *options, const char *gate,
+                     const char *wanted)
 {
     const tm_result *results[5] = { NULL };
     source           runs[5];
     tm_table        *table = NULL;
-    size_t           failed = 0, row = 0, bad = 0;
+    size_t           failed = 0, last = 0, bad = 0;
     tm_error         err = { 0 };
-    char             note[64];
+    tm_text          told = { 0 };
     for (size_t i = 0; i < n; i++) {
-        const fleet_run *w = &wanted[i];
-        runs[i] = host(w->name, w->host, w->rate, w->verdict, w->interrupted, w->lines);
+        runs[i] = host(of[i].name, of[i].host, of[i].rate, of[i].verdict, of[i].interrupted, of[i].lines);
         results[i] = runs[i].run;
     }
     if (tm_results_fleet(results, n, options, &table, &failed, &err) != TM_OK) fail_msg("%s", err.text);
-    for (size_t i = 0; i < n; i++) {
-        size_t begin = row;
-        bool   fails = false;
-        row = gates_of(table, row, &wanted[i], median_of(wanted, n), options->tolerance);
-        for (size_t k = begin; k < row; k++) fails = fails || strcmp(text_at(table, k, "status"), "FAIL") == 0;
-        bad += fails;
+    for (size_t row = 0; row < tm_table_n_rows(table); row++) {
+        const tm_cell *actual = cell_at(table, row, "actual");
+        const char    *host_name = text_at(table, row, "host"), *status = text_at(table, row, "status");
+        bool           first = row == 0 || strcmp(text_at(table, row - 1, "host"), host_name) != 0;
+        if (first) last = row;
+        if (strstr(text_at(table, row, "gate"), gate)) {
+            const char *detail = text_at(table, row, "detail");
+            tm_text_printf(&told, "%s|%s|%s|", first ? host_name : "", text_at(table, row, "gate"),
+                           text_at(table, row, "expected"));
+            if (actual->kind == TM_CELL_F64) tm_text_printf(&told, "%.12g", actual->f64);
+            tm_text_printf(&told, "|%s|%.*s\n", status, (int)strcspn(detail, ";"), detail);
+        }
+        bool fails = false; /* for the first time */
+        for (size_t k = last; k < row; k++) fails = fails || strcmp(text_at(table, k, "status"), "FAIL") == 0;
+        bad += !fails && strcmp(status, "FAIL") == 0;
     }
-    assert_int_equal(tm_table_n_rows(table), row);
+    tm_text_printf(&told, "%s\n", tm_table_note_at(table, 0));
+    assert_string_equal(told.data, wanted);
     assert_int_equal(failed, bad);
-    snprintf(note, sizeof note, "%zu of %zu runs pass", n - bad, n);
-    assert_string_equal(tm_table_note_at(table, 0), note);
     assert_int_equal(tm_table_n_notes(table), 1);
     page_says(runs, results, n, table);
     tm_table_destroy(table);
+    tm_text_fini(&told);
     for (size_t i = 0; i < n; i++) close_source(&runs[i]);
 }
+
+#define KNOWN ": the speed is known to 9 % only\n"
+#define LOG "|log|0|0|RECORD|no log in the run directory\n"
 
 TEST(runs_are_judged_beside_each_other)
 {
@@ -219,21 +150,46 @@ TEST(runs_are_judged_beside_each_other)
                                "\"grad_norm\": 1}\n",
                       broken[] = "{\"step\": 7, \"loss\": 2, \"grad_norm\": null}\n{\"step\": 8, \"loss\": null, "
                                  "\"grad_norm\": 1}\n{\"step\": 9, \"loss\": 1, \"grad_norm\": 1}\n";
-    static const fleet_run five[] = {
-        { "a", "\"one\"", "1000", "\"valid\"", "false", falling, "one", -1, 0, 0, NULL },
-        { "b", "\"two\"", "950", "\"noisy\"", "false", rising, "two (b)", 0.5, 0, 0, NULL },
-        { "c", "\"two\"", "949", "\"valid\"", "true", flat, "two (c)", 0, 0, 0, NULL },
-        { "d", "null", "1100", "\"invalid\"", "false", broken, "d", -0.5, 2, 7, NULL },
-        { "<e>", "\"<five>\"", "null", "null", "false", NULL, "<five>", NAN, 0, 0, NULL },
-    };
-    static const fleet_run four[] = { { "a", "\"a\"", "1000", "\"valid\"", "false", falling, "a", -1, 0, 0, NULL },
-                                      { "b", "\"b\"", "4", "\"valid\"", "false", falling, "b", -1, 0, 0, NULL },
-                                      { "c", "\"c\"", "3000", "\"valid\"", "false", falling, "c", -1, 0, 0, NULL },
-                                      { "d", "\"d\"", "2000", "\"valid\"", "false", falling, "d", -1, 0, 0, NULL } };
-    fleet_is(five, 5, &(tm_fleet_options){ .tolerance = 5 });
-    fleet_is(four, 4, &(tm_fleet_options){ .tolerance = 50 });
-    fleet_is(four, 3, &(tm_fleet_options){ .tolerance = 1e-9 });
-    fleet_is(four, 2, &(tm_fleet_options){ .tolerance = 5 });
+    static const fleet_run five[] = { { "a", "\"one\"", "1000", "\"valid\"", "false", falling },
+                                      { "b", "\"two\"", "950", "\"noisy\"", "false", rising },
+                                      { "c", "\"two\"", "949", "\"valid\"", "true", flat },
+                                      { "d", "null", "1100", "\"invalid\"", "false", broken },
+                                      { "<e>", "\"<five>\"", "null", "null", "false", NULL } };
+    static const fleet_run four[] = { { "a", "\"a\"", "1000", "\"valid\"", "false", falling },
+                                      { "b", "\"b\"", "4", "\"valid\"", "false", falling },
+                                      { "c", "\"c\"", "3000", "\"valid\"", "false", falling },
+                                      { "d", "\"d\"", "2000", "\"valid\"", "false", falling } };
+    fleet_is(five, 5, &(tm_fleet_options){ .tolerance = 5 }, "",
+             "one|run|not invalid||PASS|valid" KNOWN "|numbers|0|0|PASS|\n"
+             "|loss trend|<= 0|-1|PASS|\n"
+             "|speed|>= 926.25|1000|PASS|+2.6 % of the median of all\n" LOG "two (b)|run|not invalid||PASS|noisy" KNOWN
+             "|numbers|0|0|PASS|\n"
+             "|loss trend|<= 0|0.5|FAIL|\n"
+             "|speed|>= 926.25|950|PASS|-2.6 % of the median of all\n" LOG
+             "two (c)|run|not invalid||FAIL|valid, interrupted" KNOWN "|numbers|0|0|PASS|\n"
+             "|loss trend|<= 0|0|PASS|\n"
+             "|speed|>= 926.25|949|PASS|-2.7 % of the median of all\n" LOG "d|run|not invalid||FAIL|invalid" KNOWN
+             "|numbers|0|2|FAIL|first at step 7\n"
+             "|loss trend|<= 0|-0.5|PASS|\n"
+             "|speed|>= 926.25|1100|PASS|+12.8 % of the median of all\n" LOG
+             "<five>|run|not invalid||FAIL|no verdict" KNOWN "|numbers|0|0|RECORD|no metrics.jsonl\n"
+             "|loss trend|<= 0||RECORD|too few steps\n"
+             "|speed|>= 926.25||FAIL|\n" LOG "1 of 5 runs pass\n");
+    fleet_is(four, 4, &(tm_fleet_options){ .tolerance = 50 }, "speed",
+             "|speed|>= 750|1000|PASS|-33.3 % of the median of all\n"
+             "|speed|>= 750|4|FAIL|-99.7 % of the median of all\n"
+             "|speed|>= 750|3000|PASS|+100.0 % of the median of all\n"
+             "|speed|>= 750|2000|PASS|+33.3 % of the median of all\n"
+             "3 of 4 runs pass\n");
+    fleet_is(four, 3, &(tm_fleet_options){ .tolerance = 1e-9 }, "speed",
+             "|speed|>= 1000|1000|PASS|+0.0 % of the median of all\n"
+             "|speed|>= 1000|4|FAIL|-99.6 % of the median of all\n"
+             "|speed|>= 1000|3000|PASS|+200.0 % of the median of all\n"
+             "2 of 3 runs pass\n");
+    fleet_is(four, 2, &(tm_fleet_options){ .tolerance = 5 }, "speed",
+             "|speed||1000|RECORD|fewer than three runs: no median to compare with\n"
+             "|speed||4|RECORD|fewer than three runs: no median to compare with\n"
+             "2 of 2 runs pass\n");
 }
 
 #define SHORT "MBS=2,GBS=6,PRECISION=fp32"
@@ -250,21 +206,25 @@ TEST(limits_are_of_a_cell)
         " \"" NAMED "\": {\"training.step_time_seconds\": {\"kind\": \"max\", \"value\": 0.05}}}";
     static const char whole[] = "{\"" SHORT "\": {\"training.loss\": {\"kind\": \"max\", \"value\": 1}}, \"" LONG
                                 "\": {\"training.loss\": {\"kind\": \"max\", \"value\": 3}}}";
-    fleet_run        two[] = { { "a", "\"a\"", "1000", "\"valid\"", "false", falling, "a", -1, 0, 0,
-                                 "training.tokens_per_sec_per_gpu >= 950 PASS " SHORT
-                                 "|training.step_time_seconds <= 0.0625 PASS " SHORT "|training.loss info 1 RECORD " SHORT },
-                               { "b", "\"b\"", "10", "\"valid\"", "false", falling, "b", -1, 0, 0,
-                                 "training.tokens_per_sec_per_gpu >= 950 FAIL " SHORT
-                                 "|training.step_time_seconds <= 0.0625 PASS " SHORT "|training.loss info 1 RECORD " SHORT } };
-    tm_fleet_options options = { .tolerance = 5 };
-    tm_error         err = { 0 };
-    tm_table        *table = NULL;
-    size_t           failed;
+    static const fleet_run two[] = { { "a", "\"a\"", "1000", "\"valid\"", "false", falling },
+                                     { "b", "\"b\"", "10", "\"valid\"", "false", falling } };
+    tm_fleet_options       options = { .tolerance = 5 };
+    tm_error               err = { 0 };
+    tm_table              *table = NULL;
+    size_t                 failed;
     assert_int_equal(tm_thresholds_parse(limits, strlen(limits), "limits", &options.limits, &err), TM_OK);
-    fleet_is(two, 2, &options);
+    fleet_is(two, 2, &options, "training.",
+             "|training.tokens_per_sec_per_gpu|>= 950|1000|PASS|" SHORT "\n"
+             "|training.step_time_seconds|<= 0.0625|0.0625|PASS|" SHORT "\n"
+             "|training.loss|info 1|2|RECORD|" SHORT "\n"
+             "|training.tokens_per_sec_per_gpu|>= 950|10|FAIL|" SHORT "\n"
+             "|training.step_time_seconds|<= 0.0625|0.0625|PASS|" SHORT "\n"
+             "|training.loss|info 1|2|RECORD|" SHORT "\n"
+             "1 of 2 runs pass\n");
     options.cell = NAMED;
-    two[0].limits = "training.step_time_seconds <= 0.05 FAIL " NAMED;
-    fleet_is(two, 1, &options);
+    fleet_is(two, 1, &options, "training.",
+             "|training.step_time_seconds|<= 0.05|0.0625|FAIL|" NAMED "\n"
+             "0 of 1 runs pass\n");
     options.cell = "MBS=8,GBS=9,PRECISION=fp32";
     source one = host("a", "\"a\"", "1000", "\"valid\"", "false", falling);
     assert_int_equal(tm_results_fleet((const tm_result *const[]){ one.run }, 1, &options, &table, &failed, &err),
@@ -274,8 +234,9 @@ TEST(limits_are_of_a_cell)
     tm_thresholds_destroy(options.limits);
     options = (tm_fleet_options){ .tolerance = 5 };
     assert_int_equal(tm_thresholds_parse(whole, strlen(whole), "limits", &options.limits, &err), TM_OK);
-    two[0].limits = "training.loss <= 3 PASS " LONG;
-    fleet_is(two, 1, &options);
+    fleet_is(two, 1, &options, "training.",
+             "|training.loss|<= 3|2|PASS|" LONG "\n"
+             "1 of 1 runs pass\n");
     tm_thresholds_destroy(options.limits);
     tm_text json = { 0 };
     tm_text_add(&json, "{\"name\": \"gemm\", \"rows\": [{\"M\": 2}]}");
