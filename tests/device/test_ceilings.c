@@ -213,59 +213,6 @@ static void data_sheets_tell_widths(void **state)
         }
 }
 
-static void data_sheets_multiply_what_is_known(void **state)
-{
-    (void)state;
-    char how[160];
-    assert_true(tm_datasheet_flops(3, (tm_fma_width){ 2, 16 }, 2.25e9, how) == 432e9);
-    assert_string_equal(how, "3 threads x 2 fused multiply-add units x 16 lanes x 2 x 2.25 GHz (highest)");
-    assert_true(tm_datasheet_flops(1, (tm_fma_width){ 1, 4 }, 1e9, how) == 8e9);
-    assert_string_equal(how, "1 thread x 1 fused multiply-add units x 4 lanes x 2 x 1 GHz (highest)");
-    assert_true(tm_datasheet_flops(2, (tm_fma_width){ 0, 0 }, 1e9, how) == 0);
-    assert_string_equal(how, "2 threads x width of the units unknown x 1 GHz (highest)");
-    assert_true(tm_datasheet_flops(2, (tm_fma_width){ 2, 8 }, 0, how) == 0);
-    assert_string_equal(how, "2 threads x 2 fused multiply-add units x 8 lanes x 2 x clock unknown");
-}
-
-#if defined(__x86_64__)
-static void cpuinfo(const char *key, char out[64])
-{
-    char  line[4096];
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    assert_non_null(f);
-    out[0] = '\0';
-    while (!out[0] && fgets(line, sizeof line, f))
-        if (strncmp(line, key, strlen(key)) == 0 && strchr("\t ", line[strlen(key)]) && strchr(line, ':'))
-            sscanf(strchr(line, ':') + 1, " %63[^\n]", out);
-    fclose(f);
-}
-
-/* What the device says of this machine is what the kernel's own reading of CPUID gives. */
-static void the_data_sheet_is_that_of_this_machine(void **state)
-{
-    (void)state;
-    char vendor[64], text[64], wanted[160], how[160];
-    cpuinfo("vendor_id", vendor);
-    cpuinfo("cpu family", text);
-    unsigned family = (unsigned)atoi(text), extended = family >= 15 ? family - 15 : 0;
-    cpuinfo("model", text);
-    unsigned model = (unsigned)atoi(text);
-    unsigned signature = (family - extended) << 8 | extended << 20 | (model & 15) << 4 | model >> 4 << 16;
-    double   hertz = 0;
-    FILE    *f = fopen("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "r");
-    if (f) {
-        if (fscanf(f, "%lf", &hertz) != 1) hertz = 0;
-        fclose(f);
-    }
-    tm_device *device = test_device_open("cpu", 2);
-    double     flops =
-        tm_datasheet_flops(2, tm_datasheet_width(vendor, signature, tm_cpu_isa_probe()), hertz * 1e3, wanted);
-    assert_true(tm_device_datasheet_flops(device, how) == flops);
-    assert_string_equal(how, wanted);
-    tm_device_close(device);
-}
-#endif
-
 /* How long each pattern takes in each of the three rounds: [reading, rewriting, copying, triad]. */
 enum { ROUNDS = 3, PATTERNS = 4, READ_NS = 1000000 };
 static struct {
@@ -324,44 +271,6 @@ static void the_best_sample_of_the_best_pattern_counts(void **state)
         /* 100 rounds of the first look took a millisecond: samples of 2 ms, and one, as each lasts no longer */
         double flops = 201. * 64 * probe->chains * probe->lanes * (probe->fused ? 2 : 1) * 1e3;
         assert_true(fabs(c.flops / flops - 1) < 1e-12 && c.flops_spread == 0);
-        tm_device_close(device);
-    }
-}
-
-/* Samples of a clock that goes on at each look, until the time is over, and three at least; `looks` of a sample. */
-static int64_t samples_in(int64_t time_ns, int64_t looks, int64_t sample_ns, int64_t most)
-{
-    int64_t n = 0;
-    for (int64_t now = 0; n < 3 || ((now += READ_NS) < time_ns && n < most); n++) now += looks * READ_NS + sample_ns;
-    return n;
-}
-
-/* The half of the time is the arithmetic's, and of that the half each of two formats'; the other the memory's. */
-static void probes_take_the_time_they_are_given(void **state)
-{
-    (void)state;
-    static const double seconds[] = { 0, 0.02, 0.1, 0.5, 2, 40 };
-    const tm_cpu_probe *probes[3], *probe = probes[probes_here(probes) - 1];
-    tm_cpu_isa          isa = tm_cpu_isa_probe();
-    int                 formats = isa.avx512_bf16 && probe->multiply_add_bf16 ? 2 : 1;
-    if (isa.amx && probe->multiply_add_tiles && tm_cpu_allow_tiles()) formats = 2;
-    for (size_t i = 0; i < sizeof seconds / sizeof seconds[0]; i++) {
-        tm_error    err = { 0 };
-        tm_ceilings c;
-        tm_device  *device = test_device_open("cpu", 1);
-        int64_t     time_ns = (int64_t)(seconds[i] * 1e9);
-        fake_clock_start(READ_NS, 0);
-        tm_device_arithmetic(device, 0, seconds[i], &c);
-        int64_t samples = samples_in(time_ns / formats, 2, 0, 4096) * formats;
-        assert_int_equal(fake_clock.regions, samples);
-        if (i < 3) {
-            fake_clock_start(READ_NS, 0);
-            assert_int_equal(tm_device_ceilings(device, seconds[i], &c, &err), TM_OK);
-            samples = samples_in(time_ns / 2 / formats, 2, 0, 4096) * formats;
-            samples += PATTERNS * samples_in(time_ns / 2, (int64_t)2 * PATTERNS, 0, 256);
-            assert_int_equal(fake_clock.regions, 1 + samples); /* and touching the memory */
-        }
-        fake_clock_stop();
         tm_device_close(device);
     }
 }
@@ -435,12 +344,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(peaks_count_what_they_compute),
     cmocka_unit_test(what_is_counted_takes_time),
     cmocka_unit_test(data_sheets_tell_widths),
-    cmocka_unit_test(data_sheets_multiply_what_is_known),
-#if defined(__x86_64__)
-    cmocka_unit_test(the_data_sheet_is_that_of_this_machine),
-#endif
     cmocka_unit_test(the_best_sample_of_the_best_pattern_counts),
-    cmocka_unit_test(probes_take_the_time_they_are_given),
     cmocka_unit_test(nothing_beats_the_ceilings),
 };
 

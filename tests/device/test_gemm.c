@@ -275,31 +275,6 @@ TEST(test_ugly_shapes)
                 problem_free(&p);
             }
 }
-FULL_TEST(test_all_options)
-{
-    engine                engines[MAX_ENGINES];
-    int                   n_engines = list_engines(engines);
-    static const tm_dtype formats[] = { TM_F32, TM_BF16, TM_F16 };
-    for (unsigned t = 0; t < 27 * 64; t++) {
-        unsigned bits = t / 27;
-        setup    s = { .m = 29,
-                       .n = 35,
-                       .k = 530,
-                       .ta = bits & 1,
-                       .tb = bits & 2,
-                       .a = formats[t % 3],
-                       .b = formats[t / 3 % 3],
-                       .c = formats[t / 9 % 3],
-                       .accumulate = bits & 4,
-                       .bias = bits & 8,
-                       .residual = bits & 16,
-                       .extra = bits & 32 ? TM_BF16 : TM_F32,
-                       .pad = 5 };
-        problem  p = problem_make(s);
-        for (int e = 0; e < n_engines; e++) check_problem(&p, &engines[e], 2, 7);
-        problem_free(&p);
-    }
-}
 /* One row by weights as they are stored: depths with and without whole steps, and the last columns. */
 TEST(test_one_row)
 {
@@ -367,40 +342,6 @@ FULL_TEST(test_blocked)
         if (s.extra == TM_F64) s.extra = TM_F32;
         problem p = problem_make(s);
         for (int e = 0; e < n_engines; e++) check_problem(&p, &engines[e], 2, 1 + s.m * s.n / 2003);
-        problem_free(&p);
-    }
-}
-/* Small whole numbers: every order of summation is exact. */
-TEST(test_exact)
-{
-    engine engines[MAX_ENGINES];
-    int    n_engines = list_engines(engines);
-    for (unsigned bits = 0; bits < 16; bits++) {
-        setup   s = { .m = 45,
-                      .n = 67,
-                      .k = 1030,
-                      .ta = bits & 1,
-                      .tb = bits & 2,
-                      .a = bits & 4 ? TM_BF16 : TM_F32,
-                      .b = bits & 8 ? TM_BF16 : TM_F32,
-                      .c = TM_F32,
-                      .accumulate = true,
-                      .bias = true,
-                      .residual = true,
-                      .extra = TM_F32,
-                      .kind = WHOLE };
-        problem p = problem_make(s);
-        for (int e = 0; e < n_engines; e++) {
-            problem_reset(&p);
-            run_with(&engines[e], p.g, 2);
-            for (int64_t i = 0; i < s.m; i++)
-                for (int64_t j = 0; j < s.n; j++) {
-                    long sum = (long)get(p.before, s.c, i * s.n + j) + (long)get(p.bias, s.extra, j) +
-                               (long)get(p.residual, s.extra, i * s.n + j);
-                    for (int64_t q = 0; q < s.k; q++) sum += (long)a_at(&p, i, q) * (long)b_at(&p, q, j);
-                    assert_true(((const float *)p.g.c)[i * s.n + j] == (float)sum);
-                }
-        }
         problem_free(&p);
     }
 }
@@ -522,24 +463,4 @@ TEST(test_denormals)
         bool instruction = engines[e].groups || strcmp(engines[e].isa, "avx512_bf16") == 0;
         assert_true(c == (instruction ? 0 : 0x1p-124f));
     }
-}
-TEST(test_workspace_bounded)
-{
-    static const int64_t extents[] = { 1, 64, 768, 4096, 14336, 50304, 128256, 1000000 };
-    engine               engines[MAX_ENGINES];
-    int                  n_engines = list_engines(engines);
-    for (int e = 0; e < n_engines; e++)
-        for (int t = 0; t < 8 * 8 * 8 * 9; t++) {
-            static const tm_dtype formats[] = { TM_F32, TM_BF16, TM_F16 };
-            tm_dtype              format = formats[t / 512 / 3];
-            tm_gemm               g = { .m = extents[t % 8],
-                                        .n = extents[t / 8 % 8],
-                                        .k = extents[t / 64 % 8],
-                                        .a.dtype = format,
-                                        .b.dtype = format,
-                                        .c_dtype = formats[t / 512 % 3],
-                                        .threads = 64 };
-            size_t                bytes = engines[e].workspace(&g);
-            assert_true(bytes > 0 && bytes <= TM_GEMM_WORKSPACE_MAX);
-        }
 }

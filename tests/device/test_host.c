@@ -54,40 +54,6 @@ TEST(memory_is_as_large_as_asked)
     tm_device_close(device);
 }
 
-/* Has the mapping at this address been told to take huge pages, where it can? */
-static bool wants_huge_pages(uintptr_t at)
-{
-    char  line[512];
-    bool  here = false, wants = false;
-    FILE *f = fopen("/proc/self/smaps", "r");
-    assert_non_null(f);
-    while (fgets(line, sizeof line, f)) {
-        unsigned long long from, to;
-        if (sscanf(line, "%llx-%llx ", &from, &to) == 2) here = at >= from && at < to;
-        if (here && strncmp(line, "VmFlags:", 8) == 0) wants = strstr(line, " hg") != NULL;
-    }
-    fclose(f);
-    return wants;
-}
-
-TEST(memory_takes_huge_pages)
-{
-    void *own = mmap(NULL, 2 * HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_true(own != MAP_FAILED);
-    bool can = madvise(own, 2 * HUGE, MADV_HUGEPAGE) == 0 && wants_huge_pages((uintptr_t)own);
-    munmap(own, 2 * HUGE);
-    if (!can) {
-        print_message("this system has no huge pages for the asking\n");
-        skip();
-    }
-    tm_device *device = test_device_open("cpu", 2);
-    tm_address a;
-    OK(tm_device_alloc(device, 3 * HUGE, &a, NULL));
-    assert_true(wants_huge_pages(a.at) && wants_huge_pages(a.at + 3 * HUGE - 1));
-    tm_device_release(device, a, 3 * HUGE);
-    tm_device_close(device);
-}
-
 /* Pages that were touched count, the last one as far as it is asked for. More than are looked at in one go. */
 TEST(used_memory_is_counted_by_pages)
 {
@@ -192,18 +158,6 @@ TEST(memory_that_is_not_there_is_refused)
         assert_string_equal(err.text, "cannot reserve 16.00 MiB for the plan: Cannot allocate memory");
     }
     tm_device_close(device);
-}
-
-TEST(threads_are_counted_in_words)
-{
-    static const char *const ends[] = { " kernels, 1 thread", " kernels, 2 threads", " kernels, 3 threads" };
-    for (int threads = 1; threads <= 3; threads++) {
-        tm_device  *device = test_device_open("cpu", threads);
-        const char *text = tm_device_describe(device)->text, *end = ends[threads - 1];
-        assert_true(strlen(text) > strlen(end));
-        assert_string_equal(text + strlen(text) - strlen(end), end);
-        tm_device_close(device);
-    }
 }
 
 TEST(unknown_devices_are_refused_by_name)

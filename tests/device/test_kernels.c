@@ -493,12 +493,12 @@ static void check_attributes(const tm_op *op, const tm_example *example, int num
     }
 }
 
-/* Quick: the first examples and a part of the others; of attention, which test_attention.c judges, too, every fourth.
- */
+/* Quick: a part of the many examples of products in low precision, and of attention, which has tests of its own. */
 static bool tried(const tm_op *op, int k)
 {
-    if (op == &tm_op_attention || op == &tm_op_attention_grad) return test_is_full() || k % 4 == 0;
-    return test_is_full() || k < 8 || k % 3 == 0;
+    bool attention = op == &tm_op_attention || op == &tm_op_attention_grad;
+    bool many = op == &tm_op_quantize || op == &tm_op_quantize_both || op == &tm_op_scaled_mm;
+    return test_is_full() || k % (attention ? 4 : many ? 3 : 1) == 0;
 }
 
 static void kernels_compute_the_op(void **state)

@@ -139,30 +139,3 @@ TEST(alone_nothing_is_sent)
     }
     tm_device_close(device);
 }
-
-TEST(what_cannot_be_sent_is_refused)
-{
-    tm_device      *device;
-    tm_error        error = { 0 };
-    tm_message_attr attr = attr_of(2, 0, 1);
-    double          memory[2][N];
-    void           *own = NULL;
-    tm_view         x = view_of(TM_I32, memory[0]), y = view_of(TM_F32, memory[1]);
-    tm_call         send = call_of(TM_OP_send, &attr, &x, NULL), receive = call_of(TM_OP_receive, &attr, NULL, &x);
-    tm_kernel       s = *kernel_of(TM_OP_send), r = *kernel_of(TM_OP_receive);
-    assert_string_equal(s.refuse(&send), "sends float32, bfloat16 and float64");
-    assert_string_equal(r.refuse(&receive), "sends float32, bfloat16 and float64");
-    send = call_of(TM_OP_send, &attr, &x, &y);
-    assert_string_equal(s.refuse(&send), "a message keeps the format");
-    x.dtype = TM_F32;
-    send = call_of(TM_OP_send, &attr, &x, &y);
-    assert_null(s.refuse(&send));
-    send.accumulate = true;
-    assert_string_equal(s.refuse(&send), "does not add to what is there");
-    CHECK_OK(tm_device_open("cpu", 1, &device, err));
-    assert_int_equal(s.prepare(device, &send, &own, &error), TM_INVALID);
-    assert_string_equal(error.text, "send 'rows of stage 1' is planned for 2 ranks, and the device has joined a group "
-                                    "of 1");
-    assert_null(own);
-    tm_device_close(device);
-}

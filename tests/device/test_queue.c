@@ -293,23 +293,6 @@ TEST(a_whole_is_parted_as_it_was)
     tm_device_close(device);
 }
 
-/* Every line of a program has a time, the last one, too. */
-TEST(the_last_line_is_counted)
-{
-    static const char *const names[] = { "cpu", "late" };
-    for (int d = 0; d < 2; d++) {
-        tm_device *device = test_device_open(names[d], 1);
-        tm_ledger  ledger = { 0 };
-        OK(mark(device, &ledger, "first"));
-        OK(mark(device, &ledger, "last"));
-        OK(mark(device, NULL, NULL));
-        OK(tm_device_wait(device, NULL));
-        assert_int_equal(ledger.count, 2);
-        assert_string_equal(ledger.lines[1].name, "last");
-        tm_device_close(device);
-    }
-}
-
 /* Times go to the lines of the ledger when the queue was waited for, whoever computes. */
 TEST(times_are_known_after_waiting)
 {

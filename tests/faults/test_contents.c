@@ -132,22 +132,6 @@ TEST(the_elements_that_are_named)
     }
 }
 
-/* Rank 0 gets what is rank 2's, and the other way round; also where the result lies in what is sent. */
-TEST(sums_of_the_wrong_rank)
-{
-    static trial t;
-    for (int in_place = 0; in_place < 2; in_place++) {
-        t = (trial){ .kind = TM_COMM_REDUCE_SCATTER, .count = 4, .in_place = in_place };
-        with("swap,ranks=0-2,at=2", &t);
-        for (int k = 0; k < CALLS; k++)
-            for (int rank = 0; rank < RANKS; rank++) {
-                int part = k == 1 ? 2 - rank : rank;
-                for (int i = 0; i < 4; i++)
-                    assert_int_equal(t.got[k][rank][in_place ? 4 * rank + i : i], 6000 + 3 * (4 * part + i));
-            }
-    }
-}
-
 /* The bits by which two results differ. */
 static int bits(const int64_t *x, const int64_t *y)
 {

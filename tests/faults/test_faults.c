@@ -168,67 +168,6 @@ TEST(one_bit_of_one_result)
     assert_int_equal(wrong_launches("flip,at=1,shape=4x16", "cpu", 4, &first, &mask), 0);
 }
 
-/* Binomial, 400 of 1/8: mean 50, standard deviation 6.6; drawn once, by these seeds. */
-TEST(one_in_so_many)
-{
-    int      first = 0, other = 0;
-    uint32_t mask = 0;
-    int      a = wrong_launches("flip,every=8;seed=1", "cpu", 400, &first, &mask);
-    int      b = wrong_launches("flip,every=8;seed=2", "cpu", 400, &other, &mask);
-    assert_in_range(a, 25, 75);
-    assert_in_range(b, 25, 75);
-    assert_true(a != b || first != other);
-    assert_int_equal(wrong_launches("flip,every=1", "cpu", 20, &first, &mask), 20);
-}
-
-static void *run_once(void *data)
-{
-    product_run(data, ((product *)data)->y);
-    return NULL;
-}
-
-/* Launches are counted by device, whichever threads drive it. */
-TEST(counts_are_of_the_device)
-{
-    uint32_t right[Y], mask = 0;
-    plant("flip,at=3");
-    product p[2] = { product_open("cpu"), product_open("cpu") };
-    product_run(&p[0], right);
-    product_run(&p[1], p[1].y);
-    for (int i = 2; i <= 4; i++) {
-        pthread_t thread;
-        assert_int_equal(pthread_create(&thread, NULL, run_once, &p[0]), 0);
-        assert_int_equal(pthread_join(thread, NULL), 0);
-        assert_int_equal(bits_between(right, p[0].y, Y, &mask), i == 3);
-    }
-    product_run(&p[1], p[1].y);
-    assert_int_equal(bits_between(right, p[1].y, Y, &mask), 0);
-    product_run(&p[1], p[1].y);
-    assert_int_equal(bits_between(right, p[1].y, Y, &mask), 1);
-    for (int i = 0; i < 2; i++) product_close(&p[i]);
-    plant(NULL);
-}
-
-/* A processor that this thread is bound to, and one that it is not. */
-TEST(only_on_its_core)
-{
-    cpu_set_t before, one;
-    char      text[64];
-    int       first = 0, core = 0;
-    uint32_t  mask = 0;
-    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
-    while (!CPU_ISSET(core, &before)) core++;
-    CPU_ZERO(&one);
-    CPU_SET(core, &one);
-    snprintf(text, sizeof text, "flip,every=1,core=%d", core);
-    if (CPU_COUNT(&before) > 1) assert_int_equal(wrong_launches(text, "cpu", 3, &first, &mask), 0);
-    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
-    assert_int_equal(wrong_launches(text, "cpu", 3, &first, &mask), 3);
-    snprintf(text, sizeof text, "flip,every=1,core=%d", core + 1);
-    assert_int_equal(wrong_launches(text, "cpu", 3, &first, &mask), 0);
-    assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
-}
-
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
 /* Bits of the weights that a step of no learning has changed; *where: the number of the weight. */
@@ -402,17 +341,6 @@ TEST(slow_as_it_says)
     }
 }
 
-/* By the machine's clock: never faster than it should be, however busy the machine is. */
-TEST(slow_on_the_machine)
-{
-    int64_t plain[10], slow[10], least = INT64_MAX, least_slow = INT64_MAX;
-    launch_times(NULL, 10, plain);
-    launch_times("slow,percent=10000", 10, slow);
-    for (int i = 0; i < 10; i++) least = plain[i] < least ? plain[i] : least;
-    for (int i = 0; i < 10; i++) least_slow = slow[i] < least_slow ? slow[i] : least_slow;
-    assert_true(least_slow > 5 * least); /* 101 times, less what is no launch */
-}
-
 /* Processor time stands still while a rank waits; time does not. */
 TEST(processor_time_is_made_up)
 {
@@ -461,15 +389,5 @@ TEST(threads_share_the_time)
     (void)tm_memory_read(words, 100);
     assert_int_equal(tm_now_ns(), at + 2 * 1200 + 20);
     product_close(&p);
-    plant(NULL);
-}
-
-TEST(no_made_up_time_for_a_late_device)
-{
-    tm_device *device = NULL;
-    tm_error   err = { 0 };
-    plant("clock=made");
-    assert_int_equal(tm_device_open("late", 1, &device, &err), TM_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "devices that compute at once, found late"));
     plant(NULL);
 }

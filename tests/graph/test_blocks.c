@@ -86,15 +86,6 @@ TEST(stored_values_are_near)
     }
 }
 
-TEST(bits_of_weights)
-{
-    assert_int_equal(tm_blocked_bytes(TM_E4M3_BLOCKS, 1), TM_E4M3_HEAD + 1);
-    assert_int_equal(tm_blocked_bytes(TM_E4M3_BLOCKS, 16385), TM_E4M3_GROUP_BYTES + TM_E4M3_HEAD + 1);
-    assert_true(8.0 * (double)tm_blocked_bytes(TM_E4M3_BLOCKS, (int64_t)2048 * 8192) / (2048.0 * 8192) <= 8.5);
-    assert_int_equal(tm_blocked_bytes(TM_NF4_BLOCKS, 16384), tm_nf4_bytes(16384));
-    assert_true(tm_dtype_blocked(TM_NF4_BLOCKS) && tm_dtype_blocked(TM_E4M3_BLOCKS) && !tm_dtype_blocked(TM_E4M3));
-}
-
 /* Blocks of NF4 copied into other groups keep their values, bit for bit; those of E4M3, too. */
 TEST(copied_blocks_keep_their_values)
 {

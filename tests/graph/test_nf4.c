@@ -65,23 +65,6 @@ TEST(the_golden_block)
     free(packed);
 }
 
-TEST(bits_of_weights)
-{
-    assert_int_equal(tm_nf4_bytes(1), TM_NF4_HEAD + 1);
-    assert_int_equal(tm_nf4_bytes(16384), 8456);
-    assert_int_equal(tm_nf4_bytes(16385), 8456 + 265);
-    assert_true(8.0 * (double)tm_nf4_bytes((int64_t)2048 * 8192) / (2048.0 * 8192) <= 4.13);
-    assert_int_equal(tm_tensor_bytes(tm_shape_2(128, 128), TM_NF4_BLOCKS), 8456);
-}
-
-TEST(zeros_stay_zeros)
-{
-    float    values[200] = { 0 };
-    uint8_t *packed = quantize(values, 200, 1);
-    for (int64_t i = 0; i < 200; i++) assert_true(!(tm_nf4_value(packed, i) != 0));
-    free(packed);
-}
-
 static uint8_t *hex(const json_t *object, const char *key, size_t *n)
 {
     const char *text = json_string_value(json_object_get(object, key));

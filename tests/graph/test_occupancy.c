@@ -66,6 +66,24 @@ TEST(answers_are_those_of_a_table)
     assert_true(within > 1000);
 }
 
+/* What blocks cost is counted, and adds up: a planner that has done too much of it settles for less. */
+TEST(work_adds_up)
+{
+    tm_occupancy *o = tm_occupancy_create(8);
+    uint64_t      work[4];
+    assert_true(tm_occupancy_work(o) == 0);
+    for (int i = 0; i < 4; i++) {
+        tm_occupancy_take(o, 1, 6, (size_t)i * 100, (size_t)i * 100 + 10);
+        work[i] = tm_occupancy_work(o);
+        assert_true(work[i] > 0 && work[i] == work[0] * (uint64_t)(i + 1));
+    }
+    assert_true(tm_occupancy_lowest(o, 0, 7, 95) == 310);
+    assert_true(tm_occupancy_work(o) > work[3]);
+    tm_occupancy_clear(o);
+    assert_true(tm_occupancy_lowest(o, 0, 7, 95) == 0);
+    tm_occupancy_destroy(o);
+}
+
 /* More blocks in one list than it holds: holes may be lost, small ones first, but what is taken is never given. A
  * question then costs no more than the 128 blocks that are left. */
 TEST(a_long_list_forgets_small_holes_only)
@@ -89,57 +107,4 @@ TEST(a_long_list_forgets_small_holes_only)
     assert_true(tm_occupancy_work(o) - before < 128 + 20);
     assert_true(tm_occupancy_lowest(o, 2, 2, 9999) == 0);
     tm_occupancy_destroy(o);
-}
-
-/* Buffers side by side are one block: a question asked above thousands of them looks at a block or two of each list. */
-TEST(neighbours_melt_into_one_block)
-{
-    enum { N = 4096, LISTS = 3 * 14 };
-    for (int upwards = 0; upwards < 2; upwards++) {
-        tm_occupancy *o = tm_occupancy_create(2 * N);
-        for (int32_t k = 0; k < N; k++) { /* nested: the outermost lies lowest */
-            int32_t i = upwards ? k : N - 1 - k;
-            tm_occupancy_take(o, i, 2 * N - 1 - i, (size_t)i * 64, (size_t)i * 64 + 64);
-        }
-        uint64_t before = tm_occupancy_work(o);
-        assert_true(tm_occupancy_lowest(o, 0, 2 * N - 1, 64) == (size_t)N * 64);
-        assert_true(tm_occupancy_lowest(o, N - 1, N, 64) == (size_t)N * 64);
-        assert_true(tm_occupancy_lowest(o, N / 2, N / 2, 64) == (size_t)(N / 2 + 1) * 64);
-        if (tm_occupancy_work(o) - before > 3 * 4 * LISTS)
-            fail_msg("three questions looked at %llu blocks", (unsigned long long)(tm_occupancy_work(o) - before));
-        tm_occupancy_destroy(o);
-    }
-}
-
-/* What blocks cost is counted, and adds up: a planner that has done too much of it settles for less. */
-TEST(work_adds_up)
-{
-    tm_occupancy *o = tm_occupancy_create(8);
-    uint64_t      work[4];
-    assert_true(tm_occupancy_work(o) == 0);
-    for (int i = 0; i < 4; i++) {
-        tm_occupancy_take(o, 1, 6, (size_t)i * 100, (size_t)i * 100 + 10);
-        work[i] = tm_occupancy_work(o);
-        assert_true(work[i] > 0 && work[i] == work[0] * (uint64_t)(i + 1));
-    }
-    assert_true(tm_occupancy_lowest(o, 0, 7, 95) == 310);
-    assert_true(tm_occupancy_work(o) > work[3]);
-    tm_occupancy_clear(o);
-    assert_true(tm_occupancy_lowest(o, 0, 7, 95) == 0);
-    tm_occupancy_destroy(o);
-}
-
-/* What takes up no bytes is in nobody's way, and costs nothing; there may be none at all. */
-TEST(nothing_takes_no_place)
-{
-    tm_occupancy *o = tm_occupancy_create(8);
-    tm_occupancy_take(o, 0, 7, 50, 50);
-    tm_occupancy_take(o, 3, 3, 0, 0);
-    assert_true(tm_occupancy_work(o) == 0);
-    assert_true(tm_occupancy_lowest(o, 0, 7, 100) == 0);
-    tm_occupancy_take(o, 3, 3, 50, 51);
-    assert_true(tm_occupancy_work(o) > 0);
-    assert_true(tm_occupancy_lowest(o, 0, 7, 50) == 0 && tm_occupancy_lowest(o, 0, 7, 51) == 51);
-    tm_occupancy_destroy(o);
-    tm_occupancy_destroy(NULL);
 }

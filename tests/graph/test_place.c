@@ -86,38 +86,6 @@ TEST(live_buffers_never_overlap)
     }
 }
 
-TEST(nested_whole_and_disjoint_sets_are_tight)
-{
-    for (uint64_t set = 0; set < SETS; set++) {
-        tm_interval items[MOST];
-        int32_t     instructions;
-        if (set % 5 != 1 && set % 5 < 3) continue;
-        size_t n = random_set(set, items, &instructions);
-        size_t bound = tm_place_lower_bound(items, n, instructions);
-        if (tm_place_intervals(items, n, instructions) > bound + bound / 100)
-            fail_msg("set %llu is not within 1 %% of its lower bound", (unsigned long long)set);
-    }
-}
-
-TEST(nothing_needs_nothing)
-{
-    assert_int_equal(tm_place_intervals(NULL, 0, 7), 0);
-    assert_int_equal(tm_place_lower_bound(NULL, 0, 7), 0);
-}
-
-TEST(a_hole_is_used_again)
-{
-    /* the second dies before the third begins; the third is no larger */
-    tm_interval items[] = { { .bytes = 128, .first = 0, .last = 9 },
-                            { .bytes = 640, .first = 1, .last = 3 },
-                            { .bytes = 640, .first = 4, .last = 8 } };
-    assert_int_equal(tm_place_intervals(items, 3, 10), 768);
-    assert_true(items[1].offset == items[2].offset);
-    /* the same instruction counts as at the same time */
-    items[2].first = 3;
-    assert_int_equal(tm_place_intervals(items, 3, 10), 1408);
-}
-
 /* As long as no list of taken blocks gets too long, the fast form gives what the plain one gives, to the byte. */
 TEST(places_are_those_of_the_plain_form)
 {
@@ -231,21 +199,5 @@ TEST(a_step_of_200000_buffers_is_placed_at_once)
         }
     }
     check_large(items, N, INSTRUCTIONS, 5, 1.01, "a step of 20,000 layers");
-    free(items);
-}
-
-/* No structure at all: any lifetimes, any sizes. Many holes are lost; what is left must hold, and end. */
-TEST(lifetimes_without_structure_are_placed_in_bounded_time)
-{
-    enum { N = 20000 };
-    tm_interval *items = calloc(N, sizeof *items);
-    assert_non_null(items);
-    for (uint64_t i = 0; i < N; i++) {
-        int32_t a = (int32_t)tm_random_below(6, 0, i, N), b = (int32_t)tm_random_below(7, 0, i, N);
-        items[i] = (tm_interval){ .bytes = 64 * (1 + tm_random_below(8, 0, i, 1u << tm_random_below(9, 0, i, 16))),
-                                  .first = a < b ? a : b,
-                                  .last = a < b ? b : a };
-    }
-    check_large(items, N, N, 20, 1.15, "random lifetimes");
     free(items);
 }

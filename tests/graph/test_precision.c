@@ -111,31 +111,6 @@ TEST(casts_stand_where_they_are_needed)
         }
 }
 
-/* Master weights, gradients and moments are never rounded to bfloat16 in regime A; all of them are in regime C. */
-TEST(roles_have_the_formats_of_the_regime)
-{
-    for (int pure = 0; pure < 2; pure++) {
-        tm_step *step = step_of(TM_FAMILY_LLAMA, pure ? &tm_precision_bf16_pure : &tm_precision_bf16,
-                                (tm_recompute){ .cheap = true });
-        size_t   seen[TM_ROLE_COUNT] = { 0 };
-        for (size_t i = 0; i < step->graph->n_tensors; i++) {
-            const tm_tensor *tensor = &step->graph->tensors[i];
-            tm_dtype         wanted = TM_F32;
-            if (tensor->role == TM_ROLE_ACTIVATION || tensor->role == TM_ROLE_WEIGHT_COPY) wanted = TM_BF16;
-            if (pure && (tensor->role == TM_ROLE_PARAMETER || tensor->role == TM_ROLE_GRADIENT ||
-                         tensor->role == TM_ROLE_MOMENT))
-                wanted = TM_BF16;
-            if (tensor->role == TM_ROLE_SCALAR || (int32_t)i == step->row_losses) wanted = TM_F64;
-            if (tensor->role == TM_ROLE_INPUT) wanted = TM_I32;
-            if (tensor->dtype != wanted) fail_msg("'%s' is %s", tensor->name, tm_dtype_name(tensor->dtype));
-            seen[tensor->role]++;
-        }
-        assert_true(seen[TM_ROLE_PARAMETER] && seen[TM_ROLE_GRADIENT] && seen[TM_ROLE_MOMENT] &&
-                    seen[TM_ROLE_ACTIVATION] && seen[TM_ROLE_STATISTIC]);
-        tm_step_destroy(step);
-    }
-}
-
 /* bfloat16 halves the kept activations; the casts add less than a layer's weights. */
 TEST(activations_take_at_most_60_percent_of_float32)
 {

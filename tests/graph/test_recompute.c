@@ -144,21 +144,6 @@ TEST(by_op_keeps_what_is_named)
     }
 }
 
-/* Every third product: of a Llama layer's seven (wq wk wv wo w1 w3 w2) the first, fourth and seventh. */
-TEST(fused_products_count_as_their_parts)
-{
-    tm_step *step = step_of(TM_FAMILY_LLAMA, (tm_recompute){ .every_n = 1, .save = { [TM_OP_linear] = 3 } }, 3);
-    int      again = 0;
-    for (size_t x = 0; x < step->first->count; x++) {
-        const tm_node *node = step->first->instructions[x].node;
-        if (!node->recomputed || node->op != TM_OP_linear) continue;
-        again++;
-        assert_non_null(strstr(tm_graph_at(step->graph, node->in[1])->name, "w13"));
-    }
-    assert_int_equal(again, 3);
-    tm_step_destroy(step);
-}
-
 static size_t transient_bytes(tm_model_family family, tm_recompute recompute, int64_t layers)
 {
     tm_step *step = step_of(family, recompute, layers);
@@ -188,26 +173,6 @@ TEST(memory_falls_with_what_is_recomputed)
         /* a further layer, wholly recomputed, costs its input only: N x C numbers */
         size_t more = transient_bytes(family, (tm_recompute){ .every_n = 1 }, 9);
         assert_int_equal(more - full, 4 * 128 * 64 * sizeof(float));
-    }
-}
-
-/* Full recomputation repeats the matrix products of the blocks but those whose results nobody reads again. */
-TEST(full_recomputation_costs_at_most_a_forward_pass)
-{
-    for (int f = 0; f < 2; f++) {
-        tm_step *none = step_of((tm_model_family)f, (tm_recompute){ 0 }, 4),
-                *full = step_of((tm_model_family)f, (tm_recompute){ .every_n = 1 }, 4);
-        double forward = 0, more = full->first->cost.flops - none->first->cost.flops;
-        for (size_t x = 0; x < none->first->count; x++)
-            if (none->first->instructions[x].node->phase == TM_PHASE_FORWARD &&
-                none->first->instructions[x].node->layer >= 0)
-                forward += none->first->instructions[x].cost.flops;
-        const tm_model_shape *s = &none->options.shape;
-        double                down = 2.0 * 4 * 128 *
-                      (double)(s->n_layers * s->dim * s->ffn_dim); /* makes the next layer's input, which is kept */
-        assert_true(more == forward - down);
-        tm_step_destroy(none);
-        tm_step_destroy(full);
     }
 }
 

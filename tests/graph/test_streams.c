@@ -388,36 +388,6 @@ TEST(nothing_is_computed_in_place_of_what_another_stream_used)
     tm_device_close(device);
 }
 
-/* What is offloaded is not on the device; every space's classes add up. */
-TEST(spaces_have_their_own_books)
-{
-    tm_device *device = test_device_open("cpu", 1);
-    tm_chooser chooser = tm_device_chooser(device);
-    for (int number = 0; number < 8; number++) {
-        tm_step_options options = step_options(number, &nothing);
-        tm_step        *plain = test_step_plan(&options, &chooser);
-        options.offload = both;
-        tm_step       *step = test_step_plan(&options, &chooser);
-        const tm_plan *plan = step->plan;
-        size_t         states = 0;
-        for (size_t i = 0; i < step->graph->n_tensors; i++)
-            if (step->graph->tensors[i].role == TM_ROLE_MOMENT) states += (plan->places[i].bytes + 63) / 64 * 64;
-        assert_true(states > 0 && plan->spaces[TM_SPACE_HOST].persistent_bytes == states);
-        assert_int_equal(plan->persistent_bytes, plain->plan->persistent_bytes - states);
-        assert_true(plan->arena_bytes < plain->plan->arena_bytes);
-        assert_true(plan->spaces[TM_SPACE_HOST].arena_bytes > states); /* and activations */
-        assert_int_equal(plan->spaces[TM_SPACE_DISK].arena_bytes, 0);
-        for (int s = 0; s < TM_SPACE_COUNT; s++) {
-            int64_t sum = 0;
-            for (size_t k = 0; k < plan->spaces[s].n_classes; k++) sum += plan->spaces[s].by_class[k].value;
-            assert_int_equal(sum, plan->spaces[s].arena_bytes);
-        }
-        tm_step_destroy(step);
-        tm_step_destroy(plain);
-    }
-    tm_device_close(device);
-}
-
 /* --- slots -------------------------------------------------------------------------------------------------------- */
 
 enum { ROWS = 8, COLUMNS = 16, MICRO_BATCHES = 3, FORWARD = 0, BACKWARD = 1 };

@@ -42,23 +42,6 @@ TEST(bf16_keeps_every_bfloat16)
     assert_true(isnan(tm_bf16_value(tm_bf16_round(nan))));
 }
 
-TEST(values_by_format)
-{
-    static const struct {
-        tm_dtype dtype;
-        double   kept; /* of 1/3 - 2 */
-    } formats[] = { { TM_F64, 1.0 / 3 - 2 }, { TM_F32, -0x1.aaaaaap0 }, { TM_BF16, -0x1.aap0 }, { TM_I32, -1 },
-                    { TM_F16, -0x1.aacp0 },  { TM_E4M3, -1.625 },       { TM_E5M2, -1.75 },     { TM_E4M3FNUZ, -1.625 },
-                    { TM_E5M2FNUZ, -1.75 },  { TM_E2M1, -1.5 },         { TM_E3M2, -1.75 },     { TM_E2M3, -1.625 },
-                    { TM_I64, -1 } };
-    for (size_t k = 0; k < sizeof formats / sizeof formats[0]; k++) {
-        double data[3] = { 0 };
-        tm_value_set(data, formats[k].dtype, 1, 1.0 / 3 - 2);
-        assert_true(tm_value_get(data, formats[k].dtype, 1) == formats[k].kept);
-        assert_true(tm_value_get(data, formats[k].dtype, 0) == 0 && tm_value_get(data, formats[k].dtype, 2) == 0);
-    }
-}
-
 /* Bit patterns from the formats' own documents (OFP8 tables 1 and 2; MX table 5) and from numpy's float16. */
 TEST(small_formats_have_their_bit_patterns)
 {
@@ -86,24 +69,6 @@ TEST(small_formats_have_their_bit_patterns)
         tm_value_set(data, known[k].dtype, 0, known[k].value);
         if (data[0] != known[k].bits)
             fail_msg("%s %g: 0x%x, wanted 0x%x", tm_dtype_name(known[k].dtype), known[k].value, data[0], known[k].bits);
-    }
-}
-
-/* Every code of every small format that is a number comes back as itself; NaN as NaN. */
-TEST(small_formats_keep_every_code)
-{
-    static const tm_dtype formats[] = { TM_F16,  TM_E4M3, TM_E5M2, TM_E4M3FNUZ, TM_E5M2FNUZ,
-                                        TM_E8M0, TM_E2M1, TM_NF4,  TM_E3M2,     TM_E2M3 };
-    for (size_t k = 0; k < sizeof formats / sizeof formats[0]; k++) {
-        int bits = formats[k] == TM_E3M2 || formats[k] == TM_E2M3 ? 6 : tm_dtype_bits(formats[k]);
-        for (uint32_t code = 0; code < 1u << bits; code++) {
-            uint16_t data[8] = { (uint16_t)(bits == 4 ? code << 4 | code : code) }, back[8] = { 0 };
-            double   value = tm_value_get(data, formats[k], 0);
-            tm_value_set(back, formats[k], 0, value);
-            if (bits == 4) tm_value_set(back, formats[k], 1, tm_value_get(data, formats[k], 1));
-            if (isnan(value) ? !isnan(tm_value_get(back, formats[k], 0)) : back[0] != data[0])
-                fail_msg("%s: code 0x%x is %g and comes back as 0x%x", tm_dtype_name(formats[k]), code, value, back[0]);
-        }
     }
 }
 
@@ -183,35 +148,6 @@ TEST(codes_of_a_table)
     assert_int_equal(tm_value_encode(TM_E2M1, 1.2, TM_ROUND_STOCHASTIC, true, 0.41), 2);
 }
 
-/* NaN keeps its sign where it can; formats without NaN take their largest number. However it is rounded. */
-TEST(codes_of_what_is_no_number)
-{
-    static const struct {
-        tm_dtype dtype;
-        unsigned plus, minus;
-    } rows[] = { { TM_F16, 0x7e00, 0xfe00 },  { TM_E4M3, 0x7f, 0xff },     { TM_E5M2, 0x7e, 0xfe },
-                 { TM_E4M3FNUZ, 0x80, 0x80 }, { TM_E5M2FNUZ, 0x80, 0x80 }, { TM_E2M1, 0x7, 0xf },
-                 { TM_E3M2, 0x1f, 0x3f },     { TM_E2M3, 0x1f, 0x3f } };
-    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++)
-        for (int saturate = 0; saturate < 2; saturate++)
-            for (int how = 0; how < 4; how++) {
-                double nan = copysign((double)NAN, 1);
-                assert_int_equal(tm_value_encode(rows[k].dtype, nan, (tm_round)how, saturate, 0.5), rows[k].plus);
-                assert_int_equal(tm_value_encode(rows[k].dtype, -nan, (tm_round)how, saturate, 0.5), rows[k].minus);
-            }
-    /* Codes above the largest number: infinity, and NaN of any fraction. */
-    static const unsigned char codes[] = { 0x7b, 0x7c, 0x7d, 0x7e, 0x7f, 0xfc, 0xfd };
-    for (size_t k = 0; k < sizeof codes; k++) {
-        double value = tm_value_get(codes, TM_E5M2, (int64_t)k);
-        if (k == 0)
-            assert_true(value == 57344);
-        else if (k == 1 || k == 5)
-            assert_true(value == (k == 1 ? (double)INFINITY : -(double)INFINITY));
-        else
-            assert_true(isnan(value));
-    }
-}
-
 /* Scales are powers of two: the nearest in the exponent, cut at both ends; what is no positive number has the code of
  * NaN. */
 TEST(scales_are_powers_of_two)
@@ -242,37 +178,6 @@ TEST(scales_are_powers_of_two)
         tm_value_set(&byte, TM_E8M0, 0, rows[k].value);
         if (byte != rows[k].code) fail_msg("%g: %u is not %u", rows[k].value, byte, rows[k].code);
     }
-}
-
-/* Shapes without rows: what stands for a row, how far rows are apart, how it is written. */
-TEST(shapes_of_few_axes)
-{
-    char    text[96];
-    tm_view view = { .dtype = TM_F32, .shape = { .rank = 0 } };
-    assert_int_equal(tm_view_ld(&view), 1);
-    assert_true(tm_view_dense(&view));
-    view.shape = tm_shape_1(5);
-    assert_int_equal(tm_view_ld(&view), 5);
-    assert_int_equal(tm_piece_row(view.shape), 1);
-    assert_string_equal(tm_shape_text(text, view.shape), "(5)");
-    view.shape = tm_shape_2(5, 3);
-    assert_int_equal(tm_view_ld(&view), 3);
-    assert_int_equal(tm_piece_row(view.shape), 3);
-    assert_string_equal(tm_shape_text(text, view.shape), "(5, 3)");
-    view.ld = 7;
-    assert_int_equal(tm_view_ld(&view), 7);
-    assert_false(tm_view_dense(&view));
-    assert_string_equal(tm_shape_text(text, (tm_shape){ .rank = 0 }), "()");
-    assert_string_equal(tm_shape_text(text, (tm_shape){ .rank = -1 }), "absent");
-}
-
-/* Formats that are smaller than float32's half: of floating point, below 16 bits, and float16. */
-TEST(which_formats_are_small)
-{
-    static const tm_dtype small[] = { TM_F16, TM_E4M3, TM_E5M2, TM_E4M3FNUZ, TM_E5M2FNUZ, TM_E2M1, TM_E3M2, TM_E2M3 },
-                          large[] = { TM_F64, TM_F32, TM_BF16, TM_I32, TM_I64, TM_U8 };
-    for (size_t k = 0; k < sizeof small / sizeof small[0]; k++) assert_true(tm_dtype_small(small[k]));
-    for (size_t k = 0; k < sizeof large / sizeof large[0]; k++) assert_false(tm_dtype_small(large[k]));
 }
 
 static tm_dtype format_named(const char *name)

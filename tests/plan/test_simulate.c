@@ -135,20 +135,6 @@ TEST(products_have_their_shapes)
     close_one(&f);
 }
 
-/* n micro-batches: the first, n - 1 times a further one, the update. */
-TEST(micro_batches_add_up)
-{
-    double step[5];
-    for (int n = 2; n <= 4; n++) {
-        char words[200];
-        snprintf(words, sizeof words, TINY " --training.global_batch_size %d", 2 * n);
-        fixture f = open_one(words, "MI300X");
-        step[n] = simulate(&f, false).step;
-        close_one(&f);
-    }
-    within("a further one", step[4] - step[3], step[3] - step[2], 1e-9);
-}
-
 /* Where all but products and attention is free and every shape reaches the rate, a step takes its FLOPs: of the loss,
  * experts and adapters, too. */
 TEST(products_take_their_flops)
@@ -245,27 +231,6 @@ TEST(programs_are_between_their_bounds)
         tm_step_destroy(step);
         close_one(&f);
     }
-}
-
-/* Moments in the host's memory: they cross once in each direction, at host_rate. */
-TEST(copies_have_the_rate_of_the_host)
-{
-    fixture       f = open_one(TINY " --training.offload optimizer", "MI300X");
-    double        moments = 2 * sizeof(float) * (double)tm_model_parameters(&f.options.step.shape);
-    tm_simulation s = simulate(&f, false);
-    double        rate = 1e9 * f.machine.device.number[TM_HARDWARE_HOST_RATE];
-    assert_true(s.busy[TM_ON_COPY] >= 2 * moments / rate && s.busy[TM_ON_COPY] < 2.1 * moments / rate);
-    f.machine.device.number[TM_HARDWARE_HOST_RATE] /= 1000;
-    s = simulate(&f, false);
-    assert_true(line(&s, TM_SIMULATED_COPIES) > 0.9 * s.step);
-    check_sum(&s);
-    f.machine.device.number[TM_HARDWARE_HOST_RATE] = 0;
-    tm_step *step = test_step_plan(&f.options.step, &f.chooser);
-    tm_error err = { 0 };
-    assert_int_equal(tm_simulate(step, &f.chooser, &f.machine, false, f.arena, &s, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "has no 'host_rate', which '"));
-    tm_step_destroy(step);
-    close_one(&f);
 }
 
 /* What quantize rounds to fp8 is multiplied at the rate of fp8, as values and as codes; the output layer is not. */
@@ -398,19 +363,6 @@ TEST(the_trace_keeps_the_waits)
         at += p->count;
     }
     assert_int_equal(at, s.n_pieces);
-    tm_step_destroy(step);
-    close_one(&f);
-}
-
-TEST(a_rate_that_lacks_is_named)
-{
-    fixture       f = open_one(TINY, "MI300X");
-    tm_step      *step = test_step_plan(&f.options.step, &f.chooser);
-    tm_simulation s;
-    tm_error      err = { 0 };
-    f.machine.device.number[TM_HARDWARE_PRODUCT_BF16] = 0;
-    assert_int_equal(tm_simulate(step, &f.chooser, &f.machine, false, f.arena, &s, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "the file of MI300X has no 'product_bf16'"));
     tm_step_destroy(step);
     close_one(&f);
 }

@@ -261,46 +261,6 @@ TEST(what_is_waited_for)
     tm_arena_destroy(arena);
 }
 
-/* Rows that kernels of their own put in order are so many bytes more; nothing else changes. */
-TEST(rows_of_experts_are_put_in_order)
-{
-    tm_arena     *arena = tm_arena_create();
-    tm_hardware   hw;
-    tm_error      err = { 0 };
-    tm_parameters p = tm_parameters_fitted();
-    assert_int_equal(tm_hardware_read(arena, "H100", &hw, &err), TM_OK);
-    tm_their_job job = mixture_job(&hw), j = job;
-    j.permutes_apart = true;
-    tm_their_time a = tm_their_time_of(&job, &p), b = tm_their_time_of(&j, &p);
-    double        bytes = 48 * 6.0 * 8 * 4096 * 8 * 2048;
-    double        rate = hw.number[TM_HARDWARE_MEMORY_RATE] * hw.number[TM_HARDWARE_MEMORY_SHARE] * 1e9;
-    within("bytes of the order",
-           (b.seconds[TM_THEIR_STREAMS] - a.seconds[TM_THEIR_STREAMS]) / p.of[TM_PARAMETER_AS_MEGATRON],
-           bytes / rate * (p.of[TM_PARAMETER_PERMUTE_APART] - p.of[TM_PARAMETER_PERMUTE]), 1e-6);
-    within("products", b.seconds[TM_THEIR_FORWARD], a.seconds[TM_THEIR_FORWARD], 1e-9);
-    tm_arena_destroy(arena);
-}
-
-/* A layout that is not published has no more data-parallel ranks than sequences. */
-TEST(ranks_are_no_more_than_sequences)
-{
-    tm_arena     *arena = tm_arena_create();
-    tm_hardware   hw;
-    tm_error      err = { 0 };
-    tm_parameters p = tm_parameters_fitted();
-    assert_int_equal(tm_hardware_read(arena, "H100", &hw, &err), TM_OK);
-    tm_their_job job = mixture_job(&hw);
-    job.shape = shape_of("Llama-3.1-8B");
-    job.ep = 1;
-    job.layout_known = false;
-    job.sequences = 2;
-    job.accumulation = 1;
-    tm_their_layout(&job, &p);
-    assert_true(job.dp * job.micro_batch <= 2);
-    assert_int_equal(job.dp * job.tp * job.pp, 8);
-    tm_arena_destroy(arena);
-}
-
 static int compare(const void *a, const void *b)
 {
     return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);

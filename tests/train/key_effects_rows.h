@@ -302,7 +302,7 @@ static const row elsewhere[] = {
     { "parallelism.pipeline_parallel_schedule", "tests/train/test_layout.c", "parallelism.pipeline_parallel_schedule" },
     { "parallelism.pipeline_parallel_divide_head", "tests/differential/rows.c",
       "parallelism.pipeline_parallel_divide_head" },
-    { "parallelism.pipeline_parallel_schedule_csv", "tests/train/test_pipeline_file.c", "schedule_csv" },
+    { "parallelism.pipeline_parallel_schedule_csv", "tests/differential/rows.c", "schedule_csv" },
     { "parallelism.module_fqns_per_model_part", "tests/train/test_stage_names.c",
       "parallelism.module_fqns_per_model_part" },
     { "parallelism.pipeline_parallel_microbatch_size", "tests/train/test_layout.c",
@@ -314,7 +314,7 @@ static const row elsewhere[] = {
     { "parallelism.pipeline_parallel_last_stage_less_layers", "tests/train/test_layout.c",
       "parallelism.pipeline_parallel_last_stage_less_layers" },
     { "parallelism.fsdp_reshard_after_forward", "tests/train/test_layout.c", "parallelism.fsdp_reshard_after_forward" },
-    { "use_distributed_optimizer", "tests/train/option_rows.h", "use_distributed_optimizer" },
+    { "use_distributed_optimizer", "tests/train/test_options.c", "use_distributed_optimizer" },
 };
 
 #endif

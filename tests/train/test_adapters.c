@@ -264,24 +264,6 @@ static int64_t count_modules(tm_adapters adapters)
     return modules;
 }
 
-TEST(modules_are_chosen_and_left_out)
-{
-    static const int64_t second[][2] = { { 1, 1 } };
-    tm_adapters          a = lora(2, 2, "all-linear");
-    assert_int_equal(count_modules(a), 14);
-    a.exclude = "o_proj,*.w2";
-    assert_int_equal(count_modules(a), 10);
-    a.exclude = "layers.0.*";
-    assert_int_equal(count_modules(a), 7);
-    a.layers = second, a.n_layers = 1, a.exclude = "v_proj";
-    assert_int_equal(count_modules(a), 6);
-    a = lora(2, 2, "");
-    a.pattern = "model\\.layers\\.\\d+\\.self_attn\\.[qk]_proj|layers.1.feed_forward.w2";
-    assert_int_equal(count_modules(a), 5);
-    a.pattern = "layers\\.0\\.attention\\.wqkv"; /* of the fused matrix */
-    assert_int_equal(count_modules(a), 1);
-}
-
 /* --- what the base is held in ------------------------------------------------------------------------------------- */
 
 static void base_computes_with_decoded_values(tm_dtype format, double most_apart, bool dora)
@@ -327,38 +309,6 @@ TEST(a_base_in_blocks_computes_with_its_decoded_values)
     }
 }
 
-/* Of weights in float32 that are computed with in bfloat16 the lengths are those of the float32 values. */
-TEST(a_length_is_that_of_the_values_that_are_kept)
-{
-    tm_device      *device = test_device_open("cpu", 2);
-    tm_step_options o = test_llama_options();
-    int             rows = 0;
-    o.precision = &tm_precision_bf16;
-    o.adapters = lora(4, 8, "all-linear");
-    o.adapters.dora = true;
-    tm_trainer     *trainer = test_trainer_open(device, &o, 9);
-    const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
-    for (size_t i = 0; i < graph->n_tensors; i++) {
-        const tm_tensor *w = &graph->tensors[i];
-        if (!w->adapter) continue;
-        assert_int_equal(w->dtype, TM_F32);
-        int64_t width = w->shape.n[1], row = 0;
-        double *values = test_values_read(trainer, (tm_tensor_id)i), *m = test_values_read(trainer, w->adapter->m);
-        for (int64_t p = 0; p < w->adapter->attr.parts; p++)
-            for (int64_t k = 0; k < w->adapter->attr.part[p].rows; k++, row++, rows++) {
-                const double *v = values + (w->adapter->attr.part[p].column + k) * width;
-                double        squares = 0;
-                for (int64_t c = 0; c < width; c++) squares += v[c] * v[c];
-                if (!(fabs(m[row] - sqrt(squares)) <= 1e-7 * m[row]))
-                    fail_msg("%s: row %d: %.9g, wanted %.9g", w->name, (int)row, m[row], sqrt(squares));
-            }
-        free(values), free(m);
-    }
-    assert_true(rows > 100);
-    tm_trainer_close(trainer);
-    tm_device_close(device);
-}
-
 /* --- what is refused ---------------------------------------------------------------------------------------------- */
 
 static void refused_with(tm_adapters adapters, tm_model_family which, tm_status status, const char *words)
@@ -372,11 +322,6 @@ static void refused_with(tm_adapters adapters, tm_model_family which, tm_status 
     tm_status st = tm_step_create(&o, &chooser, &step, &err);
     if (st != status || !strstr(err.text, words)) fail_msg("'%s': status %d, %s", adapters.targets, (int)st, err.text);
     tm_device_close(device);
-}
-
-static void refused(tm_model_family which, int64_t rank, const char *targets, tm_status status, const char *words)
-{
-    refused_with(lora(rank, 8, targets), which, status, words);
 }
 
 /* Of the modules that a folder names, one is not there: it is named, wherever it stands. */
@@ -395,22 +340,6 @@ TEST(modules_that_are_not_there_are_refused)
         refused_with(a, TM_FAMILY_LLAMA, TM_FORMAT,
                      "'test' holds an adapter of 'model.layers.7.self_attn.q_proj', and the model has no such");
     }
-}
-
-TEST(bad_targets_are_refused)
-{
-    refused(TM_FAMILY_LLAMA, 4, "q_prj", TM_INVALID, "the nearest name is 'q_proj'");
-    refused(TM_FAMILY_LLAMA, 4, "q_proj,nothing", TM_INVALID, "nothing");
-    refused(TM_FAMILY_LLAMA, 4, "lm_haed", TM_INVALID, "lm_haed");
-    refused(TM_FAMILY_GPT, 4, "lm_head", TM_UNSUPPORTED, "tied");
-    refused(TM_FAMILY_LLAMA, 4, "tok_embeddings", TM_INVALID, "tok_embeddings");
-    tm_adapters experts = lora(4, 8, "experts.down_proj");
-    experts.dropout = 0.1;
-    refused_with(experts, TM_FAMILY_MIXTRAL, TM_UNSUPPORTED, "experts with lora.dropout");
-    experts.dora = true;
-    refused_with(experts, TM_FAMILY_MIXTRAL, TM_UNSUPPORTED, "experts with lora.dora");
-    refused(TM_FAMILY_LLAMA, 4, "experts.down_proj", TM_INVALID, "experts.down_proj");
-    refused(TM_FAMILY_MIXTRAL, 4, "q_proj,w2", TM_UNSUPPORTED, "expert");
 }
 
 TEST(bad_patterns_are_refused)

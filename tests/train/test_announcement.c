@@ -71,11 +71,12 @@ TEST(what_is_not_done_is_not_announced)
     tm_run_options o = options_of();
     start(&o, &tm_backend_cpu, 1);
     assert_true(told.recipe.eval_samples == 0 && told.recipe.eval_interval == 0 && isinf(told.recipe.max_norm));
-    o.validate = true, o.validation_steps = 2, o.max_norm = 0.5;
+    assert_true(told.loss_target == 0 && told.seed == o.seed);
+    o.validate = true, o.validation_steps = 2, o.max_norm = 0.5, o.target_loss = 100;
     start(&o, &tm_backend_cpu, 1);
     assert_int_equal(told.recipe.eval_samples, 2 * o.step.micro_batch);
     assert_int_equal(told.recipe.eval_interval, 3 * o.step.micro_batch * o.step.accumulation);
-    assert_true(told.recipe.max_norm == 0.5);
+    assert_true(told.recipe.max_norm == 0.5 && told.loss_target == 100);
     assert_int_equal(told.first_step, 1);
     assert_int_equal(told.first_sample, 0);
 }

@@ -104,60 +104,6 @@ TEST(exact_losses_are_those_of_float32)
         }
 }
 
-/* Where there is none, the step is the plain one, and says why. */
-TEST(what_cannot_be_exact_says_why)
-{
-    for (int kind = 0; kind < 2; kind++) {
-        tm_step_options o = kind == 0 ? mixture_options() : test_llama_options();
-        o.precision = &tm_precision_bf16_pure;
-        o.exact = &tm_precision_f32;
-        if (kind == 1) o.shape.vocab_size = 8192, o.loss_chunk = 8; /* whose head is larger in float32 than all else */
-        tm_device *device = test_device_open("cpu", 1);
-        tm_chooser chooser = tm_device_chooser(device);
-        tm_step   *step = test_step_plan(&o, &chooser);
-        o.exact = NULL;
-        tm_step *plain = test_step_plan(&o, &chooser);
-        assert_int_equal(step->exact.n, 0);
-        assert_null(tm_plan_program(step->plan, "exact"));
-        assert_non_null(strstr(step->inexact, kind == 0 ? "other experts in float32" : "MB more memory"));
-        assert_int_equal(step->plan->arena_bytes, plain->plan->arena_bytes);
-        assert_string_equal(plain->inexact, "");
-        tm_step_destroy(plain);
-        tm_step_destroy(step);
-        tm_device_close(device);
-    }
-}
-
-/* A device that computes no attention in float32. */
-static const tm_kernel *choose_narrow(const void *context, const tm_call *call, tm_text *refusals)
-{
-    const tm_chooser *device = context;
-    if (call->op == &tm_op_attention && call->in[0].dtype == TM_F32) return NULL;
-    return device->choose(device->context, call, refusals);
-}
-
-TEST(what_a_device_cannot_is_said)
-{
-    tm_device       *device = test_device_open("cpu", 1);
-    const tm_chooser chooser = tm_device_chooser(device),
-                     narrow = { .choose = choose_narrow, .context = &chooser, .threads = chooser.threads };
-    tm_step_options o = options_of(0);
-    o.micro_batch = 4, o.seq = 64, o.loss_chunk = 32;
-    o.precision = &tm_precision_bf16;
-    o.exact = &tm_precision_f32;
-    tm_step *well = test_step_plan(&o, &chooser), *step = test_step_plan(&o, &narrow);
-    assert_true(well->exact.n > 0);
-    assert_string_equal(well->inexact, "");
-    assert_int_equal(step->exact.n, 0);
-    assert_null(tm_plan_program(step->plan, "exact"));
-    assert_string_equal(step->inexact,
-                        "no fast kernel for op 'attention' in module 'layers.0.attention' (float32 (256, "
-                        "64), float32 (256, 32), float32 (256, 32)): the device has none");
-    tm_step_destroy(step);
-    tm_step_destroy(well);
-    tm_device_close(device);
-}
-
 enum { SAMPLES = 3, LONGEST = 36, VOCABULARY = 5 };
 
 typedef struct {
@@ -256,44 +202,6 @@ TEST(probes_say_what_a_loss_may_see)
     for (int length = 1; length <= 5; length++) assert_true(b.lengths[length] > 50);
     for (int token = 0; token < VOCABULARY; token++)
         assert_true((b.others[token] > 40) == (token != b.tokens[LONGEST - 1]));
-}
-
-TEST(what_cannot_be_probed_is_said)
-{
-    for (int kind = 0; kind < 5; kind++) {
-        probed   b;
-        tm_probe probe;
-        fill_probed(&b, kind == 1 ? 3 : 8, 8);
-        if (kind == 2) b.o.shape.vocab_size = 1;
-        if (kind >= 3) b.o.fields[kind - 3].name = "images";
-        if (kind == 0) b.o.shape.vocab_size = 2, b.o.seq = 4; /* just enough */
-        for (int i = 0; i < SAMPLES * 8; i++) b.tokens[i] = 0;
-        tm_probe_make(&b.o, &b.batch, 1, &probe);
-        assert_true(probe.possible == (kind == 0) && probe.context == (kind == 0) && !probe.tokens == (kind > 0));
-        tm_probe_fini(&probe);
-    }
-}
-
-/* Nothing to compare, and nothing that failed. */
-TEST(a_step_without_targets_has_no_certificate)
-{
-    tm_step_options o = test_llama_options();
-    tm_device      *device = test_device_open("cpu", 1);
-    tm_trainer     *trainer = test_trainer_open(device, &o, 1);
-    test_batch      b = test_batch_random(o.micro_batch, o.seq, o.shape.vocab_size, 1);
-    tm_certificate  c;
-    tm_error        err = { 0 };
-    for (int64_t i = 0; i < b.rows; i++) b.targets[i] = TM_IGNORED_TARGET;
-    b.target_tokens = 0;
-    tm_micro_batch batch = micro_batches(&b);
-    test_begin(trainer, 1, 0, 0, 1);
-    if (tm_trainer_gradients(trainer, &batch, NULL, &err) != TM_OK) fail_msg("%s", err.text);
-    if (tm_certify(trainer, &batch, 1, &c, &err) != TM_OK) fail_msg("%s", err.text);
-    assert_false(c.done || c.gradients || c.looked_ahead);
-    assert_string_equal(c.reason, "the first step has no targets");
-    test_batch_fini(&b);
-    tm_trainer_close(trainer);
-    tm_device_close(device);
 }
 
 TEST(groups_have_names)

@@ -180,44 +180,6 @@ static job job_of(const layout *l, certified *to)
     return j;
 }
 
-/* Losses that are compared are in float32 all the same. */
-static void in_bfloat16(job *j)
-{
-    j->o.precision = &tm_precision_bf16;
-    j->o.exact = &tm_precision_f32;
-    j->o.micro_batch = 4, j->o.seq = 64; /* so large that it takes no memory */
-    j->o.recompute.every_n = j->stages > 0 ? 1 : 0;
-}
-
-/* Kernels that every machine has: how much memory a step needs is theirs. */
-static tm_status open_base(const tm_backend_of_test *backend, int rank, tm_device **out, tm_error *err)
-{
-    (void)backend, (void)rank;
-    TM_TRY(tm_device_open("cpu", 1, out, err));
-    return tm_device_limit_isa(*out, "base", err);
-}
-
-/* The head of the last stage is larger in float32 than all that its step needs: no stage compares losses in float32. */
-TEST(ranks_without_room_for_float32_say_so)
-{
-    const layout *l = &layouts[6];
-    certified     to = { .planted = NULL };
-    job           j = job_of(l, &to);
-    assert_int_equal(l->stages, 2);
-    in_bfloat16(&j);
-    j.o.precision = &tm_precision_bf16_pure;
-    j.o.shape.vocab_size = 8192;
-    j.o.loss_chunk = 8;
-    j.steps = 1;
-    j.backend = &(tm_backend_of_test){ .open = open_base };
-    run_job(&j);
-    assert_string_equal(to.found[0].losses, "bfloat16");
-    assert_string_equal(to.found[1].losses, "bfloat16");
-    assert_string_equal(to.found[0].inexact, "another rank cannot");
-    assert_non_null(strstr(to.found[1].inexact, "MB more memory"));
-    assert_true(to.found[0].measured == to.found[1].measured);
-}
-
 /* The direction is that of the whole model, whoever has which part of it. */
 TEST(numbers_are_those_of_one_rank)
 {
@@ -295,56 +257,6 @@ TEST(a_defect_on_one_rank_is_named)
     }
 }
 
-/* All ranks tell of the first one that sees what it must not. */
-TEST(the_first_rank_that_looks_ahead_is_told)
-{
-    static const struct {
-        layout   l;
-        unsigned ahead;
-        int      target;
-    } cases[] = { { { LLAMA, 2, 1, 1, 1, 0, 1, 1, TM_PIPELINE_1F1B, 1, false, TM_SHARE_COPIES, false }, 3, 0 },
-                  { { LLAMA, 2, 1, 1, 1, 0, 1, 1, TM_PIPELINE_1F1B, 1, false, TM_SHARE_COPIES, false }, 2, 1 },
-                  { { LLAMA, 1, 2, 1, 1, 0, 1, 1, TM_PIPELINE_1F1B, 1, false, TM_SHARE_ALL, false }, 1, 0 },
-                  { { LLAMA, 2, 1, 1, 2, 0, 1, 1, TM_PIPELINE_1F1B, 1, false, TM_SHARE_COPIES, false }, 15, 0 },
-                  { { LLAMA, 1, 1, 1, 1, 2, 1, 1, TM_PIPELINE_1F1B, 2, false, TM_SHARE_ALL, false }, 3, 0 } };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        certified to = { .ahead = cases[i].ahead };
-        char      what[160], wanted[80];
-        job       j = job_of(&cases[i].l, &to);
-        describe(what, &cases[i].l);
-        snprintf(wanted, sizeof wanted, "change the loss of target %d of row 0, from ", cases[i].target);
-        run_world(ranks_of(&j), NULL, 120, false, rank_body, &j);
-        for (int r = 0; r < ranks_of(&j); r++) {
-            const tm_certificate *c = &to.found[r];
-            if (!c->done || !c->looked_ahead || c->causal || !c->context)
-                fail_msg("%s, %u, rank %d: %s", what, cases[i].ahead, r, c->reason);
-            assert_string_equal(c->reason, to.found[0].reason);
-            if (c->gradients && !strstr(c->reason, wanted)) fail_msg("%s, %u: %s", what, cases[i].ahead, c->reason);
-        }
-        print_message("# %s: %s\n", what, to.found[0].reason);
-    }
-}
-
-/* Tokens are of use where any rank makes use of them. */
-TEST(one_rank_with_context_is_enough)
-{
-    const layout l = { LLAMA, 2, 1, 1, 1, 0, 1, 1, TM_PIPELINE_1F1B, 1, false, TM_SHARE_COPIES, false };
-    for (unsigned blind = 1; blind < 4; blind++) {
-        certified to = { .blind = blind };
-        job       j = job_of(&l, &to);
-        j.steps = 0;
-        run_world(2, NULL, 120, false, rank_body, &j);
-        for (int r = 0; r < 2; r++) {
-            const tm_certificate *c = &to.found[r];
-            if (!c->done || !c->gradients || !c->causal || c->context != (blind != 3))
-                fail_msg("%u, rank %d: context %d, %s", blind, r, c->context, c->reason);
-            assert_string_equal(
-                c->reason,
-                blind == 3 ? "no token changes the loss of any target behind it: the model uses no context" : "");
-        }
-    }
-}
-
 /* All stages hear of a weight that no gradient is computed for, but for its name. */
 TEST(a_weight_of_a_stage_without_a_gradient_fails_all)
 {
@@ -355,28 +267,4 @@ TEST(a_weight_of_a_stage_without_a_gradient_fails_all)
     for (int r = 0; r < 2; r++) assert_true(to.found[r].done && !to.found[r].gradients && to.found[r].causal);
     assert_string_equal(to.found[0].reason, "a weight of another stage is trained, but nothing computes its gradient");
     assert_string_equal(to.found[1].reason, "layers.2.ffn_norm.weight is trained, but nothing computes its gradient");
-}
-
-/* What is frozen needs no certificate: a stage may have nothing else. */
-TEST(stages_that_train_nothing_are_certified)
-{
-    static const char *const frozen[] = { "layers.2.*|layers.3.*|norm.weight|output.weight",
-                                          "layers.0.*|layers.1.*|tok_embeddings.weight" };
-    for (int k = 0; k < 2; k++) {
-        certified to = { .planted = NULL };
-        job       j = job_of(&layouts[6], &to);
-        tm_group  all = { .place = "test", .lr_scale = 1, .hyper = j.o.hyper, .format = TM_DTYPE_COUNT };
-        j.o.groups[0] = j.o.groups[1] = all;
-        j.o.groups[1].frozen = true;
-        snprintf(j.o.groups[1].patterns, sizeof j.o.groups[1].patterns, "%s", frozen[k]);
-        j.o.n_groups = 2;
-        j.steps = 0;
-        run_world(2, NULL, 120, false, rank_body, &j);
-        for (int r = 0; r < 2; r++) {
-            const tm_certificate *c = &to.found[r];
-            if (!c->done || !c->gradients || !c->causal) fail_msg("%d, rank %d: %s", k, r, c->reason);
-            assert_int_equal(c->groups, k == 0 ? 7 : 8);
-            assert_true(c->measured == to.found[0].measured && fabs(c->measured) > 0);
-        }
-    }
 }

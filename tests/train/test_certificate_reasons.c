@@ -138,47 +138,6 @@ TEST(what_leaks_is_told)
     assert_string_equal(c.reason, "");
 }
 
-/* What gradients say is told first; the rest is found all the same. */
-TEST(gradients_come_first)
-{
-    tm_certificate alone = certify((defects){ .wrong = true });
-    assert_true(alone.done && !alone.gradients && alone.causal && alone.context);
-    assert_true(alone.reason[0] && !strstr(alone.reason, "leak") && !strstr(alone.reason, "context"));
-    tm_certificate c = certify((defects){ .wrong = true, .ahead = true });
-    assert_true(c.done && !c.gradients && c.looked_ahead && !c.causal && c.context);
-    assert_null(strstr(c.reason, "leak"));
-    c = certify((defects){ .wrong = true, .blind = true });
-    assert_true(c.done && !c.gradients && c.causal && !c.context);
-    assert_null(strstr(c.reason, "context"));
-    c = certify((defects){ .wrong = true, .lost = "norm.weight" });
-    assert_true(c.done && !c.gradients);
-    assert_null(strstr(c.reason, "nothing computes its gradient"));
-    c = certify((defects){ .lost = "norm.weight", .blind = true });
-    assert_true(c.done && !c.gradients && !c.context);
-    assert_string_equal(c.reason, "norm.weight is trained, but nothing computes its gradient");
-}
-
-/* Where nothing that has a target looks back, nothing must. */
-TEST(context_is_looked_for_where_it_must_be_used)
-{
-    tm_certificate c = certify((defects){ .blind = true });
-    assert_true(c.done && c.gradients && c.causal && !c.context);
-    assert_string_equal(c.reason, "no token changes the loss of any target behind it: the model uses no context");
-    for (int blind = 0; blind < 2; blind++) {
-        c = certify((defects){ .unasked = true, .blind = blind });
-        assert_true(c.done && c.gradients && c.looked_ahead && c.causal && c.context);
-        assert_string_equal(c.reason, "");
-    }
-}
-
-TEST(where_nothing_is_trained_nothing_is_certified)
-{
-    tm_certificate c = certify((defects){ .frozen = true });
-    assert_false(c.done || c.gradients || c.looked_ahead);
-    assert_string_equal(c.reason, "nothing is trained");
-    assert_int_equal(c.groups, 0);
-}
-
 /* A band that is as wide as the loss is wrong would hide any gradient. */
 TEST(a_loss_of_another_batch_is_told)
 {
@@ -204,23 +163,5 @@ TEST(a_loss_of_another_batch_is_told)
     for (size_t i = 0; i < sizeof right / sizeof right[0]; i++) {
         tm_certificate c = certify(right[i]);
         assert_true(c.evaluated && c.loss_agrees && fabs(c.step_loss - c.evaluated_loss) < 1e-12);
-    }
-}
-
-/* Both are the same in forward and backward pass: no gradient tells. */
-TEST(adapters_are_looked_at)
-{
-    tm_certificate c = certify((defects){ .adapters = true });
-    assert_true(c.done && c.gradients && c.loss_agrees);
-    assert_string_equal(c.reason, "");
-    c = certify((defects){ .adapters = true, .factor = 0.5 });
-    assert_true(c.done && !c.gradients);
-    says(&c, "an adapter of rank 4 is multiplied by 1, wanted 2 (lora.alpha 8)");
-    for (int dtype = 0; dtype < 2; dtype++) {
-        c = certify((defects){ .adapters = true, .fixed = true, .dtype = dtype ? TM_BF16 : TM_F64, .samples = 4 });
-        assert_true(c.done && !c.gradients && c.loss_agrees);
-        assert_string_equal(c.reason, "lora.dropout leaves out the same elements in different micro-batches or steps");
-        c = certify((defects){ .adapters = true, .dtype = dtype ? TM_BF16 : TM_F64, .samples = 4 });
-        assert_true(c.done && c.gradients);
     }
 }

@@ -224,31 +224,6 @@ TEST(other_tensors_than_wanted_are_named)
     clear(f.folder);
 }
 
-/* Of names that are there twice the first one in the alphabet is said. */
-TEST(a_name_that_is_there_twice_is_said)
-{
-    static const char *const cases[][N_TENSORS + 1] = { { "b", "a", "b", "a", "a" },
-                                                        { "c", "c", "b", "a", "c" },
-                                                        { "c", "a", "b", "a", "a" } };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        fixture  f = new_fixture();
-        tm_error err = { 0 };
-        char     wanted[400];
-        set_tensors(&f);
-        fill(&f, 1, 0);
-        for (int t = 0; t < N_TENSORS; t++) f.tensors[t].name = cases[i][t];
-        assert_int_equal(tm_checkpoint_save(f.folder, &f.state, f.tensors, N_TENSORS, 0, &err), TM_OK);
-        assert_int_equal(load(&f, 1, NULL, &err), TM_FORMAT);
-        snprintf(wanted, sizeof wanted,
-                 "cannot load checkpoint '%s/step-00000001': its index names tensor '%s' twice; name another step or "
-                 "none",
-                 f.folder, cases[i][N_TENSORS]);
-        assert_string_equal(err.text, wanted);
-        assert_true(untouched(&f));
-        clear(f.folder);
-    }
-}
-
 /* A part of one of the seeds of the fuzzer, which are checkpoints of version 1 in one piece. */
 static void write_part(const fixture *f, const char *name, const tm_text *seed, size_t from, size_t bytes)
 {
@@ -294,57 +269,6 @@ TEST(version_1_is_read)
     assert_int_equal(tm_checkpoint_scalars(&f.state, names, values, 4, &err), TM_OK);
     assert_true(values[0] == 4 && values[1] == 1 && values[2] == 2 && values[3] == 3);
     tm_text_fini(&seed);
-    clear(f.folder);
-}
-
-TEST(scalars_are_found_by_name)
-{
-    tm_checkpoint_state state = { 0 };
-    tm_error            err = { 0 };
-    double              values[3] = { 7, 7, 7 };
-    tm_checkpoint_add_scalar(&state, "a", 1);
-    tm_checkpoint_add_scalar(&state, "b", -0.0);
-    assert_int_equal(tm_checkpoint_scalars(&state, (const char *[]){ "b", "a" }, values, 2, &err), TM_OK);
-    assert_true(signbit(values[0]) && values[1] == 1);
-    assert_int_equal(tm_checkpoint_scalars(&state, (const char *[]){ "a", "b", "c" }, values, 3, &err), TM_INVALID);
-    assert_says(&err, "scalar 'c' is expected and is missing");
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_checkpoint_scalars(&state, (const char *[]){ "b" }, values, 1, &err), TM_INVALID);
-    assert_says(&err, "it holds scalar 'a' = 1, which this program does not know");
-}
-
-TEST(the_file_size_limit_leaves_the_earlier_one)
-{
-    fixture f = new_fixture();
-    save(&f, 1, 0, 1);
-    pid_t child = fork(); /* limits and signals of its own */
-    assert_true(child >= 0);
-    if (child == 0) {
-        struct rlimit limit = { 0, RLIM_INFINITY };
-        sigset_t      pending;
-        for (limit.rlim_cur = 100; limit.rlim_cur < 2000; limit.rlim_cur += 1400) { /* the data, the index */
-            tm_error err = { 0 };
-            if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(10);
-            fill(&f, 2, 0);
-            memset(f.state.description, 'x', 2000);
-            if (tm_checkpoint_save(f.folder, &f.state, f.tensors, N_TENSORS, 1, &err) != TM_IO) _exit(11);
-            if (!strstr(err.text, limit.rlim_cur == 100 ? "tensors.safetensors" : "index.bin")) _exit(12);
-            if (!strstr(err.text, "ulimit -f")) _exit(12);
-            sigpending(&pending);
-            if (sigismember(&pending, SIGXFSZ)) _exit(13);
-        }
-        limit.rlim_cur = RLIM_INFINITY;
-        if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(14);
-        fill(&f, 3, 0);
-        _exit(tm_checkpoint_save(f.folder, &f.state, f.tensors, N_TENSORS, 0, NULL) == TM_OK ? 0 : 15);
-    }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
-    assert_int_equal(count_entries(&f, TM_CHECKPOINT_TEMPORARY), 0);
-    assert_true(exists(&f, "step-00000001") && !exists(&f, "step-00000002"));
-    load_and_expect(&f, 3, 0);
     clear(f.folder);
 }
 

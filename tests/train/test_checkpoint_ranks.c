@@ -22,49 +22,6 @@ TEST(saved_in_any_layout_and_loaded_in_any_other)
     clear(f.folder);
 }
 
-static void read_all(const char *folder, const char *name, tm_text *out)
-{
-    char     path[512];
-    tm_error err = { 0 };
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    if (tm_file_read(path, 1 << 20, out, &err) != TM_OK) fail_msg("%s", err.text);
-}
-
-/* Ranks of which one holds all leave what a single process does: those of before can read it. */
-TEST(one_that_holds_all_writes_the_files_of_one)
-{
-    static const char *const names[] = { "tensors.safetensors", "index.bin", "complete" };
-    fixture                  f = new_fixture(), g = new_fixture();
-    holding                 *h = tm_alloc(sizeof *h);
-    tm_checkpoint_state      state = state_of(3);
-    tm_error                 err = { 0 };
-    job                      j = { .folder = f.folder, .how = FIRST, .step = 3 };
-    expect_saved(&j, 3);
-    hold(h, FIRST, 0, 1);
-    visit(h, 3, true);
-    assert_int_equal(tm_checkpoint_save(g.folder, &state, h->tensors, h->n, 2, &err), TM_OK);
-    for (int i = 0; i < 3; i++) {
-        char    name[64];
-        tm_text a = { 0 }, b = { 0 };
-        snprintf(name, sizeof name, "step-00000003/%s", names[i]);
-        read_all(f.folder, name, &a);
-        read_all(g.folder, name, &b);
-        assert_true(a.length == b.length && memcmp(a.data, b.data, a.length) == 0);
-        tm_text_fini(&a);
-        tm_text_fini(&b);
-    }
-    expect_loaded(g.folder, BOTH, 4, 3);
-    j = (job){ .folder = f.folder, .how = FLAT, .step = 4 }; /* files of ranks: the record says so */
-    tm_text            record = { 0 };
-    tm_checkpoint_seal seal;
-    expect_saved(&j, 2), read_all(f.folder, "step-00000004/complete", &record);
-    assert_true(!tm_checkpoint_seal_decode((unsigned char *)record.data, 56, &seal, &err) && seal.in_pieces);
-    tm_text_fini(&record);
-    free(h);
-    clear(f.folder);
-    clear(g.folder);
-}
-
 /* Every rank says the same, rank 0's word for it or "rank 1: ..." */
 TEST(a_damaged_file_of_a_rank_is_named)
 {

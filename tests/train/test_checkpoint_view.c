@@ -146,32 +146,3 @@ TEST(a_state_stands_for_its_tensor)
     tm_checkpoint_view_close(view);
     clear(f.folder);
 }
-
-/* Files are opened when they are read. */
-TEST(a_file_that_went_is_named)
-{
-    fixture             f = new_fixture();
-    tm_checkpoint_view *view;
-    tm_error            err = { 0 };
-    unsigned char       bytes[130];
-    int                 dtype = -1;
-    size_t              n = 0;
-    char                said[500], path[400];
-    save(&f, 7, 1, 0);
-    assert_int_equal(tm_checkpoint_view_open(f.folder, 7, &view, &err), TM_OK);
-    snprintf(path, sizeof path, "%s/step-00000007/" TM_CHECKPOINT_DATA, f.folder);
-    assert_int_equal(unlink(path), 0);
-    snprintf(said, sizeof said,
-             "checkpoint '%s/step-00000007': cannot open its file tensors.safetensors: No such file or directory",
-             f.folder);
-    assert_int_equal(tm_checkpoint_view_read(view, names[3], 1, bytes, 129, &err), TM_IO);
-    assert_string_equal(err.text, said);
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_checkpoint_view_find(view, names[3], &dtype, &n, &err), TM_IO);
-    assert_string_equal(err.text, said);
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_checkpoint_view_find(view, names[2], &dtype, &n, &err), TM_OK); /* it has no bytes */
-    assert_true(dtype == 2 && n == 0);
-    tm_checkpoint_view_close(view);
-    clear(f.folder);
-}

@@ -120,3 +120,22 @@ TEST(fields_of_tokens_are_cut)
         if (context_cuts(&o, &field, 32) != cases[i].cut) fail_msg("row %zu", i);
     }
 }
+
+/* Sequences of training, and those of validation where there is one, are cut into equal chunks: two of each rank. */
+TEST(what_cannot_be_cut_is_refused)
+{
+    tm_step_options o = one_way(false);
+    tm_error        err = { 0 };
+    o.layout.mesh = tm_mesh_one();
+    o.seq = 10; /* of one rank: as it is */
+    assert_int_equal(context_check(&o, &err), TM_OK);
+    o.layout.mesh.degree[TM_AXIS_CP] = 2;
+    assert_int_equal(context_check(&o, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "training.seq_len is 10"));
+    o.seq = 16, o.validation_seq = 10;
+    assert_int_equal(context_check(&o, &err), TM_OK);
+    o.validation_batch = 1;
+    err = (tm_error){ 0 };
+    assert_int_equal(context_check(&o, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "validation.seq_len is 10"));
+}

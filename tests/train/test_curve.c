@@ -99,33 +99,6 @@ TEST(the_same_bits_are_equal)
     assert_true(!curve.equal && curve.steps == 0 && !why[0]);
 }
 
-/* The audit's curves: one token of context (never below ln V), a look ahead (far too good), nothing learnt. */
-TEST(other_curves_are_refused)
-{
-    double   losses[STEPS];
-    char     why[TM_REASON_BYTES];
-    tm_curve curve;
-    for (int k = 0; k < 4; k++) {
-        for (int i = 0; i < STEPS; i++)
-            losses[i] = k == 0   ? fmax(stored[i], log(64))
-                        : k == 1 ? fmin(stored[i], 0.14)
-                        : k == 2 ? stored[0]
-                                 : (double)NAN;
-        tm_curve_compare("fused", losses, 1, STEPS, &curve, why);
-        assert_false(curve.equal);
-        if (!strstr(why, "in the main job it lies between")) fail_msg("curve %d passes", k);
-    }
-    for (int sign = -1; sign <= 1; sign += 2)
-        for (int at = 0; at < STEPS; at += STEPS - 1) {
-            for (int i = 0; i < STEPS; i++) losses[i] = stored[i];
-            losses[at] += 3 * sign;
-            tm_curve_compare("fused", losses, 1, STEPS, &curve, why);
-            char step[40];
-            snprintf(step, sizeof step, "the loss of step %d is", at + 1);
-            assert_non_null(strstr(why, step));
-        }
-}
-
 /* The band is what the main job has in the steps around: the wider, the later. */
 TEST(the_band_is_that_of_the_steps_around)
 {

@@ -88,55 +88,6 @@ TEST(steps_are_epochs_by_samples)
     }
 }
 
-TEST(a_schedule_of_its_own_stays)
-{
-    settled s;
-    char    words[800];
-    assert_int_equal(
-        settle(&s, of_rows(words, sizeof words,
-                           "--training.epochs 2 --training.local_batch_size 4 --lr_scheduler.total_steps 99")),
-        TM_OK);
-    assert_int_equal(s.options.steps, 12);
-    assert_int_equal(s.options.schedule.steps, 99);
-    tm_config_destroy(s.config);
-}
-
-TEST(what_has_no_epochs_is_refused)
-{
-    settled s;
-    char    words[800];
-    assert_int_equal(settle(&s, "--data.source synthetic --training.epochs 2"), TM_UNSUPPORTED);
-    assert_non_null(strstr(s.err.text, "those of data.source synthetic never repeat; give training.steps"));
-    tm_config_destroy(s.config);
-    of_rows(words, sizeof words, "--training.epochs 2");
-    assert_int_equal(settle_as(&s, words, "megatron"), TM_UNSUPPORTED);
-    assert_non_null(strstr(s.err.text, "the order of data.source megatron depends on the number of steps"));
-    tm_config_destroy(s.config);
-    assert_int_equal(settle(&s, of_rows(words, sizeof words, "--training.epochs 2 --training.steps 3")), TM_INVALID);
-    assert_non_null(
-        strstr(s.err.text, "training.epochs is 2 (command line), training.steps is 3 (command line); give one"));
-    tm_config_destroy(s.config);
-    assert_int_equal(settle(&s, of_rows(words, sizeof words, "--training.epochs 1e9 --training.local_batch_size 1")),
-                     TM_OK);
-    assert_int_equal(s.options.steps, 23000000000);
-    tm_config_destroy(s.config);
-    of_rows(words, sizeof words, "--training.local_batch_size 1 --training.epochs 999999999.999");
-    memcpy(strstr(words, "rows.jsonl"), "many", 4);
-    assert_int_equal(settle(&s, words), TM_OK);
-    assert_int_equal(s.options.steps, 999999999999);
-    tm_config_destroy(s.config);
-    of_rows(words, sizeof words, "--training.local_batch_size 1 --training.epochs 1e9");
-    memcpy(strstr(words, "rows.jsonl"), "many", 4);
-    assert_int_equal(settle(&s, words), TM_INVALID);
-    assert_string_equal(s.err.text, "training.epochs (command line) are 1e+12 steps, more than 1e12; lower it");
-    tm_config_destroy(s.config);
-    assert_int_equal(settle(&s, of_rows(words, sizeof words, "--training.steps 5")), TM_OK);
-    assert_int_equal(s.options.steps, 5);
-    tm_config_destroy(s.config);
-    assert_int_equal(settle(&s, of_rows(words, sizeof words, "--training.epochs 0")), TM_INVALID);
-    tm_config_destroy(s.config);
-}
-
 static int begin(void **state)
 {
     (void)state;

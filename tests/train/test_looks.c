@@ -197,40 +197,6 @@ TEST(figures_are_those_of_the_samples)
 
 /* --- names -------------------------------------------------------------------------------------------------------- */
 
-static const char *const families[] = {
-    TINY,
-    TINY "--model.family mistral --model.sliding_window 8",
-    TINY "--model.family qwen2",
-    TINY "--model.family qwen3 --model.tied true --training.grad_accumulation 2",
-    TINY "--model.family mixtral --model.n_shared_experts 1 " MOE,
-    TINY "--model.family qwen3_moe --model.moe_aux_loss 0.01 " MOE,
-    TINY "--model.family gpt_oss --model.sinks true " MOE,
-    TINY "--model.family deepseek --model.n_kv_heads null --model.kv_lora_rank 16 --model.qk_nope_head_dim 8 "
-         "--model.qk_rope_head_dim 8 --model.v_head_dim 8 --model.n_shared_experts 1 " MOE,
-    "gpt-small --model.n_layers 2 --model.dim 32 --model.n_heads 4 --training.seq_len 16 " ONE_STEP,
-    FLUX,
-    FLUX "--model.guidance_embed true --activation_checkpoint.mode full",
-};
-static const char *const ways[] = {
-    "",
-    "--quantize.recipe fp8_tensorwise",
-    "--lora.rank 2",
-    TWO,
-    TWO TP,
-    TWO CP,
-    TWO PP,
-    TWO PP "--quantize.recipe fp8_tensorwise",
-    FOUR "--parallelism.pipeline_parallel_degree 4 --training.grad_accumulation 4 --model.n_layers 4 "
-         "--quantize.recipe fp8_tensorwise",
-    TWO ORDER "Interleaved1F1B --model.n_layers 4 --quantize.recipe fp8_tensorwise",
-    TWO ORDER "ZBVZeroBubble --model.n_layers 4 --quantize.recipe fp8_rowwise",
-};
-
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(((const figures *)a)->name, ((const figures *)b)->name);
-}
-
 /* Of the outputs of two nodes, the first and the second row of each name, in the order of the program. */
 TEST(later_rows_have_numbers_of_their_own)
 {
@@ -246,38 +212,6 @@ TEST(later_rows_have_numbers_of_their_own)
     }
     assert_int_equal(found, sizeof wanted / sizeof wanted[0]);
     forget(&j);
-}
-
-/* In all ways, or each family in two of them. */
-static void check_names(bool all)
-{
-    bool seen[TM_FAMILY_COUNT] = { false };
-    for (size_t f = 0; f < sizeof families / sizeof families[0]; f++)
-        for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
-            char words[2000];
-            if (!all && w > 0 && w != f) continue;
-            snprintf(words, sizeof words, "%s " LOOKS "--training.local_batch_size 2 %s", families[f], ways[w]);
-            job j = run_one(words);
-            assert_true(j.n_rows > 50);
-            seen[j.options.step.shape.family] = true;
-            qsort(j.rows, j.n_rows, sizeof *j.rows, by_text);
-            for (size_t i = 1; i < j.n_rows; i++)
-                if (strcmp(j.rows[i - 1].name, j.rows[i].name) == 0)
-                    fail_msg("%s: two rows are %s", words, j.rows[i].name);
-            forget(&j);
-        }
-    for (int f = 0; f < TM_FAMILY_COUNT; f++)
-        if (!seen[f]) fail_msg("nobody looks at family %d", f);
-}
-
-TEST(no_two_rows_share_a_name)
-{
-    check_names(false);
-}
-
-FULL_TEST(no_two_rows_share_a_name_in_any_layout)
-{
-    check_names(true);
 }
 
 TEST_FIXTURE(NULL, test_folder_teardown)

@@ -147,20 +147,6 @@ TEST(errors_are_those_of_two_trainings)
     tm_device_close(other);
 }
 
-/* One linear of the second layer in 4 bits: nothing before it is beyond the bound. */
-TEST(the_first_tensor_that_diverges_is_named)
-{
-    tm_step_options o = quantized_options("mxfp4_turbo");
-    o.quantize.only[0] = "layers.1.attention.wo", o.quantize.n_only = 1;
-    looking l = looked_at(&o, 0.05);
-    assert_non_null(l.seen.look.first);
-    assert_string_equal(l.seen.look.first->kind, "factor");
-    if (!strstr(l.seen.look.first->name, "layers.1.attention")) fail_msg("%s is the first", l.seen.look.first->name);
-    assert_true(l.seen.look.first->error < 0.2 && l.seen.look.first->cosine > 0.97);
-    assert_int_equal(count(&l.seen.look, "factor"), 4); /* of dw they are rotated */
-    end_looking(&l);
-}
-
 TEST(factors_are_compared_with_what_they_were)
 {
     static const struct {
@@ -180,25 +166,6 @@ TEST(factors_are_compared_with_what_they_were)
         }
         end_looking(&l);
     }
-}
-
-/* What is finite in float32 and not in bfloat16: found, though the error of the other elements is small. */
-TEST(a_number_that_overflows_is_found)
-{
-    tm_step_options o = test_llama_options();
-    o.precision = &tm_precision_bf16;
-    looking      l = begin_looking(o, &tm_precision_f32);
-    tm_tensor_id table = tm_trainer_step_of(l.trainer)->model.embedding;
-    double      *values = test_values_read(l.trainer, table);
-    values[l.batch.tokens[0] * o.shape.dim] = 3.4e38;
-    test_values_write(l.trainer, table, values);
-    look(l.trainer, &l.batch, 1, 1e30, &l.seen);
-    const tm_look_tensor *first = l.seen.look.first;
-    assert_non_null(first);
-    assert_non_null(strstr(first->name, "embedding"));
-    assert_true(first->overflow > 0 && first->overflow < 0.1 && first->error < 0.01);
-    free(values);
-    end_looking(&l);
 }
 
 /* Its mean is over the targets of what was looked at: the first micro-batch. Without any it is 0. */
@@ -221,103 +188,4 @@ TEST(the_loss_is_that_of_the_first_micro_batch)
             fail_msg("loss %.9g and %.9g, wanted %.9g", l.seen.look.loss, l.seen.look.reference_loss, wanted);
         end_looking(&l);
     }
-}
-
-/* It is in the plan: what is persistent grows by its record, and nothing lies beside the arena. */
-TEST(its_memory_is_planned)
-{
-    tm_device      *device = test_device_open("cpu", 1);
-    tm_chooser      chooser = tm_device_chooser(device);
-    tm_step_options o = test_gpt_options();
-    o.precision = &tm_precision_bf16;
-    tm_step *without = test_step_plan(&o, &chooser);
-    o.compared = &tm_precision_f32;
-    tm_step *with = test_step_plan(&o, &chooser);
-    size_t   record = with->microscope.n_rows * TM_COMPARED * sizeof(double);
-    size_t   more = with->plan->persistent_bytes - without->plan->persistent_bytes;
-    assert_true(more >= record && more < record + 1024);
-    assert_true(with->plan->arena_bytes > without->plan->arena_bytes + record);
-    assert_null(without->look);
-    assert_non_null(with->look);
-    assert_true(tm_schedule_flops(&with->training) == tm_schedule_flops(&without->training));
-    /* the other format's gradients are held for a moment only */
-    for (size_t i = 0; i < with->microscope.n_rows; i++) {
-        const tm_look_row *row = &with->microscope.rows[i];
-        if (row->kind != TM_LOOK_GRADIENT) continue;
-        assert_false(tm_role_persistent(tm_graph_at(with->graph, row->reference)->role));
-        assert_true(tm_role_persistent(tm_graph_at(with->graph, row->own)->role));
-    }
-    tm_step_destroy(with);
-    tm_step_destroy(without);
-    tm_device_close(device);
-}
-
-/* Element `i` of a weight by which products of the first feed-forward cancel in bfloat16 (k = 0: not in float32). */
-static double cancelling(const char *name, int k, int64_t i)
-{
-    if (strcmp(name, "tok_embeddings.weight") == 0) return 1;
-    if (strcmp(name, "layers.0.attention.wo.weight") == 0) return 0;
-    if (strcmp(name, "layers.0.feed_forward.w13.weight") == 0) return i % 2 ? -1 : k == 0 ? 1 + 0x1p-10 : 1;
-    return (double)NAN;
-}
-
-static void write_cancelling(tm_trainer *trainer, int k)
-{
-    const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
-    int             found = 0;
-    for (size_t i = 0; i < graph->n_tensors; i++) {
-        const tm_tensor *t = &graph->tensors[i];
-        if (t->role != TM_ROLE_PARAMETER || isnan(cancelling(t->name, k, 0))) continue;
-        double *w = test_values_read(trainer, (tm_tensor_id)i);
-        for (int64_t n = 0; n < tm_shape_elements(t->shape); n++) w[n] = cancelling(t->name, k, n);
-        test_values_write(trainer, (tm_tensor_id)i, w);
-        free(w);
-        found++;
-    }
-    assert_int_equal(found, 3);
-}
-
-/* What is nothing but zeros in the narrow format has no direction; where both are, they agree. */
-TEST(zeros_beside_numbers_have_no_direction)
-{
-    for (int k = 0; k < 2; k++) {
-        tm_step_options o = test_llama_options();
-        o.precision = &tm_precision_bf16;
-        looking l = begin_looking(o, &tm_precision_f32);
-        int     found[2] = { 0 }; /* zeros of the narrow format only, of both */
-        write_cancelling(l.trainer, k);
-        look(l.trainer, &l.batch, 1, 0.5, &l.seen);
-        for (size_t i = 0; i < l.seen.look.n_tensors; i++) {
-            const tm_look_tensor *t = &l.seen.look.tensors[i];
-            if (t->zeros < 1) continue;
-            bool both = t->reference_zeros >= 1;
-            if (t->cosine != both || t->error != !both || t->amax != 0 || t->diverges == both)
-                fail_msg("%s: cosine %g, error %g, amax %g, diverges %d", t->name, t->cosine, t->error, t->amax,
-                         t->diverges);
-            found[both]++;
-        }
-        assert_true(found[k] > 0);
-        end_looking(&l);
-    }
-}
-
-/* Numbers beside nothing but zeros are as far away as can be. */
-TEST(numbers_beside_zeros_are_infinitely_far)
-{
-    tm_step_options o = test_llama_options();
-    looking         l = begin_looking(o, &tm_precision_bf16);
-    int             far = 0;
-    write_cancelling(l.trainer, 0);
-    look(l.trainer, &l.batch, 1, 1e30, &l.seen);
-    for (size_t i = 0; i < l.seen.look.n_tensors; i++) {
-        const tm_look_tensor *t = &l.seen.look.tensors[i];
-        if (t->reference_zeros < 1 || t->zeros >= 1) continue;
-        if (!isinf(t->error) || t->cosine != 0 || !t->diverges || t->reference_amax != 0 || t->amax <= 0)
-            fail_msg("%s: cosine %g, error %g, amax %g, diverges %d", t->name, t->cosine, t->error, t->amax,
-                     t->diverges);
-        if (far++ == 0) assert_ptr_equal(l.seen.look.first, t); /* with such a bound nothing else diverges */
-    }
-    assert_true(far > 0);
-    assert_true(isinf(l.seen.look.worst->error));
-    end_looking(&l);
 }

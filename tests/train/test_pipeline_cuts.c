@@ -23,36 +23,6 @@ static void check_cut(int64_t layers, int stages, int64_t first, int64_t last, c
     assert_int_equal(at, layers);
 }
 
-/* By hand, from the rule. */
-TEST(models_are_cut_evenly)
-{
-    tm_stage out[16];
-    tm_error err = { 0 };
-    check_cut(32, 4, 1, 1, (const int[]){ 8, 9, 8, 7 });
-    check_cut(32, 4, 0, 0, (const int[]){ 8, 8, 8, 8 });
-    check_cut(12, 2, 1, 1, (const int[]){ 6, 6 });
-    check_cut(6, 4, 1, 1, (const int[]){ 1, 2, 2, 1 });
-    check_cut(2, 2, 1, 1, (const int[]){ 1, 1 });
-    check_cut(4, 4, 1, 1, (const int[]){ 1, 2, 1, 0 });
-    /* The stage that has none is told: the first with the embedding alone, or the third. */
-    for (int less = 0; less < 2; less++) {
-        char wanted[400];
-        err = (tm_error){ 0 };
-        assert_int_equal(tm_pipeline_cut(2, 8, less, less, out, &err), TM_INVALID);
-        snprintf(
-            wanted, sizeof wanted,
-            "2 blocks cannot be cut into 8 stages of a pipeline, the embedding counted as %d and the head as %d blocks "
-            "(parallelism.pipeline_parallel_first_stage_less_layers, _last_stage_less_layers): stage %d would have 0; "
-            "take fewer stages (parallelism.pipeline_parallel_degree) or count them less",
-            less, less, less ? 0 : 2);
-        assert_string_equal(err.text, wanted);
-    }
-    assert_int_equal(tm_pipeline_cut(8, 8, 0, 0, out, &err), TM_OK);
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_pipeline_cut(9, 8, 3, 0, out, &err), TM_INVALID); /* 2 less 3 */
-    assert_non_null(strstr(err.text, "stage 0 would have -1;"));
-}
-
 /* All that counts is dealt out, one block in turn; what is not a block is taken off again. */
 static void look_at_cut(int64_t layers, int stages, int64_t first, int64_t last)
 {
@@ -194,33 +164,4 @@ TEST(no_other_cut_is_better)
                             found++;
                         }
     assert_true(found > 500);
-}
-
-/* gpt-small by hand: six blocks, and the output layer as 9.8 of them, 7.9 for each of two ranks. */
-TEST(a_large_head_is_cut_in_two)
-{
-    tm_stage         out[8];
-    tm_error         err = { 0 };
-    tm_pipeline      plain = { TM_PIPELINE_1F1B, 2, 1, 8, NULL }, turns = { TM_PIPELINE_INTERLEAVED, 2, 2, 8, NULL };
-    tm_pipeline_head head = { 50257, 9.8 };
-    assert_int_equal(tm_pipeline_cut_head(&plain, 6, 0, &head, out, &err), TM_OK);
-    assert_true(out[0].first == 0 && out[0].end == 6 && out[0].class_end == 9744); /* 1.9 / 9.8 of 50,257 */
-    assert_true(out[1].first == 6 && out[1].end == 6 && out[1].class_end == 50257);
-    assert_int_equal(tm_pipeline_cut_head(&turns, 6, 0, &head, out, &err), TM_OK);
-    assert_true(out[0].end == 3 && out[1].end == 6 && out[0].pieces == 0 && out[1].pieces == 0);
-    assert_true(out[2].class_first == 0 && out[2].class_end == 25136 && out[3].class_end == 50257);
-    /* An embedding that counts: the first rank has a block less, and no more of the output layer for it. */
-    assert_int_equal(tm_pipeline_cut_head(&turns, 6, 2, &head, out, &err), TM_OK);
-    assert_true(out[0].end == 2 && out[1].end == 6 && out[2].class_end == 25136);
-    /* Of a small one some blocks lie in front: 10, 10, 4 and next to nothing, 4.1, not 12, 12, 2.05, 2.05. */
-    const tm_pipeline_head small = { 50257, 4.1 };
-    assert_int_equal(tm_pipeline_cut_head(&turns, 24, 0, &small, out, &err), TM_OK);
-    assert_true(out[0].end == 10 && out[1].end == 20 && out[2].end == 24 && out[2].class_end == 608);
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_pipeline_cut_head(&turns, 6, 40, &head, out, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "in front of the pieces of the output layer"));
-    head.vocabulary = 16;
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_pipeline_cut_head(&plain, 6, 0, &head, out, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "a vocabulary of 16 cannot be divided among 2 ranks"));
 }

@@ -66,28 +66,6 @@ TEST(files_of_pytorch_are_read)
     }
 }
 
-/* Blanks, line ends, empty cells and rows behind the last one mean nothing. */
-TEST(spaces_do_not_count)
-{
-    const tm_pipeline_list *list;
-    tm_arena               *arena = tm_arena_create();
-    tm_error                err = { 0 };
-    assert_int_equal(
-        pipeline_file_parse(",0F0, 0F1 ,,0B0,\"0B1\",,\r\n1F0,\t( 1F1 ;\t1B0 )OVERLAP_F_B \t,,1B1\r\n\r\n \n", "x.csv",
-                            2, arena, &list, &err),
-        TM_OK);
-    assert_string_equal(list->file, "x.csv");
-    assert_int_equal(list->n[0], 4);
-    assert_int_equal(list->n[1], 4);
-    assert_int_equal(list->actions[1][1].micro_batch, 1);
-    assert_int_equal(list->actions[1][2].kind, TM_DO_BACKWARD);
-    const tm_pipeline_list *same, *other;
-    assert_int_equal(pipeline_file_parse("0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n", "y.csv", 2, arena, &same, &err), TM_OK);
-    assert_int_equal(pipeline_file_parse("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n", "x.csv", 2, arena, &other, &err), TM_OK);
-    assert_true(same->hash == list->hash && other->hash != list->hash);
-    tm_arena_destroy(arena);
-}
-
 TEST(wrong_files_are_refused)
 {
 #define SECOND "1F0,1B0,1F1,1B1\n"
@@ -163,68 +141,6 @@ TEST(wrong_files_are_refused)
     assert_int_equal(tm_status_exit_code(TM_INVALID), 4);
 }
 
-/* One rank passes nothing to itself; among three each has two neighbours; most rows and micro-batches that there can be
- * take no more memory than their actions. */
-TEST(files_of_other_ranks)
-{
-    tm_arena               *arena = tm_arena_create();
-    const tm_pipeline_list *list;
-    tm_error                err = { 0 };
-    tm_text                 most = { 0 };
-    assert_int_equal(pipeline_file_parse("0F0,0F1,1F1,1F0,1B1,1B0,0B1,0B0\n", "x.csv", 1, arena, &list, &err), TM_OK);
-    assert_true(!list->v && list->chunks == 2 && list->micro_batches == 2 && list->n[0] == 8);
-    assert_int_equal(
-        pipeline_file_parse("0F0,0F1,0B1,0B0\n1F0,1F1,1B0,1B1\n2F0,2B0,2F1,2B1\n", "x.csv", 3, arena, &list, &err),
-        TM_INVALID);
-    assert_non_null(strstr(err.text, "column 3: '0B1' comes where rank 1 gives what '1B0' made (row 2, column 3)"));
-    err = (tm_error){ 0 };
-    assert_int_equal(
-        pipeline_file_parse("0F0,0F1,0B0,0B1\n1F1,1F0,1B0,1B1\n2F1,2F0,2B0,2B1\n", "x.csv", 3, arena, &list, &err),
-        TM_INVALID);
-    assert_non_null(strstr(err.text, "column 1: '1F1' comes where rank 0 gives what '0F0' made (row 1, column 1)"));
-    err = (tm_error){ 0 };
-    for (int r = 0; r < TM_PIPELINE_RANKS; r++)
-        tm_text_printf(&most, "%dF0,%dF9999999\n", r, 31 * TM_PIPELINE_RANKS + r);
-    assert_int_equal(pipeline_file_parse(most.data, "x.csv", TM_PIPELINE_RANKS, arena, &list, &err), TM_INVALID);
-    assert_string_equal(err.text, "x.csv: row 1 (rank 0) lacks the backward of micro-batch 0 of stage 0 (0B0)");
-    tm_text_fini(&most);
-    tm_arena_destroy(arena);
-}
-
-/* No text, and one byte more than may be read. */
-TEST(other_files_are_refused)
-{
-    const off_t most = 64 << 20;
-    tm_arena   *arena = tm_arena_create();
-    char        path[400], words[700];
-    snprintf(path, sizeof path, "%s/x.csv", test_folder());
-    FILE *made = fopen(path, "w");
-    assert_non_null(made);
-    for (off_t bytes = most; bytes <= most + 1; bytes++) {
-        tm_error                err = { 0 };
-        const tm_pipeline_list *list;
-        assert_int_equal(ftruncate(fileno(made), bytes), 0);
-        assert_int_equal(pipeline_file_read(path, 2, arena, &list, &err), TM_INVALID);
-        if (bytes == most)
-            snprintf(words, sizeof words, "%s is not a text file: it has a byte 0", path);
-        else
-            snprintf(words, sizeof words,
-                     "'%s' has 67108865 bytes, more than the limit of 67108864; name a shorter file", path);
-        assert_string_equal(err.text, words);
-    }
-    tm_error                err = { 0 };
-    const tm_pipeline_list *list;
-    assert_int_equal(ftruncate(fileno(made), 0), 0);
-    assert_int_equal(pipeline_file_read(path, 2, arena, &list, &err), TM_INVALID);
-    snprintf(words, sizeof words,
-             "%s has 0 rows, one for each rank, and the pipeline has 2 ranks "
-             "(parallelism.pipeline_parallel_degree)",
-             path);
-    assert_string_equal(err.text, words);
-    fclose(made);
-    tm_arena_destroy(arena);
-}
-
 /* Where any backward is parted, a whole one gives the gradients of its inputs before those of its weights. */
 TEST(parted_backwards_are_sent_early)
 {
@@ -248,53 +164,7 @@ TEST(parted_backwards_are_sent_early)
 
 /* --- by key ------------------------------------------------------------------------------------------------------- */
 
-static tm_status read_words(const char *words, tm_run_options *out, tm_error *err)
-{
-    tm_config *config = test_full_config();
-    assert_int_equal(tm_config_apply_preset(config, "tiny-llama", err), TM_OK);
-    test_apply_words(config, "--model.n_layers 8 --parallelism.ranks 2 --parallelism.pipeline_parallel_degree 2");
-    test_apply_words(config, words);
-    tm_status st = tm_config_finish(config, err);
-    if (st == TM_OK) st = tm_run_options_read(config, out, err);
-    tm_step   *step = NULL;
-    tm_device *device = test_device_open("cpu", 1);
-    tm_chooser chooser = tm_device_chooser(device);
-    if (st == TM_OK) st = tm_step_create(&out->step, &chooser, &step, err);
-    tm_step_destroy(step);
-    tm_device_close(device);
-    tm_config_destroy(config);
-    return st;
-}
-
 #define CSV "--parallelism.pipeline_parallel_schedule_csv=" FOLDER "DualPipeV-2x2-6.csv "
 #define SIX "--training.grad_accumulation 6 "
-
-TEST(keys_name_the_file)
-{
-    static const char *const good[] = { SIX CSV,
-                                        SIX CSV "--parallelism.pipeline_parallel_schedule=PipelineScheduleMulti",
-                                        SIX CSV "--parallelism.pipeline_parallel_layers_per_stage=2" };
-    static const char *const bad[][2] = {
-        { CSV "--training.grad_accumulation 4", "DualPipeV-2x2-6.csv has 6 micro-batches, and a step has 4" },
-        { SIX CSV "--parallelism.pipeline_parallel_layers_per_stage=4",
-          "has 2 stages on each rank, and the model is cut into 1" },
-        { SIX CSV "--parallelism.pipeline_parallel_schedule=GPipe", "GPipe (command line) has no effect beside" },
-        { SIX "--parallelism.pipeline_parallel_schedule=PipelineScheduleMulti", "takes its order from a file; give" },
-        { SIX "--parallelism.pipeline_parallel_schedule_csv=nowhere.csv", "nowhere.csv" },
-    };
-    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
-        tm_run_options o;
-        tm_error       err = { 0 };
-        if (read_words(good[i], &o, &err) != TM_OK) fail_msg("%s: %s", good[i], err.text);
-        assert_int_equal(o.step.layout.order, TM_PIPELINE_LISTED);
-        assert_int_equal(o.step.layout.chunks, 2);
-    }
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        tm_run_options o;
-        tm_error       err = { 0 };
-        assert_int_equal(tm_status_exit_code(read_words(bad[i][0], &o, &err)), 4);
-        if (!strstr(err.text, bad[i][1])) fail_msg("'%s' does not say '%s'", err.text, bad[i][1]);
-    }
-}
 
 TEST_FIXTURE(NULL, test_folder_teardown)

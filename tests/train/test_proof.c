@@ -277,56 +277,6 @@ TEST(phases_are_no_longer_than_their_steps)
     }
 }
 
-/* Gradients, or what the losses see, where that was looked at. */
-TEST(certificates_that_fail_are_told)
-{
-    const tm_run_options o = options_of(60);
-    for (int bits = 0; bits < 128; bits++) {
-        run             like = { .progress.finite = true, .progress.done = 60 };
-        tm_certificate *c = &like.certified.first;
-        c->done = bits & 1, c->gradients = bits & 2, c->looked_ahead = bits & 4;
-        c->causal = bits & 8, c->context = bits & 16;
-        c->evaluated = bits & 32, c->loss_agrees = bits & 64;
-        snprintf(c->reason, sizeof c->reason, "as said");
-        bool fails = (c->evaluated && !c->loss_agrees) || (c->done && !c->gradients) ||
-                     (c->looked_ahead && !(c->causal && c->context));
-        assert_string_equal(check_proof(&o, &like, nothing), fails ? "as said" : "");
-    }
-}
-
-TEST(updates_that_fail_are_told)
-{
-    const tm_run_options o = options_of(60);
-    for (int bits = 0; bits < 4; bits++) {
-        run                    like = { .progress.finite = true, .progress.done = 60 };
-        tm_update_certificate *u = &like.certified.update;
-        u->n_steps = bits & 1, u->agrees = bits & 2;
-        snprintf(u->reason, sizeof u->reason, "as said");
-        assert_string_equal(check_proof(&o, &like, nothing), bits == 1 ? "as said" : "");
-    }
-}
-
-TEST(frozen_weights_stay)
-{
-    tm_run_options o = options_of(60);
-    run            like = { .progress.finite = true, .progress.done = 60 };
-    o.step.groups[0] = (tm_group){ .place = "test", .lr_scale = 1, .hyper = o.step.hyper, .format = TM_DTYPE_COUNT };
-    o.step.groups[1] = o.step.groups[2] = o.step.groups[0];
-    o.step.groups[1].frozen = true;
-    snprintf(o.step.groups[1].patterns, sizeof o.step.groups[1].patterns, "layers.1.*");
-    o.step.n_groups = 2;
-    assert_string_equal(check_proof(&o, &like, nothing), "");
-    assert_string_equal(check_proof(&o, &like, (planted){ .moved = "output.weight" }), "");
-    assert_string_equal(check_proof(&o, &like, (planted){ .moved = "layers.1.ffn_norm.weight" }),
-                        "layers.1.ffn_norm.weight is frozen, but has moved");
-    o.step.groups[2].lr_scale = 0; /* which is said where nothing worse is */
-    snprintf(o.step.groups[2].patterns, sizeof o.step.groups[2].patterns, "norm.weight");
-    o.step.n_groups = 3;
-    assert_string_equal(check_proof(&o, &like, nothing), "norm.weight is trained, but has not moved");
-    assert_string_equal(check_proof(&o, &like, (planted){ .moved = "layers.1.attention.wo.weight" }),
-                        "layers.1.attention.wo.weight is frozen, but has moved");
-}
-
 /* Every named part, to its last element, in a run whose gradients were looked at and are not all zero. */
 TEST(every_part_has_a_gradient)
 {

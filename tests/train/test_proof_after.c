@@ -88,21 +88,6 @@ TEST(what_is_found_behind_the_last_step_counts)
     assert_true(told.certificate_after.done && told.certificate_after.context);
 }
 
-/* Nothing moves there, and no step could be too fast: nothing of that is said. */
-TEST(where_nothing_is_computed_nothing_is_looked_at)
-{
-    tm_run_options o = options_of(60);
-    tm_error       err = { 0 };
-    o.certify = o.certify_after = true;
-    (void)go(&o, "null", &err);
-    assert_int_equal(told.steps, 60);
-    assert_false(told.certificate.done || told.certificate_after.done);
-    assert_string_equal(told.certificate.reason, "");
-    assert_string_equal(after, "");
-    assert_null(strstr(reason, "moved"));
-    assert_null(strstr(reason, "the fastest step"));
-}
-
 /* --- what is said of steps -----------------------------------------------------------------------------------------
  */
 
@@ -132,20 +117,6 @@ TEST(what_must_move_in_each_format)
     }
 }
 
-/* Steps whose batches have no names cannot be repeated. */
-TEST(batches_are_read_by_their_names)
-{
-    tm_run_options o = options_of(60);
-    const run      like = { .progress.finite = true, .progress.done = 60 };
-    proof          p = { .device = "cpu" };
-    o.certify_after = true;
-    assert_string_equal(proof_says(&o, &like, &p), "");
-    assert_true(p.looked);
-    o.step.n_fields = 0;
-    assert_string_equal(proof_says(&o, &like, &p), "");
-    assert_false(p.looked);
-}
-
 /* The losses of the main job are known. */
 FULL_TEST(the_main_job_with_its_losses_is_real)
 {
@@ -166,27 +137,4 @@ FULL_TEST(the_main_job_with_its_losses_is_real)
     losses[2] += 9;
     assert_non_null(strstr(proof_says(&o, &like, &p), "the loss of step 3 is "));
     tm_config_destroy(config);
-}
-
-/* Of samples that repeat nothing is said where there are few of them, or something was said before. */
-TEST_WITH(what_was_said_first_stays, NULL, test_folder_teardown)
-{
-    tm_run_options o = options_of(60);
-    run            like = { .progress.finite = true, .progress.done = 60 };
-    tm_error       err = { 0 };
-    proof          p = { .device = "cpu" };
-    const char    *path = test_in_folder("rows.txt");
-    FILE          *f = fopen(path, "w");
-    assert_non_null(f);
-    for (int row = 0; row < 60; row++) fprintf(f, "x%030d.", row % 20 * 7919);
-    assert_int_equal(fclose(f), 0);
-    o.step.shape.vocab_size = 257;
-    o.source = (tm_source_options){ .name = "text", .path = path, .vocab = 257, .seq = o.step.seq };
-    assert_int_equal(tm_source_fields(&o.source, o.step.fields, &o.step.n_fields, &err), TM_OK);
-    p.batches = 24;
-    assert_string_equal(proof_says(&o, &like, &p), "");
-    p.batches = 25;
-    assert_string_equal(proof_says(&o, &like, &p), "only 21 of the 50 training samples are distinct");
-    like.timing.all_seconds = 1, like.timing.accounted_seconds = 2;
-    assert_string_equal(proof_says(&o, &like, &p), "the phases of the steps take 2 s together, the steps 1 s");
 }

@@ -146,61 +146,6 @@ static int rows_named(const tm_step *step, const char *name)
     return n;
 }
 
-/* A recipe of linears leaves experts, routers and the head as they are; whoever names them is told. */
-TEST(linears_are_not_experts)
-{
-    static const char *const words[] = { "experts", "router", "output" };
-    tm_device               *device = test_device_open("cpu", 1);
-    tm_chooser               chooser = tm_device_chooser(device);
-    tm_step_options          o = options_with("mxfp8", NULL, 0);
-    o.shape.moe = (tm_moe_shape){ .experts = 32, .top_k = 2, .ffn_dim = 64, .scale = 1 };
-    tm_step *step = test_step_plan(&o, &chooser);
-    assert_int_equal(count(step->first), 2 * 2 * 6); /* queries, keys and values; the output of attention */
-    for (size_t i = 0; i < step->quantized.n_rows; i++)
-        assert_non_null(strstr(step->quantized.rows[i].name, "attention"));
-    tm_step_destroy(step);
-    for (int w = 0; w < 3; w++) {
-        o.quantize.only[0] = words[w], o.quantize.n_only = 1;
-        refused(&chooser, &o, "quantize.experts_recipe is for experts, quantize.output_recipe for the output head");
-    }
-    tm_device_close(device);
-}
-
-/* Whatever leaves all of them: a run without a quantized product has no recipe's name. */
-TEST(a_recipe_that_would_quantize_nothing_is_refused)
-{
-    tm_device      *device = test_device_open("cpu", 1);
-    tm_chooser      chooser = tm_device_chooser(device);
-    tm_step_options o = options_with("fp8_tensorwise", NULL, 0);
-    o.quantize.skip_small = true;
-    refused(&chooser, &o,
-            "recipe fp8_tensorwise would quantize no linear layer of a block of this model (it leaves 14 as too small "
-            "(auto_filter_small_kn)); leave the recipe out (quantize.recipe), or change what it leaves");
-    o.quantize.left_out[0] = "feed_forward", o.quantize.n_left_out = 1, o.quantize.first_layer = 1;
-    refused(&chooser, &o,
-            "recipe fp8_tensorwise would quantize no linear layer of a block of this model (it leaves 3 by their names "
-            "(quantize.filter_fqns, quantize.fqns), 7 by their layers (first_last_layers_bf16), 4 as too small "
-            "(auto_filter_small_kn)); leave the recipe out (quantize.recipe), or change what it leaves");
-    o.quantize.left_out[0] = "attention", o.quantize.first_layer = 0, o.quantize.skip_small = false;
-    o.shape.ffn_dim = 92;
-    refused(&chooser, &o,
-            "recipe fp8_tensorwise would quantize no linear layer of a block of this model (it leaves 8 by their names "
-            "(quantize.filter_fqns, quantize.fqns), 6 with inputs or outputs that are no multiples of 16); leave the "
-            "recipe out (quantize.recipe), or change what it leaves");
-    o = expert_options("mxfp8"); /* each kind by itself */
-    o.quantize.head = o.quantize.recipe[0] = o.quantize.experts;
-    o.quantize.left_out[0] = "experts", o.quantize.n_left_out = 1;
-    refused(&chooser, &o,
-            "recipe mxfp8 would quantize no expert of this model (it leaves 48 by their names (quantize.filter_fqns, "
-            "quantize.fqns)); leave the recipe out (quantize.experts_recipe), or change what it leaves");
-    o.quantize.left_out[0] = "output";
-    refused(&chooser, &o,
-            "recipe mxfp8 would quantize no output head of this model (it leaves 1 by their names "
-            "(quantize.filter_fqns, quantize.fqns)); leave the recipe out (quantize.output_recipe), or change what it "
-            "leaves");
-    tm_device_close(device);
-}
-
 /* Each expert has rows of its own: 2 of w1 and w3, 1 of what both share, x. */
 TEST(experts_and_the_head_have_recipes)
 {

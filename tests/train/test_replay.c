@@ -116,29 +116,6 @@ TEST(a_wrong_bit_is_named)
     tm_device_close(device);
 }
 
-/* A wrong number on the way is in all that comes of it; what a step writes first is named. */
-TEST(a_wrong_activation_is_seen_in_gradients)
-{
-    tm_step_options o = test_llama_options();
-    o.accumulation = 2;
-    tm_device           *device = open_faulty(TM_OP_linear);
-    tm_trainer          *trainer = test_trainer_open(device, &o, 5);
-    tm_replay           *replay = tm_replay_create(trainer, 3, 0);
-    tm_replay_difference found;
-    const int            each = launches_of_a_step(trainer);
-    wrong_bit = 6; /* of the exponent */
-    for (int k = 1; k <= 2 * each; k++) {
-        launches = 0, wrong_launch = k;
-        gradients(trainer, replay, 1, &found);
-        if (!found.differs || found.wrong != (k <= each ? TM_REPLAY_FIRST_WRONG : TM_REPLAY_SECOND_WRONG))
-            fail_msg("launch %d of %d of linear: not found, or not which", k, each);
-        assert_true(found.tensors > 1 && found.bits >= 1);
-    }
-    tm_replay_destroy(replay);
-    tm_trainer_close(trainer);
-    tm_device_close(device);
-}
-
 /* Of the products of a step one in eight is checked in the second computation. */
 TEST(a_wrong_product_is_named)
 {
@@ -273,17 +250,6 @@ TEST(a_wrong_bit_makes_a_run_invalid)
         strstr(j.reason, "step 2: its gradients were computed twice on the same inputs and differ (faulty"));
     assert_non_null(strstr(j.reason, "tok_embeddings"));
     assert_true(j.told.excluded_per_hour != j.told.excluded_per_hour); /* nothing is excluded */
-}
-
-/* The first product that is checked, among those of the first steps' second computations. */
-TEST(a_wrong_product_is_in_the_reason)
-{
-    run_job j = { 0 };
-    for (int at = 1; at < 100 && j.told.wrong_products == 0; at++) j = run_with(1, 1, 0, TM_OP_linear_wgrad, at);
-    assert_true(j.told.wrong_products == 1 && j.status[0] == TM_NUMBERS && j.verdict == TM_VERDICT_INVALID);
-    assert_non_null(strstr(j.reason, "is not the product of its factors: row 0, columns from 0 on"));
-    assert_non_null(strstr(j.reason, "linear_wgrad of "));
-    assert_string_equal(j.told.mismatches[0].wrong, "second");
 }
 
 TEST(the_rank_is_named)

@@ -172,38 +172,6 @@ TEST(weights_are_not_loaded_again)
     clear(f.folder);
 }
 
-static tm_status load_none(void *context, tm_trainer *trainer, tm_error *err)
-{
-    (void)trainer;
-    ++*(int *)context;
-    return tm_fail(err, TM_FORMAT, "no weights in there");
-}
-
-/* Adapters stand beside weights that their checkpoints lack: those are loaded each time. */
-TEST(weights_beside_adapters_are_loaded_each_time)
-{
-    fixture        f = new_fixture();
-    tm_run_options o = options_of(f.folder, 2);
-    tm_error       err;
-    int            loads = 0;
-    o.load_context = &loads;
-    o.load_weights = load_none;
-    assert_int_equal(go(&o, &err), TM_FORMAT);
-    assert_string_equal(err.text, "no weights in there");
-    o.step.adapters = (tm_adapters){ .rank = 2, .alpha = 4, .base = TM_DTYPE_COUNT, .place = "here" };
-    strcpy(o.step.adapters.targets, "wq");
-    err = (tm_error){ 0 };
-    assert_int_equal(go(&o, &err), TM_FORMAT);
-    assert_string_equal(err.text, "no weights in there");
-    assert_int_equal(loads, 2);
-    o.load_weights = count_loads;
-    for (int i = 0; i < 3; i++, o.steps += 2) {
-        if (go(&o, &err) != TM_OK) fail_msg("%s", err.text);
-        assert_int_equal(loads, 3 + i);
-    }
-    clear(f.folder);
-}
-
 /* --- bits --------------------------------------------------------------------------------------------------------- */
 
 static tm_text index_of(const fixture *f, int step)
@@ -264,84 +232,6 @@ TEST(a_checkpoint_says_what_it_is_of)
         clear(f.folder);
     }
     tm_device_close(device);
-}
-
-/* The line is one of its own, the first one, too, and its word a whole one; only another order is worth a warning; a
- * device that sums nothing compares nothing. OWN: this device's order; O_N: with another letter in it. */
-TEST(another_order_of_sums_is_said)
-{
-    static const struct {
-        const char *before, *after, *device, *other, *refused; /* of the model's own lines */
-    } cases[] = { { "", "", "cpu", NULL, NULL },
-                  { "", "sums \n", "cpu", NULL, NULL },
-                  { "", "sums OWN\n", "cpu", NULL, NULL },
-                  { "", "sums OWNx\n", "cpu", "OWNx", NULL },
-                  { "", "sums O_N\n", "cpu", "O_N", NULL },
-                  { "", "sums x\n", "cpu", "x", NULL },
-                  { "sums x\n", "", "cpu", "x", NULL },
-                  { "", "sums x\n", "null", NULL, NULL },
-                  { "", "resums x\n", "cpu", NULL, "its model has resums x, this run's has 0" },
-                  { "resums x\n", "", "cpu", NULL, "its model has resums x, this run's has 0" } };
-    tm_device            *device = test_device_open("cpu", 1);
-    const tm_device_info *info = tm_device_describe(device);
-    const tm_model_shape  shape = options_of("folder", 6).step.shape;
-    for (size_t i = 0; info->sums[0] && i < sizeof cases / sizeof cases[0]; i++) {
-        tm_checkpoint_state state = state_of(4.5, 4.5, 0.1, 5);
-        tm_text             text = { 0 }, said = { 0 };
-        tm_error            err = { 0 };
-        char                line[100], wanted[400] = "";
-        const char         *own = strstr(cases[i].after, "OWN"), *almost = strstr(cases[i].after, "O_N");
-        snprintf(line, sizeof line, "%s", cases[i].after);
-        if (own || almost) snprintf(line, sizeof line, "sums %s%s", info->sums[0], (own ? own : almost) + 3);
-        if (almost) line[6] = '_';
-        tm_text_add(&text, cases[i].before);
-        tm_description_print(&shape, &text);
-        tm_text_add(&text, line);
-        memcpy(state.description, text.data, text.length);
-        device_name = cases[i].device;
-        whole_log_open();
-        tm_status st = take(state, &err);
-        whole_log_take(&said);
-        whole_log_close();
-        device_name = "cpu";
-        if (st != (cases[i].refused ? TM_INVALID : TM_OK)) fail_msg("case %zu: %d, %s", i, (int)st, err.text);
-        if (cases[i].refused) assert_says(&err, cases[i].refused);
-        line[strcspn(line, "\n")] = '\0';
-        if (cases[i].other)
-            snprintf(wanted, sizeof wanted,
-                     "  warning: the checkpoint in 'folder' was trained with products summed in the order '%s', this "
-                     "run's (%s kernels) is '%s': the run continues, but not with the bits of a run that never "
-                     "stopped; --isa names other kernels\n",
-                     line[0] ? line + 5 : "x", info->kernels, info->sums[0]);
-        assert_string_equal(said.data ? said.data : "", wanted);
-        tm_text_fini(&text);
-        tm_text_fini(&said);
-    }
-    tm_device_close(device);
-}
-
-/* Runs on a device that computes nothing: their checkpoints do not say how they summed, and go on without a word. */
-TEST(what_sums_nothing_says_no_order)
-{
-    fixture        f = new_fixture();
-    tm_run_options o = options_of(f.folder, 2);
-    tm_error       err;
-    tm_text        said = { 0 };
-    whole_log_open();
-    for (int turn = 0; turn < 3; turn++, o.steps++) {
-        device_name = turn < 2 ? "null" : "cpu";
-        if (go(&o, &err) != TM_OK) fail_msg("%s", err.text);
-        tm_text text = index_of(&f, (int)o.steps);
-        if (turn < 2) assert_null(memmem(text.data, text.length, "\nsums ", 6));
-        tm_text_fini(&text);
-    }
-    device_name = "cpu";
-    whole_log_take(&said);
-    whole_log_close();
-    assert_non_null(said.data);
-    assert_null(strstr(said.data, "warning"));
-    tm_text_fini(&said);
-    clear(f.folder);
 }
 
 static double head_count(const fixture *f, int step)

@@ -15,60 +15,6 @@ static void near(double found, double wanted, double tolerance)
     if (!(fabs(found - wanted) <= tolerance)) fail_msg("found %.17g, wanted %.17g", found, wanted);
 }
 
-TEST(sqrt_decay_and_a_stable_part)
-{
-    tm_schedule s = titan;
-    s.steps = 100;
-    s.warmup_steps = 10;
-    s.decay_ratio = 0.25; /* D = 25, W + N = 76 */
-    s.decay = TM_DECAY_SQRT;
-    near(tm_schedule_factor(&s, 9), 1, 0);
-    near(tm_schedule_factor(&s, 75), 1, 0);
-    near(tm_schedule_factor(&s, 76), 1 - 0.2, 1e-15); /* p = 1/25 */
-    near(tm_schedule_factor(&s, 79), 1 - 0.4, 1e-15); /* p = 4/25 */
-    near(tm_schedule_factor(&s, 99), 1 - sqrt(0.96), 1e-15);
-}
-
-TEST(halves_round_to_even)
-{
-    tm_schedule s = titan;
-    s.steps = 10;
-    s.warmup_steps = 0;
-    s.decay_ratio = 0.25; /* 2.5 becomes 2: steps 9 is the first to fall */
-    near(tm_schedule_factor(&s, 8), 1, 0);
-    near(tm_schedule_factor(&s, 9), 0.5, 0);
-    s.decay_ratio = 0.35; /* 3.5 becomes 4 */
-    near(tm_schedule_factor(&s, 7), 0.75, 0);
-    near(tm_schedule_factor(&s, 9), 0.25, 0);
-}
-
-TEST(odd_lengths)
-{
-    tm_schedule s = titan;
-    s.steps = 5;
-    s.warmup_steps = 9; /* counts as 5 */
-    near(tm_schedule_factor(&s, 0), 0.2, 0);
-    near(tm_schedule_factor(&s, 4), 1, 0);
-    near(tm_schedule_factor(&s, 5), 1, 0);
-    s.warmup_steps = 2;
-    s.decay_ratio = 0.9; /* 4 or 5 do not fit: 3 decay */
-    near(tm_schedule_factor(&s, 2), 1, 0);
-    near(tm_schedule_factor(&s, 3), 2.0 / 3, 1e-15);
-    near(tm_schedule_factor(&s, 4), 1.0 / 3, 1e-15);
-    s.decay_ratio = 0;
-    for (int64_t step = 2; step < 5; step++) near(tm_schedule_factor(&s, step), 1, 0);
-    s.steps = 1;
-    s.warmup_steps = 0;
-    s.decay_ratio = -1;
-    near(tm_schedule_factor(&s, 0), 1, 0);
-    s.steps = 100; /* no decay at all */
-    s.warmup_steps = 4;
-    s.decay_ratio = 0;
-    near(tm_schedule_factor(&s, 1), 0.5, 0);
-    near(tm_schedule_factor(&s, 99), 1, 0);
-    assert_string_equal(tm_schedule_words(&s), "constant after linear warmup");
-}
-
 TEST(nemo_cosine_has_the_published_values)
 {
     static const tm_schedule s = {

@@ -16,34 +16,6 @@ static tm_step *plan_shared(tm_step_options o, const tm_chooser *chooser, tm_axi
     return test_step_plan(&o, chooser);
 }
 
-/* Bytes that the gathers of a micro-batch send, of rank 0 of two. */
-static double gathered_bytes(int k, const tm_precision *precision)
-{
-    tm_step_options o = model_options(k);
-    tm_device      *device = test_device_open("cpu", 1);
-    tm_chooser      chooser = tm_device_chooser(device);
-    double          bytes = 0;
-    o.precision = precision;
-    o.layout.sharing = TM_SHARE_ALL;
-    o.layout.reshard = true;
-    tm_step *step = plan_shared(o, &chooser, TM_AXIS_SHARD, 2, 0);
-    for (size_t x = 0; x < step->first->count; x++)
-        if (step->first->instructions[x].call.op == &tm_op_all_gather) bytes += step->first->instructions[x].cost.wire;
-    tm_step_destroy(step);
-    tm_device_close(device);
-    return bytes;
-}
-
-/* Shares are cast before they are gathered: half the bytes. What is read in float32 is gathered so: tables whose sum is
- * rounded (GPT), routers. */
-TEST(weights_travel_in_the_format_of_the_computation)
-{
-    double wide = gathered_bytes(0, &tm_precision_f32), narrow = gathered_bytes(0, &tm_precision_bf16);
-    assert_true(wide > 0 && narrow == wide / 2);
-    wide = gathered_bytes(1, &tm_precision_f32), narrow = gathered_bytes(1, &tm_precision_bf16);
-    assert_true(narrow > wide / 2 && narrow < wide);
-}
-
 /* The parameters' adapters, or all of them: formats of the base in blocks, whose groups are not cut. */
 static tm_step_options sharing_all(int kind)
 {
@@ -288,41 +260,3 @@ TEST(reductions_run_beside_the_backward_pass)
 
 /* --- tensors of which ranks have parts ------------------------------------------------------------------------------
  */
-
-/* Every parameter, written in pieces that end anywhere in it and read in others. */
-static void write_in_pieces(const job *j, tm_trainer *trainer)
-{
-    const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
-    (void)j;
-    for (size_t id = 0; id < graph->n_tensors; id++) {
-        const tm_tensor *t = &graph->tensors[id];
-        if (t->role != TM_ROLE_PARAMETER) continue;
-        int64_t n = tm_shape_elements(t->shape);
-        float  *values = malloc((size_t)n * sizeof *values), *found = malloc((size_t)n * sizeof *found);
-        for (int64_t i = 0; i < n; i++) values[i] = (float)((i * 37 + (int64_t)id) % 1009) / 1009, found[i] = -1;
-        for (int64_t at = 0; at < n; at += 101)
-            CHECK_OK(tm_trainer_write(trainer, (tm_tensor_id)id, (size_t)at * 4, values + at,
-                                      (size_t)(n - at < 101 ? n - at : 101) * 4, err));
-        for (int64_t at = 0; at < n; at += 67)
-            CHECK_OK(tm_trainer_read(trainer, (tm_tensor_id)id, (size_t)at * 4, found + at,
-                                     (size_t)(n - at < 67 ? n - at : 67) * 4, err));
-        CHECK(memcmp(values, found, (size_t)n * sizeof *values) == 0);
-        free(values);
-        free(found);
-    }
-}
-
-TEST(tensors_are_written_in_pieces)
-{
-    for (size_t s = 0; s < 3; s++) {
-        job j = { .o = model_options(0),
-                  .replicate = 1,
-                  .shard = 3,
-                  .steps = 1,
-                  .rate = 0,
-                  .max_norm = 1,
-                  .change = write_in_pieces };
-        j.o.layout.sharing = sharings[s];
-        run_job(&j);
-    }
-}

@@ -95,36 +95,3 @@ TEST(wrong_names_are_refused)
         tm_config_destroy(config);
     }
 }
-
-/* The names of an image model, as its first release has them. */
-TEST(images_have_names_of_their_own)
-{
-    tm_step_options o = model_options(3);
-    tm_model_module module;
-    tm_text         all = { 0 };
-    o.shape.n_layers = o.shape.flux.n_single = 2;
-    for (int64_t i = 0; tm_model_module_at(&o.shape, i, &module); i++)
-        tm_text_printf(&all, "%s %d, ", module.name, (int)module.block);
-    for (int n = 1; n <= 3; n++) { /* blocks of each kind */
-        static const char *const lists[] = { "double_blocks.0, single_blocks.0",
-                                             "double_blocks.0 .. double_blocks.1, single_blocks.0 .. single_blocks.1",
-                                             "double_blocks.0 .. double_blocks.2, single_blocks.0 .. single_blocks.2" };
-        tm_step_options          shaped = o;
-        tm_arena                *arena = tm_arena_create();
-        tm_error                 err = { 0 };
-        const int               *first;
-        int                      stages;
-        char                     words[400];
-        shaped.shape.n_layers = shaped.shape.flux.n_single = n;
-        assert_int_equal(stage_names_read("img_in|x", "here", &shaped.shape, arena, &stages, &first, &err), TM_INVALID);
-        snprintf(words, sizeof words,
-                 "parallelism.module_fqns_per_model_part (here): stage 0 has 'x', which the model does not have; its "
-                 "modules are img_in, txt_in, time_in, guidance_in, vector_in, %s, final_layer",
-                 lists[n - 1]);
-        assert_string_equal(err.text, words);
-        tm_arena_destroy(arena);
-    }
-    assert_string_equal(all.data, "img_in -1, txt_in -1, time_in -1, guidance_in -1, vector_in -1, double_blocks.0 0, "
-                                  "double_blocks.1 1, single_blocks.0 2, single_blocks.1 3, final_layer 4, ");
-    tm_text_fini(&all);
-}

@@ -30,46 +30,6 @@ static tm_step_options options_of(const layout *l)
     return o;
 }
 
-/* The stage after that one is never there. */
-static void absent_body(tm_comm *comm, void *context)
-{
-    tm_step_options o = *(const tm_step_options *)context;
-    tm_ranks        ranks = { 0 };
-    tm_device      *device;
-    tm_trainer     *trainer;
-    tm_error        err_of_step = { 0 };
-    void           *field[2][TM_MAX_FIELDS];
-    o.layout.mesh = tm_mesh_one();
-    o.layout.mesh.degree[TM_AXIS_PP] = 2;
-    o.layout.rank = tm_comm_rank(comm);
-    CHECK_OK(tm_ranks_open(&o.layout.mesh, comm, &ranks, err));
-    CHECK_OK(tm_device_open("cpu", 1, &device, err));
-    tm_device_join(device, &ranks.groups);
-    CHECK_OK(tm_trainer_open(device, &o, 7, &trainer, err));
-    if (tm_comm_rank(comm) == 0) {
-        CHECK_OK(tm_trainer_begin(trainer, 1, 1e-3, 1, 64, err));
-        for (int m = 0; m < 2; m++) make_batch(&o, 1, m, field[m]);
-        tm_micro_batch all = join_batches(&o, field);
-        CHECK(tm_trainer_gradients(trainer, &all, NULL, &err_of_step) != TM_OK);
-        CHECK(strstr(err_of_step.text, "rank 1"));
-        CHECK(strstr(err_of_step.text, "'gradients of stage 1, micro-batch 1'"));
-        for (int f = 0; f < 2; f++) free((void *)all.field[f]);
-        for (int m = 0; m < 2; m++) free_batch(&o, field[m]);
-    } else {
-        while (tm_comm_failed(comm, &err_of_step) == TM_OK) usleep(1000);
-    }
-    tm_trainer_close(trainer);
-    tm_device_close(device);
-    tm_ranks_close(&ranks);
-}
-
-TEST(a_stage_that_is_late_is_named)
-{
-    layout          l = { 0, 2, 1, TM_PIPELINE_1F1B, 2, 1, 1 };
-    tm_step_options o = options_of(&l);
-    run_world(2, NULL, 0.3, false, absent_body, &o);
-}
-
 static int64_t class_bytes(const tm_plan *plan, const char *name)
 {
     for (size_t i = 0; i < plan->n_classes; i++)
@@ -174,35 +134,6 @@ TEST(nothing_goes_below_what_is_trained)
                 fail_msg("%s: rank %d sends %zu gradients, wanted %zu", wanted[i].words, rank,
                          count_sends(step, TM_PHASE_BACKWARD), back);
             assert_int_equal(count_sends(step, TM_PHASE_FORWARD), rank < 3 ? 4 : 0);
-            tm_step_destroy(step);
-        }
-    tm_device_close(device);
-}
-
-/* Every rank says the same, also of what other stages have; NULL: nothing is wrong. */
-TEST(names_are_those_of_the_whole_model)
-{
-    static const char *const rows[][2] = {
-        { GROUP("layers.4.*", FROZEN), "no parameter is called 'layers.4.*'" },
-        { GROUP("layers.0.attention.wq.weight", FROZEN), "are rows of one matrix" },
-        { GROUP("*", FROZEN), "no parameter is left to be trained" },
-        { GROUP("layers.3.*", FROZEN), NULL },
-        { "--lora.rank 2 --lora.targets layers.4.attention.wq", "no linear layer is called 'layers.4.attention.wq'" },
-        { "--lora.rank 2 --lora.targets layers.3.attention.wq", NULL },
-        { "--quantize.recipe fp8_rowwise --quantize.fqns layers.4.",
-          "'layers.4.' in quantize.fqns is in the name of no linear" },
-        { "--quantize.recipe fp8_rowwise --quantize.fqns layers.3.", NULL },
-    };
-    tm_device *device = test_device_open("cpu", 1);
-    tm_chooser chooser = tm_device_chooser(device);
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        for (int rank = 0; rank < 2; rank++) {
-            char     words[1500];
-            tm_error err;
-            snprintf(words, sizeof words, BLOCKS STAGES(2) "%s", rows[i][0]);
-            tm_step *step = plan_words(words, &chooser, rank, &err);
-            if ((rows[i][1] == NULL) != (step != NULL) || (rows[i][1] && !strstr(err.text, rows[i][1])))
-                fail_msg("%s, rank %d: '%s' is not '%s'", words, rank, err.text, rows[i][1] ? rows[i][1] : "");
             tm_step_destroy(step);
         }
     tm_device_close(device);

@@ -20,7 +20,7 @@ enum { STEPS = 40, SAVED = 10, STEP_NS = 200000000, OTHER_NS = 400000000 };
 typedef struct {
     tm_sink sink;
     double  seconds[STEPS], logging[STEPS], end;
-    int     steps, evaluations, checkpoints;
+    int     steps, evaluations, checkpoints, quantized;
     bool    behind; /* a thread writes checkpoints */
     bool    valid;
     char    reason[TM_REASON_BYTES];
@@ -44,6 +44,10 @@ static void listen(tm_sink *sink, const tm_event *event)
     }
     if (event->kind == TM_EVENT_CHECKPOINT) {
         l->checkpoints++;
+        now_ns += OTHER_NS;
+    }
+    if (event->kind == TM_EVENT_QUANTIZED) {
+        l->quantized++;
         now_ns += OTHER_NS;
     }
     if (event->kind == TM_EVENT_RUN_ENDED) {
@@ -112,6 +116,19 @@ TEST(evaluations_count_for_none)
     listener l = run(&o);
     assert_int_equal(l.evaluations, STEPS / 8);
     check(&l, 8);
+}
+
+/* Nor does telling of the factors of products in low precision. */
+TEST(factors_count_for_none)
+{
+    tm_run_options o = options_of();
+    o.step.quantize = (tm_quantize){ .on = true, .switch_step = -1, .history = 4, .seed = 1 };
+    o.step.shape.ffn_dim = 96; /* whole blocks */
+    o.step.quantize.recipe[0] = *tm_quantize_recipe_find("fp8_rowwise");
+    o.quantize_freq = 8;
+    listener l = run(&o);
+    assert_int_equal(l.quantized, STEPS / 8);
+    check(&l, 0);
 }
 
 /* Saving behind the training ends when a step finds that all is written, at the latest when the next one begins. */

@@ -79,16 +79,6 @@ TEST(ranks_that_differ_are_listed)
     check(&j, 4, "the configuration of ranks 0, 3");
 }
 
-TEST(sixteen_ranks_are_listed)
-{
-#define SIXTEEN "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16"
-    job j = { .configuration = { 0 } };
-    for (int r = 0; r < MOST; r++) j.configuration[r] = (uint64_t)r;
-    check(&j, 17, "the configuration of ranks " SIXTEEN);
-    check(&j, 18, "the configuration of ranks " SIXTEEN " and 1 more");
-    check(&j, 20, "the configuration of ranks " SIXTEEN " and 3 more");
-}
-
 /* --- what ranks have read ---------------------------------------------------------------------------------------- */
 
 typedef struct {

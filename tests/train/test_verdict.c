@@ -261,25 +261,6 @@ TEST(rules_hold_on_both_sides_of_their_edges)
 /* --- what is more than a row ---------------------------------------------------------------------------------------
  */
 
-/* What is said is said to its end, however much there is. */
-TEST(reasons_have_room)
-{
-    double losses[LOSSES];
-    char   machine[600];
-    memset(machine, 'm', sizeof machine);
-    strcpy(machine + sizeof machine - 9, " the end");
-    tm_evidence e = evidence_of("synthetic", losses, 3.5, 2.9);
-    e.machine = TM_VERDICT_NOISY;
-    e.machine_reason = machine;
-    e.step_variation = 0.2;
-    expect(&e, TM_VERDICT_NOISY, "m the end");
-    e.slowdown_pct = 3;
-    expect(&e, TM_VERDICT_NOT_JUDGED, "m the end");
-    e = evidence_of("synthetic", losses, 3.5, 2.9);
-    e.unreal = machine;
-    expect(&e, TM_VERDICT_INVALID, "m the end");
-}
-
 TEST(steps_must_be_steady)
 {
     double      losses[LOSSES];
@@ -355,23 +336,4 @@ TEST(one_loss_scatters_as_the_first_ones)
     expect(&e, TM_VERDICT_VALID, "fell");
     losses[0] = 4 - 2.99 * error;
     expect(&e, TM_VERDICT_NOT_JUDGED, "");
-}
-
-/* The beginning of a run is its first tenth, of 5 to 100 losses; mean and deviation are those of all of them. */
-TEST(the_beginning_is_a_tenth)
-{
-    static const int64_t steps[][2] = { { 0, 5 },      { 59, 5 },     { 60, 6 },      { 999, 99 },
-                                        { 1000, 100 }, { 1010, 100 }, { 100000, 100 } };
-    double               sum = 0, squares = 0;
-    tm_loss_head         head = { 0 };
-    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++)
-        assert_int_equal(tm_loss_head_limit(steps[i][0]), steps[i][1]);
-    for (int n = 1; n <= 9; n++) {
-        const double loss = 4 - 0.3 * (n % 4);
-        head = tm_loss_head_add(head, loss);
-        sum += loss, squares += loss * loss;
-        const double variance = n > 1 ? (squares - sum * sum / n) / (n - 1) : 0;
-        assert_int_equal(head.n, n);
-        assert_true(fabs(head.mean - sum / n) < 1e-12 && fabs(head.deviation * head.deviation - variance) < 1e-12);
-    }
 }
