@@ -11,8 +11,7 @@
 wrong()
 {
     sed "$1" page.yaml >wrong.yaml
-    trainmark reproduce wrong.yaml --dry-run
-    failed_with 4 "$2" "$3"
+    says 4 "$3" reproduce wrong.yaml --dry-run
 }
 wrong 's/^    ours: run micro/    our: run micro/' "an unknown key" "wrong.yaml:9: unknown key 'our' of a row; known are hardware,theirs,"
 wrong 's/^common/comon/' "of the page, too" "wrong.yaml:4: unknown key 'comon' of a page"
