@@ -100,4 +100,11 @@ step 3  loss 2.00000  validation 2.25000  2,560 tokens/s (last step)
 step 1  loss 4.00000  validation 2.25000  1 tokens/s (last step)
 ended: valid: it has learned" ]
 
+mkdir looked
+says 0 '^no step yet$' watch looked --once
+printf '{"step": 1, "loss": 3.5, "tokens": 64, "seconds": 0.5}\n{"event": "evaluation", "step": 1, "loss": 2.5}\n{"loss": 9}\n' >looked/metrics.jsonl
+prints "step 1  loss 3.50000  validation 2.50000  128 tokens/s (last step)" watch looked --once
+cp going/result.json looked
+prints '{"step": 1, "loss": 3.5, "validation": 2.5, "tokens_per_second": 128}' watch looked --json
+
 finish
