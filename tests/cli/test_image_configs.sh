@@ -12,8 +12,7 @@ check "shapes: its page has ${parameters:-no} parameters" has "$root/docs/flux-s
 says 4 "cannot read directory '\./cache': No such file" run "$config" --out run
 
 # Other pictures of the same form: the same model trains on a distribution that needs no files.
-trainmark run "$config" --data.source gaussians --data.path null --training.steps 2 --training.local_batch_size 2 --validation.enable false \
+says 0 '' run "$config" --data.source gaussians --data.path null --training.steps 2 --training.local_batch_size 2 --validation.enable false \
     --checkpoint.enable false --out made
-check "shapes: two steps" [ "$code" -eq 0 ]
 
 finish

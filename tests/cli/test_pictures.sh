@@ -100,19 +100,11 @@ check "of any checkpoint" [ "$code $(has "$out" '"steps": 28'; echo $?)" = "0 0"
 
 # --- what cannot be
 
-# wrong NAME CODE TEXT ARGUMENTS...
-wrong()
-{
-    wrong_name=$1 wrong_code=$2 wrong_text=$3
-    shift 3
-    trainmark "$@"
-    failed_with "$wrong_code" "refused: $wrong_name" "$wrong_text"
-}
-wrong "no encoders" 4 "give --encoders DIR" generate "$model/transformer/../../model/transformer/." --prompt x -o x.png
-wrong "a chat with images" 4 "model of images" chat "$model/transformer"
-wrong "a part beyond" 2 "counted from 0" data encode "$pipeline/pictures" $encode -o x --part 2/2
-wrong "drawing with pipelines" 4 "neither pipelines nor context parallelism divide" run $train --ranks 2 --parallelism.pipeline_parallel_degree 2 --data.source latents --data.path both --data.sample_pictures 1 --data.encoders "$model" --dry-run
-wrong "a broken picture on the way" 4 "3.png" run $train --data.source pictures --data.path changed --data.encoders "$model" --validation.enable false --out y
-wrong "files of two sizes" 4 "is F32" run $train --model.text_len 8 --data.source latents --data.path cache --validation.enable false --out x
+says 4 "give --encoders DIR" generate "$model/transformer/../../model/transformer/." --prompt x -o x.png
+says 4 "model of images" chat "$model/transformer"
+says 2 "counted from 0" data encode "$pipeline/pictures" $encode -o x --part 2/2
+says 4 "neither pipelines nor context parallelism divide" run $train --ranks 2 --parallelism.pipeline_parallel_degree 2 --data.source latents --data.path both --data.sample_pictures 1 --data.encoders "$model" --dry-run
+says 4 "3.png" run $train --data.source pictures --data.path changed --data.encoders "$model" --validation.enable false --out y
+says 4 "is F32" run $train --model.text_len 8 --data.source latents --data.path cache --validation.enable false --out x
 check_not "and nothing was written" [ -e x ]
 finish

@@ -126,9 +126,8 @@ for mpi in openmpi mpich; do
     check "$mpi: under its launcher as it is" [ "$code" -eq 0 ]
     check "$mpi: two ranks there" has "$out" "\\| +2 \\|"
 
-    trainmark run --mpi $mpi --ranks 2 $tiny --training.steps 4 --training.global_batch_size 8 \
+    says 0 '' run --mpi $mpi --ranks 2 $tiny --training.steps 4 --training.global_batch_size 8 \
         --parallelism.data_parallel_replicate_degree 2 --parallelism.exact true --log.folder logs --out "run-$mpi"
-    check "$mpi: two ranks train" [ "$code" -eq 0 ]
     check "$mpi: one result" [ -f "run-$mpi/result.json" ]
     check "$mpi: with the bits of one rank" [ "$(grep -o '"weights_hash": *"[^"]*"' "run-$mpi/result.json")" = "$weights" ]
     check "$mpi: the log of the first rank has the steps" has "run-$mpi/logs/rank-0/info" '^20.*Z \[?.*step: *4'
