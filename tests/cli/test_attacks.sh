@@ -121,7 +121,7 @@ rm -rf run
 
 # --- hanging up saves, and what batch systems send -----------------------------------------------------------------------
 
-for signal in HUP USR1 XCPU; do
+for signal in HUP USR1 USR2 XCPU; do
     start_run --checkpoint.enable true
     for time in 1 2 3; do
         kill -$signal "$(program)" 2>/dev/null
