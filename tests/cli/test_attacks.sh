@@ -62,7 +62,7 @@ tiny_run --checkpoint.enable true --checkpoint.keep_latest_k 1
 check "checkpoints that are links lose no file" [ "$(cat away/* | sort -u)" = treasure -a "$(find away -type f | wc -l)" -eq 4 ]
 rm -rf run away
 
-# --- second names (hard links), a full disk's like, closed descriptors ---------------------------------------------
+# --- second names (hard links), closed descriptors ---------------------------------------------------------------
 
 mkdir -p run/checkpoint
 for name in metrics.jsonl run.lock checkpoint/lock; do
@@ -76,11 +76,6 @@ done
 ln -f victim run/result.json
 tiny_run
 check "what is replaced as a whole loses its second name" [ "$code" -eq 0 -a "$(cat victim)" = treasure ]
-rm -rf run
-(ulimit -f 256 && exec "$TRAINMARK" run $tiny --training.steps 2000 --out run >/dev/null 2>"$err")
-code=$?
-check "a limit on file sizes is no silent end" [ "$code" -eq 1 ]
-check "but said" has "$err" "File too large"
 rm -rf run
 "$TRAINMARK" run $tiny --training.steps 3 --checkpoint.enable true --out run <&- >&- 2>&-
 check "closed outputs are an error" [ $? -eq 1 ]
@@ -126,7 +121,7 @@ rm -rf run
 
 # --- hanging up saves, and what batch systems send -----------------------------------------------------------------------
 
-for signal in HUP USR1 XCPU; do
+for signal in HUP USR1 USR2 XCPU; do
     start_run --checkpoint.enable true
     for time in 1 2 3; do
         kill -$signal "$(program)" 2>/dev/null
@@ -141,15 +136,13 @@ done
 # --- terminals and spreadsheets -------------------------------------------------------------------------------------------
 
 printf 'model:\n  name: "\\e]0;owned\\a\\e[2J"\n  vocab_size: 64\n' >c.yaml
-trainmark run c.yaml $tiny --training.steps 3 --out run
-check "a name with escapes trains" [ "$code" -eq 0 ]
+says 0 '' run c.yaml $tiny --training.steps 3 --out run
 check_not "no escape from YAML on standard output" grep -q "$esc" "$out"
 check_not "nor on standard error" grep -q "$esc" "$err"
 check_not "nor in a record" grep -q "$esc" run/result.json run/perf.csv run/metrics.jsonl
 rm -rf run
 printf '"\\e[31mkey": 1\n' >c.yaml
-trainmark run c.yaml --out run
-check "an unknown key is shown" [ "$code" -eq 4 ]
+says 4 '' run c.yaml --out run
 check_not "without its escapes" grep -q "$esc" "$err"
 trainmark run "no${esc}]0;x.yaml"
 check_not "file names, too" grep -q "$esc" "$err"

@@ -5,8 +5,8 @@
 # shellcheck disable=SC1091,SC2086,SC2154
 . "$(dirname "$0")/lib.sh"
 
-# A tiny run; arguments may replace its own.
-tiny_run() { trainmark run $tiny --training.steps 3 --out run "$@"; }
+# tiny_run PATTERN OPTION VALUE: a run that is refused.
+tiny_run() { says 4 "$1" run $tiny --training.steps 3 --out run "$2" "$3"; }
 
 seq 1 5000 >text.txt
 mkdir empty
@@ -26,27 +26,20 @@ else
     cp text.txt closed/a
     [ "$(id -u)" -ne 0 ] || chown -R 65534 closed
     chmod 0 closed
-    tiny_run --data.path closed
-    failed_with 4 "unreadable folder" "cannot read directory 'closed': Permission denied; give read permission"
+    tiny_run "cannot read directory 'closed': Permission denied; give read permission" --data.path closed
     chmod 500 closed
-    tiny_run --out closed/run
-    failed_with 4 "run directory that cannot be written" "cannot create directory 'closed/run': Permission denied"
+    tiny_run "cannot create directory 'closed/run': Permission denied" --out closed/run
 fi
 TRAINMARK=$program
 check_not "no wrong configuration or data made a run directory" [ -e run ]
 
 # --- what is written ------------------------------------------------------------------------------------------------------
 
-tiny_run --out text.txt
-failed_with 4 "file for a run directory" "'text.txt' exists and is not a directory; name another"
-tiny_run --out text.txt/below
-failed_with 4 "run directory below a file" "cannot create directory 'text.txt/below': Not a directory"
-tiny_run --perf-csv text.txt
-failed_with 4 "perf.csv with another header" "cannot append to 'text.txt': header is \"1\", wanted \"model,n_gpus" 
-tiny_run --perf-csv empty
-failed_with 4 "folder for perf.csv" "'empty' is not a regular file"
-tiny_run --perf-csv nowhere/perf.csv
-failed_with 4 "perf.csv in a missing folder" "cannot write to 'nowhere' \(--perf-csv nowhere/perf.csv\)" "name another file"
+tiny_run "'text.txt' exists and is not a directory; name another" --out text.txt
+tiny_run "cannot create directory 'text.txt/below': Not a directory" --out text.txt/below
+tiny_run "cannot append to 'text.txt': header is \"1\", wanted \"model,n_gpus" --perf-csv text.txt
+tiny_run "'empty' is not a regular file" --perf-csv empty
+tiny_run "cannot write to 'nowhere' \(--perf-csv nowhere/perf.csv\)" --perf-csv nowhere/perf.csv
 check_not "none of these made a run directory" [ -e run ]
 check "the file with another header is as it was" [ "$(wc -l <text.txt)" -eq 5000 ]
 

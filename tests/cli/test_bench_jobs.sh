@@ -38,8 +38,7 @@ jobs:
   - {workload: gemm, name: deep, M: 4, K: 32, N: 2, trans_b: true}
   - {workload: mlp, dims: 4-3, batch: 2, iterations: 2}
 END
-trainmark bench jobs jobs.yaml --output-file jobs.md
-check "three tables" [ "$code" -eq 0 ]
+says 0 '' bench jobs jobs.yaml --output-file jobs.md
 check "under their names" [ "$(sed -n 's/^## //p' "$out" | tr '\n' ' ')" = "first deep mlp " ]
 check "with a line between them" [ "$(grep -c '^## ' "$out")$(sed -n '1p' "$out")" = "3## first" ]
 check "in the file, too" [ "$(sed -n 's/^## //p' jobs.md | tr '\n' ' ')" = "first deep mlp " ]
@@ -47,20 +46,17 @@ check "the job's own options are above all" [ "$(grep -c '| 8x8x16 ' jobs.md)$(g
 trainmark results --json
 check "stored under their names" [ "$(sed -n 's/.*"label": "\([a-z]*\)".*/\1/p' "$out" | tr '\n' ' ')" = "deep first " ]
 check "all three" [ "$(grep -c '"id"' "$out")" -eq 3 ]
-trainmark bench jobs jobs.yaml --json --output-file jobs.json --seed 4
-check "as JSON" [ "$code" -eq 0 ]
+says 0 '' bench jobs jobs.yaml --json --output-file jobs.json --seed 4
 check "an array" [ "$(sed -n '1p;$p' "$out" | tr '\n' ' ')" = "[ ] " ]
 check "of three" [ "$(grep -c '^,$' "$out") $(grep -c '"rows"' "$out")" = "2 3" ]
 check "the same in the file" cmp -s "$out" jobs.json
-trainmark results show last
-check "what is on the command line is above all" has "$out" '"seed": 4,'
+says 0 '"seed": 4,' results show last
 # A job that cannot be done does not keep the others from being done.
 cat >jobs.yaml <<'END'
 - gemm: {M: 4194304, N: 4194304, K: 4194304}
 - gemm: {M: 4, N: 4, K: 4, rep-ms: 1, warmup-ms: 0, precision: 0, threads: 1}
 END
-trainmark bench jobs jobs.yaml --output-file part.md
-failed_with 3 "the first fails" "job 1 \(gemm\): "
+says 3 "job 1 \(gemm\): " bench jobs jobs.yaml --output-file part.md
 check "the second is there" has part.md '4x4x4'
 trainmark bench jobs jobs.yaml --output-file nowhere/x.md
 check "a file that cannot be made" [ "$code" -ne 0 ]

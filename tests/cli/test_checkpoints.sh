@@ -12,12 +12,10 @@ model="tiny-llama --model.n_layers 1 --model.dim 8 --model.n_heads 2 --model.n_k
 for row in 3:27a27af7e065e8c4 4:e2689f47b3cee2f1; do
     rm -rf kept run
     cp -r "$here/../train/checkpoints/version-${row%%:*}" kept
-    trainmark run $model --training.steps 2 --out run
-    check "version ${row%%:*} is read" [ "$code" -eq 0 ]
+    says 0 '' run $model --training.steps 2 --out run
     check "with the weights that it has" grep -q "\"weights_hash\": \"${row#*:}\"" run/result.json
     check "and stays as it is" [ ! -e kept/step-00000002/tensors.safetensors ]
-    trainmark run $model --training.steps 3 --checkpoint.keep_latest_k 1 --out run
-    check "training goes on" has "$err" "resumed from step 2 in"
+    says 0 "resumed from step 2 in" run $model --training.steps 3 --checkpoint.keep_latest_k 1 --out run
     check "a checkpoint of today is beside it, and it goes" [ "$(echo kept/*)" = "kept/lock kept/step-00000003" ]
     check "as safetensors" [ "$(cd kept/step-00000003 && echo *)" = "complete index.bin tensors.safetensors" ]
 done

@@ -4,7 +4,7 @@
 # the published pages (configs/reference/*.yaml): `trainmark run` in front plans it for its hardware, in as much memory as the line
 # that `trainmark reproduce` runs instead; a slice of some trains, and the tables of the page hold the plans. TM_UPDATE_DOCS=1 in
 # front of the test writes these tables anew.
-# shellcheck disable=SC1091,SC2086,SC2154
+# shellcheck disable=SC1091,SC2016,SC2086,SC2154
 . "$(dirname "$0")/lib.sh"
 export OMP_WAIT_POLICY=passive
 page=$root/docs/coming-from.md
@@ -89,7 +89,6 @@ submission()
 {
     {
         echo '#!/bin/bash'
-        # shellcheck disable=SC2016
         printf '%s\n' 'export DGXSYSTEM=$(basename $(readlink -f ${BASH_SOURCE[0]}) | sed '"'s/^config_//;s/\\.sh\$//')" \
             'export WALLTIME=$(( (${NEXP:-1} * 50) ))' 'export TP=1' 'export PP=1;' 'export CP=1' \
             'export MLPERF_SUBMISSION_ORG="Us"' "export MLPERF_SUBMISSION_PLATFORM=\"${1%%_*}\"" 'export NCCL_MIN_CTAS=32;' \
@@ -120,7 +119,6 @@ END
 done
 echo 'export ACG=full && export ACM=block && export ACL=21' >>config_MI300X_1x8x1.sh
 for system in MI350X_1x8x1_8b MI355X_1x8x1_8b; do
-    # shellcheck disable=SC2016
     submission $system <<'END'
 export NNODES=1
 export GPUS_PER_NODE=8
@@ -260,8 +258,7 @@ plain() { sed -n 's/ *#.*//; /exp_name:/d; /hf_assets_path:/d; /submission_/d; /
 while read -r shell shipped platform <&3; do
     DATADIR=/sets trainmark run "config_$shell.sh" --print-config --platform "$platform" $alike
     plain "$out" >theirs
-    DATADIR=/sets trainmark run "config_$shell.sh" --dry-run --platform "$platform" $alike
-    check "config_$shell.sh plans" [ "$code" -eq 0 ]
+    DATADIR=/sets says 0 '' run "config_$shell.sh" --dry-run --platform "$platform" $alike
     grep '^  plan ' "$out" >>theirs
     case $shipped in *lora*) sets=/sets/data ;; *) sets=/sets ;; esac
     shipped=$root/configs/experiments/mlperf/$shipped.yaml
@@ -277,10 +274,8 @@ MI355X_1x8x1 llama2_70b_lora-MI355X 8xMI355X
 MI355X_1x8x1_8b llama31_8b-MI355X 8xMI355X
 END
 echo 'docker run x' >>config_MI355X_1x8x1.sh
-trainmark run config_MI355X_1x8x1.sh --dry-run
-failed_with 4 "another statement" "config_MI355X_1x8x1.sh:29: 'docker run x' is no export NAME=VALUE; .* nothing is executed"
-trainmark mlperf run bash run_with_docker.sh --dry-run
-failed_with 2 "no system" "run_with_docker.sh trains config_.DGXSYSTEM.sh, and DGXSYSTEM is not set; name that file instead"
+says 4 "config_MI355X_1x8x1.sh:29: 'docker run x' is no export NAME=VALUE; .* nothing is executed" run config_MI355X_1x8x1.sh --dry-run
+says 2 "run_with_docker.sh trains config_.DGXSYSTEM.sh, and DGXSYSTEM is not set; name that file instead" mlperf run bash run_with_docker.sh --dry-run
 trainmark mlperf run config_MI300X_1x8x1.sh --runs 2 --dry-run --platform 8xMI300X
 check "weights that are not here are told once" [ "$(grep -c '^not included in this plan: the weights' "$out")" -eq 1 ]
 

@@ -11,8 +11,7 @@ steps="--optimizer.lr 1e-2 --training.steps 40 --lr_scheduler.warmup_steps 5 --t
 # of KEY: the values of a key of metrics.jsonl, step by step.
 of() { sed -n "s/\"phases\".*//;s/.*\"$1\": \([-0-9.e+]*\).*/\1/p" one/metrics.jsonl; }
 
-trainmark run tiny-llama --model.family mixtral $sizes $steps --training.threads 1 --out one
-check "a mixture trains" [ "$code" -eq 0 ]
+says 0 '' run tiny-llama --model.family mixtral $sizes $steps --training.threads 1 --out one
 trainmark run tiny-llama --model.family mixtral $sizes $steps --training.threads 3 --out three
 check "other threads, the same weights" \
     [ "$(grep weights_hash one/result.json)" = "$(grep weights_hash three/result.json)" ]

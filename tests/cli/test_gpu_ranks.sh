@@ -47,26 +47,12 @@ nothing_left() { ! ls /dev/shm/trainmark-standin-* >/dev/null 2>&1; }
 
 # --- one GPU ------------------------------------------------------------------------------------------------------------
 
-STANDIN_GPUS=1 trainmark $gpus --json
-check "one GPU: a rank is enough" [ "$code" -eq 0 ]
+STANDIN_GPUS=1 says 0 '' $gpus --json
 check "one GPU: all other rows are right" [ "$(grep -c '"correct": *true' "$out")" -eq 14 ]
 check "the library's file and version" has "$out" "nccl 2\.28\.9, loaded from $standins/nccl\.so"
 check "the runtime's file and the GPU" has "$out" "CUDA 12\.4, loaded from $standins/cuda\.so; rank 0 is on GPU 0 of 1: a stand-in"
 check "the engine's name" has "$out" '"engine": *"nccl"'
 check "where the data lie" has "$out" '"buffers": *"device"'
-
-TRAINMARK_NCCL="$standins/rccl.so" TRAINMARK_GPU_RUNTIME="$standins/hip.so" STANDIN_GPUS=1 trainmark $gpus --calls all-reduce
-check "RCCL on HIP" [ "$code" -eq 0 ]
-check "RCCL: named" has "$out" "rccl 2\.28\.9, loaded from .*HIP 12\.4, loaded from|rccl 2\.28\.9, loaded from"
-check "HIP: named" has "$out" "HIP 12\.4, loaded from $standins/hip\.so"
-
-# --- what is missing ----------------------------------------------------------------------------------------------------
-
-mkdir empty
-TRAINMARK_NCCL='' trainmark $gpus --ranks 1 --library "$work/empty/libnccl.so.2"
-failed_with 4 "no library where it is said to be" "NCCL cannot be loaded .*empty/libnccl.so.2"
-TRAINMARK_GPU_RUNTIME="$work/empty/libcuda.so.1" trainmark $gpus
-failed_with 4 "no runtime of a GPU" "no runtime of a GPU was found .*install NVIDIA's driver"
 
 # --- two and four ranks -------------------------------------------------------------------------------------------------
 
@@ -78,9 +64,6 @@ PER_NODE=2 start 4 $gpus --calls all-reduce,all-to-all-v --json
 check "two nodes of two" ended "0 0 0 0"
 check "two nodes: told" has "$out" '"hosts": *2'
 
-STANDIN_GPUS=2 start 3 $gpus
-check "fewer GPUs than ranks" ended "4 4 4"
-check "fewer GPUs than ranks: which" has "$err" "ranks 0 and 2 on .* would use the same GPU \(0000:10:00\.0\): 3 ranks there, and rank 2 sees 2 GPUs"
 STANDIN_WRONG=1@1 start 2 $gpus --calls all-reduce --max-bytes 1024
 check "a wrong result" ended "3 3"
 check "a wrong result: told" has "$err" "all-reduce of 1024 bytes: a rank did not receive what the others sent"
@@ -93,8 +76,7 @@ check "a rank that is killed" [ "$codes" = "1 137" ]
 check "a rank that is killed: which" has "$err" "rank 1 of group world is late"
 check "nothing is left in memory" nothing_left
 
-RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 trainmark $gpus
-failed_with 4 "no address" "this is rank 0 of 2, launched by torchrun.*MASTER_ADDR.*--ranks 2"
+RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 says 4 "this is rank 0 of 2, launched by torchrun.*MASTER_ADDR.*--ranks 2" $gpus
 
 # torchrun's own store listens at MASTER_PORT: the next one is ours.
 export TORCHELASTIC_RUN_ID=job TORCHELASTIC_USE_AGENT_STORE=True
@@ -139,15 +121,11 @@ fi
 # --- under an MPI -------------------------------------------------------------------------------------------------------
 
 if [ -f "${standins%/tests/standins}/trainmark-openmpi.so" ] && command -v mpirun.openmpi >/dev/null; then
-    STANDIN_GPUS=2 trainmark $gpus --json
-    check "as many ranks as GPUs" [ "$code" -eq 0 ]
-    check "as many ranks as GPUs: two" has "$out" '"ranks": *2'
+    STANDIN_GPUS=2 says 0 '"ranks": *2' $gpus --json
     check "as many ranks as GPUs: right" [ "$(grep -c '"correct": *true' "$out")" -eq 16 ]
-    STANDIN_GPUS=1 trainmark $gpus --ranks 2
-    failed_with 4 "more ranks than GPUs" "ranks 0 and 1 on .* would use the same GPU"
+    STANDIN_GPUS=1 says 4 "ranks 0 and 1 on .* would use the same GPU" $gpus --ranks 2
     if [ "$trained" -eq 1 ]; then
-        trainmark run tiny-llama $small --device cuda --ranks 2 --out started
-        check "a training that starts its ranks" [ "$code" -eq 0 ]
+        says 0 '' run tiny-llama $small --device cuda --ranks 2 --out started
         check "has the same weights" [ "$(value_of started weights_hash)" = "$(value_of gpus weights_hash)" ]
     fi
 else

@@ -81,21 +81,13 @@ for key in model.hf_assets_path; do
 done
 
 # What is not there.
-refused() # NAME WORDS ARGUMENTS...
-{
-    refused_name=$1 refused_words=$2
-    shift 2
-    trainmark "$@"
-    if [ "$code" = 4 ] && grep -qF -- "$refused_words" "$err"; then pass "$refused_name"; else fail "$refused_name" "exit $code"; fi
-}
-refused "a model that was not downloaded" "hf download meta-llama/Llama-3.1-8B" run --model.hf_assets_path meta-llama/Llama-3.1-8B
+says 4 "hf download meta-llama/Llama-3.1-8B" run --model.hf_assets_path meta-llama/Llama-3.1-8B
 cp -R adapter elsewhere
 sed -i 's|example/tiny-llama|example/none|' elsewhere/adapter_config.json
-refused "the model of an adapter that was not downloaded" \
-    "the model of the adapter 'elsewhere': there is no directory 'example/none@$main', and the Hugging Face cache '$cache'" generate elsewhere --prompt a
+says 4 "the model of the adapter 'elsewhere': there is no directory 'example/none@$main', and the Hugging Face cache '$cache'" generate elsewhere --prompt a
 check "and how to get it" grep -qF "hf download example/none --revision $main" "$err"
-refused "a model without all shards" "lacks 2 files of weights" run --model.hf_assets_path example/half-llama --data.path "$rows"
-refused "a set of several splits" "has 2 parts" run --data.source sft --data.path example/rows
+says 4 "lacks 2 files of weights" run --model.hf_assets_path example/half-llama --data.path "$rows"
+says 4 "has 2 parts" run --data.source sft --data.path example/rows
 
 # training.dataset is a name, too: of a file of another program, say.
 # shellcheck disable=SC2086
@@ -110,5 +102,5 @@ check "is data.path" grep -q 'path: ".*/data/train-00000-of-00001.jsonl"  # deri
 
 # A model's name alone in a file describes no model.
 echo "model: {hf_assets_path: no/model}" >alone.yaml
-refused "a name in a file" "hf download no/model" run alone.yaml
+says 4 "hf download no/model" run alone.yaml
 finish

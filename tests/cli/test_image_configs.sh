@@ -6,17 +6,13 @@
 
 config=$root/configs/experiments/images/shapes.yaml
 unset CACHE
-trainmark run "$config" --dry-run
-check "shapes: a dry run" [ "$code" -eq 0 ]
-check "shapes: the data is named" has "$out" "^data: not read: cannot read directory '\./cache'"
+says 0 "^data: not read: cannot read directory '\./cache'" run "$config" --dry-run
 parameters=$(sed -n 's/^tiny-flux: \([0-9,]*\) parameters.*/\1/p' "$out")
 check "shapes: its page has ${parameters:-no} parameters" has "$root/docs/flux-shapes.md" "[^0-9,]${parameters:-none}( |\$)"
-trainmark run "$config" --out run
-failed_with 4 "shapes: there are no pictures yet" "cannot read directory '\./cache': No such file"
+says 4 "cannot read directory '\./cache': No such file" run "$config" --out run
 
 # Other pictures of the same form: the same model trains on a distribution that needs no files.
-trainmark run "$config" --data.source gaussians --data.path null --training.steps 2 --training.local_batch_size 2 --validation.enable false \
+says 0 '' run "$config" --data.source gaussians --data.path null --training.steps 2 --training.local_batch_size 2 --validation.enable false \
     --checkpoint.enable false --out made
-check "shapes: two steps" [ "$code" -eq 0 ]
 
 finish

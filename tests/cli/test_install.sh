@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What `make install` puts where, and `make uninstall` takes away; man pages without complaints; completion in bash and zsh.
+# What `make install` puts where, and `make uninstall` takes away; man pages without complaints.
 # shellcheck disable=SC1091,SC2016,SC2154
 . "$(dirname "$0")/lib.sh"
 
@@ -54,20 +54,6 @@ if command -v mandoc >/dev/null; then
     check "mandoc has no complaint" mandoc -T lint -W warning man/*.1
 else
     skip "mandoc has no complaint" "mandoc is not installed"
-fi
-if command -v man >/dev/null && command -v groff >/dev/null; then
-    for page in man/trainmark.1 man/trainmark-run.1 man/trainmark-check.1; do man --warnings -l "$page" 2>&1 >/dev/null; done >complaints
-    check_not "groff has no warning" [ -s complaints ]
-else
-    skip "groff has no warning" "man is not installed"
-fi
-
-if command -v zsh >/dev/null; then
-    trainmark completion zsh
-    cp "$out" _trainmark
-    check "zsh reads its own" zsh -n _trainmark
-else
-    skip "zsh reads its own" "zsh is not installed"
 fi
 
 finish

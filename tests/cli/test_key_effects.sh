@@ -16,8 +16,7 @@ effects()
 }
 logged() { sed -n "s/.*\"key\": \"$1\", \"value\": \"*\([^\",]*\).*/\1/p" r/result_0.txt | tail -n 1; }
 
-trainmark run $tiny --training.steps 4 --launch.master_port 4321 --out r
-check "a plain run" [ "$code" -eq 0 ]
+says 0 '' run $tiny --training.steps 4 --launch.master_port 4321 --out r
 cp "$out" plain.txt
 cp "$err" plain.err
 saving="--checkpoint.enable true --checkpoint.interval 1"

@@ -123,8 +123,7 @@ printf '#!/no/such/program\n' >broken
 chmod +x broken
 mkdir unstarted
 cp broken unstarted/mpirun.openmpi
-PATH="$work/unstarted:$work/only" trainmark bench collectives --ranks 2
-failed_with 1 "a launcher that cannot be started" "2 of 2 ranks ended without a word \(the launcher's exit code is 127\)$"
+PATH="$work/unstarted:$work/only" says 1 "2 of 2 ranks ended without a word \(the launcher's exit code is 127\)$" bench collectives --ranks 2
 
 # --- again ----------------------------------------------------------------------------------------------------------------
 

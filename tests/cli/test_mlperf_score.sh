@@ -60,26 +60,21 @@ example()
 }
 
 example a
-trainmark mlperf rcp a
-check "rcp: exit 0 when passed" [ "$code" -eq 0 ]
+says 0 '' mlperf rcp a
 check "rcp: the record" has "$out" \
     "^RCP Record: .*'RCP Mean': 3178.6666666666665, 'RCP Stdev': 299.91358755481554, 'Max Sp"
 check "rcp: the verdict" has "$out" '^RCP found, RCP test PASSED$'
 check "rcp: the run that did not converge" has "$out" '^result_9.txt .*Marking as infinite'
 
-trainmark mlperf score a
-check "score: exit 0" [ "$code" -eq 0 ]
+says 0 '' mlperf score a
 check "score: the line" has "$out" \
     '^MLPerf-style score   10.5533 scaled minutes = 10.3586 minutes x 1.018803 '
 check "score: the run that does not count" has "$out" '^result_9.txt .*does not count: does not comply$'
 check_not "score writes nothing" test -e a/scaling.json
-trainmark mlperf score --json a
-check "score --json" has "$out" '"scaled_minutes": 10.55333464387464,'
+says 0 '"scaled_minutes": 10.55333464387464,' mlperf score --json a
 check "score --json: says that nobody verified it" has "$out" '"verified_by_mlcommons": false'
 
-trainmark mlperf seeds a
-check "seeds: exit 0" [ "$code" -eq 0 ]
-check "seeds" has "$out" '^10 seeds in 10 logs: seed check PASSED$'
+says 0 '^10 seeds in 10 logs: seed check PASSED$' mlperf seeds a
 
 
 # A package.
@@ -98,9 +93,7 @@ example $results
         operating_system sw_notes; do printf ', "%s": ""' "$member"; done
     printf '}\n'
 } >pkg/systems/BOX.json
-trainmark mlperf package pkg
-check "package: exit 0" [ "$code" -eq 0 ]
-check "package: one failing run is accepted" has "$out" '1 file does not comply, accepting this under olympic scoring'
+says 0 '1 file does not comply, accepting this under olympic scoring' mlperf package pkg
 check "package: the verdict" has "$out" '^PACKAGE CHECKER FOUND NO ERRORS, SUCCESS !$'
 check "package: the score" has "$out" \
     '^BOX llama2_70b_lora: 10.55333464387464, batch 8, 3120.0 samples to converge, RCP Pass$'
@@ -164,45 +157,21 @@ example c
 for run in 0 1 2 3 4 5 6 7 8 9; do lora c/result_$run.txt $((50 + run)) $((2688 + 384 * (run % 3))) $((500000 + 3000 * run)); done
 # Of 500, 503, ... 527 s and 2688, 3072, 3456, ... samples; from 60 s on 440 s are training.
 table <<'END'
-0 | mlperf explain c | A c | benchmark llama2_70b_lora | global batch size 8 | runs that count 10 of 10 | score, scaled minutes 9.00 | factor of the convergence test 1.05115 | time to train, minutes 8.56 +- 1.77% | samples to the target 3034 +- 11.08% | samples/s of training 6.895 +- 11.08% | time in training 85.71% | time in evaluation 14.29% | time in neither 0.00% | initialization (not included), s 59.0 +- 0.00% | one evaluation, s 73.50 +- 12.36% | samples/s of the first block 6.895 | spread of blocks within a run - | evaluation interval, samples -
 0 | mlperf explain a c | A a | B c | runs that count 9 of 10 10 of 10 | score, scaled minutes 10.55 9.00 | B / A: scaled minutes x 0.8524 = samples x 0.9855, time per sample x 1.0147, time outside of training x 0.8408, | trimming x 0.9826, factor x 1.0317
-0 | mlperf rcp c | result_0.txt 2688 samples | result_1.txt 3072 samples | result_9.txt 2688 samples | Running RCP Checker, pass: pruned_rcps | RCP Record: {'Benchmark': 'llama2_70b_lora', 'BS': 8, | Submission mean epochs: 3024.0000 | Submission mean epochs faster than RCP mean but within max speedup range. Score should be normalized by factor of 3178.6666666666665 / 3024.0 = 1.0511463844797178 | RCP found, RCP test PASSED
+0 | mlperf rcp c | result_0.txt 2688 samples | Running RCP Checker, pass: pruned_rcps | RCP found, RCP test PASSED
 0 | mlperf seeds c | 10 seeds in 10 logs: seed check PASSED
 END
 trainmark mlperf rcp c
 record=$(sed -n "s/.*'RCP Mean': \([0-9.]*\), 'RCP Stdev': \([0-9.]*\), 'Max Speedup': \([0-9.]*\), 'Min Epochs': \([0-9.]*\)}\$/\1 \2 \3 \4/p" "$out")
 trainmark mlperf rcp c --json
 check "rcp --json: the record is that of the text" [ "$(members mean) $(members deviation) $(members max_speedup) $(members min_samples)" = "$record" ]
-# What does not count.
-# judged NAME COMMAND CODE WORDS...: what a command says of the folder `bad`; its JSON ends alike, and has the numbers of the
-# text: minutes and samples of each run to four digits.
-judged()
-{
-    judged_name="$1: $2" judged_code=$3
-    command=$2
-    shift 3
-    trainmark mlperf $command bad
-    check "$judged_name: exit code $judged_code" [ "$code" -eq "$judged_code" ]
-    for judged_words; do check "$judged_name: $judged_words" has "$out" "$judged_words"; done
-    awk '$3 == "minutes" || $3 == "samples" { printf "%s %.4f\n", $1, $2 }' "$out" >told
-    trainmark mlperf $command bad --json
-    check "$judged_name: as JSON" [ "$code" -eq "$judged_code" ]
-    tr -d ' ",' <"$out" | awk -F: '$1 == "file" { file = $2 } $1 == "minutes" && file || $1 == "samples" && file && $2 != "null" {
-        printf "%s %.4f\n", file, $2 }' >numbers
-    check "$judged_name: the same numbers" cmp -s told numbers
-}
 example bad
 lora bad/result_8.txt 103 2688 540444 0.92 aborted
-judged "two that did not converge" score 5 "^invalid: convergence test: Insufficient convergence$" \
-    "^convergence test     Unknown state \(Insufficient convergence\)$" " x 1.000000 "
-rm -r bad
-example bad
-rm bad/result_5.txt
-judged "nine runs" score 5 "^invalid: 9 runs, the rules ask for 10$" "10.5532 scaled minutes = 10.3812 minutes x 1.016569 "
-rm -r bad
+says 5 "^Insufficient convergence, RCP test FAILED$" mlperf rcp bad
+says 5 "^invalid: convergence test: Insufficient convergence$" mlperf score bad
+says 5 "^9 seeds in 10 logs: seed check FAILED$" mlperf seeds bad
 rm a/*
 lora a/result_0.txt 1 3072 600000 0.93
-trainmark mlperf explain a
-failed_with 5 "explain: no run counts" 'no run of'
+says 5 'no run of' mlperf explain a
 
 finish

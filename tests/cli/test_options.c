@@ -167,18 +167,25 @@ static void add_all(promise *p, const tm_cli_command *parent, const char *path)
     }
 }
 
-/* Keys that are options of a command. */
+/* Keys that are options of a command; of texts and switches that are off the name says all. */
 static void add_keys(promise *p, const char *command, tm_config *config)
 {
     static const char *const key_kinds[] = { "bool", "integer", "number", "text", "choice", "list", "maps", "lists" };
+    tm_text_printf(&p->commands, "keys of %s:", command);
     for (size_t i = 0; i < tm_config_n_keys(config); i++) {
         const tm_key *k = tm_config_key_at(config, i);
         tm_text       row = { 0 };
+        bool          off = k->fallback && strcmp(k->fallback, "false") == 0;
+        if (!k->synonyms && !k->choices && (k->kind == TM_KEY_BOOL ? off : k->kind == TM_KEY_TEXT && !k->fallback)) {
+            tm_text_printf(&p->commands, " %s", k->name);
+            continue;
+        }
         tm_text_printf(&row, "%s %s", k->name, key_kinds[k->kind]);
         add_range(k->lo, k->hi, k->choices, k->fallback, &row);
         if (k->synonyms) tm_text_printf(&row, " also %s", k->synonyms);
         add_row(p, &row, command);
     }
+    tm_text_add(&p->commands, "\n");
     tm_config_destroy(config);
 }
 

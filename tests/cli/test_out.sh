@@ -8,8 +8,7 @@
 
 quiet="--training.threads 1 --training.seq_len 32 --training.local_batch_size 2 --training.stop_at_target false
        --validation.enable false --checkpoint.enable true --training.steps 2"
-trainmark run --model.n_layers 1 --model.dim 32 --model.n_heads 2 --model.n_kv_heads 1 --model.ffn_dim 64 $quiet --out first
-check "a model" [ "$code" -eq 0 ]
+says 0 '' run --model.n_layers 1 --model.dim 32 --model.n_heads 2 --model.n_kv_heads 1 --model.ffn_dim 64 $quiet --out first
 # exported NAME TENSORS PARAMETERS FORMAT BYTES: of each parameter as many bytes as its format has.
 exported()
 {
@@ -22,8 +21,7 @@ check "in the file" has folder/config.json '"LlamaForCausalLM"'
 # A file of safetensors is the length of its header (8 bytes), the header, the tensors.
 header=$(od -An -tu8 -N8 folder/model.safetensors)
 check "the file is so long" [ "$(wc -c <folder/model.safetensors)" -eq $((8 + header + 4 * 13408)) ]
-trainmark run --model.hf_assets_path folder --lora.rank 2 --lora.target_modules q_proj,v_proj $quiet --out adapted
-check "an adapter" [ "$code" -eq 0 ]
+says 0 '' run --model.hf_assets_path folder --lora.rank 2 --lora.target_modules q_proj,v_proj $quiet --out adapted
 trainmark export adapted -o adapter --json
 exported adapter 4 $((2 * (32 + 32) + 2 * (32 + 16))) float32 896
 check "is one" [ "$(members architecture) $(members adapter)" = '"LlamaForCausalLM" true' ]
@@ -87,8 +85,7 @@ numbers()
 }
 for words in "folder" "folder --adapter adapter"; do
     numbers $words >json
-    trainmark numerics $words --tokens four.json --device reference
-    check "numerics of $words: three targets" has "$out" '^target tokens  +3$'
+    says 0 '^target tokens  +3$' numerics $words --tokens four.json --device reference
     sed 's/^gradient norm/gradient_norm/; s/^target tokens/tokens/; /^logits/d; s/  */ /g' "$out" >text
     check "numerics of $words: as text and as JSON" awk '
         NR == FNR { found[$1] = $2; next }
@@ -100,8 +97,7 @@ numbers folder >json
 check "parameters of the model" [ "$(sed -n 's/^\(parameters\|tokens\) //p' json | tr '\n' ' ')" = "13408 3 " ]
 check "a gradient for each tensor of the folder" [ "$(sed -n 's/^\(.*\.weight\) .*/\1/p' json | sort)" = \
     "$(grep -ao '"[a-z_.0-9]*\.weight"' folder/model.safetensors | tr -d '"' | sort)" ]
-trainmark numerics folder --tokens four.json --compare-dtype bfloat16
-check "beside another format" has "$out" '^ *float32 beside bfloat16: loss [0-9.]+ and [0-9.]+, [0-9]+ tensors$'
+says 0 '^ *float32 beside bfloat16: loss [0-9.]+ and [0-9.]+, [0-9]+ tensors$' numerics folder --tokens four.json --compare-dtype bfloat16
 check "each tensor has a line" [ "$(grep -cE ' (forward|backward|gradient) ' "$out")" -eq "$(sed -n 's/^ *float32 beside.*, \([0-9]*\) tensors$/\1/p' "$out")" ]
 check "none is beyond the bound" has "$out" '^ *no tensor exceeds the error bound of [0-9.]+$'
 refused 2 "wrong usage: --compare-dtype compares float32 and bfloat16, --device reference computes in float64" \

@@ -42,8 +42,7 @@ check "it is called so" has "$out" "do not fit into 1.00 GiB of --memory"
 plan llama3.1_8B --training.mock_data true --training.dtype bfloat16 --training.local_batch_size auto --platform 8xMI300X
 check "the batch that fits its memory" has "$out" " fit into 189.00 GiB of MI300X "
 check "is searched for" has "$out" "^largest training.local_batch_size that fits: [1-9][0-9]*, the one that is set$"
-trainmark explain $small --platform 2x8xMI355X
-check "explain names it" has "$out" "^platform    2 nodes of 8x MI355X \(AMD, gfx950\)"
+says 0 "^platform    2 nodes of 8x MI355X \(AMD, gfx950\)" explain $small --platform 2x8xMI355X
 check "explain has its ranks" has "$out" "this is rank 0 of 16"
 check "explain has its memory" has "$out" "fits into 285.00 GiB of MI355X"
 check "explain has the traffic between its nodes" has "$out" "to other hosts"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # --ranks: a command that starts itself under an MPI's launcher, and what happens to its ranks. The calls themselves:
 # tests/comm.
-# shellcheck disable=SC1091,SC2016,SC2154,SC2086
+# shellcheck disable=SC1091,SC2016,SC2086,SC2154
 . "$(dirname "$0")/lib.sh"
 export OMP_WAIT_POLICY=passive OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 modules=$(dirname "$(readlink -f "$TRAINMARK")")
@@ -11,10 +11,8 @@ shared=/tmp
 
 # --- refused before anything is started ---------------------------------------------------------------------------------
 
-TRAINMARK_MODULES=/nowhere trainmark bench collectives --ranks 2
-failed_with 4 "without an MPI it says what to install" "apt-get install openmpi-bin libopenmpi-dev"
-RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 trainmark bench collectives
-failed_with 4 "a launcher that starts no MPI" "rank 0 of 2.*--ranks 2"
+TRAINMARK_MODULES=/nowhere says 4 "apt-get install openmpi-bin libopenmpi-dev" bench collectives --ranks 2
+RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 says 4 "rank 0 of 2.*--ranks 2" bench collectives
 
 # --- with each MPI ------------------------------------------------------------------------------------------------------
 
@@ -35,7 +33,6 @@ wait_for_ranks()
 {
     for _ in $(seq 100); do
         pids=$(rank_pids 'pid.*')
-        # shellcheck disable=SC2086
         [ "$(echo $pids | wc -w)" -eq "$1" ] && sleep 0.5 && return 0
         sleep 0.1
     done
@@ -84,8 +81,7 @@ for mpi in openmpi mpich; do
         continue
     fi
     an_mpi=$mpi
-    trainmark bench collectives --mpi $mpi --ranks 3 $quick --json
-    check "$mpi: collectives run" [ "$code" -eq 0 ]
+    says 0 '' bench collectives --mpi $mpi --ranks 3 $quick --json
     check "$mpi: one rank prints" [ "$(grep -c '"workload": *"collectives"\|"name": *"collectives"' "$out")" -le 1 ]
     check "$mpi: all rows are right" [ "$(grep -c '"correct": *true' "$out")" -eq 4 ]
     check "$mpi: nothing is left in memory" no_folder
@@ -130,9 +126,8 @@ for mpi in openmpi mpich; do
     check "$mpi: under its launcher as it is" [ "$code" -eq 0 ]
     check "$mpi: two ranks there" has "$out" "\\| +2 \\|"
 
-    trainmark run --mpi $mpi --ranks 2 $tiny --training.steps 4 --training.global_batch_size 8 \
+    says 0 '' run --mpi $mpi --ranks 2 $tiny --training.steps 4 --training.global_batch_size 8 \
         --parallelism.data_parallel_replicate_degree 2 --parallelism.exact true --log.folder logs --out "run-$mpi"
-    check "$mpi: two ranks train" [ "$code" -eq 0 ]
     check "$mpi: one result" [ -f "run-$mpi/result.json" ]
     check "$mpi: with the bits of one rank" [ "$(grep -o '"weights_hash": *"[^"]*"' "run-$mpi/result.json")" = "$weights" ]
     check "$mpi: the log of the first rank has the steps" has "run-$mpi/logs/rank-0/info" '^20.*Z \[?.*step: *4'
@@ -149,7 +144,7 @@ done
 if [ -z "$an_mpi" ]; then
     skip "beginning again" "no MPI is here"
 else
-    "$TRAINMARK" run $tiny --ranks 2 --max-restarts 2 --training.steps 400 --checkpoint.enable true --checkpoint.interval 20 \
+    "$TRAINMARK" run $tiny --ranks 2 --max-restarts 2 --training.steps 120 --checkpoint.enable true --checkpoint.interval 10 \
         --out again >"$out" 2>"$err" </dev/null &
     main=$!
     until ls -d again/checkpoint/step-???????? >/dev/null 2>&1; do kill -0 $main || break; done
@@ -158,7 +153,7 @@ else
     check "after a rank was killed the command begins again" [ "$code" -eq 0 ]
     check "and says so once" [ "$(grep -c 'beginning again, 1 of 2 times' "$err")" -eq 1 ]
     check "from the checkpoint" has "$err" "resumed from step [0-9]+0 in 'again/checkpoint'"
-    check "to the end" has again/metrics.jsonl '"step": *400[,}]'
+    check "to the end" has again/metrics.jsonl '"step": *120[,}]'
 fi
 
 finish

@@ -7,25 +7,24 @@
 
 # --- page files that are wrong ------------------------------------------------------------------------------------------------
 
-# wrong SED NAME PATTERN: page.yaml changed.
+# wrong SED PATTERN: page.yaml changed.
 wrong()
 {
     sed "$1" page.yaml >wrong.yaml
-    trainmark reproduce wrong.yaml --dry-run
-    failed_with 4 "$2" "$3"
+    says 4 "$2" reproduce wrong.yaml --dry-run
 }
-wrong 's/^    ours: run micro/    our: run micro/' "an unknown key" "wrong.yaml:9: unknown key 'our' of a row; known are hardware,theirs,"
-wrong 's/^common/comon/' "of the page, too" "wrong.yaml:4: unknown key 'comon' of a page"
-wrong 's/float32 2 32/float32 3 32/' "a figure that nobody published" "wrong.yaml:6: row 'micro': no published figure 'run micro-llama float32 3 32' of cpu by Us"
-wrong 's/^source: Us/source: Them/' "a figure of somebody else" "wrong.yaml:6: row 'micro': no published figure .* of cpu by Them"
-wrong 's/figure: mlp.*/figure: mlp/' "half a figure" "wrong.yaml:19: figure 'mlp' of 'mlp': wanted WORKLOAD ROW"
-wrong '0,/    hardware: cpu/{//d}' "a row without hardware" "wrong.yaml:6: row 'micro' has no 'hardware'"
-wrong 's/8xMI300X/8xMI3/' "unknown hardware" "wrong.yaml:11: hardware of 'big': .*unknown GPU"
-wrong 's/^title.*//' "no title" "wrong.yaml:.*has no 'title'"
-wrong '/^rows/,$d' "no rows" "wrong.yaml:1: a page has title: TEXT and rows:"
-wrong 's/^  big:/  ..\/big:/' "a name that leaves the folder" "wrong.yaml:11: row '../big': its name is that of a folder"
-wrong 's/figures.csv/none.csv/' "no figures" "none.csv"
-wrong 's/^rows:/rows: [/' "no YAML" "wrong.yaml:[0-9]+:[0-9]+: not valid YAML"
+wrong 's/^    ours: run micro/    our: run micro/' "wrong.yaml:9: unknown key 'our' of a row; known are hardware,theirs,"
+wrong 's/^common/comon/' "wrong.yaml:4: unknown key 'comon' of a page"
+wrong 's/float32 2 32/float32 3 32/' "wrong.yaml:6: row 'micro': no published figure 'run micro-llama float32 3 32' of cpu by Us"
+wrong 's/^source: Us/source: Them/' "wrong.yaml:6: row 'micro': no published figure .* of cpu by Them"
+wrong 's/figure: mlp.*/figure: mlp/' "wrong.yaml:19: figure 'mlp' of 'mlp': wanted WORKLOAD ROW"
+wrong '0,/    hardware: cpu/{//d}' "wrong.yaml:6: row 'micro' has no 'hardware'"
+wrong 's/8xMI300X/8xMI3/' "wrong.yaml:11: hardware of 'big': .*unknown GPU"
+wrong 's/^title.*//' "wrong.yaml:.*has no 'title'"
+wrong '/^rows/,$d' "wrong.yaml:1: a page has title: TEXT and rows:"
+wrong 's/^  big:/  ..\/big:/' "wrong.yaml:11: row '../big': its name is that of a folder"
+wrong 's/figures.csv/none.csv/' "none.csv"
+wrong 's/^rows:/rows: [/' "wrong.yaml:[0-9]+:[0-9]+: not valid YAML"
 
 # --- the pages that are compiled in ---------------------------------------------------------------------------------------
 

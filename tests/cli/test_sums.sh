@@ -10,13 +10,11 @@ shape="tiny-llama --model.n_layers 1 --model.dim 32 --model.n_heads 2 --model.n_
     --training.threads 1 --checkpoint.enable true --checkpoint.interval 2 --out runs"
 member() { sed -n "s/^ *\"$1\": \"\(.*\)\",\$/\1/p" runs/result.json | head -n 1; }
 
-trainmark run $shape --training.steps 2 --isa base
-check "a run with base kernels" [ "$code" -eq 0 ]
+says 0 '' run $shape --training.steps 2 --isa base
 check "names them" [ "$(member kernels)" = base ]
 check "and their order" [ "$(member sums)" = rounded-twice ]
 
-trainmark run $shape --training.steps 3 --isa base --checkpoint.load_step 2
-check "goes on with the same" [ "$code" -eq 0 ]
+says 0 '' run $shape --training.steps 3 --isa base --checkpoint.load_step 2
 check "without a word about it" [ -z "$(grep 'summed in the order' "$err")" ]
 
 trainmark run $shape --training.steps 3 --checkpoint.load_step 2
@@ -34,8 +32,7 @@ if [ "$code" -ne 0 ] && has "$err" "this machine runs"; then
     skip "tile registers" "this machine has none"
 else
     check "tile registers have an order of their own" [ "$(member sums)" = groups-of-32 ]
-    trainmark run $shape --training.steps 3 --training.dtype bfloat16 --isa avx512 --checkpoint.load_step 2
-    check "which a run without them does not go on with" has "$err" "summed in the order 'groups-of-32'"
+    says 0 "summed in the order 'groups-of-32'" run $shape --training.steps 3 --training.dtype bfloat16 --isa avx512 --checkpoint.load_step 2
     rm -rf runs
     trainmark run $shape --training.steps 2 --isa amx
     check "float32 has the common one" [ "$(member sums)" = fused ]

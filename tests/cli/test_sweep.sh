@@ -16,8 +16,7 @@ column() { awk -F, -v name="$1" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == n
 trainmark run experiment.yaml --out sweep --dry-run
 check "a dry run lists the runs" [ "$code$(grep -c '| yes ' "$out")" = 06 ]
 check "and trains none" [ ! -e sweep ]
-trainmark run experiment.yaml --out sweep
-check "every combination is a run" [ "$code" -eq 0 ]
+says 0 '' run experiment.yaml --out sweep
 check "the last axis is the fastest" [ "$(column run_name sweep/runs_summary.csv)" = "local_batch_size=2_lr=0.001 \
 local_batch_size=2_lr=0.0001 local_batch_size=4_lr=0.001 local_batch_size=4_lr=0.0001 local_batch_size=8_lr=0.001 \
 local_batch_size=8_lr=0.0001 " ]
@@ -30,8 +29,7 @@ check "its folder" has "sweep/0003_local_batch_size=4_lr=0.001/result.json" '"tr
 trainmark results --label 'sweep/*'
 check "and its place in the store" [ "$(grep -c '| sweep/000' "$out")" -eq 6 ]
 cp sweep/0003_config_local_batch_size=4_lr=0.001.yaml one.yaml
-trainmark run one.yaml --out again
-check "a configuration of the sweep is no sweep" [ "$code" -eq 0 ]
+says 0 '' run one.yaml --out again
 check "and trains to the same weights" [ "$(grep weights_hash again/result.json)" = \
     "$(grep weights_hash sweep/0003_local_batch_size=4_lr=0.001/result.json)" ]
 
@@ -66,8 +64,7 @@ check_not "but the sweep has failed" [ "$code" -eq 0 ]
 
 # A name is at most 150 characters, of letters that every file system has.
 long=$(printf '%0170d' 0)
-trainmark run experiment.yaml --training.local_batch_size 2 --optimizer.lr 0.001 --out many/one "--training.steps=[3]" "--exp_name=[a b/c:d, $long]"
-check "a sweep" [ "$code" -eq 0 ]
+says 0 '' run experiment.yaml --training.local_batch_size 2 --optimizer.lr 0.001 --out many/one "--training.steps=[3]" "--exp_name=[a b/c:d, $long]"
 for row in 0001:steps=3_exp_name=a-b-c-d "0002:steps=3_exp_name=$(echo "$long" | cut -c 1-133)"; do
     for name in "${row%:*}_config_${row#*:}.yaml" "${row%:*}_logs_${row#*:}.txt" "${row%:*}_${row#*:}"; do
         check "it writes $(echo "$name" | cut -c 1-40)" [ -s "many/one/$name" ]
@@ -80,26 +77,19 @@ check "what was asked for, and how it ended" [ "$(cut -d, -f1,4,5,20,24,25 many/
 
 # --- lists and single values ---
 
-trainmark run experiment.yaml --training.local_batch_size 2 --optimizer.lr 1e-3 --out single
-check "single values on the command line replace the lists" [ "$code" -eq 0 ]
+says 0 '' run experiment.yaml --training.local_batch_size 2 --optimizer.lr 1e-3 --out single
 check "that is one run" [ -s single/result.json ]
-EXP=experiment.yaml trainmark run --training.local_batch_size 2 --optimizer.lr 1e-3 --dry-run
-check "also of the file that EXP names" has "$out" "^nothing was trained"
+EXP=experiment.yaml says 0 "^nothing was trained" run --training.local_batch_size 2 --optimizer.lr 1e-3 --dry-run
 trainmark run $tiny '--training.steps=[2, 3]' --out words
 check "a list on the command line" [ "$(column training.steps words/runs_summary.csv)" = "2 3 " ]
-trainmark explain experiment.yaml
-failed_with 4 "other commands take single values" "must be a single value, found a list"
 
 # --- the batch that fits ---
 
 fit="--training.local_batch_size auto --optimizer.lr 1e-3"
-trainmark run experiment.yaml $fit --memory 2MiB --dry-run
-check "auto: the plan fits" has "$out" " fit into 2.00 MiB"
+says 0 " fit into 2.00 MiB" run experiment.yaml $fit --memory 2MiB --dry-run
 size=$(sed -n 's/.*local_batch_size auto: \([0-9]*\)$/\1/p' "$err")
-trainmark run experiment.yaml $fit --training.local_batch_size $((size + 1)) --memory 2MiB --dry-run
-failed_with 4 "auto: one more would not ($size)" "the plan needs"
-trainmark run experiment.yaml $fit --memory 1MiB --training.global_batch_size 12 --out auto
-check "auto: it is proven, then trained" [ "$code" -eq 0 ]
+says 4 "the plan needs" run experiment.yaml $fit --training.local_batch_size $((size + 1)) --memory 2MiB --dry-run
+says 0 '' run experiment.yaml $fit --memory 1MiB --training.global_batch_size 12 --out auto
 check "auto: a divisor of the global batch" has auto/config.yaml "^  local_batch_size: (1|2|3|4|6|12) "
 check "auto: it says what was found" has "$err" "local_batch_size auto: "
 # A plan that fits, and a process that may not have so much: smaller ones are tried, each by a sixteenth.
@@ -121,8 +111,7 @@ check "nothing is left of the trials" [ -z "$(find "${TMPDIR:-/tmp}" -maxdepth 1
 ranks="--parallelism.ranks 2 --parallelism.pipeline_parallel_degree 2 --model.n_layers 2 --optimizer.lr 1e-3 --memory 2MiB --dry-run"
 trainmark run experiment.yaml $ranks --training.local_batch_size auto
 size=$(sed -n 's/.*local_batch_size auto: \([0-9]*\)$/\1/p' "$err")
-trainmark run experiment.yaml $ranks --training.local_batch_size $((size + 1))
-failed_with 4 "auto: of one more not all plans fit ($size)" "the plan needs .* and 2.00 MiB are available"
+says 4 "the plan needs .* and 2.00 MiB are available" run experiment.yaml $ranks --training.local_batch_size $((size + 1))
 # An order of stages that refuses 16 micro-batches on three ranks: what is found is less, and no thousands are tried.
 seconds=20
 trainmark run experiment.yaml --optimizer.lr 1e-3 --model.n_layers 6 --memory 1GiB --dry-run --training.local_batch_size auto \
@@ -137,13 +126,8 @@ parts="$parts --parallelism.pipeline_parallel_microbatch_size 3 --memory 8MiB --
 trainmark run experiment.yaml $parts --parallelism.pipeline_parallel_schedule GPipe
 size=$(sed -n 's/.*local_batch_size auto: \([0-9]*\)$/\1/p' "$err")
 check "auto: a multiple of the micro-batch ($size)" [ "${size:-1}" -ge 3 ] && check "auto: which divides it" [ $((size % 3)) -eq 0 ]
-trainmark run experiment.yaml ${parts% --dry-run} --dry-run --training.local_batch_size $((size + 3)) --parallelism.pipeline_parallel_schedule GPipe
-failed_with 4 "auto: one micro-batch more would not" "the plan needs"
-trainmark run experiment.yaml $parts --training.global_batch_size 12
-check "auto: a divisor of the global batch that the micro-batch divides" has "$err" "local_batch_size auto: (3|6|12)$"
-trainmark run experiment.yaml $fit --memory 10KiB --out none
-failed_with 4 "auto: nothing fits" "not even one sequence fits"
-trainmark explain tiny-llama --training.local_batch_size auto
-failed_with 4 "auto is for run" "must be an integer, found 'auto'"
+says 4 "the plan needs" run experiment.yaml ${parts% --dry-run} --dry-run --training.local_batch_size $((size + 3)) --parallelism.pipeline_parallel_schedule GPipe
+says 0 "local_batch_size auto: (3|6|12)$" run experiment.yaml $parts --training.global_batch_size 12
+says 4 "not even one sequence fits" run experiment.yaml $fit --memory 10KiB --out none
 
 finish

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a run of a sweep needs, and that run as a process, which is this program: what is told of each way to end. And
- * `trainmark watch` of records that are there. */
+/* What a run of a sweep needs, and that run as a process, which is this program: what is told of each way to end. */
 #include "support/test.h"
 #include "base/cpu.h"
 #include "base/log.h"
@@ -9,7 +8,6 @@
 
 #include <signal.h>
 
-extern const tm_cli_command tm_command_watch;
 /* --- the program that is started ---------------------------------------------------------------------------------- */
 
 static int be_run(int argc, char **argv)
@@ -232,42 +230,6 @@ TEST(every_end_of_a_run)
     for (const char *at = text.data; (at = strchr(at, '\n')); at++) lines++;
     assert_int_equal(lines, 3001);
     tm_text_fini(&text);
-}
-
-#define STEP "step 1  loss 3.50000  validation 2.50000  128 tokens/s (last step)\n"
-
-static void watch_says(const char *option, const char *wanted)
-{
-    tm_error err = { 0 };
-    char    *argv[] = { (char *)"watch", (char *)"run", (char *)option, NULL };
-    told.length = 0;
-    told_begin();
-    told_end(tm_cli_call(&tm_command_watch, "watch", option ? 3 : 2, argv, &err), &err);
-    char *end = strstr(told.data, "-> ok\n");
-    assert_true(end && end[7] == '\0');
-    *end = '\0';
-    assert_string_equal(told.data, wanted);
-}
-
-TEST(records_that_are_watched)
-{
-    static const char metrics[] = "{\"step\": 1, \"loss\": 3.5, \"tokens\": 64, \"seconds\": 0.5}\n"
-                                  "{\"event\": \"evaluation\", \"step\": 1, \"loss\": 2.5}\n"
-                                  "{\"event\": \"other\", \"step\": 7, \"loss\": 1}\n{\"loss\": 9}\n";
-    static const char result[] =
-        "{\"format\": \"trainmark.result/1\", \"verdict\": \"noisy\", \"reason\": \"a reason\"}\n";
-    tm_error err = { 0 };
-    assert_int_equal(tm_folder_make("run", &err), TM_OK);
-    watch_says("--once", "no step yet\n");
-    assert_int_equal(tm_file_write("run/metrics.jsonl", metrics, strlen(metrics), &err), TM_OK);
-    watch_says("--once", STEP);
-    tm_cli_stop = 1;
-    watch_says(NULL, "");
-    tm_cli_stop = 0;
-    assert_int_equal(tm_file_write("run/result.json", result, strlen(result), &err), TM_OK);
-    watch_says(NULL, STEP "ended: noisy: a reason\n");
-    watch_says("--json", "{\"step\": 1, \"loss\": 3.5, \"validation\": 2.5, \"tokens_per_second\": 128}\n");
-    tm_text_fini(&told);
 }
 
 TM_TEST_ROLE("run", be_run)

@@ -63,48 +63,27 @@ forge()
 
 cp -r honest forged
 seal
-trainmark verify forged
-check "the run itself is what it says" [ "$code" -eq 0 ]
+says 0 '' verify forged
 verdict=$(sed -n 's/^ *"verdict": "\([a-z-]*\)",/\1/p' honest/result.json | head -n 1)
 other=invalid
 [ "$verdict" != invalid ] || other=valid
 forge "another verdict" verdict result.json "0,/\"verdict\": \"/s/\"verdict\": \"[a-z-]*/\"verdict\": \"$other/"
-forge "the learning rate of the configuration" "learning_rate (metrics.jsonl)" result.json 's/"optimizer.lr": [0-9.]*/"optimizer.lr": 0.5/'
-forge "gradients that are not those of the loss" judged/unreal result.json '0,/"gradients": true/s/"gradients": true/"gradients": false/'
 forge "the loss of a step in the middle" "left loss (metrics.jsonl)" metrics.jsonl '30s/"loss": [0-9]*\.[0-9]/&1/'
 forge "a step that is missing" "metrics.jsonl" metrics.jsonl '7d'
-forge "tokens per second" tokens_per_second_per_device/median result.json '/"tokens_per_second_per_device": {/,/}/s/"median": [0-9.]*/"median": 123456/'
 forge "the hash of the weights" "left weights_hash" result.json 's/"weights_hash": "..../"weights_hash": "0000/'
 # What the verdict is by can be taken out: then nobody says that it was verified.
 sed '/^  "judged": {/,/^  },/d' honest/result.json >without.json
 cp -r honest old && mv without.json old/result.json && rm -rf forged && cp -r old forged && seal && rm -rf old && mv forged old
-trainmark verify old --json
-check "a result of an earlier version, exit code" [ "$code" -eq 0 ]
+says 0 '' verify old --json
 check "its verdict is not verified" said_of verdict "not verified"
 check "and the reason" said_of reason "not verified"
 left=$(grep -c '"verdict": "not verified"' "$out")
-trainmark verify old
-check "without --all their number is told" has "$out" "^not verified: $left values that cannot be recomputed; --all lists them\$"
+says 0 "^not verified: $left values that cannot be recomputed; --all lists them\$" verify old
 trainmark verify old --all
 check "with it they are rows" [ "$(grep -c 'not verified *|' "$out")" -eq "$left" ]
 from=old
 forge "but what it contradicts is found" verdict result.json 's/"gradients": true/"gradients": false/; 0,/"verdict": "/s/"verdict": "[a-z-]*/"verdict": "valid/'
 from=
-
-# --- the main job ---
-
-# Its losses are known to the bit, or within a band. Some steps of it, stopped.
-trainmark run --timeout 4 --out main
-if [ "$code" -eq 130 ] && grep -q '"steps": [1-9]' main/result.json; then
-    trainmark verify main
-    check "the main job, stopped" [ "$code" -eq 0 ]
-    from=main
-    forge "its losses are known" judged/unreal metrics.jsonl 's/"loss": [0-9.]*/"loss": 9.5/'
-    forge "that they were compared" curve/steps result.json '/"curve": {/,/}/s/"steps": [0-9]*/"steps": 0/'
-    from=
-else
-    skip "the main job, stopped" "no step in 4 s"
-fi
 
 # --- honest runs ---
 
@@ -150,8 +129,7 @@ from=parts
 forge "the losses before it" judged/before/mean metrics.jsonl '2s/"loss": [0-9.]*/"loss": 99/'
 from=
 trainmark run $tiny --training.steps 100000 --timeout 1 --out stopped
-trainmark verify stopped
-check "a run that was stopped" [ "$code" -eq 0 ]
+says 0 '' verify stopped
 trainmark run $tiny --training.steps 8 --ranks 2 --parallelism.data_parallel_shard_degree 2 --out ranks
 if [ "$code" -eq 0 ]; then
     trainmark verify ranks
@@ -167,36 +145,28 @@ check "and what holds is left out" [ "$(grep -c '"verdict": "ok"' "$out")" -eq 0
 
 # --- signatures ---
 
-trainmark verify honest --identity me
-failed_with 2 "an identity of nobody" "give that, too"
+says 2 "give that, too" verify honest --identity me
 if command -v ssh-keygen >/dev/null && ssh-keygen -q -t ed25519 -N '' -f key -C '' </dev/null &&
     ssh-keygen -q -t ed25519 -N '' -f another -C '' </dev/null && ssh-keygen -Y sign -n test -f key key.pub 2>/dev/null; then
     echo "me $(cat key.pub)" >allowed
     echo "you $(cat another.pub)" >others
-    trainmark verify honest --signers allowed
-    failed_with 5 "a result that is not signed" "'honest/result.json' is not signed: there is no 'honest/result.json.sig'$"
+    says 5 "'honest/result.json' is not signed: there is no 'honest/result.json.sig'$" verify honest --signers allowed
     trainmark verify honest --sign key
     check "signed" [ "$code$(grep -c '^signed: honest/result.json.sig$' "$out")" = 01 ]
     check "by ssh-keygen's own word" ssh-keygen -q -Y verify -f allowed -I me -n trainmark -s honest/result.json.sig \
         <honest/result.json
-    trainmark verify honest
-    check "nobody looked at the signature" has "$out" '^signed, but the signature is not checked: '
+    says 0 '^signed, but the signature is not checked: ' verify honest
     trainmark verify honest --signers allowed
     check "by whom" [ "$code$(grep -c '^signed by me$' "$out")" = 01 ]
-    trainmark verify honest --signers allowed --identity you
-    failed_with 5 "by somebody else" "'honest/result.json.sig' was made by me, not by you$"
-    trainmark verify honest --signers others
-    failed_with 5 "by nobody who may sign" "was not made by a key that 'others' lists"
+    says 5 "'honest/result.json.sig' was made by me, not by you$" verify honest --signers allowed --identity you
+    says 5 "was not made by a key that 'others' lists" verify honest --signers others
     cp honest/result.json.sig kept.sig
     forge "a signed result, edited: the digest holds" "left weights_hash" result.json 's/"weights_hash": "..../"weights_hash": "0000/'
-    trainmark verify forged --signers allowed
-    failed_with 5 "the signature does not" "'forged/result.json' is not what me signed: "
+    says 5 "'forged/result.json' is not what me signed: " verify forged --signers allowed
     trainmark verify forged --sign another
-    trainmark verify forged --signers others
-    check "a new signature takes the place of the old one" has "$out" "^signed by you$"
+    says 0 "^signed by you$" verify forged --signers others
     echo "no key" >wrong && chmod 600 wrong
-    trainmark verify honest --sign wrong
-    failed_with 4 "what is no key" "cannot sign with 'wrong': "
+    says 4 "cannot sign with 'wrong': " verify honest --sign wrong
     check "the signature that was there is as it was" cmp -s kept.sig honest/result.json.sig
     trainmark run $tiny --training.steps 3 --out honest
     check_not "a new run removes the signature of the old result" [ -e honest/result.json.sig ]

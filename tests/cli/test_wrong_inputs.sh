@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The table wrong_inputs.txt: command lines that are wrong, with the exit code and the words of the message. Nothing is written,
 # nothing is on standard output, the message is one of a few lines.
-# shellcheck disable=SC1091,SC2154
+# shellcheck disable=SC1091,SC2086,SC2154
 . "$(dirname "$0")/lib.sh"
 export OMP_WAIT_POLICY=passive
 
@@ -33,9 +33,7 @@ END
 
 # An adapter, and what can be wrong with one.
 adapt="$tiny --training.steps 1 --checkpoint.enable true --data.source mock --model.vocab_size 64 --debug.seed 3"
-# shellcheck disable=SC2086
 "$TRAINMARK" run $adapt --out full >/dev/null 2>&1
-# shellcheck disable=SC2086
 "$TRAINMARK" run $adapt --lora.rank 2 --out lora >/dev/null 2>&1
 "$TRAINMARK" export full -o base >/dev/null 2>&1
 "$TRAINMARK" export lora -o adapter >/dev/null 2>&1
