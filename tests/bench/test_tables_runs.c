@@ -176,27 +176,6 @@ TEST(starts_are_told)
     }
 }
 
-/* What the system counts of a start: this program's own size, memory of pages, and less time than it all took. */
-TEST(starts_are_measured)
-{
-    struct stat own;
-    setenv("TEST_STARTS", test_in_folder("starts-2"), 1);
-    int64_t begin = tm_now_ns();
-    tried   t = try_workload(&(trial){ tm_workload_find("startup"), "cpu", "cache=warm runs=3", 0, NULL, false, true });
-    double  seconds = (double)(tm_now_ns() - begin) * 1e-9;
-    assert_int_equal(t.status, TM_OK);
-    assert_int_equal(stat("/proc/self/exe", &own), 0);
-    assert_int_equal((int64_t)number_at(t.table, 0, "executable_bytes"), own.st_size);
-    double exits = number_at(t.table, 0, "exit_s"), bytes = number_at(t.table, 0, "bytes_read");
-    assert_true(exits > 1e-4 && 2 * exits < seconds); /* the longer two of three take at least two medians */
-    assert_true(isnan(bytes) || (bytes > 1000 && bytes < 1e8));
-    double resident = number_at(t.table, 0, "resident_bytes"), faults = number_at(t.table, 0, "minor_faults");
-    assert_true(resident > 1e6 && resident < 1e9 && (int64_t)resident % 1024 == 0);
-    assert_true(faults > 50 && faults < 1e5);
-    assert_true(number_at(t.table, 0, "major_faults") >= 0 && number_at(t.table, 0, "major_faults") < faults);
-    tried_fini(&t);
-}
-
 /* --- gpt ------------------------------------------------------------------------------------- */
 
 static void write_model(void)

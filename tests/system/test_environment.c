@@ -115,31 +115,6 @@ TEST(variables_as_options)
     tm_environment_destroy(e);
 }
 
-/* hwloc is steered by variables: they are as they were afterwards, set or not. */
-TEST_WITH(variables_are_put_back, NULL, clean)
-{
-    static const char *const names[] = { "HWLOC_PLUGINS_PATH", "HWLOC_COMPONENTS", "HWLOC_FSROOT", "HWLOC_THISSYSTEM" };
-    put_machine();
-    for (int set = 0; set < 2; set++) {
-        for (int i = 0; i < 4; i++) {
-            if (set)
-                setenv(names[i], i == 3 ? "1" : "/own", 1);
-            else
-                unsetenv(names[i]);
-        }
-        tm_environment *e = tm_environment_read(root);
-        expect(e, "cpu", NULL, "hardware_threads", "8");
-        tm_environment_destroy(e);
-        for (int i = 0; i < 4; i++) {
-            if (set)
-                assert_string_equal(getenv(names[i]), i == 3 ? "1" : "/own");
-            else
-                assert_null(getenv(names[i]));
-            unsetenv(names[i]);
-        }
-    }
-}
-
 TEST(secrets_stay_out)
 {
     setenv("NCCL_SECRET_THING", "abc", 1);

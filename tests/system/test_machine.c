@@ -277,35 +277,4 @@ TEST(a_usual_machine)
     MACHINE_HAS(usual, "DIMM_A1 #0", "nvme0n1");
 }
 
-TEST(what_has_no_file_is_not_known)
-{
-    static const fact_row power[] = {
-        { "cpu/model", "\"POWER9, altivec supported\"" },
-        { "cpu/virtual_machine", "true" },
-        { "cpu/sockets", "2" },
-        { "cpu/cores", "4" },
-        { "cpu/hardware_threads", "8" },
-        { "cpu/numa_nodes", "2" },
-        { "cpu/smt", "true" },
-    };
-    /* Without files, processors are counted by the system. */
-    static const fact_row counted[] = { { "cpu/sockets", NULL },
-                                        { "cpu/cores", NULL },
-                                        { "cpu/hardware_threads", NULL },
-                                        { "cpu/numa_nodes", NULL },
-                                        { "cpu/smt", NULL } };
-    strcpy(root, test_in_folder("root"));
-    put_processors(8);
-    for (int i = 0; i < 8; i++) {
-        char path[200];
-        snprintf(path, sizeof path, "root/sys/devices/system/cpu/cpu%d/cpufreq/scaling_governor", i);
-        remove(test_in_folder(path));
-    }
-    put("/proc/cpuinfo", "cpu\t\t: POWER9, altivec supported\nflags : vmx hypervisors\n");
-    MACHINE_HAS(power, "all", "all");
-    clean(NULL);
-    snprintf(root, sizeof root, "%s", test_in_folder("nothing"));
-    MACHINE_HAS(counted, "all", "all");
-}
-
 TEST_FIXTURE(NULL, clean)
