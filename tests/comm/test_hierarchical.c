@@ -118,23 +118,6 @@ FULL_TEST(hosts_unlike)
     run_world(8, third, 60, false, large_calls, &(large){ 9001, shared_by_hosts });
 }
 
-/* Lanes of many chunks. */
-static void long_calls(tm_comm *world, void *context)
-{
-    (void)context;
-    bench b = make_bench(world, world, 400000);
-    shared_kinds(&b, TM_COMM_FLOAT32, 300001, 3, shared_by_hosts);
-    shared_kinds(&b, TM_COMM_BFLOAT16, 200001, 4, NULL);
-    shared_kinds(&b, TM_COMM_BYTES, 2100001, 5, shared_by_hosts);
-    free_bench(world, &b);
-}
-
-FULL_TEST(lanes_of_many_chunks)
-{
-    static const int hosts[] = { 0, 0, 1, 1, 2, 2 };
-    run_world(6, hosts, 60, false, long_calls, NULL);
-}
-
 /* --- bytes --------------------------------------------------------------------------------------- */
 
 enum { MOST_RANKS = 8 };
