@@ -149,29 +149,4 @@ TEST(wake_ups_end_all_waits)
     assert_true(seconds_of(CLOCK_MONOTONIC) - begin < 15);
 }
 
-/* --- failures -------------------------------------------------------------------------------- */
-
-static void one_fails(tm_comm *world, void *by_letter)
-{
-    tm_error      err = { 0 };
-    char          data[8];
-    tm_collective barrier = { .kind = TM_COMM_BARRIER, .what = "all" }, packet = message_of(world, false, data, 8);
-    double        begin = seconds_of(CLOCK_MONOTONIC);
-    world->world->oversubscribed = true;
-    if (tm_comm_rank(world) == 1) {
-        rest(0.05);
-        CHECK(tm_comm_fail(world, TM_IO, &err, "rank 1 is broken") == TM_IO);
-        return;
-    }
-    packet.peer = 1;
-    CHECK(tm_comm_run(world, *(bool *)by_letter ? &packet : &barrier, &err) == TM_IO);
-    CHECK(strcmp(err.text, "rank 1 is broken") == 0);
-    CHECK(seconds_of(CLOCK_MONOTONIC) - begin < 30);
-}
-
-TEST(sleepers_hear_of_failures)
-{
-    for (int i = 0; i < 2; i++) run_world(3, NULL, 60, false, one_fails, &(bool){ i == 1 });
-}
-
 TESTS_ALONE

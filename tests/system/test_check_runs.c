@@ -106,30 +106,6 @@ TEST(the_log_is_read_when_it_is_wanted)
     test_folder_remove();
 }
 
-TEST(names_of_machines)
-{
-    static const char *const rows[][2] = { { "node7.example.org\n", "node7" },
-                                           { "-a_b-c d!\n", "_a_b-c_d_" },
-                                           { "_x\n", "_x" },
-                                           { ".x\n", "unknown" },
-                                           { "\n", "unknown" },
-                                           { "", "unknown" },
-                                           { "a/../b\n", "a_" } };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        tm_checks checks;
-        put("/proc/sys/kernel/hostname", rows[i][0]);
-        assert_int_equal(choose("smt", &checks, NULL), TM_OK);
-        assert_string_equal(checks.host, rows[i][1]);
-        tm_checks_fini(&checks);
-    }
-    test_folder_remove();
-    tm_checks checks;
-    assert_int_equal(choose("smt", &checks, NULL), TM_OK);
-    assert_string_equal(checks.host, "unknown");
-    tm_checks_fini(&checks);
-    test_folder_remove();
-}
-
 TEST(reports_of_others)
 {
     static const char head[] =
