@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The record of an A/B session: written and read back, pairs and figures by hand, and damaged records. */
+/* The record of an A/B session: written and read back, figures by hand, reports by rules, and damaged records. */
 #include "support/test.h"
 
 #include "base/arena.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sessions of programs whose steps take made-up times: their turns and reports by rules, the ranges of their records,
- * and programs that do not keep to the protocol. The programs are this one: `test_ab_whole play MODE SECONDS TOKENS
- * STEPS`. */
+/* Programs that do not keep to the protocol of turns, and lines of any other program. The programs are this one:
+ * `test_ab_whole play MODE SECONDS TOKENS STEPS`. */
 #include "bench/ab.h"
 #include "ab_rules.h"
 #include "train/run/interleave.h"

@@ -167,6 +167,7 @@ TEST(mlp_tables)
         { "cpu", "dims=5-4 batch=3 iterations=9 warmup=900 lr=0.5", 0.0015, 8, false, 1, TM_OK, few },
         { "reference", "dims=5-4 batch=3 iterations=2 dtype=bf16", 0, 2, false, 1, TM_OK, "float64" },
         { "null", "dims=5-4 batch=3 iterations=2", 0, 2, false, 1, TM_OK, few },
+        { "late", "dims=5-4 batch=3 iterations=2", 0, 2, false, 1, TM_OK, few },
         { "cpu", "dims=5-4 batch=3 iterations=2", 0, -1, true, 1, TM_INTERRUPTED,
           "stopped before the first iteration" },
         { "cpu", "dims=16777216-16777216 batch=1", 0, -1, false, 1, TM_OK, "needs 4.00 PiB" },

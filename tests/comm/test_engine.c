@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What carries messages, by hand: the one for threads, its order, sizes and ends; and calls over one that breaks at
- * each of its calls: who is named, and that nothing of a message is left (the leak sanitizer looks). */
+/* Calls over an engine of messages that breaks at each of its calls: who is named, and that nothing of a message is
+ * left (the leak sanitizer looks). */
 #include "support/test.h"
 #include "world.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The mesh of ranks: numbers and places, groups, what is left, and what is refused with which way out. */
+/* The mesh of ranks: numbers and places, groups, and a world without room for them. */
 #include "support/test.h"
 #include "comm/mesh/mesh.h"
 

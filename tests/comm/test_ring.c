@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ring of packets from one rank to another, to the byte: where each packet goes, when the rest of the ring is left
- * out, when there is no room, and what is told of a world that fails meanwhile. Both ranks are this thread's. */
+ * out, and when there is no room. Both ranks are this thread's. */
 #include "support/test.h"
 #include "world.h"
 

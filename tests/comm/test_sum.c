@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums, largest and smallest over ranks: alone, of every format and many lengths, past the caches, and of NaN; what a
- * call is called in messages.
- */
+/* Sums, largest and smallest over ranks: alone, of every format and many lengths, past the caches, and of NaN. */
 #include "support/test.h"
 #include "base/cpu.h"
 #include "calls.h"

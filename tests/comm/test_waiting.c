@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks that wait in a oversubscribed world, one with more ranks than processors: they sleep, are woken, and hear of
- * failures.
- */
+/* Ranks that wait in a oversubscribed world, one with more ranks than processors: they sleep, and are woken. */
 #include "world.h"
 
 #include <dlfcn.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The arithmetic of ranks: meshes and what is wrong with them, how hosts share the work, slices; and what ranks say of
- * each other when one is late or calls something else. */
+/* Meshes of ranks and what is wrong with them, slices, launches that do not fit, and modules that are none. */
 #include "support/test.h"
 #include "base/arena.h"
 #include "base/file.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rounds of made-up rates: the floor is what two measurements of one place differ by, nothing good is taken for slow,
- * and what is slow by twice to three times the floor is found, whatever the noise is like. */
+/* Rounds of made-up rates: the floor is what two measurements of one place differ by, and nothing good is taken for
+ * slow, whatever the noise is like. */
 #include "base/random.h"
 #include "node/judge.h"
 #include "node/rates.h"

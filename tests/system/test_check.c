@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The checks on made-up machines: every outcome of every row, files that are no files, and how checks are chosen, run
- * and printed. */
+/* The checks on made-up machines: every outcome of every row, and how checks are run and printed. */
 #include "support/test.h"
 
 #include "../support/folder.h"
@@ -8,8 +7,6 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "check_fixtures.h"
-#include "record/table.h"
-#include "check_text_rules.h"
 #include "system/check_report.h"
 
 #include <fcntl.h>

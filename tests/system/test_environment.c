@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The environment of a made-up machine, fact by fact; of this one, in shape and time; and secrets, which stay out. */
+/* The environment as a table, which variables it has, and secrets, which stay out. Fact by fact: test_machine.c. */
 #include "support/test.h"
 
 #include "../support/folder.h"
