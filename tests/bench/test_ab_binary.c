@@ -34,33 +34,6 @@ TEST(a_trainmark_is_known)
     }
 }
 
-TEST(nothing_else_is)
-{
-    static const char *const cases[] = {
-        "",
-        "\n",
-        "trainmark",
-        "trainmark \n{\"build\": {}}",
-        "trainmark 0.1.0",
-        "trainmark 0.1.0\n",
-        "trainmark 0.1.0\n{\"build\": {}",
-        "trainmark 0.1.0\n{\"built\": {}}",
-        "trainmark 0.1.0\n[]",
-        "trainmark 0.1.0\n{\"build\": \"x\"}",
-        "trainmark is not here\n{\"build\": {}}",
-        "Trainmark 0.1.0\n{\"build\": {}}",
-        "python 3.11\n{\"build\": {}}",
-        " trainmark 0.1.0\n{\"build\": {}}",
-        "trainmark 01234567890123456789012345678901234567890123456789012345678901234\n{\"build\": {}}",
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        tm_text out = { 0 };
-        if (tm_ab_build_parse(cases[i], &out)) fail_msg("'%s' passes", cases[i]);
-        assert_int_equal(out.length, 0);
-        tm_text_fini(&out);
-    }
-}
-
 /* A script of that text in a file of its own; the name is the caller's to remove and to free. */
 static char *script(const char *text)
 {
@@ -132,17 +105,6 @@ TEST(an_answer_that_does_not_end)
     assert_non_null(strstr(err.text, "is not a trainmark"));
     assert_int_equal(out.length, 0);
     assert_true(passed >= 10000000000 && passed < 12000000000);
-}
-
-TEST(a_question_can_be_stopped)
-{
-    tm_text               out = { 0 };
-    tm_error              err = { 0 };
-    volatile sig_atomic_t stop = 1;
-    char                 *path = script("sleep 100");
-    assert_int_equal(tm_ab_build_read(path, "--a-binary", &stop, &out, &err), TM_INTERRUPTED);
-    unlink(path);
-    free(path);
 }
 
 TESTS_ALONE

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The record of an A/B session: written and read back, pairs and figures by hand, and damaged records. */
+/* The record of an A/B session: written and read back, figures by hand, reports by rules, and damaged records. */
 #include "support/test.h"
 
 #include "base/arena.h"
+#include "ab_rules.h"
 #include "bench/ab.h"
 
 #include <math.h>
@@ -87,6 +88,20 @@ TEST(figures_by_hand)
     assert_false(f.tokens);
     assert_true(isnan(f.tokens_per_second[0]));
     tm_ab_session_fini(&s);
+}
+
+TEST(reports_have_the_figures_of_the_record)
+{
+    static const int    rounds[] = { 0, 1, 5, 6, 13 };
+    static const double b[] = { 1, 1.001, 0.5 };
+    for (int i = 0; i < 15; i++) {
+        tm_ab_session s = make(rounds[i / 3], b[i % 3], 32.5, i % 3 == 2 ? 0 : 32.5);
+        s.end = (tm_ab_end)(i % 3);
+        s.whole_runs = i % 2;
+        if (i % 4 == 0) s.b_build = copy_of("trainmark 2, commit y");
+        report_is_right(&s);
+        tm_ab_session_fini(&s);
+    }
 }
 
 TEST(written_and_read)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sessions of programs whose steps take made-up times: their turns and reports by rules, the ranges of their records,
- * and programs that do not keep to the protocol. The programs are this one: `test_ab_whole play MODE SECONDS TOKENS
- * STEPS`. */
+/* Programs that do not keep to the protocol of turns, and lines of any other program. The programs are this one:
+ * `test_ab_whole play MODE SECONDS TOKENS STEPS`. */
 #include "bench/ab.h"
 #include "ab_rules.h"
 #include "train/run/interleave.h"
@@ -103,74 +102,6 @@ static tm_status session_of(tm_ab_program a, tm_ab_program b, tm_ab_options opti
     *out = (tm_ab_session){ 0 };
     *err = (tm_error){ 0 };
     return tm_ab_run(&options, out, err);
-}
-
-/* --- what is said ------------------------------------------------------------------------------------------------- */
-
-static void add_turn(tm_ab_session *s, int64_t round, int64_t block, int side, int64_t n, double seconds, double work)
-{
-    double     steps[8];
-    tm_ab_turn turn = { .round = round,
-                        .block = block,
-                        .side = (tm_ab_side)side,
-                        .kind = block < 0 ? TM_AB_WARMUP : TM_AB_COUNTED,
-                        .first_step = 1 + 4 * block,
-                        .n = n,
-                        .seconds = steps,
-                        .work = work,
-                        .cut = side };
-    for (int64_t i = 0; i < n; i++) steps[i] = seconds * (1 + 0.01 * (double)i);
-    tm_ab_session_add(s, &turn);
-}
-
-static char *copy_of(const char *text)
-{
-    return strcpy(malloc(strlen(text) + 1), text);
-}
-
-/* Rounds of two blocks; A takes `a` seconds a step, B `b` times as many, with a scatter that is the same every time. */
-static tm_ab_session made(int rounds, double a, double b, double noise, bool tokens)
-{
-    static const int order[6] = { 1, 0, 2, 2, 0, 1 };
-    tm_ab_session    s = { .a = copy_of("one"),
-                           .b = copy_of("two"),
-                           .turn_seconds = 0.25,
-                           .budget_seconds = 120,
-                           .target = 0.02,
-                           .least_pairs = 12,
-                           .least_difference = 0.001,
-                           .seed = 11,
-                           .seconds = 61.25 };
-    for (int round = 0; round < rounds; round++) {
-        for (int side = 0; side < TM_AB_SIDES; side++) add_turn(&s, round, -1, side, 1, 9, 10);
-        for (int i = 0; i < 12; i++) {
-            int    side = order[i % 6];
-            double seconds = a * (side == 1 ? b : 1) * (1 + noise * ((7 * round + 3 * i) % 11 - 5));
-            add_turn(&s, round, 2 * round + i / 6, side, 1 + (round + i) % 3, seconds, tokens ? 32.5 * (1 + i % 2) : 0);
-        }
-    }
-    return s;
-}
-
-TEST(reports_have_the_figures_of_the_record)
-{
-    static const struct {
-        int    rounds;
-        double a, b, noise;
-        bool   tokens;
-    } cases[] = {
-        { 0, 1, 1, 0, false },       { 1, 0.25, 1, 0, true },          { 5, 0.25, 2, 0.001, true },
-        { 6, 0.25, 2, 0.001, true }, { 6, 0.9999, 0.5, 0.01, false },  { 13, 2, 1.001, 0.01, true },
-        { 13, 1, 1.3, 0.02, false }, { 20, 0.001, 0.99, 0.001, true },
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        tm_ab_session s = made(cases[i].rounds, cases[i].a, cases[i].b, cases[i].noise, cases[i].tokens);
-        s.end = (tm_ab_end)(i % 3);
-        s.whole_runs = i % 2 == 1;
-        if (i == 2) s.b_build = copy_of("trainmark 2, commit y");
-        report_is_right(&s);
-        tm_ab_session_fini(&s);
-    }
 }
 
 /* --- what goes wrong ---------------------------------------------------------------------------------------------- */

@@ -258,39 +258,5 @@ TEST(shares_of_a_budget)
     assert_true(tm_bench_share(0, least, 3) == 0);
 }
 
-/* --- random inputs ------------------------------------------------------------------------------------------------ */
-
-/* Parts are parts of the whole, with any number of threads, across the blocks that threads fill; streams and seeds
- * differ. */
-TEST(parts_of_random_inputs)
-{
-    enum { N = 8200 };
-    static float whole[N + 1], part[N + 1];
-    tm_bench     b = { .seed = 5, .threads = 1 };
-    whole[N] = part[N] = 77;
-    tm_bench_normal(&b, "one", whole, TM_F32, N);
-    assert_true(whole[N] == 77);
-    double sum = 0, squares = 0;
-    for (int i = 0; i < N; i++) sum += (double)whole[i], squares += (double)whole[i] * (double)whole[i];
-    assert_true(fabs(sum / N) < 0.06 && fabs(squares / N - 1) < 0.08);
-    for (int i = 4; i < N; i++) assert_true(memcmp(&whole[i - 4], &whole[i], 4) != 0);
-    b.threads = 3;
-    static const int64_t from[] = { 0, 4, 4092, 4096, 8196 };
-    for (int k = 0; k < 5; k++) {
-        int64_t n = N - from[k];
-        part[n] = 77;
-        tm_bench_normal_part(&b, "one", from[k], part, TM_F32, n);
-        assert_memory_equal(part, whole + from[k], (size_t)n * 4);
-        assert_true(part[n] == 77);
-    }
-    tm_bench_normal_part(&b, "one", 4, part, TM_F32, 0);
-    assert_memory_equal(part, whole + 8196, 4);
-    tm_bench_normal(&b, "two", part, TM_F32, 8);
-    assert_memory_not_equal(part, whole, 32);
-    b.seed = 6;
-    tm_bench_normal(&b, "one", part, TM_F32, 8);
-    assert_memory_not_equal(part, whole, 32);
-}
-
 TESTS_ALONE
 TEST_FIXTURE(NULL, test_folder_teardown)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the data of calls on GPUs lie, and by what they are timed, over libraries that stand in for CUDA's driver and
+/* By what calls on GPUs are timed, over libraries that stand in for CUDA's driver and
  * NCCL (tests/standins); what is given back at the end, and where not all of it could be had. */
 #include "support/test.h"
 #include "bench/carrier.h"

@@ -237,9 +237,9 @@ TEST(errors_in_products_are_found)
     static const tm_product shapes[] = {
         { .m = 1, .n = 2, .k = 1, .dtype = TM_F32, .c_dtype = TM_F32 },
         { .m = 7, .n = 301, .k = 33, .dtype = TM_F32, .c_dtype = TM_F32, .trans_a = true },
-        { .m = 300, .n = 5, .k = 4096, .dtype = TM_BF16, .c_dtype = TM_F32, .trans_b = true },
+        { .m = 300, .n = 5, .k = 1024, .dtype = TM_BF16, .c_dtype = TM_F32, .trans_b = true },
         { .m = 9, .n = 20, .k = 70, .dtype = TM_BF16, .c_dtype = TM_BF16, .trans_a = true, .trans_b = true },
-        { .m = 1, .n = 1, .k = 70000, .dtype = TM_F32, .c_dtype = TM_BF16 },
+        { .m = 1, .n = 1, .k = 20000, .dtype = TM_F32, .c_dtype = TM_BF16 },
         { .m = 4, .n = 30, .k = 100, .dtype = TM_F16, .c_dtype = TM_F32, .trans_b = true },
         { .m = 7, .n = 30, .k = 200, .dtype = TM_F16, .c_dtype = TM_F16, .trans_a = true },
     };

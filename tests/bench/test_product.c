@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matrix products: what a list of shapes means, what a model multiplies, and that the check of results finds errors. */
+/* Matrix products: what a list of shapes means, what a model multiplies, and the operands. */
 
 #include "support/test.h"
 

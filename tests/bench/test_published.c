@@ -86,29 +86,6 @@ static tm_table *measured(const char *workload, const char *name, const char *co
     return table;
 }
 
-static size_t rows_for(const char *workload, const char *name, const char *column)
-{
-    tm_published *reference = built_in();
-    tm_table     *here = measured(workload, name, column, 1);
-    tm_table     *table = tm_published_compare(reference, here);
-    size_t        n = tm_table_n_rows(table);
-    tm_table_destroy(table);
-    tm_table_destroy(here);
-    tm_published_destroy(reference);
-    return n;
-}
-
-TEST(only_like_is_compared)
-{
-    assert_int_equal(rows_for("gpt", "small", "tflops_6n"), 1);
-    assert_int_equal(rows_for("gpt", "Small", "tflops_6n"), 1);
-    assert_int_equal(rows_for("gpt", "small", "tflops_titan"), 0); /* another convention */
-    assert_int_equal(rows_for("gpt", "smaller", "tflops_6n"), 0);  /* another case */
-    assert_int_equal(rows_for("mlp", "small", "tflops_6n"), 0);    /* another workload */
-    assert_int_equal(rows_for("gemm", "4096x4096x4096", "tflops"), 3);
-    assert_int_equal(rows_for("gemm", "2048x2048x2048", "tflops"), 0); /* a scaled shape is no published one */
-}
-
 /* A row that is compared has what was measured, the quotient, and the published row as it is listed. */
 TEST(a_compared_row_is_the_published_one)
 {

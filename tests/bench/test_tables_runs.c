@@ -176,27 +176,6 @@ TEST(starts_are_told)
     }
 }
 
-/* What the system counts of a start: this program's own size, memory of pages, and less time than it all took. */
-TEST(starts_are_measured)
-{
-    struct stat own;
-    setenv("TEST_STARTS", test_in_folder("starts-2"), 1);
-    int64_t begin = tm_now_ns();
-    tried   t = try_workload(&(trial){ tm_workload_find("startup"), "cpu", "cache=warm runs=3", 0, NULL, false, true });
-    double  seconds = (double)(tm_now_ns() - begin) * 1e-9;
-    assert_int_equal(t.status, TM_OK);
-    assert_int_equal(stat("/proc/self/exe", &own), 0);
-    assert_int_equal((int64_t)number_at(t.table, 0, "executable_bytes"), own.st_size);
-    double exits = number_at(t.table, 0, "exit_s"), bytes = number_at(t.table, 0, "bytes_read");
-    assert_true(exits > 1e-4 && 2 * exits < seconds); /* the longer two of three take at least two medians */
-    assert_true(isnan(bytes) || (bytes > 1000 && bytes < 1e8));
-    double resident = number_at(t.table, 0, "resident_bytes"), faults = number_at(t.table, 0, "minor_faults");
-    assert_true(resident > 1e6 && resident < 1e9 && (int64_t)resident % 1024 == 0);
-    assert_true(faults > 50 && faults < 1e5);
-    assert_true(number_at(t.table, 0, "major_faults") >= 0 && number_at(t.table, 0, "major_faults") < faults);
-    tried_fini(&t);
-}
-
 /* --- gpt ------------------------------------------------------------------------------------- */
 
 static void write_model(void)
@@ -237,20 +216,13 @@ static const struct {
       "slice slice slice prediction", NULL },
     { "cpu", "sizes=tiny.yaml layers=1,2 validate=never memory_gib=0.000195 max_rounds=2 turn_ms=0.01 budget=1", 60,
       false, -1, "slice slice -prediction", NULL },
-    { "cpu", "sizes=tiny.yaml layers=1,2 validate=never memory_gib=0.000195 max_rounds=3 turn_ms=0.01 budget=1", 60,
-      false, -1, "slice slice prediction", NULL },
     { "cpu", "sizes=tiny.yaml layers=1,2 validate=never memory_gib=0.000195 turn_ms=5 budget=1", 0.02, false, 0,
       "slice slice prediction", NULL },
-    { "cpu", "sizes=tiny.yaml layers=1,2 validate=always turn_ms=5 budget=1", 0.1, false, 0,
-      "slice slice model prediction", NULL },
-    { "cpu", "sizes=tiny.yaml layers=1,2 validate=always max_rounds=3 turn_ms=10 budget=1", 0.5, false, 0,
-      "slice slice model prediction", NULL },
     { "cpu", "sizes=tiny.yaml,tiny.yaml layers=1,2 validate=never budget=1", 0.1, false, 0, "model model", NULL },
     { "cpu", "sizes=tiny.yaml layers=1,2 validate=never memory_gib=0.000195 max_rounds=2 turn_ms=1 budget=1", 600,
       false, 20000000, "slice slice prediction", NULL },
     { "cpu", "sizes=tiny.yaml layers=4", 0.001, false, 0, "model", NULL },
     { "cpu", "sizes=tiny.yaml layers=4,5 budget=1", 0.2, false, 0, "model", NULL },
-    { "cpu", "sizes=tiny.yaml layers=2 validate=always budget=1", 0.2, false, 0, "model", NULL },
     { "cpu", "sizes=tiny.yaml layers=2 validate=always memory_gib=0.000195 budget=1", 0.2, false, 0, "-model", NULL },
     { "cpu", "sizes=tiny.yaml layers=9 batch=2 dtype=bf16 validate=never budget=1", 0.2, false, 0, "model", NULL },
     { "cpu", "sizes=tiny.yaml layers=7 published=true dtype=bfloat16-pure validate=never seed=3 budget=1", 0.2, false,
@@ -261,17 +233,10 @@ static const struct {
     { "cpu", "sizes=tiny.yaml layers=4 budget=1", 1e-9, false, 0, "-model", NULL },
     { "cpu", "sizes=tiny.yaml layers=4", 0, true, 0, "-model", "stopped at size tiny.yaml" },
     { "cpu", "sizes=small,13b,tiny.yaml memory_gib=0.00001", 0, false, 0, "-model -model -model", NULL },
-    { "cpu", "sizes=small,3b,7b published=true memory_gib=0.00001", 0, false, 0, "-model -model -model", NULL },
-    { "cpu", "sizes=medium,tiny.yaml batch=3 dtype=bf16 memory_gib=0.00001", 0, false, 0, "-model -model", NULL },
     { "cpu", "sizes=none-such", 0, false, 0, "", "unknown model 'none-such'" },
     { "cpu", "sizes=small,,medium", 0, false, 0, "",
       "--sizes must be names separated by commas, at most 64: --sizes small,medium" },
     { "cpu", "layers=1,1", 0, false, 0, "", "; wanted ascending whole numbers" },
-    { "cpu", "layers=2,1", 0, false, 0, "", "; wanted ascending whole numbers" },
-    { "cpu", "layers=0,1", 0, false, 0, "", "; wanted ascending whole numbers" },
-    { "cpu", "layers=1,2x", 0, false, 0, "", "; wanted ascending whole numbers" },
-    { "cpu", "layers=1,,2", 0, false, 0, "", "; wanted ascending whole numbers" },
-    { "cpu", "layers=x", 0, false, 0, "", "; wanted ascending whole numbers" },
     { "cpu", "layers=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20", 0, false, 0, "",
       "; wanted ascending whole numbers" },
     { "cpu", "layers=1,1000000000", 0, false, 0, "", "; wanted ascending whole numbers" },
@@ -392,10 +357,6 @@ FULL_TEST(collectives_follow)
         { 3, "min-bytes=65535 max-bytes=70000 calls=reduce-scatter,all-reduce format=float64", 0, NULL, 2, NULL },
         { 5, "min-bytes=600 max-bytes=600 calls=broadcast,all-gather,all-to-all", 0, NULL, 3, NULL },
         { 2, "min-bytes=64 max-bytes=64 calls=p2p", 1e-9, NULL, 1, NULL },
-        { 3, "min-bytes=600 max-bytes=600 calls=all-to-all", 0, NULL, 1, NULL },
-        { 3, "min-bytes=600 max-bytes=600 calls=all-gather", 0, NULL, 1, NULL },
-        { 3, "min-bytes=600 max-bytes=600 calls=reduce-scatter", 0, NULL, 1, NULL },
-        { 3, "min-bytes=600 max-bytes=600 calls=all-to-all-v", 0, NULL, 1, NULL },
         { 3, "min-bytes=600 max-bytes=600 calls=broadcast buffers=private", 0, NULL, 1, NULL },
         { 2, "min-bytes=20 max-bytes=20 calls=all-reduce,all-to-all-v format=float64", 0, NULL, 2, NULL },
         { 2, "min-bytes=18 max-bytes=18 calls=all-reduce,all-to-all-v format=bfloat16", 0, NULL, 2, NULL },

@@ -192,32 +192,6 @@ TEST(benches_share_a_file)
     tm_arena_destroy(arena);
 }
 
-static void refused(const fixture *f, const char *workload, tm_status status, const char *word)
-{
-    tm_error  err = { 0 };
-    tm_status st = tm_bench_check_hardware(&f->bench, workload, f->path, &err);
-    if (st != status || !strstr(err.text, word)) fail_msg("%s: status %d, '%s'", workload, (int)st, err.text);
-}
-
-static void put_file(const fixture *f, const char *text)
-{
-    assert_int_equal(tm_file_write(f->path, text, strlen(text), NULL), TM_OK);
-}
-
-TEST(wrong_files_are_refused)
-{
-    fixture *f = open_fixture("wrong.yaml");
-    refused(f, "mlp", TM_USAGE, "gemm, stream, attention, collectives, ops");
-    refused(f, "gpt", TM_USAGE, "--write-hardware");
-    put_file(f, "name: x\nmaker: y\nkind: gpu\nlinks: none\n");
-    refused(f, "gemm", TM_INVALID, "is of a GPU");
-    put_file(f, "name: x\nmaker: y\nkind: cpu\nlinks: none\nunits: { value: 2, source: s }\n");
-    refused(f, "gemm", TM_INVALID, "--threads 2");
-    put_file(f, "name: x\nmaker: y\nkind: cpu\nlinks: none\nunit: { value: 2, source: s }\n");
-    refused(f, "gemm", TM_FORMAT, "did you mean 'units'");
-    close_fixture(f);
-}
-
 /* Every instruction of a step is a call of its op; the losses of steps that are taken apart are those of whole ones. */
 TEST(every_instruction_is_timed)
 {

@@ -124,28 +124,6 @@ TEST_WITH(strangers_hold_up_nobody, begin, end)
     assert_true(door.strangers <= 50); /* maybe none: who came last is heard first */
 }
 
-/* Says enough, but knows nothing: it is told so. */
-static int say_anything(int port)
-{
-    unsigned char  noise[sizeof(tm_comm_claim)];
-    tm_comm_hello  hello;
-    tm_comm_answer answer = { .verdict = TM_COMM_WELCOME };
-    int            fd = call(port);
-    memset(noise, 0x5c, sizeof noise);
-    if (!read_all(fd, &hello, sizeof hello) || !write_all(fd, noise, sizeof noise)) return 1;
-    return !read_all(fd, &answer, sizeof answer) || answer.verdict != TM_COMM_STRANGER;
-}
-
-TEST_WITH(a_stranger_is_sent_away, begin, end)
-{
-    tm_comm_arrival a;
-    pid_t           child = start(say_anything);
-    while (door.strangers == 0) assert_false(tm_comm_door_look(&door, 10, &a));
-    ended_well(child);
-    assert_int_equal(door.strangers, 1);
-    assert_int_equal(door.count, 0);
-}
-
 /* This process may open fewer files than there are callers. */
 TEST_WITH(few_files, begin, end)
 {

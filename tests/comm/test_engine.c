@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What carries messages, by hand: the one for threads, its order, sizes and ends; and calls over one that breaks at
- * each of its calls: who is named, and that nothing of a message is left (the leak sanitizer looks). */
+/* Calls over an engine of messages that breaks at each of its calls: who is named, and that nothing of a message is
+ * left (the leak sanitizer looks). */
 #include "support/test.h"
 #include "world.h"
 
@@ -14,8 +14,6 @@ static const tm_comm_ports *ports_of(const tm_comm *comm)
 {
     return &comm->world->ports;
 }
-
-/* --- threads -------------------------------------------------------------------------------------- */
 
 /* --- one that breaks ------------------------------------------------------------------------------- */
 
@@ -121,8 +119,14 @@ static void post(tm_comm *world, void *context)
     static char   data[4000];
     tm_error      err = { 0 };
     tm_status     st = TM_OK;
-    tm_collective call = collective_of(TM_COMM_SEND, TM_COMM_BYTES, data, NULL, sizeof data, "letter", 2);
-    call.peer = 1, call.buffered = true;
+    tm_collective call = { .kind = TM_COMM_SEND,
+                           .format = TM_COMM_BYTES,
+                           .send = data,
+                           .count = sizeof data,
+                           .peer = 1,
+                           .buffered = true,
+                           .what = "letter",
+                           .step = 2 };
     if (tm_comm_rank(world) == 1) return;
     break_at(world, c->how, c->left);
     for (int i = 0; i < 200 && st == TM_OK; i++) {
@@ -153,54 +157,6 @@ TEST(posted_messages_that_break)
         assert_string_equal(c.text, want);
         assert_int_equal(breaks.open, 0);
     }
-}
-
-/* --- memory of a host ------------------------------------------------------------------------------ */
-
-enum { SHARED = 3 };
-
-/* Of hosts 0, 1, 0: each has its own, and the ranks of a host reach each other's. */
-static void share_twice(tm_comm *world, void *context)
-{
-    static const int     hosts[] = { 0, 1, 0 };
-    const tm_comm_ports *p = ports_of(world);
-    int                  rank = tm_comm_rank(world), local = rank == 2, ranks = rank == 1 ? 1 : 2;
-    (void)context;
-    for (size_t turn = 0; turn < 2; turn++) {
-        void         *where[SHARED] = { NULL };
-        size_t        bytes = 4096 * (1 + turn + (size_t)rank);
-        tm_collective barrier = { .kind = TM_COMM_BARRIER, .step = -1 };
-        CHECK(!p->engine->share(p->own, bytes, where));
-        for (int l = 0; l < SHARED; l++) CHECK((where[l] != NULL) == (l < ranks));
-        for (size_t i = 0; i < bytes; i++) CHECK(((char *)where[local])[i] == 0);
-        CHECK((uintptr_t)where[local] % 4096 == 0);
-        memset(where[local], 1 + rank, bytes);
-        CHECK_OK(tm_comm_run(world, &barrier, err));
-        for (int r = 0, l = 0; r < SHARED; r++)
-            if (hosts[r] == hosts[rank]) {
-                const char *its = where[l++];
-                for (size_t i = 0; i < 4096 * (1 + turn + (size_t)r); i++) CHECK(its[i] == 1 + r);
-            }
-        CHECK_OK(tm_comm_run(world, &barrier, err));
-    }
-}
-
-/* More than there is: all are told. */
-static void share_too_much(tm_comm *world, void *context)
-{
-    const tm_comm_ports *p = ports_of(world);
-    void                *where[SHARED] = { NULL };
-    int                  rank = tm_comm_rank(world);
-    (void)context;
-    const char *why = p->engine->share(p->own, rank == 2 ? SIZE_MAX / 4 : 4096, where);
-    CHECK(rank == 1 ? !why : why && strcmp(why, "the system has no more memory") == 0);
-}
-
-TEST(memory_of_threads)
-{
-    static const int hosts[] = { 0, 1, 0 };
-    run_world(SHARED, hosts, 20, false, share_twice, NULL);
-    run_world(SHARED, hosts, 20, false, share_too_much, NULL);
 }
 
 /* --- without threads ------------------------------------------------------------------------------- */

@@ -41,8 +41,6 @@ static const different cases[] = {
       { "rank 1 calls all-reduce (max)", "(sum)" } },
     { { .kind = TM_COMM_ALL_REDUCE, .format = TM_COMM_INT64, .count = 20, .what = "gradients", .step = 3 },
       { "20 int64", "20 float32" } },
-    { { .kind = TM_COMM_ALL_REDUCE, .format = TM_COMM_FLOAT32, .count = 21, .what = "gradients", .step = 3 },
-      { "21 float32", "20 float32" } },
     { { .kind = TM_COMM_ALL_REDUCE, .format = TM_COMM_FLOAT32, .count = 20, .what = "norms", .step = 3 },
       { "'norms'", "'gradients'" } },
     { { .kind = TM_COMM_BARRIER, .step = -1 }, { "rank 1 calls barrier", "all-reduce" } },

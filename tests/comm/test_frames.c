@@ -134,14 +134,6 @@ TEST(early_messages)
     free(data);
 }
 
-TEST(very_many_of_no_bytes)
-{
-    for (int i = 0; i < TM_COMM_ROOM / COST; i++) say(TM_COMM_FRAME_EARLY, 9, 0, NULL, 0);
-    assert_true(peer.fd >= 0);
-    say(TM_COMM_FRAME_EARLY, 9, 0, NULL, 0);
-    is_cut_off("more messages than there is room for (8388608 bytes)");
-}
-
 TEST(what_is_no_message)
 {
     static const struct {

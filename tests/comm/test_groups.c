@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Groups of every kind, also called by two threads of a rank at once; messages between two ranks; memory; places. */
+/* Groups of every kind, also called by two threads of a rank at once. */
 #include "support/test.h"
 #include "world.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 /* A sum over the group shows who is in it, and in which order. */
 static void check_members(tm_comm *group, const int *want, int n)

@@ -118,55 +118,6 @@ FULL_TEST(hosts_unlike)
     run_world(8, third, 60, false, large_calls, &(large){ 9001, shared_by_hosts });
 }
 
-/* Lanes of many chunks. */
-static void long_calls(tm_comm *world, void *context)
-{
-    (void)context;
-    bench b = make_bench(world, world, 400000);
-    shared_kinds(&b, TM_COMM_FLOAT32, 300001, 3, shared_by_hosts);
-    shared_kinds(&b, TM_COMM_BFLOAT16, 200001, 4, NULL);
-    shared_kinds(&b, TM_COMM_BYTES, 2100001, 5, shared_by_hosts);
-    free_bench(world, &b);
-}
-
-FULL_TEST(lanes_of_many_chunks)
-{
-    static const int hosts[] = { 0, 0, 1, 1, 2, 2 };
-    run_world(6, hosts, 60, false, long_calls, NULL);
-}
-
-/* Groups of a world, opened and closed: on one host, on several, with gaps. */
-static void groups(tm_comm *world, void *context)
-{
-    int rank = tm_comm_rank(world);
-    (void)context;
-    for (int round = 0; round < 3; round++) {
-        tm_comm *far, *near, *some;
-        CHECK_OK(tm_comm_split(world, rank % 2, rank, "far", &far, err));
-        CHECK_OK(tm_comm_split(world, rank / 4, -rank, "near", &near, err));
-        CHECK_OK(tm_comm_split(world, rank == 2, 0, "some", &some, err));
-        bench b = make_bench(world, world, 10000);
-        b.comm = far;
-        shared_kinds(&b, TM_COMM_FLOAT32, 9001, 1, shared_by_hosts);
-        b.comm = near;
-        shared_kinds(&b, TM_COMM_FLOAT32, 9001, 2, "in place");
-        b.comm = some;
-        shared_kinds(&b, TM_COMM_FLOAT64, 9001, 3, rank == 2 ? "in place" : shared_by_hosts);
-        tm_comm_close(near);
-        b.comm = far;
-        shared_kinds(&b, TM_COMM_INT64, 9001, 4, shared_by_hosts);
-        tm_comm_close(some);
-        tm_comm_close(far);
-        free_bench(world, &b);
-    }
-}
-
-TEST(groups_of_a_world)
-{
-    static const int hosts[] = { 0, 0, 0, 0, 1, 1, 1, 1 };
-    run_world(8, hosts, 60, false, groups, NULL);
-}
-
 /* --- bytes --------------------------------------------------------------------------------------- */
 
 enum { MOST_RANKS = 8 };

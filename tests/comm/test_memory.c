@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that ranks of a host have in common: files without names and who may map them, where memory lies in windows,
- * how many there may be, and that nothing of it is left. */
+/* Memory that ranks of a host have in common: files without names and who may map them, how many there
+ * may be, and that nothing of it is left. */
 #include "support/test.h"
 #include "world.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The mesh of ranks: numbers and places, groups, what is left, and what is refused with which way out. */
+/* The mesh of ranks: numbers and places, groups, and a world without room for them. */
 #include "support/test.h"
 #include "comm/mesh/mesh.h"
 
@@ -57,39 +57,6 @@ TEST(groups_divide_the_ranks)
             assert_int_equal(next, size);
         }
     }
-}
-
-/* In a world of threads: every rank of a group sums the number of its rank. */
-static void split_body(tm_comm *comm, void *context)
-{
-    static const unsigned sets[] = { TM_AXES_BATCH, TM_AXES_FSDP, 1U << TM_AXIS_REPLICATE, TM_AXES_LOSS,
-                                     TM_AXES_WORLD };
-    const tm_mesh        *mesh = context;
-    tm_mesh_groups        groups;
-    CHECK_OK(tm_mesh_split(mesh, comm, &groups, err));
-    for (int s = 0; s < 5; s++) {
-        tm_comm *group = tm_mesh_find(&groups, sets[s]);
-        CHECK((group == NULL) == (tm_mesh_group_size(mesh, sets[s]) == 1));
-        if (!group) continue;
-        int64_t own = tm_comm_rank(comm), sum = 0, wanted = 0;
-        CHECK(tm_comm_size(group) == tm_mesh_group_size(mesh, sets[s]));
-        CHECK(tm_comm_rank(group) == tm_mesh_group_rank(mesh, (int)own, sets[s]));
-        for (int rank = 0; rank < tm_comm_size(comm); rank++)
-            if (tm_mesh_group_color(mesh, rank, sets[s]) == tm_mesh_group_color(mesh, (int)own, sets[s]))
-                wanted += rank;
-        tm_collective call = collective_of(TM_COMM_ALL_REDUCE, TM_COMM_INT64, &own, &sum, 1, "rank", -1);
-        CHECK_OK(tm_comm_run(group, &call, err));
-        CHECK(sum == wanted);
-    }
-    tm_mesh_join(&groups);
-}
-
-TEST(groups_of_a_world_are_those_of_the_mesh)
-{
-    tm_mesh meshes[] = { mesh_of(1, 2, 3, 1, 1, 1), mesh_of(1, 1, 4, 1, 1, 1), mesh_of(1, 4, 1, 1, 1, 1),
-                         mesh_of(2, 2, 2, 1, 1, 1) };
-    for (size_t m = 0; m < sizeof meshes / sizeof meshes[0]; m++)
-        run_world(tm_mesh_ranks(&meshes[m]), NULL, 60, false, split_body, &meshes[m]);
 }
 
 /* There is room for one group more, and the mesh wants two: the one that was made is closed again. */

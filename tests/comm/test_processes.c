@@ -42,20 +42,6 @@ static void messages_around(tm_comm *world)
     free(x);
 }
 
-static void splits_of(tm_comm *world)
-{
-    int      rank = tm_comm_rank(world);
-    tm_comm *group;
-    int64_t  x = rank, y;
-    CHECK_OK(tm_comm_split(world, rank % 2, 0, "parity", &group, err));
-    tm_collective call = { .kind = TM_COMM_ALL_REDUCE, .format = TM_COMM_INT64, .send = &x, .receive = &y, .count = 1 };
-    CHECK_OK(tm_comm_run(group, &call, err));
-    int64_t want = 0;
-    for (int r = rank % 2; r < tm_comm_size(world); r += 2) want += r;
-    CHECK(y == want);
-    tm_comm_close(group);
-}
-
 static int rank_main(const char *engine)
 {
     static const size_t counts[] = { 0, 5, 2000, 9001 };
@@ -71,7 +57,6 @@ static int rank_main(const char *engine)
     }
     all_calls(world, OF(counts));
     messages_around(world);
-    splits_of(world);
     tm_comm_place place = tm_comm_place_of(world, tm_comm_rank(world));
     printf("rank %d of %d done, place %d of %d on host %d of %d\n", tm_comm_rank(world), tm_comm_size(world),
            place.local_rank, place.local_size, place.host, place.hosts);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ring of packets from one rank to another, to the byte: where each packet goes, when the rest of the ring is left
- * out, when there is no room, and what is told of a world that fails meanwhile. Both ranks are this thread's. */
+ * out, and when there is no room. Both ranks are this thread's. */
 #include "support/test.h"
 #include "world.h"
 
@@ -227,19 +227,4 @@ TEST(two_threads_of_each_rank)
         assert_null(failed);
     }
     close_ring(&r);
-}
-
-/* Eager up to 8192 bytes; above them by rendezvous, unless it is buffered or out of reach. */
-TEST(ways)
-{
-    static const size_t sizes[] = { 0, 8191, 8192, 8193 };
-    for (int32_t window = -1; window < 2; window++)
-        for (int buffered = 0; buffered < 2; buffered++)
-            for (int i = 0; i < 4; i++) {
-                tm_comm_header header = { .send_window = window, .receive_window = -1 - window };
-                assert_int_equal(tm_comm_protocol_of(&header, sizes[i], buffered), i < 3 ? TM_COMM_EAGER
-                                                                                   : window >= 0 && !buffered
-                                                                                       ? TM_COMM_RENDEZVOUS
-                                                                                       : TM_COMM_BY_ENGINE);
-            }
 }

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums, largest and smallest over ranks: alone, of every format and many lengths, past the caches, and of NaN; what a
- * call is called in messages.
- */
+/* Sums, largest and smallest over ranks: alone, of every format and many lengths, past the caches, and of NaN. */
 #include "support/test.h"
 #include "base/cpu.h"
 #include "calls.h"
@@ -71,26 +69,6 @@ TEST(not_a_number)
                 }
             }
         }
-}
-
-/* A buffer of bfloat16's last place goes to the even one, up and down; a NaN that would round to infinity stays one. */
-TEST(nearest_even)
-{
-    static const uint16_t rows[][3] = { /* a, b, their sum */
-                                        { 0x3f80, 0x3b80, 0x3f80 }, { 0x3f81, 0x3b80, 0x3f82 },
-                                        { 0x3f80, 0x3b81, 0x3f81 }, { 0x3f81, 0x3b7f, 0x3f81 },
-                                        { 0x7f7f, 0x7f7f, 0x7f80 }, { 0x8000, 0x8000, 0x8000 }
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        const void *in[] = { &rows[i][0], &rows[i][1] };
-        uint16_t    sum;
-        tm_comm_reduce(TM_COMM_SUM, TM_COMM_BFLOAT16, in, 2, &sum, 1);
-        if (sum != rows[i][2]) fail_msg("row %zu: %04x, not %04x", i, sum, rows[i][2]);
-    }
-    uint16_t    nan = 0x7fff, same;
-    const void *in[] = { &nan };
-    tm_comm_reduce(TM_COMM_SUM, TM_COMM_BFLOAT16, in, 1, &same, 1);
-    assert_int_equal(same, 0x7fff);
 }
 
 /* --- past the caches --------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranks that barrier at an address: the same calls and the same bits as everywhere, on one node and on several;
- * strangers at the door, ranks that do not fit, are late or go.
+ * who may call, ranks that go or give up, and memory that is not theirs.
  */
 #include "support/test.h"
 #include "launched.h"

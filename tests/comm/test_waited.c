@@ -114,19 +114,4 @@ TEST(the_others_wait_for_a_late_rank)
         }
 }
 
-/* A call of ranks that come together is no wait, whatever it moves. */
-static void nobody_is_late(tm_comm *world, void *context)
-{
-    job *j = context;
-    call(world, j);
-    j->waited[tm_comm_rank(world)] = tm_comm_waited_ns(world);
-}
-
-TEST(a_rank_alone_waits_for_nobody)
-{
-    job j = { .kind = TM_COMM_ALL_REDUCE, .count = 10000 };
-    run_world(1, NULL, 60, false, nobody_is_late, &j);
-    assert_int_equal(j.waited[0], 0);
-}
-
 TESTS_ALONE

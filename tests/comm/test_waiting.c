@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks that wait in a oversubscribed world, one with more ranks than processors: they sleep, are woken, and hear of
- * failures.
- */
+/* Ranks that wait in a oversubscribed world, one with more ranks than processors: they sleep, and are woken. */
 #include "world.h"
 
 #include <dlfcn.h>
@@ -147,31 +145,6 @@ TEST(wake_ups_end_all_waits)
     run_world(2, NULL, 300, false, many_waits, NULL);
     only_wake_ups = false;
     assert_true(seconds_of(CLOCK_MONOTONIC) - begin < 15);
-}
-
-/* --- failures -------------------------------------------------------------------------------- */
-
-static void one_fails(tm_comm *world, void *by_letter)
-{
-    tm_error      err = { 0 };
-    char          data[8];
-    tm_collective barrier = { .kind = TM_COMM_BARRIER, .what = "all" }, packet = message_of(world, false, data, 8);
-    double        begin = seconds_of(CLOCK_MONOTONIC);
-    world->world->oversubscribed = true;
-    if (tm_comm_rank(world) == 1) {
-        rest(0.05);
-        CHECK(tm_comm_fail(world, TM_IO, &err, "rank 1 is broken") == TM_IO);
-        return;
-    }
-    packet.peer = 1;
-    CHECK(tm_comm_run(world, *(bool *)by_letter ? &packet : &barrier, &err) == TM_IO);
-    CHECK(strcmp(err.text, "rank 1 is broken") == 0);
-    CHECK(seconds_of(CLOCK_MONOTONIC) - begin < 30);
-}
-
-TEST(sleepers_hear_of_failures)
-{
-    for (int i = 0; i < 2; i++) run_world(3, NULL, 60, false, one_fails, &(bool){ i == 1 });
 }
 
 TESTS_ALONE

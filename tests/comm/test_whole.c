@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The arithmetic of ranks: meshes and what is wrong with them, how hosts share the work, slices; and what ranks say of
- * each other when one is late or calls something else. */
+/* Meshes of ranks and what is wrong with them, slices, launches that do not fit, and modules that are none. */
 #include "support/test.h"
 #include "base/arena.h"
 #include "base/file.h"
@@ -48,14 +47,11 @@ static const struct {
     { { 1, 2, 3, 1, 1, 1, 8 }, "or start 6 ranks (--ranks)", 0 },
     { { 1, 2, 3, 1, 1, 1, 7 }, "and there are 7 ranks; start 6 ranks (--ranks), or 6 or 8 with ", 0 },
     { { 1, 2, 1, 1, 1, 1, 6 }, "; set parallelism.data_parallel_replicate_degree to 6 ", 0 },
-    { { 1, 1, 1, 1, 2, 1, 6 }, "; set parallelism.data_parallel_shard_degree to 3 ", 0 },
     { { 1, 1, 1, 1, 2, 1, 5 }, "; start 2 ranks (--ranks), or 4 or 6 with ", 0 },
-    { { 3, 1, 1, 1, 2, 1, 5 }, "; start 6 ranks (--ranks), or 6 with parallelism.data_parallel_shard_degree -1", 0 },
     { { 2, 4, 1, 1, 1, 1, 7 }, ", or 6 or 8 with parallelism.data_parallel_replicate_degree -1", 0 },
     { { 1048576, 1048576, 1048576, 1048576, 1, 1, 6 }, "there are 6 ranks; start 4611686018427387903 ranks", 0 },
     /* experts */
     { { 1, 1, 6, 1, 1, 4, 6 }, "is 4, and must divide dp_shard x cp x tp, which is 6; 3 or 6 would do", 0 },
-    { { 1, 1, 6, 1, 1, 7, 6 }, "; 6 would do", 0 },
     { { 1, 1, 6, 1, 1, 0, 6 }, "; 1 would do", 0 },
     { { 1, 1, 6, 1, 1, 6, 6 }, "dp_shard 6 x ep 6", 1 },
     { { 1, 3, 1, 2, 2, 4, 12 }, "dp_replicate 3 x cp 2 x tp 2 x ep 4", 1 },
@@ -100,92 +96,6 @@ static const struct {
                { 8, { 0, 0, 0, 1, 1, 2, 2, 0 } },
                { 6, { 2, 1, 2, 1, 2, 1 } } };
 enum { WORLDS = sizeof worlds / sizeof worlds[0] };
-
-static int ranks_of(const tm_comm_hosts *h, int host)
-{
-    return h->host_first[host + 1] - h->host_first[host];
-}
-
-static int length_of(const tm_comm_hosts *h, int run)
-{
-    return h->run_first[run + 1] - h->run_first[run];
-}
-
-/* Hosts in the order of their first ranks, runs wherever the host changes, members in the order of the group. */
-static void check_places(const tm_comm_hosts *h, const int *host)
-{
-    int longest = 0;
-    assert_true(h->host[0] == 0 && h->run[0] == 0 && h->run_first[h->runs] == h->size);
-    assert_true(h->run[h->size - 1] == h->runs - 1 && h->host_first[0] == 0 && h->host_first[h->hosts] == h->size);
-    for (int r = 0, seen = 0; r < h->size; r++) {
-        for (int s = 0; s < r; s++) assert_int_equal(h->host[s] == h->host[r], host[s] == host[r]);
-        assert_true(h->host[r] <= seen);
-        seen += h->host[r] == seen;
-        assert_true(r + 1 < h->size || seen == h->hosts);
-        if (r > 0) assert_int_equal(h->run[r] - h->run[r - 1], host[r] != host[r - 1]);
-        assert_true(h->run_first[h->run[r]] <= r && r < h->run_first[h->run[r] + 1]);
-    }
-    for (int k = 0; k < h->hosts; k++)
-        for (int i = h->host_first[k]; i < h->host_first[k + 1]; i++) {
-            assert_int_equal(h->host[h->members[i]], k);
-            assert_true(i == h->host_first[k] || h->members[i - 1] < h->members[i]);
-        }
-    for (int j = 0; j < h->runs; j++) longest = length_of(h, j) > longest ? length_of(h, j) : longest;
-    assert_int_equal(h->lanes, longest);
-    for (int k = 0; k < h->hosts; k++) {
-        assert_int_equal(h->last_run[k], h->run[h->members[h->host_first[k + 1] - 1]]);
-        assert_int_equal(h->back[h->back_at[k]], k);
-        assert_true(k == 0 || h->last_run[h->back[k]] < h->last_run[h->back[k - 1]]);
-    }
-}
-
-/* `n` of a host or run share `all` things evenly. */
-static void check_even(const int *things, int n, int all)
-{
-    for (int i = 0, sum = 0; i < n; i++) {
-        assert_in_range(things[i], all / n, (all + n - 1) / n);
-        sum += things[i];
-        assert_true(i + 1 < n || sum == all);
-    }
-}
-
-static void check_shares(const tm_comm_hosts *h)
-{
-    for (int run = 0; run < h->runs; run++) {
-        int lanes[8] = { 0 };
-        for (int lane = 0; lane < h->lanes; lane++) {
-            int owner = tm_comm_hosts_owner(h, run, lane);
-            assert_int_equal(h->run[owner], run);
-            lanes[owner - h->run_first[run]]++;
-        }
-        check_even(lanes, length_of(h, run), h->lanes);
-    }
-    for (int k = 0; k < h->hosts; k++)
-        for (int lane = 0; lane < h->lanes; lane++)
-            assert_int_equal(tm_comm_hosts_keeper(h, k, lane), tm_comm_hosts_owner(h, h->last_run[k], lane));
-    for (int from = 0; from < h->hosts; from++)
-        for (int to = 0; to < h->hosts; to++) {
-            int gets[8] = { 0 };
-            for (int i = 0; i < ranks_of(h, from); i++) {
-                int partner = tm_comm_hosts_partner(h, to, h->members[h->host_first[from] + i]);
-                assert_int_equal(h->host[partner], to);
-                for (int k = 0; k < ranks_of(h, to); k++) gets[k] += h->members[h->host_first[to] + k] == partner;
-            }
-            check_even(gets, ranks_of(h, to), ranks_of(h, from));
-        }
-}
-
-TEST(hosts_share_the_work)
-{
-    for (size_t i = 0; i < WORLDS; i++) {
-        tm_comm_hosts *h = tm_comm_hosts_make(worlds[i].host, worlds[i].n);
-        assert_int_equal(h->size, worlds[i].n);
-        check_places(h, worlds[i].host);
-        check_shares(h);
-        tm_comm_hosts_free(h);
-    }
-    tm_comm_hosts_free(NULL);
-}
 
 /* One behind the other, all of them, each in whole lines of the cache, none with two lines more than another. */
 TEST(slices_are_whole_lines)
@@ -233,8 +143,6 @@ static const struct {
       "ranks over mpich need trainmark-mpich.so" },
     { { "PMI_RANK=2", "PMI_SIZE=3" }, NULL, "mpich by mpiexec of MPICH, or srun --mpi=pmi2, rank 2 of 3",
       "ranks over mpich need trainmark-mpich.so" },
-    { { "PMI_RANK=0", "PMI_SIZE=2" }, "self", "mpich by mpiexec of MPICH, or srun --mpi=pmi2, rank 0 of 2",
-      "this is rank 0 of 2, launched by mpiexec of MPICH, or srun --mpi=pmi2: not a world of its own" },
     { { "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "PMIX_RANK=1" }, NULL, "openmpi by srun --mpi=pmix, rank 1 of 2",
       "ranks over openmpi need trainmark-openmpi.so" },
     { { "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_ID=0" }, NULL,
@@ -243,8 +151,6 @@ static const struct {
     { { "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2" }, "self", "self by nothing, rank 0 of 1", NULL },
     { { "RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=3" }, NULL, "tcp by torchrun or its like, rank 3 of 8",
       "this is rank 3 of 8, launched by torchrun or its like, but MASTER_ADDR and MASTER_PORT do not say where ranks meet" },
-    { { "RANK=3", "WORLD_SIZE=8", "TORCHELASTIC_RUN_ID=x" }, "self", "tcp by torchrun, rank 3 of 8",
-      "this is rank 3 of 8, launched by torchrun: not a world of its own" },
     { { "RANK=3", "WORLD_SIZE=8" }, "self", "self by nothing, rank 0 of 1", NULL },
     { { "RANK=0", "WORLD_SIZE=1", "LOCAL_RANK=0" }, NULL, "self by nothing, rank 0 of 1", NULL },
     { { "RANK=x", "WORLD_SIZE=8", "LOCAL_RANK=0" }, NULL, "self by nothing, rank 0 of 1", NULL },

@@ -65,19 +65,6 @@ TEST(a_fall_is_found_with_its_moment)
         }
 }
 
-TEST(what_rises_or_is_short_does_not_fall)
-{
-    double x[SAMPLES];
-    draw(EVEN, 1, 0, -0.1, 96, x);
-    assert_false(tm_node_fall_find(x, SAMPLES, 1).fell);
-    draw(EVEN, 1, 0, 0.02, 96, x); /* clear, and too little */
-    const tm_node_fall little = tm_node_fall_find(x, SAMPLES, 1);
-    assert_true(little.chance < 0.01 && !little.fell);
-    draw(EVEN, 1, 0, 0.5, 10, x);
-    const tm_node_fall few = tm_node_fall_find(x, TM_NODE_LEAST_SAMPLES - 1, 1);
-    assert_true(!few.fell && isnan(few.chance));
-}
-
 /* Place 0 falls, the others do not: by the rule of node/judge.h. Of two floors and more. */
 static size_t judged(noise_kind kind, uint64_t seed, double fall, double *limit, double *floor)
 {

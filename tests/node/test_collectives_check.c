@@ -239,19 +239,6 @@ TEST(bad_senders_and_receivers)
             }
 }
 
-/* One link: only what comes from one rank is wrong, and only on one rank. Both ends are named. */
-TEST(bad_links)
-{
-    for (int ranks = 3; ranks <= 5; ranks++) {
-        certified c = { .p = { ZEROS, false, ranks - 1, 1, 1 } };
-        char      place[64];
-        run_plant(ranks, NULL, &c);
-        snprintf(place, sizeof place, "rank 1 -> rank %d", ranks - 1);
-        blames(&c, ranks, 1, place, "zeros");
-        finish(ranks, &c);
-    }
-}
-
 TEST(memory_beside)
 {
     certified c = { .p = { BEHIND, false, 2, -1, 1 } };

@@ -83,13 +83,4 @@ TEST(a_disk_that_keeps_its_bytes)
     rmdir(folder);
 }
 
-TEST(no_disk)
-{
-    tm_node_outcome o;
-    certify("/nonexistent", &o);
-    assert_int_equal(o.verdict, TM_NODE_SKIP);
-    assert_non_null(strstr(o.reason, "--disk-path"));
-    tm_node_outcome_fini(&o);
-}
-
 TESTS_ALONE

@@ -327,17 +327,3 @@ TEST(drift)
     with_earlier(&f, 2, (const char *[]){ "c", "d" }, (const char *[]){ "1", "1" }, NULL);
     nothing(&f); /* it is not alone */
 }
-
-TEST(slower_than_the_fleet)
-{
-    fleet f;
-    hosts(&f, 1);
-    add_figure(&f, 0, "", TM_NODE_SPEED, 90, 0.1, 0.01);
-    with_earlier(&f, 3, (const char *[]){ "a", "b", "c" }, NULL, (const double[]){ 10, 100, 101 });
-    found(&f, 0, 0, "", "2 nodes of earlier certificates");
-    tm_node_outcome_fini(&f.outcome);
-    hosts(&f, 1);
-    add_figure(&f, 0, "", TM_NODE_SPEED, 90, 0.1, 0.01);
-    with_earlier(&f, 3, (const char *[]){ "b", "b", "a" }, NULL, (const double[]){ 100, 101, 102 });
-    nothing(&f); /* one node, twice */
-}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rounds of made-up rates: the floor is what two measurements of one place differ by, nothing good is taken for slow,
- * and what is slow by twice to three times the floor is found, whatever the noise is like. */
+/* Rounds of made-up rates: the floor is what two measurements of one place differ by, and nothing good is taken for
+ * slow, whatever the noise is like. */
 #include "base/random.h"
 #include "node/judge.h"
 #include "node/rates.h"
@@ -76,38 +76,6 @@ TEST(nothing_good_is_taken_for_slow)
         for (int i = 0; i < 3; i++) {
             const size_t found = alarms(kind, places[i], 300);
             if (found > 0) fail_msg("noise %d, %zu places: %zu alarms", kind, places[i], found);
-        }
-}
-
-/* What is in reach is fixed beforehand: the largest limit of twenty measurements of the good node, and a floor. */
-static double reach_of(noise_kind kind, size_t places)
-{
-    double reach = 0;
-    for (uint64_t s = 0; s < 20; s++) {
-        tm_node_rate rates[MOST_PLACES];
-        double       slower;
-        const double floor = measure(kind, 1000 + s, places, 0, rates);
-        reach = fmax(reach, limit_of(rates, floor, places, 0, &slower) + floor);
-    }
-    return reach;
-}
-
-TEST(what_is_slow_is_found)
-{
-    static const size_t places[] = { 2, 3, 8 };
-    for (int kind = 0; kind < KINDS; kind++)
-        for (int i = 0; i < 3; i++) {
-            int          found = 0;
-            const double reach = reach_of(kind, places[i]);
-            if (kind != BUSY && reach > (kind == ALIKE ? 0.15 : 0.08))
-                fail_msg("noise %d, %zu places: reach %.3g", kind, places[i], reach);
-            for (uint64_t s = 0; s < 20 && reach < 1; s++) {
-                tm_node_rate rates[MOST_PLACES];
-                double       slower;
-                const double floor = measure(kind, 2000 + s, places[i], reach, rates);
-                found += limit_of(rates, floor, places[i], 0, &slower) < slower;
-            }
-            if (found < 20 && reach < 1) fail_msg("noise %d, %zu places: %d of 20", kind, places[i], found);
         }
 }
 

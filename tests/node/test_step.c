@@ -128,16 +128,6 @@ TEST(one_flipped_bit_is_named)
                                   "llama in float32" });
 }
 
-TEST(a_wrong_run_does_not_count_as_the_places_bits)
-{
-    char place[TM_NODE_PLACE];
-    for (int run = 1; run <= 2; run++) {
-        tm_node_outcome out = check(ONCE, run, 4);
-        assert_int_equal(odd_facts(&out, place), 0);
-        tm_node_outcome_fini(&out);
-    }
-}
-
 TEST(a_core_that_is_always_wrong_has_another_fact)
 {
     char            place[TM_NODE_PLACE];

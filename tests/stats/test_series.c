@@ -150,33 +150,6 @@ TEST(coverage_with_autocorrelation)
     assert_true(short_series > 0.93 && short_series < 0.99);
 }
 
-/* Where neighbours are so alike that a short series does not show how alike, there is no interval rather than one that
- * is too narrow: of all such series no more than 8 in 100 get one that misses the truth; and little alike is told. */
-TEST(too_alike_to_tell)
-{
-    const struct {
-        int    n;
-        double rho, told_at_least, told_at_most;
-    } cases[] = { { 20, 0, 0.92, 1 },   { 50, 0, 1, 1 },       { 50, 0.3, 0.97, 1 },
-                  { 50, 0.5, 0.9, 1 },  { 200, 0.7, 0.99, 1 }, { 20, 0.95, 0, .3 },
-                  { 50, 0.95, 0, 0.2 }, { 100, 0.95, 0, .3 },  { 200, 0.98, 0, 0.3 } };
-    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
-        double x[200];
-        int    told = 0, missed = 0;
-        for (int run = 0; run < 1000; run++) {
-            autoregressive(x, cases[c].n, cases[c].rho, 0.1, run);
-            tm_serial s = tm_stats_serial(x, cases[c].n);
-            assert_int_equal(s.too_alike, isnan(s.half_width));
-            told += !s.too_alike;
-            missed += fabs(tm_stats_mean(x, cases[c].n) - 1) > s.half_width;
-        }
-        print_message("# n %d, rho %g: an interval in %.1f %%, one that misses in %.1f %%\n", cases[c].n, cases[c].rho,
-                      told / 10.0, missed / 10.0);
-        if (told < 1000 * cases[c].told_at_least || told > 1000 * cases[c].told_at_most || missed > 80)
-            fail_msg("n %d, rho %g: told %d, missed %d of 1,000", cases[c].n, cases[c].rho, told, missed);
-    }
-}
-
 TEST(median_of_independent_values)
 {
     double x[100];

@@ -115,21 +115,3 @@ TEST(drift_is_the_line)
     assert_true(isnan(tm_stats_steady(x, 10).drift));
     assert_true(isfinite(tm_stats_steady(x, 11).drift));
 }
-
-/* A change at each place: of the first steps it is a warm-up, in groups of five; then it is where it is, up to the last
- * one. */
-TEST(each_place_counts)
-{
-    enum { N = 40 };
-    static const int warmup[] = { 0, 1, 1, 5, 5, 5, 5, 10, 10, 10, 10, 10 };
-    for (int at = 1; at <= N; at++) {
-        double x[N];
-        for (int i = 0; i < N; i++) x[i] = 1 + 0.001 * ((i * 7) % 5) + (i >= at ? 0.5 : 0);
-        tm_steady s = tm_stats_steady(x, N);
-        bool      found = at < N && (at > 11 || at == 2 || at == 6 || at == 11);
-        assert_int_equal(s.warmup, at < 12 ? warmup[at] : 1);
-        assert_int_equal(s.shift_at, found ? at : 0);
-        assert_int_equal(s.reached, !found);
-        assert_true(!found ? s.shift == 0 : fabs(s.shift - (at > 20 ? 49.9 : 33.36)) < 0.12);
-    }
-}

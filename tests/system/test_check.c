@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The checks on made-up machines: every outcome of every row, files that are no files, and how checks are chosen, run
- * and printed. */
+/* The checks on made-up machines: every outcome of every row, and how checks are run and printed. */
 #include "support/test.h"
 
 #include "../support/folder.h"
@@ -8,8 +7,6 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "check_fixtures.h"
-#include "record/table.h"
-#include "check_text_rules.h"
 #include "system/check_report.h"
 
 #include <fcntl.h>
@@ -200,84 +197,6 @@ TEST(no_outcome_is_without_fixture)
         /* What can go wrong has a remedy. */
         bool wrong = rows[i].outcomes & (1u << TM_CHECK_WARN | 1u << TM_CHECK_FAIL);
         assert_true(!wrong || *rows[i].remedy);
-    }
-}
-
-/* --- files that are none --------------------------------------------------------------------- */
-
-typedef enum { ODD_BINARY, ODD_LONG, ODD_EMPTY, ODD_LOOP, ODD_FOLDER, ODD_FIFO, ODD_OUTSIDE, ODD_KINDS } odd;
-
-static void put_odd(const char *path, odd kind)
-{
-    static char bytes[200000];
-    struct stat info;
-    put_folder_of(path);
-    if (lstat(path, &info) == 0) return; /* an earlier file needs a folder here */
-    switch (kind) {
-    case ODD_BINARY:
-        for (size_t i = 0; i < 5000; i++) bytes[i] = (char)(i * 7919 >> 3);
-        put_bytes(path, bytes, 5000);
-        break;
-    case ODD_LONG:
-        memset(bytes, '9', sizeof bytes);
-        put_bytes(path, bytes, sizeof bytes);
-        break;
-    case ODD_EMPTY:
-        put_bytes(path, "", 0);
-        break;
-    case ODD_LOOP:
-        assert_int_equal(symlink(strrchr(path, '/') + 1, path), 0);
-        break;
-    case ODD_FOLDER:
-        assert_int_equal(mkdir(path, 0777), 0);
-        break;
-    case ODD_FIFO:
-        assert_int_equal(mkfifo(path, 0666), 0);
-        break;
-    case ODD_OUTSIDE:
-        assert_int_equal(symlink("/../../../../../../proc/self/environ", path), 0);
-        break;
-    case ODD_KINDS:
-        break;
-    }
-}
-
-/* Every file of every fixture is that kind of oddity at once. No check may crash or hang, and none may fail by it. */
-TEST_WITH(odd_files_harm_nobody, NULL, clean)
-{
-    for (int kind = 0; kind < ODD_KINDS; kind++) {
-        tm_checks checks;
-        new_root();
-        for (int i = 0; i < FIXTURES; i++)
-            for (int k = 0; k < FIXTURE_FILES && fixtures[i].files[k]; k++) {
-                char        path[1024];
-                const char *entry = fixtures[i].files[k], *equals = strchr(entry, '=');
-                if (!equals || strstr(entry, "->")) continue;
-                const char *name = strrchr(entry, '/');
-                /* What tells the kinds of devices apart stays as it is, so that the checks look at the rest. */
-                if (strncmp(name, "/vendor", 7) == 0 || strncmp(name, "/class", 6) == 0 ||
-                    strncmp(name, "/device=", 8) == 0) {
-                    put(entry);
-                    continue;
-                }
-                snprintf(path, sizeof path, "%s%.*s", root, (int)(equals - entry), entry);
-                put_odd(path, (odd)kind);
-            }
-        run(NULL, NULL, true, &checks);
-        assert_true(checks.n > 30);
-        for (size_t i = 0; i < checks.n; i++) {
-            const tm_check_result *r = &checks.results[i];
-            if (strstr(r->observed, "signal") || strstr(r->observed, "no answer"))
-                fail_msg("%s: %s", r->id, r->observed);
-            for (const char *p = r->observed; *p; p++) assert_true((unsigned char)*p >= 0x20);
-        }
-        tm_text json = { 0 };
-        tm_checks_print_json(&checks, &json);
-        json_t *object = json_loadb(json.data, json.length, 0, NULL);
-        assert_non_null(object);
-        json_decref(object);
-        tm_text_fini(&json);
-        tm_checks_fini(&checks);
     }
 }
 

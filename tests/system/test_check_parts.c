@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What checks read with, value by value: records of the kernel log, capabilities of a device, lists, numbers. */
+/* What checks read with: records of the kernel log, value by value, and files that are no text. */
 #include "support/folder.h"
 #include "system/check_context.h"
 
@@ -63,55 +63,6 @@ TEST(records_of_the_kernel)
                                   "1 -1 nan 'words'\n");
     tm_text_fini(&all);
 }
-
-/* --- PCI ------------------------------------------------------------------------------------------ */
-
-/* A capability at `at`, which leads to `next`. */
-static void capability(unsigned char *config, unsigned at, unsigned id, unsigned next)
-{
-    config[at] = (unsigned char)id;
-    config[at + 1] = (unsigned char)(id >> 8);
-    config[at + 2] = (unsigned char)(1 | next << 4);
-    config[at + 3] = (unsigned char)(next >> 4);
-}
-
-TEST(access_control_of_a_device)
-{
-    unsigned char config[4096] = { 0 };
-    assert_int_equal(check_parse_acs(config, 64), -1);
-    assert_int_equal(check_parse_acs(config, 65), 0);
-    assert_int_equal(check_parse_acs(config, 256), 0);
-    assert_int_equal(check_parse_acs(config, 257), -1);
-    assert_int_equal(check_parse_acs(config, 263), -1);
-    assert_int_equal(check_parse_acs(config, 264), 0);
-    capability(config, 0x100, 0x0D, 0);
-    assert_int_equal(check_parse_acs(config, 264), 0);
-    config[0x106] = 3;
-    assert_int_equal(check_parse_acs(config, 264), 1);
-    config[0x106] = 2;
-    config[0x107] = 1;
-    assert_int_equal(check_parse_acs(config, 264), 0);
-    capability(config, 0x100, 0xFFFF, 0x148);
-    capability(config, 0x148, 0x0D, 0);
-    config[0x14E] = 1;
-    assert_int_equal(check_parse_acs(config, sizeof config), 0); /* nothing answers */
-    capability(config, 0x100, 0x10D, 0x148);
-    assert_int_equal(check_parse_acs(config, sizeof config), 1);
-    assert_int_equal(check_parse_acs(config, 0x14F), -1);
-    assert_int_equal(check_parse_acs(config, 0x150), 1);
-    capability(config, 0x100, 1, 0xFF8);
-    capability(config, 0xFF8, 0x0D, 0);
-    config[0xFFE] = 1;
-    assert_int_equal(check_parse_acs(config, sizeof config), 1); /* the last place there is */
-    capability(config, 0xFF8, 2, 0x100);
-    assert_int_equal(check_parse_acs(config, sizeof config), 0); /* around for ever */
-    capability(config, 0xFF8, 2, 0xFC);
-    capability(config, 0xFC, 0x0D, 0);
-    config[0x102] = 1;
-    assert_int_equal(check_parse_acs(config, sizeof config), 0); /* that is not the extended space */
-}
-
-/* --- small parsers -------------------------------------------------------------------------------- */
 
 /* What is not text in a file is not shown. */
 TEST(only_what_can_be_printed)

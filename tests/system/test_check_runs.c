@@ -106,30 +106,6 @@ TEST(the_log_is_read_when_it_is_wanted)
     test_folder_remove();
 }
 
-TEST(names_of_machines)
-{
-    static const char *const rows[][2] = { { "node7.example.org\n", "node7" },
-                                           { "-a_b-c d!\n", "_a_b-c_d_" },
-                                           { "_x\n", "_x" },
-                                           { ".x\n", "unknown" },
-                                           { "\n", "unknown" },
-                                           { "", "unknown" },
-                                           { "a/../b\n", "a_" } };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        tm_checks checks;
-        put("/proc/sys/kernel/hostname", rows[i][0]);
-        assert_int_equal(choose("smt", &checks, NULL), TM_OK);
-        assert_string_equal(checks.host, rows[i][1]);
-        tm_checks_fini(&checks);
-    }
-    test_folder_remove();
-    tm_checks checks;
-    assert_int_equal(choose("smt", &checks, NULL), TM_OK);
-    assert_string_equal(checks.host, "unknown");
-    tm_checks_fini(&checks);
-    test_folder_remove();
-}
-
 TEST(reports_of_others)
 {
     static const char head[] =
@@ -284,41 +260,6 @@ TEST(answers_come_through)
     assert_int_equal(errno, ECHILD);
     tm_checks_fini(&here);
     tm_checks_fini(&there);
-    test_folder_remove();
-}
-
-/* What waits in a buffer is not written by the processes of the checks, too. */
-TEST(buffers_are_written_once)
-{
-    tm_checks checks;
-    char      text[16] = "";
-    assert_non_null(written = tmpfile());
-    fputs("once", written);
-    isolated("thp,smt", 5, &checks);
-    assert_int_equal(births, 2);
-    rewind(written);
-    assert_int_equal(fread(text, 1, sizeof text - 1, written), 4);
-    assert_string_equal(text, "once");
-    fclose(written);
-    written = NULL;
-    tm_checks_fini(&checks);
-    test_folder_remove();
-}
-
-/* By a clock of the test's own: two readings, a second apart. */
-TEST(the_time_that_checks_take)
-{
-    tm_checks checks;
-    (void)test_folder();
-    fake_clock_start(250000000, 0);
-    uint64_t before = fake_clock.readings;
-    assert_int_equal(choose("smt", &checks, NULL), TM_OK);
-    uint64_t readings = fake_clock.readings - before;
-    int64_t  wall_ms = checks.wall_ms;
-    fake_clock_stop();
-    assert_true(fabs(checks.seconds - 0.25 * (double)(readings - 1)) < 1e-9);
-    assert_int_equal(wall_ms / 1000, FAKE_WALL_S + FAKE_BEGIN_S);
-    tm_checks_fini(&checks);
     test_folder_remove();
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The environment of a made-up machine, fact by fact; of this one, in shape and time; and secrets, which stay out. */
+/* The environment as a table, which variables it has, and secrets, which stay out. Fact by fact: test_machine.c. */
 #include "support/test.h"
 
 #include "../support/folder.h"
@@ -113,31 +113,6 @@ TEST(variables_as_options)
                                    "-e NCCL_TOKEN='***' -e RCCL_MSCCL_ENABLE=0");
     tm_text_fini(&text);
     tm_environment_destroy(e);
-}
-
-/* hwloc is steered by variables: they are as they were afterwards, set or not. */
-TEST_WITH(variables_are_put_back, NULL, clean)
-{
-    static const char *const names[] = { "HWLOC_PLUGINS_PATH", "HWLOC_COMPONENTS", "HWLOC_FSROOT", "HWLOC_THISSYSTEM" };
-    put_machine();
-    for (int set = 0; set < 2; set++) {
-        for (int i = 0; i < 4; i++) {
-            if (set)
-                setenv(names[i], i == 3 ? "1" : "/own", 1);
-            else
-                unsetenv(names[i]);
-        }
-        tm_environment *e = tm_environment_read(root);
-        expect(e, "cpu", NULL, "hardware_threads", "8");
-        tm_environment_destroy(e);
-        for (int i = 0; i < 4; i++) {
-            if (set)
-                assert_string_equal(getenv(names[i]), i == 3 ? "1" : "/own");
-            else
-                assert_null(getenv(names[i]));
-            unsetenv(names[i]);
-        }
-    }
 }
 
 TEST(secrets_stay_out)

