@@ -137,47 +137,6 @@ TEST(documents_do_not_depend_on_batches)
     tm_text_fini(&log);
 }
 
-/* What is read before is kept; the cause is named with the place and the way out. */
-TEST(what_is_no_corpus_is_refused)
-{
-    const struct {
-        tm_tokenize_options options;
-        const char         *words, *before;
-    } all[] = {
-        { { ONE_PATH("j.jsonl"), .field = "other" }, "line 4: no text in field 'other'; name another", "y|" },
-        { { ONE_PATH("j.jsonl") }, "'j.jsonl' has fields; name the one with the text: --field text", "" },
-        { { ONE_PATH("j.jsonl"), .input = "text" },
-          "trainmark tokenizer train j.jsonl --input jsonl --field text ",
-          "" },
-        { { ONE_PATH("j.jsonl"), .input = "text", .tokenizer = "k.json" },
-          "trainmark data tokenize j.jsonl --input jsonl --field text --tokenizer k.json -o t",
-          "" },
-        { { ONE_PATH("j.jsonl"), .input = "parquet", .field = "text" }, "is not a parquet file", "" },
-        { { ONE_PATH("stop.jsonl"), .field = "a" }, "the sink says stop", "go|stop|" },
-        { { ONE_PATH("broken.ndjson"), .field = "a" }, "'broken.ndjson', line 3: ':' expected near '1'", "x|" },
-        { { ONE_PATH("rows.parquet"), .field = "none" }, "no column 'none'; it has id, text, meta, tags", "" },
-        { { ONE_PATH("rows.parquet") }, "has fields; name the one with the text", "" },
-        { { ONE_PATH("fifo") }, "'fifo' is neither a regular file nor a directory", "" },
-        { { ONE_PATH("x*") }, "cannot reach 'x*': No such file or directory", "" },
-        { { ONE_PATH("[z") }, "cannot reach '[z': No such file or directory", "" },
-        { { ONE_PATH("bad.gz") }, "'bad.gz', near byte 7: incorrect header check", "" },
-        { { ONE_PATH("all/binary") }, "'all/binary' is a binary file, wanted text", "" },
-        { { ONE_PATH("none.txt") }, "no text in 'none.txt'", "" },
-        { { ONE_PATH("o.txt") }, "tokenizer train o.txt --input jsonl --field first --vocab_size N -o t", "" },
-        { { ONE_PATH("n.txt"), .tokenizer = "k.json" }, "--field NAME --tokenizer k.json -o t", "" },
-    };
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        heard     h = { 0 };
-        tm_error  err = { 0 };
-        tm_status st = read_all(&all[i].options, &h, &err);
-        if (st == TM_OK || tm_status_exit_code(st) != (strstr(err.text, "stop") ? 130 : 4) ||
-            !strstr(err.text, all[i].words))
-            fail_msg("wanted '%s': %d %s", all[i].words, st, err.text);
-        assert_string_equal(h.documents.data ? h.documents.data : "", all[i].before);
-        tm_text_fini(&h.documents);
-    }
-}
-
 /* --- which corpus it is ----------------------------------------------------------------------------- */
 
 /* --- the files -------------------------------------------------------------------------------------- */

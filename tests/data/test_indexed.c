@@ -196,24 +196,5 @@ TEST(samples_cover_the_documents)
         for (int64_t wanted = 1; wanted < 90; wanted += 7) covers(odd, 8, 27, seq, wanted);
 }
 
-/* A length has four bytes, and each of them counts. */
-TEST(long_documents)
-{
-    int32_t one[] = { 0, 5 };
-    for (int bit = 7; bit < 31; bit++) {
-        for (int below = 0; below < 2; below++) {
-            one[0] = (1 << bit) - below;
-            int64_t tokens = (int64_t)one[0] + one[1];
-            covers(one, 2, tokens, tokens / 50, 30);
-            covers(one, 2, tokens, tokens / 50, 120);
-        }
-    }
-    const int32_t several[] = { 70000, 3, 0x1020304, 255, 256, 65535, 65536, 0x7000000, 20 };
-    int64_t       tokens = 0;
-    for (int d = 0; d < 9; d++) tokens += several[d];
-    covers(several, 9, tokens, 8192, 20000);
-    covers(several, 9, tokens, 65536, 4500);
-}
-
 TESTS_IN_ORDER
 TEST_FIXTURE(NULL, test_folder_teardown)

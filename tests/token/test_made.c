@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tokenizers of a few tokens, whose ids can be told by hand: parts with a prefix or a suffix, blanks in front, merges
  * in both forms; folders and chat templates that are found, or not; what is wrong is refused with its whole message. */
-#include "support/folder.h"
 #include "support/full_config.h"
 #include "support/refusal.h"
 #include "token/token.h"
@@ -166,31 +165,6 @@ static void what_is_damaged_is_refused(void **state)
     }
 }
 
-/* tokenizer.json before tokenizer.model before tekken.json. */
-static void a_folder_has_one_tokenizer(void **state)
-{
-    static const char *const names[] = { "tekken.json", "tokenizer.model", "tokenizer.json" };
-    tm_tokenizer            *t = NULL;
-    tm_error                 err = { 0 };
-    (void)state;
-    assert_int_equal(tm_tokenizer_open(test_folder(), NULL, &t, &err), TM_INVALID);
-    refusal_is_sound(&err);
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        test_file_write(test_folder(), names[i], "{");
-        err = (tm_error){ 0 };
-        assert_int_not_equal(tm_tokenizer_open(test_folder(), NULL, &t, &err), TM_OK);
-        assert_non_null(strstr(err.text, names[i]));
-        refusal_is_sound(&err);
-    }
-    test_file_write(test_folder(), "tokenizer.json", "{" BPE "\"vocab\": {\"a\": 0}, \"merges\": []}}");
-    err = (tm_error){ 0 };
-    if (tm_tokenizer_open(test_folder(), NULL, &t, &err) != TM_OK) fail_msg("%s", err.text);
-    assert_int_equal(tm_tokenizer_describe(t)->vocab, 1);
-    tm_tokenizer_close(t);
-    assert_int_equal(tm_tokenizer_open(test_in_folder("none"), NULL, &t, &err), TM_INVALID);
-    refusal_is_sound(&err);
-}
-
 /* --- chat templates ------------------------------------------------------------------------------- */
 
 static const struct CMUnitTest tests[] = {
@@ -198,7 +172,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(parts_have_a_prefix_or_a_suffix),
     cmocka_unit_test(an_expression_that_gives_up),
     cmocka_unit_test(what_is_damaged_is_refused),
-    cmocka_unit_test_teardown(a_folder_has_one_tokenizer, test_folder_teardown),
 };
 
 TEST_TABLE(tests)
