@@ -93,9 +93,8 @@ static void train(const fixture *f)
 }
 
 /* Gradients are those of the adapters also where their rank is the least. */
-static void rank_1_has_gradients(void **state)
+TEST(rank_1_has_gradients)
 {
-    (void)state;
     fixture         f = load("llama.json");
     test_hf_model   model;
     tm_numerics     n;
@@ -123,9 +122,8 @@ static void rank_1_has_gradients(void **state)
 }
 
 /* One adapter of a fused matrix cannot be what three of its parts are. */
-static void a_fused_matrix_takes_one_a(void **state)
+TEST(a_fused_matrix_takes_one_a)
 {
-    (void)state;
     fixture         f = load("qwen3.json");
     test_hf_model   model;
     tm_hf_adapter   adapter;
@@ -149,11 +147,10 @@ static void a_fused_matrix_takes_one_a(void **state)
     unload(&f);
 }
 
-static void every_fixture_is_met(void **state)
+TEST(every_fixture_is_met)
 {
     struct dirent **entries;
     int             n = scandir(fixtures, &entries, NULL, alphasort), met = 0;
-    (void)state;
     assert_true(n > 0);
     for (int i = 0; i < n; i++) {
         if (strstr(entries[i]->d_name, ".json")) {
@@ -263,15 +260,14 @@ static json_t *written_config(const fixture *f, const tm_adapters *own, const ch
 }
 
 /* The shortest configuration that PEFT reads as what was trained. */
-static void what_was_trained_is_written(void **state)
+TEST(what_was_trained_is_written)
 {
     static const tm_pattern_value theirs[] = { { "v_proj", 3 }, { "(q|o)_proj", 2 } };
     static const tm_pattern_value ours[] = { { "attention\\.wq", 2 } };
     static const tm_pattern_value odd[] = { { "(q|o)_proj", 3 } };
     static const tm_pattern_value digits[] = { { "q_proj", 0.9 }, { "o_proj", 3.1 } };
     static const int64_t          second[][2] = { { 1, 1 } };
-    (void)state;
-    fixture     f = load("llama.json");
+    fixture                       f = load("llama.json");
     tm_adapters own = { .rank = 4, .alpha = 8, .base = TM_DTYPE_COUNT, .place = "test", .targets = "q_proj,o_proj" };
     json_t     *config = written_config(&f, &own, "plain", "0 q 4,0 o 4,1 q 4,1 o 4"),
            *wanted = json_pack("[s, s]", "q_proj", "o_proj");
@@ -314,12 +310,4 @@ static void what_was_trained_is_written(void **state)
     unload(&f);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_fixture_is_met),
-    cmocka_unit_test(a_fused_matrix_takes_one_a),
-    cmocka_unit_test(rank_1_has_gradients),
-    cmocka_unit_test(what_was_trained_is_written),
-};
-
-TEST_TABLE(tests)
 TESTS_IN_ORDER
