@@ -49,6 +49,8 @@ TEST(wrong_options_are_refused_with_the_cure)
     expect_refusal(&(tm_source_options){ .name = "mock", .vocab = 0, .seq = 8 }, "model.vocab_size");
     expect_refusal(&(tm_source_options){ .name = "mock", .vocab = -4, .seq = 8 }, "model.vocab_size");
     expect_refusal(&(tm_source_options){ .name = "mock", .vocab = (int64_t)1 << 40, .seq = 8 }, "model.vocab_size");
+    expect_refusal(&(tm_source_options){ .name = "synthetic", .vocab = 7, .seq = 8 }, "set model.vocab_size to 8");
+    expect_refusal(&(tm_source_options){ .name = "reports", .vocab = 15, .seq = 128 }, "needs 16 tokens");
     expect_refusal(&(tm_source_options){ .name = "text", .seq = 8 }, "set data.path");
     expect_refusal(&(tm_source_options){ .name = "text", .path = "", .seq = 8 }, "set data.path");
     expect_refusal(&(tm_source_options){ .name = "text", .path = "/", .seq = 8, .vocab = 64 },

@@ -26,12 +26,13 @@ static void compare(const fixture *f, const char *device, const tm_precision *pr
         fail_msg("%s: %s", f->name, err.text);
     const json_t *gradients = json_object_get(f->root, "gradients");
     assert_int_equal(n.n_gradients, json_object_size(gradients));
-    close_to(f, "loss", n.loss, number(f->root, "loss"), error);
-    close_to(f, "gradient_norm", n.gradient_norm, number(f->root, "gradient_norm"), norm_error);
+    close_to(f, "loss", n.loss, test_json_number(f->root, "loss"), error);
+    close_to(f, "gradient_norm", n.gradient_norm, test_json_number(f->root, "gradient_norm"), norm_error);
     for (size_t i = 0; i < n.n_gradients; i++)
-        close_to(f, n.gradients[i].name, n.gradients[i].norm, number(gradients, n.gradients[i].name), norm_error);
-    rows_close(f, "first_logits", n.first, n.vocab, error);
-    rows_close(f, "last_logits", n.last, n.vocab, error);
+        close_to(f, n.gradients[i].name, n.gradients[i].norm, test_json_number(gradients, n.gradients[i].name),
+                 norm_error);
+    test_json_close(f->name, f->root, "first_logits", n.first, n.vocab, error);
+    test_json_close(f->name, f->root, "last_logits", n.last, n.vocab, error);
     tm_numerics_fini(&n);
     close_adapted(&a);
 }

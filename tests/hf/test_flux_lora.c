@@ -5,6 +5,7 @@
 #include "hf/adapter.h"
 #include "hf/numerics.h"
 #include "hf/source.h"
+#include "support/json.h"
 #include "support/folder.h"
 #include "support/full_config.h"
 #include "support/golden.h"
@@ -25,21 +26,6 @@
 enum { STEPS = 20, MOST = 96, THREADS = 2 };
 static const char fixtures[] = "tests/hf/flux_loras";
 
-static json_t *load(const char *path)
-{
-    json_error_t problem;
-    json_t      *root = json_load_file(path, 0, &problem);
-    if (!root) fail_msg("%s: %s", path, problem.text);
-    return root;
-}
-
-static double number(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-    if (!json_is_number(value)) fail_msg("no number '%s'", key);
-    return json_number_value(value);
-}
-
 static float *units(const char *name, int64_t n)
 {
     float *values = malloc((size_t)n * sizeof *values);
@@ -52,7 +38,7 @@ static float *units(const char *name, int64_t n)
 static const char *model_folder(void)
 {
     static char path[300];
-    json_t     *root = load("tests/hf/flux.json");
+    json_t     *root = test_json("tests/hf/flux.json");
     char       *config = json_dumps(json_object_get(root, "config"), 0);
     snprintf(path, sizeof path, "%s/model", test_folder());
     mkdir(path, 0700);
@@ -129,17 +115,17 @@ typedef struct {
 
 static void take_inputs(adapted *a)
 {
-    json_t        *root = load("tests/hf/flux.json");
+    json_t        *root = test_json("tests/hf/flux.json");
     tm_flux_shape *x = &a->shape.flux;
-    x->rows = (int64_t)number(root, "rows");
-    x->columns = (int64_t)number(root, "columns");
-    x->text_len = (int64_t)number(root, "text");
-    x->guidance_scale = number(root, "guidance");
+    x->rows = (int64_t)test_json_number(root, "rows");
+    x->columns = (int64_t)test_json_number(root, "columns");
+    x->text_len = (int64_t)test_json_number(root, "text");
+    x->guidance_scale = test_json_number(root, "guidance");
     a->image.elements = x->rows * x->columns * x->channels;
     a->image.field[0] = units("noisy", a->image.elements);
     a->image.field[1] = units("velocity", a->image.elements);
     a->image.field[2] = units("time", 1);
-    a->image.field[2][0] = (float)number(root, "time");
+    a->image.field[2][0] = (float)test_json_number(root, "time");
     a->image.field[3] = units("text", x->text_len * x->text_dim);
     a->image.field[4] = units("pooled", x->vector_dim);
     json_decref(root);
@@ -204,11 +190,12 @@ static void compare(const json_t *root, const char *path, const char *device, co
     const json_t *gradients = json_object_get(root, "gradients");
     if (tm_numerics_read_image(a.trainer, a.description.form, a.weights, &a.image, &n, &err) != TM_OK)
         fail_msg("%s", err.text);
-    golden_close("loss", n.loss, number(root, "loss"), 1e-5);
-    golden_close("gradient_norm", n.gradient_norm, number(root, "gradient_norm"), relative);
+    golden_close("loss", n.loss, test_json_number(root, "loss"), 1e-5);
+    golden_close("gradient_norm", n.gradient_norm, test_json_number(root, "gradient_norm"), relative);
     assert_int_equal(n.n_gradients, json_object_size(gradients));
     for (size_t i = 0; i < n.n_gradients; i++)
-        golden_close(n.gradients[i].name, n.gradients[i].norm, number(gradients, n.gradients[i].name), relative);
+        golden_close(n.gradients[i].name, n.gradients[i].norm, test_json_number(gradients, n.gradients[i].name),
+                     relative);
     tm_numerics_fini(&n);
     close_adapted(&a);
 }
@@ -267,7 +254,7 @@ TEST(every_fixture_is_met)
         char path[600];
         snprintf(path, sizeof path, "%s/%s", fixtures, entries[i]->d_name);
         if (strstr(path, ".json")) {
-            json_t   *root = load(path);
+            json_t   *root = test_json(path);
             lora_file f = file_of(root);
             snprintf(path, sizeof path, "%s/%.100s.safetensors", test_folder(), entries[i]->d_name);
             write_file(path, &f);

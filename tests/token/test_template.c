@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chat templates: the text that transformers renders for random conversations (tools/make_chat_fixtures.py), what is
  * refused, and templates that do not end. TM_CHAT_CASES names another file of that form. */
+#include "support/json.h"
 #include "token/template.h"
 
 #include <stdlib.h>
@@ -31,11 +32,9 @@ static void check_case(const char *name, size_t number, const tm_template *t, co
 
 TEST(what_transformers_renders)
 {
-    const char  *path = getenv("TM_CHAT_CASES");
-    json_error_t problem;
-    json_t      *root = json_load_file(path ? path : "tests/token/chat.json", 0, &problem), *one, *c;
-    size_t       i, k, met = 0;
-    if (!root) fail_msg("%s", problem.text);
+    const char *path = getenv("TM_CHAT_CASES");
+    json_t     *root = test_json(path ? path : "tests/token/chat.json"), *one, *c;
+    size_t      i, k, met = 0;
     json_array_foreach(root, i, one)
     {
         const char  *name = json_string_value(json_object_get(one, "name"));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chat templates: every operator, filter, method, test and statement, with the whole text that Jinja renders, and every
  * refusal with its whole message (tests/token/operations.json, made by tools/make_chat_fixtures.py); limits. */
+#include "support/json.h"
 #include "token/template.h"
 
 #include <stdlib.h>
@@ -10,11 +11,8 @@
 
 static json_t *operations(void)
 {
-    json_error_t problem;
-    json_t      *root = json_load_file("tests/token/operations.json", 0, &problem);
-    if (!root) fail_msg("%s", problem.text);
     assert_int_equal(setenv("TZ", "UTC", 1), 0);
-    return root;
+    return test_json("tests/token/operations.json");
 }
 
 static tm_status render(const char *source, const json_t *variables, tm_text *out, tm_error *err)
@@ -75,10 +73,8 @@ TEST(what_is_refused_says_why)
  * Jinja renders, and what Jinja refuses is refused; the rest is refused by name. */
 TEST(arguments_are_jinjas)
 {
-    json_error_t problem;
-    json_t      *root = json_load_file("tests/token/arguments.json", 0, &problem), *one;
-    size_t       i, wrong = 0, equal = 0, here = 0;
-    if (!root) fail_msg("%s", problem.text);
+    json_t *root = test_json("tests/token/arguments.json"), *one;
+    size_t  i, wrong = 0, equal = 0, here = 0;
     json_array_foreach(json_object_get(root, "cases"), i, one)
     {
         const char *source = json_string_value(json_array_get(one, 0)),
