@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files, folders and patterns as batches: which files there are and which are left out, their documents whatever the
- * size of the batches, and each refusal.
- */
+ * size of the batches. */
 #include "data/corpus.h"
 
 #include "base/file.h"
@@ -41,7 +40,8 @@ static tm_status add_document(void *context, const char *text, size_t bytes, boo
     for (size_t i = 0; i < bytes; i++) tm_text_add_n(&h->documents, text[i] ? &text[i] : "@", 1);
     if (ends) tm_text_add(&h->documents, "|");
     h->open = !ends;
-    return bytes == 4 && memcmp(text, "stop", 4) == 0 ? tm_fail(err, TM_INTERRUPTED, "the sink says stop") : TM_OK;
+    (void)err;
+    return TM_OK;
 }
 
 /* Parts lie one behind the other; the last one makes the batch full. */
@@ -137,8 +137,6 @@ TEST(documents_do_not_depend_on_batches)
     tm_text_fini(&log);
 }
 
-/* --- which corpus it is ----------------------------------------------------------------------------- */
-
 /* --- the files -------------------------------------------------------------------------------------- */
 
 static int write_all(void **state)
@@ -166,23 +164,15 @@ static int write_all(void **state)
     test_file_write("all", "bad.gz", "no gzip");
     test_file_write("dir", "in", "in a directory");
     test_file_write(".", "a.txt", "the first");
-    test_file_write(".", "h1", "some text");
-    test_file_write(".", "h2", "some text!");
-    test_file_write(".", "none.txt", "");
     test_file_write(".", "one.txt", "{");
-    test_file_write(".", "bad.gz", "no gzip");
     test_file_write(".", "j.jsonl",
                     "{\"name\": \"x\", \"text\": \"ab\", \"other\": \"y\"}\n \t\r\n\n"
                     "{\"text\": \"c\\u0000d\\n\"}\n{\"text\": \"\"}\n{\"text\": \"last\"}");
-    test_file_write(".", "o.txt", "{\"n\": 1, \"first\": \"x\", \"second\": \"y\"}\n");
-    test_file_write(".", "n.txt", "{\"n\": 1}\nx");
-    test_file_write(".", "broken.ndjson", "{\"a\": \"x\"}\n\n{\"a\" 1}\n");
-    test_file_write(".", "stop.jsonl", "{\"a\": \"go\"}\n{\"a\": \"stop\"}\n{\"a\": \"never\"}\n");
     test_file_pack("p.jsonl.gz", "{\"a\": \"x\"}\n{\"a\": \"yy\"}\n");
     test_file_pack("t.txt.gz", "plain\ntext\n");
     if (tm_file_write("rows.parquet", parquet.data, parquet.length, &err) != TM_OK) return -1;
     tm_text_fini(&parquet);
-    return mkfifo("fifo", 0600);
+    return 0;
 }
 
 static int go_back(void **state)

@@ -14,7 +14,6 @@
 #include "support/refusal.h"
 
 #include <dirent.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -378,28 +377,6 @@ TEST(what_does_not_fit_is_refused_by_name)
 {
     const char *folder = model_folder();
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) refuse(folder, &refused[i]);
-    test_folder_remove();
-}
-
-/* Layers outside of blocks have no adapter in a run, and are merged. */
-TEST(layers_outside_of_blocks_are_merged)
-{
-    static const lora_file files[] = {
-        { .heading = { PEFT("transformer.x_embedder", 2, 16, 8) }, .n = 2 },
-        { .heading = { KOHYA("lora_unet_final_layer_adaLN_modulation_1", 2, 32, 16) }, .n = 2 },
-    };
-    const char *folder = model_folder();
-    for (size_t i = 0; i < 2; i++) {
-        char path[300], merged[300];
-        snprintf(path, sizeof path, "%s/x.safetensors", test_folder());
-        snprintf(merged, sizeof merged, "%s/merged-%zu", test_folder(), i);
-        write_file(path, &files[i]);
-        merge(folder, path, merged);
-        adapted a = opened(folder, NULL, "cpu", &tm_precision_f32), b = opened(merged, NULL, "cpu", &tm_precision_f32);
-        assert_true(fabs(step(&a, 1, 0) - step(&b, 1, 0)) > 1e-6);
-        close_adapted(&a);
-        close_adapted(&b);
-    }
     test_folder_remove();
 }
 
