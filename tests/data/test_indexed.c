@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Indexed data sets: what is written is read, in every type of token; the order of samples, to the published vectors;
- * what a damaged index says. */
+/* Indexed data sets: what is written is read, in every type of token; the order of samples, to the published vectors.
+ */
 #include "data/indexed.h"
 #include "data/order.h"
 #include "../support/folder.h"

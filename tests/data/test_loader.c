@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The prefetch thread: right batches in the right order, resuming, the end of a split, closing at any moment. */
+/* The prefetch thread: right batches in the right order, rows beyond the end, closing at any moment. */
 #include "base/arena.h"
 #include "data/source.h"
 #include "data/source_kind.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of pictures with captions: folders with metadata files or texts, parts, parquet
- * (tools/make_picture_fixtures.py, and tests/data/parquet, which pyarrow wrote). "Pictures" are short texts: nothing
- * decodes them here. */
+ * (tools/make_picture_fixtures.py). "Pictures" are short texts: nothing decodes them here. */
 #include "data/pictures.h"
 
 #include "base/file.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text: windows, splits, order, decoding, and every kind of thing that can lie in a folder. */
+/* Text: windows, splits, decoding, and every kind of thing that can lie in a folder. */
 #include "base/text.h"
 #include "base/file.h"
 #include "support/folder.h"

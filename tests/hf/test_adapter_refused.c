@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Folders of adapters that are refused, or read with a note, by the name of what is wrong. */
+/* Folders of adapters that are refused by the name of what is wrong. */
 #include "adapter_fixture.h"
 
 #include "support/refusal.h"

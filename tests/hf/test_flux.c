@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A FLUX folder of diffusers (tests/hf/flux.json, by tools/flux_parity.py): loss and every gradient by its names; out
- * again; what does not fit. */
+ * again. */
 #include "graph/value.h"
 #include "hf/numerics.h"
 #include "hf/source.h"

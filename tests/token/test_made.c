@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokenizers of a few tokens, whose ids can be told by hand: parts with a prefix or a suffix, blanks in front, merges
- * in both forms; folders and chat templates that are found, or not; what is wrong is refused with its whole message. */
+/* Tokenizers of a few tokens, whose ids can be told by hand: parts with a prefix or a suffix, merges
+ * in both forms, ids of added tokens; what is wrong is refused. */
 #include "support/full_config.h"
 #include "support/refusal.h"
 #include "token/token.h"
