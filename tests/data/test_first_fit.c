@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Packing of samples into rows: first fit, the longest first, beside a plain search; and how full rows become. */
+/* Packing of samples into rows: first fit, the longest first, beside a plain search. */
 #include "data/first_fit.h"
 
 #include "base/random.h"

@@ -59,10 +59,9 @@ static double square(double x)
     return x * x;
 }
 
-static void evaluation_times_are_those_of_the_protocols(void **state)
+TEST(evaluation_times_are_those_of_the_protocols)
 {
     static const double first[] = { [TM_FLOW_TORCHTITAN] = 0.5, [TM_FLOW_MLPERF] = 0, [TM_FLOW_FLUXBENCHMARK] = 0.5 };
-    (void)state;
     for (int p = 0; p < 3; p++) {
         tm_source_options options = options_of("gaussians", (tm_flow_protocol)p);
         tm_source        *source = open_source(&options);
@@ -72,37 +71,25 @@ static void evaluation_times_are_those_of_the_protocols(void **state)
     }
 }
 
-/* Uniform: mean 1/2, mean square 1/3. Shifted logit-normal: on the grid, half of the times above 0.75. */
-static void training_times_are_those_of_the_protocols(void **state)
+/* Shifted logit-normal: on the grid, half of the times above 0.75. The others are uniform (test_flow_times.c). */
+TEST(training_times_are_on_the_grid_of_the_protocol)
 {
     enum { N = 4000 };
-    (void)state;
-    for (int p = 0; p < 3; p++) {
-        tm_source_options options = options_of("gaussians", (tm_flow_protocol)p);
-        double            sum = 0, squares = 0;
-        int               above = 0;
-        for (int64_t i = 0; i < N; i++) {
-            double t = tm_flow_time(&options, TM_SPLIT_TRAIN, i);
-            sum += t / N;
-            squares += t * t / N;
-            above += t > 0.75;
-            assert_true(t >= 0 && t <= 1);
-            if (p != TM_FLOW_FLUXBENCHMARK) continue;
-            double s = t / (3 - 2 * t) * 1000; /* the grid without its shift: whole numbers from 1 to 1000 */
-            assert_true(fabs(s - nearbyint(s)) < 1e-6 && s > 0.5 && s < 1000.5);
-        }
-        if (p == TM_FLOW_FLUXBENCHMARK)
-            assert_true(abs(above - N / 2) < 150);
-        else
-            assert_true(fabs(sum - 0.5) < 0.02 && fabs(squares - 1.0 / 3) < 0.02);
+    tm_source_options options = options_of("gaussians", TM_FLOW_FLUXBENCHMARK);
+    int               above = 0;
+    for (int64_t i = 0; i < N; i++) {
+        double t = tm_flow_time(&options, TM_SPLIT_TRAIN, i);
+        double s = t / (3 - 2 * t) * 1000; /* the grid without its shift: whole numbers from 1 to 1000 */
+        above += t > 0.75;
+        assert_true(fabs(s - nearbyint(s)) < 1e-6 && s > 0.5 && s < 1000.5);
     }
+    assert_true(abs(above - N / 2) < 150);
 }
 
-static void texts_are_left_out_as_the_protocols_say(void **state)
+TEST(texts_are_left_out_as_the_protocols_say)
 {
     enum { N = 4000 };
     static const double text[] = { 0.447, 0.1, 0 }, both[] = { 0.447 * 0.447, 0.1, 0 };
-    (void)state;
     for (int p = 0; p < 3; p++) {
         tm_source_options options = options_of("gaussians", (tm_flow_protocol)p);
         double            no_text = 0, no_pooled = 0, neither = 0;
@@ -119,14 +106,13 @@ static void texts_are_left_out_as_the_protocols_say(void **state)
 }
 
 /* Every place of an image has a normal number of its own: of its sample, of the split, of the seed. */
-static void noise_of_every_place(void **state)
+TEST(noise_of_every_place)
 {
     enum { PLACES = 3 * 7 };
     static const char *const names[] = {
         [TM_SPLIT_TRAIN] = "flow.noise.train", [TM_SPLIT_VALIDATION] = "flow.noise.validation"
     };
     tm_source_options o = { .seed = 11, .flow = { .tokens = 3, .channels = 7, .protocol = TM_FLOW_MLPERF } };
-    (void)state;
     for (int split = TM_SPLIT_TRAIN; split <= TM_SPLIT_VALIDATION; split++)
         for (int64_t index = 0; index < 20; index++) {
             float noisy[PLACES], velocity[PLACES], time, normal[4];
@@ -144,10 +130,9 @@ static void noise_of_every_place(void **state)
 }
 
 /* The image is its mean, which all its tokens share, and noise of the spread; what is mixed in is normal. */
-static void the_mixture_is_what_its_least_loss_assumes(void **state)
+TEST(the_mixture_is_what_its_least_loss_assumes)
 {
     enum { N = 500 };
-    (void)state;
     tm_source_options options = options_of("gaussians", TM_FLOW_TORCHTITAN);
     tm_source        *source = open_source(&options);
     double            within = 0, noise = 0, mean_square = 0, least = 0;
@@ -232,10 +217,9 @@ static void refused_with(const tm_source_options *options, const char *words, tm
 }
 
 /* A model that wants more of anything than the files have: the tensor is named. */
-static void files_fit_their_model(void **state)
+TEST(files_fit_their_model)
 {
     char *folder = test_tree_make();
-    (void)state;
     for (int moments = 0; moments < 2; moments++) {
         write_file(at(folder, "a.safetensors"), 2, moments, WIDTH);
         for (int k = 0; k < 5; k++) {
@@ -261,7 +245,7 @@ static void files_fit_their_model(void **state)
 }
 
 /* What `trainmark data encode` writes: a folder with both parts, whose files say how they were made. */
-static void a_folder_with_both_parts_says_how_it_was_encoded(void **state)
+TEST(a_folder_with_both_parts_says_how_it_was_encoded)
 {
     static const char *const as[][2] = {
         { "encoded", "a" }, { "scaling_factor", "2" }, { "shift_factor", "-0.5" }, { 0 }
@@ -270,7 +254,6 @@ static void a_folder_with_both_parts_says_how_it_was_encoded(void **state)
     static const char *const word[][2] = { { "scaling_factor", "two" }, { 0 } };
     tm_source_options        options = options_of("latents", TM_FLOW_FLUXBENCHMARK);
     char                    *folder = test_tree_make();
-    (void)state;
     assert_int_equal(mkdir(at(folder, "train"), 0700), 0);
     assert_int_equal(mkdir(at(folder, "validation"), 0700), 0);
     metadata = as;
@@ -303,10 +286,9 @@ static void expect_numbers(const float *found, int n, double first)
 }
 
 /* In training only, each for itself, as the protocol draws it; instead there are those of an empty text. */
-static void left_out_texts_are_those_of_the_empty_one(void **state)
+TEST(left_out_texts_are_those_of_the_empty_one)
 {
     enum { N = 200 };
-    (void)state;
     char             *folder = test_tree_make();
     tm_source_options options = options_of("latents", TM_FLOW_TORCHTITAN);
     int               times[2][2] = { { 0 } };
@@ -369,16 +351,4 @@ static void left_out_texts_are_those_of_the_empty_one(void **state)
         }                                                                                                              \
     }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(evaluation_times_are_those_of_the_protocols),
-    cmocka_unit_test(training_times_are_those_of_the_protocols),
-    cmocka_unit_test(texts_are_left_out_as_the_protocols_say),
-    cmocka_unit_test(the_mixture_is_what_its_least_loss_assumes),
-    cmocka_unit_test(noise_of_every_place),
-    cmocka_unit_test(files_fit_their_model),
-    cmocka_unit_test(left_out_texts_are_those_of_the_empty_one),
-    cmocka_unit_test(a_folder_with_both_parts_says_how_it_was_encoded),
-};
-
-TEST_TABLE(tests)
 TESTS_IN_ORDER

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Indexed data sets: what is written is read, in every type of token; the order of samples, to the published vectors;
- * what a damaged index says. */
+/* Indexed data sets: what is written is read, in every type of token; the order of samples, to the published vectors.
+ */
 #include "data/indexed.h"
 #include "data/order.h"
 #include "../support/folder.h"
@@ -194,25 +194,6 @@ TEST(samples_cover_the_documents)
     const int32_t odd[] = { 3, 0, 11, 1, 1, 0, 2, 9 };
     for (int64_t seq = 1; seq < 27; seq++)
         for (int64_t wanted = 1; wanted < 90; wanted += 7) covers(odd, 8, 27, seq, wanted);
-}
-
-/* A length has four bytes, and each of them counts. */
-TEST(long_documents)
-{
-    int32_t one[] = { 0, 5 };
-    for (int bit = 7; bit < 31; bit++) {
-        for (int below = 0; below < 2; below++) {
-            one[0] = (1 << bit) - below;
-            int64_t tokens = (int64_t)one[0] + one[1];
-            covers(one, 2, tokens, tokens / 50, 30);
-            covers(one, 2, tokens, tokens / 50, 120);
-        }
-    }
-    const int32_t several[] = { 70000, 3, 0x1020304, 255, 256, 65535, 65536, 0x7000000, 20 };
-    int64_t       tokens = 0;
-    for (int d = 0; d < 9; d++) tokens += several[d];
-    covers(several, 9, tokens, 8192, 20000);
-    covers(several, 9, tokens, 65536, 4500);
 }
 
 TESTS_IN_ORDER

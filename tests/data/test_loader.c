@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The prefetch thread: right batches in the right order, resuming, the end of a split, closing at any moment. */
+/* The prefetch thread: right batches in the right order, rows beyond the end, closing at any moment. */
 #include "base/arena.h"
 #include "data/source.h"
 #include "data/source_kind.h"
 #include "support/threads_left.h"
 
-#include <dirent.h>
 #include <time.h>
 
 #include "support/test.h"
@@ -76,34 +75,6 @@ TEST(batches_hold_the_samples_in_order)
         }
         tm_loader_close(loader);
     }
-}
-
-static int threads_of_process(void)
-{
-    DIR *tasks = opendir("/proc/self/task");
-    int  n = 0;
-    assert_non_null(tasks);
-    for (struct dirent *entry; (entry = readdir(tasks));) n += entry->d_name[0] != '.';
-    closedir(tasks);
-    return n;
-}
-
-/* Depth 0: the same batches, read when they are asked for, by whoever asks. */
-TEST(without_a_thread)
-{
-    tm_batch   batch;
-    int        before = threads_of_process();
-    tm_loader *loader = tm_loader_open(*test_state, TM_SPLIT_TRAIN, BATCH, 6, 0);
-    assert_int_equal(threads_of_process(), before);
-    for (int i = 0; i < 5; i++) {
-        assert_int_equal(tm_loader_consumed(loader), 6 + i * BATCH);
-        tm_loader_next(loader, &batch);
-        expect_batch(*test_state, TM_SPLIT_TRAIN, &batch, 6 + i * BATCH);
-    }
-    tm_loader_close(loader);
-    loader = tm_loader_open(*test_state, TM_SPLIT_TRAIN, BATCH, 6, 1);
-    assert_int_equal(threads_of_process(), before + 1);
-    tm_loader_close(loader);
 }
 
 TEST(handing_out_takes_no_memory)

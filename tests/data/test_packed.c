@@ -235,20 +235,4 @@ TEST(no_pickle_takes_more_than_an_honest_one)
     free(many);
 }
 
-TEST(what_is_no_file_is_refused)
-{
-    tm_packed packed;
-    tm_error  err = { 0 };
-    assert_int_equal(tm_packed_open(test_in_folder("none.npy"), &packed, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "cannot open"));
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_packed_open(test_folder(), &packed, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "is a directory, wanted a regular file"));
-    err = (tm_error){ 0 };
-    int32_t id = 1;
-    uint8_t mask = 1;
-    assert_int_equal(tm_packed_write(test_in_folder("no/x.npy"), 1, 1, &id, &mask, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "cannot create"));
-}
-
 TEST_FIXTURE(NULL, test_folder_teardown)

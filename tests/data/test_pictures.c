@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of pictures with captions: folders with metadata files or texts, parts, parquet
- * (tools/make_picture_fixtures.py, and tests/data/parquet, which pyarrow wrote). "Pictures" are short texts: nothing
- * decodes them here. */
+ * (tools/make_picture_fixtures.py). "Pictures" are short texts: nothing decodes them here. */
 #include "data/pictures.h"
 
 #include "base/file.h"
@@ -80,9 +79,8 @@ static void lists(const char *path, const tm_picture_options *options, const cha
 
 static const tm_picture_options plain = { 0 };
 
-static void texts_beside_pictures(void **state)
+TEST_WITH(texts_beside_pictures, make_folder, remove_folder)
 {
-    (void)state;
     put("b.JPG", "2");
     put("b.txt", "\xEF\xBB\xBF  a dog,\nrunning \r\n");
     put("a.png", "1");
@@ -99,9 +97,8 @@ static void texts_beside_pictures(void **state)
     lists(slashes, &plain, "a.png=a c\xC3\xA4t=1;b.JPG=a dog,\nrunning=2;deep/er/a.b.webp=three=3; 4");
 }
 
-static void rows_of_csv(void **state)
+TEST_WITH(rows_of_csv, make_folder, remove_folder)
 {
-    (void)state;
     put("1.png", "1");
     put("2.png", "2");
     put("sub/3.gif", "3");
@@ -111,9 +108,8 @@ static void rows_of_csv(void **state)
     lists(folder, &(tm_picture_options){ .caption = "id" }, "1.png=2=1;2.png=1=2;sub/3.gif=3=3; 0");
 }
 
-static void rows_of_json_lines(void **state)
+TEST_WITH(rows_of_json_lines, make_folder, remove_folder)
 {
-    (void)state;
     put("1.png", "1");
     put("2.png", "2");
     put("3.png", "3");
@@ -126,11 +122,10 @@ static void rows_of_json_lines(void **state)
           "1.png=\xC3\xA4=1;2.png=two=2;3.png=a thing=3;sub/4.png=four=4; 0");
 }
 
-static void parts_by_number_are_the_whole(void **state)
+TEST_WITH(parts_by_number_are_the_whole, make_folder, remove_folder)
 {
     tm_pictures *all, *parts[2];
     tm_error     err = { 0 };
-    (void)state;
     for (int i = 0; i < 11; i++) {
         char name[32];
         snprintf(name, sizeof name, "train/%02d.png", i);
@@ -161,10 +156,9 @@ static void parts_by_number_are_the_whole(void **state)
     tm_pictures_close(all);
 }
 
-static void rows_of_parquet(void **state)
+TEST_WITH(rows_of_parquet, make_folder, remove_folder)
 {
     tm_text all = { 0 };
-    (void)state;
     for (int file = 0; file < 2; file++)
         for (int i = 0; i < 9; i++)
             tm_text_printf(&all, "%s.parquet, row %d=caption %d=picture %d;", file ? "plain" : "gzip", i + 1, i, i);
@@ -184,10 +178,9 @@ static void rows_of_parquet(void **state)
     tm_text_fini(&all);
 }
 
-static void parts_of_parquet(void **state)
+TEST_WITH(parts_of_parquet, make_folder, remove_folder)
 {
     const tm_picture_options validation = { .split = TM_SPLIT_VALIDATION, .otherwise = "a" };
-    (void)state;
     put_copy("both", "data/train-00000-of-00002.parquet");
     put_copy("both", "data/train-00001-of-00002.parquet");
     put_copy("both", "data/validation-00000-of-00001.parquet");
@@ -201,13 +194,12 @@ static void parts_of_parquet(void **state)
     lists(folder, &o, "data/validation-00000-of-00001.parquet, row 1=caption 1=picture 0; 1");
 }
 
-static void pictures_that_are_not_there_are_told_one_by_one(void **state)
+TEST_WITH(pictures_that_are_not_there_are_told_one_by_one, make_folder, remove_folder)
 {
     static const tm_status wanted[] = { TM_OK, TM_UNSUPPORTED, TM_FORMAT, TM_OK };
     tm_pictures           *p;
     tm_error               err = { 0 };
     tm_text                bytes = { 0 };
-    (void)state;
     assert_int_equal(tm_pictures_open(PARQUET "holes.parquet", &plain, &p, &err), TM_OK);
     for (int64_t i = 0; i < 4; i++) {
         err = (tm_error){ 0 };
@@ -228,11 +220,10 @@ static void pictures_that_are_not_there_are_told_one_by_one(void **state)
 }
 
 /* As Python's tarfile writes them: names in two parts, in a member of GNU tar, in one of pax. */
-static void samples_of_tar(void **state)
+TEST_WITH(samples_of_tar, make_folder, remove_folder)
 {
     static const char *const names[] = { "ustar", "gnu", "pax" };
     tm_text                  hundred = { 0 };
-    (void)state;
     for (int i = 0; i < 100; i++) tm_text_add(&hundred, "picture 1");
     for (size_t i = 0; i < 3; i++) {
         char    path[64], b[122];
@@ -257,12 +248,11 @@ static void samples_of_tar(void **state)
 }
 
 /* Cut anywhere it is refused, but where members end: archives need no end. */
-static void a_tar_that_is_cut_is_refused(void **state)
+TEST_WITH(a_tar_that_is_cut_is_refused, make_folder, remove_folder)
 {
     tm_text  whole = { 0 };
     tm_error err = { 0 };
     int      whole_ones = 0;
-    (void)state;
     if (tm_file_read(PARQUET "gnu.tar", 1 << 20, &whole, &err) != TM_OK) fail_msg("%s", err.text);
     for (size_t n = 100; n < whole.length; n += 100 + 12 * (n % 512 == 500)) {
         const tm_picture_options options = { .otherwise = "x" };
@@ -299,9 +289,8 @@ static uint64_t hash_of(const char *path)
     return hash;
 }
 
-static void names_sizes_and_captions_are_in_the_hash(void **state)
+TEST_WITH(names_sizes_and_captions_are_in_the_hash, make_folder, remove_folder)
 {
-    (void)state;
     put("a/1.png", "1");
     put("a/1.txt", "one");
     put("b/1.png", "7");
@@ -329,7 +318,7 @@ static void names_sizes_and_captions_are_in_the_hash(void **state)
 
 enum { FILES = 8 };
 
-static void what_is_refused_is_named(void **state)
+TEST(what_is_refused_is_named)
 {
     static const struct {
         const char        *says;
@@ -375,7 +364,6 @@ static void what_is_refused_is_named(void **state)
           { .held_out = 1, .otherwise = "x" } },
         { "as files and in parquet; leave one", TM_INVALID, { "1.png", "1", "2.parquet", "2" }, { 0 } },
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_pictures *p;
         tm_error     err = { 0 };
@@ -388,7 +376,7 @@ static void what_is_refused_is_named(void **state)
     }
 }
 
-static void other_parquet_and_tar_are_refused(void **state)
+TEST(other_parquet_and_tar_are_refused)
 {
     static const struct {
         const char        *file, *says;
@@ -403,7 +391,6 @@ static void other_parquet_and_tar_are_refused(void **state)
     };
     tm_pictures *p;
     tm_error     err = { 0 };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char path[256];
         err = (tm_error){ 0 };
@@ -428,20 +415,4 @@ static void other_parquet_and_tar_are_refused(void **state)
     refusal_is_sound(&err);
 }
 
-#define IN_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
-static const struct CMUnitTest tests[] = {
-    IN_FOLDER(texts_beside_pictures),
-    IN_FOLDER(rows_of_csv),
-    IN_FOLDER(rows_of_json_lines),
-    IN_FOLDER(parts_by_number_are_the_whole),
-    IN_FOLDER(rows_of_parquet),
-    IN_FOLDER(parts_of_parquet),
-    IN_FOLDER(samples_of_tar),
-    IN_FOLDER(a_tar_that_is_cut_is_refused),
-    IN_FOLDER(pictures_that_are_not_there_are_told_one_by_one),
-    IN_FOLDER(names_sizes_and_captions_are_in_the_hash),
-    cmocka_unit_test(what_is_refused_is_named),
-    cmocka_unit_test(other_parquet_and_tar_are_refused),
-};
-TEST_TABLE(tests)
 TESTS_IN_ORDER

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `data preview` prints, whole: JSON and text, rows that are cut, pairs, rows to begin with, refusals. */
+/* What `data preview` prints as JSON, whole: rows that are cut, pairs. */
 #include "support/folder.h"
 
 #include "base/file.h"

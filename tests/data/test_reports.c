@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The language of packed documents with answers: what it is said to be, counted; and its floors. */
 #include "data/source.h"
-#include "support/refusal.h"
 
 #include <math.h>
 #include <string.h>
@@ -116,19 +115,6 @@ TEST(answers_rename_a_tenth_of_the_symbols)
     assert_true(n > 3 * (V - 2) && n <= 4 * (V - 2));
     assert_true(moved > n / 8 && moved < n / 2 && same > n / 2); /* 3 of 31 pairs of symbols changed places */
     for (int i = 0; i < 3; i++) tm_source_close(sources[i]);
-}
-
-TEST(too_few_tokens)
-{
-    tm_source_options o = { .name = "reports", .vocab = 15, .seq = T, .seed = 1 };
-    tm_source        *source;
-    tm_error          err = { 0 };
-    assert_int_equal(tm_source_open(&o, &source, &err), TM_INVALID);
-    refusal_is_sound(&err);
-    assert_non_null(strstr(err.text, "needs 16 tokens, found model.vocab_size 15"));
-    o.vocab = 16;
-    assert_int_equal(tm_source_open(&o, &source, &err), TM_OK);
-    tm_source_close(source);
 }
 
 TESTS_IN_ORDER

@@ -6,7 +6,6 @@
 #include "support/folder.h"
 #include "support/full_config.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -203,30 +202,6 @@ TEST(shards_and_their_index_agree_or_are_refused)
     refuse_index("[]", "no object 'weight_map'");
     refuse_index("{\"weight_map\"", "i.index.json':1: not JSON");
     refuse_index("", "not JSON");
-}
-
-/* As many as there may be are opened, one more is refused. All have the same tensor, which is what they are refused for
- * once they are open. */
-TEST(a_model_has_a_thousand_files_at_most)
-{
-    write_shard("shard", "a");
-    for (int n = 1000; n <= 1001; n++) {
-        tm_text index = { 0 };
-        for (int i = 0; i < n; i++) {
-            char name[32];
-            snprintf(name, sizeof name, "of-%04d", i);
-            if (n == 1000 || i == 1000) assert_int_equal(link(test_in_folder("shard"), test_in_folder(name)), 0);
-            tm_text_printf(&index, "%s\"t%d\": \"%s\"", i ? ", " : "{\"weight_map\": {", i, name);
-        }
-        tm_text_add(&index, "}}");
-        tm_safetensors *set;
-        tm_error        err = { 0 };
-        const char     *path = test_file_write(test_folder(), "i.index.json", index.data);
-        assert_int_equal(tm_safetensors_open(path, &set, &err), TM_FORMAT);
-        if (!strstr(err.text, n == 1000 ? "tensor 'a' is in '" : "i.index.json' names more than 1000 files"))
-            fail_msg("%d files: %s", n, err.text);
-        tm_text_fini(&index);
-    }
 }
 
 TESTS_IN_ORDER

@@ -326,6 +326,17 @@ TEST(what_is_too_long)
     assert_non_null(strstr(err.text, "data.overlong"));
 }
 
+TEST(rows_are_outlined)
+{
+    tm_source_options o = options_of(FIXTURES "wikitext.jsonl");
+    tm_text           text = { 0 };
+    tm_error          err = { 0 };
+    o.seq = 2048;
+    if (tm_source_outline(&o, &text, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_non_null(strstr(text.data, "36 rows of text; training 18 samples")); /* the others are empty */
+    tm_text_fini(&text);
+}
+
 /* Many rows are encoded by several threads: in their order, and of two wrong ones the first is told. */
 TEST(many_rows)
 {

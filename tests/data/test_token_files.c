@@ -241,24 +241,17 @@ TEST(indexed_data_is_outlined)
     assert_int_equal(tm_source_outline(&o, &text, &err), TM_OK);
     assert_string_equal(text.data, wanted);
     tm_text_fini(&text);
-    /* held-out data must have one sample */
-    const int32_t     one = 1;
-    tm_indexed_writer writer;
-    tm_source        *source;
+    /* held-out data must have one sample, of 5 tokens */
     for (int n = 4; n <= 5; n++) {
-        err = (tm_error){ 0 };
+        tm_indexed_writer writer;
         o = indexed_options("set");
         o.validation_path = test_in_folder("short");
         assert_int_equal(tm_indexed_begin(o.validation_path, false, &writer, &err), TM_OK);
-        for (int i = 0; i < n; i++) tm_indexed_add(&writer, &one, 1);
+        for (int i = 0; i < n; i++) tm_indexed_add(&writer, &(int32_t){ 1 }, 1);
         tm_indexed_end_document(&writer);
         assert_int_equal(tm_indexed_finish(&writer, &err), TM_OK);
+        if (n == 4) expect_refusal(&o, "short' has 4 tokens, a sample takes 5", "training.seq_len");
         if (n == 5) tm_source_close(open_source(&o));
-        if (n == 5) continue;
-        snprintf(wanted, sizeof wanted, "'%s' has 4 tokens, a sample takes 5 (training.seq_len + 1)",
-                 o.validation_path);
-        assert_int_equal(tm_source_open(&o, &source, &err), TM_INVALID);
-        assert_string_equal(err.text, wanted);
     }
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Token ids in a file: JSON and numpy, every version and width, and each damage with its whole message. */
+/* Token ids in a file: JSON and numpy, every version and width, and damage with its whole message. */
 #include "data/token_list.h"
 
 #include "support/folder.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An indexed data set written bit by bit: its bytes, what goes on after a kill and what begins anew, failures with
- * their whole messages. */
+/* An indexed data set written bit by bit: its bytes, what goes on after a kill and what begins anew. */
 #include "support/folder.h"
 
 #include "base/file.h"

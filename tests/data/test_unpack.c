@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Packed files: gzip and zstd, streams one after another, read in small pieces, cut at every byte; and rows from them.
- */
+/* Packed files: gzip and zstd, streams one after another, read in small pieces, cut at every byte. */
 #include "support/folder.h"
 
 #include <errno.h>

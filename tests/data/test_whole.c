@@ -483,13 +483,13 @@ static void write_floats(void)
     fclose(f);
 }
 
-/* Rows of messages, well and not; a folder with a tokenizer whose first token is a letter, and one without an end. */
+/* Rows of messages; a folder with a tokenizer whose first token is a letter. */
 static void write_talks(void)
 {
     static const char letters[] =
-        "{%s\"normalizer\": null, \"pre_tokenizer\": null, \"decoder\": null, \"post_processor\": null, \"model\": "
-        "{\"type\": \"BPE\", \"merges\": [[\"a\", \"b\"]], \"vocab\": {\"a\": 0, \"b\": 1, \"c\": 2, \"ab\": 3}}}";
-    static const char ends[] = "\"added_tokens\": [{\"id\": 4, \"content\": \"</s>\", \"special\": true}], ";
+        "{\"added_tokens\": [{\"id\": 4, \"content\": \"</s>\", \"special\": true}], \"normalizer\": null, "
+        "\"pre_tokenizer\": null, \"decoder\": null, \"post_processor\": null, \"model\": {\"type\": \"BPE\", "
+        "\"merges\": [[\"a\", \"b\"]], \"vocab\": {\"a\": 0, \"b\": 1, \"c\": 2, \"ab\": 3}}}";
     test_file_write(".", "talks.jinja",
                     "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"
                     "{% if add_generation_prompt %}<assistant>{% endif %}");
@@ -498,17 +498,9 @@ static void write_talks(void)
                     "\"a\"}, {\"role\": \"assistant\", \"content\": \"bc\"}]}\n"
                     "{\"messages\": [{\"role\": \"user\", \"content\": \"\"}, {\"role\": \"assistant\", "
                     "\"content\": \"d\"}, {\"role\": \"user\", \"content\": \"e\"}]}\n");
-    test_file_write(".", "number.jsonl", "{\"messages\": [{\"role\": 5, \"content\": \"a\"}]}\n");
-    test_file_write(".", "missing.jsonl",
-                    "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
-                    "\"content\": \"b\"}]}\n{\"talk\": 1, \"more\": 2}\n");
     test_file_write(".", "letters.jsonl",
                     "{\"prompt\": \"cb\", \"completion\": \"aabcaa\"}\n{\"prompt\": \"a\", \"completion\": \"ba\"}\n");
-    for (int k = 0; k < 2; k++) {
-        char text[512];
-        snprintf(text, sizeof text, letters, k ? "" : ends);
-        test_file_write(k ? "endless" : "letters", "tokenizer.json", text);
-    }
+    test_file_write("letters", "tokenizer.json", letters);
 }
 
 static int write_all(void **state)
@@ -519,10 +511,10 @@ static int write_all(void **state)
     test_source_files_write();
     back = getcwd(NULL, 0);
     if (chdir(test_folder()) != 0) return -1;
-    for (size_t i = 0; i < 9; i++)
-        if (mkdir((const char *[]){ "docs", "gov", "moments", "empty", "lists", "corpus", "docs/.hidden", "letters",
-                                    "endless" }[i],
-                  0700) != 0)
+    for (size_t i = 0; i < 8; i++)
+        if (mkdir(
+                (const char *[]){ "docs", "gov", "moments", "empty", "lists", "corpus", "docs/.hidden", "letters" }[i],
+                0700) != 0)
             return -1;
     for (int i = 0; i < 9; i++) {
         char name[16], text[64];

@@ -6,6 +6,7 @@
 #include "hf/adapter.h"
 #include "hf/numerics.h"
 #include "hf/source.h"
+#include "support/json.h"
 #include "support/folder.h"
 #include "support/golden.h"
 #include "support/hf_folder.h"
@@ -29,13 +30,6 @@ typedef struct {
     int64_t seq;
     int32_t tokens[64];
 } fixture;
-
-static inline double number(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-    if (!json_is_number(value)) fail_msg("no number '%s'", key);
-    return json_number_value(value);
-}
 
 /* adapter_model.safetensors with element i of a tensor 0.25 unit(name, i), of lengths of rows 1 + that. */
 static inline void write_adapter_weights(const char *folder, const json_t *shapes)
@@ -80,13 +74,11 @@ static inline void write_config(const fixture *f, const json_t *config)
 /* The model in `base`, its adapter in `adapter`, below the test's folder. */
 static inline fixture load(const char *file)
 {
-    char         path[512];
-    json_error_t problem;
-    fixture      f = { .name = "" };
+    char    path[512];
+    fixture f = { .name = "" };
     snprintf(f.name, sizeof f.name, "%s", file);
     snprintf(path, sizeof path, "%s/%s", fixtures, file);
-    f.root = json_load_file(path, 0, &problem);
-    if (!f.root) fail_msg("%s: %s", path, problem.text);
+    f.root = test_json(path);
     snprintf(f.base, sizeof f.base, "%s/base", test_folder());
     snprintf(f.adapter, sizeof f.adapter, "%s/adapter", test_folder());
     mkdir(f.base, 0700), mkdir(f.adapter, 0700);
@@ -95,8 +87,8 @@ static inline fixture load(const char *file)
     free(config);
     write_config(&f, json_object_get(f.root, "adapter"));
     write_adapter_weights(f.adapter, json_object_get(f.root, "shapes"));
-    f.seq = (int64_t)number(f.root, "sequence") - 1;
-    golden_tokens(f.tokens, (int)f.seq + 1, (int)number(json_object_get(f.root, "config"), "vocab_size"));
+    f.seq = (int64_t)test_json_number(f.root, "sequence") - 1;
+    golden_tokens(f.tokens, (int)f.seq + 1, (int)test_json_number(json_object_get(f.root, "config"), "vocab_size"));
     return f;
 }
 
@@ -110,19 +102,6 @@ static inline void close_to(const fixture *f, const char *what, double value, do
 {
     if (!(fabs(value - wanted) <= relative * fabs(wanted)))
         fail_msg("%s: %s is %.10g, wanted %.10g", f->name, what, value, wanted);
-}
-
-static inline void rows_close(const fixture *f, const char *what, const double *values, int64_t n, double relative)
-{
-    const json_t *row = json_object_get(f->root, what);
-    double        largest = 0, worst = 0;
-    assert_int_equal(json_array_size(row), n);
-    for (int64_t i = 0; i < n; i++) {
-        double wanted = json_number_value(json_array_get(row, (size_t)i));
-        largest = fmax(largest, fabs(wanted));
-        worst = fmax(worst, fabs(values[i] - wanted));
-    }
-    if (!(worst <= relative * largest)) fail_msg("%s: %s differ by %g of %g", f->name, what, worst, largest);
 }
 
 /* A model with its adapter on a device. */

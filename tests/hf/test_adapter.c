@@ -26,12 +26,13 @@ static void compare(const fixture *f, const char *device, const tm_precision *pr
         fail_msg("%s: %s", f->name, err.text);
     const json_t *gradients = json_object_get(f->root, "gradients");
     assert_int_equal(n.n_gradients, json_object_size(gradients));
-    close_to(f, "loss", n.loss, number(f->root, "loss"), error);
-    close_to(f, "gradient_norm", n.gradient_norm, number(f->root, "gradient_norm"), norm_error);
+    close_to(f, "loss", n.loss, test_json_number(f->root, "loss"), error);
+    close_to(f, "gradient_norm", n.gradient_norm, test_json_number(f->root, "gradient_norm"), norm_error);
     for (size_t i = 0; i < n.n_gradients; i++)
-        close_to(f, n.gradients[i].name, n.gradients[i].norm, number(gradients, n.gradients[i].name), norm_error);
-    rows_close(f, "first_logits", n.first, n.vocab, error);
-    rows_close(f, "last_logits", n.last, n.vocab, error);
+        close_to(f, n.gradients[i].name, n.gradients[i].norm, test_json_number(gradients, n.gradients[i].name),
+                 norm_error);
+    test_json_close(f->name, f->root, "first_logits", n.first, n.vocab, error);
+    test_json_close(f->name, f->root, "last_logits", n.last, n.vocab, error);
     tm_numerics_fini(&n);
     close_adapted(&a);
 }
@@ -93,9 +94,8 @@ static void train(const fixture *f)
 }
 
 /* Gradients are those of the adapters also where their rank is the least. */
-static void rank_1_has_gradients(void **state)
+TEST(rank_1_has_gradients)
 {
-    (void)state;
     fixture         f = load("llama.json");
     test_hf_model   model;
     tm_numerics     n;
@@ -123,9 +123,8 @@ static void rank_1_has_gradients(void **state)
 }
 
 /* One adapter of a fused matrix cannot be what three of its parts are. */
-static void a_fused_matrix_takes_one_a(void **state)
+TEST(a_fused_matrix_takes_one_a)
 {
-    (void)state;
     fixture         f = load("qwen3.json");
     test_hf_model   model;
     tm_hf_adapter   adapter;
@@ -149,11 +148,10 @@ static void a_fused_matrix_takes_one_a(void **state)
     unload(&f);
 }
 
-static void every_fixture_is_met(void **state)
+TEST(every_fixture_is_met)
 {
     struct dirent **entries;
     int             n = scandir(fixtures, &entries, NULL, alphasort), met = 0;
-    (void)state;
     assert_true(n > 0);
     for (int i = 0; i < n; i++) {
         if (strstr(entries[i]->d_name, ".json")) {
@@ -263,15 +261,14 @@ static json_t *written_config(const fixture *f, const tm_adapters *own, const ch
 }
 
 /* The shortest configuration that PEFT reads as what was trained. */
-static void what_was_trained_is_written(void **state)
+TEST(what_was_trained_is_written)
 {
     static const tm_pattern_value theirs[] = { { "v_proj", 3 }, { "(q|o)_proj", 2 } };
     static const tm_pattern_value ours[] = { { "attention\\.wq", 2 } };
     static const tm_pattern_value odd[] = { { "(q|o)_proj", 3 } };
     static const tm_pattern_value digits[] = { { "q_proj", 0.9 }, { "o_proj", 3.1 } };
     static const int64_t          second[][2] = { { 1, 1 } };
-    (void)state;
-    fixture     f = load("llama.json");
+    fixture                       f = load("llama.json");
     tm_adapters own = { .rank = 4, .alpha = 8, .base = TM_DTYPE_COUNT, .place = "test", .targets = "q_proj,o_proj" };
     json_t     *config = written_config(&f, &own, "plain", "0 q 4,0 o 4,1 q 4,1 o 4"),
            *wanted = json_pack("[s, s]", "q_proj", "o_proj");
@@ -314,12 +311,4 @@ static void what_was_trained_is_written(void **state)
     unload(&f);
 }
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_fixture_is_met),
-    cmocka_unit_test(a_fused_matrix_takes_one_a),
-    cmocka_unit_test(rank_1_has_gradients),
-    cmocka_unit_test(what_was_trained_is_written),
-};
-
-TEST_TABLE(tests)
 TESTS_IN_ORDER

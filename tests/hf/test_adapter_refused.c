@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Folders of adapters that are refused, or read with a note, by the name of what is wrong. */
+/* Folders of adapters that are refused by the name of what is wrong. */
 #include "adapter_fixture.h"
 
 #include "support/refusal.h"
@@ -68,15 +68,6 @@ TEST(bad_configurations_are_refused)
         close_adapted(&a);
         json_decref(config), json_decref(change);
     }
-    json_t       *list = json_array();
-    tm_hf_adapter none;
-    tm_error      err = { 0 };
-    write_config(&f, list);
-    assert_int_equal(tm_hf_adapter_open(f.adapter, NULL, NULL, &none, &err), TM_FORMAT);
-    refusal_is_sound(&err);
-    assert_non_null(strstr(err.text, "it is not an object (line 1)"));
-    tm_hf_adapter_close(&none);
-    json_decref(list);
     unload(&f);
 }
 

@@ -174,9 +174,12 @@ static void check_changed(const char *text, const tm_hf_form *form, const tm_mod
                                           "true", "0",    "16777216", "16777217", "[1, \"x\", null]" };
     json_t                  *root = json_loads(text, 0, NULL), *value;
     const char              *name;
+    size_t                   turn = 0; /* every second one in the quick suite */
     json_object_foreach(root, name, value)
     {
-        for (size_t k = 0; k < sizeof others / sizeof others[0]; k++) check_member(root, name, others[k], form, was);
+        turn++;
+        for (size_t k = 0; k < sizeof others / sizeof others[0]; k++)
+            if (test_is_full() || (k + turn) % 2) check_member(root, name, others[k], form, was);
     }
     json_decref(root);
 }

@@ -3,6 +3,7 @@
  * (tests/hf/defaults.json). Also of null where the class tells the two apart; and members that compute nothing, as
  * public files have them (tests/hf/published.json). */
 #include "hf/config.h"
+#include "support/json.h"
 #include "support/full_config.h"
 
 #include <jansson.h>
@@ -11,14 +12,6 @@
 #include <string.h>
 
 #include "support/test.h"
-
-static json_t *load(const char *path)
-{
-    json_error_t problem;
-    json_t      *root = json_load_file(path, 0, &problem);
-    if (!root) fail_msg("%s: %s", path, problem.text);
-    return root;
-}
 
 /* A configuration of a config.json; NULL: refused. */
 static tm_config *read_config(const json_t *root, tm_error *err)
@@ -57,7 +50,7 @@ static bool is_needed(const char *type, const char *member)
 
 TEST(absent_members_are_those_of_the_class)
 {
-    json_t     *all = load("tests/hf/defaults.json"), *class, *value;
+    json_t     *all = test_json("tests/hf/defaults.json"), *class, *value;
     const char *type, *member;
     void       *next;
     int         tried = 0;
@@ -103,7 +96,7 @@ static const char foreign[] = "|mlp_bias|moe_layer_freq|ep_size|"
 /* Every row that says what a file means without a member is of one that the class has, so it was judged above. */
 TEST(rows_with_a_default_are_of_the_class)
 {
-    json_t                  *all = load("tests/hf/defaults.json");
+    json_t                  *all = test_json("tests/hf/defaults.json");
     size_t                   n;
     const tm_hf_form *const *forms = tm_hf_forms(&n);
     int                      judged = 0;
@@ -161,7 +154,7 @@ TEST(null_is_not_absent)
  * refused by name in each. */
 TEST(members_of_public_files_are_known)
 {
-    json_t     *all = load("tests/hf/published.json"), *entry;
+    json_t     *all = test_json("tests/hf/published.json"), *entry;
     const char *name;
     int         read = 0, seen = 0;
     json_object_foreach(all, name, entry)

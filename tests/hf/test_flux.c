@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A FLUX folder of diffusers (tests/hf/flux.json, by tools/flux_parity.py): loss and every gradient by its names; out
- * again; what does not fit. */
+ * again. */
 #include "graph/value.h"
 #include "hf/numerics.h"
 #include "hf/source.h"
+#include "support/json.h"
 #include "support/folder.h"
 #include "support/full_config.h"
 #include "support/golden.h"
@@ -15,14 +16,6 @@
 
 #include "support/test.h"
 #include <jansson.h>
-
-static json_t *fixture(void)
-{
-    json_error_t problem;
-    json_t      *root = json_load_file("tests/hf/flux.json", 0, &problem);
-    if (!root) fail_msg("%s", problem.text);
-    return root;
-}
 
 static int64_t count(const json_t *object, const char *key)
 {
@@ -104,7 +97,7 @@ static void compute(const char *folder, const char *inputs, tm_numerics *out)
 TEST(diffusers_computes_the_same)
 {
     char          inputs[512], out[512];
-    json_t       *root = fixture();
+    json_t       *root = test_json("tests/hf/flux.json");
     char         *config = json_dumps(json_object_get(root, "config"), 0);
     const json_t *gradients = json_object_get(root, "gradients");
     tm_numerics   n, again;

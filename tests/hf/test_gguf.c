@@ -5,6 +5,7 @@
 #include "hf/convert.h"
 #include "hf/gguf.h"
 #include "hf/source.h"
+#include "support/json.h"
 #include "support/folder.h"
 #include "support/full_config.h"
 #include "support/hf_folder.h"
@@ -115,9 +116,7 @@ TEST(the_tokenizer_and_the_template_are_read)
 static const char *config_of(const char *fixture)
 {
     static char *text;
-    json_error_t problem;
-    json_t      *root = json_load_file(fixture, 0, &problem);
-    if (!root) fail_msg("%s: %s", fixture, problem.text);
+    json_t      *root = test_json(fixture);
     free(text);
     text = json_dumps(json_object_get(root, "config"), 0);
     json_decref(root);

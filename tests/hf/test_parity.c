@@ -2,6 +2,7 @@
 /* What transformers computes for tiny random models (tools/hf_parity.py): every file in tests/hf/fixtures is one. The
  * folder is written from the fixture's config.json, read, loaded and computed with as any other. */
 #include "hf/numerics.h"
+#include "support/json.h"
 #include "support/folder.h"
 #include "support/golden.h"
 #include "support/hf_folder.h"
@@ -26,25 +27,16 @@ typedef struct {
     int32_t    *tokens;
 } fixture;
 
-static double number(const json_t *object, const char *key)
-{
-    const json_t *value = json_object_get(object, key);
-    if (!json_is_number(value)) fail_msg("no number '%s'", key);
-    return json_number_value(value);
-}
-
 static fixture load(const char *name)
 {
-    char         path[512];
-    json_error_t problem;
-    fixture      f = { .name = name };
+    char    path[512];
+    fixture f = { .name = name };
     snprintf(path, sizeof path, "%s/%s", fixtures, name);
-    f.root = json_load_file(path, 0, &problem);
-    if (!f.root) fail_msg("%s: %s", path, problem.text);
+    f.root = test_json(path);
     f.config = json_dumps(json_object_get(f.root, "config"), 0);
-    f.seq = (int64_t)number(f.root, "sequence") - 1;
+    f.seq = (int64_t)test_json_number(f.root, "sequence") - 1;
     f.tokens = malloc((size_t)(f.seq + 1) * sizeof *f.tokens);
-    golden_tokens(f.tokens, (int)f.seq + 1, (int)number(json_object_get(f.root, "config"), "vocab_size"));
+    golden_tokens(f.tokens, (int)f.seq + 1, (int)test_json_number(json_object_get(f.root, "config"), "vocab_size"));
     return f;
 }
 
@@ -61,20 +53,6 @@ static void close_to(const fixture *f, const char *what, double value, double wa
     if (!(error <= relative)) fail_msg("%s: %s is %.10g, wanted %.10g", f->name, what, value, wanted);
 }
 
-/* Largest difference as a part of the largest value. */
-static void rows_close(const fixture *f, const char *what, const double *values, int64_t n, double relative)
-{
-    const json_t *row = json_object_get(f->root, what);
-    double        largest = 0, worst = 0;
-    assert_int_equal(json_array_size(row), n);
-    for (int64_t i = 0; i < n; i++) {
-        double wanted = json_number_value(json_array_get(row, (size_t)i));
-        largest = fmax(largest, fabs(wanted));
-        worst = fmax(worst, fabs(values[i] - wanted));
-    }
-    if (!(worst <= relative * largest)) fail_msg("%s: %s differ by %g of %g", f->name, what, worst, largest);
-}
-
 static void compare(const fixture *f, const char *device, const tm_precision *precision, double error,
                     double norm_error)
 {
@@ -86,17 +64,17 @@ static void compare(const fixture *f, const char *device, const tm_precision *pr
     if (tm_numerics_read(model.trainer, model.description.form, model.weights, f->tokens, &n, &err) != TM_OK)
         fail_msg("%s: %s", f->name, err.text);
     const json_t *gradients = json_object_get(f->root, "gradients");
-    assert_int_equal(n.parameters, (int64_t)number(f->root, "parameters"));
+    assert_int_equal(n.parameters, (int64_t)test_json_number(f->root, "parameters"));
     assert_int_equal(n.n_gradients, json_object_size(gradients));
-    close_to(f, "loss", n.loss, number(f->root, "loss"), error);
-    close_to(f, "gradient_norm", n.gradient_norm, number(f->root, "gradient_norm"), norm_error);
+    close_to(f, "loss", n.loss, test_json_number(f->root, "loss"), error);
+    close_to(f, "gradient_norm", n.gradient_norm, test_json_number(f->root, "gradient_norm"), norm_error);
     for (size_t i = 0; i < n.n_gradients; i++) {
-        double wanted = number(gradients, n.gradients[i].name);
+        double wanted = test_json_number(gradients, n.gradients[i].name);
         if (wanted > 0 || n.gradients[i].norm > 0) /* an expert that no token goes to has none */
             close_to(f, n.gradients[i].name, n.gradients[i].norm, wanted, norm_error);
     }
-    rows_close(f, "first_logits", n.first, n.vocab, error);
-    rows_close(f, "last_logits", n.last, n.vocab, error);
+    test_json_close(f->name, f->root, "first_logits", n.first, n.vocab, error);
+    test_json_close(f->name, f->root, "last_logits", n.last, n.vocab, error);
     tm_numerics_fini(&n);
     test_hf_close(&model);
 }

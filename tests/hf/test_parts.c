@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A folder loaded by ranks that divide the matrices of its model: each has what the whole model has at the same places,
- * and asks for no more. So with adapters, and with a base in blocks. */
+ * and asks for no more. So with adapters. */
 #include "graph/blocks.h"
 #include "graph/value.h"
 #include "hf/adapter.h"

@@ -4,6 +4,7 @@
  * of whole small models of every family and scaling, and of sequences that grow by a token at a time. Also what is
  * refused, and that what is written means the same. */
 #include "hf/numerics.h"
+#include "support/json.h"
 #include "support/folder.h"
 #include "support/full_config.h"
 #include "support/golden.h"
@@ -19,20 +20,10 @@
 
 static json_t *load(const char *list, size_t at_least)
 {
-    json_error_t problem;
-    json_t      *root = json_load_file("tests/hf/rope.json", 0, &problem);
-    if (!root) fail_msg("tests/hf/rope.json: %s", problem.text);
-    json_t *rows = json_incref(json_object_get(root, list));
+    json_t *root = test_json("tests/hf/rope.json"), *rows = json_incref(json_object_get(root, list));
     json_decref(root);
     assert_true(json_array_size(rows) >= at_least);
     return rows;
-}
-
-static double number(const json_t *row, const char *name)
-{
-    const json_t *value = json_object_get(row, name);
-    if (!json_is_number(value)) fail_msg("no number '%s'", name);
-    return json_number_value(value);
 }
 
 /* The caller frees it. */
@@ -61,8 +52,8 @@ static void near(const char *config, const char *what, double value, double want
 static void table_is(const char *config, const tm_model_shape *shape, const json_t *row)
 {
     const json_t *frequencies = json_object_get(row, "inverse_frequencies");
-    int64_t       length = (int64_t)number(row, "length"), half = (int64_t)json_array_size(frequencies);
-    double        factor = number(row, "attention_factor");
+    int64_t       length = (int64_t)test_json_number(row, "length"), half = (int64_t)json_array_size(frequencies);
+    double        factor = test_json_number(row, "attention_factor");
     tm_graph     *graph = tm_graph_create(&tm_precision_f64);
     tm_model      model;
     tm_model_declare(graph, shape, length, NULL, &model);
@@ -107,22 +98,9 @@ TEST(frequencies_are_those_of_the_library)
 
 /* --- logits ------------------------------------------------------------------------------------------------------- */
 
-/* Largest difference as a part of the largest value. */
-static void logits_are(const char *config, const json_t *row, const double *logits, double bound)
-{
-    const json_t *wanted = json_object_get(row, "last_logits");
-    double        largest = 0, worst = 0;
-    for (size_t v = 0; v < json_array_size(wanted); v++) {
-        double z = json_number_value(json_array_get(wanted, v));
-        largest = fmax(largest, fabs(z));
-        worst = fmax(worst, fabs(logits[v] - z));
-    }
-    if (!(largest > 0 && worst <= bound * largest)) fail_msg("%s: logits differ by %g of %g", config, worst, largest);
-}
-
 static void model_is(const char *config, const json_t *row, const char *device, const tm_precision *precision)
 {
-    int           n = (int)number(row, "sequence");
+    int           n = (int)test_json_number(row, "sequence");
     int32_t      *tokens = malloc((size_t)n * sizeof *tokens);
     test_hf_model model;
     tm_numerics   numerics;
@@ -132,8 +110,8 @@ static void model_is(const char *config, const json_t *row, const char *device, 
     golden_tokens(tokens, n, (int)model.shape.vocab_size);
     if (tm_numerics_read(model.trainer, model.description.form, model.weights, tokens, &numerics, &err) != TM_OK)
         fail_msg("%s: %s", config, err.text);
-    near(config, "the loss", numerics.loss, number(row, "loss"), 1e-6);
-    logits_are(config, row, numerics.last, 1e-6);
+    near(config, "the loss", numerics.loss, test_json_number(row, "loss"), 1e-6);
+    test_json_close(config, row, "last_logits", numerics.last, model.shape.vocab_size, 1e-6);
     tm_numerics_fini(&numerics);
     test_hf_close(&model);
     free(tokens);
@@ -163,7 +141,7 @@ TEST(kernels_compute_what_the_library_computes)
 
 static void decoder_is(const char *config, const json_t *row)
 {
-    int64_t       n = (int64_t)number(row, "sequence"), prompt = (int64_t)number(row, "prompt");
+    int64_t       n = (int64_t)test_json_number(row, "sequence"), prompt = (int64_t)test_json_number(row, "prompt");
     int32_t      *tokens = malloc((size_t)n * sizeof *tokens);
     test_hf_model model;
     tm_decoder   *decoder;
@@ -178,7 +156,7 @@ static void decoder_is(const char *config, const json_t *row)
     assert_int_equal(tm_hf_load(&memory, model.weights, 1, &report, &err), TM_OK);
     assert_int_equal(tm_decoder_feed(decoder, tokens, prompt, logits, &err), TM_OK);
     for (int64_t t = prompt; t < n; t++) assert_int_equal(tm_decoder_feed(decoder, tokens + t, 1, logits, &err), TM_OK);
-    logits_are(config, row, logits, 1e-6);
+    test_json_close(config, row, "last_logits", logits, model.shape.vocab_size, 1e-6);
     tm_decoder_close(decoder);
     test_hf_close(&model);
     free(logits);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Conversations give the ids that transformers gives them (tools/make_chat_fixtures.py), and where the answers are in
  * their text is found with every template. */
+#include "support/json.h"
 #include "token/chat.h"
 
 #include <stdio.h>
@@ -13,11 +14,8 @@
 
 static json_t *load(void)
 {
-    json_error_t problem;
-    const char  *path = getenv("IDS");
-    json_t      *root = json_load_file(path ? path : FOLDERS "ids.json", 0, &problem);
-    if (!root) fail_msg("%s", problem.text);
-    return root;
+    const char *path = getenv("IDS");
+    return test_json(path ? path : FOLDERS "ids.json");
 }
 
 static tm_chat *open_chat(const char *name)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokenizers of a few tokens, whose ids can be told by hand: parts with a prefix or a suffix, blanks in front, merges
- * in both forms; folders and chat templates that are found, or not; what is wrong is refused with its whole message. */
-#include "support/folder.h"
+/* Tokenizers of a few tokens, whose ids can be told by hand: parts with a prefix or a suffix, merges
+ * in both forms, ids of added tokens; what is wrong is refused. */
 #include "support/full_config.h"
 #include "support/refusal.h"
 #include "token/token.h"
@@ -35,7 +34,7 @@ static void expect_ids(const char *file, const char *text, unsigned flags, const
 
 #define IDS(...) (const int32_t[]){ __VA_ARGS__ }, sizeof(const int32_t[]){ __VA_ARGS__ } / sizeof(int32_t)
 
-static void parts_have_a_prefix_or_a_suffix(void **state)
+TEST(parts_have_a_prefix_or_a_suffix)
 {
     static const char suffix[] =
         "{" BLANKS    BPE "\"end_of_word_suffix\": \"</w>\", \"unk_token\": \"?\", \"vocab\": {\"?\": 0, "
@@ -47,14 +46,13 @@ static void parts_have_a_prefix_or_a_suffix(void **state)
         "{" BLANKS    BPE "\"continuing_subword_prefix\": \"##\", \"end_of_word_suffix\": \"</w>\", "
            "\"unk_token\": \"?\", \"vocab\": {\"?\": 0, \"a\": 1, \"##a\": 2, \"a</w>\": 3, "
            "\"##a</w>\": 4}, \"merges\": []}}";
-    (void)state;
     expect_ids(suffix, "ab a aab b ca", 0, IDS(5, 2, 1, 5, 4, 0, 2));
     expect_ids(prefix, "ab ba aab b", 0, IDS(5, 3, 2, 1, 2, 4, 3));
     expect_ids(both, "aaa a aa", 0, IDS(1, 2, 4, 3, 1, 4));
 }
 
 /* One that tries every way of cutting a run of letters ends all the same. */
-static void an_expression_that_gives_up(void **state)
+TEST(an_expression_that_gives_up)
 {
     static const char file[] =
         "{\"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"(?:a+)+[cd]\"}, "
@@ -63,7 +61,6 @@ static void an_expression_that_gives_up(void **state)
     tm_tokenizer     *t;
     tm_ids            ids = { 0 };
     tm_error          err = { 0 };
-    (void)state;
     expect_ids(file, "aacb", 0, IDS(0, 0, 1, 1));
     assert_int_equal(tm_tokenizer_parse("t", file, strlen(file), NULL, &t, &err), TM_OK);
     tm_token_encoder *encoder = tm_token_encoder_create(t);
@@ -92,12 +89,11 @@ static char *file_of(const json_t *tried)
 }
 
 /* Ids of added tokens are those of the library (tests/token/added.json), or the file is refused with both. */
-static void added_tokens_are_numbered_as_the_library_does(void **state)
+TEST(added_tokens_are_numbered_as_the_library_does)
 {
     json_t *all = json_load_file("tests/token/added.json", 0, NULL), *tried, *pair;
     size_t  i, k;
     int     refused = 0;
-    (void)state;
     assert_non_null(all);
     json_array_foreach(json_object_get(all, "files"), i, tried)
     {
@@ -154,9 +150,8 @@ static const char *const damaged[] = {
     "\"token_str\": \"<s>\"}, {\"rank\": 1}]}",
 };
 
-static void what_is_damaged_is_refused(void **state)
+TEST(what_is_damaged_is_refused)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof damaged / sizeof damaged[0]; i++) {
         tm_tokenizer *t = NULL;
         tm_error      err = { 0 };
@@ -166,40 +161,6 @@ static void what_is_damaged_is_refused(void **state)
     }
 }
 
-/* tokenizer.json before tokenizer.model before tekken.json. */
-static void a_folder_has_one_tokenizer(void **state)
-{
-    static const char *const names[] = { "tekken.json", "tokenizer.model", "tokenizer.json" };
-    tm_tokenizer            *t = NULL;
-    tm_error                 err = { 0 };
-    (void)state;
-    assert_int_equal(tm_tokenizer_open(test_folder(), NULL, &t, &err), TM_INVALID);
-    refusal_is_sound(&err);
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        test_file_write(test_folder(), names[i], "{");
-        err = (tm_error){ 0 };
-        assert_int_not_equal(tm_tokenizer_open(test_folder(), NULL, &t, &err), TM_OK);
-        assert_non_null(strstr(err.text, names[i]));
-        refusal_is_sound(&err);
-    }
-    test_file_write(test_folder(), "tokenizer.json", "{" BPE "\"vocab\": {\"a\": 0}, \"merges\": []}}");
-    err = (tm_error){ 0 };
-    if (tm_tokenizer_open(test_folder(), NULL, &t, &err) != TM_OK) fail_msg("%s", err.text);
-    assert_int_equal(tm_tokenizer_describe(t)->vocab, 1);
-    tm_tokenizer_close(t);
-    assert_int_equal(tm_tokenizer_open(test_in_folder("none"), NULL, &t, &err), TM_INVALID);
-    refusal_is_sound(&err);
-}
-
 /* --- chat templates ------------------------------------------------------------------------------- */
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(added_tokens_are_numbered_as_the_library_does),
-    cmocka_unit_test(parts_have_a_prefix_or_a_suffix),
-    cmocka_unit_test(an_expression_that_gives_up),
-    cmocka_unit_test(what_is_damaged_is_refused),
-    cmocka_unit_test_teardown(a_folder_has_one_tokenizer, test_folder_teardown),
-};
-
-TEST_TABLE(tests)
 TESTS_IN_ORDER

@@ -145,65 +145,6 @@ TEST(folders_that_are_refused)
     }
 }
 
-static void write_bytes(const char *folder, const char *name, const char *bytes, size_t n)
-{
-    char path[400];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "wb");
-    assert_true(file && fwrite(bytes, 1, n, file) == n && fclose(file) == 0);
-}
-
-static size_t read_bytes(const char *path, char *bytes, size_t size)
-{
-    FILE  *from = fopen(path, "rb");
-    size_t n = from ? fread(bytes, 1, size, from) : 0;
-    assert_true(n > 1000 && n < size && fclose(from) == 0);
-    return n;
-}
-
-/* Any byte of any part may be another one: the folder is opened or refused, nothing worse. */
-TEST(changed_bytes_are_opened_or_refused)
-{
-    static const struct {
-        const char *fixture, *config, *part, *others[1][2];
-    } cases[] = {
-        { "clip", "{" CLASS "}", "vocab.json", { { "clip/merges.txt", "merges.txt" } } },
-        { "clip", "{" CLASS "}", "merges.txt", { { "clip/vocab.json", "vocab.json" } } },
-        { "t5", "{\"tokenizer_class\": \"T5Tokenizer\"}", "spiece.model", { { NULL } } },
-    };
-    uint32_t random = 1;
-    int      opens = 0, refusals = 0;
-    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
-        char  *folder = test_tree_make(), path[128], bytes[16384];
-        size_t n;
-        test_file_write(folder, "tokenizer_config.json", cases[c].config);
-        if (cases[c].others[0][0]) {
-            snprintf(path, sizeof path, FIXTURES "%s", cases[c].others[0][0]);
-            n = read_bytes(path, bytes, sizeof bytes);
-            write_bytes(folder, cases[c].others[0][1], bytes, n);
-        }
-        snprintf(path, sizeof path, FIXTURES "%s/%s", cases[c].fixture, cases[c].part);
-        n = read_bytes(path, bytes, sizeof bytes);
-        for (int turn = 0; turn < 60; turn++) {
-            random = random * 1664525u + 1013904223u;
-            size_t at = turn < 30 ? (size_t)turn : (random >> 8) % n;
-            char   was = bytes[at];
-            bytes[at] = (char)(random >> 24);
-            write_bytes(folder, cases[c].part, bytes, n);
-            bytes[at] = was;
-            tm_tokenizer *t;
-            tm_error      err = { 0 };
-            tm_status     st = tm_tokenizer_open(folder, NULL, &t, &err);
-            if (st == TM_OK) tm_tokenizer_close(t);
-            opens += st == TM_OK;
-            refusals += st != TM_OK && err.text[0];
-        }
-        test_tree_remove(folder);
-    }
-    assert_int_equal(opens + refusals, 180);
-    assert_true(opens > 5 && refusals > 5);
-}
-
 static int close_all(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A vocabulary learned from text: which pairs are joined, in what order, and that the file gives back every text. */
+/* A vocabulary learned from text: which pairs are joined, in what order; bytes as tokens. */
 #include "base/random.h"
 #include "token/train.h"
 
