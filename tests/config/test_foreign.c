@@ -51,38 +51,20 @@ TEST(presets_are_found_above_the_file)
 {
     test_foreign *f = *test_state;
     test_foreign_take(f, plant_tree(f));
-    static const char *const wanted[][2] = {
-        { "model.dim", "64" },
-        { "model.ffn_dim", "96" },
-        { "model.n_layers", "2" },
-        { "model.n_heads", "4" },
-        { "model.n_kv_heads", NULL },
-        { "model.head_dim", NULL },
-        { "model.vocab_size", "256" },
-        { "model.norm_eps", "1e-06" },
-        { "model.rope_theta", "500000" },
-        { "model.tied", "false" },
-        { "model.init", "gpt2" },
-        { "model.init_std", "0.008" },
-        { "model.name", "small" },
-        { "training.steps", "50" },
-        { "training.seq_len", "64" },
-        { "debug.seed", "99" },
-        { "training.dtype", "bfloat16" },
-        { "training.grad_accumulation", "4" },
-        { "optimizer.lr", "2e-05" },
-        { "optimizer.beta2", "0.999" },
-        { "optimizer.decay", "matrices" },
-        { "data.source", "mock" },
-        { "validation.enable", "false" },
-        { "lr_scheduler.total_steps", "320000" },
-        { "work_group", "amd" },
-        { "checkpoint.enable", "false" },
-        { "lr_scheduler.decay_type", "cosine" },
-        { "optimizer.weight_decay", "0" },
-        { "model.rope_scaling", "none" },
-    };
-    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) test_foreign_has(f, wanted[i][0], wanted[i][1]);
+    char wanted[] = /* "KEY=VALUE; ...", "-": null */
+        "model.dim=64; model.ffn_dim=96; model.n_layers=2; model.n_heads=4; model.n_kv_heads=-; "
+        "model.head_dim=-; model.vocab_size=256; model.norm_eps=1e-06; model.rope_theta=500000; "
+        "model.tied=false; model.init=gpt2; model.init_std=0.008; model.name=small; training.steps=50; "
+        "training.seq_len=64; debug.seed=99; training.dtype=bfloat16; training.grad_accumulation=4; "
+        "optimizer.lr=2e-05; optimizer.beta2=0.999; optimizer.decay=matrices; data.source=mock; "
+        "validation.enable=false; lr_scheduler.total_steps=320000; work_group=amd; checkpoint.enable=false; "
+        "lr_scheduler.decay_type=cosine; optimizer.weight_decay=0; model.rope_scaling=none";
+    char *rest = wanted;
+    for (char *key; (key = strsep(&rest, ";"));) {
+        char *value = strchr(key += *key == ' ', '=');
+        *value++ = '\0';
+        test_foreign_has(f, key, strcmp(value, "-") == 0 ? NULL : value);
+    }
     assert_non_null(strstr(tm_config_origin(f->config, "training.steps"), "small.yaml:11 (train_iters)"));
     assert_non_null(strstr(tm_config_accepted(f->config), "affects speed only: overlap_grad_reduce = true"));
     assert_non_null(strstr(tm_config_accepted(f->config), "has no effect: wandb_project = x"));

@@ -69,6 +69,8 @@ static const struct {
       NULL, true },
     { "yaml", "", "x.yaml", "%s", "", false },
     { "head", "", "x.yaml", HEAD "    framework: torchtitan\n%s", "", false },
+    { "keys", "", "x.yaml",
+      "model: {n_layers: 2, dim: 32, n_heads: 4, ffn_dim: 64, vocab_size: 64}\ndata.source: mock\n%s", NULL, false },
     { "line", "", "x.yaml", "debug.seed: 42\n%s", NULL, false },
 };
 enum { PROGRAMS = sizeof programs / sizeof programs[0] };
@@ -288,7 +290,7 @@ TEST(whole_files)
 
 TEST(wrong_lines)
 {
-    try_table(*test_state, "tests/config/refused.txt", 120);
+    try_table(*test_state, "tests/config/refused.txt", 145);
 }
 
 TEST_FIXTURE(test_foreign_set_up, test_foreign_tear_down)

@@ -66,32 +66,23 @@ typedef struct {
 /* What people look for is there, by its name. */
 static void figures_have_their_names(const figures *f)
 {
-    static const char *const some[][2] = { { "tokens per second and device (median)",
-                                             "tokens_per_second_per_device/median" },
-                                           { "from", "tokens_per_second_per_device/lo" },
-                                           { "to", "tokens_per_second_per_device/hi" },
-                                           { "over all counted steps", "tokens_per_second_per_device_overall/value" },
-                                           { "step time (median)", "step_time/median" },
-                                           { "step time p95", "step_time/p95" },
-                                           { "variation of step times", "step_time/variation_percent" },
-                                           { "steps", "steps/done" },
-                                           { "loss, first step", "loss/first" },
-                                           { "loss, last step", "loss/last" },
-                                           { "loss, validation", "loss/validation" },
-                                           { "loss, least possible", "loss/floor" },
-                                           { "memory planned", "memory/planned_bytes" },
-                                           { "memory used", "memory/used_bytes" },
-                                           { "memory of the whole process", "memory/resident_bytes" },
-                                           { "number format", "precision" },
-                                           { "total time", "seconds" },
-                                           { "time to first step", "first_step_seconds" },
-                                           { "configuration", "configuration_hash" },
-                                           { "weights", "weights_hash" } };
-    for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
+    static const char some[] = /* "NAME=PATH; ..." */
+        "tokens per second and device (median)=tokens_per_second_per_device/median; "
+        "from=tokens_per_second_per_device/lo; to=tokens_per_second_per_device/hi; "
+        "over all counted steps=tokens_per_second_per_device_overall/value; step time (median)=step_time/median; "
+        "step time p95=step_time/p95; variation of step times=step_time/variation_percent; steps=steps/done; "
+        "loss, first step=loss/first; loss, last step=loss/last; loss, validation=loss/validation; "
+        "loss, least possible=loss/floor; memory planned=memory/planned_bytes; memory used=memory/used_bytes; "
+        "memory of the whole process=memory/resident_bytes; number format=precision; total time=seconds; "
+        "time to first step=first_step_seconds; configuration=configuration_hash; weights=weights_hash";
+    char text[sizeof some], *rest = strcpy(text, some);
+    for (char *name; (name = strsep(&rest, ";"));) {
+        char  *path = strchr(name += *name == ' ', '=');
         size_t k = 0;
-        while (k < f->n && strcmp(f->paths[k], some[i][1]) != 0) k++;
+        *path++ = '\0';
+        while (k < f->n && strcmp(f->paths[k], path) != 0) k++;
         assert_true(k < f->n);
-        if (f->names[k]) assert_string_equal(f->names[k], some[i][0]);
+        if (f->names[k]) assert_string_equal(f->names[k], name);
     }
     for (size_t i = 0; i < f->n; i++)
         for (size_t k = 0; k < i; k++) assert_string_not_equal(f->paths[i], f->paths[k]);

@@ -222,48 +222,31 @@ TEST(a_killed_writer_loses_nothing_that_was_done)
     tm_store_close(store);
 }
 
-/* Who makes the file, and who comes meanwhile. */
-TEST(many_open_what_is_not_there_yet)
-{
-    enum { FILES = 12, WRITERS = 8 };
-    int channel[2], status;
-    assert_int_equal(pipe(channel), 0);
-    for (int k = 0; k < FILES; k++) {
-        char  name[32], path[512];
-        pid_t children[WRITERS];
-        snprintf(name, sizeof name, "new-%d.db", k);
-        snprintf(path, sizeof path, "%s", test_in_folder(name));
-        for (int i = 0; i < WRITERS; i++) children[i] = start_writer(path, channel[1], 1);
-        for (int i = 0; i < WRITERS; i++) {
-            waitpid(children[i], &status, 0);
-            assert_true(WIFEXITED(status));
-            assert_int_equal(WEXITSTATUS(status), 0);
-        }
-        tm_store *store = open_store(name);
-        assert_int_equal(count(store, &(tm_store_filter){ 0 }), WRITERS);
-        tm_store_close(store);
-    }
-    close(channel[0]);
-    close(channel[1]);
-}
-
+/* Who makes the file, and who comes meanwhile; and several that write for a while. */
 TEST(several_write_at_a_time)
 {
-    enum { WRITERS = 4, EACH = 25 };
-    char  path[512];
-    int   channel[2], status;
-    pid_t children[WRITERS];
-    snprintf(path, sizeof path, "%s", test_in_folder("several.db"));
+    enum { MOST = 8 };
+    static const struct {
+        int files, writers, each;
+    } rows[] = { { 12, MOST, 1 }, { 1, 4, 25 } };
+    int channel[2], status, made = 0;
     assert_int_equal(pipe(channel), 0);
-    for (int i = 0; i < WRITERS; i++) children[i] = start_writer(path, channel[1], EACH); /* make it at the same time */
-    for (int i = 0; i < WRITERS; i++) {
-        waitpid(children[i], &status, 0);
-        assert_true(WIFEXITED(status));
-        assert_int_equal(WEXITSTATUS(status), 0);
-    }
-    tm_store *store = open_store("several.db");
-    assert_int_equal(count(store, &(tm_store_filter){ 0 }), WRITERS * EACH);
-    tm_store_close(store);
+    for (size_t r = 0; r < 2; r++)
+        for (int k = 0; k < rows[r].files; k++) {
+            char  name[32], path[512];
+            pid_t children[MOST];
+            snprintf(name, sizeof name, "new-%d.db", made++);
+            snprintf(path, sizeof path, "%s", test_in_folder(name));
+            for (int i = 0; i < rows[r].writers; i++) children[i] = start_writer(path, channel[1], rows[r].each);
+            for (int i = 0; i < rows[r].writers; i++) {
+                waitpid(children[i], &status, 0);
+                assert_true(WIFEXITED(status));
+                assert_int_equal(WEXITSTATUS(status), 0);
+            }
+            tm_store *store = open_store(name);
+            assert_int_equal(count(store, &(tm_store_filter){ 0 }), rows[r].writers * rows[r].each);
+            tm_store_close(store);
+        }
     close(channel[0]);
     close(channel[1]);
 }
@@ -434,29 +417,26 @@ TEST(damaged_documents_are_named)
 {
     static const char *const damages[] = { "bytes = bytes + 1", "bytes = bytes - 1", "bytes = -1",
                                            "bytes = 268435457", "data = x'00'",      "data = x''" };
+    tm_text                  document = { 0 };
+    const tm_text           *documents[TM_DOCUMENT_COUNT] = { &document };
+    tm_text_add(&document, "some words that are some words");
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
-        tm_store      *store;
-        tm_error       err = { 0 };
-        tm_text        document = { 0 }, out = { 0 };
-        const tm_text *documents[TM_DOCUMENT_COUNT] = { &document };
-        tm_stored      row = { .kind = "run", .name = "n", .finished = "f" };
-        int64_t        id;
-        bool           there;
-        char           sql[80];
-        sqlite3       *db;
-        tm_text_add(&document, "some words that are some words");
-        if (tm_store_open(test_in_folder("d.db"), true, &store, &err) != TM_OK) fail_msg("%s", err.text);
+        tm_store *store = open_store("d.db");
+        tm_stored row = row_named("n");
+        tm_error  err = { 0 };
+        tm_text   out = { 0 };
+        int64_t   id;
+        bool      there;
+        char      sql[80];
         assert_int_equal(tm_store_add(store, &row, documents, &id, &err), TM_OK);
-        assert_int_equal(sqlite3_open(test_in_folder("d.db"), &db), SQLITE_OK);
         snprintf(sql, sizeof sql, "UPDATE documents SET %s WHERE id = %lld", damages[i], (long long)id);
-        assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
-        sqlite3_close(db);
+        change("d.db", sql);
         assert_int_equal(tm_store_document(store, id, TM_DOCUMENT_RESULT, &out, &there, &err), TM_FORMAT);
         assert_non_null(strstr(err.text, "d.db' is damaged: a document in it does not unpack"));
         tm_store_close(store);
-        tm_text_fini(&document);
         tm_text_fini(&out);
     }
+    tm_text_fini(&document);
 }
 
 TEST_FIXTURE(NULL, test_folder_teardown)

@@ -269,7 +269,7 @@ static const row rows[] = {
 /* Keys whose effect is outside of a run in one process: they are shown by the file that names them. */
 static const row elsewhere[] = {
     { "training.epochs", "tests/train/test_epochs.c", "--training.epochs 3 --training.local_batch_size 4" },
-    { "model.flavor", "tests/config/test_config.c", "model.flavor" },
+    { "model.flavor", "tests/config/files.txt", "model.flavor" },
     { "model.hf_assets_path", "tests/cli/test_hugging_face.sh", "hf_assets_path" },
     { "data.prefetch", "tests/data/test_loader.c", "without_a_thread" },
     { "data.encoders", "tests/cli/test_pictures.sh", "--data.encoders" },
