@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collective calls as the device makes them: sums, largest values, parts and wholes of all ranks, in every format,
- * added to what is there or not; what is passed around a ring; groups of one, and what is left alone after a failure.
+ * added to what is there or not; what is passed around a ring; groups of one.
  */
 #include "support/test.h"
 #include "base/arena.h"

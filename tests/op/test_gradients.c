@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every op that can be differentiated, every example: its gradient rule against central differences in double, with
- * random cotangents; parameters and inputs used twice; adding to gradients that hold something; frozen weights.
+ * random cotangents; adding to gradients that hold something; frozen weights.
  *
  * A verdict is written so that NaN fails, and a gradient that is zero everywhere proves nothing: it fails too. */
 #include "base/random.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The stored losses of the main job: whose they are, and what passes for them. */
+/* The stored losses of the main job: whose they are, and that the same bits pass for them. */
 #include "support/test.h"
 #include "support/full_config.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parameter groups: frozen ones cost nothing, formats that weights are held in, and patterns that fit badly are
- * refused. (Numbers of each group: test_update.c.) */
+/* Parameter groups: frozen ones cost nothing, formats that weights are held in, groups as text. (Numbers of each group:
+ * test_update.c; what is refused: test_options.c.) */
 #include "support/test.h"
 #include "support/full_config.h"
 #include "support/golden.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stages by the names of their modules: what is read, and what is refused. (Uneven cuts train in tests/differential.)
- */
+/* Stages by the names of their modules: what is read. (What is refused: test_options.c. Uneven cuts train
+ * in tests/differential.) */
 #include "support/test.h"
 #include "ranks_fixture.h"
 #include "support/full_config.h"
