@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collective calls as the device makes them: sums, largest values, parts and wholes of all ranks, in every format,
- * added to what is there or not; what is passed around a ring; groups of one, and what is left alone after a failure.
+ * added to what is there or not; what is passed around a ring; groups of one.
  */
 #include "support/test.h"
 #include "base/arena.h"
@@ -147,26 +147,4 @@ TEST(results_are_those_of_all_ranks)
             all_jobs(NULL, &ranks);
         else
             run_world(ranks, NULL, 60, false, all_jobs, &ranks);
-}
-
-/* A plan for another number of ranks than the device has joined. */
-TEST(groups_of_another_size_are_refused)
-{
-    static const tm_op_id ops[] = { TM_OP_all_reduce, TM_OP_reduce_scatter, TM_OP_all_gather, TM_OP_pass_on };
-    tm_device            *device;
-    double                x[ROWS * COLUMNS], y[2 * ROWS * COLUMNS];
-    CHECK_OK(tm_device_open("cpu", 1, &device, err));
-    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
-        job           j = { ops[i], TM_F32, .adds = false };
-        tm_group_attr attr = attr_of(2, false);
-        tm_call       call = call_of(&j, &attr, x, y);
-        tm_error      err = { 0 };
-        char          text[160];
-        assert_int_equal(kernel_of(ops[i])->prepare(device, &call, &call.state, &err), TM_INVALID);
-        snprintf(text, sizeof text,
-                 "%s 'parts of a test' is planned for 2 ranks, and the device has joined a group of 1", call.op->name);
-        assert_string_equal(err.text, text);
-        assert_null(call.state);
-    }
-    tm_device_close(device);
 }

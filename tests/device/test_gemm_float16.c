@@ -99,39 +99,6 @@ TEST(every_code_is_widened_exactly)
     free(codes), free(c);
 }
 
-/* Every number times the unit matrix, so that whole vectors are packed; sums of zeros lose the sign of zero only. */
-TEST(every_number_comes_through_whole_panels)
-{
-    enum { ROWS = CODES / SIDE };
-    uint16_t *codes = tm_alloc(CODES * sizeof *codes), unit[SIDE * SIDE] = { 0 };
-    float    *c = tm_alloc(CODES * sizeof *c);
-    for (int i = 0; i < SIDE; i++) unit[i * SIDE + i] = 0x3c00;
-    for (unsigned i = 0; i < CODES; i++) codes[i] = isfinite(value_of(i)) ? (uint16_t)i : 0;
-    for (int t = 0; t < 4 * ENGINES; t++) {
-        int  e = t / 4;
-        bool turned = t & 1, right = t & 2; /* the numbers are stored turned; they are B */
-        if (!is_here(e)) continue;
-        tm_gemm_matrix numbers = { codes, turned == right ? SIDE : ROWS, turned, TM_F16 };
-        tm_gemm_matrix one = { unit, SIDE, turned, TM_F16 };
-        tm_gemm        g = { .m = right ? SIDE : ROWS,
-                             .n = right ? ROWS : SIDE,
-                             .k = SIDE,
-                             .a = right ? one : numbers,
-                             .b = right ? numbers : one,
-                             .c = c,
-                             .ldc = right ? ROWS : SIDE,
-                             .c_dtype = TM_F32 };
-        run(e, g);
-        for (int64_t i = 0; i < g.m; i++)
-            for (int64_t j = 0; j < g.n; j++) {
-                uint16_t code = codes[turned ? j * numbers.ld + i : i * numbers.ld + j];
-                if ((double)c[i * g.ldc + j] != value_of(code))
-                    fail_msg("%s, %d: code 0x%x is %g", engines[e].isa, t % 4, code, (double)c[i * g.ldc + j]);
-            }
-    }
-    free(codes), free(c);
-}
-
 /* What lies at a code, halfway to the next one, and one float32 beside each: numbers, where two are equally near, where
  * they end, infinity, NaN. */
 static float near_code(unsigned code, int which)

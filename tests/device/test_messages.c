@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages between two ranks as the device sends them: what arrives, in which formats, what is refused, and how one
- * that does not come is named. */
+/* Messages between two ranks as the device sends them: what arrives, in which formats, and how one that does not
+ * come is named. */
 #include "support/test.h"
 #include "base/arena.h"
 #include "device/host/host.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What test_kernels.c does not see of the pointwise kernels: the rounding of a cast, numbers that are none, limits. */
+/* What test_kernels.c does not see of the pointwise kernels: the rounding of a cast from every format. */
 #include "support/test.h"
 #include "graph/blocks.h"
 #include "kernel_test.h"

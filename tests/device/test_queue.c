@@ -47,31 +47,6 @@ TEST(copies_are_done_in_order)
     free(to);
 }
 
-/* Fresh memory of the CPU is zero, and is not written once more to say so; memory that was written to is. */
-TEST(filling_with_zero_leaves_zeros)
-{
-    tm_device *device = test_device_open("cpu", 2);
-    char       values[64], seven[8];
-    memset(seven, 7, sizeof seven);
-    for (int written = 0; written < 2; written++) {
-        tm_address a;
-        OK(tm_device_alloc(device, 64, &a, NULL));
-        if (written) OK(tm_device_write(device, tm_address_add(a, 8), seven, sizeof seven, NULL));
-        OK(tm_device_fill(device, a, 0, 64, NULL));
-        OK(tm_device_read(device, values, a, 64, NULL));
-        OK(tm_device_wait(device, NULL));
-        for (int i = 0; i < 64; i++) assert_int_equal(values[i], 0);
-        tm_device_release(device, a, 64);
-        OK(tm_device_alloc(device, 64, &a, NULL));
-        OK(tm_device_fill(device, a, 5, 64, NULL));
-        OK(tm_device_read(device, values, a, 64, NULL));
-        OK(tm_device_wait(device, NULL));
-        for (int i = 0; i < 64; i++) assert_int_equal(values[i], 5);
-        tm_device_release(device, a, 64);
-    }
-    tm_device_close(device);
-}
-
 TEST(late_does_nothing_before_somebody_waits)
 {
     tm_device *device = test_device_open("late", 1);

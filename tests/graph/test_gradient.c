@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gradient pass: tensors used more than once, frozen parameters, asked-for inputs, accumulation. All in float64,
+/* The gradient pass: tensors used more than once, views, computed weights, accumulation. All in float64,
  * each tensor in memory of its own, everything unwritten holding NaN. */
 #include "support/execute.h"
 #include "support/training.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a graph notes down: every member of tensors, views, parameters, parts and nodes, compared as text. */
+/* What a graph notes down: views and parameters, compared as text, and runs of groups. */
 #include "graph/nf4.h"
 #include "graph/cut.h"
 #include "graph/graph.h"

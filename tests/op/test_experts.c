@@ -48,35 +48,6 @@ static void route(const tm_route_attr *attr, int rows, int experts, const double
     call.op->reference(&call);
 }
 
-TEST(largest_scores_are_chosen)
-{
-    const double  logits[] = { 0, log(2), log(3), log(2) }; /* softmax: 1/8, 2/8, 3/8, 2/8 */
-    int32_t       ids[2];
-    double        weights[2];
-    tm_route_attr attr = { .top_k = 2, .scale = 4 };
-    route(&attr, 1, 4, logits, NULL, ids, weights);
-    EXPECT_WHOLE(ids, 2, 1); /* falling; of equal ones the lowest */
-    EXPECT(weights, 1.5, 1);
-    attr.normalise = 1;
-    route(&attr, 1, 4, logits, NULL, ids, weights);
-    EXPECT(weights, 4 * 3 / 5., 4 * 2 / 5.);
-    attr = (tm_route_attr){ .top_k = 2, .scale = 1, .score = TM_SCORE_SIGMOID };
-    route(&attr, 1, 4, logits, NULL, ids, weights);
-    EXPECT(weights, 3 / 4., 2 / 3.);
-}
-
-/* The bias decides who is chosen and is no part of the weight. */
-TEST(bias_moves_the_choice_alone)
-{
-    const double  logits[] = { 0, log(2), log(3), log(2) }, bias[] = { 1, 0, 0, 0.01 };
-    int32_t       ids[2];
-    double        weights[2];
-    tm_route_attr attr = { .top_k = 2, .scale = 1 };
-    route(&attr, 1, 4, logits, bias, ids, weights);
-    EXPECT_WHOLE(ids, 0, 2);
-    EXPECT(weights, 1 / 8., 3 / 8.);
-}
-
 TEST(groups_limit_the_choice)
 {
     /* sigmoid scores: 0.9 0.1 | 0.5 0.6 | 0.8 0.2 | 0.3 0.3 */
@@ -131,101 +102,6 @@ TEST(dispatch_is_stable)
     EXPECT(counts, 12, 11, 13, 10);
 }
 
-/* Two rows of one channel, two places each. */
-TEST(rows_come_back)
-{
-    const int32_t order[] = { 2, 0, 3, 1 }, inverse[] = { 1, 3, 0, 2 };
-    const double  x[] = { 3, 5 }, w[] = { 0.5, 2, 1, 10 }, addend[] = { 100, 200 };
-    double        y[4], z[2], dw[4];
-    tm_slots_attr attr = { .top_k = 2 };
-    tm_call       gather = call_of(&tm_op_gather_rows, &attr), combine = call_of(&tm_op_combine, &attr);
-    gather.in[0] = tm_view_f64(tm_shape_2(2, 1), x);
-    gather.in[1] = combine.in[1] = tm_view_i32(tm_shape_1(4), order);
-    gather.in[2] = combine.in[2] = tm_view_i32(tm_shape_1(4), inverse);
-    gather.out[0] = combine.in[0] = tm_view_f64(tm_shape_2(4, 1), y);
-    gather.op->reference(&gather);
-    EXPECT(y, 5, 3, 5, 3);
-    combine.in[3] = gather.in[3] = tm_view_f64(tm_shape_2(2, 2), w);
-    combine.in[4] = tm_view_f64(tm_shape_2(2, 1), addend);
-    combine.out[0] = tm_view_f64(tm_shape_2(2, 1), z);
-    combine.op->reference(&combine);
-    EXPECT(z, 100 + 0.5 * 3 + 2 * 3, 200 + 5 + 10 * 5);
-    gather.op->reference(&gather);
-    EXPECT(y, 5, 1.5, 50, 6);
-    tm_call weights = call_of(&tm_op_combine_weights_grad, &attr);
-    weights.in[0] = gather.in[0];
-    weights.in[1] = gather.out[0];
-    weights.in[2] = gather.in[2];
-    weights.out[0] = tm_view_f64(tm_shape_2(2, 2), dw);
-    weights.op->reference(&weights);
-    EXPECT(dw, 3 * 1.5, 3 * 6, 5 * 5, 5 * 50);
-}
-
-TEST(bias_follows_the_load)
-{
-    const double        counts[] = { 1, 2, 9, 4 }, before[] = { 1, 1, 1, 1 };
-    double              bias[4];
-    tm_expert_bias_attr attr = { .rate = 0.5 };
-    tm_call             call = call_of(&tm_op_expert_bias, &attr);
-    call.in[0] = tm_view_f64(tm_shape_1(4), counts);
-    call.in[1] = tm_view_f64(tm_shape_1(4), before);
-    call.out[0] = tm_view_f64(tm_shape_1(4), bias);
-    call.op->reference(&call);
-    EXPECT(bias, 1.375, 1.375, 0.375, 0.875); /* mean 4: + + - 0, less their mean of a quarter */
-}
-
-/* Two sequences of two rows; all rows of the second go to expert 1. */
-TEST(balance_is_that_of_a_sequence)
-{
-    const int32_t   ids[] = { 0, 1, 1, 1 };
-    const double    scores[] = { 0.75, 0.25, 0.5, 0.5, 0.25, 0.75, 0, 1 };
-    double          loss[1], scalars[TM_SCALAR_COUNT] = { [TM_SCALAR_LOSS_SCALE] = 0.25 }, ds[8];
-    tm_balance_attr attr = { .seq = 2, .top_k = 1, .alpha = 0.1 };
-    tm_call         call = call_of(&tm_op_balance_loss, &attr), grad = call_of(&tm_op_balance_loss_grad, &attr);
-    call.in[0] = grad.in[0] = tm_view_f64(tm_shape_2(4, 2), scores);
-    call.in[1] = grad.in[1] = tm_view_i32(tm_shape_2(4, 1), ids);
-    call.out[0] = tm_view_f64((tm_shape){ .rank = 0 }, loss);
-    call.op->reference(&call);
-    EXPECT(loss, 0.1 * (2 * 1 + 2 * 2 * 0.875)); /* f = 1, 1 and 0, 2 */
-    grad.in[2] = tm_view_f64(tm_shape_1(TM_SCALAR_COUNT), scalars);
-    grad.out[0] = tm_view_f64(tm_shape_2(4, 2), ds);
-    grad.op->reference(&grad);
-    EXPECT(ds, 0.025, 0.025, 0.025, 0.025, 0, 0.05, 0, 0.05);
-    attr.seq = 0; /* f = 1/2, 3/2 */
-    call.op->reference(&call);
-    EXPECT(loss, 0.1 * (0.5 * 1.5 + 1.5 * 2.5));
-}
-
-/* Expert 1 alone has rows: y is linear's, the others' gradients are zero. */
-TEST(one_expert_may_have_all)
-{
-    enum { R = 3, K = 2, M = 2, E = 3 };
-    const int32_t offsets[] = { 0, 0, R, R };
-    double        x[R * K], w[E * M * K], y[R * M], plain[R * M], dw[E * M * K], plain_dw[M * K];
-    for (int i = 0; i < R * K; i++) x[i] = tm_random_normal(1, 0, (uint64_t)i);
-    for (int i = 0; i < E * M * K; i++) w[i] = tm_random_normal(1, 1, (uint64_t)i);
-    tm_call group = call_of(&tm_op_grouped_linear, NULL), linear = call_of(&tm_op_linear, NULL);
-    group.in[0] = linear.in[0] = tm_view_f64(tm_shape_2(R, K), x);
-    group.in[1] = tm_view_f64(tm_shape_3(E, M, K), w);
-    group.in[2] = tm_view_i32(tm_shape_1(E + 1), offsets);
-    linear.in[1] = tm_view_f64(tm_shape_2(M, K), w + M * K);
-    group.out[0] = tm_view_f64(tm_shape_2(R, M), y);
-    linear.out[0] = tm_view_f64(tm_shape_2(R, M), plain);
-    group.op->reference(&group);
-    linear.op->reference(&linear);
-    expect("y", y, plain, R * M);
-    tm_call wgrad = call_of(&tm_op_grouped_linear_wgrad, NULL), plain_wgrad = call_of(&tm_op_linear_wgrad, NULL);
-    wgrad.in[0] = plain_wgrad.in[0] = group.out[0];
-    wgrad.in[1] = plain_wgrad.in[1] = group.in[0];
-    wgrad.in[2] = group.in[2];
-    wgrad.out[0] = tm_view_f64(tm_shape_3(E, M, K), dw);
-    plain_wgrad.out[0] = tm_view_f64(tm_shape_2(M, K), plain_dw);
-    wgrad.op->reference(&wgrad);
-    plain_wgrad.op->reference(&plain_wgrad);
-    expect("dw", dw + M * K, plain_dw, M * K);
-    for (int i = 0; i < M * K; i++) assert_true(dw[i] == 0 && dw[2 * M * K + i] == 0);
-}
-
 TEST(attributes_are_checked)
 {
     static const struct {
@@ -247,4 +123,17 @@ TEST(attributes_are_checked)
     in[0] = tm_shape_2(6, 4), in[1] = tm_shape_2(6, 2);
     const char *why = tm_op_balance_loss.infer(in, &(tm_balance_attr){ .seq = 4, .top_k = 2 }, out);
     assert_true(why && strstr(why, "multiple of the sequence"));
+}
+
+TEST(bias_follows_the_load)
+{
+    const double        counts[] = { 1, 2, 9, 4 }, before[] = { 1, 1, 1, 1 };
+    double              bias[4];
+    tm_expert_bias_attr attr = { .rate = 0.5 };
+    tm_call             call = call_of(&tm_op_expert_bias, &attr);
+    call.in[0] = tm_view_f64(tm_shape_1(4), counts);
+    call.in[1] = tm_view_f64(tm_shape_1(4), before);
+    call.out[0] = tm_view_f64(tm_shape_1(4), bias);
+    call.op->reference(&call);
+    EXPECT(bias, 1.375, 1.375, 0.375, 0.875); /* mean 4: + + - 0, less their mean of a quarter */
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every op that can be differentiated, every example: its gradient rule against central differences in double, with
- * random cotangents; parameters and inputs used twice; adding to gradients that hold something; frozen weights.
+ * random cotangents; adding to gradients that hold something; frozen weights.
  *
  * A verdict is written so that NaN fails, and a gradient that is zero everywhere proves nothing: it fails too. */
 #include "base/random.h"
@@ -277,69 +277,6 @@ static void expect_close(const check *c, int k, const double *want, double scale
     }
 }
 
-/* Two nodes that read the same inputs: the gradient is that of one node whose cotangent is the sum. */
-static void check_two_uses(const tm_op *op, const tm_example *example, int number, double *worst)
-{
-    check one, two;
-    check_make(&one, op, example, 1, false, 0);
-    check_make(&two, op, example, 2, false, 0);
-    for (int k = 0; k < op->n_out; k++) {
-        if (one.cotangent[0][k] == TM_NONE) continue;
-        for (int64_t i = 0; i < tm_memory_count(&one.memory, one.cotangent[0][k]); i++)
-            tm_memory_f64(&one.memory, one.cotangent[0][k])[i] += tm_memory_f64(&two.memory, two.cotangent[1][k])[i];
-    }
-    tm_segment_execute(&one.memory, &one.training);
-    tm_segment_execute(&two.memory, &two.training);
-    for (int k = 0; k < op->n_in; k++) {
-        if (!is_differentiated(example, k)) continue;
-        const double *want = tm_memory_f64(&one.memory, one.gradient[k]);
-        double        scale = largest(want, tm_memory_count(&one.memory, one.gradient[k])) + 1;
-        expect_close(&two, k, want, scale, number, worst);
-    }
-    check_free(&one);
-    check_free(&two);
-}
-
-TEST(two_uses_add_up)
-{
-    for_all(check_two_uses, "second use");
-}
-
-/* With `accumulate` the gradients of parameters add to what is there; those of activations are new. */
-static void check_accumulate(const tm_op *op, const tm_example *example, int number, double *worst)
-{
-    check fresh, adding;
-    check_make(&fresh, op, example, 1, false, 0);
-    check_make(&adding, op, example, 1, true, 0);
-    for (int k = 0; k < op->n_in; k++)
-        if (is_differentiated(example, k) && example->role[k] == TM_ROLE_PARAMETER)
-            tm_memory_random(&adding.memory, adding.gradient[k], SEED + 2, 0, 1);
-    bool sums = is_loss(op) && adding.out[0][0] != TM_NONE; /* not where only the rows' losses are wanted */
-    if (sums) *tm_memory_f64(&adding.memory, adding.out[0][0]) = 100;
-    tm_segment_execute(&fresh.memory, &fresh.training);
-    tm_segment_execute(&adding.memory, &adding.training);
-    for (int k = 0; k < op->n_in; k++) {
-        if (!is_differentiated(example, k)) continue;
-        double *want = tm_memory_f64(&fresh.memory, fresh.gradient[k]);
-        double  scale = largest(want, tm_memory_count(&fresh.memory, fresh.gradient[k])) + 1;
-        if (example->role[k] == TM_ROLE_PARAMETER)
-            for (int64_t i = 0; i < tm_memory_count(&fresh.memory, fresh.gradient[k]); i++)
-                want[i] += tm_random_normal(SEED + 2, (uint64_t)adding.gradient[k], (uint64_t)i);
-        expect_close(&adding, k, want, scale, number, worst);
-    }
-    if (sums) {
-        double loss = *tm_memory_f64(&adding.memory, adding.out[0][0]);
-        assert_true(fabs(loss - 100 - *tm_memory_f64(&fresh.memory, fresh.out[0][0])) <= 1e-12 * loss);
-    }
-    check_free(&fresh);
-    check_free(&adding);
-}
-
-TEST(gradients_of_parameters_accumulate)
-{
-    for_all(check_accumulate, "accumulation");
-}
-
 /* One input frozen: it gets no gradient, the others keep theirs. All but one frozen: nothing is emitted for them. */
 static void check_frozen(const tm_op *op, const tm_example *example, int number, double *worst)
 {
@@ -425,4 +362,39 @@ TEST(norms_take_the_pending_gradient)
         assert_int_equal(count_nodes(&c.training, TM_OP_add), 0);
         check_free(&c);
     }
+}
+
+/* With `accumulate` the gradients of parameters add to what is there; those of activations are new. */
+static void check_accumulate(const tm_op *op, const tm_example *example, int number, double *worst)
+{
+    check fresh, adding;
+    check_make(&fresh, op, example, 1, false, 0);
+    check_make(&adding, op, example, 1, true, 0);
+    for (int k = 0; k < op->n_in; k++)
+        if (is_differentiated(example, k) && example->role[k] == TM_ROLE_PARAMETER)
+            tm_memory_random(&adding.memory, adding.gradient[k], SEED + 2, 0, 1);
+    bool sums = is_loss(op) && adding.out[0][0] != TM_NONE; /* not where only the rows' losses are wanted */
+    if (sums) *tm_memory_f64(&adding.memory, adding.out[0][0]) = 100;
+    tm_segment_execute(&fresh.memory, &fresh.training);
+    tm_segment_execute(&adding.memory, &adding.training);
+    for (int k = 0; k < op->n_in; k++) {
+        if (!is_differentiated(example, k)) continue;
+        double *want = tm_memory_f64(&fresh.memory, fresh.gradient[k]);
+        double  scale = largest(want, tm_memory_count(&fresh.memory, fresh.gradient[k])) + 1;
+        if (example->role[k] == TM_ROLE_PARAMETER)
+            for (int64_t i = 0; i < tm_memory_count(&fresh.memory, fresh.gradient[k]); i++)
+                want[i] += tm_random_normal(SEED + 2, (uint64_t)adding.gradient[k], (uint64_t)i);
+        expect_close(&adding, k, want, scale, number, worst);
+    }
+    if (sums) {
+        double loss = *tm_memory_f64(&adding.memory, adding.out[0][0]);
+        assert_true(fabs(loss - 100 - *tm_memory_f64(&fresh.memory, fresh.out[0][0])) <= 1e-12 * loss);
+    }
+    check_free(&fresh);
+    check_free(&adding);
+}
+
+TEST(gradients_of_parameters_accumulate)
+{
+    for_all(check_accumulate, "accumulation");
 }

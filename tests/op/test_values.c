@@ -3,41 +3,6 @@
 #include "support/test.h"
 #include "values.h"
 
-TEST(norms)
-{
-    double       y[2], mean[1], rstd[1];
-    tm_norm_attr attr = { .eps = 0 };
-    tm_call      call = call_of(&tm_op_rmsnorm, &attr);
-    call.in[0] = tm_view_f64(tm_shape_2(1, 2), (double[]){ 3, 4 });
-    call.in[1] = tm_view_f64(tm_shape_1(2), (double[]){ 1, 2 });
-    call.out[0] = tm_view_f64(tm_shape_2(1, 2), y);
-    call.out[1] = tm_view_f64(tm_shape_1(1), rstd);
-    call.op->reference(&call);
-    EXPECT(rstd, 0.2 * sqrt(2.0)); /* mean of squares 12.5 */
-    EXPECT(y, 0.6 * sqrt(2.0), 1.6 * sqrt(2.0));
-    attr.eps = 3.5;
-    call.op->reference(&call);
-    EXPECT(rstd, 0.25);
-
-    attr.eps = 0;
-    call = call_of(&tm_op_layernorm, &attr);
-    call.in[0] = tm_view_f64(tm_shape_2(1, 2), (double[]){ 1, 3 });
-    call.in[1] = tm_view_f64(tm_shape_1(2), (double[]){ 2, 1 });
-    call.in[2] = tm_view_f64(tm_shape_1(2), (double[]){ 0, 10 });
-    call.out[0] = tm_view_f64(tm_shape_2(1, 2), y);
-    call.out[1] = tm_view_f64(tm_shape_1(1), mean);
-    call.out[2] = tm_view_f64(tm_shape_1(1), rstd);
-    call.op->reference(&call);
-    EXPECT(mean, 2);
-    EXPECT(rstd, 1);
-    EXPECT(y, -2, 11);
-    attr.eps = 3;
-    call.in[2] = tm_view_absent();
-    call.op->reference(&call);
-    EXPECT(rstd, 0.5);
-    EXPECT(y, -1, 0.5);
-}
-
 #define EXPECT_FIRST(have, ...)                                                                                        \
     expect(have, (const double[]){ __VA_ARGS__ }, (int)(sizeof((double[]){ __VA_ARGS__ }) / sizeof(double)))
 
@@ -93,69 +58,6 @@ TEST(group_norms)
     EXPECT_FIRST(y, sigmoid - 1, sigmoid, sigmoid, sigmoid - 1);
 }
 
-TEST(linear_and_its_gradients)
-{
-    double  y[2], dx[2], dw[2], db[2];
-    tm_call call = call_of(&tm_op_linear, NULL);
-    call.in[0] = tm_view_f64(tm_shape_2(1, 2), (double[]){ 1, 2 });
-    call.in[1] = tm_view_f64(tm_shape_2(2, 2), (double[]){ 3, 4, 5, 6 });
-    call.out[0] = tm_view_f64(tm_shape_2(1, 2), y);
-    call.op->reference(&call);
-    EXPECT(y, 11, 17);
-    call.in[2] = tm_view_f64(tm_shape_1(2), (double[]){ 10, 20 });
-    call.op->reference(&call);
-    EXPECT(y, 21, 37);
-    call.in[3] = tm_view_f64(tm_shape_2(1, 2), (double[]){ 100, 200 });
-    call.op->reference(&call);
-    EXPECT(y, 121, 237);
-
-    tm_call dgrad = call_of(&tm_op_linear_dgrad, NULL);
-    dgrad.in[0] = call.in[0];
-    dgrad.in[1] = call.in[1];
-    dgrad.out[0] = tm_view_f64(tm_shape_2(1, 2), dx);
-    dgrad.op->reference(&dgrad);
-    EXPECT(dx, 13, 16);
-
-    tm_call wgrad = call_of(&tm_op_linear_wgrad, NULL);
-    wgrad.in[0] = tm_view_f64(tm_shape_2(2, 2), (double[]){ 1, 2, 3, 4 });
-    wgrad.in[1] = tm_view_f64(tm_shape_2(2, 1), (double[]){ 5, 6 });
-    wgrad.out[0] = tm_view_f64(tm_shape_2(2, 1), dw);
-    wgrad.op->reference(&wgrad);
-    EXPECT(dw, 23, 34);
-
-    tm_call bias = call_of(&tm_op_bias_grad, NULL);
-    bias.in[0] = wgrad.in[0];
-    bias.out[0] = tm_view_f64(tm_shape_1(2), db);
-    bias.op->reference(&bias);
-    EXPECT(db, 4, 6);
-}
-
-TEST(embeddings)
-{
-    double            y[8], dtable[4], dpositions[3];
-    tm_embedding_attr attr = { .seq = 2 };
-    tm_view           tokens = tm_view_i32(tm_shape_1(4), (int32_t[]){ 2, 0, 2, 1 });
-    tm_call           call = call_of(&tm_op_embedding, &attr);
-    call.in[0] = tokens;
-    call.in[1] = tm_view_f64(tm_shape_2(3, 2), (double[]){ 1, 2, 3, 4, 5, 6 });
-    call.out[0] = tm_view_f64(tm_shape_2(4, 2), y);
-    call.op->reference(&call);
-    EXPECT(y, 5, 6, 1, 2, 5, 6, 3, 4);
-    call.in[2] = tm_view_f64(tm_shape_2(3, 2), (double[]){ 10, 20, 30, 40, 50, 60 });
-    call.op->reference(&call);
-    EXPECT(y, 15, 26, 31, 42, 15, 26, 33, 44);
-
-    tm_call grad = call_of(&tm_op_embedding_grad, &attr);
-    grad.in[0] = tm_view_f64(tm_shape_2(4, 1), (double[]){ 1, 2, 4, 8 });
-    grad.in[1] = tokens;
-    grad.out[0] = tm_view_f64(tm_shape_2(4, 1), dtable);
-    grad.out[1] = tm_view_f64(tm_shape_2(3, 1), dpositions);
-    grad.op->reference(&grad);
-    EXPECT(dtable, 2, 8, 5, 0); /* token 2 twice; token 3 never: exactly zero */
-    EXPECT(dpositions, 5, 10, 0);
-    assert_true(dtable[3] == 0 && dpositions[2] == 0);
-}
-
 /* Ten values, and the same again. */
 static void expect_twice(const double *have, const double *want)
 {
@@ -203,143 +105,6 @@ TEST(rotations_by_position)
     EXPECT(y, 5, -2, 1, 5, 1, 2);
 }
 
-TEST(elementwise)
-{
-    double  y[2], dx[2];
-    tm_call call = call_of(&tm_op_gelu, NULL);
-    call.in[0] = tm_view_f64(tm_shape_1(2), (double[]){ 1, -1 });
-    call.out[0] = tm_view_f64(tm_shape_1(2), y);
-    call.op->reference(&call);
-    EXPECT(y, 0.8411919906082768, -0.15880800939172324);
-    tm_call grad = call_of(&tm_op_gelu_grad, NULL);
-    grad.in[0] = tm_view_f64(tm_shape_1(2), (double[]){ 1, 10 });
-    grad.in[1] = call.in[0];
-    grad.out[0] = tm_view_f64(tm_shape_1(2), dx);
-    grad.op->reference(&grad);
-    EXPECT(dx, 1.0829640838457826, -0.8296408384578255);
-
-    call = call_of(&tm_op_relu, NULL);
-    call.in[0] = tm_view_f64(tm_shape_1(2), (double[]){ -3, 5 });
-    call.out[0] = tm_view_f64(tm_shape_1(2), y);
-    call.op->reference(&call);
-    EXPECT(y, 0, 5);
-    grad = call_of(&tm_op_relu_grad, NULL);
-    grad.in[0] = tm_view_f64(tm_shape_1(2), (double[]){ 7, 8 });
-    grad.in[1] = call.out[0];
-    grad.out[0] = tm_view_f64(tm_shape_1(2), dx);
-    grad.op->reference(&grad);
-    EXPECT(dx, 0, 8);
-
-    double silu[1], dgu[2], sigmoid = 0.7310585786300049; /* of 1 */
-    call = call_of(&tm_op_swiglu, NULL);
-    call.in[0] = tm_view_f64(tm_shape_2(1, 2), (double[]){ 1, 2 });
-    call.out[0] = tm_view_f64(tm_shape_2(1, 1), silu);
-    call.op->reference(&call);
-    EXPECT(silu, 2 * sigmoid);
-    grad = call_of(&tm_op_swiglu_grad, NULL);
-    grad.in[0] = tm_view_f64(tm_shape_2(1, 1), (double[]){ 3 });
-    grad.in[1] = call.in[0];
-    grad.out[0] = tm_view_f64(tm_shape_2(1, 2), dgu);
-    grad.op->reference(&grad);
-    EXPECT(dgu, 6 * 0.9276705118714869, 3 * sigmoid);
-
-    double sum[2];
-    call = call_of(&tm_op_add, NULL);
-    call.in[0] = tm_view_f64(tm_shape_1(2), (double[]){ 0.1, 2 });
-    call.in[1] = tm_view_f64(tm_shape_1(2), (double[]){ 0.5, -7 });
-    call.out[0] = tm_view_f64(tm_shape_1(2), sum);
-    call.op->reference(&call);
-    EXPECT(sum, 0.6, -5);
-    call.op = &tm_op_cast;
-    call.in[1] = tm_view_absent();
-    call.op->reference(&call);
-    EXPECT(sum, 0.1, 2);
-}
-
-/* Logits 0 and ln 3: the second class has 3/4. Targets: second, first, none. */
-TEST(loss_of_three_rows)
-{
-    double       loss[1], rows[3], dx[3], dw[2], logits[4], scalars[TM_SCALAR_COUNT] = { 0 }, ln3 = log(3.0);
-    tm_loss_attr attr = { .chunk = 2 };
-    tm_call      call = call_of(&tm_op_linear_cross_entropy, &attr);
-    call.in[0] = tm_view_f64(tm_shape_2(3, 1), (double[]){ 1, 1, 1 });
-    call.in[1] = tm_view_f64(tm_shape_2(2, 1), (double[]){ 0, ln3 });
-    call.in[2] = tm_view_i32(tm_shape_1(3), (int32_t[]){ 1, 0, TM_IGNORED_TARGET });
-    call.out[0] = tm_view_f64(scalar, loss);
-    call.out[1] = tm_view_f64(tm_shape_2(2, 2), logits);
-    call.out[2] = tm_view_f64(tm_shape_1(3), rows);
-    call.op->reference(&call);
-    EXPECT(loss, log(4.0 / 3) + log(4.0));
-    EXPECT(rows, log(4.0 / 3), log(4.0), 0);
-    tm_call grad = call;
-    grad.op = &tm_op_linear_cross_entropy_grad;
-    grad.in[3] = scalars_with(scalars, TM_SCALAR_LOSS_SCALE, 2);
-    grad.out[1] = tm_view_f64(tm_shape_2(3, 1), dx);
-    grad.out[2] = tm_view_f64(tm_shape_2(2, 1), dw);
-    grad.out[3] = call.out[1];
-    loss[0] = 0;
-    grad.op->reference(&grad);
-    EXPECT(loss, log(4.0 / 3) + log(4.0));
-    EXPECT(dx, -0.5 * ln3, 1.5 * ln3, 0);
-    EXPECT(dw, -1, 1);
-}
-
-/* One more channel that is 1 in x and the same in every row of w shifts all logits of a row: the loss stays, and no
- * exponential overflows. */
-TEST(loss_does_not_see_a_shift_of_the_logits)
-{
-    enum { N = 5, C = 4, V = 9 };
-    double       x[N * C], w[V * C], logits[3 * V], loss[2];
-    int32_t      targets[N];
-    tm_loss_attr attr = { .chunk = 3 };
-    for (int shifted = 0; shifted < 2; shifted++) {
-        for (int i = 0; i < N * C; i++) x[i] = i % C == C - 1 ? 1 : normal(0, i);
-        for (int i = 0; i < V * C; i++) w[i] = i % C == C - 1 ? 2000.0 * shifted : normal(1, i);
-        for (int i = 0; i < N; i++) targets[i] = (int32_t)tm_random_below(SEED, 2, (uint64_t)i, V);
-        tm_call call = call_of(&tm_op_linear_cross_entropy, &attr);
-        call.in[0] = tm_view_f64(tm_shape_2(N, C), x);
-        call.in[1] = tm_view_f64(tm_shape_2(V, C), w);
-        call.in[2] = tm_view_i32(tm_shape_1(N), targets);
-        call.out[0] = tm_view_f64(scalar, &loss[shifted]);
-        call.out[1] = tm_view_f64(tm_shape_2(3, V), logits);
-        call.op->reference(&call);
-    }
-    assert_true(loss[0] > 1);
-    assert_true(fabs(loss[0] - loss[1]) <= 1e-12 * 2000);
-}
-
-TEST(untrained_loss_is_ln_of_the_vocabulary)
-{
-    double       x[6] = { 1, 2, 3, 4, 5, 6 }, w[20] = { 0 }, logits[10], loss[1];
-    tm_loss_attr attr = { .chunk = 1 };
-    tm_call      call = call_of(&tm_op_linear_cross_entropy, &attr);
-    call.in[0] = tm_view_f64(tm_shape_2(3, 2), x);
-    call.in[1] = tm_view_f64(tm_shape_2(10, 2), w);
-    call.in[2] = tm_view_i32(tm_shape_1(3), (int32_t[]){ 0, 5, 9 });
-    call.out[0] = tm_view_f64(scalar, loss);
-    call.out[1] = tm_view_f64(tm_shape_2(1, 10), logits);
-    call.op->reference(&call);
-    EXPECT(loss, 3 * log(10.0));
-}
-
-/* The rows of a chunk are a matter of memory, not of results. */
-TEST(loss_does_not_depend_on_the_chunk)
-{
-    tm_example example;
-    tm_call    call[2];
-    for (int c = 0; c < 2; c++) {
-        assert_true(tm_op_linear_cross_entropy_grad.example(4, &example));
-        ((tm_loss_attr *)(void *)example.attr)->chunk = c ? 1 : 50;
-        tm_call_make(&call[c], &tm_op_linear_cross_entropy_grad, &example, SEED);
-        call[c].op->reference(&call[c]);
-    }
-    for (int k = 0; k < 3; k++)
-        assert_memory_equal(call[0].out[k].data, call[1].out[k].data,
-                            (size_t)tm_shape_elements(call[0].out[k].shape) * sizeof(double));
-    tm_call_free(&call[0]);
-    tm_call_free(&call[1]);
-}
-
 /* (1 - 3)^2 + (2 - 2.5)^2, and half of that scale back. */
 TEST(square_error_and_its_gradient)
 {
@@ -375,16 +140,6 @@ TEST(keys_have_their_own_norm_weights)
     call.op->reference(&call);
     EXPECT(rstd, 1, 0.5);
     EXPECT(y, 3, 5, 7, 11);
-}
-
-TEST(fill_has_its_value)
-{
-    double       y[6] = { 9, 9, 9, 9, 9, 9 };
-    tm_fill_attr attr = { .value = 1.5 };
-    tm_call      call = call_of(&tm_op_fill, &attr);
-    call.out[0] = tm_view_f64(tm_shape_2(2, 3), y);
-    call.op->reference(&call);
-    EXPECT(y, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5);
 }
 
 /* A row of zeros has the norm 0, which counts as 1; the row behind it has its own. */

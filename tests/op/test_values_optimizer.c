@@ -33,34 +33,6 @@ TEST(clipping)
     EXPECT(sum, 14);
 }
 
-/* Two steps, computed with 40 digits. The gradient is twice what is meant, the clip halves it. */
-TEST(adamw_takes_two_steps)
-{
-    double        p[1] = { 1 }, m[1] = { 0 }, v[1] = { 0 }, g[1] = { 0.2 }, scalars[TM_SCALAR_COUNT] = { 0 };
-    tm_adamw_attr attr = { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1 };
-    tm_call       call = call_of(&tm_op_adamw, &attr);
-    scalars[TM_SCALAR_LEARNING_RATE] = 1e-3;
-    scalars[TM_SCALAR_CORRECTION1] = 0.1;
-    scalars[TM_SCALAR_CORRECTION2] = 0.05;
-    call.in[0] = call.out[0] = tm_view_f64(tm_shape_1(1), p);
-    call.in[1] = tm_view_f64(tm_shape_1(1), g);
-    call.in[2] = call.out[1] = tm_view_f64(tm_shape_1(1), m);
-    call.in[3] = call.out[2] = tm_view_f64(tm_shape_1(1), v);
-    call.in[4] = tm_view_f64(tm_shape_1(TM_SCALAR_COUNT), scalars);
-    call.in[5] = tm_view_f64(tm_shape_1(2), (double[]){ 77, 0.5 });
-    call.op->reference(&call);
-    EXPECT(p, 0.99890000009999999);
-    EXPECT(m, 0.01);
-    EXPECT(v, 0.0005);
-    g[0] = -0.6;
-    scalars[TM_SCALAR_CORRECTION1] = 0.19;
-    scalars[TM_SCALAR_CORRECTION2] = 0.0975;
-    call.op->reference(&call);
-    EXPECT(p, 0.99928940584587624);
-    EXPECT(m, -0.021);
-    EXPECT(v, 0.004975);
-}
-
 /* With a compensation the weight is what is stored and the rest that its format had no room for; in float64 none
  * remains. */
 TEST(adamw_adds_the_rest)
@@ -82,30 +54,6 @@ TEST(adamw_adds_the_rest)
     call.op->reference(&call);
     EXPECT(p, 0.9375, 0.375); /* three quarters of 1.25 and of 0.5 */
     EXPECT(rest, 0, 0);
-}
-
-/* torch.optim.SGD with dampening 0, by hand: two steps with momentum, plain and Nesterov's. */
-TEST(sgd_takes_two_steps)
-{
-    for (int nesterov = 0; nesterov < 2; nesterov++) {
-        double      p[1] = { 1 }, b[1] = { 0 }, g[1] = { 0.4 }, scalars[TM_SCALAR_COUNT] = { 0 };
-        tm_sgd_attr attr = { .momentum = 0.9, .weight_decay = 0.5, .nesterov = nesterov };
-        tm_call     call = call_of(&tm_op_sgd, &attr);
-        scalars[TM_SCALAR_LEARNING_RATE] = 0.1;
-        call.in[0] = call.out[0] = tm_view_f64(tm_shape_1(1), p);
-        call.in[1] = tm_view_f64(tm_shape_1(1), g);
-        call.in[2] = call.out[1] = tm_view_f64(tm_shape_1(1), b);
-        call.in[3] = tm_view_f64(tm_shape_1(TM_SCALAR_COUNT), scalars);
-        call.in[4] = tm_view_f64(tm_shape_1(2), (double[]){ 77, 0.5 });
-        call.op->reference(&call);
-        EXPECT(b, 0.7); /* 0.2 + 0.5 */
-        EXPECT(p, nesterov ? 1 - 0.1 * (0.7 + 0.63) : 0.93);
-        double decay = 0.5 * p[0], wanted = 0.63 - 0.1 + decay, before = p[0];
-        g[0] = -0.2;
-        call.op->reference(&call);
-        EXPECT(b, wanted);
-        EXPECT(p, before - 0.1 * (nesterov ? -0.1 + decay + 0.9 * wanted : wanted));
-    }
 }
 
 /* A tenth of the way to 3, twice; with decay 0 all of it, whatever was there. */

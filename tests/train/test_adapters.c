@@ -342,6 +342,27 @@ TEST(modules_that_are_not_there_are_refused)
     }
 }
 
+static void refused(tm_model_family which, int64_t rank, const char *targets, tm_status status, const char *words)
+{
+    refused_with(lora(rank, 8, targets), which, status, words);
+}
+
+TEST(bad_targets_are_refused)
+{
+    refused(TM_FAMILY_LLAMA, 4, "q_prj", TM_INVALID, "the nearest name is 'q_proj'");
+    refused(TM_FAMILY_LLAMA, 4, "q_proj,nothing", TM_INVALID, "nothing");
+    refused(TM_FAMILY_LLAMA, 4, "lm_haed", TM_INVALID, "lm_haed");
+    refused(TM_FAMILY_GPT, 4, "lm_head", TM_UNSUPPORTED, "tied");
+    refused(TM_FAMILY_LLAMA, 4, "tok_embeddings", TM_INVALID, "tok_embeddings");
+    tm_adapters experts = lora(4, 8, "experts.down_proj");
+    experts.dropout = 0.1;
+    refused_with(experts, TM_FAMILY_MIXTRAL, TM_UNSUPPORTED, "experts with lora.dropout");
+    experts.dora = true;
+    refused_with(experts, TM_FAMILY_MIXTRAL, TM_UNSUPPORTED, "experts with lora.dora");
+    refused(TM_FAMILY_LLAMA, 4, "experts.down_proj", TM_INVALID, "experts.down_proj");
+    refused(TM_FAMILY_MIXTRAL, 4, "q_proj,w2", TM_UNSUPPORTED, "expert");
+}
+
 TEST(bad_patterns_are_refused)
 {
     static const tm_pattern_value none[] = { { "q_proj", 2 }, { "k_prj", 2 } };

@@ -121,27 +121,6 @@ TEST(the_world_of_two)
     for (int i = 0; i < 2; i++) run_world(2, NULL, 20, false, gone_in_between, &failures_of_one[i]);
 }
 
-/* What differs is told with the names of the calls, which belong to no step. */
-static void different(tm_comm *world, void *context)
-{
-    static const char *const words[] = { "broadcast of 8 bytes from rank 0 'own'", "all-reduce (max) of 1 int64 'own'",
-                                         "all-gather of 8 bytes 'own'" };
-    int                      kind = (*(int *)context + tm_comm_rank(world)) % 3;
-    int64_t                  value = 1, all[2];
-    tm_error                 err = { 0 };
-    tm_status                st = kind == 0   ? agree_bytes(world, "own", &value, sizeof value, &err)
-                                  : kind == 1 ? agree_max(world, "own", &value, 1, &err)
-                                              : agree_gather(world, "own", &value, sizeof value, all, &err);
-    CHECK(st == TM_INVALID);
-    if (!strstr(err.text, words[kind]) || strstr(err.text, "step")) fprintf(stderr, "%s\n", err.text);
-    CHECK(strstr(err.text, words[kind]) && !strstr(err.text, "step"));
-}
-
-TEST(different_calls_are_of_no_step)
-{
-    for (int kind = 0; kind < 3; kind++) run_world(2, NULL, 20, false, different, &kind);
-}
-
 TEST(alone)
 {
     int64_t  value = 5;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The certificate of the gradients: losses in float32 beside those of a narrow step, what may change a loss, and what
- * cannot be looked at. */
+/* The certificate of the gradients: losses in float32 beside those of a narrow step, what may change a loss, and
+ * names of groups. */
 #include "support/test.h"
 #include "support/training.h"
 

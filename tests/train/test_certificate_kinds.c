@@ -247,6 +247,61 @@ static tm_step_options options_of(int kind)
     }
 }
 
+TEST(kinds_of_steps_are_told)
+{
+#define HONEST                                                                                                         \
+    {                                                                                                                  \
+        NOTHING, { "", NULL }, 1                                                                                       \
+    }
+    static const struct {
+        int kind;
+        row is;
+    } rows[] = {
+        { GPT, { "gpt", HONEST, 2, 2, HOLDS, "" } },
+        { TIED, { "tied, two micro-batches", HONEST, 2, 2, HOLDS, "" } },
+        { TIED, { "tied, wrong", { FACTOR, { "layers.0", NULL }, 2 }, 2, 2, SEEN, "the gradient of layers.0 " } },
+        { SHORT, { "too short for a probe", HONEST, 0, 1, HOLDS, "" } },
+        { EXPERTS, { "experts", HONEST, 0, 3, HOLDS, "" } },
+        { EXPERTS, { "experts, trained", HONEST, 6, 3, HOLDS, "" } },
+        { EXPERTS, { "experts, wrong", { FACTOR, { "layers.0", NULL }, 2 }, 0, 3, SEEN, "the gradient of layers.0 " } },
+        { EXPERTS, { "experts, all wrong", { FACTOR, { "", NULL }, 3 }, 0, 4, SEEN, "is not that of the loss" } },
+        { EXPERTS, { "experts, all half", { FACTOR, { "", NULL }, 0.5 }, 3, 4, SEEN, "is not that of the loss" } },
+        { EXPERTS, { "experts, wrong router", { FACTOR, { "router", NULL }, -2 }, 3, 2, SEEN, "router" } },
+        { NARROW_EXPERTS, { "experts in bfloat16", HONEST, 2, 3, HOLDS, "" } },
+        { EXACT_EXPERTS, { "experts in bfloat16, exact", HONEST, 2, 1, HOLDS, "" } },
+        { ADAPTERS, { "adapters", HONEST, 3, 2, HOLDS, "" } },
+        { EXACT, { "bfloat16, exact", HONEST, 0, 2, HOLDS, "" } },
+        { EXACT, { "bfloat16, exact, trained", { NOTHING, { "", NULL }, 1 }, 20, 2, HOLDS, "" } },
+        { PURE_EXACT, { "pure, trained", { NOTHING, { "", NULL }, 1 }, 20, 2, HOLDS, "" } },
+        { TIED, { "tied, trained", { NOTHING, { "", NULL }, 1 }, 20, 2, HOLDS, "" } },
+        { GPT, { "gpt, trained", { NOTHING, { "", NULL }, 1 }, 20, 2, HOLDS, "" } },
+        { EXACT, { "bfloat16, wrong", { FACTOR, { "layers.0", NULL }, 2 }, 0, 2, SEEN, "the gradient of layers.0 " } },
+        { PURE_EXACT, { "pure", HONEST, 0, 2, HOLDS, "" } },
+        { PURE_EXACT, { "pure, wrong", { FACTOR, { "layers.0", NULL }, 2 }, 0, 2, SEEN, "the gradient of layers.0 " } },
+        { NARROW, { "in bfloat16 alone", HONEST, 0, 2, HOLDS, "" } },
+        { NARROW, { "in bfloat16 alone, wrong", { FACTOR, { "", NULL }, -1 }, 0, 2, SEEN, "is not that of the loss" } },
+        { NARROW,
+          { "in bfloat16 alone, none",
+            { FACTOR, { "", NULL }, 0 },
+            0,
+            2,
+            HIDDEN,
+            "rounding hides what the gradients say" } },
+        { NARROW,
+          { "in bfloat16 alone, learnt by heart", HONEST, 40, 6, HIDDEN, "rounding hides what the gradients say" } },
+        { DORA, { "lengths of rows", HONEST, 3, 1, HIDDEN, "DoRA" } },
+        { TABLE, { "a large table", HONEST, 1, 1, HOLDS, "" } },
+        { TABLE,
+          { "a large table, wrong", { FACTOR, { "tok_embeddings", NULL }, -1 }, 1, 1, SEEN, "of tok_embeddings " } },
+        { ODD, { "sizes that no block fits", HONEST, 1, 1, HOLDS, "" } },
+    };
+#undef HONEST
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        tm_step_options o = options_of(rows[i].kind);
+        if (rows[i].is.warm < 20 || test_is_full()) certify(&o, &rows[i].is);
+    }
+}
+
 /* The table of docs/certificate.md, with TM_LONG=1 (and TM_VERBOSE=1, which prints it). */
 TEST(how_often_a_factor_shows)
 {

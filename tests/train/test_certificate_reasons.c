@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a certificate says where several things are wrong at once, and where there is nothing to look at. */
+/* What a certificate says of steps that leak, and of a loss that is not that of the batch. */
 #include "support/test.h"
 #include "op/attrs.h"
 #include "support/training.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A folder of checkpoints: which names count, in which order; paths as long as the system takes them; what is flushed
- * when it is made. */
+/* A folder of checkpoints: paths as long as the system takes them; what is flushed when it is made; what is said of
+ * what cannot be removed. */
 #include "support/test.h"
 #include "checkpoint_fixture.h"
 #include "support/folder.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checkpoints of several ranks when something goes wrong: full disks, directories that others do not see, a step that
- * is there twice; saving behind the training's back. */
+/* Checkpoints of several ranks when something goes wrong: full disks, directories that others do not see; saving
+ * behind the training's back. */
 #include "checkpoint_ranks_fixture.h"
 #include "disk_fixture.h"
 
@@ -100,48 +100,3 @@ TEST(an_abandoned_one_leaves_the_one_before)
 }
 
 /* --- replacing ---------------------------------------------------------------------------------------------------- */
-
-static int rename_but_not_into_place(void *context, const char *from, const char *to)
-{
-    if (strstr(from, ".tmp") && !strstr(to, ".old")) {
-        errno = EIO;
-        return -1;
-    }
-    return tm_checkpoint_system_io.rename(context, from, to);
-}
-
-/* A crash has left a step twice, and the new one lacks the file of a rank: when it is replaced, and that fails too, the
- * whole one is still there. */
-TEST(of_two_the_whole_one_is_kept)
-{
-    static const char *const lost[] = { "tensors-00000.safetensors", "tensors-00001.safetensors",
-                                        "tensors-00002.safetensors" };
-    tm_checkpoint_io         io = tm_checkpoint_system_io;
-    io.rename = rename_but_not_into_place;
-    for (int i = 0; i < 3; i++) {
-        fixture f = new_fixture();
-        char    final[300], old[304], path[340];
-        job     j = { .folder = f.folder, .how = FLAT, .step = 1 };
-        snprintf(final, sizeof final, "%s/step-00000001", f.folder);
-        snprintf(old, sizeof old, "%s.old", final);
-        snprintf(path, sizeof path, "%s/%s", final, lost[i]);
-        expect_saved(&j, 3);
-        assert_int_equal(rename(final, old), 0);
-        /* the program that saved it was killed before it had removed the old one */
-        char *const copy[] = { "cp", "-r", old, final, NULL };
-        pid_t       child = fork();
-        if (child == 0) {
-            execvp(copy[0], copy);
-            _exit(1);
-        }
-        int status;
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_int_equal(status, 0);
-        assert_int_equal(unlink(path), 0);
-        for (int r = 0; r < 3; r++) j.io[r] = &io;
-        save_in(&j, 3);
-        assert_int_equal(j.status[0], TM_IO);
-        expect_loaded(f.folder, COLUMNS, 2, 1);
-        clear(f.folder);
-    }
-}

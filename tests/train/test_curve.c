@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The stored losses of the main job: whose they are, and what passes for them. */
+/* The stored losses of the main job: whose they are, and that the same bits pass for them. */
 #include "support/test.h"
 #include "support/full_config.h"
 
@@ -97,29 +97,4 @@ TEST(the_same_bits_are_equal)
     assert_true(curve.equal && curve.steps == 1 && !why[0]);
     tm_curve_compare("fused", losses, STEPS + 1, 5, &curve, why);
     assert_true(!curve.equal && curve.steps == 0 && !why[0]);
-}
-
-/* The band is what the main job has in the steps around: the wider, the later. */
-TEST(the_band_is_that_of_the_steps_around)
-{
-    static const int at[] = { 0, 1, 9, 10, 57, 120, STEPS - 5, STEPS - 1 };
-    for (size_t i = 0; i < sizeof at / sizeof at[0]; i++) {
-        int    width = 3 + at[i] / 10;
-        double low = stored[at[i]], high = low;
-        for (int k = at[i] - width; k <= at[i] + width; k++)
-            if (k >= 0 && k < STEPS) low = fmin(low, stored[k]), high = fmax(high, stored[k]);
-        for (int above = 0; above < 2; above++)
-            for (int beyond = 0; beyond < 2; beyond++) {
-                char     why[TM_REASON_BYTES], wanted[TM_REASON_BYTES] = "";
-                tm_curve curve;
-                double   loss = (above ? high : low) + (above ? 1 : -1) * (beyond ? 0.0501 : 0.0499);
-                tm_curve_compare("rounded-twice", &loss, at[i] + 1, 1, &curve, why);
-                if (beyond)
-                    snprintf(wanted, sizeof wanted,
-                             "the loss of step %d is %.4f; in the main job it lies between %.4f and %.4f there",
-                             at[i] + 1, loss, low - 0.05, high + 0.05);
-                assert_string_equal(why, wanted);
-                assert_true(!curve.equal && curve.steps == 1);
-            }
-    }
 }

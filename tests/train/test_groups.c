@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parameter groups: frozen ones cost nothing, formats that weights are held in, and patterns that fit badly are
- * refused. (Numbers of each group: test_update.c.) */
+/* Parameter groups: frozen ones cost nothing, formats that weights are held in, groups as text. (Numbers of each group:
+ * test_update.c; what is refused: test_options.c.) */
 #include "support/test.h"
 #include "support/full_config.h"
 #include "support/golden.h"
@@ -132,48 +132,6 @@ TEST(held_formats_compute_with_the_rounded_weights)
 }
 
 /* --- refusals ----------------------------------------------------------------------------------------------------- */
-
-TEST(what_does_not_fit_is_refused)
-{
-    static const struct {
-        const char *groups, *text;
-        tm_status   status;
-    } cases[] = {
-        { "params=*nrm* lr_scale=2", "no parameter is called '*nrm*'; the nearest name is 'norm.weight'", TM_INVALID },
-        { "params=norm.weight|outptu.weight lr_scale=2",
-          "no parameter is called 'outptu.weight'; the nearest name is 'output.weight'", TM_INVALID },
-        { "params=*wq.weight lr_scale=2", "takes 'layers.0.attention.wq.weight' but not 'layers.0.attention.wk.weight'",
-          TM_INVALID },
-        { "params=*w3.weight lr_scale=2",
-          "takes 'layers.0.feed_forward.w3.weight' but not 'layers.0.feed_forward.w1.weight'", TM_INVALID },
-        { "params=* trained=false", "no parameter is left to be trained", TM_INVALID },
-        { "params=* lr_scale=-1", "'lr_scale' in optimizer.groups (test) must be a number from 0 to 1e6, found '-1'",
-          TM_INVALID },
-        { "params=* trained=maybe", "must be true or false, found 'maybe'", TM_INVALID },
-        { "params=* beta3=1", "'beta3' in optimizer.groups (test) is not a member of a group with optimizer.name AdamW",
-          TM_INVALID },
-        { "params=* momentum=0.9", "'momentum' in optimizer.groups (test) is not a member", TM_INVALID },
-        { "lr_scale=2", "lacks 'params'", TM_INVALID },
-        { "norm.weight", "must be a list of maps", TM_INVALID },
-        { "params=norm.weight trained=false format=nf4", "need scales, which are not supported", TM_UNSUPPORTED },
-        { "params=norm.weight trained=false format=int32", "must be float32, bfloat16,", TM_INVALID },
-        { "params=norm.weight format=bfloat16", "only weights that are not trained", TM_UNSUPPORTED },
-    };
-    tm_device *device = test_device_open("cpu", 1);
-    tm_chooser chooser = tm_device_chooser(device);
-    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
-        tm_step_options o = test_llama_options();
-        tm_error        err = { 0 };
-        tm_step        *step = NULL;
-        tm_status       st = read_groups(&o, cases[k].groups, &err);
-        if (st == TM_OK) st = tm_step_create(&o, &chooser, &step, &err);
-        char *place = strstr(err.text, "(command line)");
-        if (place) memmove(place + 6, place + 14, strlen(place + 14) + 1), memcpy(place, "(test)", 6);
-        if (st != cases[k].status || !strstr(err.text, cases[k].text) || !strstr(err.text, "optimizer.groups (test)"))
-            fail_msg("'%s': status %d, \"%s\", wanted \"%s\"", cases[k].groups, (int)st, err.text, cases[k].text);
-    }
-    tm_device_close(device);
-}
 
 /* All pieces of a fused matrix, or its own name, take it. */
 TEST(fused_matrices_go_as_a_whole)

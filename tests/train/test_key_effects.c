@@ -269,18 +269,6 @@ TEST(held_out_samples_of_another_size)
     held_out_loss(FLUX "--validation.local_batch_size 3");
 }
 
-/* What is the same twice is the same: else any key would seem to change it. */
-TEST(a_run_is_the_same_twice)
-{
-    static const char *const bases[] = { LLAMA, MOE, FLUX, TEXT, SYNTHETIC, SAVING };
-    for (size_t i = 0; i < sizeof bases / sizeof bases[0]; i++) {
-        char *a = fingerprint(bases[i], NULL, ""), *b = fingerprint(bases[i], NULL, "");
-        assert_string_equal(a, b);
-        free(a);
-        free(b);
-    }
-}
-
 static bool is_row(const row *table, size_t n, const char *key)
 {
     for (size_t i = 0; i < n; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first value of a step that is not finite: planted behind every instruction of small programs, in weights, in
- * inputs and by overflows, it is named. (A step that is looked at keeps its bits: test_replay_step.c.) */
+/* The first value of a step that is not finite: planted behind every instruction of small programs, in inputs
+ * and by overflows, it is named. (A step that is looked at keeps its bits: test_replay_step.c.) */
 
 #include "support/test.h"
 #include "graph/value.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What runs tell of their looks through the microscope: loss and figures are those of one rank with the samples that
- * were looked at, in every layout and of every kind of data, and no two rows share a name. */
+ * were looked at, in every layout and of every kind of data. */
 #include "support/test.h"
 #include "support/folder.h"
 #include "support/full_config.h"

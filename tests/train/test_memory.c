@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of a step: what is planned is used, page for page, nothing is allocated while it runs, and little lies outside
- * the arena. */
+/* Memory of a step: what is planned is used, page for page, and nothing is allocated while it runs. */
 #include "support/test.h"
 #include "support/training.h"
 

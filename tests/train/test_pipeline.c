@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Orders of pipelines: complete, possible, as idle as theory says, with as many micro-batches alive. */
+/* Orders of pipelines: complete, possible, as idle as theory says, each action as soon as it can. */
 #include "support/test.h"
 #include "train/pipeline/pipeline.h"
 

@@ -181,22 +181,6 @@ TEST(references_are_kept_with_their_samples)
 
 /* --- what makes a run valid --------------------------------------------------------------------------------------- */
 
-TEST(what_does_not_go_together_is_refused)
-{
-    static listener l;
-    tm_error        err;
-    tm_run_options  o = options_of(2, true);
-    o.step.quantize = (tm_quantize){ .on = true, .switch_step = -1 };
-    assert_int_equal(run(&o, 1, &l, &err), TM_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "quantize.recipe"));
-    o = options_of(2, true);
-    o.source.sft.overlong = TM_OVERLONG_SPLIT;
-    tm_source *source;
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_source_open(&o.source, &source, &err), TM_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "data.overlong split"));
-}
-
 static int begin(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products in low precision in a training step: what the pass puts where, delayed scales, a switch of recipes,
- * refusals; no two recipes are the same. (Threads: tests/differential.) */
+/* Products in low precision in a training step: what the pass puts where, delayed scales, a switch of recipes; no two
+ * recipes are the same. (Threads: tests/differential.) */
 #include "support/test.h"
 #include "support/training.h"
 

@@ -122,6 +122,19 @@ static bool same(double a, double b)
     return memcmp(&a, &b, sizeof a) == 0 || (isnan(a) && isnan(b));
 }
 
+/* Norms are of the values, and those of the gradients together make the norm of the step. */
+static void check_tensors(const tm_step_replayed *r)
+{
+    double squares = 0;
+    for (size_t i = 0; i < r->n_tensors; i++) {
+        const tm_step_replayed_tensor *t = &r->tensors[i];
+        assert_true(t->weight_largest > 0 && t->weight_norm >= t->weight_largest && t->weight_norm < 1e3);
+        assert_true(t->gradient_norm >= t->gradient_largest && t->weight != t->gradient);
+        squares += t->gradient_norm * t->gradient_norm;
+    }
+    if (!(fabs(sqrt(squares) / r->grad_norm - 1) < 1e-5)) fail_msg("%g, norm %g", sqrt(squares), r->grad_norm);
+}
+
 TEST(each_step_has_the_bits_of_the_run)
 {
     for (int k = 0; k < CASES; k++) {
@@ -138,6 +151,7 @@ TEST(each_step_has_the_bits_of_the_run)
                 fail_msg("case %d, step %d: loss %.17g, norm %.17g, the run had %.17g, %.17g", k, (int)step, again.loss,
                          again.grad_norm, h.loss[step], h.norm[step]);
             assert_true(again.same && !again.any && again.n_tensors > 3);
+            check_tensors(&again);
             if (step == STEPS) assert_true(again.weights == h.weights);
             assert_true(again.weights != again.weights_before);
             tm_step_replayed_fini(&again);

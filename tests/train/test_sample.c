@@ -75,21 +75,3 @@ TEST(draws_follow_the_weights)
                                      (int)top_k[k], top_p[p], (int)position, found);
                     }
 }
-
-/* As often as their weights say; another position or seed is another draw. */
-TEST(tokens_are_as_frequent_as_likely)
-{
-    const double logits[VOCAB] = { log(1), log(4), log(2), log(8), log(1), log(3), log(1) };
-    int          count[VOCAB] = { 0 }, other = 0;
-    for (int64_t position = 0; position < DRAWS; position++) {
-        int32_t token = draw(1, 0, 1, 9, logits, position);
-        assert_in_range(token, 0, VOCAB - 1);
-        count[token]++;
-        other += token != draw(1, 0, 1, 10, logits, position);
-    }
-    for (int v = 0; v < VOCAB; v++) {
-        double share = exp(logits[v]) / 20;
-        assert_true(fabs(count[v] / (double)DRAWS - share) < 5 * sqrt(share / DRAWS));
-    }
-    assert_true(other > DRAWS / 2);
-}

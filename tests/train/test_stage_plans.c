@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a rank of a pipeline plans: its blocks, messages and slots, its piece of the output layer, its rows of low
- * precision; gradients go as far back as something is trained, and names are those of the whole model. What stages
- * compute: tests/differential. */
+ * precision; gradients go as far back as something is trained. What stages compute: tests/differential. */
 #include "support/test.h"
 #include "ranks_fixture.h"
 #include "support/full_config.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks that are not of one run are listed by what they lack, the first sixteen of them; those that most ranks agree
+/* Ranks that are not of one run are listed by what they lack; those that most ranks agree
  * with are right. */
 #include "support/test.h"
 #include "data/source.h"

@@ -173,14 +173,4 @@ TEST_WITH(what_is_no_turn, set_up, tear_down)
     assert_int_equal(tm_turn_begin(turn, &never, &err), TM_INVALID);
 }
 
-TEST(no_descriptor)
-{
-    tm_turn *none = NULL;
-    tm_error err = { 0 };
-    assert_int_equal(tm_turn_open(987654, &none, &err), TM_INVALID);
-    assert_string_equal(err.text,
-                        TM_TURN_VARIABLE " is 987654, which cannot be written to: Bad file descriptor; unset it");
-    assert_null(none);
-}
-
 TESTS_ALONE
