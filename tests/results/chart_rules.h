@@ -381,6 +381,7 @@ static inline void tell_area(chart_reader *r, size_t i)
     tm_text_printf(r->out, "~ %s:", svg_text(r->c.page, i));
     for (size_t k = 0; k < n / 2; k++) {
         r->below[k] = edges[n / 2 + k];
+        assert_true(r->below[k] >= FRAME_TOP - 0.06 && r->below[k] <= FRAME_BOTTOM); /* to the place that is printed */
         tm_text_printf(r->out, " %.0f",
                        r->y.lo + (r->y.hi - r->y.lo) * (FRAME_BOTTOM - r->below[k]) / (FRAME_BOTTOM - FRAME_TOP));
     }

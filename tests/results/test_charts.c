@@ -181,6 +181,9 @@ TEST(areas)
     areas_tell(
         (chart_areas_options){ .n_columns = 3, .n_points = 1, .values = values },
         "C; MiB over x; from zero\n~ a: 1 s: 1\n~ b<: 2 s: 3\n~ c: 3000 ms: 6\n| a 1 s\n| b< 2 s\n| c 3000 ms\n");
+    static const double first[] = { 100, 90, 1, 2 }; /* the frame has room for all of the first column */
+    areas_tell((chart_areas_options){ .n_columns = 2, .n_points = 2, .values = first },
+               "C; MiB over x; from zero\n~ a: 1 s: 100 90\n~ b<: 2 s: 101 92\n| a 1 s\n| b< 2 s\n");
     areas_tell((chart_areas_options){ .n_columns = 2, .n_points = 2, .values = values, .limit = 3, .limit_name = "l" },
                "C; MiB over x; from zero\n~ a: 1 s: 1 2\n~ b<: 2 s: 4 6\n- l: 3\n| a 1 s\n| b< 2 s\n");
 }
