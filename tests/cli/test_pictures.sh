@@ -68,6 +68,8 @@ losses drawn >again
 check "and trains as without" cmp -s found again
 trainmark run $(echo "$train" | sed 's/--optimizer.lr 1e-3/--optimizer.lr 1e-30/') --data.source latents --data.path both --data.encoders "$model" --data.sample_pictures 1 --validation.freq 10 --out still
 check "a model that learns nothing draws the same again, from the same noise" cmp still/pictures/step-00000010-0.png still/pictures/step-00000020-0.png
+trainmark run $train --training.steps 10 --data.source latents --data.path both --data.encoders "$model" --data.sample_pictures 1 --data.sample_steps 3 --out few_steps
+check "fewer steps draw another picture" [ -s few_steps/pictures/step-00000010-0.png -a "$(cmp -s few_steps/pictures/step-00000010-0.png drawn/pictures/step-00000010-0.png; echo $?)" -eq 1 ]
 trainmark report drawn -o page.html
 check "its page has them" [ "$(grep -c 'data:image/png' page.html)" -eq 4 ]
 
