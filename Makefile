@@ -35,7 +35,7 @@ OPT_mutants  := -g -O2 -fPIC
 OPT      := $(OPT_$(VARIANT))
 ifeq ($(VARIANT),release)
 # Nothing of these runs inside a step: compiled sooner, not faster. comm/coll/sum.c adds up gradients: with vectors.
-$(foreach room,bench cli config hf mlperf model node record results system train,$(BUILD)/src/$(room)/%.o) $(BUILD)/tests/%.o: OPT := -O1
+$(foreach room,apps cli config hf model record results system train,$(BUILD)/src/$(room)/%.o) $(BUILD)/tests/%.o: OPT := -O1
 $(BUILD)/src/comm/coll/sum.o: OPT := -O3
 $(BUILD)/tests/device/%.o: OPT := -O2
 # Interpreters of GPU machine code: what they compute does not depend on these flags.

@@ -15,7 +15,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/random.h"
-#include "bench/ab.h"
+#include "apps/bench/ab.h"
 
 #include <math.h>
 #include <stdlib.h>

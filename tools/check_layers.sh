@@ -2,23 +2,23 @@
 # SPDX-License-Identifier: Apache-2.0
 # Includes point down only: a file of a room includes headers of its own room and of rooms below it, and of another room
 # only those that it shows. The order of the rooms, from the ground, and what they show, are the lists below
-# (docs/architecture.md). The same holds for the sub-rooms of train and comm. What lies in comm itself is its ground (headers) and
-# its top (the rest). Headers include each other in no circle.
+# (docs/architecture.md). The same holds for the sub-rooms of train and comm; in apps, each is
+# a room. What lies in comm itself is its ground (headers) and its top (the rest). Headers include each other in no circle.
 set -eu
 cd "$(dirname "$0")/.."
-order="base image stats gpu comm config token graph=op device model data encoder system train plan hf bench mlperf results record node cli"
+order="base image stats gpu comm config token graph=op device model data encoder system train plan hf apps/bench apps/mlperf apps/check results record apps/node cli"
 train="optimizer pipeline settings parallel adapter step checkpoint trainer certify generate run"
 comm="engine p2p coll mesh"
 # graph and op are one floor: a graph is made of ops, an op's gradient rule emits graph nodes.
 # What a room shows to the others; every other header is private. Of base and stats: all.
 shown="
-bench/ab.h
-bench/bench.h
-bench/product.h
-bench/published.h
+apps/bench/ab.h
+apps/bench/bench.h
+apps/bench/product.h
+apps/bench/published.h
 comm/comm.h
-node/certificate.h
-node/node.h
+apps/node/certificate.h
+apps/node/node.h
 gpu/blas.h
 gpu/dnn.h
 gpu/compile.h
@@ -82,22 +82,22 @@ hf/numerics.h
 hf/source.h
 image/image.h
 image/resize.h
-mlperf/benchmark.h
-mlperf/breakdown.h
-mlperf/check.h
-mlperf/keys.h
-mlperf/log.h
-mlperf/notes.h
-mlperf/package.h
-mlperf/python.h
-mlperf/rcp.h
-mlperf/reference.h
-mlperf/score.h
-mlperf/seeds.h
-mlperf/submission.h
-mlperf/system_desc.h
-mlperf/value.h
-mlperf/writer.h
+apps/mlperf/benchmark.h
+apps/mlperf/breakdown.h
+apps/mlperf/check.h
+apps/mlperf/keys.h
+apps/mlperf/log.h
+apps/mlperf/notes.h
+apps/mlperf/package.h
+apps/mlperf/python.h
+apps/mlperf/rcp.h
+apps/mlperf/reference.h
+apps/mlperf/score.h
+apps/mlperf/seeds.h
+apps/mlperf/submission.h
+apps/mlperf/system_desc.h
+apps/mlperf/value.h
+apps/mlperf/writer.h
 model/hf.h
 model/keys.h
 model/model.h
@@ -143,10 +143,10 @@ results/report.h
 results/result.h
 results/store.h
 results/verify.h
-system/check.h
-system/check_hosts.h
-system/check_report.h
-system/check_tune.h
+apps/check/check.h
+apps/check/hosts.h
+apps/check/report.h
+apps/check/tune.h
 system/environment.h
 system/thresholds.h
 system/validity.h
@@ -206,16 +206,19 @@ awk -v order="$order" -v train="$train" -v comm="$comm" -v shown="$(echo "$shown
         n = split(shown, names, " ")
         for (i = 1; i <= n; i++) is_shown[names[i]] = 1
     }
+    function room(path) { match(path, /^(apps\/)?[^\/]*/); return substr(path, 1, RLENGTH) }
     function wrong(text) { print "src/" $1 ": " text; bad = 1 }
     {
         split($1, here, "/")
         split($2, there, "/")
         if ($2 !~ /\//) { wrong("include \"" $2 "\" without its room"); next }
-        if (!floor[here[1]]) { wrong("unknown room " here[1]); next }
-        if (!floor[there[1]]) { wrong("unknown room " there[1]); next }
-        if (floor[there[1]] > floor[here[1]]) wrong("room " here[1] " includes " $2 ", which is above it")
-        if (here[1] != there[1]) {
-            if (there[1] != "base" && there[1] != "stats" && !is_shown[$2]) wrong($2 " is private to " there[1])
+        from = room($1)
+        to = room($2)
+        if (!floor[from]) { wrong("unknown room " from); next }
+        if (!floor[to]) { wrong("unknown room " to); next }
+        if (floor[to] > floor[from]) wrong("room " from " includes " $2 ", which is above it")
+        if (from != to) {
+            if (to != "base" && to != "stats" && !is_shown[$2]) wrong($2 " is private to " to)
         } else if (here[1] == "train" || here[1] == "comm") {
             level = within[here[1], here[2]]
             if (here[1] == "comm" && here[2] ~ /\.c$/) level = 99

@@ -31,7 +31,7 @@ records=$build/records.$$
 awk -v count="$count" -v seed="${SEED:-1}" -f tools/mutants/random.awk $(find "$@" -name '*.c' | sort) >"$records" ||
     die "there are not so many different mutants"
 folders=tests
-[ "${MAP:-}" != none ] || folders=$(for folder; do echo "$folder" | sed 's,^src/*,tests/,'; done)
+[ "${MAP:-}" != none ] || folders=$(for folder; do echo "$folder" | sed 's,^src/*\(apps/\)*,tests/,'; done)
 # shellcheck disable=SC2086
 tests=$(find $folders -name 'test_*.c' ! -path 'tests/faults/*' | sort | sed "s,^,$build/,; s,\.c\$,,")
 # shellcheck disable=SC2086

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cli/ab.c - `trainmark ab`: two programs take turns; is one of them slower? (docs/ab.md) */
-#include "bench/ab.h"
+#include "apps/bench/ab.h"
 
 #include "base/arena.h"
 #include "base/cpu.h"

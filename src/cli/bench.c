@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cli/bench.c - `trainmark bench`: benchmarks of parts. */
-#include "bench/bench.h"
-#include "bench/published.h"
+#include "apps/bench/bench.h"
+#include "apps/bench/published.h"
 #include "cli/bench_jobs.h"
 #include "cli/bench_store.h"
 #include "cli/cli.h"

@@ -10,7 +10,7 @@
 #include "cli/bench_jobs.h"
 
 #include "base/file.h"
-#include "bench/bench.h"
+#include "apps/bench/bench.h"
 #include "cli/bench_store.h"
 #include "cli/cli.h"
 #include "config/yaml.h"

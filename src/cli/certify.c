@@ -2,7 +2,7 @@
 /* cli/certify.c - `trainmark certify`: is this node fit to train? */
 #include "cli/cli.h"
 #include "cli/ranks.h"
-#include "node/certificate.h"
+#include "apps/node/certificate.h"
 
 #include "base/clock.h"
 #include "base/file.h"

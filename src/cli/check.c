@@ -8,8 +8,8 @@
 #include "base/terminal.h"
 #include "cli/cli.h"
 #include "record/table.h"
-#include "system/check_report.h"
-#include "system/check_tune.h"
+#include "apps/check/report.h"
+#include "apps/check/tune.h"
 #include "system/thresholds.h"
 
 #include <math.h>

@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "cli/command.h"
 #include "config/config.h"
-#include "system/check.h"
+#include "apps/check/check.h"
 
 enum { CHECK_METRICS = 32 };
 /* The experiment that is measured, as files of limits call it. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cli/check_hosts.c - `trainmark check --all-ranks`: every host of a world of ranks checked, measured, and put beside
  * the others (docs/check.md). */
-#include "system/check_hosts.h"
+#include "apps/check/hosts.h"
 
 #include "base/again.h"
 #include "base/arena.h"

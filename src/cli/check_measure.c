@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "bench/bench.h"
+#include "apps/bench/bench.h"
 #include "cli/cli.h"
 #include "stats/sampling.h"
 

@@ -3,7 +3,7 @@
 #include "cli/check.h"
 #include "base/plain.h"
 #include "cli/cli.h"
-#include "system/check_tune.h"
+#include "apps/check/tune.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cli/compare.c - `trainmark compare`: two results, a result and published figures, a result and its limits. */
-#include "bench/published.h"
+#include "apps/bench/published.h"
 #include "cli/cli.h"
 #include "cli/compare_baseline.h"
 #include "record/table.h"

@@ -9,7 +9,7 @@
 #include "cli/habits.h"
 #include "data/keys.h"
 #include "hf/adapter.h"
-#include "mlperf/keys.h"
+#include "apps/mlperf/keys.h"
 #include "model/keys.h"
 #include "record/keys.h"
 #include "record/table.h"

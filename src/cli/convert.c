@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cli/convert.c - `trainmark convert`: a published figure by every other way of counting. */
-#include "bench/bench.h"
-#include "bench/published.h"
+#include "apps/bench/bench.h"
+#include "apps/bench/published.h"
 #include "cli/cli.h"
 #include "record/table.h"
 #include "results/convert.h"

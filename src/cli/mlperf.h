@@ -6,10 +6,10 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "cli/command.h"
-#include "mlperf/check.h"
-#include "mlperf/reference.h"
-#include "mlperf/score.h"
-#include "mlperf/seeds.h"
+#include "apps/mlperf/check.h"
+#include "apps/mlperf/reference.h"
+#include "apps/mlperf/score.h"
+#include "apps/mlperf/seeds.h"
 
 #define TM_MLPERF_COMMAND(name) extern const tm_cli_command tm_mlperf_command_##name;
 #include "cli/mlperf.def"

@@ -2,7 +2,7 @@
 /* cli/mlperf_check.c - `trainmark mlperf check FILE|DIR`: check logs against the rules */
 #include "cli/cli.h"
 #include "cli/mlperf.h"
-#include "mlperf/check.h"
+#include "apps/mlperf/check.h"
 
 #include <sys/stat.h>
 

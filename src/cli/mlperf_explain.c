@@ -3,7 +3,7 @@
  */
 #include "cli/cli.h"
 #include "cli/mlperf.h"
-#include "mlperf/breakdown.h"
+#include "apps/mlperf/breakdown.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cli/mlperf_package.c - `trainmark mlperf package DIR`: everything about one submitter's folder. */
-#include "mlperf/package.h"
+#include "apps/mlperf/package.h"
 
 #include "cli/cli.h"
 #include "cli/mlperf.h"
-#include "mlperf/python.h"
+#include "apps/mlperf/python.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* cli/mlperf_rcp.c - `trainmark mlperf rcp DIR`: the convergence test of one result. */
 #include "cli/cli.h"
 #include "cli/mlperf.h"
-#include "mlperf/score.h"
+#include "apps/mlperf/score.h"
 
 #include <math.h>
 

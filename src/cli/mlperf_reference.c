@@ -4,8 +4,8 @@
 #include "cli/cli.h"
 #include "cli/mlperf.h"
 #include "cli/mlperf_repeat.h"
-#include "mlperf/python.h"
-#include "mlperf/submission.h"
+#include "apps/mlperf/python.h"
+#include "apps/mlperf/submission.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -8,7 +8,7 @@
 #include "base/program.h"
 #include "cli/child.h"
 #include "cli/cli.h"
-#include "mlperf/log.h"
+#include "apps/mlperf/log.h"
 
 #include <errno.h>
 #include <fcntl.h>

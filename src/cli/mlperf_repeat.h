@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "cli/command.h"
 #include "cli/mlperf.h"
-#include "mlperf/check.h"
+#include "apps/mlperf/check.h"
 
 #include <stdbool.h>
 #include <stdint.h>

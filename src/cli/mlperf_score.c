@@ -2,8 +2,8 @@
 /* cli/mlperf_score.c - `trainmark mlperf score DIR`: the scaled minutes of one result. */
 #include "cli/cli.h"
 #include "cli/mlperf.h"
-#include "mlperf/python.h"
-#include "mlperf/score.h"
+#include "apps/mlperf/python.h"
+#include "apps/mlperf/score.h"
 
 #include <math.h>
 #include <stdio.h>

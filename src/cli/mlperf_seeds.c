@@ -2,7 +2,7 @@
 /* cli/mlperf_seeds.c - `trainmark mlperf seeds DIR`: check that every run has its own seed */
 #include "cli/cli.h"
 #include "cli/mlperf.h"
-#include "mlperf/seeds.h"
+#include "apps/mlperf/seeds.h"
 
 void tm_mlperf_notes_json(const char *key, const tm_notes *notes, tm_json *json)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cli/reference.c - `trainmark reference`: the published figures that --compare reference knows. */
-#include "bench/published.h"
+#include "apps/bench/published.h"
 #include "cli/cli.h"
 #include "record/table.h"
 

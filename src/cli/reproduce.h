@@ -6,7 +6,7 @@
 
 #include "base/arena.h"
 #include "base/table.h"
-#include "bench/published.h"
+#include "apps/bench/published.h"
 #include "gpu/platform.h"
 #include "results/result.h"
 

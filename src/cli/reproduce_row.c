@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "base/json_input.h"
-#include "bench/bench.h"
+#include "apps/bench/bench.h"
 #include "cli/child.h"
 #include "results/compare.h"
 

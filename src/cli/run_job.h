@@ -10,7 +10,7 @@
 #include "encoder/pixels.h"
 #include "hf/adapter.h"
 #include "hf/folder.h"
-#include "system/check.h"
+#include "apps/check/check.h"
 #include "system/environment.h"
 #include "train/run/run.h"
 

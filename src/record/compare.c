@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* record/compare.c - published figures beside those of the run. */
-#include "bench/published.h"
+#include "apps/bench/published.h"
 #include "base/plain.h"
 #include "record/record.h"
 #include "record/sink.h"
-#include "bench/bench.h"
+#include "apps/bench/bench.h"
 #include "record/sink_kind.h"
 #include "record/table.h"
 #include "stats/sampling.h"

@@ -6,7 +6,7 @@
 
 #include "base/event.h"
 #include "config/config.h"
-#include "system/check.h"
+#include "apps/check/check.h"
 #include "system/environment.h"
 #include "train/run/run.h"
 

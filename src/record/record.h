@@ -15,8 +15,8 @@
 #include "base/status.h"
 #include "base/terminal.h"
 #include "config/config.h"
-#include "mlperf/benchmark.h"
-#include "system/check.h"
+#include "apps/mlperf/benchmark.h"
+#include "apps/check/check.h"
 #include "system/environment.h"
 
 #include <stdbool.h>
@@ -107,7 +107,7 @@ typedef struct {
 TM_MUST_USE tm_status tm_perf_sink_open(const tm_perf_options *options, tm_sink **out, tm_error *err);
 
 /* Prints published figures for the same model beside those of the run, when it ends and is not invalid
- * (bench/published.h, docs/reference.md). */
+ * (apps/bench/published.h, docs/reference.md). */
 typedef struct {
     const char *path;  /* of a file of published figures; "reference" = the compiled-in ones */
     const char *model; /* the published name of exactly this model; NULL = it is none, and nothing is compared */

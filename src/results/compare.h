@@ -20,7 +20,7 @@ tm_table *tm_results_compare(const tm_result *a, const tm_result *b);
 /* What differs of configuration, device and environment, the likeliest causes first: rank, member, a, b. */
 tm_table *tm_results_differences(const tm_result *a, const tm_result *b);
 
-/* A result as a table of bench/published.h ("case", then columns by their published names). NULL: nothing of it is
+/* A result as a table of apps/bench/published.h ("case", then columns by their published names). NULL: nothing of it is
  * published. */
 tm_table *tm_results_measured(const tm_result *result);
 

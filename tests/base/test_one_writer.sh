@@ -10,7 +10,7 @@ allowed="
 src/base/file.c: the place
 src/base/root.c: files of the kernel (/proc/sys, /sys), which are there, and are never made
 src/base/process.c: /dev/null
-src/bench/startup.c: /dev/null
+src/apps/bench/startup.c: /dev/null
 src/cli/ranks.c: /dev/null
 src/cli/check_measure.c: fdopen of a pipe
 src/comm/memory.c: /proc/PID/fd of another rank: its nameless memory, which is there

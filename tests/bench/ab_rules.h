@@ -4,7 +4,7 @@
 #ifndef TM_TESTS_BENCH_AB_RULES_H
 #define TM_TESTS_BENCH_AB_RULES_H
 
-#include "bench/ab.h"
+#include "apps/bench/ab.h"
 
 #include <jansson.h>
 #include <math.h>

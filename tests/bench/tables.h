@@ -4,7 +4,7 @@
 #define TM_TESTS_BENCH_TABLES_H
 
 #include "base/clock.h"
-#include "bench/bench.h"
+#include "apps/bench/bench.h"
 #include "device/backend.h"
 #include "support/fake_clock.h"
 

@@ -5,7 +5,7 @@
 #include "../support/fake_clock.h"
 
 #include "base/clock.h"
-#include "bench/ab.h"
+#include "apps/bench/ab.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * why it ends, and what is drawn meanwhile, by rules (ab_rules.h). The programs are this one:
  * `test_ab_live play MODE SECONDS STEPS`.
  */
-#include "bench/ab.h"
+#include "apps/bench/ab.h"
 #include "support/fake_clock.h"
 #include "ab_rules.h"
 #include "train/run/interleave.h"

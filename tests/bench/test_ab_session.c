@@ -4,7 +4,7 @@
 
 #include "base/arena.h"
 #include "ab_rules.h"
-#include "bench/ab.h"
+#include "apps/bench/ab.h"
 
 #include <math.h>
 #include <stdio.h>

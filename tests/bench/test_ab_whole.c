@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Programs that do not keep to the protocol of turns, and lines of any other program. The programs are this one:
  * `test_ab_whole play MODE SECONDS TOKENS STEPS`. */
-#include "bench/ab.h"
+#include "apps/bench/ab.h"
 #include "ab_rules.h"
 #include "train/run/interleave.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What every workload gets, and what is made of its table, by a workload of the test and a clock that it moves;
  * what decides between two measurements of a ceiling. */
-#include "bench/bench.h"
+#include "apps/bench/bench.h"
 
 #include "base/clock.h"
 #include "support/fake_clock.h"

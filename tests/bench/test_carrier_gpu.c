@@ -2,7 +2,7 @@
 /* By what calls on GPUs are timed, over libraries that stand in for CUDA's driver and
  * NCCL (tests/standins); what is given back at the end, and where not all of it could be had. */
 #include "support/test.h"
-#include "bench/carrier.h"
+#include "apps/bench/carrier.h"
 #include "bench/tables.h"
 #include "comm/group.h"
 #include "comm/coll/nccl.h"

@@ -2,8 +2,8 @@
 /* How far a result may be from the right one: in every kind of result an error is planted, which the checks of
  * attention and of matrix products must find, with its place, the right value and a bound that is not too wide. */
 #include "base/random.h"
-#include "bench/attention_check.h"
-#include "bench/engine.h"
+#include "apps/bench/attention_check.h"
+#include "apps/bench/engine.h"
 #include "device/device.h"
 #include "graph/value.h"
 #include "op/fused.h"

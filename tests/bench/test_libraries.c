@@ -4,7 +4,7 @@
  * loaded stays.
  */
 #include "support/test.h"
-#include "bench/engine.h"
+#include "apps/bench/engine.h"
 #include "bench/tables.h"
 #include "support/fake_run.h"
 #include "support/folder.h"

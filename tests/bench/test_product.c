@@ -3,7 +3,7 @@
 
 #include "support/test.h"
 
-#include "bench/engine.h"
+#include "apps/bench/engine.h"
 #include "graph/value.h"
 
 #include <math.h>

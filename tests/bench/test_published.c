@@ -3,8 +3,8 @@
 
 #include "support/test.h"
 
-#include "bench/bench.h"
-#include "bench/published.h"
+#include "apps/bench/bench.h"
+#include "apps/bench/published.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * every sample, and why it ends. */
 #include "base/clock.h"
 #include "base/cpu.h"
-#include "bench/timing.h"
+#include "apps/bench/timing.h"
 #include "support/fake_clock.h"
 #include "stats/sampling.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench/hardware.c, bench/ops.c: tables with planted laws give files with these numbers; the op bench times every
- * instruction of a step. */
-#include "bench/hardware.h"
+/* apps/bench/hardware.c, apps/bench/ops.c: tables with planted laws give files with these numbers; the op bench times
+ * every instruction of a step. */
+#include "apps/bench/hardware.h"
 #include "base/file.h"
-#include "bench/part.h"
+#include "apps/bench/part.h"
 #include "plan/rates.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
 /* `trainmark ab` without its session: the options that its words become, what is refused, kept and printed of a record.
  * Sessions and reports: tests/bench/test_ab_*.c; from the outside: test_ab.sh. */
 #include "support/test.h"
-#include "bench/ab.h"
+#include "apps/bench/ab.h"
 #include "cli/cli.h"
 #include "told.h"
 

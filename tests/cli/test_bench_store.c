@@ -3,7 +3,7 @@
 #include "cli/bench_store.h"
 
 #include "base/clock.h"
-#include "bench/bench.h"
+#include "apps/bench/bench.h"
 #include "results/store.h"
 #include "support/folder.h"
 #include "record/table.h"

@@ -6,7 +6,7 @@
 #include "support/test.h"
 #include "cli/check.h"
 #include "support/fake_clock.h"
-#include "../system/check_text_rules.h"
+#include "../check/check_text_rules.h"
 #include "told.h"
 
 #include <jansson.h>

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# `trainmark check --all-ranks`: hosts of a world beside each other. The rules: tests/system/test_check_hosts.c.
+# `trainmark check --all-ranks`: hosts of a world beside each other. The rules: tests/check/test_check_hosts.c.
 # shellcheck disable=SC1091,SC2016,SC2086,SC2154
 . "$(dirname "$0")/lib.sh"
 unset TORCHELASTIC_RUN_ID TORCHELASTIC_USE_AGENT_STORE GROUP_RANK NCCL_SOCKET_IFNAME

@@ -8,7 +8,7 @@
 #include "cli/habits.h"
 #include "model/presets.h"
 #include "op/op.h"
-#include "system/check.h"
+#include "apps/check/check.h"
 
 /* A member that is a text, or null where `wanted` is NULL. */
 static void text_is(const json_t *object, const char *path, const char *wanted)

@@ -5,7 +5,7 @@
 #include "support/test.h"
 #include "cli/cli.h"
 #include "cli/mlperf.h"
-#include "mlperf/breakdown.h"
+#include "apps/mlperf/breakdown.h"
 #include "told.h"
 
 #include <jansson.h>

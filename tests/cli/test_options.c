@@ -2,7 +2,7 @@
 /* The command line is a promise: every command with the names of its options, and every option or key of a benchmark
  * that has a letter, a default, a range or choices, once, with the commands that have it
  * (tests/cli/expected/options.txt; the keys of a configuration: docs/configuration.md). Help says all of each. */
-#include "bench/bench.h"
+#include "apps/bench/bench.h"
 #include "cli/cli.h"
 #include "cli/command.h"
 #include "support/whole.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tests/faults/memory.c - faults of the host's memory, where a test of it writes and reads (node/memory_words.h): each
- * processor has bad words of its own. A fill is an event of a flip. By the made-up clock a word takes its bytes at
+/* tests/faults/memory.c - faults of the host's memory, where a test of it writes and reads (apps/node/memory_words.h):
+ * each processor has bad words of its own. A fill is an event of a flip. By the made-up clock a word takes its bytes at
  * `gigabytes` a second. */
 #include "faults.h"
 
-#include "node/memory_words.h"
+#include "apps/node/memory_words.h"
 
 #include <math.h>
 #include <string.h>

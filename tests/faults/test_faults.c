@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "device/prepared.h"
-#include "node/memory_words.h"
+#include "apps/node/memory_words.h"
 #include "support/test.h"
 #include "support/training.h"
 

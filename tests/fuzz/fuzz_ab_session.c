@@ -4,7 +4,7 @@
 #include "fuzz.h"
 
 #include "base/words.h"
-#include "bench/ab.h"
+#include "apps/bench/ab.h"
 
 static void words_of(const char *text)
 {

@@ -7,9 +7,9 @@
 
 #include "base/file.h"
 #include "base/root.h"
-#include "system/check_context.h"
-#include "system/check_report.h"
-#include "system/check_tune.h"
+#include "apps/check/context.h"
+#include "apps/check/report.h"
+#include "apps/check/tune.h"
 
 #include <fcntl.h>
 

@@ -3,7 +3,7 @@
  * the same; a log that passes has the lines that every rule set wants. */
 #include "fuzz.h"
 
-#include "mlperf/check.h"
+#include "apps/mlperf/check.h"
 
 #include <math.h>
 

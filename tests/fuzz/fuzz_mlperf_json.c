@@ -3,8 +3,8 @@
  * statistics that make sense and judge every batch. */
 #include "fuzz.h"
 
-#include "mlperf/reference.h"
-#include "mlperf/system_desc.h"
+#include "apps/mlperf/reference.h"
+#include "apps/mlperf/system_desc.h"
 
 #include <math.h>
 

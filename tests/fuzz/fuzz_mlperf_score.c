@@ -4,8 +4,8 @@
  */
 #include "fuzz.h"
 
-#include "mlperf/breakdown.h"
-#include "mlperf/seeds.h"
+#include "apps/mlperf/breakdown.h"
+#include "apps/mlperf/seeds.h"
 
 #include <math.h>
 

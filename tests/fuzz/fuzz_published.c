@@ -2,7 +2,7 @@
 /* Fuzzes files of published figures: any bytes give a table or a message. */
 #include "fuzz.h"
 
-#include "bench/published.h"
+#include "apps/bench/published.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

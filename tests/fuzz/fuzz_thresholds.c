@@ -2,7 +2,7 @@
 /* Fuzzes the JSON that `trainmark check` reads: files of limits, and reports of other nodes. */
 #include "fuzz.h"
 
-#include "system/check_report.h"
+#include "apps/check/report.h"
 #include "system/thresholds.h"
 
 #include <math.h>

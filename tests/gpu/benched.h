@@ -3,7 +3,7 @@
 #ifndef TESTS_GPU_BENCHED_H
 #define TESTS_GPU_BENCHED_H
 
-#include "bench/bench.h"
+#include "apps/bench/bench.h"
 #include "gpu/emulated.h"
 
 #include <dlfcn.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `bench gemm` on the devices cuda and hip, whose kernels run as machine code: every layout by both engines is right, a
  * wrong element is found, what does not fit is skipped, a call that fails is told and nothing stays behind. */
-#include "bench/product.h"
+#include "apps/bench/product.h"
 #include "gpu/benched.h"
 #include "support/folder.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When the benchmarks are evaluated. */
-#include "mlperf/benchmark.h"
+#include "apps/mlperf/benchmark.h"
 
 #include "support/test.h"
 
-#include "mlperf/reference.h"
+#include "apps/mlperf/reference.h"
 
 TEST(evaluations_by_batch)
 {

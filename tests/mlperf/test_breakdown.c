@@ -3,7 +3,7 @@
 #include "support/test.h"
 
 #include "base/file.h"
-#include "mlperf/breakdown.h"
+#include "apps/mlperf/breakdown.h"
 #include "support/folder.h"
 #include "support/mllogs.h"
 #include "support/training.h"

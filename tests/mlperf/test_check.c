@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compliance: the public checker's verdict for every change of a compliant log that its rules were tried on
  * (checks.txt); reports; and that a log without a required line never passes, whatever else happens to it. */
-#include "mlperf/check.h"
+#include "apps/mlperf/check.h"
 
 #include "base/file.h"
 #include "base/random.h"
-#include "mlperf/benchmark.h"
+#include "apps/mlperf/benchmark.h"
 #include "support/mllog.h"
 
 #include <stdio.h>

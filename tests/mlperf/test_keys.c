@@ -5,8 +5,8 @@
 #include "support/full_config.h"
 
 #include "base/file.h"
-#include "mlperf/benchmark.h"
-#include "mlperf/keys.h"
+#include "apps/mlperf/benchmark.h"
+#include "apps/mlperf/keys.h"
 #include "train/run/run.h"
 
 #include <math.h>

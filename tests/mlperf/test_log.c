@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading MLPerf-style logs: lines, tokens, Python's JSON, folders, limits. */
-#include "mlperf/log.h"
+#include "apps/mlperf/log.h"
 #include "support/folder.h"
 #include "support/refusal.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of notes: any number of them, in their order, none touching another; what cannot be printed is a question mark.
  */
-#include "mlperf/notes.h"
+#include "apps/mlperf/notes.h"
 
 #include <stdio.h>
 #include <string.h>

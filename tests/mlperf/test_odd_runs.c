@@ -2,8 +2,8 @@
 /* Times taken apart and scores of logs in which something is odd: lines that are missing, that come twice or at the
  * same time, numbers at the end of what a double holds. Of each the figures that follow. */
 #include "base/arena.h"
-#include "mlperf/breakdown.h"
-#include "mlperf/seeds.h"
+#include "apps/mlperf/breakdown.h"
+#include "apps/mlperf/seeds.h"
 
 #include <math.h>
 #include <stdio.h>

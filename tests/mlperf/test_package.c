@@ -5,8 +5,8 @@
 #include "support/mllogs.h"
 
 #include "base/file.h"
-#include "mlperf/package.h"
-#include "mlperf/package_files.h"
+#include "apps/mlperf/package.h"
+#include "apps/mlperf/package_files.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
  * published submissions are not part of it: TRAINMARK_MLPERF_LOGS names their folder. */
 #include "support/test.h"
 
-#include "mlperf/score.h"
-#include "mlperf/seeds.h"
+#include "apps/mlperf/score.h"
+#include "apps/mlperf/seeds.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 /* The convergence test: the verdicts of the public checker, what is read from a log, and the messages. */
 #include "support/test.h"
 
-#include "mlperf/rcp.h"
+#include "apps/mlperf/rcp.h"
 #include "support/mllogs.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
 /* Reference records: every statistic as the public checker prints it, pruning, choice, quantiles. */
 #include "support/test.h"
 
-#include "mlperf/reference.h"
+#include "apps/mlperf/reference.h"
 #include "base/file.h"
 #include "support/folder.h"
 #include "support/refusal.h"

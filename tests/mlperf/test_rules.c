@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kinds of test that rules are made of: every verdict at its limits, and word for word what a failed one says. */
-#include "mlperf/rules.h"
+#include "apps/mlperf/rules.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,9 +2,9 @@
 /* Scores and seeds: the worked examples to the last digit, runs that do not count, seeds that repeat. */
 #include "support/test.h"
 
-#include "mlperf/python.h"
-#include "mlperf/score.h"
-#include "mlperf/seeds.h"
+#include "apps/mlperf/python.h"
+#include "apps/mlperf/score.h"
+#include "apps/mlperf/seeds.h"
 #include "support/refusal.h"
 #include "support/folder.h"
 #include "support/mllogs.h"

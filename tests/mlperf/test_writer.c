@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Written lines, byte by byte, and that what is written reads back. */
-#include "mlperf/writer.h"
+#include "apps/mlperf/writer.h"
 
 #include "base/random.h"
-#include "mlperf/log.h"
+#include "apps/mlperf/log.h"
 
 #include <math.h>
 #include <stdio.h>

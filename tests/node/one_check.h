@@ -3,7 +3,7 @@
 #ifndef TM_TESTS_NODE_ONE_CHECK_H
 #define TM_TESTS_NODE_ONE_CHECK_H
 
-#include "node/node.h"
+#include "apps/node/node.h"
 
 #include <sched.h>
 #include <stdio.h>

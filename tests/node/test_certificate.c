@@ -4,7 +4,7 @@
 #include "support/test.h"
 
 #include "../support/folder.h"
-#include "node/certificate.h"
+#include "apps/node/certificate.h"
 #include "results/certificate.h"
 #include "results/keep.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Made-up curves of a rate: nothing steady falls, what falls is found with its moment, and sensors agree or not. */
 #include "base/random.h"
-#include "node/change.h"
-#include "node/judge.h"
+#include "apps/node/change.h"
+#include "apps/node/judge.h"
 
 #include <math.h>
 #include <string.h>
@@ -65,7 +65,7 @@ TEST(a_fall_is_found_with_its_moment)
         }
 }
 
-/* Place 0 falls, the others do not: by the rule of node/judge.h. Of two floors and more. */
+/* Place 0 falls, the others do not: by the rule of apps/node/judge.h. Of two floors and more. */
 static size_t judged(noise_kind kind, uint64_t seed, double fall, double *limit, double *floor)
 {
     double       x[PLACES][SAMPLES], gap;

@@ -4,9 +4,9 @@
 #include "support/test.h"
 
 #include "comm/world.h"
-#include "node/among.h"
-#include "node/blame.h"
-#include "node/payload.h"
+#include "apps/node/among.h"
+#include "apps/node/blame.h"
+#include "apps/node/payload.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "support/test.h"
 
 #include "comm/world.h"
-#include "node/among.h"
+#include "apps/node/among.h"
 #include "support/folder.h"
 
 #include <stdio.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The check of rates under load on a made-up node: it becomes slow in the middle of the check, all of it or one
- * core, and sensors say why, or are not there. This file takes the place of node/load.c, node/watch.c and
+ * core, and sensors say why, or are not there. This file takes the place of apps/node/load.c, apps/node/watch.c and
  * base/clock.c in its program: time is what the products take. */
-#include "node/checks.h"
-#include "node/load.h"
-#include "node/watch.h"
+#include "apps/node/checks.h"
+#include "apps/node/load.h"
+#include "apps/node/watch.h"
 
 #include "base/arena.h"
 #include "base/random.h"

@@ -17,7 +17,7 @@ static damage broken;
 
 /* Between the check and the words: behind a load the words are looked at with these. */
 #define tm_memory_check check_well
-#include "../../src/node/memory_words.c"
+#include "../../src/apps/node/memory_words.c"
 #undef tm_memory_check
 
 size_t tm_memory_check(const uint64_t *words, size_t n, int pattern, uint64_t seed, size_t *first_bad);

@@ -3,7 +3,7 @@
  * findings. */
 #include "support/test.h"
 
-#include "node/node.h"
+#include "apps/node/node.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include "support/test.h"
 
 #include "base/random.h"
-#include "node/judge.h"
+#include "apps/node/judge.h"
 
 #include <math.h>
 #include <stdio.h>

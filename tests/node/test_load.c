@@ -2,7 +2,7 @@
 /* Products of a place: right ones pass whatever the shape, moved ones too, and a wrong element is named. */
 #include "support/training.h"
 
-#include "node/load.h"
+#include "apps/node/load.h"
 
 #include <string.h>
 

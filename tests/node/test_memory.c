@@ -5,10 +5,10 @@
 #include <string.h>
 /* Between the check and its patterns: memory that is broken. */
 #define tm_memory_fill fill_well
-#include "../../src/node/memory_words.c"
+#include "../../src/apps/node/memory_words.c"
 #undef tm_memory_fill
 #include "base/file.h"
-#include "node/checks.h"
+#include "apps/node/checks.h"
 #include "one_check.h"
 #include "support/folder.h"
 

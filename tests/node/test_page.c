@@ -3,7 +3,7 @@
 #include "support/test.h"
 
 #include "base/file.h"
-#include "node/node.h"
+#include "apps/node/node.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,8 +5,8 @@
 
 #include "base/random.h"
 #include "comm/world.h"
-#include "node/among.h"
-#include "node/pairing.h"
+#include "apps/node/among.h"
+#include "apps/node/pairing.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The check of products on a node of which one core is slow at one shape, or multiplies wrongly. This file takes the
- * place of node/load.c in its program: a load takes a made-up time. */
-#include "node/checks.h"
-#include "node/load.h"
+ * place of apps/node/load.c in its program: a load takes a made-up time. */
+#include "apps/node/checks.h"
+#include "apps/node/load.h"
 
 #include "base/arena.h"
 #include "base/random.h"

@@ -2,8 +2,8 @@
 /* Rounds of made-up rates: the floor is what two measurements of one place differ by, and nothing good is taken for
  * slow, whatever the noise is like. */
 #include "base/random.h"
-#include "node/judge.h"
-#include "node/rates.h"
+#include "apps/node/judge.h"
+#include "apps/node/rates.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static void draw(noise_kind kind, uint64_t seed, size_t places, double slow, dou
     }
 }
 
-/* By the rule of node/judge.h. The limit, and by how much place `p` is slower. */
+/* By the rule of apps/node/judge.h. The limit, and by how much place `p` is slower. */
 static double limit_of(const tm_node_rate *rates, double floor, size_t places, size_t p, double *slower)
 {
     tm_node_sample samples[MOST_PLACES], own = { 0 };

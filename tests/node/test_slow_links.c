@@ -5,9 +5,9 @@
 
 #include "base/random.h"
 #include "comm/world.h"
-#include "node/among.h"
-#include "node/counters.h"
-#include "node/slow_links.h"
+#include "apps/node/among.h"
+#include "apps/node/counters.h"
+#include "apps/node/slow_links.h"
 #include "support/folder.h"
 
 #include <math.h>

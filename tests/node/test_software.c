@@ -4,8 +4,8 @@
 
 #include "../support/folder.h"
 #include "base/file.h"
-#include "node/checks.h"
-#include "node/judge.h"
+#include "apps/node/checks.h"
+#include "apps/node/judge.h"
 
 #include <stdio.h>
 #include <stdlib.h>

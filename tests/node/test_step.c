@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The check of training steps on a node of which one core is broken. This file takes the place of node/training.c and
- * base/clock.c in its program: a training is three made-up tensors and takes a hundredth of a second; a fault flips a
- * bit of one. */
-#include "node/checks.h"
-#include "node/training.h"
+/* The check of training steps on a node of which one core is broken. This file takes the place of apps/node/training.c
+ * and base/clock.c in its program: a training is three made-up tensors and takes a hundredth of a second; a fault flips
+ * a bit of one. */
+#include "apps/node/checks.h"
+#include "apps/node/training.h"
 
 #include "base/arena.h"
 

@@ -3,7 +3,7 @@
  * is named by step, tensor and bits. */
 #include "support/training.h"
 
-#include "node/training.h"
+#include "apps/node/training.h"
 
 #include <math.h>
 #include <string.h>

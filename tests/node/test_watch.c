@@ -2,7 +2,7 @@
 /* Sensors of processors in a made-up /sys: what is there is read in its units, what is not there is unknown. */
 #include "support/folder.h"
 
-#include "node/watch.h"
+#include "apps/node/watch.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include "support/fake_run.h"
 
 #include "base/log.h"
-#include "mlperf/check.h"
+#include "apps/mlperf/check.h"
 #include "record/record.h"
 
 #include <math.h>

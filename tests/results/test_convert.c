@@ -3,7 +3,7 @@
 
 #include "support/test.h"
 
-#include "bench/bench.h"
+#include "apps/bench/bench.h"
 #include "results/convert.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
 #include "full_config.h"
 
 #include "data/keys.h"
-#include "mlperf/keys.h"
+#include "apps/mlperf/keys.h"
 #include "model/keys.h"
 #include "record/keys.h"
 #include "train/settings/keys.h"

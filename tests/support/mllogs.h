@@ -4,7 +4,7 @@
 #define TM_TESTS_MLLOGS_H
 
 #include "base/text.h"
-#include "mlperf/log.h"
+#include "apps/mlperf/log.h"
 
 #include <stdint.h>
 

@@ -13,7 +13,7 @@
 #include "support/training.h"
 
 #include "base/clock.h"
-#include "mlperf/check.h"
+#include "apps/mlperf/check.h"
 #include "record/outputs.h"
 #include "record/record.h"
 #include "system/validity.h"

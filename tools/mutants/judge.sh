@@ -28,6 +28,7 @@ trap 'rm -rf "$work" "${tmp:-$work}"' EXIT
 verdict() # what, tests
 {
     room=${file#src/}
+    room=${room#apps/}
     printf '%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$1" "${room%%/*}" "$name" "$2" "$file:$number" "$old" "$new" >>"$records.results"
     case $1 in
     survived) printf '%-12s %-44s %s (%s: %s)\n' SURVIVED "$name" "$2" "$kind" "$file:$number" ;;

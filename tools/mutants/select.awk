@@ -18,7 +18,9 @@ BEGIN {
         if (n < line && text ~ /^}/) inside = 0
     }
     close(file)
-    room = file ~ /^src\// ? "tests/" substr(file, 5, index(substr(file, 5), "/") - 1) : ""
+    room = file
+    if (!sub(/^src\/(apps\/)?/, "tests/", room) || !match(room, /^tests\/[^\/]*/)) room = ""
+    else room = substr(room, 1, RLENGTH)
     stem = base(file)
     sub(/\..*/, "", stem)
     # The map knows nothing about them.

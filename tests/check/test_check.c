@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The checks on made-up machines: every outcome of every row, and how checks are run and printed. */
+#include "support/test.h"
+
+#include "../support/folder.h"
+#include "../support/fake_run.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "check_fixtures.h"
+#include "apps/check/report.h"
+
+#include <fcntl.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static char root[512];
+static int  lock = -1;
+
+/* --- trees ----------------------------------------------------------------------------------- */
+
+static void new_root(void)
+{
+    static int number;
+    char       name[32];
+    snprintf(name, sizeof name, "machine%d", number++);
+    snprintf(root, sizeof root, "%s", test_in_folder(name));
+    assert_int_equal(tm_folder_make(root, NULL), TM_OK);
+}
+
+static void put_folder_of(const char *path)
+{
+    char folder[1024];
+    snprintf(folder, sizeof folder, "%s", path);
+    *strrchr(folder, '/') = '\0';
+    assert_int_equal(tm_folder_make(folder, NULL), TM_OK);
+}
+
+static void put_bytes(const char *path, const void *content, size_t bytes)
+{
+    put_folder_of(path);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_int_equal(fwrite(content, 1, bytes, f), bytes);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* PCI configuration space: a power capability 1 at 100h, which leads to ACS (000Dh) at 148h. */
+static void put_config(const char *path, const char *kind)
+{
+    unsigned char config[4096] = { 0x22, 0x10 };
+    config[0x100] = 0x01;
+    config[0x102] = 0x01; /* version 1 */
+    if (strcmp(kind, "no-acs") != 0) {
+        config[0x102] |= 0x80;
+        config[0x103] = 0x14;
+        config[0x148] = 0x0D;
+        config[0x14A] = 0x01;
+        config[0x14E] = strcmp(kind, "acs-on") == 0 ? 0x1D : 0x1C;
+    }
+    put_bytes(path, config, strcmp(kind, "short") == 0 ? 64 : sizeof config);
+}
+
+static void put(const char *entry)
+{
+    char        path[1024];
+    const char *equals = strchr(entry, '='), *arrow = strstr(entry, "->");
+    if (arrow && (!equals || arrow < equals)) {
+        snprintf(path, sizeof path, "%s%.*s", root, (int)(arrow - entry), entry);
+        put_folder_of(path);
+        assert_int_equal(symlink(arrow + 2, path), 0);
+    } else if (!equals) {
+        snprintf(path, sizeof path, "%s%s.", root, entry);
+        put_folder_of(path);
+    } else {
+        snprintf(path, sizeof path, "%s%.*s", root, (int)(equals - entry), entry);
+        if (equals[1] != '%') {
+            put_bytes(path, equals + 1, strlen(equals + 1));
+        } else if (strcmp(equals, "=%locked") == 0) {
+            put_bytes(path, "{}", 2);
+            lock = open(path, O_RDONLY);
+            assert_int_equal(flock(lock, LOCK_EX), 0);
+        } else {
+            put_config(path, equals + 2);
+        }
+    }
+}
+
+static void put_fixture(const fixture *f)
+{
+    new_root();
+    for (int i = 0; i < FIXTURE_FILES && f->files[i]; i++) put(f->files[i]);
+}
+
+static int clean(void **state)
+{
+    (void)state;
+    if (lock >= 0) close(lock);
+    lock = -1;
+    test_folder_remove();
+    return 0;
+}
+
+/* Runs the rows that `only` names on the machine below `root`. */
+static void run(const char *only, const fixture *f, bool isolate, tm_checks *checks)
+{
+    static char     *nothing[] = { NULL };
+    tm_arena        *arena = tm_arena_create();
+    tm_check_host    host = tm_check_host_read(root, true, arena);
+    tm_check_options options = tm_check_options_default();
+    tm_error         err = { 0 };
+    host.environment = nothing;
+    host.wall_ms = 1767225600000; /* 2026-01-01 */
+    options.sysroot = root;
+    options.only = only;
+    options.isolate = isolate;
+    options.host = &host;
+    if (f && f->set) f->set(&options, &host);
+    *checks = (tm_checks){ 0 };
+    if (tm_checks_run(&options, checks, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_arena_destroy(arena);
+}
+
+/* --- outcomes -------------------------------------------------------------------------------- */
+
+TEST(outcomes_in_words)
+{
+    char out[TM_CHECK_OUTCOMES_BYTES];
+    memset(out, 'x', sizeof out);
+    assert_string_equal(tm_check_outcomes(0, out), "");
+    memset(out, 'x', sizeof out);
+    assert_string_equal(tm_check_outcomes(1u << TM_CHECK_PASS, out), "PASS");
+    assert_string_equal(tm_check_outcomes(1u << TM_CHECK_WARN | 1u << TM_CHECK_FAIL, out), "WARN FAIL");
+    assert_string_equal(tm_check_outcomes(~0u, out), "PASS WARN FAIL INFO SKIP");
+}
+
+/* What people read: one line, nothing that a format left behind. */
+static void reads_well(const char *id, const char *text)
+{
+    static const char *const odd[] = { "(null)", "%s", "%d", "%.", "\n", "  ", "%zu" };
+    for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++) {
+        const char *found = strstr(text, odd[i]);
+        if (found) fail_msg("%s: '%s' has '%s'", id, text, odd[i]);
+    }
+    if (*text) assert_true(text[0] != ' ' && text[strlen(text) - 1] != ' ');
+}
+
+static void every_fixture(bool isolate, int step)
+{
+    for (int i = 0; i < FIXTURES; i += step) {
+        const fixture *f = &fixtures[i];
+        tm_checks      checks;
+        put_fixture(f);
+        run(f->id, f, isolate, &checks);
+        assert_int_equal(checks.n, 1);
+        const tm_check_result *r = &checks.results[0];
+        if (r->status != f->status || !strstr(r->observed, f->observed))
+            fail_msg("row %d, %s: %s '%s', wanted %s '%s'", i, f->id, tm_check_status_name(r->status), r->observed,
+                     tm_check_status_name(f->status), f->observed);
+        assert_true(*r->observed && *r->expected && *r->source);
+        const char *const texts[] = { r->observed, r->expected, r->source, r->remedy };
+        for (int k = 0; k < 4; k++) reads_well(r->id, texts[k]);
+        if (r->status == TM_CHECK_WARN || r->status == TM_CHECK_FAIL) assert_true(*r->remedy);
+        assert_int_equal(checks.counts[f->status], 1);
+        assert_int_equal(tm_checks_failed(&checks), f->status == TM_CHECK_FAIL);
+        tm_checks_fini(&checks);
+        if (lock >= 0) close(lock);
+        lock = -1;
+    }
+}
+
+TEST_WITH(each_fixture_has_its_outcome, NULL, clean)
+{
+    every_fixture(false, 1);
+}
+
+TEST(no_outcome_is_without_fixture)
+{
+    size_t              n;
+    const tm_check_row *rows = tm_check_rows(&n);
+    for (size_t i = 0; i < n; i++) {
+        unsigned seen = 0;
+        for (int k = 0; k < FIXTURES; k++)
+            if (strcmp(fixtures[k].id, rows[i].id) == 0) seen |= 1u << fixtures[k].status;
+        char wanted[TM_CHECK_OUTCOMES_BYTES], have[TM_CHECK_OUTCOMES_BYTES];
+        if (seen != rows[i].outcomes)
+            fail_msg("%s can be %s, the fixtures show %s", rows[i].id, tm_check_outcomes(rows[i].outcomes, wanted),
+                     tm_check_outcomes(seen, have));
+        for (int g = 0; g < TM_CHECK_GROUPS; g++)
+            assert_string_not_equal(rows[i].id, tm_check_group_name((tm_check_group)g));
+        /* What can go wrong has a remedy. */
+        bool wrong = rows[i].outcomes & (1u << TM_CHECK_WARN | 1u << TM_CHECK_FAIL);
+        assert_true(!wrong || *rows[i].remedy);
+    }
+}
+
+/* --- choosing and running --------------------------------------------------------------------- */
+
+/* The limits of the published tool, and the running system. */
+TEST(what_is_not_said_is_the_usual)
+{
+    tm_check_options o = tm_check_options_default();
+    assert_string_equal(o.sysroot, "");
+    assert_true(!o.only && !o.quick && !o.isolate && !o.skip_klog && !o.allow_foreign && !o.allowed_procs && !o.host);
+    assert_true(o.timeout_seconds == 15 && o.klog_minutes == 15);
+    assert_true(o.memlock_min_gib == 32 && o.shm_min_gib == 8);
+    assert_true(o.expected_gpus == -1 && o.expected_nics == -1);
+    assert_true(o.gpu_activity_warn_pct == 20 && o.hbm_busy_threshold_gib == 2);
+}
+
+/* A machine of which nothing is known: no row is passed for what nobody saw, but for daemons that are not there. */
+TEST_WITH(nothing_is_known, NULL, clean)
+{
+    tm_checks checks;
+    new_root();
+    run(NULL, NULL, false, &checks);
+    for (size_t i = 0; i < checks.n; i++) {
+        const tm_check_result *r = &checks.results[i];
+        bool                   absent = strcmp(r->id, "tuned") == 0;
+        bool                   told = strcmp(r->id, "container") == 0 || strcmp(r->id, "time") == 0;
+        assert_int_equal(r->status, absent ? TM_CHECK_PASS : told ? TM_CHECK_INFO : TM_CHECK_SKIP);
+        assert_true(*r->observed && *r->expected && *r->source);
+    }
+    tm_checks_fini(&checks);
+}
+
+/* The running system has all that it is asked for, and no group that may hang. */
+TEST(this_machine)
+{
+    tm_checks        checks = { 0 };
+    tm_check_options options = tm_check_options_default();
+    options.quick = true;
+    assert_int_equal(tm_checks_run(&options, &checks, NULL), TM_OK);
+    assert_true(checks.n > 20);
+    for (size_t k = 0; k < checks.n; k++) assert_true(*checks.results[k].observed);
+    tm_checks_fini(&checks);
+}
+
+/* --- printing -------------------------------------------------------------------------------- */
+
+TEST_WITH(printed_forms, NULL, clean)
+{
+    tm_checks checks, again = { 0 };
+    tm_text   json = { 0 }, second = { 0 };
+    tm_error  err = { 0 };
+    new_root();
+    put("/proc/sys/kernel/hostname=node7.example.org\n");
+    put("/proc/self/limits=Max locked memory         8388608              8388608              bytes\n");
+    put("/sys/class/infiniband/mlx5_0/");
+    put("/proc/sys/kernel/numa_balancing=1\n");
+    put("/proc/sys/kernel/nmi_watchdog=0\n");
+    run("numa_balancing,nmi_watchdog,memlock,kernel", NULL, false, &checks);
+    assert_string_equal(checks.host, "node7");
+    tm_checks_print_json(&checks, &json);
+    if (tm_checks_parse(json.data, json.length, "x", &again, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_string_equal(again.host, "node7");
+    tm_checks_print_json(&again, &second);
+    assert_string_equal(json.data, second.data);
+    assert_true(again.seconds >= 0 && again.seconds < 10);
+    tm_checks_fini(&checks);
+    tm_checks_fini(&again);
+    tm_text_fini(&json);
+    tm_text_fini(&second);
+}
+
+/* Checks that are skipped for one reason are one line with their number; with -v each has its own, expectation and
+ * source below it. Lines fit, only states have colours, and without them the text is the same. */
+TEST(reports_for_a_terminal)
+{
+    tm_checks checks = { .host = "node7" };
+    char      id[16];
+    for (int i = 0; i < 9; i++) {
+        snprintf(id, sizeof id, "check_%d", i);
+        tm_checks_add(&checks, &(tm_check_result){ .id = id,
+                                                   .group = i < 7 ? "gpu" : "net",
+                                                   .status = i == 3   ? TM_CHECK_WARN
+                                                             : i == 4 ? TM_CHECK_PASS
+                                                                      : TM_CHECK_SKIP,
+                                                   .observed = i == 6 ? "another reason" : "there is no GPU to be seen",
+                                                   .expected = "some of the most usual settings of such machines",
+                                                   .source = "/sys/somewhere/in/a/file",
+                                                   .remedy = "buy one" });
+    }
+    for (int kind = 0; kind < 8; kind++) {
+        tm_check_view view = { .width = kind & 1 ? 66 : 0, .colour = kind & 2, .verbose = kind & 4 };
+        tm_text       text = { 0 }, plain = { 0 };
+        tm_checks_print(&checks, &view, &text);
+        for (const char *at = text.data; *at;) {
+            size_t n = *at == '\033' ? strcspn(at, "m") + 1 : 0;
+            if (n == 0) tm_text_add_n(&plain, at, 1);
+            at += n ? n : 1;
+        }
+        for (const char *line = plain.data; *line; line += strcspn(line, "\n") + 1)
+            assert_true(view.width == 0 || strcspn(line, "\n") <= view.width);
+        assert_int_equal(strstr(text.data, "\033[33mWARN\033[0m") != NULL, view.colour);
+        assert_int_equal(strstr(text.data, "\033[32mPASS\033[0m  check_4") != NULL, view.colour);
+        assert_int_equal(strchr(text.data, '\033') != NULL, view.colour);
+        assert_int_equal(strstr(plain.data, "  SKIP  check_0 ") != NULL, view.verbose);
+        assert_int_equal(strstr(plain.data, "  SKIP  check_5 ") != NULL, view.verbose);
+        assert_int_equal(strstr(plain.data, "  SKIP  4 checks        there is no GPU") != NULL, !view.verbose);
+        assert_int_equal(strstr(plain.data, "  SKIP  2 checks        there is no GPU") != NULL, !view.verbose);
+        assert_non_null(strstr(plain.data, "  SKIP  check_6         another reason\n"));
+        assert_non_null(strstr(plain.data, "\nnode7:  PASS  1 pass, 1 warn, 0 fail, 0 info, 7 skipped ("));
+        int details = 0;
+        for (const char *at = plain.data; (at = strstr(at, " expected: ")); at++) details++;
+        assert_int_equal(details, view.verbose ? 9 : 1);
+        tm_text_fini(&text);
+        tm_text_fini(&plain);
+    }
+    tm_checks_fini(&checks);
+}

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Day one on a new server of eight GPUs: healthy ones have nothing to say; of one with a fault, the row that is made
+ * for this fault says so, with what to do, and no other row does. */
+#include "support/test.h"
+
+#include "check_servers.h"
+#include "base/root.h"
+#include "apps/check/check.h"
+#include "system/environment.h"
+
+#include <ftw.h>
+#include <stdlib.h>
+
+typedef enum { MI300X, MI355X, H100, SERVERS } kind;
+enum { CHANGES = 8, VARIABLES = 4 };
+
+typedef struct {
+    const char     *name;
+    kind            of;
+    const char     *row; /* NULL: healthy */
+    tm_check_status status;
+    const char     *observed, *remedy; /* a word of each */
+    const char     *changes[CHANGES];  /* as put() takes them; "!PATH" removes */
+    char           *environment[VARIABLES];
+    enum { NOTHING, NOT_IN_GROUP, SMALL_SHM, NO_NUMA_CALLS, PARTS, ACS } special;
+} server;
+
+#define P(bus) "/sys/bus/pci/devices/0000:" bus ":00.0"
+#define NODES "/sys/class/kfd/kfd/topology/nodes"
+#define PACKAGES "/opt/venv/lib/python3.12/site-packages"
+
+/* clang-format off */
+#define NONE { 0 }
+static const server servers[] = {
+    { "8 x MI300X, ROCm 6.4.1", MI300X, NULL, TM_CHECK_PASS, "", "", NONE, NONE, NOTHING },
+    { "8 x MI355X, ROCm 7.0.2", MI355X, NULL, TM_CHECK_PASS, "", "", NONE, NONE, NOTHING },
+    { "8 x H100, CUDA 13", H100, NULL, TM_CHECK_PASS, "", "", NONE, NONE, NOTHING },
+    /* device files */
+    { "no /dev/kfd", MI300X, "gpu_devices", TM_CHECK_FAIL, "missing: /dev/kfd", "modprobe amdgpu", { "!/dev/kfd" },
+      NONE, NOTHING },
+    { "not in group render", MI300X, "gpu_devices", TM_CHECK_FAIL, "may not open /dev/kfd", "usermod -aG render",
+      NONE, NONE, NOT_IN_GROUP },
+    { "no /dev/nvidia-uvm", H100, "gpu_devices", TM_CHECK_FAIL, "missing: /dev/nvidia-uvm", "nvidia-modprobe",
+      { "!/dev/nvidia-uvm" }, NONE, NOTHING },
+    { "HIP_VISIBLE_DEVICES beyond the last", MI300X, "gpu_visible", TM_CHECK_FAIL, "2 of 8", "indices of devices",
+      NONE, { "HIP_VISIBLE_DEVICES=0,1,8,2" }, NOTHING },
+    /* the GPUs */
+    { "a GPU that the driver does not have", MI300X, "gpu_count", TM_CHECK_FAIL, "7 in the driver", "dmesg",
+      { "!" NODES "/9" }, NONE, NOTHING },
+    { "CPX and NPS4: 64 devices", MI300X, "partition", TM_CHECK_WARN, "64 devices of 8 GPUs", "SPX", NONE, NONE,
+      PARTS },
+    { "an XGMI link is missing", MI300X, "xgmi", TM_CHECK_FAIL, "node 2 (0000:05:00.0) to 5 (0000:65:00.0)",
+      "power-cycle", { NODES "/2/io_links/3/properties=type 2\nnode_from 2\nnode_to 5\nweight 20\n" }, NONE,
+      NOTHING },
+    { "half of the PCIe lanes", MI300X, "pcie", TM_CHECK_WARN, "x8", "reseat", { P("46") "/current_link_width=8\n" },
+      NONE, NOTHING },
+    { "uncorrectable errors", MI300X, "ecc", TM_CHECK_FAIL, "0000:a6:00.0 umc 2", "replace it",
+      { P("a6") "/ras/umc_err_count=ue: 2\nce: 5\nde: 0\n" }, NONE, NOTHING },
+    { "pages that wait for being retired", MI355X, "bad_pages", TM_CHECK_WARN, "1 retired, 1 pending",
+      "load the driver again",
+      { P("e5") "/ras/gpu_vram_bad_pages=0x027f5d43 : 0x00001000 : R\n0x027f5d4b : 0x00001000 : P\n" }, NONE,
+      NOTHING },
+    { "somebody else's training", MI300X, "foreign", TM_CHECK_FAIL, "77 python3", "end the processes",
+      { "/sys/class/kfd/kfd/proc/77/pasid=32770\n", "/proc/77/comm=python3\n" }, NONE, NOTHING },
+    { "a switch that is not driven", H100, "nvlink", TM_CHECK_FAIL, "not 0000:06:00.0", "nvswitch",
+      { "!/proc/driver/nvidia-nvswitch/devices/0000:06:00.0" }, NONE, NOTHING },
+    { "no fabric manager", H100, "nvlink", TM_CHECK_FAIL, "does not run",
+      "systemctl enable --now nvidia-fabricmanager", { "!/proc/2212" }, NONE, NOTHING },
+    /* the host */
+    { "ACS is on", MI300X, "acs", TM_CHECK_WARN, "0000:00:01.1", "setpci", NONE, NONE, ACS },
+    { "an Xid", H100, "klog", TM_CHECK_FAIL, "[xid]", "dmesg",
+      { "/dev/kmsg=3,9,99990000000,-;NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus\n" }, NONE, NOTHING },
+    /* limits of containers */
+    { "a small /dev/shm", MI300X, "shm", TM_CHECK_FAIL, "64.00 MiB", "--shm-size", { "/.dockerenv=" }, NONE,
+      SMALL_SHM },
+    { "a seccomp profile", MI300X, "seccomp", TM_CHECK_WARN, "refuses mbind", "--security-opt seccomp=unconfined",
+      { "/proc/self/status=Seccomp:\t2\nSeccomp_filters:\t1\n", "/.dockerenv=" }, NONE, NO_NUMA_CALLS },
+    /* driver and libraries */
+    { "hipBLASLt of ROCm 6.2 beside HIP", MI300X, "rocm", TM_CHECK_FAIL, "hipBLASLt 6.2.4", "of ROCm 6.4.1",
+      { "/opt/rocm-6.4.1/lib/libhipblaslt.so.0->libhipblaslt.so.0.8.60204",
+      "/opt/rocm-6.4.1/lib/libhipblaslt.so.0.8.60204=\177ELF" }, NONE, NOTHING },
+    { "no RCCL", MI355X, "rocm", TM_CHECK_WARN, "not found: RCCL", "apt-get install rccl of ROCm 7.0.2",
+      { "!/opt/rocm-7.0.2/lib/librccl.so", "!/opt/rocm-7.0.2/lib/librccl.so.1",
+      "!/opt/rocm-7.0.2/lib/librccl.so.1.0.70002" }, NONE, NOTHING },
+    { "HIP of a PyTorch wheel in LD_LIBRARY_PATH", MI300X, "rocm", TM_CHECK_FAIL, "HIP 6.2",
+      "export ROCM_PATH=/opt/rocm-6.4.1", { PACKAGES "/torch/lib/libamdhip64.so=\177ELF",
+      PACKAGES "/torch-2.5.1+rocm6.2.dist-info/RECORD=" }, { "LD_LIBRARY_PATH=" PACKAGES "/torch/lib" }, NOTHING },
+    { "ROCm 6.4 with MI355X", MI355X, "rocm", TM_CHECK_FAIL, "7.0 is the oldest", "install ROCm 7.0",
+      { "!/opt/rocm-7.0.2", "!/opt/rocm", PACKAGES "/_rocm_sdk_core/lib/libamdhip64.so.6=",
+      PACKAGES "/_rocm_sdk_core/lib/libhiprtc.so.6=",
+      PACKAGES "/_rocm_sdk_libraries_gfx94X_dcgpu/lib/libhipblaslt.so.0=",
+      PACKAGES "/_rocm_sdk_libraries_gfx94X_dcgpu/lib/librccl.so.1=",
+      PACKAGES "/rocm_sdk_core-6.4.2.dist-info/RECORD=" }, NONE, NOTHING },
+    { "a driver that is too old for ROCm", MI355X, "amdgpu", TM_CHECK_FAIL, "does not support ROCm 7.0.2",
+      "install amdgpu of release", { "/sys/module/amdgpu/version=6.7.0\n" }, NONE, NOTHING },
+    { "a driver that is too new for ROCm", MI300X, "amdgpu", TM_CHECK_FAIL, "does not support ROCm 6.2.4",
+      "or ROCm 7.0", { "/sys/module/amdgpu/version=6.19.14\n", "!/opt/rocm-6.4.1", "!/opt/rocm", "/opt/rocm-6.2.4/" },
+      NONE, NOTHING },
+    { "another libcuda than the module's", H100, "cuda", TM_CHECK_FAIL, "the module is 580.65.06", "reboot",
+      { "/usr/lib/x86_64-linux-gnu/libcuda.so.1->libcuda.so.580.95.05",
+      "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05=\177ELF" }, NONE, NOTHING },
+    { "CUDA 13 on a driver of CUDA 12", H100, "cuda", TM_CHECK_FAIL, "libnvrtc.so.13: of CUDA 13",
+      "nvidia-cuda-nvrtc-cu12", { NVRM("550.54.15"), "/usr/lib/x86_64-linux-gnu/libcuda.so.1->libcuda.so.550.54.15",
+      "/usr/lib/x86_64-linux-gnu/libcuda.so.550.54.15=\177ELF" }, NONE, NOTHING },
+    { "no libcuda in the container", H100, "cuda", TM_CHECK_FAIL, "no libcuda.so.1", "--gpus all",
+      { "!/usr/lib/x86_64-linux-gnu/libcuda.so.1", "!/usr/lib/x86_64-linux-gnu/libcuda.so.580.65.06",
+      "!/usr/lib/x86_64-linux-gnu/libcuda.so" }, NONE, NOTHING },
+};
+/* clang-format on */
+enum { N = sizeof servers / sizeof servers[0] };
+
+/* --- trees: one of each kind, whose changes are undone
+ * ---------------------------------------------------------------- */
+
+typedef struct {
+    char path[1024],
+        saved[1024]; /* saved: where the old file is; "": there was none, and `path` is the first new one */
+} old_file;
+static old_file old_files[CHANGES + 1];
+static int      n_old;
+
+static int remove_one(const char *path, const struct stat *info, int flag, struct FTW *ftw)
+{
+    (void)info, (void)flag, (void)ftw;
+    return remove(path);
+}
+
+/* Puts what is at a path away. */
+static void save(const char *path)
+{
+    struct stat info;
+    old_file   *old = &old_files[n_old];
+    assert_true(n_old < (int)(sizeof old_files / sizeof old_files[0]));
+    snprintf(old->path, sizeof old->path, "%s%s", server_root, path);
+    old->saved[0] = '\0';
+    if (old->path[strlen(old->path) - 1] == '/') old->path[strlen(old->path) - 1] = '\0';
+    if (lstat(old->path, &info) == 0) {
+        snprintf(old->saved, sizeof old->saved, "%s-%d", server_root, n_old);
+        assert_int_equal(rename(old->path, old->saved), 0);
+    } else {
+        for (size_t i = strlen(server_root) + 1; old->path[i]; i++) {
+            if (old->path[i] != '/') continue;
+            old->path[i] = '\0';
+            if (lstat(old->path, &info) != 0) break;
+            old->path[i] = '/';
+        }
+    }
+    n_old++;
+}
+
+static void restore(void)
+{
+    while (n_old > 0) {
+        old_file *old = &old_files[--n_old];
+        nftw(old->path, remove_one, 16, FTW_DEPTH | FTW_PHYS); /* nothing is there if it was taken away */
+        if (*old->saved) assert_int_equal(rename(old->saved, old->path), 0);
+    }
+}
+
+static void change(const char *entry)
+{
+    char        path[1024];
+    const char *end = strpbrk(entry, "="), *arrow = strstr(entry, "->");
+    if (arrow && (!end || arrow < end)) end = arrow;
+    snprintf(path, sizeof path, "%.*s", end ? (int)(end - entry) : 1000, entry + (*entry == '!'));
+    save(path);
+    if (*entry != '!')
+        put("%s", entry);
+    else if (!*old_files[n_old - 1].saved)
+        fail_msg("'%s' is not there", path);
+}
+
+/* Device files belong to another user and to the test's group; 0660 of AMD's, 0666 of NVIDIA's. */
+static void set_modes(kind of)
+{
+    static const char *const folders[] = { "/dev", "/dev/dri" };
+    char                     path[1024];
+    for (int i = 0; i < 2; i++) {
+        tm_arena    *arena = tm_arena_create();
+        size_t       n;
+        const char **names;
+        snprintf(path, sizeof path, "%s%s", server_root, folders[i]);
+        names = tm_root_list("", path, 1000, arena, &n);
+        for (size_t k = 0; k < n; k++) {
+            snprintf(path, sizeof path, "%s%s/%s", server_root, folders[i], names[k]);
+            if (strcmp(names[k], "dri") != 0 && strcmp(names[k], "kmsg") != 0) chmod(path, of == H100 ? 0666 : 0660);
+        }
+        tm_arena_destroy(arena);
+    }
+}
+
+static void build(const server *s)
+{
+    static const char *const names[] = { "mi300x", "mi355x", "h100", "parts" };
+    bool                     parts = s->special == PARTS;
+    snprintf(server_root, sizeof server_root, "%s", test_in_folder(names[parts ? SERVERS : (int)s->of]));
+    if (access(server_root, F_OK) != 0) {
+        if (s->of == H100)
+            put_h100_server();
+        else
+            put_amd_server(s->of == MI300X ? &mi300x : &mi355x, parts ? 8 : 1, parts ? "CPX" : "SPX",
+                           parts ? "NPS4" : "NPS1");
+        set_modes(s->of);
+    }
+    for (int i = 0; i < CHANGES && s->changes[i]; i++) change(s->changes[i]);
+    if (strstr(s->name, "too new")) put_rocm("/opt/rocm-6.2.4/lib", "6.2", "0.8", "60204");
+    if (s->special != ACS) return;
+    save("/sys/bus/pci/devices/0000:00:01.1/config");
+    put_config("0000:00:01.1", true);
+}
+
+/* only: the rows; NULL: all. */
+static void run_only(const server *s, const char *only, tm_checks *checks)
+{
+    static char     *nothing[] = { NULL };
+    tm_arena        *arena = tm_arena_create();
+    tm_check_host    host = tm_check_host_read(server_root, true, arena);
+    tm_check_options options = tm_check_options_default();
+    tm_error         err = { 0 };
+    int64_t          group = (int64_t)getegid();
+    host.environment = s->environment[0] ? (char **)s->environment : nothing;
+    host.wall_ms = 1767225600000;
+    host.shm_bytes = s->special == SMALL_SHM ? 64 << 20 : INT64_C(64) << 30;
+    host.numa_calls = s->special == NO_NUMA_CALLS ? 0 : 1;
+    host.user = (int64_t)geteuid() + 1;
+    host.group = group + 1;
+    host.groups = &group;
+    host.n_groups = s->special == NOT_IN_GROUP ? 0 : 1;
+    options.sysroot = server_root;
+    options.host = &host;
+    options.only = only;
+    if (tm_checks_run(&options, checks, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_arena_destroy(arena);
+}
+
+static void run(const server *s, tm_checks *checks)
+{
+    run_only(s, NULL, checks);
+}
+
+static bool bad(tm_check_status status)
+{
+    return status == TM_CHECK_WARN || status == TM_CHECK_FAIL;
+}
+
+static void judge(const server *s, const tm_checks *checks)
+{
+    bool found = false;
+    for (size_t i = 0; i < checks->n; i++) {
+        const tm_check_result *r = &checks->results[i];
+        bool                   wanted = s->row && strcmp(r->id, s->row) == 0;
+        found = found || wanted;
+        if (wanted && (r->status != s->status || !strstr(r->observed, s->observed) || !strstr(r->remedy, s->remedy)))
+            fail_msg("%s: %s is %s '%s', remedy '%s'; wanted %s '%s', '%s'", s->name, r->id,
+                     tm_check_status_name(r->status), r->observed, r->remedy, tm_check_status_name(s->status),
+                     s->observed, s->remedy);
+        if (!wanted && bad(r->status))
+            fail_msg("%s: %s is %s '%s'", s->name, r->id, tm_check_status_name(r->status), r->observed);
+    }
+    if (s->row && !found) fail_msg("%s: there is no row %s", s->name, s->row);
+}
+
+static void try_one(const server *s)
+{
+    tm_checks checks = { 0 };
+    build(s);
+    run(s, &checks);
+    judge(s, &checks);
+    restore();
+    tm_checks_fini(&checks);
+}
+
+TEST(each_fault_is_named_by_its_row)
+{
+    int broken = 0;
+    for (int i = 0; i < N; i++) {
+        try_one(&servers[i]);
+        broken += servers[i].row != NULL;
+    }
+    for (int i = 0; i < SERVERS; i++) try_one(&servers[i]); /* healthy again: all changes were undone */
+    assert_true(broken >= 25);
+    test_folder_remove();
+}
+
+/* Every driver with every release of ROCm, as AMD's matrix has them: a column each for 6.0 to 10.0. */
+TEST(drivers_and_releases)
+{
+    static const char *const releases[] = { "6.0", "6.1", "6.2", "6.3", "6.4", "7.0", "7.1", "7.2", "7.14", "10.0" };
+    static const struct {
+        const char *module, *supports;
+    } drivers[] = {
+        { "6.1.5", "+........." },   { "6.2.4", "++........" },
+        { "6.3.6", "+++......." },   { "6.7.0", "+++++....." },
+        { "6.8.5", "++++++...." },   { "6.10.5", ".+++++...." },
+        { "6.12.12", ".+++++++.." }, { "6.14.14", "..++++++++" },
+        { "6.16.6", "...+++++++" },  { "6.16.13", "...+++++++" },
+        { "6.19.14", ".....+++++" }, { "6.19.14.31400000-2364437", ".....+++++" },
+        { "7.1.3", ".....+++++" },   { "7.1.3.31500000-2390945", ".....+++++" },
+        { "6.19.1", "??????????" },  { "6.1", "??????????" },
+        { "6.18.8", "??????????" },
+    };
+    for (size_t d = 0; d < sizeof drivers / sizeof drivers[0]; d++)
+        for (size_t k = 0; k < sizeof releases / sizeof releases[0]; k++) {
+            char      version[128], info[128];
+            server    s = { "a driver and a release", MI300X,
+                            .changes = { version, "!/opt/rocm-6.4.1", "!/opt/rocm", info } };
+            tm_checks checks = { 0 };
+            snprintf(version, sizeof version, "/sys/module/amdgpu/version=%s\n", drivers[d].module);
+            snprintf(info, sizeof info, "/opt/rocm/.info/version=%s.1-38\n", releases[k]);
+            build(&s);
+            put("/opt/rocm/lib/libamdhip64.so=\177ELF");
+            run_only(&s, "amdgpu", &checks);
+            assert_int_equal(checks.n, 1);
+            tm_check_status wanted = drivers[d].supports[k] == '+'   ? TM_CHECK_PASS
+                                     : drivers[d].supports[k] == '.' ? TM_CHECK_FAIL
+                                                                     : TM_CHECK_INFO;
+            if (checks.results[0].status != wanted)
+                fail_msg("amdgpu %s with ROCm %s: %s", drivers[d].module, releases[k], checks.results[0].observed);
+            if (wanted == TM_CHECK_FAIL) assert_non_null(strstr(checks.results[0].remedy, "install amdgpu of release"));
+            restore();
+            tm_checks_fini(&checks);
+        }
+    test_folder_remove();
+}
+
+/* What a result keeps of them. */
+TEST(devices_in_results)
+{
+    static const char *const hide[] = { "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES",
+                                        "GPU_DEVICE_ORDINAL" };
+    for (size_t i = 0; i < sizeof hide / sizeof hide[0]; i++) unsetenv(hide[i]);
+    for (int of = 0; of < SERVERS; of++) {
+        build(&servers[of]);
+        for (int hidden = 0; hidden < 2; hidden++) {
+            if (hidden) setenv("CUDA_VISIBLE_DEVICES", "3,1", 1);
+            tm_environment *e = tm_environment_read(server_root);
+            assert_string_equal(tm_environment_text(e, "gpus", NULL, "devices"), "8");
+            assert_string_equal(tm_environment_text(e, "gpus", NULL, "visible"), hidden ? "2" : "8");
+            if (hidden)
+                assert_string_equal(tm_environment_text(e, "gpus", NULL, "visible_by"), "CUDA_VISIBLE_DEVICES=3,1");
+            else
+                assert_null(tm_environment_text(e, "gpus", NULL, "visible_by"));
+            tm_environment_destroy(e);
+            unsetenv("CUDA_VISIBLE_DEVICES");
+        }
+    }
+    test_folder_remove();
+}
