@@ -49,9 +49,9 @@ else
     base='' since="the beginning"
 fi
 changed=$(changed_files)
-rooms=$(echo "$changed" | sed -n 's,^\(src\|tests\)/\(apps/\)\{0,1\}\([a-z]*\)/.*,\3,p')
+rooms=$(echo "$changed" | sed -n 's#^\(src/apps\|src\|tests\)/\([a-z]*\)/.*#\2#p')
 if echo "$changed" | grep -qE '^(src/base/|tests/support/|Makefile$)'; then
-    rooms="$rooms config data token mlperf $(for room in src/*/ src/apps/*/; do basename "$room"; done)"
+    rooms="$rooms config data token mlperf $(find src -mindepth 1 -maxdepth 2 -type d | sort | sed 's,.*/,,')"
 fi
 stems=" $(echo "$changed" | sed -n 's#.*/\(test_\)\{0,1\}\([a-z0-9_]*\)\.[ch]$#\2#p' | tr '\n' ' ')"
 first='' others=''

@@ -38,6 +38,9 @@ is "a day later: the last commit" "$(listed)" "b/test_two "
 change 2026-01-02T02:00:00Z src/a/one.c docs/x.md
 is "commits of a day, the last first, the tests of changed files before others" "$(listed)" "a/test_one b/test_two a/test_all "
 change 2026-01-03T03:00:00Z src/c/x.c
+change 2026-01-03T03:30:00Z src/apps/b/x.c
+is "a room of apps" "$(listed HEAD~1)" "b/test_two "
+git reset -q --hard HEAD~1
 is "a room without tests" "$(listed)" "asan: no room with unit tests changed since $(git rev-parse --short HEAD~1) "
 is "since a commit" "$(listed HEAD~3)" "a/test_one b/test_two a/test_all "
 git checkout -q -b side

@@ -271,7 +271,7 @@ static const row elsewhere[] = {
     { "training.epochs", "tests/train/test_epochs.c", "--training.epochs 3 --training.local_batch_size 4" },
     { "model.flavor", "tests/config/files.txt", "model.flavor" },
     { "model.hf_assets_path", "tests/cli/test_hugging_face.sh", "hf_assets_path" },
-    { "data.prefetch", "tests/data/test_loader.c", "without_a_thread" },
+    { "data.prefetch", "tests/data/test_loader.c", "the_system_gives_no_thread" },
     { "data.encoders", "tests/cli/test_pictures.sh", "--data.encoders" },
     { "data.sample_pictures", "tests/cli/test_pictures.sh", "--data.sample_pictures 2" },
     { "data.sample_steps", "tests/cli/test_pictures.sh", "--data.sample_steps 3" },
