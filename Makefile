@@ -117,8 +117,8 @@ LONG_SCRIPTS := $(sort $(wildcard tests/house/test_*.sh tests/long/test_*.sh))
 MEASURING := $(addprefix tests/cli/test_,ab.sh bench.sh check_hosts.sh measurement.sh) \
     $(addprefix $(BUILD)/tests/bench/test_,tables_runs ab_whole)
 FULL_SCRIPTS := $(addprefix tests/gpu/test_,judged.sh text_commands.sh bench_commands.sh device_runs.sh adapter_commands.sh) \
-    tests/tools/test_gpu_acceptance.sh $(addprefix tests/cli/test_,attacks.sh bench_jobs.sh check.sh coming_from.sh foreign.sh gpu_ranks.sh key_effects.sh \
-    mlperf_run.sh reproduce.sh run_words.sh) tests/train/test_late_suite.sh tests/tools/test_mutants.sh
+    tests/tools/test_gpu_acceptance.sh $(addprefix tests/cli/test_,attacks.sh bench_jobs.sh build.sh check.sh coming_from.sh completion.sh \
+    finetune_configs.sh foreign.sh gpu_ranks.sh install.sh key_effects.sh mlperf_configs.sh mlperf_run.sh reproduce.sh run_words.sh sweep.sh) tests/train/test_late_suite.sh tests/tools/test_mutants.sh
 # DRAW=SEED adds a fifth of them, which depends on the seed.
 FULL     := $(FULL_SCRIPTS) $(MEASURING)
 drawn     = $(shell for t in $(1); do h=$$(echo "$(DRAW) $$t" | cksum | cut -d " " -f 1); \
