@@ -368,7 +368,8 @@ static int begin(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(calls), cmocka_unit_test(facts),    full_test(failures),     cmocka_unit_test(refusals), cmocka_unit_test(other_libraries),
+    cmocka_unit_test(calls),    cmocka_unit_test(facts),           full_test(failures),
+    cmocka_unit_test(refusals), cmocka_unit_test(other_libraries),
 };
 
 TEST_TABLE(tests)
