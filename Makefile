@@ -404,6 +404,14 @@ judge-clang:
 	@TM_HIP_CLANG='$(CLANG)' TM_TEST_FULL=1 TM_TEST_COMPILERS=required $(BUILD)/tests/gpu/all other-clang
 	@TM_HIP_CLANG='$(CLANG)' $(BUILD)/tests/machine/all other-clang
 
+# Asks a real cuDNN without a GPU which kernels it has for the graphs of attention (tests/gpu/deviceless.c). DRIVER: 13000, for a
+# library of CUDA 12 12080; libcuda.so.1 has to be somewhere, its driver not.
+CUDNN  ?= libcudnn.so.9
+DRIVER ?= 13000
+judge-cudnn:
+	@$(MAKE) --no-print-directory $(BUILD)/tests/gpu/all
+	@$(BUILD)/tests/gpu/all cudnn '$(CUDNN)' $(DRIVER)
+
 check-layers:
 	@tools/check_layers.sh
 
@@ -462,7 +470,7 @@ tidy:
 clean:
 	rm -rf build trainmark
 
-.PHONY: FORCE all trainmark setup bench test test-full build-tests test-long asan tsan fuzz mutants machine-audit judge-clang judge-kernels judged-set check-layers check-headers check-format format tidy \
+.PHONY: FORCE all trainmark setup bench test test-full build-tests test-long asan tsan fuzz mutants machine-audit judge-clang judge-cudnn judge-kernels judged-set check-layers check-headers check-format format tidy \
     install uninstall deb dist-bin clean
 .SECONDARY:
 -include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(SUPPORT:.o=.d) $(ROOM_OBJ:.o=.d)

@@ -4,10 +4,9 @@
 #include "device/gpu/own.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { MOST_SIZE = 256, BLACKWELL = 100 };
+enum { MOST_SIZE = 256 };
 
 /* So many sequences in one call of the library, and heads of keys. */
 typedef struct {
@@ -81,10 +80,8 @@ static piece piece_of(const tm_call *call)
     return (piece){ 0, 0 };
 }
 
-static const char *refuse_gradients(const tm_gpu_own *own, const tm_attention_attr *t, const tm_view *qkv, piece p)
+static const char *refuse_gradients(const tm_attention_attr *t, const tm_view *qkv, piece p)
 {
-    if (own->gpu && atoi(tm_gpu_facts_of(own->gpu)->arch + 3) >= BLACKWELL)
-        return "the library's gradients have no fixed order from sm_100 on";
     if (p.sequences == 0) return "the library would store more than 1.25 GiB of gradients of scores";
     if ((p.sequences < sequences_of(t, qkv) || p.groups < t->kv_heads) && t->seq_q % 4)
         return "in pieces the library takes multiples of 4 queries";
@@ -115,7 +112,7 @@ static const char *refuse(const tm_call *call, const tm_view *qkv, const tm_view
     why = missing(own);
     if (!why && grads) {
         p = piece_of(call);
-        why = refuse_gradients(own, t, qkv, p);
+        why = refuse_gradients(t, qkv, p);
     }
     if (why || !own->dnn) return why; /* no library: opened to plan, or it failed */
     tm_gpu_attention_shape s = shape_of(t, qkv, grads, p);

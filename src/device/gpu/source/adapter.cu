@@ -64,7 +64,7 @@ DEVICE u64 whole_number(u64 bits)
 {
     int shift = 1075 - (int)(bits >> 52 & 2047u); /* the last bit of the fraction is worth 2^-shift */
     if (shift > 53) return 0;
-    return (1ull << (53 - shift)) + ((bits & (1ull << 52) - 1u) >> (shift - 1)) + 1u >> 1;
+    return ((1ull << (53 - shift)) + ((bits & ((1ull << 52) - 1u)) >> (shift - 1)) + 1u) >> 1;
 }
 
 /* Of op/keeps.h, whose attributes these are: element number e of all rows stays where the half of the random bits of e / 2

@@ -162,7 +162,7 @@ EACH_SIMD(2) KERNEL_OF(FORWARD_THREADS, attention_matrix)
                     UNROLL for (int e = 0; e < 16; e++) {
                         range r = ranges[own + m * UNIT + row_of(slot_of(e))];
                         int   at = key + column_of(e);
-                        s[m].of[e] = (at < r.from) | (at >= r.end) ? MINUS_INFINITY : s[m].of[e];
+                        s[m].of[e] = ((at < r.from) | (at >= r.end)) ? MINUS_INFINITY : s[m].of[e];
                     }
             weigh(&now, s, out, p, c);
             add_product(out, p, t, B, stage, u);
@@ -260,7 +260,7 @@ EACH_SIMD(GRAD_SIMD) KERNEL_OF(QUERIES_THREADS, attention_matrix_queries)
                     UNROLL for (int e = 0; e < 16; e++) {
                         range r = ranges[own + m * UNIT + row_of(slot_of(e))];
                         int   at = key + column_of(e);
-                        d[m].of[e] = (at < r.from) | (at >= r.end) ? 0.0f : d[m].of[e];
+                        d[m].of[e] = ((at < r.from) | (at >= r.end)) ? 0.0f : d[m].of[e];
                     }
                 round_sums(ds[m], d[m]);
             }

@@ -152,7 +152,7 @@ KERNEL_OF(THREADS, attention_wgmma_queries)
             UNROLL for (int e = 0; e < 32; e++) {
                 range r = ranges[own + group_row(slot_of(e))];
                 int   at = key + column_of(e);
-                d[e] = (at < r.from) | (at >= r.end) ? 0.0f : d[e];
+                d[e] = ((at < r.from) | (at >= r.end)) ? 0.0f : d[e];
             }
         round_all(ds, d);
         begin_products();

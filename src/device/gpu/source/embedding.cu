@@ -10,16 +10,23 @@ DEVICE int has_position(i64 r, i64 from, i64 rows)
     return rows == 0 || (r >= from && r < from + rows);
 }
 
-/* Element c of a row, ..., from a row of the table (NULL: zeros) and one of the positions (NULL: none). */
+/* A row of a table, if it is `there`. A pointer that may be NULL would be no address of global memory to every compiler. */
+struct row_of {
+    const T *at;
+    bool     there;
+};
+
+/* Element c of a row, ..., from a row of the table (not there: zeros) and one of the positions, if it is there. */
 template <int N>
-DEVICE void put_row(Y *y, const T *table, const T *positions, int columns)
+DEVICE void put_row(Y *y, row_of table, row_of positions, int columns)
 {
     for (int c = thread_id() * N; c < columns; c += BLOCK * N) {
         run<T, N> v = {}, w = {};
         floats<N> result;
-        if (table) v = load<T, N>(table, c);
-        if (positions) w = load<T, N>(positions, c);
-        UNROLL for (int e = 0; e < N; e++) result.of[e] = positions ? element(v, e) + element(w, e) : element(v, e);
+        if (table.there) v = load<T, N>(table.at, c);
+        if (positions.there) w = load<T, N>(positions.at, c);
+        UNROLL for (int e = 0; e < N; e++)
+            result.of[e] = positions.there ? element(v, e) + element(w, e) : element(v, e);
         store<Y, N>(y, c, result);
     }
 }
@@ -30,8 +37,8 @@ KERNEL(embedding)
  const int *RESTRICT place, i64 vocabulary, int columns, i64 seq, i64 first, i64 from, i64 rows, int wide)
 {
     i64      r = block_id(0), token = tokens[r] - first, position = place ? place[r] : (u32)r % (u32)seq;
-    const T *mine = token >= 0 && token < vocabulary ? table + token * columns : (const T *)0;
-    const T *added = positions && has_position(r, from, rows) ? positions + position * columns : (const T *)0;
+    row_of   mine = { table + token * columns, token >= 0 && token < vocabulary };
+    row_of   added = { positions + position * columns, positions && has_position(r, from, rows) };
     if (wide)
         put_row<RUN>(y + r * columns, mine, added, columns);
     else

@@ -126,15 +126,15 @@ KERNEL(attend_rows)
     SHARED float room[BLOCK], sums[BLOCK / WAVE];
     i64          row = ((i64)block_id(1) * blocks(0) + block_id(0)) * keys;
     int          query = first + block_id(0);
-    const f32   *added = bias ? bias + (i64)block_id(1) * (2 * seq - 1) + seq - 1 - query : bias;
+    const f32   *added = bias + (i64)block_id(1) * (2 * seq - 1) + seq - 1 - query;
     float        largest = MINUS_INFINITY, sum = 0.0f;
     for (int k = thread_id(); k < keys; k += BLOCK)
-        largest = larger(largest, scale * scores[row + k] + (added ? added[k] : 0.0f));
+        largest = larger(largest, scale * scores[row + k] + (bias ? added[k] : 0.0f));
     largest = block_largest(largest, room);
     for (int k = thread_id(); k < keys; k += BLOCK)
-        sum += exponential(scale * scores[row + k] + (added ? added[k] : 0.0f) - largest);
+        sum += exponential(scale * scores[row + k] + (bias ? added[k] : 0.0f) - largest);
     sum = block_sum(sum, sums);
     for (int k = thread_id(); k < keys; k += BLOCK)
-        put(p, row + k, exponential(scale * scores[row + k] + (added ? added[k] : 0.0f) - largest) / sum);
+        put(p, row + k, exponential(scale * scores[row + k] + (bias ? added[k] : 0.0f) - largest) / sum);
     if (thread_id() == 0) lse[(i64)block_id(1) * seq + query] = largest + logarithm(sum);
 }

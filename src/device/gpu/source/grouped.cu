@@ -101,16 +101,14 @@ KERNEL(grouped_rows)
                     B_ACROSS ? columns : depth, 0, column0 };
     if (t.expert > experts || (t.expert == experts && adds)) return;
     clear(&sum);
-    if (t.expert < experts)
-        product_of(&sum, f, as, bs, as_it_is());
-    else
-        bias = 0, residual = 0;
+    bool somebody = t.expert < experts;
+    if (somebody) product_of(&sum, f, as, bs, as_it_is());
     EACH_RESULT (sum, row, column, value) {
         i64   n = column0 + column, at = first + row * columns + n;
         float v = value;
         if (row >= own || n >= columns) continue;
-        if (bias) v += get(bias, t.expert * columns + n);
-        if (residual) v += get(residual, at);
+        if (somebody && bias) v += get(bias, t.expert * columns + n);
+        if (somebody && residual) v += get(residual, at);
         put(c, at, adds ? v + get(c, at) : v);
     }
 }
