@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "gpu/library.h"
+#include "gpu/sensors_calls.h"
 
 #include <fcntl.h>
 #include <glob.h>
@@ -12,22 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* X(member, arguments, NVML's name): all return 0 for success (nvml.h). */
-#define NVML_CALLS(X)                                                                                                  \
-    X(init, (void), "nvmlInit_v2")                                                                                     \
-    X(shutdown, (void), "nvmlShutdown")                                                                                \
-    X(by_bus, (const char *bus, void **device), "nvmlDeviceGetHandleByPciBusId_v2")                                    \
-    X(clock, (void *device, int which, unsigned *mhz), "nvmlDeviceGetClockInfo")                                       \
-    X(power, (void *device, unsigned *milliwatts), "nvmlDeviceGetPowerUsage")                                          \
-    X(temperature, (void *device, int which, unsigned *celsius), "nvmlDeviceGetTemperature")                           \
-    X(violation, (void *device, int policy, violation_time *time), "nvmlDeviceGetViolationStatus")
-
-enum { NVML_CLOCK_SM = 1, NVML_TEMPERATURE_GPU = 0, NVML_POLICY_POWER = 0, NVML_POLICY_THERMAL = 1 };
-
-typedef struct {
-    unsigned long long reference_us, violation_ns;
-} violation_time;
 
 typedef struct {
 #define X(member, arguments, name) int(*member) arguments;
@@ -128,17 +113,16 @@ static uint32_t word_at(const unsigned char *at)
     return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
 }
 
-/* Of gpu_metrics (the kernel's kgd_pp_interface.h): a header {u16 bytes, u8 format, u8 content}; of contents 6 to 8 of
- * format 1, where the counters of cycles, processor hot, package power, socket, regulator and memory too hot begin. */
+/* Of gpu_metrics: of contents 6 to 8 of format 1, where the counters begin. */
 static void read_metrics(tm_gpu_sensors *s)
 {
     enum { CYCLES, PROCHOT, POWER, SOCKET, REGULATOR, MEMORY, COUNTERS };
-    static const size_t begin[] = { [6] = 32, [7] = 40, [8] = 40 };
+    static const size_t begin[] = { [6] = AMD_COUNTERS_6, [7] = AMD_COUNTERS_7, [8] = AMD_COUNTERS_8 };
     unsigned char       bytes[64];
     ssize_t             n = s->file[FILE_METRICS] >= 0 ? pread(s->file[FILE_METRICS], bytes, sizeof bytes, 0) : 0;
     uint32_t            count[COUNTERS];
-    if (n < (ssize_t)sizeof bytes || bytes[2] != 1 || bytes[3] < 6 || bytes[3] > 8) return;
-    for (int i = 0; i < COUNTERS; i++) count[i] = word_at(bytes + begin[bytes[3]] + 4 * (size_t)i);
+    if (n < (ssize_t)sizeof bytes || bytes[AMD_FORMAT] != 1 || bytes[AMD_CONTENT] < 6 || bytes[AMD_CONTENT] > 8) return;
+    for (int i = 0; i < COUNTERS; i++) count[i] = word_at(bytes + begin[bytes[AMD_CONTENT]] + 4 * (size_t)i);
     uint32_t heat = count[PROCHOT] + count[SOCKET] + count[REGULATOR] + count[MEMORY];
     if (s->counted) {
         s->held_of += (uint32_t)(count[CYCLES] - s->cycles);
@@ -191,15 +175,15 @@ static double of(int code, unsigned value, double unit)
 static void read_nvidia(tm_gpu_sensors *s, tm_gpu_reading *out)
 {
     unsigned       value = 0;
-    violation_time power, heat;
-    int            code = s->nvml.clock(s->device, NVML_CLOCK_SM, &value);
+    nvml_violation power, heat;
+    int            code = s->nvml.clock(s->device, NVML_OF_SM, &value);
     out->clock_mhz = of(code, value, 1);
     code = s->nvml.power(s->device, &value);
     out->power_w = of(code, value, 1e-3);
-    code = s->nvml.temperature(s->device, NVML_TEMPERATURE_GPU, &value);
+    code = s->nvml.temperature(s->device, NVML_OF_GPU, &value);
     out->temperature_c = of(code, value, 1);
-    if (s->nvml.violation(s->device, NVML_POLICY_POWER, &power) != 0) return;
-    if (s->nvml.violation(s->device, NVML_POLICY_THERMAL, &heat) != 0) return;
+    if (s->nvml.violation(s->device, NVML_BY_POWER, &power) != 0) return;
+    if (s->nvml.violation(s->device, NVML_BY_HEAT, &heat) != 0) return;
     out->held_of = (double)heat.reference_us * 1e-6;
     out->power_held = (double)power.violation_ns * 1e-9;
     out->heat_held = (double)heat.violation_ns * 1e-9;
