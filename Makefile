@@ -404,6 +404,10 @@ judge-clang:
 	@TM_HIP_CLANG='$(CLANG)' TM_TEST_FULL=1 TM_TEST_COMPILERS=required $(BUILD)/tests/gpu/all other-clang
 	@TM_HIP_CLANG='$(CLANG)' $(BUILD)/tests/machine/all other-clang
 
+# Compares the calls and numbers of GPU libraries with the makers' own headers, whose folders are given (docs/gpu.md).
+judge-headers:
+	@tools/judge_headers.sh
+
 check-layers:
 	@tools/check_layers.sh
 
@@ -462,7 +466,7 @@ tidy:
 clean:
 	rm -rf build trainmark
 
-.PHONY: FORCE all trainmark setup bench test test-full build-tests test-long asan tsan fuzz mutants machine-audit judge-clang judge-kernels judged-set check-layers check-headers check-format format tidy \
+.PHONY: FORCE all trainmark setup bench test test-full build-tests test-long asan tsan fuzz mutants machine-audit judge-clang judge-headers judge-kernels judged-set check-layers check-headers check-format format tidy \
     install uninstall deb dist-bin clean
 .SECONDARY:
 -include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(SUPPORT:.o=.d) $(ROOM_OBJ:.o=.d)

@@ -9,6 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+typedef struct {
+    unsigned long long reference_us, violation_ns;
+} nvml_violation;
+
 static int looks, open_count;
 
 static int fails(const char *name)
@@ -64,12 +68,12 @@ int nvmlDeviceGetTemperature(void *device, int which, unsigned *celsius)
 }
 
 /* A second from look to look; the power cap holds the clock down in a quarter of it. */
-int nvmlDeviceGetViolationStatus(void *device, int policy, unsigned long long time[2])
+int nvmlDeviceGetViolationStatus(void *device, int policy, nvml_violation *time)
 {
     const char *heat = getenv("STANDIN_NVML_HEAT");
     if (device != &looks || policy < 0 || policy > 1) return 2;
-    time[0] = 1000000ULL * (unsigned)looks;
-    time[1] = policy == 0 ? 250000000ULL * (unsigned)looks
-                          : (unsigned long long)(1e7 * (heat ? strtod(heat, NULL) : 0)) * (unsigned)looks;
+    time->reference_us = 1000000ULL * (unsigned)looks;
+    time->violation_ns = policy == 0 ? 250000000ULL * (unsigned)looks
+                                     : (unsigned long long)(1e7 * (heat ? strtod(heat, NULL) : 0)) * (unsigned)looks;
     return fails("nvmlDeviceGetViolationStatus");
 }
