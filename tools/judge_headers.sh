@@ -147,10 +147,11 @@ symbols()
     librccl.*) of=rccl ;;
     *) return ;;
     esac
-    case $1 in
-    *.symbols) cat "$1" ;;
-    *) nm -D --defined-only "$1" ;;
-    esac | awk '{ sub(/@.*/, "", $NF); print $NF }' | sort -u >"$work/symbols"
+    if ! case $1 in *.symbols) cat "$1" ;; *) nm -D --defined-only "$1" ;; esac >"$work/listed"; then
+        status=5
+        return
+    fi
+    awk '{ sub(/@.*/, "", $NF); print $NF }' "$work/listed" | sort -u >"$work/symbols"
     awk -F'\t' -v of=$of '$1 == of && $2 ~ /^src/ && $3 == "call" { print $4 }' "$work/rows" | sort -u >"$work/called"
     missing=$(comm -23 "$work/called" "$work/symbols" | tr '\n' ' ')
     compared=1

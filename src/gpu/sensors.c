@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 typedef struct {
-#define X(member, arguments, name) int(*member) arguments;
+#define X(member, arguments, name, needed) int(*member) arguments;
     NVML_CALLS(X)
 #undef X
 } nvml_calls;
@@ -23,8 +23,9 @@ typedef struct {
 static const struct {
     size_t      at;
     const char *name;
+    bool        needed;
 } names[] = {
-#define X(member, arguments, name) { offsetof(nvml_calls, member), name },
+#define X(member, arguments, name, needed) { offsetof(nvml_calls, member), name, needed },
     NVML_CALLS(X)
 #undef X
 };
@@ -36,6 +37,7 @@ struct tm_gpu_sensors {
     bool       hip;
     nvml_calls nvml;
     void      *device;
+    bool       by_fields;           /* what held the clock down */
     int        file[FILES];         /* -1: is not there */
     uint32_t   cycles, power, heat; /* of gpu_metrics, as they were last: counters of 32 bits */
     double     held_of, power_held, heat_held;
@@ -157,12 +159,15 @@ static bool open_nvidia(tm_gpu_sensors *s, const char *bus, tm_text *why)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         void *symbol = tm_library_symbol(&library, names[i].name);
         memcpy((char *)&s->nvml + names[i].at, &symbol, sizeof symbol);
-        if (symbol) continue;
+        if (symbol || !names[i].needed) continue;
         tm_text_printf(why, "%s has no %s", library.path, names[i].name);
         return false;
     }
     int code = s->nvml.init();
     if (code == 0 && (code = s->nvml.by_bus(bus, &s->device)) != 0) s->nvml.shutdown();
+    nvml_violation time;
+    s->by_fields =
+        code == 0 && (!s->nvml.violation || s->nvml.violation(s->device, NVML_BY_POWER, &time) != 0) && s->nvml.fields;
     if (code != 0) tm_text_printf(why, "NVML (%s) fails for the GPU at %s with code %d", library.path, bus, code);
     return code == 0;
 }
@@ -172,21 +177,47 @@ static double of(int code, unsigned value, double unit)
     return code == 0 ? value * unit : (double)NAN;
 }
 
-static void read_nvidia(tm_gpu_sensors *s, tm_gpu_reading *out)
+static double read_temperature(const tm_gpu_sensors *s)
 {
-    unsigned       value = 0;
+    unsigned         value = 0;
+    nvml_temperature now = { NVML_TEMPERATURE_1, NVML_OF_GPU, 0 };
+    if (s->nvml.temperature) {
+        int code = s->nvml.temperature(s->device, NVML_OF_GPU, &value);
+        return of(code, value, 1);
+    }
+    if (!s->nvml.temperature_of || s->nvml.temperature_of(s->device, &now) != 0) return (double)NAN;
+    return now.celsius;
+}
+
+/* The same counters in both ways. */
+static void read_held(const tm_gpu_sensors *s, tm_gpu_reading *out)
+{
     nvml_violation power, heat;
-    int            code = s->nvml.clock(s->device, NVML_OF_SM, &value);
-    out->clock_mhz = of(code, value, 1);
-    code = s->nvml.power(s->device, &value);
-    out->power_w = of(code, value, 1e-3);
-    code = s->nvml.temperature(s->device, NVML_OF_GPU, &value);
-    out->temperature_c = of(code, value, 1);
-    if (s->nvml.violation(s->device, NVML_BY_POWER, &power) != 0) return;
-    if (s->nvml.violation(s->device, NVML_BY_HEAT, &heat) != 0) return;
+    nvml_field     field[] = { { .field = NVML_FIELD_POWER }, { .field = NVML_FIELD_HEAT } };
+    if (s->by_fields) {
+        if (s->nvml.fields(s->device, 2, field) != 0) return;
+        for (int i = 0; i < 2; i++)
+            if (field[i].code != 0 || field[i].type != NVML_UNSIGNED_64) return;
+        power = (nvml_violation){ (unsigned long long)field[0].time_us, field[0].value };
+        heat = (nvml_violation){ (unsigned long long)field[1].time_us, field[1].value };
+    } else if (!s->nvml.violation || s->nvml.violation(s->device, NVML_BY_POWER, &power) != 0 ||
+               s->nvml.violation(s->device, NVML_BY_HEAT, &heat) != 0) {
+        return;
+    }
     out->held_of = (double)heat.reference_us * 1e-6;
     out->power_held = (double)power.violation_ns * 1e-9;
     out->heat_held = (double)heat.violation_ns * 1e-9;
+}
+
+static void read_nvidia(tm_gpu_sensors *s, tm_gpu_reading *out)
+{
+    unsigned value = 0;
+    int      code = s->nvml.clock(s->device, NVML_OF_SM, &value);
+    out->clock_mhz = of(code, value, 1);
+    code = s->nvml.power(s->device, &value);
+    out->power_w = of(code, value, 1e-3);
+    out->temperature_c = read_temperature(s);
+    read_held(s, out);
 }
 
 /* --- both ------------------------------------------------------------------------------------------------------------

@@ -8,22 +8,41 @@ typedef struct {
     unsigned long long reference_us, violation_ns;
 } nvml_violation;
 
-/* X(member, arguments, NVML's name): all return 0 for success. */
+typedef struct {
+    unsigned version;
+    int      sensor, celsius;
+} nvml_temperature;
+
+typedef struct {
+    unsigned           field, scope;
+    long long          time_us, latency_us;
+    int                type, code;
+    unsigned long long value;
+} nvml_field;
+
+/* X(member, arguments, NVML's name, needed): all return 0 for success. CUDA 13's header says of violations that they
+ * leave with CUDA 14, and that temperature_of is to be called for temperature. */
 #define NVML_CALLS(X)                                                                                                  \
-    X(init, (void), "nvmlInit_v2")                                                                                     \
-    X(shutdown, (void), "nvmlShutdown")                                                                                \
-    X(by_bus, (const char *bus, void **device), "nvmlDeviceGetHandleByPciBusId_v2")                                    \
-    X(clock, (void *device, int which, unsigned *mhz), "nvmlDeviceGetClockInfo")                                       \
-    X(power, (void *device, unsigned *milliwatts), "nvmlDeviceGetPowerUsage")                                          \
-    X(temperature, (void *device, int which, unsigned *celsius), "nvmlDeviceGetTemperature")                           \
-    X(violation, (void *device, int policy, nvml_violation *time), "nvmlDeviceGetViolationStatus")
+    X(init, (void), "nvmlInit_v2", true)                                                                               \
+    X(shutdown, (void), "nvmlShutdown", true)                                                                          \
+    X(by_bus, (const char *bus, void **device), "nvmlDeviceGetHandleByPciBusId_v2", true)                              \
+    X(clock, (void *device, int which, unsigned *mhz), "nvmlDeviceGetClockInfo", true)                                 \
+    X(power, (void *device, unsigned *milliwatts), "nvmlDeviceGetPowerUsage", true)                                    \
+    X(temperature, (void *device, int which, unsigned *celsius), "nvmlDeviceGetTemperature", false)                    \
+    X(temperature_of, (void *device, nvml_temperature *of), "nvmlDeviceGetTemperatureV", false)                        \
+    X(violation, (void *device, int policy, nvml_violation *time), "nvmlDeviceGetViolationStatus", false)              \
+    X(fields, (void *device, int n, nvml_field *fields), "nvmlDeviceGetFieldValues", false)
 
 /* X(name, value, NVML's expression) */
 #define NVML_NUMBERS(X)                                                                                                \
     X(NVML_OF_SM, 1, "NVML_CLOCK_SM")                                                                                  \
     X(NVML_OF_GPU, 0, "NVML_TEMPERATURE_GPU")                                                                          \
     X(NVML_BY_POWER, 0, "NVML_PERF_POLICY_POWER")                                                                      \
-    X(NVML_BY_HEAT, 1, "NVML_PERF_POLICY_THERMAL")
+    X(NVML_BY_HEAT, 1, "NVML_PERF_POLICY_THERMAL")                                                                     \
+    X(NVML_FIELD_POWER, 74, "NVML_FI_DEV_PERF_POLICY_POWER")                                                           \
+    X(NVML_FIELD_HEAT, 75, "NVML_FI_DEV_PERF_POLICY_THERMAL")                                                          \
+    X(NVML_UNSIGNED_64, 3, "NVML_VALUE_TYPE_UNSIGNED_LONG_LONG")                                                       \
+    X(NVML_TEMPERATURE_1, 0x100000c, "nvmlTemperature_v1")
 
 /* X(name, value, the kernel's expression): bytes; from the counter of cycles on follow those of a hot processor, of
  * package power, of a hot socket, regulator and memory, four bytes each. */

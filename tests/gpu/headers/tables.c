@@ -113,7 +113,7 @@ static void attention(void)
 static void sensors(void)
 {
     static const char file[] = "src/gpu/sensors_calls.h";
-#define X(member, arguments, name) call("nvml", file, name, "int", #arguments);
+#define X(member, arguments, name, needed) call("nvml", file, name, "int", #arguments);
     NVML_CALLS(X)
 #undef X
 #define X(name, value, maker) NUMBER("nvml", file, name, maker);
@@ -126,6 +126,16 @@ static void sensors(void)
     NUMBER("nvml", file, sizeof(nvml_violation), "sizeof(nvmlViolationTime_t)");
     NUMBER("nvml", file, offsetof(nvml_violation, reference_us), "offsetof(nvmlViolationTime_t, referenceTime)");
     NUMBER("nvml", file, offsetof(nvml_violation, violation_ns), "offsetof(nvmlViolationTime_t, violationTime)");
+    NUMBER("nvml", file, sizeof(nvml_temperature), "sizeof(nvmlTemperature_v1_t)");
+    NUMBER("nvml", file, offsetof(nvml_temperature, sensor), "offsetof(nvmlTemperature_v1_t, sensorType)");
+    NUMBER("nvml", file, offsetof(nvml_temperature, celsius), "offsetof(nvmlTemperature_v1_t, temperature)");
+    NUMBER("nvml", file, sizeof(nvml_field), "sizeof(nvmlFieldValue_t)");
+    NUMBER("nvml", file, offsetof(nvml_field, field), "offsetof(nvmlFieldValue_t, fieldId)");
+    NUMBER("nvml", file, offsetof(nvml_field, scope), "offsetof(nvmlFieldValue_t, scopeId)");
+    NUMBER("nvml", file, offsetof(nvml_field, time_us), "offsetof(nvmlFieldValue_t, timestamp)");
+    NUMBER("nvml", file, offsetof(nvml_field, type), "offsetof(nvmlFieldValue_t, valueType)");
+    NUMBER("nvml", file, offsetof(nvml_field, code), "offsetof(nvmlFieldValue_t, nvmlReturn)");
+    NUMBER("nvml", file, offsetof(nvml_field, value), "offsetof(nvmlFieldValue_t, value)");
 }
 
 #define OF_CONFIG(member, maker)                                                                                       \
