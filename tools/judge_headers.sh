@@ -16,6 +16,7 @@
 # Folders are parted by colons. Exit code: 5 if something differs, 1 if nothing could be compared.
 set -u
 cd "$(dirname "$0")/.." || exit 1
+export LC_ALL=C.UTF-8
 CC=${CC:-cc} CXX=${CXX:-c++}
 own=tests/gpu/headers
 work=$(mktemp -d) || exit 1
@@ -82,7 +83,7 @@ judge()
     tr -cs 'A-Za-z_0-9' '\n' <"$work/text" | sort -u >"$work/words"
     awk -F'\t' -v library="$library" -v version="$version" -f $own/judge.awk file=1 "$work/words" file=2 $own/later.txt file=3 "$work/rows" >"$work/judge.cpp"
     # shellcheck disable=SC2086
-    if ! "$CXX" -std=c++17 -w $5 $folders -I"$work" -I$own -Isrc "$work/judge.cpp" -o "$work/judge" 2>"$work/errors"; then
+    if ! "$CXX" -std=c++17 $5 $folders -I"$work" -I$own -Isrc "$work/judge.cpp" -o "$work/judge" 2>"$work/errors"; then
         grep error "$work/errors" | head -5
         echo "$library: the comparison does not compile"
         status=5
@@ -90,6 +91,7 @@ judge()
     fi
     compared=1
     "$work/judge" || status=5
+    sed -n "s/.*judge.cpp.*‘\([^‘]*\)’ is deprecated.*/$library: the header calls it deprecated: \1/p" "$work/errors" | sort -u
 }
 
 # Newer headers of cuDNN say which type and how many elements an attribute takes; the stand-in does the same.
@@ -112,7 +114,7 @@ has "$cuda" cuda.h && judge cuda '#include <cuda.h>' CUDA_VERSION "$cuda" ''
 has "$cuda" nvrtc.h && judge nvrtc '#include <nvrtc.h>' 0 "$cuda" ''
 has "$cuda" cublasLt.h && judge cublaslt '#include <cublasLt.h>' 'CUBLAS_VER_MAJOR * 10000 + CUBLAS_VER_MINOR * 100 + CUBLAS_VER_PATCH' "$cuda" ''
 has "$cuda" nvml.h && judge nvml '#include <nvml.h>' NVML_API_VERSION "$cuda" ''
-has "${CUDNN_INCLUDE:-}" cudnn_graph.h && judge cudnn '#include <cudnn_graph.h>' CUDNN_VERSION "$CUDNN_INCLUDE:$cuda" ''
+has "${CUDNN_INCLUDE:-}" cudnn_graph.h && judge cudnn '#include <cudnn_graph.h>' CUDNN_VERSION "$CUDNN_INCLUDE:$cuda" -DCUDNN_WARN_DEPRECATED
 types
 has "${NCCL_INCLUDE:-}" nccl.h && judge nccl '#include <nccl.h>' NCCL_VERSION_CODE "$NCCL_INCLUDE:$cuda" ''
 has "$rocm" hip/hip_runtime_api.h && judge hip '#include <hip/hip_runtime_api.h>

@@ -115,23 +115,23 @@ static uint32_t word_at(const unsigned char *at)
     return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
 }
 
-/* Of gpu_metrics: of contents 6 to 8 of format 1, where the counters begin. */
 static void read_metrics(tm_gpu_sensors *s)
 {
-    enum { CYCLES, PROCHOT, POWER, SOCKET, REGULATOR, MEMORY, COUNTERS };
-    static const size_t begin[] = { [6] = AMD_COUNTERS_6, [7] = AMD_COUNTERS_7, [8] = AMD_COUNTERS_8 };
-    unsigned char       bytes[64];
+    static const size_t begin[] = { [6] = AMD_CYCLES_6, [7] = AMD_CYCLES_7, [8] = AMD_CYCLES_8 };
+    unsigned char       bytes[64] = { 0 };
     ssize_t             n = s->file[FILE_METRICS] >= 0 ? pread(s->file[FILE_METRICS], bytes, sizeof bytes, 0) : 0;
-    uint32_t            count[COUNTERS];
-    if (n < (ssize_t)sizeof bytes || bytes[AMD_FORMAT] != 1 || bytes[AMD_CONTENT] < 6 || bytes[AMD_CONTENT] > 8) return;
-    for (int i = 0; i < COUNTERS; i++) count[i] = word_at(bytes + begin[bytes[AMD_CONTENT]] + 4 * (size_t)i);
-    uint32_t heat = count[PROCHOT] + count[SOCKET] + count[REGULATOR] + count[MEMORY];
+    int                 content = bytes[AMD_CONTENT];
+    if (n < (ssize_t)sizeof bytes || bytes[AMD_FORMAT] != 1 || content < 6 || content > 8) return;
+    const unsigned char *at = bytes + begin[content];
+    uint32_t             cycles = word_at(at), power = word_at(at + AMD_POWER);
+    uint32_t heat = word_at(at + AMD_HOT_PROCESSOR) + word_at(at + AMD_HOT_SOCKET) + word_at(at + AMD_HOT_REGULATOR) +
+                    word_at(at + AMD_HOT_MEMORY);
     if (s->counted) {
-        s->held_of += (uint32_t)(count[CYCLES] - s->cycles);
-        s->power_held += (uint32_t)(count[POWER] - s->power);
+        s->held_of += (uint32_t)(cycles - s->cycles);
+        s->power_held += (uint32_t)(power - s->power);
         s->heat_held += (uint32_t)(heat - s->heat);
     }
-    s->cycles = count[CYCLES], s->power = count[POWER], s->heat = heat;
+    s->cycles = cycles, s->power = power, s->heat = heat;
     s->counted = true;
 }
 

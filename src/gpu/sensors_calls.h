@@ -44,14 +44,29 @@ typedef struct {
     X(NVML_UNSIGNED_64, 3, "NVML_VALUE_TYPE_UNSIGNED_LONG_LONG")                                                       \
     X(NVML_TEMPERATURE_1, 0x100000c, "nvmlTemperature_v1")
 
-/* X(name, value, the kernel's expression): bytes; from the counter of cycles on follow those of a hot processor, of
- * package power, of a hot socket, regulator and memory, four bytes each. */
+/* X(name, value, the kernel's expression): bytes; of contents 6 to 8 of format 1, where the counter of cycles is, and
+ * how far behind it those of what held the clock down are. All have 4 bytes. */
 #define AMD_METRICS_NUMBERS(X)                                                                                         \
     X(AMD_FORMAT, 2, "offsetof(struct metrics_table_header, format_revision)")                                         \
     X(AMD_CONTENT, 3, "offsetof(struct metrics_table_header, content_revision)")                                       \
-    X(AMD_COUNTERS_6, 32, "offsetof(struct gpu_metrics_v1_6, accumulation_counter)")                                   \
-    X(AMD_COUNTERS_7, 40, "offsetof(struct gpu_metrics_v1_7, accumulation_counter)")                                   \
-    X(AMD_COUNTERS_8, 40, "offsetof(struct gpu_metrics_v1_8, accumulation_counter)")
+    X(AMD_CYCLES_6, 32, "offsetof(struct gpu_metrics_v1_6, accumulation_counter)")                                     \
+    X(AMD_CYCLES_7, 40, "offsetof(struct gpu_metrics_v1_7, accumulation_counter)")                                     \
+    X(AMD_CYCLES_8, 40, "offsetof(struct gpu_metrics_v1_8, accumulation_counter)")                                     \
+    X(AMD_HOT_PROCESSOR, 4,                                                                                            \
+      "offsetof(struct gpu_metrics_v1_6, prochot_residency_acc) - offsetof(struct gpu_metrics_v1_6, "                  \
+      "accumulation_counter)")                                                                                         \
+    X(AMD_POWER, 8,                                                                                                    \
+      "offsetof(struct gpu_metrics_v1_6, ppt_residency_acc) - offsetof(struct gpu_metrics_v1_6, "                      \
+      "accumulation_counter)")                                                                                         \
+    X(AMD_HOT_SOCKET, 12,                                                                                              \
+      "offsetof(struct gpu_metrics_v1_6, socket_thm_residency_acc) - offsetof(struct gpu_metrics_v1_6, "               \
+      "accumulation_counter)")                                                                                         \
+    X(AMD_HOT_REGULATOR, 16,                                                                                           \
+      "offsetof(struct gpu_metrics_v1_6, vr_thm_residency_acc) - offsetof(struct gpu_metrics_v1_6, "                   \
+      "accumulation_counter)")                                                                                         \
+    X(AMD_HOT_MEMORY, 20,                                                                                              \
+      "offsetof(struct gpu_metrics_v1_6, hbm_thm_residency_acc) - offsetof(struct gpu_metrics_v1_6, "                  \
+      "accumulation_counter)")
 
 enum {
 #define X(name, value, maker) name = (value),

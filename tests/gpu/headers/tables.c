@@ -12,7 +12,7 @@
 #include "gpu/runtime_calls.h"
 #include "gpu/sensors_calls.h"
 
-#include <limits.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -122,6 +122,20 @@ static void sensors(void)
 #define X(name, value, maker) NUMBER("amdgpu", file, name, maker);
     AMD_METRICS_NUMBERS(X)
 #undef X
+#define FURTHER(value, member)                                                                                         \
+    OF_CONTENT(value, member, "7"), OF_CONTENT(value, member, "8"),                                                    \
+        NUMBER("amdgpu", file, sizeof(uint32_t), WIDTH(member))
+#define OF_CONTENT(value, member, content)                                                                             \
+    NUMBER("amdgpu", file, value,                                                                                      \
+           "offsetof(struct gpu_metrics_v1_" content ", " member ") - offsetof(struct gpu_metrics_v1_" content         \
+           ", accumulation_counter)")
+#define WIDTH(member) "sizeof(gpu_metrics_v1_8::" member ")"
+    NUMBER("amdgpu", file, sizeof(uint32_t), WIDTH("accumulation_counter"));
+    FURTHER(AMD_HOT_PROCESSOR, "prochot_residency_acc");
+    FURTHER(AMD_POWER, "ppt_residency_acc");
+    FURTHER(AMD_HOT_SOCKET, "socket_thm_residency_acc");
+    FURTHER(AMD_HOT_REGULATOR, "vr_thm_residency_acc");
+    FURTHER(AMD_HOT_MEMORY, "hbm_thm_residency_acc");
     NUMBER("nvml", file, 0, "NVML_SUCCESS");
     NUMBER("nvml", file, sizeof(nvml_violation), "sizeof(nvmlViolationTime_t)");
     NUMBER("nvml", file, offsetof(nvml_violation, reference_us), "offsetof(nvmlViolationTime_t, referenceTime)");
