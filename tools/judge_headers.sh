@@ -162,7 +162,7 @@ symbols()
 }
 for file in ${LIBRARIES:-}; do symbols "$file"; done
 
-if [ $compared = 0 ]; then
+if [ $compared = 0 ] && [ $status = 0 ]; then
     sed -n '/^#   CUDA_INCLUDE=/,/^# Folders/s/^# \{0,1\}//p' "$0"
     exit 1
 fi

@@ -66,7 +66,12 @@ template <class T> std::string words()
     }
 }
 
-template <class F> struct signature;
+template <class F> struct signature { // of any other kind
+    static std::string text()
+    {
+        return "a function of another kind";
+    }
+};
 template <class R, class... A> struct signature<R (*)(A...)> {
     static constexpr std::size_t n = sizeof...(A);
     static std::string           text()
