@@ -29,30 +29,27 @@ static const struct {
 };
 enum { NAMES = sizeof names / sizeof names[0] };
 
-/* cublasLt.h, cublas_api.h, library_types.h; hipblaslt.h, hipblas-common.h, library_types.h. `reduction`, `align`:
- * wishes that hipBLASLt does not know. */
+/* Of cublasLt, of hipBLASLt. `reduction`, `align_a`, ...: wishes that hipBLASLt does not know. */
 static const struct {
-    int    plain, transposed, compute_f32, trans_a, trans_b, epilogue, bias, bias_type, scale_a, scale_b;
-    int    reduction, align;
-    size_t algorithm; /* bytes; in a result there follow: size_t workspace, int status, float waves, int [4] */
-    int    oldest;    /* version */
-    int    unsupported, invalid;
-} numbers[2] = { { 0, 1, 68, 3, 4, 7, 8, 26, 17, 18, 3, 5, 64, 120000, 15, 7 },
-                 { 111, 112, 2, 0, 1, 2, 3, 4, 5, 6, -1, -1, 24, 1000, 7, 3 } };
-
-/* The same in both. */
-enum {
-    TYPE_F32 = 0,
-    EPILOGUE_BIAS = 4,
-    MAX_WORKSPACE = 1,
-    MOST_RESULT = 96,
-    MOST_ALGORITHM = 64,
-    MODE_OF_SCALE_A = 31
+#define X(member, cuda, cuda_name, hip, hip_name) int member;
+    BLAS_NUMBERS(X)
+#undef X
+} numbers[2] = {
+#define X(member, cuda, cuda_name, hip, hip_name) cuda,
+    { BLAS_NUMBERS(X) },
+#undef X
+#define X(member, cuda, cuda_name, hip, hip_name) hip,
+    { BLAS_NUMBERS(X) }
+#undef X
 };
-static const int32_t modes[TM_GPU_SCALES] = { 0, 0, 3, 4, 5, 2, 2 };
+enum { MOST_RESULT = 96, MOST_ALGORITHM = 64 };
 
-/* Partial sums are added up in the compute type. The two other ways round them to the result's format before. */
-enum { REDUCTION_COMPUTE_TYPE = 2 };
+static const int     oldest[2] = { 120000, 1000 }; /* version */
+static const int32_t modes[TM_GPU_SCALES] = { [TM_GPU_SCALES_OF_ROWS] = BLAS_OF_LINES,
+                                              [TM_GPU_SCALES_OF_RUNS] = BLAS_RUNS_OF_128,
+                                              [TM_GPU_SCALES_OF_SQUARES] = BLAS_SQUARES_OF_128,
+                                              [TM_GPU_SCALES_IN_TILES] = BLAS_BLOCKS_OF_32,
+                                              [TM_GPU_SCALES_ROW_BY_ROW] = BLAS_BLOCKS_OF_32 };
 
 /* An algorithm for matrices that begin anywhere, and one for those that begin at a multiple of 16 bytes, which vectors
  * and TMA want. cublasLt takes 256 for granted if it is not told. */
@@ -87,10 +84,11 @@ static const char *words_of(const tm_gpu_blas *blas, int status)
     static const struct {
         int         code[2];
         const char *words;
-    } all[] = { { { 1, 1 }, "it is not initialized" },     { { 3, 2 }, "it has no memory" },
-                { { 7, 3 }, "a value is invalid" },        { { 8, 8 }, "not for this architecture" },
-                { { 11, 4 }, "memory cannot be reached" }, { { 13, 5 }, "the GPU could not execute it" },
-                { { 14, 6 }, "an internal error" },        { { 15, 7 }, "not supported" } };
+    } all[] = {
+#define X(cuda, cuda_name, hip, hip_name, words) { { cuda, hip }, words },
+        BLAS_STATUSES(X)
+#undef X
+    };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (all[i].code[blas->hip] == status) return all[i].words;
     return "an error without words";
@@ -170,7 +168,7 @@ static tm_status name_it(tm_gpu_blas *blas, int version, tm_error *err)
     blas->version = version;
     snprintf(blas->name, sizeof blas->name, "%s %d.%d.%d", blas->hip ? "hipBLASLt" : "cublasLt", version / base,
              version % base / 100, version % 100);
-    if (version >= numbers[blas->hip].oldest) return TM_OK;
+    if (version >= oldest[blas->hip]) return TM_OK;
     return tm_fail(err, TM_UNSUPPORTED, "'%s' is %s: too old, %s is needed", blas->library.path, blas->name,
                    blas->hip ? "0.10.0 (ROCm 6.3)" : "12.0.0");
 }
@@ -199,7 +197,8 @@ static tm_status begin(tm_gpu_blas *blas, tm_error *err)
 static tm_status open_products(tm_gpu_blas *blas, tm_error *err)
 {
     const tm_gpu_facts      *f = tm_gpu_facts_of(blas->gpu);
-    const tm_gpu_products_of of = { blas->name, f->arch, f->multiprocessors, numbers[blas->hip].algorithm, blas->hip };
+    const tm_gpu_products_of of = { blas->name, f->arch, f->multiprocessors, (size_t)numbers[blas->hip].algorithm,
+                                    blas->hip };
     return tm_gpu_products_open(&of, &blas->tuned, err);
 }
 
@@ -272,7 +271,11 @@ int tm_gpu_blas_version(const tm_gpu_blas *blas)
 
 static int type_of(tm_gpu_format format)
 {
-    static const int types[] = { TYPE_F32, 14, 28, 29, 1000, 1001, 33 }; /* in the order of tm_gpu_format */
+    static const int types[] = {
+        [TM_GPU_F32] = BLAS_F32,   [TM_GPU_BF16] = BLAS_BF16,         [TM_GPU_E4M3] = BLAS_E4M3,
+        [TM_GPU_E5M2] = BLAS_E5M2, [TM_GPU_E4M3FNUZ] = BLAS_E4M3FNUZ, [TM_GPU_E5M2FNUZ] = BLAS_E5M2FNUZ,
+        [TM_GPU_E2M1] = BLAS_E2M1
+    };
     return types[format];
 }
 
@@ -292,7 +295,8 @@ static tm_status put_scales(const tm_gpu_blas *blas, const tm_gpu_matmul *p, con
     MUST(blas, s, desc_set, p->desc, numbers[blas->hip].scale_b, &scale_a, sizeof scale_a);
     if (s->scales == TM_GPU_SCALES_OF_MATRICES) return TM_OK;
     for (int k = 0; k < 2; k++)
-        MUST(blas, s, desc_set, p->desc, MODE_OF_SCALE_A + k, &modes[k ? s->scales : s->second_scales], sizeof *modes);
+        MUST(blas, s, desc_set, p->desc, k ? BLAS_MODE_OF_B : BLAS_MODE_OF_A, &modes[k ? s->scales : s->second_scales],
+             sizeof *modes);
     return TM_OK;
 }
 
@@ -306,9 +310,9 @@ static tm_status describe(const tm_gpu_blas *blas, tm_gpu_matmul *p, tm_error *e
     char                       anywhere[64]; /* on the GPU, later */
     int                        trans_a = s->b_across ? numbers[blas->hip].plain : numbers[blas->hip].transposed;
     int                        trans_b = s->a_across ? numbers[blas->hip].transposed : numbers[blas->hip].plain;
-    uint32_t                   epilogue = EPILOGUE_BIAS;
+    uint32_t                   epilogue = BLAS_EPILOGUE_BIAS;
     uint64_t                   rows = (uint64_t)s->rows, columns = (uint64_t)s->columns, depth = (uint64_t)s->depth;
-    MUST(blas, s, desc, &p->desc, numbers[blas->hip].compute_f32, TYPE_F32);
+    MUST(blas, s, desc, &p->desc, numbers[blas->hip].compute_f32, BLAS_F32);
     MUST(blas, s, desc_set, p->desc, numbers[blas->hip].trans_a, &trans_a, sizeof trans_a);
     MUST(blas, s, desc_set, p->desc, numbers[blas->hip].trans_b, &trans_b, sizeof trans_b);
     if (s->bias) {
@@ -321,16 +325,19 @@ static tm_status describe(const tm_gpu_blas *blas, tm_gpu_matmul *p, tm_error *e
     return put_scales(blas, p, anywhere, anywhere, err);
 }
 
+/* Partial sums are added up in the compute type. The two other ways round them to the result's format before. */
 static tm_status express(const tm_gpu_blas *blas, const tm_gpu_matmul_shape *s, void *wish, int place, tm_error *err)
 {
     uint64_t bytes = s->workspace;
-    uint32_t scheme = REDUCTION_COMPUTE_TYPE, factor = bytes_of(s->factors), result = bytes_of(s->result);
-    MUST(blas, s, wish_set, wish, MAX_WORKSPACE, &bytes, sizeof bytes);
+    uint32_t scheme = BLAS_REDUCTION_COMPUTE_TYPE, factor = bytes_of(s->factors), result = bytes_of(s->result);
+    MUST(blas, s, wish_set, wish, BLAS_MAX_WORKSPACE, &bytes, sizeof bytes);
     if (numbers[blas->hip].reduction >= 0)
         MUST(blas, s, wish_set, wish, numbers[blas->hip].reduction, &scheme, sizeof scheme);
-    for (int k = 0; k < 4 && numbers[blas->hip].align >= 0; k++) {
+    const int aligns[] = { numbers[blas->hip].align_a, numbers[blas->hip].align_b, numbers[blas->hip].align_c,
+                           numbers[blas->hip].align_d };
+    for (int k = 0; k < 4 && aligns[k] >= 0; k++) {
         uint32_t align = place == ALIGNED ? WANTED_ALIGN : k < 2 ? factor : result;
-        MUST(blas, s, wish_set, wish, numbers[blas->hip].align + k, &align, sizeof align);
+        MUST(blas, s, wish_set, wish, aligns[k], &align, sizeof align);
     }
     return TM_OK;
 }
@@ -343,15 +350,15 @@ static tm_status ask(const tm_gpu_blas *blas, tm_gpu_matmul *p, void *wish, int 
     _Alignas(16) unsigned char result[MOST_RESULT] = { 0 };
     uintptr_t                  bias = 4096 + (place == ALIGNED ? 0 : s->result == TM_GPU_F32 ? 4 : 2);
     int                        n = 0, status = 0;
-    size_t                     needed = 0, at = numbers[blas->hip].algorithm;
+    size_t                     needed = 0;
     if (s->bias) MUST(blas, s, desc_set, p->desc, numbers[blas->hip].bias, &bias, sizeof bias);
     TM_TRY(express(blas, s, wish, place, err));
     int code =
         blas->call.find(blas->handle, p->desc, p->layout_a, p->layout_b, p->layout_c, p->layout_c, wish, 1, result, &n);
     if (code == 0 && n > 0) {
-        memcpy(p->algorithm[place], result, at);
-        memcpy(&needed, result + at, sizeof needed);
-        memcpy(&status, result + at + sizeof needed, sizeof status);
+        memcpy(p->algorithm[place], result, (size_t)numbers[blas->hip].algorithm);
+        memcpy(&needed, result + numbers[blas->hip].workspace, sizeof needed);
+        memcpy(&status, result + numbers[blas->hip].status, sizeof status);
     }
     int worst = code ? code : status;
     if (s->scales != TM_GPU_NO_SCALES && worst == numbers[blas->hip].invalid) worst = numbers[blas->hip].unsupported;
@@ -453,7 +460,7 @@ static tm_status time_all(tm_gpu_blas *blas, tm_gpu_matmul *p, const trial *t, c
 static tm_status name_all(const tm_gpu_blas *blas, const tm_gpu_matmul *p, int wanted, unsigned char *all, int *n,
                           tm_error *err)
 {
-    const size_t   at = numbers[blas->hip].algorithm, result = at + sizeof(size_t) + 6 * sizeof(int);
+    const size_t   result = (size_t)numbers[blas->hip].result;
     unsigned char *results = memset(tm_alloc((size_t)wanted * result), 0, (size_t)wanted * result);
     void          *wish = NULL;
     int            named = 0, code = blas->call.wish(&wish);
@@ -469,10 +476,11 @@ static tm_status name_all(const tm_gpu_blas *blas, const tm_gpu_matmul *p, int w
         const unsigned char *r = results + (size_t)i * result;
         size_t               needed;
         int                  status;
-        memcpy(&needed, r + at, sizeof needed);
-        memcpy(&status, r + at + sizeof needed, sizeof status);
+        memcpy(&needed, r + numbers[blas->hip].workspace, sizeof needed);
+        memcpy(&status, r + numbers[blas->hip].status, sizeof status);
         if (status == 0 && needed <= p->shape.workspace)
-            memcpy(memset(all + (size_t)(*n)++ * MOST_ALGORITHM, 0, MOST_ALGORITHM), r, at);
+            memcpy(memset(all + (size_t)(*n)++ * MOST_ALGORITHM, 0, MOST_ALGORITHM), r,
+                   (size_t)numbers[blas->hip].algorithm);
     }
     if (wish) blas->call.wish_free(wish);
     free(results);
@@ -507,11 +515,11 @@ static tm_status choose(tm_gpu_blas *blas, tm_gpu_matmul *p, tm_error *err)
     const bool  codes = p->shape.scales != TM_GPU_NO_SCALES; /* which nobody measures, and which begin nowhere else */
     const void *given = codes ? NULL : tm_gpu_products_find(blas->tuned, &p->shape);
     int         wanted = given || codes ? 0 : tm_gpu_products_wanted(blas->tuned, &p->shape);
-    for (int place = numbers[blas->hip].align >= 0 && !codes ? ANYWHERE : ALIGNED; place < PLACES && !*p->why;
+    for (int place = numbers[blas->hip].align_a >= 0 && !codes ? ANYWHERE : ALIGNED; place < PLACES && !*p->why;
          place++) {
         void *wish = NULL;
         if (place == ALIGNED && given) {
-            memcpy(p->algorithm[place], given, numbers[blas->hip].algorithm);
+            memcpy(p->algorithm[place], given, (size_t)numbers[blas->hip].algorithm);
             continue;
         }
         MUST(blas, &p->shape, wish, &wish);
@@ -578,7 +586,7 @@ tm_status tm_gpu_blas_multiply(tm_gpu_blas *blas, const tm_gpu_matmul *p, void *
 {
     static const float         zero = 0, one = 1;
     const tm_gpu_matmul_shape *s = &p->shape;
-    int                        place = numbers[blas->hip].align < 0 || aligned(o) ? ALIGNED : ANYWHERE;
+    int                        place = numbers[blas->hip].align_a < 0 || aligned(o) ? ALIGNED : ANYWHERE;
     if (s->scales != TM_GPU_NO_SCALES && !(aligned(o) && scales_aligned(s, o)))
         return tm_fail(err, TM_INVALID,
                        "a product of codes whose matrices or scales begin between multiples of 16 "

@@ -3,26 +3,13 @@
 
 #include "base/arena.h"
 #include "base/hash.h"
+#include "gpu/compile_calls.h"
 #include "gpu/kept.h"
 #include "gpu/library.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The two libraries have the same calls. X(member, arguments, NVRTC's name, hiprtc's) */
-#define COMPILER_CALLS(X)                                                                                              \
-    X(version, (int *major, int *minor), "nvrtcVersion", "hiprtcVersion")                                              \
-    X(create,                                                                                                          \
-      (void **program, const char *source, const char *name, int n, const char *const *headers,                        \
-       const char *const *names),                                                                                      \
-      "nvrtcCreateProgram", "hiprtcCreateProgram")                                                                     \
-    X(compile, (void *program, int n, const char *const *options), "nvrtcCompileProgram", "hiprtcCompileProgram")      \
-    X(code_bytes, (void *program, size_t *bytes), "nvrtcGetCUBINSize", "hiprtcGetCodeSize")                            \
-    X(code, (void *program, char *code), "nvrtcGetCUBIN", "hiprtcGetCode")                                             \
-    X(log_bytes, (void *program, size_t *bytes), "nvrtcGetProgramLogSize", "hiprtcGetProgramLogSize")                  \
-    X(log, (void *program, char *log), "nvrtcGetProgramLog", "hiprtcGetProgramLog")                                    \
-    X(destroy, (void **program), "nvrtcDestroyProgram", "hiprtcDestroyProgram")
 
 struct tm_gpu_compiler {
 #define X(member, arguments, cuda, hip) int(*member) arguments;

@@ -180,39 +180,37 @@ static void set_handle(tm_dnn_graph *g, void *descriptor, int which, void *handl
 /* CUDNN_STATUS_NOT_SUPPORTED and its kinds. */
 static bool is_unsupported(int status)
 {
-    return status >= 3000 && status < 4000;
+    return status >= TM_DNN_UNSUPPORTED && status < TM_DNN_INTERNAL;
 }
 
 /* What the library names for the graph, the best first. */
 static int64_t name_configs(tm_gpu_dnn *dnn, tm_gpu_dnn_attention *a, void *graph, void **configs)
 {
-    enum { GRAPH_HANDLE = 800, MODE = 200, OF_GRAPH = 201, RESULTS = 202, MODE_A = 3 };
     tm_dnn_graph *g = &a->graph;
-    int           mode = MODE_A;
+    int           mode = TM_DNN_MODE_A;
     int64_t       n = 0;
-    set_handle(g, graph, GRAPH_HANDLE, dnn->handle);
+    set_handle(g, graph, TM_DNN_A_GRAPH_HANDLE, dnn->handle);
     tm_dnn_finish(g, graph);
     void *heuristics = tm_dnn_make(g, TM_DNN_HEURISTICS);
-    tm_dnn_set(g, heuristics, OF_GRAPH, TM_DNN_T_DESCRIPTOR, 1, &graph);
-    tm_dnn_set(g, heuristics, MODE, TM_DNN_T_HEURISTIC, 1, &mode);
+    tm_dnn_set(g, heuristics, TM_DNN_A_HEURISTIC_GRAPH, TM_DNN_T_DESCRIPTOR, 1, &graph);
+    tm_dnn_set(g, heuristics, TM_DNN_A_HEURISTIC_MODE, TM_DNN_T_HEURISTIC, 1, &mode);
     tm_dnn_finish(g, heuristics);
     for (int i = 0; i < MOST_CONFIGS; i++) configs[i] = tm_dnn_make(g, TM_DNN_ENGINE_CONFIG);
-    tm_dnn_get(g, heuristics, RESULTS, TM_DNN_T_DESCRIPTOR, MOST_CONFIGS, &n, configs);
+    tm_dnn_get(g, heuristics, TM_DNN_A_HEURISTIC_RESULTS, TM_DNN_T_DESCRIPTOR, MOST_CONFIGS, &n, configs);
     return g->status != 0 ? 0 : n < MOST_CONFIGS ? n : MOST_CONFIGS;
 }
 
 /* One of them: the plan is kept if it can be made and does with the workspace. */
 static void try_config(tm_gpu_dnn *dnn, tm_gpu_dnn_attention *a, void *config)
 {
-    enum { HANDLE = 400, CONFIG = 401, WORKSPACE = 402 };
     tm_dnn_graph *g = &a->graph;
     size_t        most = tm_gpu_dnn_bytes(&a->shape);
     int64_t       one = 0, wanted = 0;
     void         *plan = tm_dnn_make(g, TM_DNN_PLAN);
-    set_handle(g, plan, HANDLE, dnn->handle);
-    tm_dnn_set(g, plan, CONFIG, TM_DNN_T_DESCRIPTOR, 1, &config);
+    set_handle(g, plan, TM_DNN_A_PLAN_HANDLE, dnn->handle);
+    tm_dnn_set(g, plan, TM_DNN_A_PLAN_CONFIG, TM_DNN_T_DESCRIPTOR, 1, &config);
     tm_dnn_finish(g, plan);
-    tm_dnn_get(g, plan, WORKSPACE, TM_DNN_T_I64, 1, &one, &wanted);
+    tm_dnn_get(g, plan, TM_DNN_A_PLAN_WORKSPACE, TM_DNN_T_I64, 1, &one, &wanted);
     if (is_unsupported(g->status))
         g->status = 0; /* another one may do */
     else if (g->status == 0 && wanted >= 0 && (uint64_t)wanted <= most)
@@ -223,8 +221,6 @@ static void try_config(tm_gpu_dnn *dnn, tm_gpu_dnn_attention *a, void *config)
 }
 
 /* --- plans that are kept: to make one takes the library half a second, to read one 2 ms (9.19, 9.26) */
-
-enum { AS_TEXT = 405 };
 
 static uint64_t key_of(const tm_gpu_dnn *dnn, const tm_gpu_attention_shape *shape)
 {
@@ -242,9 +238,10 @@ static uint64_t key_of(const tm_gpu_dnn *dnn, const tm_gpu_attention_shape *shap
 static void keep(tm_gpu_dnn *dnn, const tm_gpu_dnn_attention *a)
 {
     int64_t n = 0;
-    if (!*dnn->kept.folder || dnn->call.get(a->plan, AS_TEXT, TM_DNN_T_CHAR, 0, &n, NULL) != 0 || n < 1) return;
+    if (!*dnn->kept.folder || dnn->call.get(a->plan, TM_DNN_A_PLAN_TEXT, TM_DNN_T_CHAR, 0, &n, NULL) != 0 || n < 1)
+        return;
     char *text = tm_alloc((size_t)n);
-    if (dnn->call.get(a->plan, AS_TEXT, TM_DNN_T_CHAR, n, &n, text) == 0)
+    if (dnn->call.get(a->plan, TM_DNN_A_PLAN_TEXT, TM_DNN_T_CHAR, n, &n, text) == 0)
         tm_gpu_kept_store(&dnn->kept, key_of(dnn, &a->shape), text, (size_t)n);
     free(text);
 }
@@ -252,17 +249,16 @@ static void keep(tm_gpu_dnn *dnn, const tm_gpu_dnn_attention *a)
 /* A plan that the library does not take is made anew. */
 static void recall(tm_gpu_dnn *dnn, tm_gpu_dnn_attention *a)
 {
-    enum { HANDLE = 400, WORKSPACE = 402 };
     tm_dnn_graph *g = &a->graph;
     void         *text;
     size_t        bytes;
     int64_t       one = 0, wanted = 0;
     if (!tm_gpu_kept_recall(&dnn->kept, key_of(dnn, &a->shape), &text, &bytes)) return;
     void *plan = tm_dnn_make(g, TM_DNN_PLAN);
-    set_handle(g, plan, HANDLE, dnn->handle);
-    tm_dnn_set(g, plan, AS_TEXT, TM_DNN_T_CHAR, (int64_t)bytes, text);
+    set_handle(g, plan, TM_DNN_A_PLAN_HANDLE, dnn->handle);
+    tm_dnn_set(g, plan, TM_DNN_A_PLAN_TEXT, TM_DNN_T_CHAR, (int64_t)bytes, text);
     tm_dnn_finish(g, plan);
-    tm_dnn_get(g, plan, WORKSPACE, TM_DNN_T_I64, 1, &one, &wanted);
+    tm_dnn_get(g, plan, TM_DNN_A_PLAN_WORKSPACE, TM_DNN_T_I64, 1, &one, &wanted);
     free(text);
     if (g->status == 0 && wanted >= 0 && (uint64_t)wanted <= tm_gpu_dnn_bytes(&a->shape)) a->plan = plan;
     g->status = 0;
@@ -322,7 +318,6 @@ tm_status tm_gpu_dnn_find(tm_gpu_dnn *dnn, const tm_gpu_attention_shape *shape, 
 static tm_status pack(tm_gpu_dnn *dnn, tm_dnn_graph *g, const tm_gpu_attention_shape *shape,
                       const void *const *addresses, void *workspace, tm_error *err)
 {
-    enum { UNIQUE_IDS = 1000, ADDRESSES = 1001, WORKSPACE = 1003 };
     int64_t     ids[MOST_OPERANDS], n = 0;
     const void *given[MOST_OPERANDS];
     void       *values = tm_dnn_make(g, TM_DNN_PACK);
@@ -331,9 +326,9 @@ static tm_status pack(tm_gpu_dnn *dnn, tm_dnn_graph *g, const tm_gpu_attention_s
         ids[n] = id;
         given[n++] = addresses[id];
     }
-    tm_dnn_set(g, values, UNIQUE_IDS, TM_DNN_T_I64, n, ids);
-    tm_dnn_set(g, values, ADDRESSES, TM_DNN_T_ADDRESS, n, given);
-    tm_dnn_set(g, values, WORKSPACE, TM_DNN_T_ADDRESS, 1, &workspace);
+    tm_dnn_set(g, values, TM_DNN_A_PACK_IDS, TM_DNN_T_I64, n, ids);
+    tm_dnn_set(g, values, TM_DNN_A_PACK_ADDRESSES, TM_DNN_T_ADDRESS, n, given);
+    tm_dnn_set(g, values, TM_DNN_A_PACK_WORKSPACE, TM_DNN_T_ADDRESS, 1, &workspace);
     tm_dnn_finish(g, values);
     return g->status == 0 ? TM_OK : failed(dnn, g->failed, g->status, err);
 }

@@ -8,20 +8,6 @@
 
 #include <string.h>
 
-enum { F32 = 0, I32 = 4, BF16 = 9, BOOLEAN = 11 };
-enum {
-    ADD = 0,
-    MUL = 1,
-    DIV = 6,
-    SUB = 9,
-    EXP = 13,
-    LOG = 15,
-    GREATER = 302,
-    NOT_LESS = 303,
-    INDEX = 501,
-    SELECT = 601
-};
-enum { SUM = 0, LARGEST = 3 };
 enum { NO_AXIS = -1, QUERIES = 2, KEYS = 3, DIMS = 4, ALIGN = 16 };
 
 /* --- descriptors ----------------------------------------------------------------------------------------------------
@@ -80,8 +66,6 @@ static void set_format(tm_dnn_graph *g, void *descriptor, int which, int format)
 /* --- tensors --------------------------------------------------------------------------------------------------------
  */
 
-enum { UNIQUE = 906, VIRTUAL = 907, BY_VALUE = 908, ALIGNMENT = 900, FORMAT = 901, EXTENTS = 902, STRIDES = 903 };
-
 typedef struct {
     int64_t n[DIMS], stride[DIMS];
 } layout;
@@ -92,13 +76,13 @@ static void *tensor(tm_dnn_graph *g, tm_dnn_tensor id, int format, layout l)
     void   *t = tm_dnn_make(g, TM_DNN_OF_TENSOR);
     bool    inner = id == 0, by_value = id >= TM_DNN_SCALE;
     int64_t align = ALIGN, number = inner ? TM_DNN_TENSORS + g->inner++ : id;
-    set_format(g, t, FORMAT, format);
-    tm_dnn_set(g, t, EXTENTS, TM_DNN_T_I64, DIMS, l.n);
-    tm_dnn_set(g, t, STRIDES, TM_DNN_T_I64, DIMS, l.stride);
-    tm_dnn_set(g, t, UNIQUE, TM_DNN_T_I64, 1, &number);
-    tm_dnn_set(g, t, ALIGNMENT, TM_DNN_T_I64, 1, &align);
-    tm_dnn_set(g, t, VIRTUAL, TM_DNN_T_BOOL, 1, &inner);
-    if (by_value) tm_dnn_set(g, t, BY_VALUE, TM_DNN_T_BOOL, 1, &by_value);
+    set_format(g, t, TM_DNN_A_FORMAT, format);
+    tm_dnn_set(g, t, TM_DNN_A_EXTENTS, TM_DNN_T_I64, DIMS, l.n);
+    tm_dnn_set(g, t, TM_DNN_A_STRIDES, TM_DNN_T_I64, DIMS, l.stride);
+    tm_dnn_set(g, t, TM_DNN_A_UNIQUE, TM_DNN_T_I64, 1, &number);
+    tm_dnn_set(g, t, TM_DNN_A_ALIGNMENT, TM_DNN_T_I64, 1, &align);
+    tm_dnn_set(g, t, TM_DNN_A_VIRTUAL, TM_DNN_T_BOOL, 1, &inner);
+    if (by_value) tm_dnn_set(g, t, TM_DNN_A_BY_VALUE, TM_DNN_T_BOOL, 1, &by_value);
     tm_dnn_finish(g, t);
     return t;
 }
@@ -152,7 +136,7 @@ static layout result(const tm_gpu_attention_shape *s)
 
 static void *number(tm_dnn_graph *g, tm_dnn_tensor id)
 {
-    return tensor(g, id, id == TM_DNN_WINDOW ? I32 : F32, (layout){ { 1, 1, 1, 1 }, { 1, 1, 1, 1 } });
+    return tensor(g, id, id == TM_DNN_WINDOW ? TM_DNN_I32 : TM_DNN_F32, (layout){ { 1, 1, 1, 1 }, { 1, 1, 1, 1 } });
 }
 
 static void *of_scores(tm_dnn_graph *g, const tm_gpu_attention_shape *s, int format)
@@ -162,7 +146,7 @@ static void *of_scores(tm_dnn_graph *g, const tm_gpu_attention_shape *s, int for
 
 static void *of_queries(tm_dnn_graph *g, const tm_gpu_attention_shape *s)
 {
-    return tensor(g, 0, F32, packed(s, s->heads, s->queries, 1));
+    return tensor(g, 0, TM_DNN_F32, packed(s, s->heads, s->queries, 1));
 }
 
 /* --- operations -----------------------------------------------------------------------------------------------------
@@ -176,28 +160,27 @@ static void add_operation(tm_dnn_graph *g, void *operation)
 }
 
 typedef struct {
-    int   function, axis; /* axis: of INDEX */
+    int   function, axis; /* axis: of TM_DNN_INDEX */
     void *x, *b, *where;  /* NULL: has none */
     int   computed;       /* in this format */
 } pointwise;
 
 static void *apply(tm_dnn_graph *g, pointwise p, void *y)
 {
-    enum { FUNCTION = 0, PRECISION = 1, AXIS = 9, HOW = 750, X = 751, B = 752, Y = 753, T = 758 };
     void *how = tm_dnn_make(g, TM_DNN_POINTWISE), *operation;
-    tm_dnn_set(g, how, FUNCTION, TM_DNN_T_FUNCTION, 1, &p.function);
-    set_format(g, how, PRECISION, p.computed);
-    if (p.function == INDEX) {
+    tm_dnn_set(g, how, TM_DNN_A_HOW_FUNCTION, TM_DNN_T_FUNCTION, 1, &p.function);
+    set_format(g, how, TM_DNN_A_HOW_COMPUTED, p.computed);
+    if (p.function == TM_DNN_INDEX) {
         int64_t axis = p.axis;
-        tm_dnn_set(g, how, AXIS, TM_DNN_T_I64, 1, &axis);
+        tm_dnn_set(g, how, TM_DNN_A_HOW_AXIS, TM_DNN_T_I64, 1, &axis);
     }
     tm_dnn_finish(g, how);
     operation = tm_dnn_make(g, TM_DNN_OF_POINTWISE);
-    set_descriptor(g, operation, HOW, how);
-    set_descriptor(g, operation, X, p.x);
-    if (p.b) set_descriptor(g, operation, B, p.b);
-    if (p.where) set_descriptor(g, operation, T, p.where);
-    set_descriptor(g, operation, Y, y);
+    set_descriptor(g, operation, TM_DNN_A_APPLIED, how);
+    set_descriptor(g, operation, TM_DNN_A_APPLIED_X, p.x);
+    if (p.b) set_descriptor(g, operation, TM_DNN_A_APPLIED_B, p.b);
+    if (p.where) set_descriptor(g, operation, TM_DNN_A_APPLIED_T, p.where);
+    set_descriptor(g, operation, TM_DNN_A_APPLIED_Y, y);
     add_operation(g, operation);
     return y;
 }
@@ -205,61 +188,60 @@ static void *apply(tm_dnn_graph *g, pointwise p, void *y)
 /* b NULL: of one argument. */
 static void *function(tm_dnn_graph *g, int which, void *x, void *b, void *y)
 {
-    return apply(g, (pointwise){ .function = which, .x = x, .b = b, .computed = F32 }, y);
+    return apply(g, (pointwise){ .function = which, .x = x, .b = b, .computed = TM_DNN_F32 }, y);
 }
 
 static void *reduce(tm_dnn_graph *g, int which, void *x, void *y)
 {
-    enum { OPERATOR = 1600, PRECISION = 1601, X = 1610, Y = 1611, HOW = 1612 };
     void *how = tm_dnn_make(g, TM_DNN_REDUCTION), *operation;
-    tm_dnn_set(g, how, OPERATOR, TM_DNN_T_REDUCTION, 1, &which);
-    set_format(g, how, PRECISION, F32);
+    tm_dnn_set(g, how, TM_DNN_A_REDUCED_BY, TM_DNN_T_REDUCTION, 1, &which);
+    set_format(g, how, TM_DNN_A_REDUCED_COMPUTED, TM_DNN_F32);
     tm_dnn_finish(g, how);
     operation = tm_dnn_make(g, TM_DNN_OF_REDUCTION);
-    set_descriptor(g, operation, HOW, how);
-    set_descriptor(g, operation, X, x);
-    set_descriptor(g, operation, Y, y);
+    set_descriptor(g, operation, TM_DNN_A_REDUCED, how);
+    set_descriptor(g, operation, TM_DNN_A_REDUCED_X, x);
+    set_descriptor(g, operation, TM_DNN_A_REDUCED_Y, y);
     add_operation(g, operation);
     return y;
 }
 
 static void *multiply(tm_dnn_graph *g, void *a, void *b, void *c)
 {
-    enum { PRECISION = 1500, A = 1520, B = 1521, C = 1522, HOW = 1523 };
     void *how = tm_dnn_make(g, TM_DNN_MATMUL), *operation;
-    set_format(g, how, PRECISION, F32);
+    set_format(g, how, TM_DNN_A_PRODUCT_COMPUTED, TM_DNN_F32);
     tm_dnn_finish(g, how);
     operation = tm_dnn_make(g, TM_DNN_OF_MATMUL);
-    set_descriptor(g, operation, HOW, how);
-    set_descriptor(g, operation, A, a);
-    set_descriptor(g, operation, B, b);
-    set_descriptor(g, operation, C, c);
+    set_descriptor(g, operation, TM_DNN_A_PRODUCT, how);
+    set_descriptor(g, operation, TM_DNN_A_PRODUCT_A, a);
+    set_descriptor(g, operation, TM_DNN_A_PRODUCT_B, b);
+    set_descriptor(g, operation, TM_DNN_A_PRODUCT_C, c);
     add_operation(g, operation);
     return c;
 }
 
 static void *reshape(tm_dnn_graph *g, void *x, void *y)
 {
-    enum { X = 2200, Y = 2201 };
     void *operation = tm_dnn_make(g, TM_DNN_OF_RESHAPE);
-    set_descriptor(g, operation, X, x);
-    set_descriptor(g, operation, Y, y);
+    set_descriptor(g, operation, TM_DNN_A_RESHAPED_X, x);
+    set_descriptor(g, operation, TM_DNN_A_RESHAPED_Y, y);
     add_operation(g, operation);
     return y;
 }
 
 static void *index_of(tm_dnn_graph *g, const tm_gpu_attention_shape *s, void *x, int axis)
 {
-    return apply(g, (pointwise){ .function = INDEX, .axis = axis, .x = x, .computed = F32 }, of_scores(g, s, I32));
+    return apply(g, (pointwise){ .function = TM_DNN_INDEX, .axis = axis, .x = x, .computed = TM_DNN_F32 },
+                 of_scores(g, s, TM_DNN_I32));
 }
 
 /* The score where a compares with b so, else the hidden one. */
 static void *hide(tm_dnn_graph *g, const tm_gpu_attention_shape *s, void *x, void *hidden, int how, void *a, void *b)
 {
-    void *seen =
-        apply(g, (pointwise){ .function = how, .x = a, .b = b, .computed = BOOLEAN }, of_scores(g, s, BOOLEAN));
-    return apply(g, (pointwise){ .function = SELECT, .x = x, .b = hidden, .where = seen, .computed = F32 },
-                 of_scores(g, s, F32));
+    void *seen = apply(g, (pointwise){ .function = how, .x = a, .b = b, .computed = TM_DNN_BOOLEAN },
+                       of_scores(g, s, TM_DNN_BOOLEAN));
+    return apply(g,
+                 (pointwise){ .function = TM_DNN_SELECT, .x = x, .b = hidden, .where = seen, .computed = TM_DNN_F32 },
+                 of_scores(g, s, TM_DNN_F32));
 }
 
 static void *mask(tm_dnn_graph *g, const tm_gpu_attention_shape *s, void *x)
@@ -269,68 +251,71 @@ static void *mask(tm_dnn_graph *g, const tm_gpu_attention_shape *s, void *x)
     hidden = number(g, TM_DNN_HIDDEN);
     i = index_of(g, s, x, QUERIES);
     j = index_of(g, s, x, KEYS);
-    x = hide(g, s, x, hidden, NOT_LESS, i, j);
+    x = hide(g, s, x, hidden, TM_DNN_NOT_LESS, i, j);
     if (s->window <= 0) return x;
     i = index_of(g, s, x, QUERIES);
     j = index_of(g, s, x, KEYS);
-    j = apply(g, (pointwise){ .function = ADD, .x = j, .b = number(g, TM_DNN_WINDOW), .computed = I32 },
-              of_scores(g, s, I32));
-    return hide(g, s, x, hidden, GREATER, j, i);
+    j = apply(g, (pointwise){ .function = TM_DNN_ADD, .x = j, .b = number(g, TM_DNN_WINDOW), .computed = TM_DNN_I32 },
+              of_scores(g, s, TM_DNN_I32));
+    return hide(g, s, x, hidden, TM_DNN_GREATER, j, i);
 }
 
 static void *scaled_scores(tm_dnn_graph *g, const tm_gpu_attention_shape *s, void *q, void *k, void *scale)
 {
-    void *x = multiply(g, q, k, of_scores(g, s, F32));
-    return function(g, MUL, x, scale, of_scores(g, s, F32));
+    void *x = multiply(g, q, k, of_scores(g, s, TM_DNN_F32));
+    return function(g, TM_DNN_MUL, x, scale, of_scores(g, s, TM_DNN_F32));
 }
 
 static void forward(tm_dnn_graph *g, const tm_gpu_attention_shape *s)
 {
-    void *q = tensor(g, TM_DNN_Q, BF16, query(s)), *k = tensor(g, TM_DNN_K, BF16, transposed(key(s)));
-    void *v = tensor(g, TM_DNN_V, BF16, value(s)), *o = tensor(g, TM_DNN_O, BF16, result(s));
-    void *kept = tensor(g, TM_DNN_STATISTICS, F32, statistics(s));
+    void *q = tensor(g, TM_DNN_Q, TM_DNN_BF16, query(s)), *k = tensor(g, TM_DNN_K, TM_DNN_BF16, transposed(key(s)));
+    void *v = tensor(g, TM_DNN_V, TM_DNN_BF16, value(s)), *o = tensor(g, TM_DNN_O, TM_DNN_BF16, result(s));
+    void *kept = tensor(g, TM_DNN_STATISTICS, TM_DNN_F32, statistics(s));
     void *x = mask(g, s, scaled_scores(g, s, q, k, number(g, TM_DNN_SCALE)));
-    void *most = reduce(g, LARGEST, x, of_queries(g, s));
-    void *e = function(g, SUB, x, most, of_scores(g, s, F32));
-    e = function(g, EXP, e, NULL, of_scores(g, s, F32));
-    void *sum = reduce(g, SUM, e, of_queries(g, s));
-    void *ln = function(g, LOG, sum, NULL, of_queries(g, s));
-    function(g, ADD, most, ln, kept);
-    multiply(g, function(g, DIV, e, sum, of_scores(g, s, BF16)), v, o);
+    void *most = reduce(g, TM_DNN_LARGEST, x, of_queries(g, s));
+    void *e = function(g, TM_DNN_SUB, x, most, of_scores(g, s, TM_DNN_F32));
+    e = function(g, TM_DNN_EXP, e, NULL, of_scores(g, s, TM_DNN_F32));
+    void *sum = reduce(g, TM_DNN_SUM, e, of_queries(g, s));
+    void *ln = function(g, TM_DNN_LOG, sum, NULL, of_queries(g, s));
+    function(g, TM_DNN_ADD, most, ln, kept);
+    multiply(g, function(g, TM_DNN_DIV, e, sum, of_scores(g, s, TM_DNN_BF16)), v, o);
 }
 
 /* p^T x, of the heads of queries; summed over those that read the same keys. */
 static void grouped(tm_dnn_graph *g, const tm_gpu_attention_shape *s, void *p, void *x, void *to, int64_t dim)
 {
-    void *turned = reshape(g, p, tensor(g, 0, BF16, transposed(scores(s))));
+    void *turned = reshape(g, p, tensor(g, 0, TM_DNN_BF16, transposed(scores(s))));
     if (s->heads == s->kv_heads) {
         multiply(g, turned, x, to);
         return;
     }
-    reduce(g, SUM, multiply(g, turned, x, tensor(g, 0, F32, packed(s, s->heads, s->keys, dim))), to);
+    reduce(g, TM_DNN_SUM, multiply(g, turned, x, tensor(g, 0, TM_DNN_F32, packed(s, s->heads, s->keys, dim))), to);
 }
 
 static void backward(tm_dnn_graph *g, const tm_gpu_attention_shape *s)
 {
-    void  *q = tensor(g, TM_DNN_Q, BF16, query(s)), *k = tensor(g, TM_DNN_K, BF16, transposed(key(s)));
-    void  *v = tensor(g, TM_DNN_V, BF16, transposed(value(s))), *o = tensor(g, TM_DNN_O, BF16, result(s));
-    void  *d_o = tensor(g, TM_DNN_D_O, BF16, result(s)), *kept = tensor(g, TM_DNN_STATISTICS, F32, statistics(s));
-    void  *dq = tensor(g, TM_DNN_DQ, BF16, rows(s, s->heads, s->queries, s->dim_qk, s->ld_dq));
-    void  *dk = tensor(g, TM_DNN_DK, BF16, rows(s, s->kv_heads, s->keys, s->dim_qk, s->ld_dk));
-    void  *dv = tensor(g, TM_DNN_DV, BF16, rows(s, s->kv_heads, s->keys, s->dim_v, s->ld_dv));
+    void *q = tensor(g, TM_DNN_Q, TM_DNN_BF16, query(s)), *k = tensor(g, TM_DNN_K, TM_DNN_BF16, transposed(key(s)));
+    void *v = tensor(g, TM_DNN_V, TM_DNN_BF16, transposed(value(s))), *o = tensor(g, TM_DNN_O, TM_DNN_BF16, result(s));
+    void *d_o = tensor(g, TM_DNN_D_O, TM_DNN_BF16, result(s)),
+         *kept = tensor(g, TM_DNN_STATISTICS, TM_DNN_F32, statistics(s));
+    void  *dq = tensor(g, TM_DNN_DQ, TM_DNN_BF16, rows(s, s->heads, s->queries, s->dim_qk, s->ld_dq));
+    void  *dk = tensor(g, TM_DNN_DK, TM_DNN_BF16, rows(s, s->kv_heads, s->keys, s->dim_qk, s->ld_dk));
+    void  *dv = tensor(g, TM_DNN_DV, TM_DNN_BF16, rows(s, s->kv_heads, s->keys, s->dim_v, s->ld_dv));
     void  *scale = number(g, TM_DNN_SCALE);
     layout of_result = rows(s, s->heads, s->queries, s->dim_v, s->heads * s->dim_v);
-    void  *delta = reduce(g, SUM, function(g, MUL, d_o, o, tensor(g, 0, F32, of_result)), of_queries(g, s));
-    delta = function(g, MUL, delta, number(g, TM_DNN_ONE), of_queries(g, s));
+    void  *delta =
+        reduce(g, TM_DNN_SUM, function(g, TM_DNN_MUL, d_o, o, tensor(g, 0, TM_DNN_F32, of_result)), of_queries(g, s));
+    delta = function(g, TM_DNN_MUL, delta, number(g, TM_DNN_ONE), of_queries(g, s));
     void *x = scaled_scores(g, s, q, k, scale);
-    x = mask(g, s, function(g, SUB, x, kept, of_scores(g, s, F32)));
-    void *p = function(g, EXP, x, NULL, of_scores(g, s, F32));
+    x = mask(g, s, function(g, TM_DNN_SUB, x, kept, of_scores(g, s, TM_DNN_F32)));
+    void *p = function(g, TM_DNN_EXP, x, NULL, of_scores(g, s, TM_DNN_F32));
     grouped(g, s, p, d_o, dv, s->dim_v);
-    void *dx = function(g, SUB, multiply(g, d_o, v, of_scores(g, s, F32)), delta, of_scores(g, s, F32));
-    dx = function(g, MUL, dx, p, of_scores(g, s, F32));
-    dx = function(g, MUL, dx, scale, of_scores(g, s, BF16));
+    void *dx =
+        function(g, TM_DNN_SUB, multiply(g, d_o, v, of_scores(g, s, TM_DNN_F32)), delta, of_scores(g, s, TM_DNN_F32));
+    dx = function(g, TM_DNN_MUL, dx, p, of_scores(g, s, TM_DNN_F32));
+    dx = function(g, TM_DNN_MUL, dx, scale, of_scores(g, s, TM_DNN_BF16));
     grouped(g, s, dx, q, dk, s->dim_qk);
-    multiply(g, dx, reshape(g, k, tensor(g, 0, BF16, key(s))), dq);
+    multiply(g, dx, reshape(g, k, tensor(g, 0, TM_DNN_BF16, key(s))), dq);
 }
 
 bool tm_dnn_has(const tm_gpu_attention_shape *shape, tm_dnn_tensor id)
@@ -353,13 +338,12 @@ bool tm_dnn_has(const tm_gpu_attention_shape *shape, tm_dnn_tensor id)
 
 void *tm_dnn_attention(tm_dnn_graph *g, const tm_gpu_attention_shape *shape)
 {
-    enum { OPERATIONS = 801 };
     void *graph;
     if (shape->gradients)
         backward(g, shape);
     else
         forward(g, shape);
     graph = tm_dnn_make(g, TM_DNN_GRAPH);
-    tm_dnn_set(g, graph, OPERATIONS, TM_DNN_T_DESCRIPTOR, g->n_operations, g->operations);
+    tm_dnn_set(g, graph, TM_DNN_A_GRAPH_OPERATIONS, TM_DNN_T_DESCRIPTOR, g->n_operations, g->operations);
     return graph;
 }

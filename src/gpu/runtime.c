@@ -7,75 +7,11 @@
 #include "base/text.h"
 #include "gpu/defaults.h"
 #include "gpu/library.h"
+#include "gpu/runtime_calls.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Both runtimes'. An address is a number of 64 bits to one, a pointer to the other: the same to a caller. */
-enum { NO_MEMORY = 2, NOT_READY = 600, NON_BLOCKING = 1, CAPTURE_RELAXED = 2, DYNAMIC_SHARED = 8 };
-
-/* X(member, result, arguments, CUDA's name, HIP's): NULL: it has none. */
-#define GPU_CALLS(X)                                                                                                   \
-    X(init, int, (unsigned flags), "cuInit", "hipInit")                                                                \
-    X(version, int, (int *version), "cuDriverGetVersion", "hipRuntimeGetVersion")                                      \
-    X(count, int, (int *count), "cuDeviceGetCount", "hipGetDeviceCount")                                               \
-    X(device, int, (int *device, int index), "cuDeviceGet", "hipDeviceGet")                                            \
-    X(name, int, (char *name, int bytes, int device), "cuDeviceGetName", "hipDeviceGetName")                           \
-    X(bus, int, (char *bus, int bytes, int device), "cuDeviceGetPCIBusId", "hipDeviceGetPCIBusId")                     \
-    X(memory, int, (size_t * bytes, int device), "cuDeviceTotalMem_v2", "hipDeviceTotalMem")                           \
-    X(unused, int, (size_t * free, size_t * total), "cuMemGetInfo_v2", "hipMemGetInfo")                                \
-    X(attribute, int, (int *value, int which, int device), "cuDeviceGetAttribute", NULL)                               \
-    X(properties, int, (void *properties, int device), NULL, "hipGetDevicePropertiesR0600")                            \
-    X(retain, int, (void **context, int device), "cuDevicePrimaryCtxRetain", NULL)                                     \
-    X(current, int, (void *context), "cuCtxSetCurrent", NULL)                                                          \
-    X(give_back, int, (int device), "cuDevicePrimaryCtxRelease_v2", NULL)                                              \
-    X(choose, int, (int device), NULL, "hipSetDevice")                                                                 \
-    X(alloc, int, (void **memory, size_t bytes), "cuMemAlloc_v2", "hipMalloc")                                         \
-    X(free, int, (void *memory), "cuMemFree_v2", "hipFree")                                                            \
-    X(alloc_host, int, (void **memory, size_t bytes, unsigned flags), "cuMemHostAlloc", "hipHostMalloc")               \
-    X(free_host, int, (void *memory), "cuMemFreeHost", "hipHostFree")                                                  \
-    X(write, int, (void *to, const void *from, size_t bytes), "cuMemcpyHtoD_v2", "hipMemcpyHtoD")                      \
-    X(read, int, (void *to, const void *from, size_t bytes), "cuMemcpyDtoH_v2", "hipMemcpyDtoH")                       \
-    X(queue_write, int, (void *to, const void *from, size_t bytes, void *stream), "cuMemcpyHtoDAsync_v2",              \
-      "hipMemcpyHtoDAsync")                                                                                            \
-    X(queue_read, int, (void *to, const void *from, size_t bytes, void *stream), "cuMemcpyDtoHAsync_v2",               \
-      "hipMemcpyDtoHAsync")                                                                                            \
-    X(queue_copy, int, (void *to, const void *from, size_t bytes, void *stream), "cuMemcpyDtoDAsync_v2",               \
-      "hipMemcpyDtoDAsync")                                                                                            \
-    X(queue_fill, int, (void *to, unsigned char value, size_t bytes, void *stream), "cuMemsetD8Async",                 \
-      "hipMemsetD8Async")                                                                                              \
-    X(stream, int, (void **stream, unsigned flags), "cuStreamCreate", "hipStreamCreateWithFlags")                      \
-    X(stream_free, int, (void *stream), "cuStreamDestroy_v2", "hipStreamDestroy")                                      \
-    X(stream_done, int, (void *stream), "cuStreamQuery", "hipStreamQuery")                                             \
-    X(stream_wait, int, (void *stream), "cuStreamSynchronize", "hipStreamSynchronize")                                 \
-    X(stream_after, int, (void *stream, void *event, unsigned flags), "cuStreamWaitEvent", "hipStreamWaitEvent")       \
-    X(event, int, (void **event, unsigned flags), "cuEventCreate", "hipEventCreateWithFlags")                          \
-    X(event_free, int, (void *event), "cuEventDestroy_v2", "hipEventDestroy")                                          \
-    X(event_wait, int, (void *event), "cuEventSynchronize", "hipEventSynchronize")                                     \
-    X(record, int, (void *event, void *stream), "cuEventRecord", "hipEventRecord")                                     \
-    X(elapsed, int, (float *milliseconds, void *from, void *to), "cuEventElapsedTime", "hipEventElapsedTime")          \
-    X(module, int, (void **module, const void *code), "cuModuleLoadData", "hipModuleLoadData")                         \
-    X(module_free, int, (void *module), "cuModuleUnload", "hipModuleUnload")                                           \
-    X(kernel, int, (void **kernel, void *module, const char *name), "cuModuleGetFunction", "hipModuleGetFunction")     \
-    X(kernel_set, int, (void *kernel, int which, int value), "cuFuncSetAttribute", NULL)                               \
-    X(launch, int,                                                                                                     \
-      (void *kernel, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,    \
-       void *stream, void **arguments, void **extra),                                                                  \
-      "cuLaunchKernel", "hipModuleLaunchKernel")                                                                       \
-    X(map, int,                                                                                                        \
-      (void *map, int type, unsigned rank, void *at, const uint64_t *sizes, const uint64_t *strides,                   \
-       const unsigned *box, const unsigned *steps, int interleave, int swizzle, int promotion, int fill),              \
-      "cuTensorMapEncodeTiled", NULL)                                                                                  \
-    X(capture, int, (void *stream, int mode), "cuStreamBeginCapture_v2", "hipStreamBeginCapture")                      \
-    X(captured, int, (void *stream, void **graph), "cuStreamEndCapture", "hipStreamEndCapture")                        \
-    X(graph_make, int, (void **played, void *graph, unsigned long long flags), "cuGraphInstantiateWithFlags",          \
-      "hipGraphInstantiateWithFlags")                                                                                  \
-    X(graph_free, int, (void *graph), "cuGraphDestroy", "hipGraphDestroy")                                             \
-    X(played_free, int, (void *played), "cuGraphExecDestroy", "hipGraphExecDestroy")                                   \
-    X(play, int, (void *played, void *stream), "cuGraphLaunch", "hipGraphLaunch")                                      \
-    X(words, int, (int code, const char **text), "cuGetErrorString", NULL)                                             \
-    X(text, const char *, (int code), NULL, "hipGetErrorString")
 
 typedef struct {
 #define X(member, result, arguments, cuda, hip) result(*member) arguments;
@@ -181,38 +117,36 @@ static tm_status find_calls(tm_gpu *gpu, tm_error *err)
 /* --- from beginning to end ------------------------------------------------------------------------------------------
  */
 
-/* cuda.h, CUdevice_attribute: what a block may have when it asks for it; processors; L2; compute capability. */
+/* Shared memory is what a block may have when it asks for it. */
 static tm_status find_facts_cuda(tm_gpu *gpu, tm_error *err)
 {
-    enum { MULTIPROCESSORS = 16, L2_CACHE = 38, MAJOR = 75, MINOR = 76, SHARED_OPTIN = 97 };
     tm_gpu_facts *f = &gpu->facts;
     int           major, minor, cache;
-    MUST(gpu, attribute, &major, MAJOR, gpu->device);
-    MUST(gpu, attribute, &minor, MINOR, gpu->device);
-    MUST(gpu, attribute, &f->multiprocessors, MULTIPROCESSORS, gpu->device);
-    MUST(gpu, attribute, &f->shared_bytes, SHARED_OPTIN, gpu->device);
-    MUST(gpu, attribute, &cache, L2_CACHE, gpu->device);
+    MUST(gpu, attribute, &major, CUDA_MAJOR, gpu->device);
+    MUST(gpu, attribute, &minor, CUDA_MINOR, gpu->device);
+    MUST(gpu, attribute, &f->multiprocessors, CUDA_MULTIPROCESSORS, gpu->device);
+    MUST(gpu, attribute, &f->shared_bytes, CUDA_SHARED_OPTIN, gpu->device);
+    MUST(gpu, attribute, &cache, CUDA_L2_CACHE, gpu->device);
     f->cache = cache > 0 ? (size_t)cache : 0;
     snprintf(f->arch, sizeof f->arch, "sm_%d%d", major, minor);
     return TM_OK;
 }
 
-/* hip_runtime_api.h, hipDeviceProp_tR0600: 1,472 bytes; members by their offsets. "gfx942:sramecc+:xnack-" */
+/* Members by their offsets. "gfx942:sramecc+:xnack-" */
 static tm_status find_facts_hip(tm_gpu *gpu, tm_error *err)
 {
-    enum { BYTES = 1472, SHARED_PER_BLOCK = 296, MULTIPROCESSORS = 388, L2_CACHE = 616, GCN_ARCH_NAME = 1160 };
-    _Alignas(16) char properties[2 * BYTES] = { 0 }; /* a later one may have more */
+    _Alignas(16) char properties[2 * HIP_PROPERTIES_BYTES] = { 0 }; /* a later one may have more */
     tm_gpu_facts     *f = &gpu->facts;
     size_t            shared;
     int               cache;
     MUST(gpu, properties, properties, gpu->device);
-    memcpy(&shared, properties + SHARED_PER_BLOCK, sizeof shared);
-    memcpy(&f->multiprocessors, properties + MULTIPROCESSORS, sizeof f->multiprocessors);
-    memcpy(&cache, properties + L2_CACHE, sizeof cache);
+    memcpy(&shared, properties + HIP_SHARED_PER_BLOCK, sizeof shared);
+    memcpy(&f->multiprocessors, properties + HIP_MULTIPROCESSORS, sizeof f->multiprocessors);
+    memcpy(&cache, properties + HIP_L2_CACHE, sizeof cache);
     f->shared_bytes = (int)shared;
     f->cache = cache > 0 ? (size_t)cache : 0;
-    snprintf(f->arch, sizeof f->arch, "%.*s", (int)strcspn(properties + GCN_ARCH_NAME, ":"),
-             properties + GCN_ARCH_NAME);
+    snprintf(f->arch, sizeof f->arch, "%.*s", (int)strcspn(properties + HIP_ARCH_NAME, ":"),
+             properties + HIP_ARCH_NAME);
     return TM_OK;
 }
 
@@ -301,7 +235,7 @@ bool tm_gpu_is_hip(const tm_gpu *gpu)
 tm_status tm_gpu_alloc(tm_gpu *gpu, size_t bytes, void **out, tm_error *err)
 {
     int code = gpu->call.alloc(out, bytes);
-    if (code == NO_MEMORY)
+    if (code == GPU_NO_MEMORY)
         return tm_fail(err, TM_NOMEM, "GPU %d (%s, %.1f GiB) has no memory for %zu bytes", gpu->facts.index,
                        gpu->facts.name, (double)gpu->facts.memory / (1 << 30), bytes);
     return code == 0 ? TM_OK : failed(gpu, offsetof(calls, alloc), code, err);
@@ -323,7 +257,7 @@ void tm_gpu_free(tm_gpu *gpu, void *memory)
 tm_status tm_gpu_alloc_pinned(tm_gpu *gpu, size_t bytes, void **out, tm_error *err)
 {
     int code = gpu->call.alloc_host(out, bytes, 0);
-    if (code == NO_MEMORY)
+    if (code == GPU_NO_MEMORY)
         return tm_fail(err, TM_NOMEM, "GPU %d (%s): the host has no memory to be pinned for %zu bytes",
                        gpu->facts.index, gpu->facts.name, bytes);
     return code == 0 ? TM_OK : failed(gpu, offsetof(calls, alloc_host), code, err);
@@ -376,7 +310,7 @@ tm_status tm_gpu_queue_fill(tm_gpu *gpu, void *stream, void *to, unsigned char v
 
 tm_status tm_gpu_stream_open(tm_gpu *gpu, void **out, tm_error *err)
 {
-    MUST(gpu, stream, out, NON_BLOCKING);
+    MUST(gpu, stream, out, GPU_NON_BLOCKING);
     return TM_OK;
 }
 
@@ -395,7 +329,7 @@ tm_status tm_gpu_stream_done(tm_gpu *gpu, void *stream, bool *done, tm_error *er
 {
     int code = gpu->call.stream_done(stream);
     *done = code == 0;
-    return code == 0 || code == NOT_READY ? TM_OK : failed(gpu, offsetof(calls, stream_done), code, err);
+    return code == 0 || code == GPU_NOT_READY ? TM_OK : failed(gpu, offsetof(calls, stream_done), code, err);
 }
 
 tm_status tm_gpu_event_open(tm_gpu *gpu, void **out, tm_error *err)
@@ -453,17 +387,16 @@ tm_status tm_gpu_module_kernel(tm_gpu *gpu, void *module, const char *name, size
 {
     enum { WITHOUT_ASKING = 48 << 10 }; /* CUDA: more has to be asked for */
     MUST(gpu, kernel, out, module, name);
-    if (gpu->call.kernel_set && shared > WITHOUT_ASKING) MUST(gpu, kernel_set, *out, DYNAMIC_SHARED, (int)shared);
+    if (gpu->call.kernel_set && shared > WITHOUT_ASKING) MUST(gpu, kernel_set, *out, CUDA_DYNAMIC_SHARED, (int)shared);
     return TM_OK;
 }
 
 tm_status tm_gpu_launch(tm_gpu *gpu, void *stream, const tm_gpu_launch_of *l, tm_error *err)
 {
-    /* cuda.h, hip_runtime_api.h: marks of a buffer, of its size, of the end (0, HIP: 3) */
-    uintptr_t end = gpu->hip ? 3 : 0;
+    uintptr_t end = gpu->hip ? HIP_LAUNCH_END : CUDA_LAUNCH_END;
     size_t    bytes = l->argument_bytes;
-    void     *extra[] = { (void *)(uintptr_t)1, (void *)(uintptr_t)l->arguments, (void *)(uintptr_t)2, &bytes,
-                          (void *)end }; // NOLINT(performance-no-int-to-ptr)
+    void     *extra[] = { (void *)(uintptr_t)GPU_LAUNCH_BUFFER, (void *)(uintptr_t)l->arguments,
+                          (void *)(uintptr_t)GPU_LAUNCH_BYTES, &bytes, (void *)end }; // NOLINT(performance-no-int-to-ptr)
     MUST(gpu, launch, l->kernel, l->blocks[0], l->blocks[1], l->blocks[2], l->threads, 1, 1, l->shared, stream, NULL,
          extra);
     return TM_OK;
@@ -474,21 +407,21 @@ bool tm_gpu_has_maps(const tm_gpu *gpu)
     return gpu->call.map != NULL;
 }
 
-/* cuda.h: CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B */
 tm_status tm_gpu_map(tm_gpu *gpu, const tm_gpu_tensor *t, void *map, tm_error *err)
 {
-    enum { RANK = 3, COLUMNS = 64, BFLOAT16 = 9, SWIZZLE_128 = 3, PROMOTION_256 = 3 };
+    enum { RANK = 3, COLUMNS = 64 };
     uint64_t sizes[RANK] = { (uint64_t)t->columns, (uint64_t)t->rows, (uint64_t)t->sequences };
     uint64_t strides[RANK - 1] = { (uint64_t)t->row_bytes, (uint64_t)(t->row_bytes * t->rows) };
     unsigned box[RANK] = { COLUMNS, t->box_rows, 1 }, steps[RANK] = { 1, 1, 1 };
-    MUST(gpu, map, map, BFLOAT16, RANK, (void *)(uintptr_t)t->at, sizes, strides, box, steps, 0, SWIZZLE_128,
-         PROMOTION_256, 0); // NOLINT(performance-no-int-to-ptr)
+    MUST(gpu, map, map, CUDA_MAP_BFLOAT16, RANK, (void *)(uintptr_t)t->at, sizes, strides, box, steps,
+         CUDA_MAP_NOT_INTERLEAVED, CUDA_MAP_SWIZZLE_128, CUDA_MAP_PROMOTION_256,
+         CUDA_MAP_ZEROS); // NOLINT(performance-no-int-to-ptr)
     return TM_OK;
 }
 
 tm_status tm_gpu_capture_begin(tm_gpu *gpu, void *stream, tm_error *err)
 {
-    MUST(gpu, capture, stream, CAPTURE_RELAXED);
+    MUST(gpu, capture, stream, GPU_CAPTURE_RELAXED);
     return TM_OK;
 }
 

@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "gpu/library.h"
+#include "gpu/sensors_calls.h"
 
 #include <fcntl.h>
 #include <glob.h>
@@ -13,24 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* X(member, arguments, NVML's name): all return 0 for success (nvml.h). */
-#define NVML_CALLS(X)                                                                                                  \
-    X(init, (void), "nvmlInit_v2")                                                                                     \
-    X(shutdown, (void), "nvmlShutdown")                                                                                \
-    X(by_bus, (const char *bus, void **device), "nvmlDeviceGetHandleByPciBusId_v2")                                    \
-    X(clock, (void *device, int which, unsigned *mhz), "nvmlDeviceGetClockInfo")                                       \
-    X(power, (void *device, unsigned *milliwatts), "nvmlDeviceGetPowerUsage")                                          \
-    X(temperature, (void *device, int which, unsigned *celsius), "nvmlDeviceGetTemperature")                           \
-    X(violation, (void *device, int policy, violation_time *time), "nvmlDeviceGetViolationStatus")
-
-enum { NVML_CLOCK_SM = 1, NVML_TEMPERATURE_GPU = 0, NVML_POLICY_POWER = 0, NVML_POLICY_THERMAL = 1 };
-
 typedef struct {
-    unsigned long long reference_us, violation_ns;
-} violation_time;
-
-typedef struct {
-#define X(member, arguments, name) int(*member) arguments;
+#define X(member, arguments, name, needed) int(*member) arguments;
     NVML_CALLS(X)
 #undef X
 } nvml_calls;
@@ -38,8 +23,9 @@ typedef struct {
 static const struct {
     size_t      at;
     const char *name;
+    bool        needed;
 } names[] = {
-#define X(member, arguments, name) { offsetof(nvml_calls, member), name },
+#define X(member, arguments, name, needed) { offsetof(nvml_calls, member), name, needed },
     NVML_CALLS(X)
 #undef X
 };
@@ -51,6 +37,7 @@ struct tm_gpu_sensors {
     bool       hip;
     nvml_calls nvml;
     void      *device;
+    bool       by_fields;           /* what held the clock down */
     int        file[FILES];         /* -1: is not there */
     uint32_t   cycles, power, heat; /* of gpu_metrics, as they were last: counters of 32 bits */
     double     held_of, power_held, heat_held;
@@ -128,24 +115,23 @@ static uint32_t word_at(const unsigned char *at)
     return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
 }
 
-/* Of gpu_metrics (the kernel's kgd_pp_interface.h): a header {u16 bytes, u8 format, u8 content}; of contents 6 to 8 of
- * format 1, where the counters of cycles, processor hot, package power, socket, regulator and memory too hot begin. */
 static void read_metrics(tm_gpu_sensors *s)
 {
-    enum { CYCLES, PROCHOT, POWER, SOCKET, REGULATOR, MEMORY, COUNTERS };
-    static const size_t begin[] = { [6] = 32, [7] = 40, [8] = 40 };
-    unsigned char       bytes[64];
+    static const size_t begin[] = { [6] = AMD_CYCLES_6, [7] = AMD_CYCLES_7, [8] = AMD_CYCLES_8 };
+    unsigned char       bytes[64] = { 0 };
     ssize_t             n = s->file[FILE_METRICS] >= 0 ? pread(s->file[FILE_METRICS], bytes, sizeof bytes, 0) : 0;
-    uint32_t            count[COUNTERS];
-    if (n < (ssize_t)sizeof bytes || bytes[2] != 1 || bytes[3] < 6 || bytes[3] > 8) return;
-    for (int i = 0; i < COUNTERS; i++) count[i] = word_at(bytes + begin[bytes[3]] + 4 * (size_t)i);
-    uint32_t heat = count[PROCHOT] + count[SOCKET] + count[REGULATOR] + count[MEMORY];
+    int                 content = bytes[AMD_CONTENT];
+    if (n < (ssize_t)sizeof bytes || bytes[AMD_FORMAT] != 1 || content < 6 || content > 8) return;
+    const unsigned char *at = bytes + begin[content];
+    uint32_t             cycles = word_at(at), power = word_at(at + AMD_POWER);
+    uint32_t heat = word_at(at + AMD_HOT_PROCESSOR) + word_at(at + AMD_HOT_SOCKET) + word_at(at + AMD_HOT_REGULATOR) +
+                    word_at(at + AMD_HOT_MEMORY);
     if (s->counted) {
-        s->held_of += (uint32_t)(count[CYCLES] - s->cycles);
-        s->power_held += (uint32_t)(count[POWER] - s->power);
+        s->held_of += (uint32_t)(cycles - s->cycles);
+        s->power_held += (uint32_t)(power - s->power);
         s->heat_held += (uint32_t)(heat - s->heat);
     }
-    s->cycles = count[CYCLES], s->power = count[POWER], s->heat = heat;
+    s->cycles = cycles, s->power = power, s->heat = heat;
     s->counted = true;
 }
 
@@ -173,12 +159,15 @@ static bool open_nvidia(tm_gpu_sensors *s, const char *bus, tm_text *why)
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         void *symbol = tm_library_symbol(&library, names[i].name);
         memcpy((char *)&s->nvml + names[i].at, &symbol, sizeof symbol);
-        if (symbol) continue;
+        if (symbol || !names[i].needed) continue;
         tm_text_printf(why, "%s has no %s", library.path, names[i].name);
         return false;
     }
     int code = s->nvml.init();
     if (code == 0 && (code = s->nvml.by_bus(bus, &s->device)) != 0) s->nvml.shutdown();
+    nvml_violation time;
+    s->by_fields =
+        code == 0 && (!s->nvml.violation || s->nvml.violation(s->device, NVML_BY_POWER, &time) != 0) && s->nvml.fields;
     if (code != 0) tm_text_printf(why, "NVML (%s) fails for the GPU at %s with code %d", library.path, bus, code);
     return code == 0;
 }
@@ -188,21 +177,47 @@ static double of(int code, unsigned value, double unit)
     return code == 0 ? value * unit : (double)NAN;
 }
 
-static void read_nvidia(tm_gpu_sensors *s, tm_gpu_reading *out)
+static double read_temperature(const tm_gpu_sensors *s)
 {
-    unsigned       value = 0;
-    violation_time power, heat;
-    int            code = s->nvml.clock(s->device, NVML_CLOCK_SM, &value);
-    out->clock_mhz = of(code, value, 1);
-    code = s->nvml.power(s->device, &value);
-    out->power_w = of(code, value, 1e-3);
-    code = s->nvml.temperature(s->device, NVML_TEMPERATURE_GPU, &value);
-    out->temperature_c = of(code, value, 1);
-    if (s->nvml.violation(s->device, NVML_POLICY_POWER, &power) != 0) return;
-    if (s->nvml.violation(s->device, NVML_POLICY_THERMAL, &heat) != 0) return;
+    unsigned         value = 0;
+    nvml_temperature now = { NVML_TEMPERATURE_1, NVML_OF_GPU, 0 };
+    if (s->nvml.temperature) {
+        int code = s->nvml.temperature(s->device, NVML_OF_GPU, &value);
+        return of(code, value, 1);
+    }
+    if (!s->nvml.temperature_of || s->nvml.temperature_of(s->device, &now) != 0) return (double)NAN;
+    return now.celsius;
+}
+
+/* The same counters in both ways. */
+static void read_held(const tm_gpu_sensors *s, tm_gpu_reading *out)
+{
+    nvml_violation power, heat;
+    nvml_field     field[] = { { .field = NVML_FIELD_POWER }, { .field = NVML_FIELD_HEAT } };
+    if (s->by_fields) {
+        if (s->nvml.fields(s->device, 2, field) != 0) return;
+        for (int i = 0; i < 2; i++)
+            if (field[i].code != 0 || field[i].type != NVML_UNSIGNED_64) return;
+        power = (nvml_violation){ (unsigned long long)field[0].time_us, field[0].value };
+        heat = (nvml_violation){ (unsigned long long)field[1].time_us, field[1].value };
+    } else if (!s->nvml.violation || s->nvml.violation(s->device, NVML_BY_POWER, &power) != 0 ||
+               s->nvml.violation(s->device, NVML_BY_HEAT, &heat) != 0) {
+        return;
+    }
     out->held_of = (double)heat.reference_us * 1e-6;
     out->power_held = (double)power.violation_ns * 1e-9;
     out->heat_held = (double)heat.violation_ns * 1e-9;
+}
+
+static void read_nvidia(tm_gpu_sensors *s, tm_gpu_reading *out)
+{
+    unsigned value = 0;
+    int      code = s->nvml.clock(s->device, NVML_OF_SM, &value);
+    out->clock_mhz = of(code, value, 1);
+    code = s->nvml.power(s->device, &value);
+    out->power_w = of(code, value, 1e-3);
+    out->temperature_c = read_temperature(s);
+    read_held(s, out);
 }
 
 /* --- both ------------------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ typedef struct {
     void        *stream, *workspace;
 } bench;
 
-enum { WORKSPACE = 1 << 16 };
+enum { WORKSPACE = 1 << 16, BEHIND = 256 };
 
 static bench open_bench(int hip)
 {
@@ -38,7 +38,7 @@ static bench open_bench(int hip)
     if (tm_gpu_open((tm_gpu_maker)hip, 0, &b.gpu, &err) != TM_OK) fail_msg("%s", err.text);
     if (tm_gpu_blas_open(b.gpu, &b.blas, &err) != TM_OK) fail_msg("%s", err.text);
     assert_int_equal(tm_gpu_stream_open(b.gpu, &b.stream, &err), TM_OK);
-    assert_int_equal(tm_gpu_alloc(b.gpu, WORKSPACE, &b.workspace, &err), TM_OK);
+    assert_int_equal(tm_gpu_alloc(b.gpu, WORKSPACE + BEHIND, &b.workspace, &err), TM_OK);
     return b;
 }
 
@@ -440,7 +440,7 @@ TEST(mistakes_are_noticed)
         tm_error               err = { 0 };
         for (int i = 0; i < 8; i++) wrong[i] = good;
         wrong[0].workspace = NULL;
-        wrong[1].workspace = (char *)b.workspace + 4;
+        wrong[1].workspace = (char *)b.workspace + (hip ? 8 : 128); /* 16 bytes are asked for, 256 */
         wrong[2].a = NULL;
         wrong[3].b = (char *)m.b.memory + 4; /* its end is behind the matrix */
         wrong[4].c = &m;

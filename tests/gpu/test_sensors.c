@@ -158,6 +158,41 @@ TEST(nvidia)
     tm_text_fini(&why);
 }
 
+/* nvml.h of CUDA 13: the calls that tell the temperature and what held the clock down leave with CUDA 14, or they are
+ * not supported; other ones tell the same. */
+TEST(nvidia_later)
+{
+    for (int k = 0; k < 2; k++) {
+        tm_text        why = { 0 };
+        tm_gpu_reading one, two;
+        setenv("TRAINMARK_NVML", test_built(k ? "standins/nvml-later.so" : "standins/nvml.so"), 1);
+        setenv("STANDIN_NVML_BUS", bus, 1);
+        setenv("STANDIN_NVML_HEAT", "3", 1);
+        setenv("STANDIN_NVML_FAIL", "nvmlDeviceGetViolationStatus", 1);
+        tm_gpu_sensors *s = tm_gpu_sensors_open(TM_GPU_CUDA, bus, "", &why);
+        if (!s) fail_msg("%s", why.data);
+        unsetenv("STANDIN_NVML_FAIL");
+        tm_gpu_sensors_read(s, &one);
+        tm_gpu_sensors_read(s, &two);
+        assert_true(two.temperature_c >= 60 && two.temperature_c < 67);
+        assert_true(fabs(two.held_of - one.held_of - 1) < 1e-6); /* seconds since 1970 */
+        close_to(two.power_held - one.power_held, 0.25);
+        close_to(two.heat_held - one.heat_held, 0.03);
+        static const char *const fails[] = { "nvmlDeviceGetFieldValues", "heat", "type", "nvmlDeviceGetTemperatureV" };
+        for (size_t i = 0; i < 4; i++) {
+            setenv("STANDIN_NVML_FAIL", fails[i], 1);
+            tm_gpu_sensors_read(s, &one);
+            assert_int_equal(isnan(one.held_of) && isnan(one.power_held) && isnan(one.heat_held), i < 3);
+            assert_int_equal(isnan(one.temperature_c) != 0, k == 1 && i == 3);
+            assert_false(isnan(one.power_w));
+        }
+        unsetenv("STANDIN_NVML_FAIL");
+        tm_gpu_sensors_close(s);
+        tm_text_fini(&why);
+    }
+    unsetenv("STANDIN_NVML_HEAT");
+}
+
 TEST(nvidia_without)
 {
     tm_text why = { 0 };

@@ -29,7 +29,7 @@ const char *machine_tensor_map(uint8_t map[MACHINE_TENSOR_MAP_BYTES], const mach
     if (t->swizzle < 0 || t->swizzle > 3 || t->fill) return "the swizzle or the filling is not modelled";
     m.element = element_bytes[t->type];
     for (int i = 0; i < t->rank; i++) {
-        if (t->dims[i] == 0 || t->dims[i] > (uint64_t)1 << 32) return "a dimension is not 1 to 2^32";
+        if (t->dims[i] == 0 || t->dims[i] > (uint64_t)1 << 31) return "a dimension is not 1 to 2^31";
         if (t->box[i] == 0 || t->box[i] > 256) return "a side of the box is not 1 to 256";
         if (t->element_strides[i] != 1) return "strides of elements are not modelled";
         if (i > 0 && (t->strides[i - 1] % 16 || t->strides[i - 1] >= (uint64_t)1 << 40))

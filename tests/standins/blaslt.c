@@ -540,13 +540,16 @@ static const char *operands_wrong(const task *t, const algorithm *how, const flo
     return NULL;
 }
 
-/* "Pointer must be 16B aligned" (cuBLAS's documentation, cublasLtMatmul, workspace). */
+/* "Must be 256B aligned" (cuBLAS's documentation, cublasLtMatmul, workspace); "Pointer must be 16B aligned"
+ * (hipblaslt.h, hipblasLtMatmul). */
 static const char *workspace_wrong(const task *t, const algorithm *how)
 {
     if (how->workspace == 0 && t->workspace_bytes == 0) return NULL;
     if (t->workspace_bytes < how->workspace) return "less workspace than the algorithm needs";
     if (!real_address(t->workspace, t->workspace_bytes)) return "no workspace in the memory of the GPU";
-    return (uintptr_t)t->workspace & 15 ? "workspace that is not at a multiple of 16 bytes" : NULL;
+    return (uintptr_t)t->workspace & (NAME(256, 16) - 1)
+               ? "workspace that begins between the multiples that are asked for"
+               : NULL;
 }
 
 API LT(Matmul)(void *h, void *of, const void *alpha, const void *a, void *layout_a, const void *b, void *layout_b,

@@ -12,20 +12,14 @@
 #include <string.h>
 
 /* Without those of later versions there are other ways. */
-#define ROW(member, later)                                                                                             \
-    {                                                                                                                  \
-        "nccl" #member, offsetof(nccl_calls, member), later                                                            \
-    }
 static const struct {
     const char *name;
     size_t      at;
     bool        later;
 } names[] = {
-    ROW(GetVersion, false),   ROW(GetUniqueId, false),       ROW(GetErrorString, false), ROW(GetLastError, true),
-    ROW(CommInitRank, false), ROW(CommInitRankConfig, true), ROW(CommFinalize, true),    ROW(CommDestroy, false),
-    ROW(CommAbort, false),    ROW(CommGetAsyncError, false), ROW(AllReduce, false),      ROW(ReduceScatter, false),
-    ROW(AllGather, false),    ROW(Broadcast, false),         ROW(Send, false),           ROW(Recv, false),
-    ROW(GroupStart, false),   ROW(GroupEnd, false),
+#define X(member, result, arguments, later) { "nccl" #member, offsetof(nccl_calls, member), later },
+    NCCL_CALLS(X)
+#undef X
 };
 enum { NAMES = sizeof names / sizeof names[0] };
 
@@ -302,11 +296,12 @@ static tm_status share_id(const tm_nccl_group *g, const tm_nccl_lane *lane, nccl
 
 static tm_status connect_all(tm_nccl_group *g, const nccl_unique_id *id, tm_error *err)
 {
-    enum { UNSET = -2147483647 - 1 };
     tm_nccl           *n = g->of;
-    nccl_config        plain = { sizeof plain, 0xcafebeef, NCCL_HAS_CONFIG, 1, UNSET };
-    nccl_blocks_config narrow = { sizeof narrow, 0xcafebeef, NCCL_HAS_BLOCKS, 1, UNSET, 1, NCCL_LANE_BLOCKS, NULL };
-    const char        *wish = getenv("NCCL_COMM_BLOCKING"); /* the library's own variable */
+    nccl_config        plain = { sizeof plain, NCCL_MAGIC, NCCL_HAS_CONFIG, 1, NCCL_UNSET };
+    nccl_blocks_config narrow = {
+        sizeof narrow, NCCL_MAGIC, NCCL_HAS_BLOCKS, 1, NCCL_UNSET, 1, NCCL_LANE_BLOCKS, NULL
+    };
+    const char *wish = getenv("NCCL_COMM_BLOCKING"); /* the library's own variable */
     n->last.step = -1;
     snprintf(n->last.what, sizeof n->last.what, "communicator of %d GPUs", g->size);
     bool  old = !n->call.CommInitRankConfig || n->version < NCCL_HAS_CONFIG;

@@ -10,10 +10,12 @@
 #include <string.h>
 #include <time.h>
 
-static const int types[] = {
-    [TM_COMM_BYTES] = 1, [TM_COMM_INT64] = 4, [TM_COMM_FLOAT64] = 8, [TM_COMM_FLOAT32] = 7, [TM_COMM_BFLOAT16] = 9
-};
-static const int ops[] = { [TM_COMM_SUM] = 0, [TM_COMM_MAX] = 2, [TM_COMM_MIN] = 3 };
+static const int types[] = { [TM_COMM_BYTES] = NCCL_UINT8,
+                             [TM_COMM_INT64] = NCCL_INT64,
+                             [TM_COMM_FLOAT64] = NCCL_FLOAT64,
+                             [TM_COMM_FLOAT32] = NCCL_FLOAT32,
+                             [TM_COMM_BFLOAT16] = NCCL_BFLOAT16 };
+static const int ops[] = { [TM_COMM_SUM] = NCCL_SUM, [TM_COMM_MAX] = NCCL_MAX, [TM_COMM_MIN] = NCCL_MIN };
 
 /* --- failures -------------------------------------------------------------------------------- */
 

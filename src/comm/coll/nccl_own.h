@@ -7,56 +7,12 @@
 
 #include "base/text.h"
 #include "comm/coll/nccl.h"
+#include "comm/coll/nccl_calls.h"
 #include "comm/group.h"
 #include "gpu/library.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
-
-/* --- what the library's header says ---------------------------------------------------------- */
-
-enum { NCCL_ID_BYTES = 128, NCCL_SUCCESS = 0, NCCL_IN_PROGRESS = 7 };
-enum { NCCL_HAS_CONFIG = 21400, NCCL_HAS_BLOCKS = 21700, NCCL_HAS_BFLOAT16 = 21000 }; /* versions */
-
-typedef struct {
-    char bytes[NCCL_ID_BYTES];
-} nccl_unique_id;
-
-/* The first of its kind (2.14): later ones have more behind it, and take this as what it says it is. */
-typedef struct {
-    size_t   size;
-    unsigned magic, version;
-    int      blocking, unset;
-} nccl_config;
-
-/* That of 2.17, which bounds the blocks of a call. */
-typedef struct {
-    size_t      size;
-    unsigned    magic, version;
-    int         blocking, cluster, least_blocks, most_blocks;
-    const char *net;
-} nccl_blocks_config;
-
-typedef struct {
-    int (*GetVersion)(int *version);
-    int (*GetUniqueId)(nccl_unique_id *id);
-    const char *(*GetErrorString)(int code);
-    const char *(*GetLastError)(void *comm);
-    int (*CommInitRank)(void **comm, int size, nccl_unique_id id, int rank);
-    int (*CommInitRankConfig)(void **comm, int size, nccl_unique_id id, int rank, void *config);
-    int (*CommFinalize)(void *comm);
-    int (*CommDestroy)(void *comm);
-    int (*CommAbort)(void *comm);
-    int (*CommGetAsyncError)(void *comm, int *code);
-    int (*AllReduce)(const void *send, void *receive, size_t count, int type, int op, void *comm, void *stream);
-    int (*ReduceScatter)(const void *send, void *receive, size_t count, int type, int op, void *comm, void *stream);
-    int (*AllGather)(const void *send, void *receive, size_t count, int type, void *comm, void *stream);
-    int (*Broadcast)(const void *send, void *receive, size_t count, int type, int root, void *comm, void *stream);
-    int (*Send)(const void *send, size_t count, int type, int peer, void *comm, void *stream);
-    int (*Recv)(void *receive, size_t count, int type, int peer, void *comm, void *stream);
-    int (*GroupStart)(void);
-    int (*GroupEnd)(void);
-} nccl_calls;
 
 /* --- one rank's end of it -------------------------------------------------------------------- */
 

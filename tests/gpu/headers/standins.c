@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* As tables.c, of numbers of the stand-ins: RUNTIME, PRODUCTS (both: HIP or not), ATTENTION or COLLECTIVES says which.
+ * Numbers that trainmark has, too, the tests compare with its own. */
+#include <stdio.h>
+
+#define NUMBER(library, file, value, expression)                                                                       \
+    printf("%s\ttests/standins/%s\tnumber\t%s\t%lld\t%s\n", library, file, #value, (long long)(value), expression)
+
+#if defined RUNTIME
+#include "gpu.h"
+
+int main(void)
+{
+    const char *library = NAME("cuda", "hip");
+#define SAME(value, cuda, hip) NUMBER(library, "gpu.h", value, NAME(cuda, hip))
+    SAME(OK, "CUDA_SUCCESS", "hipSuccess");
+    SAME(INVALID, "CUDA_ERROR_INVALID_VALUE", "hipErrorInvalidValue");
+    SAME(NO_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "hipErrorOutOfMemory");
+    SAME(NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "hipErrorNoDevice");
+    SAME(INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE", "hipErrorInvalidImage");
+    SAME(NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "hipErrorNotFound");
+    SAME(NOT_READY, "CUDA_ERROR_NOT_READY", "hipErrorNotReady");
+    SAME(ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", "hipErrorIllegalAddress");
+    SAME(CAPTURE_UNJOINED, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED", "hipErrorStreamCaptureUnjoined");
+    return 0;
+}
+
+#elif defined PRODUCTS
+#include "blaslt.c"
+
+int main(void)
+{
+    const char *library = NAME("cublaslt", "hipblaslt");
+#define FILES "blaslt.c, blaslt_codes.h"
+#define SAME(value, cuda, hip) NUMBER(library, FILES, value, NAME(cuda, hip))
+    SAME(NOT_INITIALIZED, "CUBLAS_STATUS_NOT_INITIALIZED", "HIPBLAS_STATUS_NOT_INITIALIZED");
+    SAME(INVALID_VALUE, "CUBLAS_STATUS_INVALID_VALUE", "HIPBLAS_STATUS_INVALID_VALUE");
+    SAME(NOT_SUPPORTED, "CUBLAS_STATUS_NOT_SUPPORTED", "HIPBLAS_STATUS_NOT_SUPPORTED");
+    SAME(EPILOGUE_DEFAULT, "CUBLASLT_EPILOGUE_DEFAULT", "HIPBLASLT_EPILOGUE_DEFAULT");
+    SAME(EPILOGUE_BIAS, "CUBLASLT_EPILOGUE_BIAS", "HIPBLASLT_EPILOGUE_BIAS");
+    SAME(BIAS_TYPE, "CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE", "HIPBLASLT_MATMUL_DESC_BIAS_DATA_TYPE");
+    SAME(SCALE_MODE_A, "CUBLASLT_MATMUL_DESC_A_SCALE_MODE", "HIPBLASLT_MATMUL_DESC_A_SCALE_MODE");
+    SAME(SCALE_MODE_B, "CUBLASLT_MATMUL_DESC_B_SCALE_MODE", "HIPBLASLT_MATMUL_DESC_B_SCALE_MODE");
+    SAME(SCALE_OF_MATRIX, "CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F", "HIPBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F");
+    SAME(SCALES_E8M0, "CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0", "HIPBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0");
+    SAME(SCALES_OF_ROWS, "CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F", "HIPBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F");
+    SAME(sizeof(((result *)0)->algorithm), "sizeof(cublasLtMatmulAlgo_t)", "sizeof(hipblasLtMatmulAlgo_t)");
+    SAME(offsetof(result, workspace), "offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize)",
+         "offsetof(hipblasLtMatmulHeuristicResult_t, workspaceSize)");
+    SAME(offsetof(result, status), "offsetof(cublasLtMatmulHeuristicResult_t, state)",
+         "offsetof(hipblasLtMatmulHeuristicResult_t, state)");
+    SAME(offsetof(result, waves), "offsetof(cublasLtMatmulHeuristicResult_t, wavesCount)",
+         "offsetof(hipblasLtMatmulHeuristicResult_t, wavesCount)");
+    SAME(sizeof(result), "sizeof(cublasLtMatmulHeuristicResult_t)", "sizeof(hipblasLtMatmulHeuristicResult_t)");
+#ifndef HIP
+    NUMBER(library, FILES, ALIGN_D, "CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES");
+    NUMBER(library, FILES, SCALES_OF_128, "CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F");
+    NUMBER(library, FILES, SCALES_OF_SQUARES, "CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F");
+#endif
+    return 0;
+}
+
+#elif defined ATTENTION
+#include "cudnn_rules.c"
+
+/* Of attributes also the type: "CUDNN_ATTR_... (CUDNN_TYPE_..., 1 element)" are words of newer headers, which
+ * tools/judge_headers.sh reads. */
+static void type_of(const char *name, int number)
+{
+    static const char *const types[] = { [T_HANDLE] = "HANDLE",
+                                         [T_FORMAT] = "DATA_TYPE",
+                                         [T_BOOL] = "BOOLEAN",
+                                         [T_I64] = "INT64",
+                                         [T_ADDRESS] = "VOID_PTR",
+                                         [T_HEURISTIC] = "HEUR_MODE",
+                                         [T_FUNCTION] = "POINTWISE_MODE",
+                                         [T_DESCRIPTOR] = "BACKEND_DESCRIPTOR",
+                                         [T_REDUCTION] = "REDUCTION_OPERATOR_TYPE",
+                                         [T_CHAR] = "CHAR" };
+    for (int i = 0; i < N_ATTRIBUTES; i++)
+        if (attributes[i].name == number)
+            printf("cudnn\ttests/standins/cudnn_rules.c\ttype\t%s\tCUDNN_TYPE_%s\t%s\n", name,
+                   types[attributes[i].type], attributes[i].most == 1 ? "1" : "more");
+}
+
+int main(void)
+{
+#define ATTRIBUTE(value, name) NUMBER("cudnn", "cudnn.h", value, "CUDNN_ATTR_" name), type_of("CUDNN_ATTR_" name, value)
+#define POINTWISE(value, name) NUMBER("cudnn", "cudnn.h", value, "CUDNN_POINTWISE_" name)
+    ATTRIBUTE(HOW, "POINTWISE_MODE");
+    ATTRIBUTE(COMPUTED, "POINTWISE_MATH_PREC");
+    ATTRIBUTE(AXIS, "POINTWISE_AXIS");
+    ATTRIBUTE(MODE, "ENGINEHEUR_MODE");
+    ATTRIBUTE(OF_GRAPH, "ENGINEHEUR_OPERATION_GRAPH");
+    ATTRIBUTE(RESULTS, "ENGINEHEUR_RESULTS");
+    ATTRIBUTE(PLAN_HANDLE, "EXECUTION_PLAN_HANDLE");
+    ATTRIBUTE(PLAN_CONFIG, "EXECUTION_PLAN_ENGINE_CONFIG");
+    ATTRIBUTE(PLAN_WORKSPACE, "EXECUTION_PLAN_WORKSPACE_SIZE");
+    ATTRIBUTE(PLAN_TEXT, "EXECUTION_PLAN_JSON_REPRESENTATION");
+    ATTRIBUTE(P_HOW, "OPERATION_POINTWISE_PW_DESCRIPTOR");
+    ATTRIBUTE(P_X, "OPERATION_POINTWISE_XDESC");
+    ATTRIBUTE(P_B, "OPERATION_POINTWISE_BDESC");
+    ATTRIBUTE(P_Y, "OPERATION_POINTWISE_YDESC");
+    ATTRIBUTE(P_T, "OPERATION_POINTWISE_TDESC");
+    ATTRIBUTE(GRAPH_HANDLE, "OPERATIONGRAPH_HANDLE");
+    ATTRIBUTE(OPERATIONS, "OPERATIONGRAPH_OPS");
+    ATTRIBUTE(ALIGNMENT, "TENSOR_BYTE_ALIGNMENT");
+    ATTRIBUTE(FORMAT, "TENSOR_DATA_TYPE");
+    ATTRIBUTE(EXTENTS, "TENSOR_DIMENSIONS");
+    ATTRIBUTE(STRIDES, "TENSOR_STRIDES");
+    ATTRIBUTE(UNIQUE, "TENSOR_UNIQUE_ID");
+    ATTRIBUTE(VIRTUAL, "TENSOR_IS_VIRTUAL");
+    ATTRIBUTE(BY_VALUE, "TENSOR_IS_BY_VALUE");
+    ATTRIBUTE(NUMBERS, "VARIANT_PACK_UNIQUE_IDS");
+    ATTRIBUTE(ADDRESSES, "VARIANT_PACK_DATA_POINTERS");
+    ATTRIBUTE(WORKSPACE, "VARIANT_PACK_WORKSPACE");
+    ATTRIBUTE(M_COMPUTED, "MATMUL_COMP_TYPE");
+    ATTRIBUTE(M_A, "OPERATION_MATMUL_ADESC");
+    ATTRIBUTE(M_B, "OPERATION_MATMUL_BDESC");
+    ATTRIBUTE(M_C, "OPERATION_MATMUL_CDESC");
+    ATTRIBUTE(M_HOW, "OPERATION_MATMUL_DESC");
+    ATTRIBUTE(R_HOW, "REDUCTION_OPERATOR");
+    ATTRIBUTE(R_COMPUTED, "REDUCTION_COMP_TYPE");
+    ATTRIBUTE(R_OF, "OPERATION_REDUCTION_DESC");
+    ATTRIBUTE(R_X, "OPERATION_REDUCTION_XDESC");
+    ATTRIBUTE(R_Y, "OPERATION_REDUCTION_YDESC");
+    ATTRIBUTE(V_X, "OPERATION_RESHAPE_XDESC");
+    ATTRIBUTE(V_Y, "OPERATION_RESHAPE_YDESC");
+    POINTWISE(ADD, "ADD");
+    POINTWISE(MUL, "MUL");
+    POINTWISE(MIN, "MIN");
+    POINTWISE(MAX, "MAX");
+    POINTWISE(DIV, "DIV");
+    POINTWISE(SUB, "SUB");
+    POINTWISE(EXP, "EXP");
+    POINTWISE(LOG, "LOG");
+    POINTWISE(IDENTITY, "IDENTITY");
+    POINTWISE(GREATER, "CMP_GT");
+    POINTWISE(NOT_LESS, "CMP_GE");
+    POINTWISE(LESS, "CMP_LT");
+    POINTWISE(NOT_GREATER, "CMP_LE");
+    POINTWISE(AND, "LOGICAL_AND");
+    POINTWISE(OR, "LOGICAL_OR");
+    POINTWISE(INDEX, "GEN_INDEX");
+    POINTWISE(SELECT, "BINARY_SELECT");
+    return 0;
+}
+
+#elif defined COLLECTIVES
+#include "nccl.c"
+
+int main(void)
+{
+    for (int rccl = 0; rccl < 2; rccl++) {
+        const char *library = rccl ? "rccl" : "nccl";
+        NUMBER(library, "nccl.c", DEVICE, "ncclUnhandledCudaError");
+        NUMBER(library, "nccl.c", SYSTEM, "ncclSystemError");
+        NUMBER(library, "nccl.c", INTERNAL, "ncclInternalError");
+        NUMBER(library, "nccl.c", ARGUMENT, "ncclInvalidArgument");
+        NUMBER(library, "nccl.c", USAGE, "ncclInvalidUsage");
+        NUMBER(library, "nccl.c", REMOTE, "ncclRemoteError");
+        NUMBER(library, "nccl.c", BUSY, "ncclInProgress");
+        NUMBER(library, "nccl.c", sizeof(unique_id), "sizeof(ncclUniqueId)");
+        NUMBER(library, "nccl.c", offsetof(config, blocking), "offsetof(ncclConfig_t, blocking)");
+        NUMBER(library, "nccl.c", offsetof(config, most_blocks), "offsetof(ncclConfig_t, maxCTAs)");
+        NUMBER(library, "nccl.c", offsetof(config, net), "offsetof(ncclConfig_t, netName)");
+    }
+    return 0;
+}
+#endif
