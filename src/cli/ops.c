@@ -207,7 +207,7 @@ static const tm_option rows[] = {
     { "check", 0, TM_OPTION_FLAG, offsetof(ops_options, check),
       .help = "compute all examples by the device's kernels, beside the references" },
     { "device", 0, TM_OPTION_TEXT, offsetof(ops_options, device), .value = "NAME",
-      .help = "of --check: cpu (default), cuda or hip (a GPU; cuda:1: the second)" },
+      .help = "of --check: cpu (default), auto, cuda or hip (cuda:1: the second GPU)" },
     TM_OPTION_JSON(ops_options),
 };
 

@@ -30,8 +30,18 @@ static bool names_backend(const tm_backend *backend, const char *name, int *ordi
     return true;
 }
 
+/* `auto`: the first kind of GPU of which there is one, else the CPU. */
+static const char *settled(const char *name)
+{
+    if (strcmp(name, "auto") != 0) return name;
+    for (int i = 0; i < BACKENDS; i++)
+        if (backends[i]->count && backends[i]->count() > 0) return backends[i]->name;
+    return "cpu";
+}
+
 void tm_device_name_of_rank(char out[80], const char *name, int local)
 {
+    name = settled(name);
     snprintf(out, 80, "%.79s", name);
     for (int i = 0; i < BACKENDS; i++) {
         if (!backends[i]->count || strcmp(name, backends[i]->name) != 0) continue;
@@ -40,8 +50,9 @@ void tm_device_name_of_rank(char out[80], const char *name, int local)
     }
 }
 
-static tm_status find_backend(const char *name, const tm_backend **out, int *ordinal, tm_error *err)
+static tm_status find_backend(const char *given, const tm_backend **out, int *ordinal, tm_error *err)
 {
+    const char *name = settled(given);
     for (int i = 0; i < BACKENDS; i++)
         if (names_backend(backends[i], name, ordinal)) {
             *out = backends[i];
@@ -52,7 +63,7 @@ static tm_status find_backend(const char *name, const tm_backend **out, int *ord
         if (!backends[i]->for_tests)
             tm_text_printf(&list, "%s%s%s", list.length ? ", " : "", backends[i]->name,
                            backends[i]->numbered ? "[:N]" : "");
-    tm_fail(err, TM_INVALID, "unknown device '%.100s' (--device); this build has: %s", name, list.data);
+    tm_fail(err, TM_INVALID, "unknown device '%.100s' (--device); this build has: auto, %s", name, list.data);
     tm_text_fini(&list);
     return TM_INVALID;
 }

@@ -63,7 +63,8 @@ typedef struct {
                                              executed (gpu/embedded.h), how many were compiled on this machine */
 } tm_device_info;
 
-/* threads: 0 = as many as cpuset and cgroup quota allow. Unknown name: TM_INVALID with the list. */
+/* name "auto": the first kind of GPU of which there is one, else the CPU. threads: 0 = as many as cpuset and cgroup
+ * quota allow. Unknown name: TM_INVALID with the list. */
 TM_MUST_USE tm_status tm_device_open(const char *name, int threads, tm_device **out, tm_error *err);
 /* A device to plan for, whether this machine has it or not: it is described and chooses kernels, the calls that need
  * the device itself are refused (TM_UNSUPPORTED). */

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "gpu/defaults.h"
 #include "gpu/library.h"
+#include "gpu/visible.h"
 #include "gpu/runtime_calls.h"
 
 #include <stdio.h>
@@ -150,18 +151,31 @@ static tm_status find_facts_hip(tm_gpu *gpu, tm_error *err)
     return TM_OK;
 }
 
+static tm_status count_devices(tm_gpu *gpu, tm_error *err)
+{
+    tm_gpu_facts *f = &gpu->facts;
+    char          why[320];
+    size_t        at = offsetof(calls, init);
+    int           code = gpu->call.init(0);
+    if (code == 0) {
+        at = offsetof(calls, version);
+        code = gpu->call.version(&f->version);
+    }
+    if (code == 0) {
+        at = offsetof(calls, count);
+        code = gpu->call.count(&f->count);
+    }
+    if (code != 0 && code != GPU_NONE) return failed(gpu, at, code, err);
+    if (code == 0 && f->count > 0) return TM_OK;
+    tm_gpu_none_here((tm_gpu_maker)gpu->hip, "", why);
+    return tm_fail(err, TM_INVALID, "%s (%s) shows no GPU to this process: %s", f->runtime, f->library, why);
+}
+
 static tm_status find_device(tm_gpu *gpu, int wanted, tm_error *err)
 {
     tm_gpu_facts *f = &gpu->facts;
     void         *context = NULL;
-    MUST(gpu, init, 0);
-    MUST(gpu, version, &f->version);
-    MUST(gpu, count, &f->count);
-    if (f->count < 1)
-        return tm_fail(err, TM_INVALID,
-                       "%s (%s) shows no GPU to this process; see CUDA_VISIBLE_DEVICES, "
-                       "HIP_VISIBLE_DEVICES and the job's allocation",
-                       f->runtime, f->library);
+    TM_TRY(count_devices(gpu, err));
     f->index = wanted % f->count;
     MUST(gpu, device, &gpu->device, f->index);
     MUST(gpu, name, f->name, (int)sizeof f->name, gpu->device);

@@ -73,6 +73,7 @@
 /* X(name, value, CUDA's expression for it, HIP's): NULL: it has none. */
 #define GPU_NUMBERS(X)                                                                                                 \
     X(GPU_NO_MEMORY, 2, "CUDA_ERROR_OUT_OF_MEMORY", "hipErrorOutOfMemory")                                             \
+    X(GPU_NONE, 100, "CUDA_ERROR_NO_DEVICE", "hipErrorNoDevice")                                                       \
     X(GPU_NOT_READY, 600, "CUDA_ERROR_NOT_READY", "hipErrorNotReady")                                                  \
     X(GPU_NON_BLOCKING, 1, "CU_STREAM_NON_BLOCKING", "hipStreamNonBlocking")                                           \
     X(GPU_CAPTURE_RELAXED, 2, "CU_STREAM_CAPTURE_MODE_RELAXED", "hipStreamCaptureModeRelaxed")                         \

@@ -4,9 +4,11 @@
 
 #include "gpu/places.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const char *const *tm_gpu_visible_variables(tm_gpu_maker maker)
 {
@@ -50,4 +52,25 @@ int tm_gpu_visible(tm_gpu_maker maker, char *const *environment, int devices, tm
         if (told) tm_text_printf(told, "%s%s=%.100s", told->length ? ", " : "", *name, list);
     }
     return devices;
+}
+
+void tm_gpu_none_here(tm_gpu_maker maker, const char *root, char out[320])
+{
+    static const struct {
+        const char *node, *absent, *closed;
+    } rows[] = {
+        [TM_GPU_CUDA] = { "/dev/nvidiactl", "is NVIDIA's driver loaded (nvidia-smi)? Containers need --gpus all",
+                          "let this user open it" },
+        [TM_GPU_HIP] = { "/dev/kfd", "is amdgpu loaded (lsmod)? Containers need --device=/dev/kfd --device=/dev/dri",
+                         "add this user to its group: usermod -a -G render,video" }
+    };
+    bool hip = maker == TM_GPU_HIP;
+    char path[300];
+    snprintf(path, sizeof path, "%.200s%s", root, rows[hip].node);
+    if (access(path, F_OK) != 0)
+        snprintf(out, 320, "there is no %s: %s", path, rows[hip].absent);
+    else if (access(path, R_OK | W_OK) != 0)
+        snprintf(out, 320, "%s: %s; %s", path, strerror(errno), rows[hip].closed);
+    else
+        snprintf(out, 320, "see CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES and the job's allocation");
 }

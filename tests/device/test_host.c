@@ -165,12 +165,12 @@ TEST(unknown_devices_are_refused_by_name)
     tm_device *device = NULL;
     tm_error   err = { 0 };
     assert_int_equal(tm_device_open("gpu7", 1, &device, &err), TM_INVALID);
-    assert_string_equal(err.text,
-                        "unknown device 'gpu7' (--device); this build has: cpu, cuda[:N], hip[:N], reference, null");
+    assert_string_equal(
+        err.text, "unknown device 'gpu7' (--device); this build has: auto, cpu, cuda[:N], hip[:N], reference, null");
     err = (tm_error){ 0 };
     assert_int_equal(tm_device_open_planning("", 1, &device, &err), TM_INVALID);
     assert_string_equal(err.text,
-                        "unknown device '' (--device); this build has: cpu, cuda[:N], hip[:N], reference, null");
+                        "unknown device '' (--device); this build has: auto, cpu, cuda[:N], hip[:N], reference, null");
     assert_null(device);
     device = test_device_open("null", 3);
     assert_string_equal(tm_device_describe(device)->text, "null: computes nothing");

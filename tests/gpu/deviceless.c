@@ -14,25 +14,20 @@
 
 #include "support/test.h"
 
-/* cudnn_graph.h */
+/* cudnn_graph.h: what gpu/dnn.c does not ask for */
 enum {
-    HEURISTICS_MODE = 200,
-    HEURISTICS_GRAPH = 201,
-    HEURISTICS_RESULTS = 202,
-    HEURISTICS_PROPERTIES = 204,
+    ENGINE = 2,
+    PROPERTIES = 38,
+    T_NOTE = 11,
+    HEURISTIC_PROPERTIES = 204,
     CONFIG_ENGINE = 300,
-    PLAN_CONFIG = 401,
-    PLAN_WORKSPACE = 402,
     PLAN_PROPERTIES = 407,
     ENGINE_INDEX = 1301,
     ENGINE_NOTES = 1303,
     PROPERTIES_TEXT = 2702,
-    ENGINE = 2, /* a kind of descriptor */
-    T_NOTE = 11,
-    NOT_DETERMINISTIC = 4,
-    MOST_NOTES = 10,
-    MOST_CONFIGS = 8
+    NOT_DETERMINISTIC = 4
 };
+enum { MOST_NOTES = 10, MOST_CONFIGS = 8 };
 
 typedef struct {
     const char *name;
@@ -114,10 +109,10 @@ static bool plans(const asked *a, tm_dnn_graph *g, void *config, int64_t *worksp
 {
     int64_t one;
     void   *plan = tm_dnn_make(g, TM_DNN_PLAN);
-    tm_dnn_set(g, plan, PLAN_CONFIG, TM_DNN_T_DESCRIPTOR, 1, &config);
+    tm_dnn_set(g, plan, TM_DNN_A_PLAN_CONFIG, TM_DNN_T_DESCRIPTOR, 1, &config);
     tm_dnn_set(g, plan, PLAN_PROPERTIES, TM_DNN_T_DESCRIPTOR, 1, (void *)&a->properties);
     tm_dnn_finish(g, plan);
-    tm_dnn_get(g, plan, PLAN_WORKSPACE, TM_DNN_T_I64, 1, &one, workspace);
+    tm_dnn_get(g, plan, TM_DNN_A_PLAN_WORKSPACE, TM_DNN_T_I64, 1, &one, workspace);
     bool made = g->status == 0;
     g->status = 0;
     return made;
@@ -143,16 +138,16 @@ static void ask(asked *a, const gpu *of, int at, int gradients)
     tm_gpu_attention_shape s = shape_of(at, gradients);
     void                  *configs[MOST_CONFIGS], *graph = tm_dnn_attention(&g, &s), *heuristics;
     int64_t                n = 0, workspace = 0, planned = (int64_t)tm_gpu_dnn_bytes(&s), engine = -1;
-    int                    mode = 3;
+    int                    mode = TM_DNN_MODE_A;
     bool                   fixed = false, found = false;
     tm_dnn_finish(&g, graph);
     heuristics = tm_dnn_make(&g, TM_DNN_HEURISTICS);
-    tm_dnn_set(&g, heuristics, HEURISTICS_GRAPH, TM_DNN_T_DESCRIPTOR, 1, &graph);
-    tm_dnn_set(&g, heuristics, HEURISTICS_MODE, TM_DNN_T_HEURISTIC, 1, &mode);
-    tm_dnn_set(&g, heuristics, HEURISTICS_PROPERTIES, TM_DNN_T_DESCRIPTOR, 1, &a->properties);
+    tm_dnn_set(&g, heuristics, TM_DNN_A_HEURISTIC_GRAPH, TM_DNN_T_DESCRIPTOR, 1, &graph);
+    tm_dnn_set(&g, heuristics, TM_DNN_A_HEURISTIC_MODE, TM_DNN_T_HEURISTIC, 1, &mode);
+    tm_dnn_set(&g, heuristics, HEURISTIC_PROPERTIES, TM_DNN_T_DESCRIPTOR, 1, &a->properties);
     tm_dnn_finish(&g, heuristics);
     for (int i = 0; i < MOST_CONFIGS; i++) configs[i] = tm_dnn_make(&g, TM_DNN_ENGINE_CONFIG);
-    tm_dnn_get(&g, heuristics, HEURISTICS_RESULTS, TM_DNN_T_DESCRIPTOR, MOST_CONFIGS, &n, configs);
+    tm_dnn_get(&g, heuristics, TM_DNN_A_HEURISTIC_RESULTS, TM_DNN_T_DESCRIPTOR, MOST_CONFIGS, &n, configs);
     int status = g.status;
     for (int i = 0; i < n && i < MOST_CONFIGS && status == 0 && !found; i++) {
         found = plans(a, &g, configs[i], &workspace) && workspace <= planned;
@@ -187,7 +182,7 @@ static int judge(int argc, char **argv)
     for (size_t i = 0; i < sizeof gpus / sizeof gpus[0]; i++) {
         tm_dnn_graph g = { .call = &call };
         char        *text = properties_of(&gpus[i], argc > 3 ? atoi(argv[3]) : 13000);
-        a.properties = tm_dnn_make(&g, TM_DNN_PROPERTIES);
+        a.properties = tm_dnn_make(&g, PROPERTIES);
         tm_dnn_set(&g, a.properties, PROPERTIES_TEXT, TM_DNN_T_CHAR, (int64_t)strlen(text), text);
         tm_dnn_finish(&g, a.properties);
         if (g.status != 0) {

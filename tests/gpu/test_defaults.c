@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "support/test.h"
@@ -172,5 +173,27 @@ TEST(places_in_their_order)
     assert_false(tm_gpu_release_same("6.4", "6.3.4") || tm_gpu_release_same("7.1.0", "7.10.0") ||
                  tm_gpu_release_same("6.0", "7.0"));
     tm_arena_destroy(arena);
+    test_folder_remove();
+}
+
+/* The kernel's file is not there, or is, or may not be opened. */
+TEST(why_there_is_no_gpu)
+{
+    static const char *const absent[] = {
+        [TM_GPU_CUDA] = "/dev/nvidiactl: is NVIDIA's driver loaded", [TM_GPU_HIP] = "/dev/kfd: is amdgpu loaded"
+    };
+    static const char *const nodes[] = { [TM_GPU_CUDA] = "/dev/nvidiactl", [TM_GPU_HIP] = "/dev/kfd" };
+    char                     why[320], path[PATH_MAX];
+    for (int hip = 0; hip < 2; hip++) {
+        tm_gpu_none_here((tm_gpu_maker)hip, test_in_folder("root"), why);
+        if (!strstr(why, absent[hip])) fail_msg("%s", why);
+        put(nodes[hip]);
+        tm_gpu_none_here((tm_gpu_maker)hip, test_in_folder("root"), why);
+        if (!strstr(why, hip ? "HIP_VISIBLE_DEVICES" : "CUDA_VISIBLE_DEVICES")) fail_msg("%s", why);
+        snprintf(path, sizeof path, "%s%s", test_in_folder("root"), nodes[hip]);
+        assert_int_equal(chmod(path, 0400), 0);
+        tm_gpu_none_here((tm_gpu_maker)hip, test_in_folder("root"), why);
+        if (geteuid() != 0 && !strstr(why, hip ? "-G render,video" : "let this user open it")) fail_msg("%s", why);
+    }
     test_folder_remove();
 }

@@ -2,6 +2,9 @@
 /* A GPU's runtime, of both makers, over libraries that stand in for them (tests/standins): what is told of it, copies
  * and clocks, and what is said when each of its functions fails. */
 #include "gpu/runtime.h"
+#include "gpu/visible.h"
+
+#include "device/device.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -307,7 +310,7 @@ TEST(what_is_not_there)
         "ROCm's libamdhip64.so (or name where it is installed in ROCM_PATH)"
     };
     tm_gpu  *gpu;
-    char     want[2 * PATH_MAX + 400];
+    char     want[2 * PATH_MAX + 800], why[320];
     tm_error err = { 0 }, other = { 0 }, empty = { 0 };
     /* Either is found where it is not said which. */
     for (int hip = 0; hip < 2; hip++) {
@@ -326,10 +329,9 @@ TEST(what_is_not_there)
         empty = (tm_error){ 0 };
         assert_int_equal(tm_gpu_open((tm_gpu_maker)hip, 0, &gpu, &empty), TM_INVALID);
         assert_null(gpu);
-        snprintf(want, sizeof want,
-                 "%s (%s) shows no GPU to this process; see CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES and the job's "
-                 "allocation",
-                 hip ? "HIP" : "CUDA", libraries[hip]);
+        tm_gpu_none_here((tm_gpu_maker)hip, "", why);
+        snprintf(want, sizeof want, "%s (%s) shows no GPU to this process: %s", hip ? "HIP" : "CUDA", libraries[hip],
+                 why);
         assert_string_equal(empty.text, want);
         unsetenv("STANDIN_GPUS");
         /* One where the other is wanted. */
@@ -345,4 +347,24 @@ TEST(what_is_not_there)
     assert_int_equal(tm_gpu_open(TM_GPU_CUDA, 0, &gpu, &err), TM_INVALID);
     assert_non_null(strstr(err.text, "no runtime of a GPU was found (/nowhere/libcuda.so"));
     assert_int_equal(tm_gpu_count(TM_GPU_ANY), 0);
+}
+
+/* `auto` is a GPU that is there, else the CPU. */
+TEST(auto_takes_a_gpu_that_is_there)
+{
+    tm_device *device;
+    tm_error   err = { 0 };
+    char       name[80];
+    for (int hip = 0; hip < 2; hip++)
+        for (int gpus = 0; gpus < 3; gpus += 2) {
+            use(hip);
+            setenv("STANDIN_GPUS", gpus ? "2" : "0", 1);
+            const char *wanted = gpus == 0 ? "cpu" : hip ? "hip" : "cuda";
+            if (tm_device_open_planning("auto", 1, &device, &err) != TM_OK) fail_msg("%s", err.text);
+            assert_string_equal(tm_device_describe(device)->name, wanted);
+            tm_device_close(device);
+            tm_device_name_of_rank(name, "auto", 1);
+            assert_string_equal(name, gpus == 0 ? "cpu" : hip ? "hip:1" : "cuda:1");
+        }
+    unsetenv("STANDIN_GPUS");
 }

@@ -232,11 +232,13 @@ static int gpus(void)
     return getenv("STANDIN_GPUS") ? atoi(getenv("STANDIN_GPUS")) : 4;
 }
 
+/* CUDA_ERROR_NO_DEVICE, hipErrorNoDevice: the real ones (550, 6.4) say so when they begin. */
 API NAME(cuInit, hipInit)(unsigned flags);
 API NAME(cuInit, hipInit)(unsigned flags)
 {
+    int fault = standin_fault("cuInit");
     (void)flags;
-    return standin_fault("cuInit");
+    return fault ? fault : gpus() > 0 ? OK : NO_DEVICE;
 }
 
 API NAME(cuDriverGetVersion, hipRuntimeGetVersion)(int *version);

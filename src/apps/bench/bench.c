@@ -40,10 +40,10 @@ const tm_workload *tm_workload_find(const char *name)
     return NULL;
 }
 
-/* "|cpu|cuda|hip|reference|null" */
+/* "|auto|cpu|cuda|hip|reference|null" */
 #define TM_BACKEND(id) "|" #id
 #define TM_TEST_BACKEND(id)
-static const char devices[] =
+static const char devices[] = "|auto"
 #include "device/backends.def"
     ;
 #undef TM_BACKEND
