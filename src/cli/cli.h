@@ -58,7 +58,7 @@ typedef struct {
       offsetof(tm_cli_options, device),                                                                                \
       .value = "NAME",                                                                                                 \
       .fallback = "cpu",                                                                                               \
-      .help = "auto, cpu, cuda or hip (cuda:1: the second GPU), reference (float64), null" },                     \
+      .help = "auto, cpu, cuda or hip (cuda:1: the second GPU), reference (float64), null" },                          \
         { "isa",           0,                                                                                          \
           TM_OPTION_TEXT,  offsetof(tm_cli_options, isa),                                                              \
           .value = "NAME", .help = "instruction set of the kernels: avx2, avx512, ...; default: the best here" },      \

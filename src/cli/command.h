@@ -111,7 +111,7 @@ struct tm_cli_command {
       offsetof(type, device),                                                                                          \
       .value = "NAME",                                                                                                 \
       .fallback = "cpu",                                                                                               \
-      .help = "auto, cpu, cuda or hip (cuda:1: the second GPU), reference (float64, slow)" },                             \
+      .help = "auto, cpu, cuda or hip (cuda:1: the second GPU), reference (float64, slow)" },                          \
         { "isa",           0,                                                                                          \
           TM_OPTION_TEXT,  offsetof(type, isa),                                                                        \
           .value = "NAME", .help = "instruction set of the kernels: avx2, avx512, ...; default: the best here" },      \

@@ -57,18 +57,19 @@ int tm_gpu_visible(tm_gpu_maker maker, char *const *environment, int devices, tm
 void tm_gpu_none_here(tm_gpu_maker maker, const char *root, char out[320])
 {
     static const struct {
-        const char *node, *absent, *closed;
-    } rows[] = {
-        [TM_GPU_CUDA] = { "/dev/nvidiactl", "is NVIDIA's driver loaded (nvidia-smi)? Containers need --gpus all",
-                          "let this user open it" },
-        [TM_GPU_HIP] = { "/dev/kfd", "is amdgpu loaded (lsmod)? Containers need --device=/dev/kfd --device=/dev/dri",
-                         "add this user to its group: usermod -a -G render,video" }
-    };
+        const char *driver, *node, *absent, *closed;
+    } rows[] = { [TM_GPU_CUDA] = { "/proc/driver/nvidia", "/dev/nvidiactl", /* as root, the runtime makes the node */
+                                   "is NVIDIA's driver loaded (nvidia-smi)? Containers need --gpus all",
+                                   "let this user open it" },
+                 [TM_GPU_HIP] = { "/dev/kfd", "/dev/kfd",
+                                  "is amdgpu loaded (lsmod)? Containers need --device=/dev/kfd --device=/dev/dri",
+                                  "add this user to its group: usermod -a -G render,video" } };
     bool hip = maker == TM_GPU_HIP;
-    char path[300];
+    char path[300], driver[300];
     snprintf(path, sizeof path, "%.200s%s", root, rows[hip].node);
-    if (access(path, F_OK) != 0)
-        snprintf(out, 320, "there is no %s: %s", path, rows[hip].absent);
+    snprintf(driver, sizeof driver, "%.200s%s", root, rows[hip].driver);
+    if (access(driver, F_OK) != 0)
+        snprintf(out, 320, "there is no %s: %s", driver, rows[hip].absent);
     else if (access(path, R_OK | W_OK) != 0)
         snprintf(out, 320, "%s: %s; %s", path, strerror(errno), rows[hip].closed);
     else

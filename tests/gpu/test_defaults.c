@@ -180,7 +180,7 @@ TEST(places_in_their_order)
 TEST(why_there_is_no_gpu)
 {
     static const char *const absent[] = {
-        [TM_GPU_CUDA] = "/dev/nvidiactl: is NVIDIA's driver loaded", [TM_GPU_HIP] = "/dev/kfd: is amdgpu loaded"
+        [TM_GPU_CUDA] = "/proc/driver/nvidia: is NVIDIA's driver loaded", [TM_GPU_HIP] = "/dev/kfd: is amdgpu loaded"
     };
     static const char *const nodes[] = { [TM_GPU_CUDA] = "/dev/nvidiactl", [TM_GPU_HIP] = "/dev/kfd" };
     char                     why[320], path[PATH_MAX];
@@ -188,6 +188,7 @@ TEST(why_there_is_no_gpu)
         tm_gpu_none_here((tm_gpu_maker)hip, test_in_folder("root"), why);
         if (!strstr(why, absent[hip])) fail_msg("%s", why);
         put(nodes[hip]);
+        put("/proc/driver/nvidia/version");
         tm_gpu_none_here((tm_gpu_maker)hip, test_in_folder("root"), why);
         if (!strstr(why, hip ? "HIP_VISIBLE_DEVICES" : "CUDA_VISIBLE_DEVICES")) fail_msg("%s", why);
         snprintf(path, sizeof path, "%s%s", test_in_folder("root"), nodes[hip]);
