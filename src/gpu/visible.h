@@ -15,8 +15,8 @@ const char *const *tm_gpu_visible_variables(tm_gpu_maker maker);
  * *wrong the first entry that names no device, with its variable, or "". */
 int tm_gpu_visible(tm_gpu_maker maker, char *const *environment, int devices, tm_text *told, char wrong[96]);
 
-/* Why a runtime sees no GPU at all, with the way out: the kernel's driver is not there (/dev/kfd, /proc/driver/nvidia), its
- * file may not be opened, or variables hide the GPUs. root: "", or where a test has its own /dev. */
+/* Why a runtime sees no GPU at all, with the way out: the kernel's driver is not there (/dev/kfd, /proc/driver/nvidia),
+ * its file may not be opened, or variables hide the GPUs. root: "", or where a test has its own /dev. */
 void tm_gpu_none_here(tm_gpu_maker maker, const char *root, char out[320]);
 
 #endif
