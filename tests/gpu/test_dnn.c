@@ -253,7 +253,9 @@ TEST(a_library_that_cannot_is_refused_with_the_reason)
     static const struct {
         const char *variable, *value, *library, *why;
     } cases[] = { { "STANDIN_DNN_VERSION", "90701", NULL, "is cuDNN 9.7.1: too old, 9.10.0 is needed" },
-                  { "STANDIN_DNN_REFUSES", "backward", NULL, "cuDNN 9.19.0 has no kernel for it" },
+                  { "STANDIN_DNN_REFUSES", "backward", NULL, "cuDNN 9.19.0 has no kernel for it, or no NVRTC" },
+                  { "STANDIN_DNN_DIFFERS", "2", NULL, "cuDNN 9.19.0 has no kernel for it whose results repeat" },
+                  { "STANDIN_DNN_DIFFERS", "1", NULL, NULL }, /* the second one does */
                   { "STANDIN_DNN_WORKSPACE", "1000000", NULL, "cuDNN 9.19.0 wants a workspace of 1000000 bytes, 2" },
                   { "STANDIN_GPU_ARCH", "sm_100", NULL, "no fixed order from sm_100 on" },
                   { "TM_X", "", "none", "TRAINMARK_CUDNN is 'none'" },
@@ -270,6 +272,7 @@ TEST(a_library_that_cannot_is_refused_with_the_reason)
         tm_device_close(device);
         unsetenv(cases[i].variable);
     }
+    assert_int_equal(counted("standin_dnn_differing"), 0);
 }
 
 TEST(sums_tell_the_version)
