@@ -66,9 +66,23 @@ static tm_status find_library(tm_gpu_dnn *dnn, tm_error *err)
     return st;
 }
 
+/* cuDNN compiles by NVRTC of its own CUDA, and names no kernel where it finds none. What is loaded it finds: its search
+ * misses some places of ours (seen on 9.10, a wheel). */
+static void load_compilers(void)
+{
+    static const char *const both[][2] = { { "libnvrtc.so.13", NULL }, { "libnvrtc.so.12", NULL } };
+    for (int i = 0; i < 2; i++) {
+        tm_library compiler;
+        tm_text    tried = { 0 };
+        (void)tm_library_open_of(TM_GPU_CUDA, both[i], &compiler, &tried);
+        tm_text_fini(&tried);
+    }
+}
+
 static tm_status load(tm_gpu_dnn *dnn, tm_error *err)
 {
     TM_TRY(find_library(dnn, err));
+    load_compilers();
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         void *symbol = tm_library_symbol(&dnn->library, names[i].name);
         if (!symbol)

@@ -247,6 +247,29 @@ static tm_status attend(tm_device *device, const char **refused, tm_error *err)
     return st;
 }
 
+/* cuDNN names no kernel where it finds no NVRTC of its CUDA, of whichever that is; it finds one that is loaded (seen on
+ * cuDNN 9.10). */
+TEST(compilers_are_loaded_before_it_is_asked)
+{
+    char       *folder = test_tree_make();
+    const char *names[] = { "libnvrtc.so.12", "libnvrtc.so.13" };
+    char        paths[2][600], command[2000];
+    for (int i = 0; i < 2; i++) {
+        snprintf(paths[i], sizeof paths[i], "%s/%s", folder, names[i]);
+        snprintf(command, sizeof command, "cp '%s' '%s'", test_built("standins/nvrtc.so"), paths[i]);
+        assert_int_equal(system(command), 0); // NOLINT(cert-env33-c)
+        assert_null(dlopen(paths[i], RTLD_NOW | RTLD_NOLOAD));
+    }
+    setenv("LD_LIBRARY_PATH", folder, 1);
+    tm_error    err = { 0 };
+    tm_device  *device = opened(NULL);
+    const char *why;
+    assert_int_equal(attend(device, &why, &err), TM_OK);
+    for (int i = 0; i < 2; i++) assert_non_null(dlopen(paths[i], RTLD_NOW | RTLD_NOLOAD));
+    tm_device_close(device);
+    test_tree_remove(folder);
+}
+
 /* Own kernels do what is refused: with the reason. */
 TEST(a_library_that_cannot_is_refused_with_the_reason)
 {
