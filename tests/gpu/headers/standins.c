@@ -8,6 +8,7 @@
 
 #if defined RUNTIME
 #include "gpu.h"
+#include "machine/tensor_map.h"
 
 int main(void)
 {
@@ -22,6 +23,18 @@ int main(void)
     SAME(NOT_READY, "CUDA_ERROR_NOT_READY", "hipErrorNotReady");
     SAME(ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", "hipErrorIllegalAddress");
     SAME(CAPTURE_UNJOINED, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED", "hipErrorStreamCaptureUnjoined");
+#ifndef HIP
+#define MAP(value, name) NUMBER("cuda", "../machine/tensor_map.h", value, name)
+    MAP(MACHINE_TENSOR_MAP_BYTES, "sizeof(CUtensorMap)");
+    MAP(0, "CU_TENSOR_MAP_DATA_TYPE_UINT8");
+    MAP(6, "CU_TENSOR_MAP_DATA_TYPE_FLOAT16");
+    MAP(7, "CU_TENSOR_MAP_DATA_TYPE_FLOAT32");
+    MAP(9, "CU_TENSOR_MAP_DATA_TYPE_BFLOAT16");
+    MAP(1, "CU_TENSOR_MAP_SWIZZLE_32B");
+    MAP(2, "CU_TENSOR_MAP_SWIZZLE_64B");
+    MAP(3, "CU_TENSOR_MAP_SWIZZLE_128B");
+    MAP(0, "CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE");
+#endif
     return 0;
 }
 
