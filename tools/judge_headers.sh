@@ -91,6 +91,10 @@ judge()
     fi
     compared=1
     "$work/judge" || status=5
+    awk -F'\t' -v library="$library" 'NR == FNR { if ($1 == library && $3 == "call") called[$4] = 1; next }
+        { split($0, word, " ") }
+        word[1] == "#define" && (word[2] in called) && word[3] ~ "^" word[2] "_v[0-9]+$" && !told[word[2]]++ {
+            print library ": the header has a later one of the same arguments: " word[3] }' "$work/rows" "$work/text"
     sed -n "s/.*judge.cpp.*‘\([^‘]*\)’ is deprecated.*/$library: the header calls it deprecated: \1/p" "$work/errors" | sort -u
 }
 

@@ -66,9 +66,23 @@ static tm_status find_library(tm_gpu_dnn *dnn, tm_error *err)
     return st;
 }
 
+/* cuDNN compiles by NVRTC of its own CUDA, and names no kernel where it finds none. What is loaded it finds: its search
+ * misses some places of ours (seen on 9.10, a wheel). */
+static void load_compilers(void)
+{
+    static const char *const both[][2] = { { "libnvrtc.so.13", NULL }, { "libnvrtc.so.12", NULL } };
+    for (int i = 0; i < 2; i++) {
+        tm_library compiler;
+        tm_text    tried = { 0 };
+        (void)tm_library_open_of(TM_GPU_CUDA, both[i], &compiler, &tried);
+        tm_text_fini(&tried);
+    }
+}
+
 static tm_status load(tm_gpu_dnn *dnn, tm_error *err)
 {
     TM_TRY(find_library(dnn, err));
+    load_compilers();
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         void *symbol = tm_library_symbol(&dnn->library, names[i].name);
         if (!symbol)
@@ -200,13 +214,33 @@ static int64_t name_configs(tm_gpu_dnn *dnn, tm_gpu_dnn_attention *a, void *grap
     return g->status != 0 ? 0 : n < MOST_CONFIGS ? n : MOST_CONFIGS;
 }
 
+/* Engines say so when their results may differ from run to run. */
+static bool repeats(tm_dnn_graph *g, void *config)
+{
+    enum { MOST_NOTES = 16 };
+    int     notes[MOST_NOTES];
+    int64_t n = 0;
+    bool    differs = false;
+    void   *engine = tm_dnn_make(g, TM_DNN_ENGINE);
+    tm_dnn_get(g, config, TM_DNN_A_CONFIG_ENGINE, TM_DNN_T_DESCRIPTOR, 1, &n, &engine);
+    n = 0;
+    tm_dnn_get(g, engine, TM_DNN_A_ENGINE_NOTES, TM_DNN_T_NOTE, MOST_NOTES, &n, notes);
+    for (int64_t i = 0; i < n && i < MOST_NOTES && g->status == 0; i++)
+        differs = differs || notes[i] == TM_DNN_NOTE_DIFFERS;
+    return !differs;
+}
+
 /* One of them: the plan is kept if it can be made and does with the workspace. */
 static void try_config(tm_gpu_dnn *dnn, tm_gpu_dnn_attention *a, void *config)
 {
     tm_dnn_graph *g = &a->graph;
     size_t        most = tm_gpu_dnn_bytes(&a->shape);
     int64_t       one = 0, wanted = 0;
-    void         *plan = tm_dnn_make(g, TM_DNN_PLAN);
+    if (!repeats(g, config)) {
+        snprintf(a->why, sizeof a->why, "%s has no kernel for it whose results repeat", dnn->name);
+        return;
+    }
+    void *plan = tm_dnn_make(g, TM_DNN_PLAN);
     set_handle(g, plan, TM_DNN_A_PLAN_HANDLE, dnn->handle);
     tm_dnn_set(g, plan, TM_DNN_A_PLAN_CONFIG, TM_DNN_T_DESCRIPTOR, 1, &config);
     tm_dnn_finish(g, plan);
@@ -278,7 +312,9 @@ static tm_status ask(tm_gpu_dnn *dnn, tm_gpu_dnn_attention *a, tm_error *err)
         a->why[0] = '\0';
         keep(dnn, a);
     } else if (!*a->why) {
-        snprintf(a->why, sizeof a->why, "%s has no kernel for it", dnn->name);
+        /* What it compiles, it compiles by NVRTC, which it looks for itself. */
+        snprintf(a->why, sizeof a->why, "%s has no kernel for it%s", dnn->name,
+                 n > 0 ? "" : ", or no NVRTC of its CUDA's version");
     }
     return TM_OK;
 }

@@ -65,6 +65,7 @@ typedef struct {
  * that begin a range. `make judge-headers` compares them, and the calls, with cudnn_graph.h. */
 #define DNN_NUMBERS(X)                                                                                                 \
     X(TM_DNN_POINTWISE, 0, "CUDNN_BACKEND_POINTWISE_DESCRIPTOR")                                                       \
+    X(TM_DNN_ENGINE, 2, "CUDNN_BACKEND_ENGINE_DESCRIPTOR")                                                             \
     X(TM_DNN_ENGINE_CONFIG, 3, "CUDNN_BACKEND_ENGINECFG_DESCRIPTOR")                                                   \
     X(TM_DNN_HEURISTICS, 4, "CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR")                                                     \
     X(TM_DNN_PLAN, 5, "CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR")                                                       \
@@ -83,6 +84,7 @@ typedef struct {
     X(TM_DNN_T_I64, 3, "CUDNN_TYPE_INT64")                                                                             \
     X(TM_DNN_T_ADDRESS, 6, "CUDNN_TYPE_VOID_PTR")                                                                      \
     X(TM_DNN_T_HEURISTIC, 8, "CUDNN_TYPE_HEUR_MODE")                                                                   \
+    X(TM_DNN_T_NOTE, 11, "CUDNN_TYPE_NUMERICAL_NOTE")                                                                  \
     X(TM_DNN_T_FUNCTION, 14, "CUDNN_TYPE_POINTWISE_MODE")                                                              \
     X(TM_DNN_T_DESCRIPTOR, 15, "CUDNN_TYPE_BACKEND_DESCRIPTOR")                                                        \
     X(TM_DNN_T_REDUCTION, 18, "CUDNN_TYPE_REDUCTION_OPERATOR_TYPE")                                                    \
@@ -93,6 +95,7 @@ typedef struct {
     X(TM_DNN_A_HEURISTIC_MODE, 200, "CUDNN_ATTR_ENGINEHEUR_MODE")                                                      \
     X(TM_DNN_A_HEURISTIC_GRAPH, 201, "CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH")                                          \
     X(TM_DNN_A_HEURISTIC_RESULTS, 202, "CUDNN_ATTR_ENGINEHEUR_RESULTS")                                                \
+    X(TM_DNN_A_CONFIG_ENGINE, 300, "CUDNN_ATTR_ENGINECFG_ENGINE")                                                      \
     X(TM_DNN_A_PLAN_HANDLE, 400, "CUDNN_ATTR_EXECUTION_PLAN_HANDLE")                                                   \
     X(TM_DNN_A_PLAN_CONFIG, 401, "CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG")                                            \
     X(TM_DNN_A_PLAN_WORKSPACE, 402, "CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE")                                        \
@@ -114,6 +117,7 @@ typedef struct {
     X(TM_DNN_A_PACK_IDS, 1000, "CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS")                                                   \
     X(TM_DNN_A_PACK_ADDRESSES, 1001, "CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS")                                          \
     X(TM_DNN_A_PACK_WORKSPACE, 1003, "CUDNN_ATTR_VARIANT_PACK_WORKSPACE")                                              \
+    X(TM_DNN_A_ENGINE_NOTES, 1303, "CUDNN_ATTR_ENGINE_NUMERICAL_NOTE")                                                 \
     X(TM_DNN_A_PRODUCT_COMPUTED, 1500, "CUDNN_ATTR_MATMUL_COMP_TYPE")                                                  \
     X(TM_DNN_A_PRODUCT_A, 1520, "CUDNN_ATTR_OPERATION_MATMUL_ADESC")                                                   \
     X(TM_DNN_A_PRODUCT_B, 1521, "CUDNN_ATTR_OPERATION_MATMUL_BDESC")                                                   \
@@ -142,6 +146,7 @@ typedef struct {
     X(TM_DNN_SELECT, 601, "CUDNN_POINTWISE_BINARY_SELECT")                                                             \
     X(TM_DNN_SUM, 0, "CUDNN_REDUCE_TENSOR_ADD")                                                                        \
     X(TM_DNN_LARGEST, 3, "CUDNN_REDUCE_TENSOR_MAX")                                                                    \
+    X(TM_DNN_NOTE_DIFFERS, 4, "CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC")                                                 \
     X(TM_DNN_MODE_A, 3, "CUDNN_HEUR_MODE_A")                                                                           \
     X(TM_DNN_UNSUPPORTED, 3000, "CUDNN_STATUS_NOT_SUPPORTED")                                                          \
     X(TM_DNN_INTERNAL, 4000, "CUDNN_STATUS_INTERNAL_ERROR")

@@ -247,13 +247,38 @@ static tm_status attend(tm_device *device, const char **refused, tm_error *err)
     return st;
 }
 
+/* cuDNN names no kernel where it finds no NVRTC of its CUDA, of whichever that is; it finds one that is loaded (seen on
+ * cuDNN 9.10). */
+TEST(compilers_are_loaded_before_it_is_asked)
+{
+    char       *folder = test_tree_make();
+    const char *names[] = { "libnvrtc.so.12", "libnvrtc.so.13" };
+    char        paths[2][600], command[2000];
+    for (int i = 0; i < 2; i++) {
+        snprintf(paths[i], sizeof paths[i], "%s/%s", folder, names[i]);
+        snprintf(command, sizeof command, "cp '%s' '%s'", test_built("standins/nvrtc.so"), paths[i]);
+        assert_int_equal(system(command), 0); // NOLINT(cert-env33-c)
+        assert_null(dlopen(paths[i], RTLD_NOW | RTLD_NOLOAD));
+    }
+    setenv("LD_LIBRARY_PATH", folder, 1);
+    tm_error    err = { 0 };
+    tm_device  *device = opened(NULL);
+    const char *why;
+    assert_int_equal(attend(device, &why, &err), TM_OK);
+    for (int i = 0; i < 2; i++) assert_non_null(dlopen(paths[i], RTLD_NOW | RTLD_NOLOAD));
+    tm_device_close(device);
+    test_tree_remove(folder);
+}
+
 /* Own kernels do what is refused: with the reason. */
 TEST(a_library_that_cannot_is_refused_with_the_reason)
 {
     static const struct {
         const char *variable, *value, *library, *why;
     } cases[] = { { "STANDIN_DNN_VERSION", "90701", NULL, "is cuDNN 9.7.1: too old, 9.10.0 is needed" },
-                  { "STANDIN_DNN_REFUSES", "backward", NULL, "cuDNN 9.19.0 has no kernel for it" },
+                  { "STANDIN_DNN_REFUSES", "backward", NULL, "cuDNN 9.19.0 has no kernel for it, or no NVRTC" },
+                  { "STANDIN_DNN_DIFFERS", "2", NULL, "cuDNN 9.19.0 has no kernel for it whose results repeat" },
+                  { "STANDIN_DNN_DIFFERS", "1", NULL, NULL }, /* the second one does */
                   { "STANDIN_DNN_WORKSPACE", "1000000", NULL, "cuDNN 9.19.0 wants a workspace of 1000000 bytes, 2" },
                   { "STANDIN_GPU_ARCH", "sm_100", NULL, NULL },
                   { "TM_X", "", "none", "TRAINMARK_CUDNN is 'none'" },
@@ -270,6 +295,7 @@ TEST(a_library_that_cannot_is_refused_with_the_reason)
         tm_device_close(device);
         unsetenv(cases[i].variable);
     }
+    assert_int_equal(counted("standin_dnn_differing"), 0);
 }
 
 TEST(sums_tell_the_version)

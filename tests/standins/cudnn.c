@@ -9,7 +9,8 @@
  * of the plan are refused.
  * STANDIN_DNN_FAIL=NAME@N=STATUS: the N-th call of NAME and all later ones return STATUS.
  * STANDIN_DNN_REFUSES=forward or backward: there is no kernel for graphs of up to two results, or of three and more.
- * STANDIN_DNN_WORKSPACE=BYTES: that every plan asks for. STANDIN_DNN_VERSION: another version.
+ * STANDIN_DNN_DIFFERS=N: the first N of two configurations have engines that say that their results differ from run to
+ * run. STANDIN_DNN_WORKSPACE=BYTES: that every plan asks for. STANDIN_DNN_VERSION: another version.
  * STANDIN_DNN_WRONG=X: the last element of the result with the least number is X more.
  */
 #define _GNU_SOURCE
@@ -44,7 +45,7 @@ typedef struct {
 static void *(*real_address)(const void *, size_t);
 static void (*put)(void *, standin_work);
 static void (*broken)(int);
-static int    held, executed, texts;
+static int    held, executed, texts, differing;
 static size_t last_workspace;
 
 static _Thread_local char last_words[200];
@@ -66,6 +67,13 @@ SHOWN int standin_dnn_texts(void);
 int       standin_dnn_texts(void)
 {
     return texts;
+}
+
+/* Plans whose engines say that their results differ from run to run. */
+SHOWN int standin_dnn_differing(void);
+int       standin_dnn_differing(void)
+{
+    return differing;
 }
 
 SHOWN size_t standin_dnn_workspace(void);
@@ -293,19 +301,48 @@ API cudnnBackendFinalize(void *of)
     what = dnn_finish(d);
     if (what) return wrong(call, BAD, what);
     d->finished = true;
-    if (d->kind == PLAN) last_workspace = d->workspace;
+    if (d->kind == PLAN) last_workspace = d->workspace, differing += d->differs;
     return 0;
 }
 
-/* Descriptors that the caller has made become configurations: one, if there is a kernel. */
+/* Descriptors that the caller has made become configurations: two, if there is a kernel. */
 static int64_t give_configs(const descriptor *heuristics, int64_t wanted, void *const *configs)
 {
+    enum { CONFIGS = 2 };
+    const char *differs = getenv("STANDIN_DNN_DIFFERS");
     if (!dnn_has_kernel(heuristics->graph)) return 0;
-    if (wanted < 1) return 1;
-    descriptor *config = configs[0];
-    config->graph = heuristics->graph;
-    config->finished = true;
-    return 1;
+    for (int i = 0; i < CONFIGS && i < wanted; i++) {
+        descriptor *config = configs[i];
+        config->graph = heuristics->graph;
+        config->differs = differs && i < atoi(differs);
+        config->finished = true;
+    }
+    return wanted < 1 || wanted > CONFIGS ? CONFIGS : wanted;
+}
+
+/* A descriptor that the caller has made becomes the engine of a configuration. */
+static int give_engine(const descriptor *config, int type, int64_t wanted, int64_t *n, void *const *values)
+{
+    const char *call = "cudnnBackendGetAttribute";
+    if (type != T_DESCRIPTOR) return wrong(call, BAD_TYPE, "an attribute of another type");
+    if (wanted != 1 || !values) return wrong(call, BAD, "a count of elements");
+    descriptor *engine = *values;
+    if (!dnn_is(engine, ENGINE) || engine->finished) return wrong(call, BAD, "no new engine to fill in");
+    engine->differs = config->differs;
+    engine->finished = true;
+    if (n) *n = 1;
+    return 0;
+}
+
+/* cudnn_graph.h, cudnnBackendNumericalNote_t: tensor cores, and what differs. */
+static int give_notes(const descriptor *engine, int type, int64_t wanted, int64_t *n, int *values)
+{
+    const int notes[] = { 0, 4 };
+    int       count = engine->differs ? 2 : 1;
+    if (type != T_NOTE) return wrong("cudnnBackendGetAttribute", BAD_TYPE, "an attribute of another type");
+    for (int i = 0; i < count && i < wanted; i++) values[i] = notes[i];
+    if (n) *n = count;
+    return 0;
 }
 
 static int give_text(const descriptor *plan, int type, int64_t wanted, int64_t *n, void *values)
@@ -333,6 +370,8 @@ API cudnnBackendGetAttribute(void *of, int name, int type, int64_t wanted, int64
     if (!d || d->magic != DESCRIPTOR) return wrong(call, BAD, "no descriptor");
     if (!d->finished) return wrong(call, NOT_INITIALIZED, "the descriptor is not finalized");
     if (d->kind == PLAN && name == PLAN_TEXT) return give_text(d, type, wanted, n, values);
+    if (d->kind == CONFIG && name == CONFIG_ENGINE) return give_engine(d, type, wanted, n, values);
+    if (d->kind == ENGINE && name == ENGINE_NOTES) return give_notes(d, type, wanted, n, values);
     bool results = d->kind == HEURISTICS && name == RESULTS, room = d->kind == PLAN && name == PLAN_WORKSPACE;
     if (!results && !room) return wrong(call, BAD, "an attribute that the descriptor does not have");
     if (type != (results ? T_DESCRIPTOR : T_I64)) return wrong(call, BAD_TYPE, "an attribute of another type");

@@ -10,6 +10,7 @@
 /* cudnn_graph.h, cudnnBackendDescriptorType_t. */
 enum {
     POINTWISE = 0,
+    ENGINE = 2,
     CONFIG = 3,
     HEURISTICS = 4,
     PLAN = 5,
@@ -58,6 +59,7 @@ enum {
     T_I64 = 3,
     T_ADDRESS = 6,
     T_HEURISTIC = 8,
+    T_NOTE = 11,
     T_FUNCTION = 14,
     T_DESCRIPTOR = 15,
     T_REDUCTION = 18,
@@ -72,6 +74,7 @@ enum {
     MODE = 200,
     OF_GRAPH = 201,
     RESULTS = 202,
+    CONFIG_ENGINE = 300,
     PLAN_HANDLE = 400,
     PLAN_CONFIG = 401,
     PLAN_WORKSPACE = 402,
@@ -93,6 +96,7 @@ enum {
     NUMBERS = 1000,
     ADDRESSES = 1001,
     WORKSPACE = 1003,
+    ENGINE_NOTES = 1303,
     M_COMPUTED = 1500,
     M_A = 1520,
     M_B = 1521,
@@ -138,8 +142,9 @@ struct descriptor {
     const descriptor *operations[MOST_OPERATIONS], *tensors[MOST_TENSORS];
     int               n_operations, n_tensors, n_outputs;
     bool              made[MOST_TENSORS]; /* by an operation */
-    /* Of heuristics, a configuration and a plan. */
+    /* Of heuristics, a configuration, its engine, and a plan. */
     const descriptor *graph;
+    bool              differs; /* from run to run: it says so */
     void             *handle;
     size_t            workspace;
 };

@@ -73,7 +73,7 @@ bool dnn_has_attributes(int kind)
 {
     for (int i = 0; i < N_ATTRIBUTES; i++)
         if (attributes[i].kind == kind) return true;
-    return kind == CONFIG;
+    return kind == CONFIG || kind == ENGINE;
 }
 
 bool dnn_is(const void *object, int kind)
@@ -356,6 +356,7 @@ static const char *finish_plan(descriptor *p)
     const char       *told = getenv("STANDIN_DNN_WORKSPACE");
     const descriptor *config = pointer(p, PLAN_CONFIG);
     p->graph = config ? config->graph : dnn_graph_of_text(p);
+    p->differs = config && config->differs;
     if (!p->graph) return "neither a configuration nor the text of a plan of this process";
     p->handle = pointer(p, PLAN_HANDLE);
     if (config && p->handle != p->graph->handle) return "another handle than that of the graph";
@@ -411,7 +412,7 @@ const char *dnn_finish(descriptor *d)
     case PACK:
         return finish_pack(d);
     default:
-        return "a configuration comes from the heuristics";
+        return "a configuration comes from the heuristics, an engine from a configuration";
     }
 }
 
