@@ -18,6 +18,7 @@
 #include "base/secret.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -301,13 +302,31 @@ static tm_status train_beside(run_job *j, tm_error *err)
     return tm_run(&j->options, j->device, j->source, &nobody, &tm_cli_stop, err);
 }
 
-static tm_status train(run_job *j, tm_error *err)
+/* How much of a path is there: bytes of its longest beginning that exists. */
+static size_t length_there(const char *path)
 {
-    tm_cli_heed_stop();
-    if (!is_first(j)) return train_beside(j, err);
-    bool folder_was_there = tm_file_exists(j->folder.data), began = false;
-    TM_TRY(tm_folder_make(j->folder.data, err));
-    TM_TRY(tm_folder_lock_take(j->folder.data, &j->lock, err));
+    char   part[PATH_MAX];
+    size_t n = strlen(path);
+    for (; n > 0; n--) {
+        if (path[n] && path[n] != '/') continue;
+        snprintf(part, sizeof part, "%.*s", (int)n, path);
+        if (tm_file_exists(part)) break;
+    }
+    return n;
+}
+
+/* Folders beyond the first `there` bytes, as far as they are empty. */
+static void remove_made(const char *path, size_t there)
+{
+    char part[PATH_MAX];
+    for (size_t n = strlen(path); n > there; n--) {
+        snprintf(part, sizeof part, "%.*s", (int)n, path);
+        if ((!path[n] || path[n] == '/') && rmdir(part) != 0) return;
+    }
+}
+
+static tm_status train_in_folder(run_job *j, bool *began, tm_error *err)
+{
     tm_file_remove_left(j->folder.data); /* by a run that was killed */
     TM_TRY(open_logs(j, err));
     j->environment = tm_environment_read("");
@@ -319,17 +338,31 @@ static tm_status train(run_job *j, tm_error *err)
     run_note_threads(j);
     TM_TRY(run_predict(j, err));
     set_timeout(j->cli->timeout_s);
-    tm_status st = run(j, &began, err);
+    tm_status st = run(j, began, err);
     if (st == TM_INTERRUPTED && timed_out) fprintf(stderr, "stopped by --timeout after %g s\n", j->cli->timeout_s);
     if (st == TM_OK) st = tm_folder_lock_check(&j->lock, err);
-    if (j->cli->json && began && (st == TM_OK || st == TM_NUMBERS || st == TM_INTERRUPTED)) {
+    if (j->cli->json && *began && (st == TM_OK || st == TM_NUMBERS || st == TM_INTERRUPTED)) {
         tm_error  own = { 0 };
         tm_status printed = print_result(j, &own);
         if (st == TM_OK && printed != TM_OK) *err = own;
         if (st == TM_OK) st = printed;
     }
-    tm_folder_lock_release(&j->lock);
-    if (st != TM_OK && !began && !folder_was_there) rmdir(j->folder.data);
+    return st;
+}
+
+static tm_status train(run_job *j, tm_error *err)
+{
+    tm_cli_heed_stop();
+    if (!is_first(j)) return train_beside(j, err);
+    size_t there = length_there(j->folder.data);
+    bool   began = false;
+    TM_TRY(tm_folder_make(j->folder.data, err));
+    tm_status st = tm_folder_lock_take(j->folder.data, &j->lock, err);
+    if (st == TM_OK) {
+        st = train_in_folder(j, &began, err);
+        tm_folder_lock_release(&j->lock);
+    }
+    if (st != TM_OK && !began) remove_made(j->folder.data, there);
     if ((st == TM_OK || st == TM_NUMBERS || st == TM_INTERRUPTED) && !j->quiet) {
         fputs("results in ", stderr);
         tm_plain_put(stderr, j->folder.data, 0);

@@ -36,6 +36,10 @@ check_not "no wrong configuration or data made a run directory" [ -e run ]
 # --- what is written ------------------------------------------------------------------------------------------------------
 
 tiny_run "'text.txt' exists and is not a directory; name another" --out text.txt
+mkdir half
+says 4 "does not fit in memory" run llama3.1_70B --model.n_layers 4000 --out half/made/run
+check_not "no folder is left that it made" [ -e half/made ]
+check "none is gone that was there" [ -d half ]
 tiny_run "cannot create directory 'text.txt/below': Not a directory" --out text.txt/below
 tiny_run "cannot append to 'text.txt': header is \"1\", wanted \"model,n_gpus" --perf-csv text.txt
 tiny_run "'empty' is not a regular file" --perf-csv empty

@@ -25,6 +25,8 @@ finds "a room above" src/graph/tensor.c train/step/step.h "room graph includes t
 finds "a sub-room above" src/train/optimizer/groups.c train/run/run.h "sub-room train/optimizer includes train/run/run.h, which is above it"
 finds "a sub-room of comm above" src/comm/p2p/ring.c comm/coll/coll.h "sub-room comm/p2p includes comm/coll/coll.h, which is above it"
 finds "and above the ground of comm" src/comm/group.h comm/p2p/p2p.h "comm/group.h includes comm/p2p/p2p.h, which is above it"
+finds "an app, from what trains" src/train/optimizer/groups.c apps/bench/bench.h "train includes apps/bench/bench.h, which is above it"
+finds "an app beside it" src/apps/check/stack.c apps/node/node.h "apps/check includes apps/node/node.h"
 finds "a private header" src/cli/models.c train/step/stages.h "train/step/stages.h is private to train"
 finds "a circle of headers" src/train/optimizer/optimizer.h train/optimizer/groups.h "headers that include each other"
 cp tree/src/train/step/checks.c tree/src/train/checks.c
