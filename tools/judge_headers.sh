@@ -10,7 +10,7 @@
 #   CUDNN_INCLUDE      cudnn_graph.h (with CUDA_INCLUDE)     NCCL_INCLUDE    nccl.h (with CUDA_INCLUDE)
 #   HIP_INCLUDE        hip/hip_runtime_api.h, hip/hiprtc.h, hipblas-common
 #   HIPBLASLT_INCLUDE  hipblaslt/hipblaslt.h (with HIP_INCLUDE)   RCCL_INCLUDE   rccl/rccl.h (with HIP_INCLUDE)
-#   AMDGPU_INCLUDE     the kernel's kgd_pp_interface.h
+#   AMDGPU_INCLUDE     the kernel's kgd_pp_interface.h, of Linux 7.2 or later
 #   LIBRARIES          files whose symbols have to be there: lib*.so*, or what `nm -D` says of them: lib*.symbols
 #
 # Folders are parted by colons. Exit code: 5 if something differs, 1 if nothing could be compared.
@@ -132,7 +132,8 @@ if has "${AMDGPU_INCLUDE:-}" kgd_pp_interface.h; then
     {
         echo '#include <cstddef>
 #include <cstdint>'
-        awk '/^#define +[A-Z_0-9]+[ \t]+[0-9]+/; /^struct (metrics_table_header|amdgpu_xcp_metrics(_v1_[0-9]+)?|gpu_metrics_v1_[0-8]) {/, /^};/' "$AMDGPU_INCLUDE/kgd_pp_interface.h"
+        awk '/^#define +[A-Z_0-9]+[ \t]+[0-9]/
+            /^(enum amdgpu_metrics_attr_(id|type)|struct (metrics_table_header|amdgpu_xcp_metrics(_v1_[0-9]+)?|gpu_metrics_attr|gpu_metrics_v1_[0-9])) \{/, /^};/' "$AMDGPU_INCLUDE/kgd_pp_interface.h"
     } >"$work/metrics.hpp"
     judge amdgpu '#include "metrics.hpp"' 0 "$work" ''
 fi

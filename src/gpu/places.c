@@ -113,14 +113,22 @@ static void add_python(search *s, tm_gpu_maker maker, char *const *environment)
     }
 }
 
-static void add_rocm(search *s)
+/* Releases beside each other in a folder, from the newest. */
+static void add_releases(search *s, const char *folder, const char *begin)
 {
     size_t       n;
-    const char **names = tm_root_list(s->sysroot, "/opt", ENTRIES, s->arena, &n);
+    const char **names = tm_root_list(s->sysroot, folder, ENTRIES, s->arena, &n);
+    for (size_t i = n; i-- > 0;) /* sorted by number */
+        if (strncmp(names[i], begin, strlen(begin)) == 0)
+            add(s, "/opt", false, tm_arena_format(s->arena, "%s/%s/lib", folder, names[i]));
+}
+
+/* From 7.14 on ROCm is in /opt/rocm/core-*; a package that need not be installed links /opt/rocm/lib to it. */
+static void add_rocm(search *s)
+{
     add(s, "/opt", false, "/opt/rocm/lib");
-    for (size_t i = n; i-- > 0;) /* sorted by number: from the newest */
-        if (strncmp(names[i], "rocm-", strlen("rocm-")) == 0)
-            add(s, "/opt", false, tm_arena_format(s->arena, "/opt/%s/lib", names[i]));
+    add_releases(s, "/opt/rocm", "core");
+    add_releases(s, "/opt", "rocm-");
 }
 
 const tm_gpu_place *tm_gpu_places(tm_gpu_maker maker, const char *sysroot, char *const *environment, tm_arena *arena,

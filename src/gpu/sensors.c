@@ -115,23 +115,61 @@ static uint32_t word_at(const unsigned char *at)
     return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
 }
 
+/* Of gpu_metrics: cycles, and in how many of them power or heat held the clock down. */
+typedef struct {
+    uint32_t cycles, power, heat;
+} amd_counters;
+
+static bool read_table(const unsigned char *bytes, amd_counters *out)
+{
+    static const size_t  begin[] = { [6] = AMD_CYCLES_6, [7] = AMD_CYCLES_7, [8] = AMD_CYCLES_8 };
+    const unsigned char *at = bytes + begin[bytes[AMD_CONTENT]];
+    *out = (amd_counters){ word_at(at), word_at(at + AMD_POWER),
+                           word_at(at + AMD_HOT_PROCESSOR) + word_at(at + AMD_HOT_SOCKET) +
+                               word_at(at + AMD_HOT_REGULATOR) + word_at(at + AMD_HOT_MEMORY) };
+    return true;
+}
+
+/* False: a counter is not there, or the driver did not fill it in. */
+static bool read_list(const unsigned char *bytes, size_t n, amd_counters *out)
+{
+    enum { FIRST = AMD_ID_CYCLES, COUNTERS = AMD_ID_HOT_MEMORY + 1 - FIRST, ENCODED = 8 };
+    uint32_t value[COUNTERS], listed = word_at(bytes + AMD_LISTED);
+    size_t   at = AMD_LIST;
+    memset(value, 0xff, sizeof value);
+    for (uint32_t i = 0; i < listed && at + ENCODED <= n; i++) {
+        uint32_t encoded = word_at(bytes + at), type = encoded >> AMD_TYPE_SHIFT & AMD_TYPE_MASK;
+        uint32_t id = encoded >> AMD_ID_SHIFT & AMD_ID_MASK, many = encoded & AMD_HOW_MANY_MASK;
+        size_t   size = (size_t)many << type / 2; /* of 8 bits, signed or not, 16, 32, 64 */
+        at += ENCODED;
+        if (type >= AMD_TYPES || size > n - at) return false;
+        if (id >= FIRST && id < FIRST + COUNTERS && many == 1 && (type == AMD_U32 || type == AMD_U64))
+            value[id - FIRST] = word_at(bytes + at);
+        at += size;
+    }
+    for (int i = 0; i < COUNTERS; i++)
+        if (value[i] == UINT32_MAX) return false;
+    *out = (amd_counters){ value[0], value[AMD_ID_POWER - FIRST],
+                           value[AMD_ID_HOT_PROCESSOR - FIRST] + value[AMD_ID_HOT_SOCKET - FIRST] +
+                               value[AMD_ID_HOT_REGULATOR - FIRST] + value[AMD_ID_HOT_MEMORY - FIRST] };
+    return true;
+}
+
 static void read_metrics(tm_gpu_sensors *s)
 {
-    static const size_t begin[] = { [6] = AMD_CYCLES_6, [7] = AMD_CYCLES_7, [8] = AMD_CYCLES_8 };
-    unsigned char       bytes[64] = { 0 };
-    ssize_t             n = s->file[FILE_METRICS] >= 0 ? pread(s->file[FILE_METRICS], bytes, sizeof bytes, 0) : 0;
-    int                 content = bytes[AMD_CONTENT];
-    if (n < (ssize_t)sizeof bytes || bytes[AMD_FORMAT] != 1 || content < 6 || content > 8) return;
-    const unsigned char *at = bytes + begin[content];
-    uint32_t             cycles = word_at(at), power = word_at(at + AMD_POWER);
-    uint32_t heat = word_at(at + AMD_HOT_PROCESSOR) + word_at(at + AMD_HOT_SOCKET) + word_at(at + AMD_HOT_REGULATOR) +
-                    word_at(at + AMD_HOT_MEMORY);
+    enum { LEAST = 64, MOST = 4096 }; /* of a table; a page */
+    unsigned char bytes[MOST] = { 0 };
+    amd_counters  now;
+    ssize_t       n = s->file[FILE_METRICS] >= 0 ? pread(s->file[FILE_METRICS], bytes, sizeof bytes, 0) : 0;
+    int           content = bytes[AMD_CONTENT];
+    if (n < LEAST || bytes[AMD_FORMAT] != 1 || content < 6 || content > 9) return;
+    if (!(content == 9 ? read_list(bytes, (size_t)n, &now) : read_table(bytes, &now))) return;
     if (s->counted) {
-        s->held_of += (uint32_t)(cycles - s->cycles);
-        s->power_held += (uint32_t)(power - s->power);
-        s->heat_held += (uint32_t)(heat - s->heat);
+        s->held_of += (uint32_t)(now.cycles - s->cycles);
+        s->power_held += (uint32_t)(now.power - s->power);
+        s->heat_held += (uint32_t)(now.heat - s->heat);
     }
-    s->cycles = cycles, s->power = power, s->heat = heat;
+    s->cycles = now.cycles, s->power = now.power, s->heat = now.heat;
     s->counted = true;
 }
 

@@ -44,8 +44,9 @@ typedef struct {
     X(NVML_UNSIGNED_64, 3, "NVML_VALUE_TYPE_UNSIGNED_LONG_LONG")                                                       \
     X(NVML_TEMPERATURE_1, 0x100000c, "nvmlTemperature_v1")
 
-/* X(name, value, the kernel's expression): bytes; of contents 6 to 8 of format 1, where the counter of cycles is, and
- * how far behind it those of what held the clock down are. All have 4 bytes. */
+/* X(name, value, the kernel's expression): of contents 6 to 8 of format 1, where the counter of cycles is, and how far
+ * behind it those of what held the clock down are, in bytes; all have 4. Content 9 is a list, without gaps: 8 bytes
+ * that say what comes, of which type and how many, then these. */
 #define AMD_METRICS_NUMBERS(X)                                                                                         \
     X(AMD_FORMAT, 2, "offsetof(struct metrics_table_header, format_revision)")                                         \
     X(AMD_CONTENT, 3, "offsetof(struct metrics_table_header, content_revision)")                                       \
@@ -66,7 +67,23 @@ typedef struct {
       "accumulation_counter)")                                                                                         \
     X(AMD_HOT_MEMORY, 20,                                                                                              \
       "offsetof(struct gpu_metrics_v1_6, hbm_thm_residency_acc) - offsetof(struct gpu_metrics_v1_6, "                  \
-      "accumulation_counter)")
+      "accumulation_counter)")                                                                                         \
+    X(AMD_LISTED, 4, "offsetof(struct gpu_metrics_v1_9, attr_count)")                                                  \
+    X(AMD_LIST, 8, "offsetof(struct gpu_metrics_v1_9, metrics_attrs)")                                                 \
+    X(AMD_TYPE_SHIFT, 20, "AMDGPU_METRICS_ATTR_TYPE_SHIFT")                                                            \
+    X(AMD_TYPE_MASK, 0xf, "AMDGPU_METRICS_ATTR_TYPE_MASK >> AMDGPU_METRICS_ATTR_TYPE_SHIFT")                           \
+    X(AMD_ID_SHIFT, 10, "AMDGPU_METRICS_ATTR_ID_SHIFT")                                                                \
+    X(AMD_ID_MASK, 0x3ff, "AMDGPU_METRICS_ATTR_ID_MASK >> AMDGPU_METRICS_ATTR_ID_SHIFT")                               \
+    X(AMD_HOW_MANY_MASK, 0x3ff, "AMDGPU_METRICS_ATTR_INST_MASK >> AMDGPU_METRICS_ATTR_INST_SHIFT")                     \
+    X(AMD_U32, 4, "AMDGPU_METRICS_TYPE_U32")                                                                           \
+    X(AMD_U64, 6, "AMDGPU_METRICS_TYPE_U64")                                                                           \
+    X(AMD_TYPES, 8, "AMDGPU_METRICS_TYPE_MAX")                                                                         \
+    X(AMD_ID_CYCLES, 9, "AMDGPU_METRICS_ATTR_ID_ACCUMULATION_COUNTER")                                                 \
+    X(AMD_ID_HOT_PROCESSOR, 10, "AMDGPU_METRICS_ATTR_ID_PROCHOT_RESIDENCY_ACC")                                        \
+    X(AMD_ID_POWER, 11, "AMDGPU_METRICS_ATTR_ID_PPT_RESIDENCY_ACC")                                                    \
+    X(AMD_ID_HOT_SOCKET, 12, "AMDGPU_METRICS_ATTR_ID_SOCKET_THM_RESIDENCY_ACC")                                        \
+    X(AMD_ID_HOT_REGULATOR, 13, "AMDGPU_METRICS_ATTR_ID_VR_THM_RESIDENCY_ACC")                                         \
+    X(AMD_ID_HOT_MEMORY, 14, "AMDGPU_METRICS_ATTR_ID_HBM_THM_RESIDENCY_ACC")
 
 enum {
 #define X(name, value, maker) name = (value),

@@ -87,6 +87,85 @@ TEST(amd)
     }
 }
 
+/* Content 9: a list of {what, type, how many} and the values behind it, without gaps (kgd_pp_interface.h, smu_cmn.h).
+ */
+typedef struct {
+    unsigned char bytes[600];
+    size_t        n;
+    uint32_t      listed;
+} list;
+
+enum { TYPE_U16 = 2, TYPE_U32 = 4, TYPE_U64 = 6, ID_POWER_NOW = 3, ID_CYCLES = 9, ID_CLOCKS = 33 };
+
+static void put_value(list *l, uint64_t value, size_t bytes)
+{
+    for (size_t k = 0; k < bytes; k++) l->bytes[l->n++] = (unsigned char)(value >> 8 * k);
+}
+
+static void add(list *l, int id, int type, int many, uint64_t value)
+{
+    put_value(l, (uint64_t)1 << 24 | (uint64_t)type << 20 | (uint64_t)id << 10 | (uint64_t)many, 8);
+    for (int i = 0; i < many; i++) put_value(l, value, (size_t)1 << type / 2);
+    l->listed++;
+}
+
+/* As amdgpu of MI300X has it: cycles of 64 bits, the others of 32, among other values and arrays. */
+static list list_of(const uint32_t count[6], int without)
+{
+    list l = { .bytes = { 0, 0, 1, 9 }, .n = 8 };
+    add(&l, ID_POWER_NOW, TYPE_U16, 1, 747);
+    for (int i = 0; i < 6; i++)
+        if (i != without) add(&l, ID_CYCLES + i, i ? TYPE_U32 : TYPE_U64, 1, (i ? 0 : (uint64_t)7 << 32) | count[i]);
+    add(&l, ID_CLOCKS, TYPE_U16, 8, 2100);
+    for (size_t k = 0; k < 4; k++) l.bytes[4 + k] = (unsigned char)(l.listed >> 8 * k);
+    return l;
+}
+
+static void read_of(tm_gpu_sensors *s, const char *root, const list *l, size_t n, tm_gpu_reading *out)
+{
+    put(root, "gpu_metrics", l->bytes, n);
+    tm_gpu_sensors_read(s, out);
+}
+
+TEST(amd_lists)
+{
+    /* the order of the list: cycles, processor hot, power, socket, regulator, memory */
+    static const uint32_t first[6] = { 4294967000u, 1, 50, 2, 3, 4 }, second[6] = { 704, 11, 250, 22, 33, 44 };
+    char                 *root = test_tree_make();
+    tm_text               why = { 0 };
+    tm_gpu_reading        one, two, three;
+    list                  a = list_of(first, -1), b = list_of(second, -1);
+    put(root, "gpu_metrics", a.bytes, a.n);
+    tm_gpu_sensors *s = tm_gpu_sensors_open(TM_GPU_HIP, bus, root, &why);
+    if (!s) fail_msg("%s", why.data);
+    for (int without = 0; without < 6; without++) {
+        list less = list_of(first, without);
+        read_of(s, root, &less, less.n, &one);
+        assert_true(isnan(one.held_of) && isnan(one.power_held) && isnan(one.heat_held));
+    }
+    for (size_t n = 64; n < a.n - 24; n++) { /* cut off within the counters, behind which the clocks have 24 bytes */
+        read_of(s, root, &a, n, &one);
+        assert_true(isnan(one.held_of));
+    }
+    list unfilled = list_of((const uint32_t[]){ 1, 2, UINT32_MAX, 4, 5, 6 }, -1);
+    tm_gpu_sensors_close(s);
+    s = tm_gpu_sensors_open(TM_GPU_HIP, bus, root, &why);
+    assert_non_null(s);
+    read_of(s, root, &unfilled, unfilled.n, &one);
+    assert_true(isnan(one.held_of));
+    read_of(s, root, &a, a.n, &one);
+    read_of(s, root, &b, b.n, &two);
+    close_to(two.held_of - one.held_of, 1000);
+    close_to(two.power_held - one.power_held, 200);
+    close_to(two.heat_held - one.heat_held, 10 + 20 + 30 + 40);
+    b.bytes[8 + 2] = 0xff; /* a type that there is not: what follows is nowhere */
+    read_of(s, root, &b, b.n, &three);
+    close_to(three.held_of, two.held_of);
+    tm_gpu_sensors_close(s);
+    tm_text_fini(&why);
+    test_tree_remove(root);
+}
+
 /* Formats whose counters are elsewhere or not there, short files, no number; and a GPU that names no sensor. */
 TEST(amd_without)
 {

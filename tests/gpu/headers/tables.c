@@ -89,6 +89,8 @@ static void products(void)
     BLAS_STATUSES(X)
 #undef X
     NUMBER("cublaslt", use, 0, "CUBLAS_STATUS_SUCCESS");
+    number("cublaslt", use, "a version less its parts", 0,
+           "CUBLAS_VERSION - CUBLAS_VER_MAJOR * 10000 - CUBLAS_VER_MINOR * 100 - CUBLAS_VER_PATCH");
     NUMBER("hipblaslt", use, 0, "HIPBLAS_STATUS_SUCCESS");
     NUMBER("cublaslt", use, 0, "offsetof(cublasLtMatmulHeuristicResult_t, algo)");
     NUMBER("hipblaslt", use, 0, "offsetof(hipblasLtMatmulHeuristicResult_t, algo)");
@@ -108,6 +110,8 @@ static void attention(void)
     DNN_NUMBERS(X)
 #undef X
     NUMBER("cudnn", file, 0, "CUDNN_STATUS_SUCCESS");
+    number("cudnn", "src/gpu/dnn.c", "a version less its parts", 0,
+           "CUDNN_VERSION - CUDNN_MAJOR * 10000 - CUDNN_MINOR * 100 - CUDNN_PATCHLEVEL");
 }
 
 static void sensors(void)
@@ -181,6 +185,7 @@ static void collectives(const char *library)
     NUMBER(library, file, sizeof first.blocking, "sizeof(ncclConfig_t::blocking)");
     NUMBER(library, file, sizeof second.most_blocks, "sizeof(ncclConfig_t::maxCTAs)");
     NUMBER(library, file, NCCL_MAGIC, "initial.magic");
+    number(library, "src/comm/coll/nccl.c", "versions up to 2.8", 2804, "NCCL_VERSION(2, 8, 4)");
 }
 
 int main(void)
