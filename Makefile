@@ -108,7 +108,7 @@ ROOM_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(TEST_SRC),$(wildcard $(TE
 # Libraries that stand in for those of GPUs, of two makers, and old ones; and for those of matrix products.
 BLAS     := $(patsubst %,$(BUILD)/tests/standins/%.so,$(foreach kind,dnnl openblas blis mkl,$(kind) $(kind)-bare) \
     openblas-plain mkl-capitals mkl-hollow layer)
-STANDINS := $(addprefix $(BUILD)/tests/standins/,cuda.so hip.so nvrtc.so hiprtc.so cublaslt.so hipblaslt.so cudnn.so nvml.so nvml-later.so nccl.so rccl.so nccl-old.so nccl-ancient.so trainmark-mpich.so) $(BLAS)
+STANDINS := $(addprefix $(BUILD)/tests/standins/,cuda.so hip.so nvrtc.so hiprtc.so cublaslt.so hipblaslt.so cudnn.so hip_answers.so nvml.so nvml-later.so nccl.so rccl.so nccl-old.so nccl-ancient.so trainmark-mpich.so) $(BLAS)
 SUPPORT  := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/support/*.c)))
 TEST_SCRIPTS := $(sort $(shell find tests -name 'test_*.sh' ! -path 'tests/house/*' ! -path 'tests/long/*'))
 LONG_SCRIPTS := $(sort $(wildcard tests/house/test_*.sh tests/long/test_*.sh))
@@ -247,6 +247,7 @@ $(addprefix $(BUILD)/tests/standins/,cublaslt.so hipblaslt.so): tests/standins/b
 $(BUILD)/tests/standins/cudnn.so: $(wildcard tests/standins/cudnn*.c) tests/standins/cudnn.h tests/standins/gpu.h
 $(filter %ccl.so %old.so %ancient.so,$(STANDINS)): tests/standins/nccl.c tests/standins/nccl_work.c tests/standins/nccl.h
 $(BUILD)/tests/standins/nvml.so $(BUILD)/tests/standins/nvml-later.so: tests/standins/nvml.c
+$(BUILD)/tests/standins/hip_answers.so: tests/standins/hip_answers.c
 $(BUILD)/tests/standins/nvml-later.so: STANDIN := -DLATER
 $(BLAS): tests/standins/blas.c
 $(BUILD)/tests/standins/trainmark-mpich.so: tests/standins/mpi.c
@@ -413,6 +414,12 @@ judge-cudnn:
 	@$(MAKE) --no-print-directory $(BUILD)/tests/gpu/all
 	@$(BUILD)/tests/gpu/all cudnn '$(CUDNN)' $(DRIVER)
 
+# Asks a real hipBLASLt without a GPU which products it takes on STANDIN_GPU_ARCH (tests/gpu/products_named.c).
+HIPBLASLT ?= libhipblaslt.so.1
+judge-hipblaslt:
+	@$(MAKE) --no-print-directory $(BUILD)/tests/gpu/all $(BUILD)/tests/standins/hip_answers.so
+	@TRAINMARK_HIPBLASLT='$(HIPBLASLT)' LD_PRELOAD=$(BUILD)/tests/standins/hip_answers.so $(BUILD)/tests/gpu/all hipblaslt
+
 # Compares the calls and numbers of GPU libraries with the makers' own headers, whose folders are given (docs/gpu.md).
 judge-headers:
 	@tools/judge_headers.sh
@@ -475,7 +482,7 @@ tidy:
 clean:
 	rm -rf build trainmark
 
-.PHONY: FORCE all trainmark setup bench test test-full build-tests test-long asan tsan fuzz mutants machine-audit judge-clang judge-cudnn judge-headers judge-kernels judged-set check-layers check-headers check-format format tidy \
+.PHONY: FORCE all trainmark setup bench test test-full build-tests test-long asan tsan fuzz mutants machine-audit judge-clang judge-cudnn judge-headers judge-hipblaslt judge-kernels judged-set check-layers check-headers check-format format tidy \
     install uninstall deb dist-bin clean
 .SECONDARY:
 -include $(OBJ:.o=.d) $(TEST_OBJ:.o=.d) $(SUPPORT:.o=.d) $(ROOM_OBJ:.o=.d)
