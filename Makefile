@@ -43,6 +43,7 @@ $(BUILD)/src/comm/coll/sum.o: OPT := -O3
 $(BUILD)/tests/device/%.o: OPT := -O2
 # Interpreters of GPU machine code: what they compute does not depend on these flags.
 $(BUILD)/tests/machine/%.o: OPT = -O3 $(if $(filter-out $(CPU_FLAGS),$(FLAGS_avx2)),,$(ISA_avx2))
+$(BUILD)/tests/machine/test_%.o: OPT := -Og
 # Nor of the portable kernels, where the processor has better ones.
 ifeq ($(ISA)$(filter avx2,$(CPU_FLAGS)),nativeavx2)
 $(BUILD)/%.base.o: OPT := -O1
