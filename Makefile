@@ -2,6 +2,8 @@
 # One directory per variant (build/release, build/asan, ...): a change of flags never needs `make clean`.
 
 .DEFAULT_GOAL := all
+# make's own rules are searched for every file, for nothing.
+MAKEFLAGS += --no-builtin-rules
 
 CC      ?= cc
 VARIANT ?= release
@@ -18,7 +20,7 @@ endif
 CPU_FLAGS := $(shell sed -n '/^flags/{s/.*: //p;q}' /proc/cpuinfo)
 # V=1 shows commands; otherwise a line per file.
 Q       := $(if $(filter 1,$(V)),,@)
-say      = $(if $(Q),@echo '$(1)')
+say      = $(if $(Q),$(info $(1)))
 
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef -Wformat=2 \
             -Wdouble-promotion
@@ -35,11 +37,13 @@ OPT_mutants  := -g -O2 -fPIC
 OPT      := $(OPT_$(VARIANT))
 ifeq ($(VARIANT),release)
 # Nothing of these runs inside a step: compiled sooner, not faster. comm/coll/sum.c adds up gradients: with vectors.
-$(foreach room,apps cli config hf model record results system train,$(BUILD)/src/$(room)/%.o) $(BUILD)/tests/%.o: OPT := -O1
+$(foreach room,apps cli config hf model record results system train,$(BUILD)/src/$(room)/%.o): OPT := -O1
+$(BUILD)/tests/%.o: OPT := -Og
 $(BUILD)/src/comm/coll/sum.o: OPT := -O3
 $(BUILD)/tests/device/%.o: OPT := -O2
 # Interpreters of GPU machine code: what they compute does not depend on these flags.
 $(BUILD)/tests/machine/%.o: OPT = -O3 $(if $(filter-out $(CPU_FLAGS),$(FLAGS_avx2)),,$(ISA_avx2))
+$(BUILD)/tests/machine/test_%.o: OPT := -Og
 # Nor of the portable kernels, where the processor has better ones.
 ifeq ($(ISA)$(filter avx2,$(CPU_FLAGS)),nativeavx2)
 $(BUILD)/%.base.o: OPT := -O1
@@ -47,8 +51,11 @@ endif
 endif
 # They are parts of shared objects, too: tests/standins.
 $(BUILD)/tests/machine/%.o: OPT += -fPIC
+# What a program does not call is left out of it; of tests, nearly nothing.
+SECTIONS := -ffunction-sections
+$(BUILD)/tests/%.o: SECTIONS :=
 CFLAGS    = -std=c11 -D_GNU_SOURCE $(OPT) $(WARNINGS) -ffp-contract=off -fno-math-errno -fno-trapping-math \
-            -ffunction-sections -fopenmp -pthread -Isrc -Itests -I$(BUILD)/generated -MMD -MP $(EXTRA_CFLAGS)
+            $(SECTIONS) -fopenmp -pthread -Isrc -Itests -I$(BUILD)/generated -MMD -MP $(EXTRA_CFLAGS)
 LDLIBS   := -lyaml -ljansson -lhwloc -lxxhash -lz -lpcre2-8 -lutf8proc -lzstd -lsnappy -lsqlite3 -lsodium -lm -ldl
 STRIP_release := -Wl,--gc-sections
 LDFLAGS  := $(STRIP_$(VARIANT)) -fopenmp -pthread $(filter -fsanitize% --coverage,$(OPT)) $(EXTRA_LDFLAGS)
@@ -177,6 +184,11 @@ $(BUILD)/libmutant.so:
 	@mkdir -p $(@D)
 	echo | $(CC) -shared -Wl,-soname,$(@F) -o $@ -x c -
 
+# Each folder once, not for each file.
+FOLDERS  := $(sort $(dir $(OBJ) $(TEST_OBJ) $(SUPPORT) $(ROOM_OBJ)) $(BUILD)/bench/ $(BUILD)/tools/mutants/)
+$(FOLDERS):
+	@mkdir -p $@
+
 SYSTEM_HEADERS := errno inttypes limits math stdarg stdbool stddef stdint stdio stdlib string
 # Kernels: once per instruction set. <immintrin.h> takes a compiler 0.3 s; each set reads it once.
 define KERNELS_OF
@@ -184,24 +196,23 @@ $(BUILD)/intrinsics/$(1).h.gch:
 	@mkdir -p $$(@D)
 	@printf '#include <%s.h>\n' $(SYSTEM_HEADERS) immintrin >$$(@:.gch=)
 	$$(Q)$$(CC) $$(CFLAGS) $$(ISA_$(1)) -DTM_ISA=$(1) -x c-header -o $$@ $$(@:.gch=)
-$(BUILD)/%.$(1).o: %.c $(if $(filter x86_64,$(ARCH)),$(BUILD)/intrinsics/$(1).h.gch)
-	@mkdir -p $$(@D)
+$(BUILD)/%.$(1).o: %.c $(if $(filter x86_64,$(ARCH)),$(BUILD)/intrinsics/$(1).h.gch) | $(FOLDERS)
 	$$(call say,  CC  $$< ($(1)))
 	$$(Q)$$(CC) $$(CFLAGS) $$(ISA_$(1)) -DTM_ISA=$(1) $$(patsubst %.gch,-include %,$$(filter %.gch,$$^)) -c -o $$@ $$<
 endef
 $(foreach set,$(SETS),$(eval $(call KERNELS_OF,$(set))))
 # The headers of the C library are a fifth of what a compiler reads: a release reads them once for each of the usual levels of
-# optimization. The other variants do without, and see what a file forgets to include.
+# optimization (LEVELS). The other variants do without, and see what a file forgets to include.
 $(BUILD)/system/%.h.gch:
 	@mkdir -p $(@D)
 	@printf '#include <%s.h>\n' $(SYSTEM_HEADERS) >$(@:.gch=)
 	$(Q)$(CC) $(filter-out -O%,$(CFLAGS)) -$* -x c-header -o $@ $(@:.gch=)
 ifeq ($(VARIANT),release)
-PRECOMPILED = $(patsubst -%,-include $(BUILD)/system/%.h,$(filter-out $(filter-out -O1 -O2,$(OPT)),$(firstword $(OPT))))
-$(OBJ) $(SUPPORT) $(TEST_OBJ) $(ROOM_OBJ): | $(patsubst %,$(BUILD)/system/%.h.gch,O1 O2)
+LEVELS := -Og -O1 -O2
+PRECOMPILED = $(patsubst -%,-include $(BUILD)/system/%.h,$(filter-out $(filter-out $(LEVELS),$(OPT)),$(firstword $(OPT))))
+$(OBJ) $(SUPPORT) $(TEST_OBJ) $(ROOM_OBJ): | $(LEVELS:-%=$(BUILD)/system/%.h.gch)
 endif
-$(BUILD)/%.o: %.c
-	@mkdir -p $(@D)
+$(BUILD)/%.o: %.c | $(FOLDERS)
 	$(call say,  CC  $<)
 	$(Q)$(CC) $(CFLAGS) $(PRECOMPILED) -c -o $@ $<
 
@@ -211,9 +222,11 @@ $$(filter $(1)%,$$(TOGETHER)): $(1)all
 endef
 $(foreach room,$(TEST_ROOMS),$(eval $(call TEST_ROOM,$(room))))
 $(ALONE): %: %.o
+# They are many and large: a faster linker, where there is one.
+TEST_LINKER := $(if $(STRIP_$(VARIANT)),$(firstword $(foreach linker,lld gold,$(if $(shell command -v ld.$(linker)),-fuse-ld=$(linker)))))
 $(ALONE) $(TEST_ROOMS:%=%all): $(SUPPORT) $(LIBRARY) $(BUILD)/isas
 	$(call say,  LD  $@)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.so %.a,$^) -lcmocka $(LDLIBS)
+	$(Q)$(CC) $(LDFLAGS) $(TEST_LINKER) -o $@ $(filter %.o,$^) $(filter %.so %.a,$^) -lcmocka $(LDLIBS)
 # Planted faults: the program itself, and tests, with tests/faults/ in front of these functions. What waits inside comm and
 # for processes keeps the machine's clock.
 FAULT_WRAPS := tm_device_open tm_device_close tm_device_load tm_device_alloc tm_device_release tm_device_write tm_device_read \
@@ -228,6 +241,7 @@ $(BUILD)/tests/faults/timed/all.o: $(FAULT_TIMED)
 $(BUILD)/tests/faults/trainmark: $(FAULT_OBJ) $(BUILD)/tests/faults/timed/all.o $(filter-out $(FAULT_TIMED),$(OBJ)) $(BUILD)/isas
 	$(call say,  LD  $@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LDLIBS)
+$(BUILD)/tests/faults/all: TEST_LINKER :=
 $(BUILD)/tests/faults/all $(BUILD)/tests/faults/trainmark: LDFLAGS += $(FAULT_WRAPS:%=-Wl,--wrap=%)
 $(BUILD)/tests/faults/all: $(BUILD)/tests/faults/timed/all.o
 $(BUILD)/tests/gpu/test_judged: $(addprefix $(BUILD)/tests/gpu/,emulated.o expert_shapes.o shapes.o trials.o)
@@ -236,10 +250,11 @@ $(TOGETHER):
 # Order only: they are loaded, not linked.
 $(BUILD)/tests/comm/all $(filter $(BUILD)/tests/comm/%,$(ALONE)): | $(MODULES) $(STANDINS)
 $(filter $(BUILD)/tests/bench/% $(BUILD)/tests/gpu/%,$(ALONE)) $(BUILD)/tests/bench/all $(BUILD)/tests/gpu/all: | $(STANDINS)
+$(STANDINS): OPT := -Og
 $(STANDINS):
 	@mkdir -p $(@D)
 	$(call say,  LD  $@)
-	$(Q)$(CC) -g -O1 -std=c11 $(filter -W%,$(CFLAGS)) -fPIC -shared -fvisibility=hidden -Itests $(STANDIN) -o $@ $(filter %.c %.o,$^) -pthread -ldl -lm
+	$(Q)$(CC) $(OPT) -std=c11 $(filter -W%,$(CFLAGS)) -fPIC -shared -fvisibility=hidden -Itests $(STANDIN) -o $@ $(filter %.c %.o,$^) -pthread -ldl -lm
 MACHINE  := $(patsubst %.c,$(BUILD)/%.o,$(addprefix tests/machine/,audit.c clocks.c counts.c memory.c module.c races.c) $(filter-out %_texts.c,$(wildcard tests/machine/gcn*.c tests/machine/opencl*.c tests/machine/ptx*.c)))
 $(addprefix $(BUILD)/tests/standins/,cuda.so hip.so): $(wildcard tests/standins/gpu*.c) $(MACHINE) tests/standins/gpu.h
 $(addprefix $(BUILD)/tests/standins/,nvrtc.so hiprtc.so): tests/standins/compilers.c

@@ -48,9 +48,28 @@ static tm_cpu_isa probe(void)
     return isa;
 }
 
+/* The same: asked once, as cpuid takes tens of microseconds in a virtual machine. */
+static tm_cpu_isa of_processor(void)
+{
+    enum { ASKED = 1, AVX2 = 2, AVX512 = 4, AVX512_BF16 = 8, FAST_BF16 = 16, AMX = 32 };
+    static atomic_uint known;
+    unsigned           bits = atomic_load_explicit(&known, memory_order_relaxed);
+    if (!bits) {
+        tm_cpu_isa isa = probe();
+        bits = ASKED | (isa.avx2 ? AVX2 : 0u) | (isa.avx512 ? AVX512 : 0u) | (isa.avx512_bf16 ? AVX512_BF16 : 0u) |
+               (isa.fast_bf16 ? FAST_BF16 : 0u) | (isa.amx ? AMX : 0u);
+        atomic_store_explicit(&known, bits, memory_order_relaxed);
+    }
+    return (tm_cpu_isa){ .avx2 = bits & AVX2,
+                         .avx512 = bits & AVX512,
+                         .avx512_bf16 = bits & AVX512_BF16,
+                         .fast_bf16 = bits & FAST_BF16,
+                         .amx = bits & AMX };
+}
+
 tm_cpu_isa tm_cpu_isa_probe(void)
 {
-    tm_cpu_isa  isa = probe();
+    tm_cpu_isa  isa = of_processor();
     const char *most = getenv("TM_TEST_CPU");
     if (!most || !*most) return isa;
     bool base = strcmp(most, "base") == 0, avx2 = strcmp(most, "avx2") == 0, avx512 = strcmp(most, "avx512") == 0;
@@ -60,7 +79,7 @@ tm_cpu_isa tm_cpu_isa_probe(void)
 
 bool tm_cpu_has_avx2(void)
 {
-    static atomic_int known; /* 1: no, 2: yes; cpuid takes microseconds in a virtual machine */
+    static atomic_int known; /* 1: no, 2: yes */
     int               now = atomic_load_explicit(&known, memory_order_relaxed);
     if (now == 0) atomic_store_explicit(&known, now = tm_cpu_isa_probe().avx2 ? 2 : 1, memory_order_relaxed);
     return now == 2;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* base/cpu.h - facts of this machine that the lower rooms decide by: threads, instruction sets, caches, memory.
  *
- * Everything is read from the kernel when asked, nothing is cached. `sysroot` is "" for the running machine, or a
- * folder that holds copies of /proc and /sys (tests). The full description of a machine for reports is
+ * Everything is read from the kernel when asked; only what cpuid says is kept. `sysroot` is "" for the running machine,
+ * or a folder that holds copies of /proc and /sys (tests). The full description of a machine for reports is
  * system/environment.h.
  */
 #ifndef TM_BASE_CPU_H
@@ -20,8 +20,8 @@ typedef struct {
     bool amx;         /* tiles with BF16 products (the process must still ask the kernel for leave to use them) */
 } tm_cpu_isa;
 
-/* All false on processors other than x86-64. For tests: the variable TM_TEST_CPU (base, avx2 or avx512) hides what the
- * processor has beyond that. */
+/* All false on processors other than x86-64. The processor is asked once in a process. For tests: the variable
+ * TM_TEST_CPU (base, avx2 or avx512) hides what the processor has beyond that. */
 tm_cpu_isa tm_cpu_isa_probe(void);
 
 /* tm_cpu_isa_probe().avx2 of the first call, for code that asks often. */

@@ -58,20 +58,22 @@ void tm_config_destroy(tm_config *config)
 
 bool tm_entry_is_wildcard(const tm_entry *entry)
 {
-    size_t n = strlen(entry->key.name);
+    size_t n = entry->length;
     return n > 2 && strcmp(entry->key.name + n - 2, ".*") == 0;
 }
 
-/* Is `name` one of the comma-separated names in `list`? */
-static bool listed(const char *list, const char *name)
+/* Is `name`, of so many characters, one of the comma-separated names in `list`? */
+static bool listed(const char *list, const char *name, size_t length)
 {
     char word[160];
     while (list && *list) {
         size_t n = strcspn(list, ",");
         TM_ASSERT(n < sizeof word);
-        memcpy(word, list, n);
-        word[n] = '\0';
-        if (tm_names_equal(word, name)) return true;
+        if (n == length) {
+            memcpy(word, list, n);
+            word[n] = '\0';
+            if (tm_names_equal(word, name)) return true;
+        }
         list += n + (list[n] == ',');
     }
     return false;
@@ -80,7 +82,7 @@ static bool listed(const char *list, const char *name)
 static bool below_wildcard(const tm_entry *entry, const char *name)
 {
     char   head[160];
-    size_t n = strlen(entry->key.name) - 1; /* with the dot */
+    size_t n = entry->length - 1; /* with the dot */
     if (strlen(name) <= n || n >= sizeof head) return false;
     memcpy(head, name, n);
     head[n] = '\0';
@@ -92,10 +94,12 @@ static bool below_wildcard(const tm_entry *entry, const char *name)
 
 tm_entry *tm_entry_find(const tm_config *config, const char *name)
 {
+    size_t length = strlen(name);
     for (size_t i = 0; i < config->n_entries; i++)
-        if (tm_names_equal(config->entries[i].key.name, name)) return &config->entries[i];
+        if (config->entries[i].length == length && tm_names_equal(config->entries[i].key.name, name))
+            return &config->entries[i];
     for (size_t i = 0; i < config->n_entries; i++)
-        if (listed(config->entries[i].key.synonyms, name)) return &config->entries[i];
+        if (listed(config->entries[i].key.synonyms, name, length)) return &config->entries[i];
     for (size_t i = 0; i < config->n_entries; i++)
         if (tm_entry_is_wildcard(&config->entries[i]) && below_wildcard(&config->entries[i], name))
             return &config->entries[i];
@@ -112,7 +116,7 @@ void tm_config_add_keys(tm_config *config, const tm_key *keys, size_t n)
         TM_ASSERT(!other || tm_entry_is_wildcard(other)); /* a name or synonym of another row */
         config->entries = tm_grow(config->entries, &config->entries_capacity, config->n_entries, sizeof(tm_entry));
         tm_entry *entry = &config->entries[config->n_entries++];
-        *entry = (tm_entry){ .key = *key };
+        *entry = (tm_entry){ .key = *key, .length = strlen(key->name) };
         entry->layers[LAYER_DEFAULT] = (tm_value){ .origin = "default", .present = true };
         if (!key->fallback) continue;
         tm_given  given = { .text = key->fallback, .origin = "default" };
@@ -215,8 +219,10 @@ const char *tm_place(const char *origin)
 /* The row of a key that the program itself names: exact. */
 static const tm_entry *entry_of(const tm_config *config, const char *key)
 {
+    size_t length = strlen(key);
     for (size_t i = 0; i < config->n_entries; i++)
-        if (strcmp(config->entries[i].key.name, key) == 0) return &config->entries[i];
+        if (config->entries[i].length == length && strcmp(config->entries[i].key.name, key) == 0)
+            return &config->entries[i];
     tm_assert_failed(key, "configuration key has no row", 0);
 }
 

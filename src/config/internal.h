@@ -29,6 +29,7 @@ typedef struct {
 
 typedef struct {
     tm_key   key;
+    size_t   length; /* of its name: others are not compared */
     tm_value layers[LAYER_COUNT];
 } tm_entry;
 

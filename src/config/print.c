@@ -179,8 +179,10 @@ static const char *counted(const tm_config *config, const tm_entry *entry)
 
 static const tm_entry *entry_named(const tm_config *config, const char *name)
 {
+    size_t length = strlen(name);
     for (size_t i = 0; i < config->n_entries; i++)
-        if (strcmp(config->entries[i].key.name, name) == 0) return &config->entries[i];
+        if (config->entries[i].length == length && strcmp(config->entries[i].key.name, name) == 0)
+            return &config->entries[i];
     return NULL;
 }
 

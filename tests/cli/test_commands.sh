@@ -7,11 +7,10 @@
 export OMP_WAIT_POLICY=passive
 
 for command in "models" "keys training" "keys --framework torchtune" "ops add" "discover" "version" "--version" "manual pages" "results" "reference gemm" "run --dry-run" "check --list"; do
-    trainmark $command --json
+    trainmark $command -q --json
     first=$(head -c 1 "$out")
     check "$command --json" [ "$code" -eq 0 ]
     check "$command --json is JSON" [ "$first" = "{" -o "$first" = "[" ]
-    trainmark $command -q --json
     check "$command -q: nothing on standard error" [ ! -s "$err" ]
 done
 
@@ -33,8 +32,8 @@ check "and leaves the others to \`keys\`" [ "$(grep -c '^ *--[a-z_]*\.' "$out")"
 
 # --- a reader that has seen enough -------------------------------------------------------------------------------------------
 
+yes '{"prompt": "a", "completion": "b"}' | head -n 3000 >preview.jsonl
 for command in "explain tiny-llama" "keys" "models" "reference gemm" "ops" "run tiny-llama --print-config" "run --dry-run --memory 1GiB" "data preview preview.jsonl"; do
-    for i in $(seq 1 3000); do echo '{"prompt": "a", "completion": "b"}'; done >preview.jsonl
     { "$TRAINMARK" $command 2>err; echo $? >code; } | true
     check "$command | true: a quiet end" [ "$(cat code)" = 0 -a ! -s err ]
 done

@@ -132,7 +132,7 @@ static void summary_is(const char *folder, const char *statuses)
                  folder, number, cell_of(&s, row, "run_name"));
         if (!strstr(line, prefix)) fail_msg("'%s' has no '%s'", line, prefix);
         for (int c = 3; strcmp(s.names[c], "total_elapsed_time") != 0; c++) {
-            char word[160];
+            char word[256];
             snprintf(word, sizeof word, " --%s=%s ", s.names[c], s.cells[row][c]);
             if (!strstr(line, word)) fail_msg("'%s' has no '%s'", line, word);
         }

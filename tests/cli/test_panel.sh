@@ -54,9 +54,11 @@ while [ ! -s w/metrics.jsonl ] && [ $i -lt 100 ]; do
     sleep 0.1
     i=$((i + 1))
 done
+kill -STOP $pid # what it has written is enough
 on_terminal "timeout --foreground -s INT 2 $TRAINMARK watch w --interval 0.2"
 check "watch: a panel" coded 'step [0-9]*/100000'
 check "gone at the end" sh -c "! tail -n 1 typed | grep -aq tokens"
 kill -INT $pid
+kill -CONT $pid
 wait $pid 2>/dev/null
 finish

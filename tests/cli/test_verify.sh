@@ -118,7 +118,7 @@ trainmark run tiny-flux --training.steps 2 --training.local_batch_size 1 --out f
 trainmark verify flux
 check "images" [ "$code$(grep -c 'not followed' "$out")" = 00 ]
 trainmark run tiny-llama --mlperf.enable true --mlperf.benchmark trainmark_tiny --mlperf.clear_caches false --mlperf.submission_org us --mlperf.submission_platform here \
-    --training.steps 2 --validation.steps 1 --out benchmark
+    --training.steps 2 --training.local_batch_size 1 --validation.steps 1 --out benchmark
 trainmark verify benchmark
 check "a benchmark of MLPerf" [ "$code$(grep -c 'not followed' "$out")" = 00 ]
 trainmark run $tiny --training.steps 40 --checkpoint.enable true --checkpoint.interval 10 --validation.freq 15 --out parts

@@ -64,7 +64,9 @@ static void operand_fill(operand *o, const double *values)
     size_t size = tm_dtype_bytes(o->dtype);
     for (int64_t r = 0; !values && r < o->count / o->columns; r++)
         memset((char *)image_data(o) + (size_t)(r * o->pitch) * size, 0xff, (size_t)o->columns * size);
-    for (int64_t i = 0; values && i < o->count; i++) tm_value_set(image_data(o), o->dtype, place(o, i), values[i]);
+    for (int64_t r = 0, i = 0; values && i < o->count; r++)
+        for (int64_t c = 0; c < o->columns; c++, i++)
+            tm_value_set(image_data(o), o->dtype, r * o->pitch + c, values[i]);
 }
 
 static void operand_free(operand *o)

@@ -17,6 +17,7 @@
 #include "device/cpu/simd/kernels.h"
 #include "graph/value.h"
 
+#include <malloc.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,10 +123,11 @@ static int add_variant(formats out[MAX_VARIANTS], int n, const formats *f)
     return n + 1;
 }
 
-/* Float32 and the two bfloat16 regimes, four random mixes, each with strided operands if there are such; *usual: so
+/* Float32 and the two bfloat16 regimes, `mixes` random ones, each with strided operands if there are such; *usual: so
  * many are all. The first example: every operand in every other format. (Numbers fit into bfloat16 and wider formats:
  * for a narrower one to be taken, judge_open has to round to it. Formats of 4 bits need places of half a byte.) */
-static int list_variants(const tm_op *op, const tm_example *example, int number, formats out[MAX_VARIANTS], int *usual)
+static int list_variants(const tm_op *op, const tm_example *example, int number, int mixes, formats out[MAX_VARIANTS],
+                         int *usual)
 {
     const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_bf16_pure };
     int                       n = 0, operands = op->n_in + op->n_out;
@@ -133,7 +135,7 @@ static int list_variants(const tm_op *op, const tm_example *example, int number,
         formats f = planned(op, example, precisions[p]);
         n = add_variant(out, n, &f);
     }
-    for (int mix = 0; mix < 4; mix++) {
+    for (int mix = 0; mix < mixes; mix++) {
         formats f = out[0];
         for (int i = 0; i < operands; i++)
             if (*format_at(&f, op, i) == TM_F32 &&
@@ -440,9 +442,12 @@ static void check_example(const tm_op *op, const tm_example *example, int number
     suite        suites[SUITES];
     formats      variants[MAX_VARIANTS];
     tm_judge     j;
-    int          usual, n_suites = list_suites(suites), n = list_variants(op, example, number, variants, &usual);
     tm_judge_open(&j, op, example, number, to_bf16);
-    bool long_one = op->cost(&j.call).flops > 3e7;
+    /* Quick: mixes of formats are tried on the small examples of the op. */
+    double flops = op->cost(&j.call).flops;
+    bool   long_one = flops > 3e7, large = j.values > 2e4 || flops > 2e6;
+    int    usual, n_suites = list_suites(suites), mixes = test_is_full() || !large ? 4 : 0;
+    int    n = list_variants(op, example, number, mixes, variants, &usual);
     for (int s = 0; s < n_suites; s++) {
         const shelf     *others = suites[s].agrees >= 0 ? &shelves[suites[s].agrees] : NULL;
         const tm_kernel *kernel;
@@ -508,13 +513,12 @@ static void kernels_compute_the_op(void **state)
 {
     const tm_op *op = *state;
     tm_example   example;
+    mallopt(M_MMAP_THRESHOLD, 1 << 30), mallopt(M_TRIM_THRESHOLD, 1 << 30); /* the same pages, call after call */
     for (int k = 0; op->example(k, &example); k++) {
         /* Two codes in a byte have no places here: tests/gpu/test_gpu_quantize.c and tests/op/test_quantize.c. */
         if (example.out_dtype[0] == TM_E2M1 || !tried(op, k)) continue;
         if (!tm_example_is_for_kernels(&example)) {
-            if (test_is_full() || k < 4 || k % 2)
-                if (test_is_full() || k < 4 || k % 2)
-                    check_example(op, &example, k, false); /* float32 numbers */ /* float32 numbers and formats */
+            if (test_is_full() || k < 4 || k % 2) check_example(op, &example, k, false); /* float32 numbers */
             check_attributes(op, &example, k + 3);
         }
         check_example(op, &example, k, true); /* numbers that fit into every format */

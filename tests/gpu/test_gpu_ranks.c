@@ -41,23 +41,26 @@ static const plan_of layouts[] = {
 };
 enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
-static void all_layouts(const char *device, int from, int step, const tm_precision *precision)
+/* `from`, and those `step` apart, up to `last`. */
+static void all_layouts(const char *device, int from, int step, int last, const tm_precision *precision)
 {
     static const plan_of one = { .words = "one rank", .ranks = 1 };
     begin_on(device);
     job   j = new_job(device, &one, precision);
     found alone = run_job(&j, TM_OK);
-    for (int k = from; k < LAYOUTS; k += step) trains(device, &layouts[k], precision, &alone);
+    for (int k = from; k <= last; k += step) trains(device, &layouts[k], precision, &alone);
 }
 
 TEST(layouts_train_on_cuda)
 {
-    all_layouts("cuda", 0, test_is_full() ? 1 : 5, &tm_precision_f32);
+    /* Quick: shards of weights, and parts of matrices: every collective that layouts take. */
+    bool full = test_is_full();
+    all_layouts("cuda", full ? 0 : 3, full ? 1 : 2, full ? LAYOUTS - 1 : 5, &tm_precision_f32);
 }
 
 FULL_TEST(layouts_train_on_hip)
 {
-    all_layouts("hip", test_is_full() ? 0 : 3, test_is_full() ? 1 : 8, &tm_precision_bf16);
+    all_layouts("hip", test_is_full() ? 0 : 3, test_is_full() ? 1 : 8, LAYOUTS - 1, &tm_precision_bf16);
 }
 
 /* Parts of a fused weight are products of their own, whose gradients are sums of their own. */
