@@ -107,6 +107,12 @@ ended()
 says 0 '' run $slow --out whole
 check "has 150 steps" [ "$(losses whole | wc -l)" -eq 150 ]
 
+start endless $slow --training.steps 1000000000000
+await "^step: +2 "
+kill -s TERM "$pid"
+ended
+failed_with 130 "memory of a run is not by the steps that it may make" "interrupted: stopped after step [0-9]+ of 1000000000000"
+
 start stopped $slow
 await "^step: +2 "
 kill -s TERM "$pid"

@@ -46,8 +46,8 @@ static tm_status check_step(const run *r, double flops, double seconds, tm_error
 static tm_status check_physics(const run *r, tm_error *err)
 {
     const tm_step *step = tm_trainer_step_of(r->trainer);
-    double         flops = tm_schedule_flops(&step->training), least = r->timing.step_seconds[0];
     if (r->progress.done == 0) return TM_OK;
+    double flops = tm_schedule_flops(&step->training), least = r->timing.step_seconds[0];
     for (int64_t i = 1; i < r->progress.done; i++) least = fmin(least, r->timing.step_seconds[i]);
     return check_step(r, flops, least, err);
 }

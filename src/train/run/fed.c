@@ -19,10 +19,9 @@ void run_fed(run *r, const tm_batch *batch)
 {
     const int64_t rows = r->options->step.micro_batch * r->options->step.accumulation;
     if (!run_certifies(r)) return;
-    if (!r->certified.fed)
-        r->certified.fed =
-            tm_alloc((size_t)(r->options->steps - r->progress.first_step + 1) * sizeof *r->certified.fed);
     int64_t begin = tm_now_ns();
+    r->certified.fed =
+        tm_grow(r->certified.fed, &r->certified.fed_room, (size_t)r->progress.done, sizeof *r->certified.fed);
     r->certified.fed[r->progress.done] = tm_seen_hash(r->source, batch->field, rows);
     tm_ledger_add(&r->timing.ledger, "data", (double)(tm_now_ns() - begin) * 1e-9);
 }

@@ -106,6 +106,20 @@ static double communication(const tm_ledger *ledger)
     return seconds;
 }
 
+/* Room for what is kept of one step more: few runs make as many steps as they may. */
+static void make_room(run *r)
+{
+    enum { FIRST = 4096 };
+    size_t done = (size_t)r->progress.done, room = r->timing.steps_room;
+    if (done < room) return;
+    room = room ? 2 * room : FIRST;
+    r->timing.steps_room = room;
+    r->timing.step_seconds = tm_realloc(r->timing.step_seconds, room * sizeof *r->timing.step_seconds);
+    r->timing.busy_seconds = tm_realloc(r->timing.busy_seconds, room * sizeof *r->timing.busy_seconds);
+    r->timing.step_end_ns = tm_realloc(r->timing.step_end_ns, room * sizeof *r->timing.step_end_ns);
+    r->progress.losses = tm_realloc(r->progress.losses, room * sizeof *r->progress.losses);
+}
+
 /* A step's time runs from the end of the step before, so that reporting that one (the line "logging") is in it. */
 static tm_status step_and_report(run *r, int64_t step, tm_error *err)
 {
@@ -119,6 +133,7 @@ static tm_status step_and_report(run *r, int64_t step, tm_error *err)
     r->timing.begin_ns = end;
     if (r->progress.done == 0) r->timing.first_step_seconds = (double)tm_process_age_ns() * 1e-9;
     if (step == 1) r->progress.first_loss = result.loss;
+    make_room(r);
     r->timing.step_seconds[r->progress.done] = seconds;
     r->timing.step_end_ns[r->progress.done] = end;
     r->progress.losses[r->progress.done] = result.loss;

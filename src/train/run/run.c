@@ -56,11 +56,6 @@ static tm_status run_with_trainer(run *r, const volatile sig_atomic_t *stop, tm_
                 r->options->concluded ? "nothing to do" : "all steps were done before, only the result is missing",
                 (long long)r->progress.first_step - 1, (long long)r->options->steps);
     if (trained && r->options->concluded) return TM_OK;
-    size_t room = trained ? 1 : (size_t)(r->options->steps - r->progress.first_step + 1);
-    r->timing.step_seconds = tm_alloc(room * sizeof *r->timing.step_seconds);
-    r->progress.losses = tm_alloc(room * sizeof *r->progress.losses);
-    r->timing.step_end_ns = tm_alloc(room * sizeof *r->timing.step_end_ns);
-    r->timing.busy_seconds = tm_alloc(room * sizeof *r->timing.busy_seconds);
     if (r->options->target_half_width > 0)
         r->timing.sampling = tm_sampling_create(
             &(tm_sampling_options){ .half_width = r->options->target_half_width, .min_samples = TM_JUDGED_STEPS });

@@ -23,6 +23,7 @@ typedef struct {
     tm_named_f64 phases[TM_LEDGER_LINES + 1];
     double      *step_seconds, *busy_seconds; /* busy: without waiting for other ranks */
     int64_t     *step_end_ns;
+    size_t       steps_room; /* of these, and of losses: steps */
     int64_t      begin_ns;   /* of the step under way: the end of the one before, and what belongs to no step later */
     int64_t      between_ns; /* of that, what ranks agreed on behind the step before */
     double       accounted_seconds, all_seconds, first_step_seconds;
@@ -62,6 +63,7 @@ typedef struct {
     tm_certificate        first, after; /* in the first step, and behind the last one */
     tm_data_certificate   data;
     uint64_t             *fed;      /* (steps) hash of what each was fed; NULL: nobody looks */
+    size_t                fed_room; /* steps */
     int64_t               consumed; /* samples that the checkpoint says were trained on, from which this run goes on */
     tm_update_certificate update;
     tm_update_check      *watched; /* of the step that is being done; NULL: none */
