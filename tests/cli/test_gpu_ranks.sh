@@ -11,7 +11,8 @@ if [ ! -f "$standins/nccl.so" ] || [ ! -f "$standins/cuda.so" ]; then
     skip "collective calls on GPUs" "the stand-ins were not built (make build-tests)"
     finish
 fi
-export TRAINMARK_NCCL="$standins/nccl.so" TRAINMARK_GPU_RUNTIME="$standins/cuda.so"
+export TRAINMARK_NCCL="$standins/nccl.so" TRAINMARK_GPU_RUNTIME="$standins/cuda.so" STANDIN_SHARED="$work/shared"
+mkdir shared
 quick="--min-bytes 1024 --max-bytes 262144 --factor 256 --rep-ms 1 --warmup-ms 1 --precision 0 --threads 1"
 gpus="bench collectives --engine nccl $quick"
 
@@ -43,7 +44,7 @@ start()
     rm -f out.* pid.*
 }
 ended() { [ "$codes" = "$1" ] || { echo "# exit codes: $codes"; false; }; }
-nothing_left() { ! ls /dev/shm/trainmark-standin-* >/dev/null 2>&1; }
+nothing_left() { [ -z "$(ls -A shared)" ]; }
 
 # --- one GPU ------------------------------------------------------------------------------------------------------------
 
@@ -115,7 +116,7 @@ else
     STANDIN_HANG=1@2= start 2 run tiny-llama $small --parallelism.data_parallel_replicate_degree 2 --device cuda --deadline 2 --out hung
     check "a GPU that hangs" [ "$codes" = "1 1" ]
     check "rank and call" has "$err" "rank ([01]) has waited 2 s for the end of all-reduce .*gradients of .* on GPU \\1 "
-    rm -f /dev/shm/trainmark-standin-*
+    rm -f shared/*
 fi
 
 # --- under an MPI -------------------------------------------------------------------------------------------------------

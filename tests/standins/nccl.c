@@ -8,7 +8,7 @@
  * error. STANDIN_HANG=R@N: it never ends. STANDIN_STUCK=R@N: it does not even return. STANDIN_KILL=R@N: the process is
  * killed. STANDIN_WRONG=R@N: from then on an element of each result is wrong. STANDIN_VERSION_OF=R=CODE: of one rank.
  * STANDIN_INIT=R=CODE: of making the communicator. STANDIN_NCCL_FAIL=R:NAME@N=CODE: the N-th call of NAME in the
- * process with RANK=R returns CODE.
+ * process with RANK=R returns CODE. STANDIN_SHARED=FOLDER: the file is there.
  */
 #define _GNU_SOURCE
 #include "nccl.h"
@@ -275,7 +275,9 @@ API ncclGetUniqueId(unique_id *id)
     if (code) return code;
     clock_gettime(CLOCK_REALTIME, &t);
     memset(id, 0x55, sizeof *id);
-    snprintf(id->bytes, sizeof id->bytes, "/dev/shm/trainmark-standin-%ld-%ld", (long)getpid(), t.tv_nsec);
+    const char *folder = getenv("STANDIN_SHARED");
+    snprintf(id->bytes, sizeof id->bytes, "%.60s/trainmark-standin-%ld-%ld", folder ? folder : "/dev/shm",
+             (long)getpid(), t.tv_nsec);
     return OK;
 }
 
