@@ -15,7 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char magic[8] = "tmtoken1";
+static const char magic[] = "tmtoken1";
+enum { MAGIC_BYTES = sizeof magic - 1 };
 
 static char *name_of(const tm_tokenize_output *out, const char *end)
 {
@@ -54,7 +55,7 @@ static void remove_part(const tm_tokenize_output *out, const char *end)
 }
 
 typedef struct {
-    char              magic[8];
+    char              magic[MAGIC_BYTES];
     tm_tokenize_state state;
     uint64_t          hash; /* of the state */
 } saved_state;
@@ -80,7 +81,7 @@ static bool go_on(tm_tokenize_output *out, uint64_t key)
     saved_state saved;
     char       *name = name_of(out, ".tokenize");
     FILE       *f = fopen(name, "rbe");
-    bool        good = f && fread(&saved, sizeof saved, 1, f) == 1 && memcmp(saved.magic, magic, sizeof magic) == 0;
+    bool        good = f && fread(&saved, sizeof saved, 1, f) == 1 && memcmp(saved.magic, magic, MAGIC_BYTES) == 0;
     free(name);
     if (f) fclose(f);
     if (!good || saved.hash != tm_hash(&saved.state, sizeof saved.state) || saved.state.key != key ||
@@ -163,7 +164,7 @@ tm_status tm_tokenize_output_save(tm_tokenize_output *out, tm_error *err)
 {
     saved_state saved = { .state = out->state, .hash = tm_hash(&out->state, sizeof out->state) };
     TM_TRY(flush(out, err));
-    memcpy(saved.magic, magic, sizeof magic);
+    memcpy(saved.magic, magic, MAGIC_BYTES);
     char *name = name_of(out, ".tokenize"), *new_name = name_of(out, ".tokenize.new");
     FILE *f = open_empty(new_name);
     bool  good = f && fwrite(&saved, sizeof saved, 1, f) == 1 && fflush(f) == 0 && tm_again_sync(fileno(f)) == 0;

@@ -23,7 +23,8 @@ enum {
     MAX_DTYPE = 65535
 };
 
-static const char index_magic[8] = "tmindex\n", seal_magic[8] = "tmcomplt";
+static const char index_magic[] = "tmindex\n", seal_magic[] = "tmcomplt";
+enum { MAGIC_BYTES = sizeof index_magic - 1 };
 
 /* A place in a buffer whose length was checked before. */
 typedef struct {
@@ -179,7 +180,7 @@ void tm_checkpoint_index_encode(const tm_checkpoint_index *index, unsigned char 
     const tm_checkpoint_state *state = &index->state;
     writer                     w = { out };
     const bool                 plain = is_plain(index);
-    put(&w, index_magic, sizeof index_magic);
+    put(&w, index_magic, MAGIC_BYTES);
     put_u32(&w, version_of(!plain, index->safetensors));
     put_u32(&w, (uint32_t)index->count);
     put_u64(&w, index->data_bytes);
@@ -426,9 +427,10 @@ static tm_status decode_state(reader *r, uint32_t version, tm_checkpoint_index *
     return check_state(state, err);
 }
 
-static tm_status check_magic(reader *r, const char magic[8], const char *what, uint32_t *version, tm_error *err)
+static tm_status check_magic(reader *r, const char magic[MAGIC_BYTES], const char *what, uint32_t *version,
+                             tm_error *err)
 {
-    bool is_ours = memcmp(r->from, magic, 8) == 0;
+    bool is_ours = memcmp(r->from, magic, MAGIC_BYTES) == 0;
     r->from += 8;
     *version = get_u32(r);
     if (!is_ours) return tm_fail(err, TM_FORMAT, "the %s does not start with its magic number", what);
@@ -537,7 +539,7 @@ bool tm_checkpoint_covered(uint64_t bytes, uint64_t row_bytes, const tm_checkpoi
 void tm_checkpoint_seal_encode(const tm_checkpoint_seal *seal, unsigned char out[TM_CHECKPOINT_SEAL_BYTES])
 {
     writer w = { out };
-    put(&w, seal_magic, sizeof seal_magic);
+    put(&w, seal_magic, MAGIC_BYTES);
     put_u32(&w, version_of(seal->in_pieces, seal->safetensors));
     put_u32(&w, 0);
     put_u64(&w, (uint64_t)seal->step);
