@@ -109,7 +109,7 @@ static double communication(const tm_ledger *ledger)
 /* Room for what is kept of one step more: few runs make as many steps as they may. */
 static void make_room(run *r)
 {
-    enum { FIRST = 4096 };
+    enum { FIRST = 16 };
     size_t done = (size_t)r->progress.done, room = r->timing.steps_room;
     if (done < room) return;
     room = room ? 2 * room : FIRST;
