@@ -150,8 +150,9 @@ static double add_figures(const checker *c, tm_node_outcome *out, size_t from, s
         for (size_t p = 0; p < n; p++) {
             tm_node_figure f = { .unit = "GFLOP/s", .sense = TM_NODE_SPEED };
             /* A core and all of them are not alike: figures of one name are compared. */
-            snprintf(f.name, sizeof f.name, "%s%s", c->sites[from].products[i].name,
-                     is_sum(c, from) ? ", all cores" : "");
+            static const char all_cores[] = ", all cores";
+            snprintf(f.name, sizeof f.name, "%.*s%s", (int)(sizeof f.name - sizeof all_cores),
+                     c->sites[from].products[i].name, is_sum(c, from) ? all_cores : "");
             snprintf(f.place, sizeof f.place, "%s", c->places.items[from + p].name);
             f.value = rates[p].value * 1e-9, f.low = rates[p].low * 1e-9, f.high = rates[p].high * 1e-9;
             tm_node_figure_add(out, &f);

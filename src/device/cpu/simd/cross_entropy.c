@@ -129,11 +129,14 @@ static void vocabulary_loss_run(const tm_call *call)
 {
     const int32_t *targets = call->in[1].data;
     const tm_view *losses = &call->out[1];
-    double        *loss = call->out[0].data, all = loss && call->accumulate & 1 ? *loss : 0, most, hit;
+    double        *loss = call->out[0].data, all = loss && call->accumulate & 1 ? *loss : 0;
     bool           adds = call->accumulate >> 1 & 1;
     for (int64_t r = 0, rows = tm_view_elements(&call->in[1]); r < rows; r++) {
-        double row = targets[r] == TM_IGNORED_TARGET ? 0 : log(join_parts(call, r, &most, &hit));
-        if (targets[r] != TM_IGNORED_TARGET) row += most - hit;
+        double row = 0, most, hit;
+        if (targets[r] != TM_IGNORED_TARGET) {
+            row = log(join_parts(call, r, &most, &hit));
+            row += most - hit;
+        }
         all += row;
         if (!tm_view_present(losses)) continue;
         tm_value_set(losses->data, losses->dtype, r, row + (adds ? tm_value_get(losses->data, losses->dtype, r) : 0));
