@@ -383,7 +383,7 @@ asan:
 
 # Threads of our own (the loader, the committer of records, tokenizers) under ThreadSanitizer. It knows nothing of OpenMP's
 # waits: devices have one thread.
-TSAN_TESTS := $(addprefix tests/,record/test_committer data/test_loader train/test_measurement train/test_proof comm/test_groups comm/test_failures comm/test_messages comm/test_ring)
+TSAN_TESTS := $(addprefix tests/,record/test_committer data/test_loader train/test_measurement train/test_proof comm/test_groups comm/test_failures comm/test_messages)
 TSAN_SCRIPTS := tests/cli/test_tokenize.sh tests/cli/test_tokenizer.sh
 tsan:
 	@$(MAKE) --no-print-directory -j$$(nproc) VARIANT=tsan $(TSAN_TESTS:%=build/tsan/%) build/tsan/trainmark

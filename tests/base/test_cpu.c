@@ -49,35 +49,6 @@ TEST(isa_agrees_with_the_kernel)
     assert_int_equal(isa.amx, isa.avx512 && strstr(info, " amx_tile ") && strstr(info, " amx_bf16 "));
 }
 
-TEST(a_test_can_have_a_small_cache)
-{
-    unsetenv("TM_TEST_CACHE_MIB");
-    int64_t all = tm_cpu_last_level_bytes("");
-    setenv("TM_TEST_CACHE_MIB", "1", 1);
-    assert_int_equal(tm_cpu_last_level_bytes(""), all < 1 << 20 ? all : 1 << 20);
-    setenv("TM_TEST_CACHE_MIB", "1000000", 1);
-    assert_int_equal(tm_cpu_last_level_bytes(""), all);
-}
-
-TEST(a_test_can_hide_instructions)
-{
-    unsetenv("TM_TEST_CPU");
-    tm_cpu_isa all = tm_cpu_isa_probe();
-    setenv("TM_TEST_CPU", "base", 1);
-    tm_cpu_isa base = tm_cpu_isa_probe();
-    setenv("TM_TEST_CPU", "avx2", 1);
-    tm_cpu_isa avx2 = tm_cpu_isa_probe();
-    setenv("TM_TEST_CPU", "avx512", 1);
-    tm_cpu_isa avx512 = tm_cpu_isa_probe();
-    unsetenv("TM_TEST_CPU");
-    assert_false(base.avx2 || base.avx512 || base.avx512_bf16 || base.fast_bf16 || base.amx);
-    assert_int_equal(avx2.avx2, all.avx2);
-    assert_false(avx2.avx512 || avx2.avx512_bf16 || avx2.fast_bf16 || avx2.amx);
-    assert_int_equal(avx512.avx2, all.avx2);
-    assert_int_equal(avx512.avx512, all.avx512);
-    assert_false(avx512.avx512_bf16 || avx512.fast_bf16 || avx512.amx);
-}
-
 TEST(denormals_are_flushed)
 {
 #if !defined(__x86_64__) && !defined(__aarch64__)

@@ -46,24 +46,6 @@ static size_t entries(const char *folder)
     return n - 2;
 }
 
-static bool is_link(const char *path)
-{
-    struct stat info;
-    return lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
-}
-
-TEST_WITH(a_link_is_replaced, NULL, test_folder_teardown)
-{
-    const char *victim = plant(), *path = test_in_folder("result.json");
-    tm_error    err = { 0 };
-    assert_int_equal(symlink(victim, path), 0);
-    assert_int_equal(tm_file_write(path, "new", 3, &err), TM_OK);
-    assert_false(is_link(path));
-    expect_content(path, "new");
-    expect_content(victim, treasure);
-    assert_int_equal(entries(test_folder()), 2);
-}
-
 /* Two drafts of one file do not know of each other, and neither name could be known before. */
 TEST_WITH(drafts_have_random_names, NULL, test_folder_teardown)
 {
@@ -109,25 +91,6 @@ TEST_WITH(a_failed_write_leaves_nothing, NULL, test_folder_teardown)
     err = (tm_error){ 0 };
     assert_int_equal(tm_file_write("/nowhere/at/all", "x", 1, &err), TM_INVALID);
     assert_non_null(strstr(err.text, "cannot create '/nowhere/at/all': directory '/nowhere/at'"));
-}
-
-TEST_WITH(lines_are_not_added_through_a_link, NULL, test_folder_teardown)
-{
-    const char *victim = plant(), *path = test_in_folder("perf.csv");
-    tm_error    err = { 0 };
-    int         fd = -1;
-    assert_int_equal(symlink(victim, path), 0);
-    assert_int_equal(tm_file_open_append(path, &fd, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "it is a symbolic link"));
-    expect_content(victim, treasure);
-    unlink(path);
-    assert_int_equal(tm_file_open_append(path, &fd, &err), TM_OK);
-    assert_int_equal(write(fd, "1\n", 2), 2);
-    close(fd);
-    assert_int_equal(tm_file_open_append(path, &fd, &err), TM_OK);
-    assert_int_equal(write(fd, "2\n", 2), 2);
-    close(fd);
-    expect_content(path, "1\n2\n");
 }
 
 /* A second name of a file of somebody else: neither lines nor an owner are written to it. */

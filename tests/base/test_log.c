@@ -121,18 +121,5 @@ TEST(a_folder_that_is_not_there_is_refused)
     check_file(TM_LOG_DEBUG, "");
 }
 
-static void say_much(const char *when)
-{
-    tm_log(TM_LOG_ERROR, "%s%05000d", when, 7);
-}
-
-TEST(long_messages_are_cut)
-{
-    tm_text found = stderr_of(say_much, "n ");
-    assert_int_equal(found.length, strlen("trainmark: error: ") + 2047 + 1);
-    assert_int_equal(strspn(found.data + strlen("trainmark: error: n "), "0"), 2045);
-    tm_text_fini(&found);
-}
-
 TESTS_IN_ORDER
 TEST_FIXTURE(NULL, test_folder_teardown)

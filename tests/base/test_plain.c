@@ -39,37 +39,6 @@ TEST(terminals_obey_nothing)
     expect_plain("", 0, "");
 }
 
-/* What a function prints on standard error. */
-static tm_text printed(void (*print)(void))
-{
-    int     ends[2], before = dup(STDERR_FILENO);
-    tm_text text = { 0 };
-    char    part[512];
-    assert_int_equal(pipe(ends), 0);
-    fflush(stderr);
-    dup2(ends[1], STDERR_FILENO);
-    print();
-    fflush(stderr);
-    dup2(before, STDERR_FILENO);
-    close(ends[1]);
-    close(before);
-    for (ssize_t n; (n = read(ends[0], part, sizeof part)) > 0;) tm_text_add_n(&text, part, (size_t)n);
-    close(ends[0]);
-    return text;
-}
-
-static void warn(void)
-{
-    tm_warn("cannot use '%s'", "\033]0;x\007\ntrainmark: all is well");
-}
-
-TEST(the_log_is_a_sink)
-{
-    tm_text text = printed(warn);
-    assert_string_equal(text.data, "trainmark: warning: cannot use '\\x1b]0;x\\x07\n  trainmark: all is well'\n");
-    tm_text_fini(&text);
-}
-
 TEST(spreadsheets_compute_nothing)
 {
     static const struct {

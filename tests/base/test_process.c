@@ -164,27 +164,6 @@ TEST(last_words_are_the_last_bytes)
     }
 }
 
-/* What comes later pushes the rest out at its beginning. */
-TEST(last_words_move_up)
-{
-    static const char *const pauses[] = { "", "sleep 0.1;", "seq 100000 >&2;" }; /* far more than a pipe holds */
-    for (size_t i = 0; i < sizeof pauses / sizeof pauses[0]; i++) {
-        char    script[128], text[1024];
-        tm_text all = { 0 };
-        snprintf(script, sizeof script, "%s seq -s, 1000 1900 >&2; %s seq -s, 2000 2060 >&2; seq -s, 3000 3020 >&2",
-                 i == 2 ? pauses[i] : "", i == 2 ? "" : pauses[i]);
-        for (int n = 1000; n <= 3020; n++)
-            if (n <= 1900 || (n >= 2000 && n <= 2060) || n >= 3000)
-                tm_text_printf(&all, "%d%s", n, n == 1900 || n == 2060 ? "\n" : n < 3020 ? "," : "");
-        tm_process *p = start_shell(script, NULL);
-        read_all(p, tm_process_output(p), 1023, text);
-        status_of(p);
-        assert_string_equal(tm_process_last_words(p), all.data + all.length + 1 - 4400); /* and a line's end */
-        tm_process_close(p, 0);
-        tm_text_fini(&all);
-    }
-}
-
 /* A child with a child of its own; returns the latter's number. */
 static tm_process *start_family(pid_t *grandchild, bool deaf)
 {
@@ -226,17 +205,6 @@ TEST(close_is_polite_then_firm)
     tm_process_close(p, 0.2); /* SIGTERM does not */
     assert_true(tm_now_ns() - begin >= SECOND / 5);
     assert_true(gone_within(grandchild, 60));
-}
-
-TEST(a_child_that_ends_takes_its_children_along)
-{
-    char        text[1024];
-    tm_process *p = start_shell("sleep 1000 >/dev/null 2>&1 & echo $!", NULL);
-    read_all(p, tm_process_output(p), 1023, text);
-    pid_t grandchild = (pid_t)strtol(text, NULL, 10);
-    assert_int_equal(status_of(p), 0);
-    assert_true(gone_within(grandchild, 60));
-    tm_process_close(p, 0);
 }
 
 /* The child of this program that is named so; 0: there is none. */
@@ -284,37 +252,6 @@ static void guard_is_alone(tm_process *p)
 TEST(the_guard_waits_for_the_end)
 {
     guard_is_alone(start_shell("sleep 1000", NULL));
-}
-
-/* A thread with the system calls of Linux before 5.9, which its children keep: more files are open than one look shows.
- */
-static void *start_on_old_linux(void *unused)
-{
-    (void)unused;
-    static struct sock_filter lines[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_close_range, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog filter = { sizeof lines / sizeof lines[0], lines };
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0)
-        return NULL;
-    return syscall(SYS_close_range, ~0u, ~0u, 0) != 0 && errno == ENOSYS ? start_shell("sleep 1000", NULL) : NULL;
-}
-
-TEST(the_guard_closes_all_on_old_linux)
-{
-    enum { FILES = 200 };
-    int files[FILES];
-    for (int i = 0; i < FILES; i++) assert_true((files[i] = open("/dev/null", O_RDONLY)) >= 0);
-    pthread_t thread;
-    void     *p = NULL;
-    assert_int_equal(pthread_create(&thread, NULL, start_on_old_linux, NULL), 0);
-    assert_int_equal(pthread_join(thread, &p), 0);
-    if (!p) skip(); /* no filters of system calls here */
-    guard_is_alone(p);
-    for (int i = 0; i < FILES; i++) close(files[i]);
 }
 
 /* The parent dies by SIGKILL: its guard kills what it had started, stopped or not. */

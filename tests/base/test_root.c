@@ -134,42 +134,6 @@ static void open_alike(const char *path, int flags, int cause)
     if (by_hand >= 0) close(by_hand);
 }
 
-/* Links of links, and paths that are long: where the system gives up. */
-TEST(limits_are_those_of_the_system)
-{
-    enum { LINKS = 40, LONGEST = 4096, DEEPEST = 63 };
-    char path[LONGEST + 1];
-    put_link("/l0", "etc/secret");
-    for (int i = 1; i <= LINKS; i++) {
-        char name[16], target[16];
-        snprintf(name, sizeof name, "/l%d", i);
-        snprintf(target, sizeof target, "l%d", i - 1);
-        put_link(name, target);
-    }
-    open_alike("/l39", O_RDONLY, 0);
-    open_alike("/l40", O_RDONLY, ELOOP);
-    memset(path, '/', LONGEST);
-    strcpy(path + LONGEST - 1 - strlen("a/b/file"), "a/b/file");
-    open_alike(path, O_RDONLY, 0);
-    memmove(path + 1, path, LONGEST);
-    open_alike(path, O_RDONLY, ENAMETOOLONG);
-    /* By hand each folder on the way stays open: so many at most, the root among them. */
-    path[0] = '\0';
-    for (int i = 0; i < DEEPEST; i++) strcat(path, "/d");
-    assert_int_equal(tm_folder_make(at(path), NULL), TM_OK);
-    strcat(path, "/f");
-    put(path, "deep\n");
-    open_alike(path, O_RDONLY, 0);
-    strcpy(path + strlen(path) - 1, "d/f");
-    *strrchr(path, '/') = '\0';
-    assert_int_equal(mkdir(at(path), 0777), 0);
-    open_alike(path, O_RDONLY, 0);
-    strcat(path, "/f");
-    put(path, "deeper\n");
-    assert_int_equal(tm_root_open_by_hand(root, path, O_RDONLY), -1);
-    assert_int_equal(errno, ENAMETOOLONG);
-}
-
 /* Of a link itself, of folders, below a root that is none, and a target that makes the path too long. */
 TEST(what_is_opened_is_what_is_asked_for)
 {
@@ -274,40 +238,6 @@ TEST(files_are_read_and_written)
     link_is("/a/folder", 64, "/a/b");
     link_is("/a/b/file", 64, "");
     link_is("/none", 64, "");
-}
-
-/* Where standard input is closed the first file that is opened has its number, 0. */
-TEST(a_file_may_have_the_number_0)
-{
-    size_t    n;
-    char      line[16];
-    tm_text   text = { 0 };
-    tm_arena *arena = tm_arena_create();
-    char      file[1024], folder[1024], link[1024];
-    int       kept = dup(0);
-    strcpy(file, at("/a/b/file"));
-    strcpy(folder, at("/a/b"));
-    strcpy(link, at("/a/folder"));
-    close(0);
-    bool        there = tm_root_exists("", file), read = tm_root_read("", file, 100, &text);
-    bool        one = tm_root_read_line("", file, line, sizeof line), put_it = tm_root_write("", file, "x");
-    const char *name = tm_root_list("", folder, 9, arena, &n) ? "list" : "";
-    char        target[64];
-    tm_root_link("", link, target, sizeof target);
-    int fd = tm_root_open("", file, O_RDONLY);
-    close(fd);
-    if (kept >= 0) {
-        dup2(kept, 0);
-        close(kept);
-    }
-    assert_true(there && read && one && put_it && fd == 0);
-    assert_string_equal(text.data, "file\n");
-    assert_string_equal(line, "file");
-    assert_string_equal(name, "list");
-    assert_int_equal(n, 2);
-    assert_string_equal(target, "/a/b");
-    tm_arena_destroy(arena);
-    tm_text_fini(&text);
 }
 
 TEST(lists)

@@ -86,26 +86,3 @@ TEST(the_text_is_bounded)
     assert_true(strlen(err.text) < sizeof err.text);
     assert_int_equal(strncmp(err.text, "3 problems\n  xxx", 16), 0);
 }
-
-/* What cannot be says where, and ends the program. */
-TEST(bugs_are_told)
-{
-    int  ends[2], status;
-    char said[200] = "";
-    assert_int_equal(pipe(ends), 0);
-    fflush(NULL);
-    pid_t child = fork();
-    if (child == 0) {
-        static const struct rlimit none = { 0, 0 };
-        setrlimit(RLIMIT_CORE, &none);
-        dup2(ends[1], STDERR_FILENO);
-        signal(SIGABRT, SIG_DFL);
-        tm_assert_failed("one == two", "a/b.c", 7);
-    }
-    close(ends[1]);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
-    assert_true(read(ends[0], said, sizeof said - 1) > 0);
-    close(ends[0]);
-    assert_string_equal(said, "trainmark: bug: a/b.c:7: one == two\n");
-}

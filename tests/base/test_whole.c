@@ -319,24 +319,4 @@ TEST(files_say_why_not)
     test_folder_remove();
 }
 
-TEST(names_may_be_too_long)
-{
-    char longest[5000];
-    memset(longest, 'x', sizeof longest - 1);
-    longest[sizeof longest - 1] = '\0';
-    for (int k = 0; k < 2; k++) { /* 4095 bytes are the most of a path */
-        tm_error err = { 0 }, other = { 0 };
-        longest[4095 + k] = '/';
-        assert_int_equal(tm_file_write(longest, "x", 1, &err), TM_INVALID);
-        assert_non_null(strstr(err.text, k ? "path is too long" : "cannot create"));
-        longest[4095 + k] = '\0';
-        assert_int_equal(tm_folder_make(longest, &other), TM_INVALID);
-        assert_non_null(strstr(other.text, k ? "not a usable directory name" : "cannot create directory"));
-        longest[4095 + k] = 'x';
-    }
-    tm_error err = { 0 };
-    assert_int_equal(tm_folder_make("", &err), TM_INVALID);
-    assert_string_equal(err.text, "not a usable directory name: ''");
-}
-
 TEST_FIXTURE(NULL, test_folder_teardown)

@@ -42,11 +42,6 @@ TEST(words_of_a_line)
            "p");
 }
 
-TEST(nothing_is_expanded)
-{
-    SPLITS("$HOME `id` $(id) * ~ a|b ; > f & #", "$HOME", "`id`", "$(id)", "*", "~", "a|b", ";", ">", "f", "&", "#");
-}
-
 TEST(what_does_not_end)
 {
     const char *const bad[] = { "a 'b", "a \"b", "\"a\\\"", "a\\", "'", "\"", "\\" };

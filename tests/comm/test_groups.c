@@ -144,7 +144,3 @@ TEST(threads_of_a_rank)
     run_world(4, NULL, 60, false, two_threads, NULL);
     run_world(4, hosts, 60, false, two_threads, NULL);
 }
-
-/* --- messages ------------------------------------------------------------------------------------ */
-
-/* --- memory and places --------------------------------------------------------------------------- */

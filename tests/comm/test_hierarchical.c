@@ -3,7 +3,6 @@
  * say, and the right name when a message is lost on the way. */
 #include "support/test.h"
 #include "calls.h"
-#include "support/agreed_clock.h"
 
 #include "comm/coll/hosts.h"
 
@@ -177,63 +176,3 @@ TEST(bytes_between_hosts)
     run_world(8, uneven, 60, false, count_bytes, &(ledger){ .host = uneven });
     run_world(6, again, 60, false, count_bytes, &(ledger){ .host = again });
 }
-
-/* --- a message that is lost ---------------------------------------------------------------------- */
-
-typedef struct {
-    tm_comm_engine  engine;     /* that of rank 0: loses large messages */
-    double          seconds[8]; /* until each rank knew */
-    char            text[8][4096];
-    pthread_mutex_t lock;
-} loss;
-
-static const tm_comm_engine *whole;
-
-/* Of those of a call, the headers arrive. */
-static const char *lose(void *own, int to, int tag, const void *data, size_t bytes, tm_comm_request *request)
-{
-    return whole->send(own, bytes > sizeof(tm_comm_header) ? 0 : to, tag, data, bytes, request);
-}
-
-static void lose_partial_sums(tm_comm *world, void *context)
-{
-    loss    *l = context;
-    int      rank = tm_comm_rank(world);
-    bench    b = make_bench(world, world, 20000);
-    tm_error err = { 0 };
-    if (rank == 0) {
-        pthread_mutex_lock(&l->lock);
-        whole = world->world->ports.engine;
-        l->engine = *whole;
-        l->engine.send = lose;
-        world->world->ports.engine = &l->engine;
-        pthread_mutex_unlock(&l->lock);
-    }
-    tm_collective call =
-        collective_of(TM_COMM_ALL_REDUCE, TM_COMM_FLOAT32, b.shared, b.shared + b.room, 20000, "gradients", 4);
-    agreed_clock_enter();
-    int64_t begin = tm_now_ns();
-    CHECK(tm_comm_run(world, &call, &err) == TM_IO);
-    l->seconds[rank] = (double)(tm_now_ns() - begin) * 1e-9;
-    agreed_clock_leave();
-    snprintf(l->text[rank], sizeof l->text[rank], "%s", err.text);
-    for (int i = 0; i < 2; i++) free(b.own[i]);
-}
-
-/* The next host names rank 0, all of its ranks alike, before others are impatient with whom they wait for: a tenth of a
- * second later, which are fifty steps of the clock. */
-TEST(a_message_is_lost)
-{
-    static const int hosts[] = { 0, 0, 1, 1, 2, 2 };
-    loss             l = { .lock = PTHREAD_MUTEX_INITIALIZER };
-    agreed_clock_start(6, 2000000);
-    run_world(6, hosts, 1, false, lose_partial_sums, &l);
-    for (int r = 2; r < 4; r++) {
-        assert_non_null(strstr(l.text[r], "rank 0 on "));
-        assert_non_null(strstr(l.text[r], "is late: rank 2 has waited 1 s in all-reduce (sum) of 20000 float32"));
-        for (int other = 0; other < 6; other++)
-            if (other < 2 || other > 3) assert_true(l.seconds[r] < l.seconds[other]);
-    }
-}
-
-TESTS_ALONE

@@ -162,34 +162,4 @@ TEST(what_was_posted_arrives)
     assert_int_equal(files_in_memory(), 0);
 }
 
-/* A packet about a file that is gone. */
-static void no_such_file(tm_comm *world, void *context)
-{
-    tm_error failure = { 0 };
-    char     data[16];
-    (void)context;
-    void *shared = share(world);
-    if (tm_comm_rank(world) == 0) {
-        tm_collective  call = message_of(world, true, data, sizeof data);
-        tm_comm_header header;
-        uint64_t       end;
-        tm_comm_file   file = tm_comm_file_make(4096);
-        close((int)file.fd);
-        tm_comm_header_fill(&call, &header);
-        CHECK(
-            tm_comm_ring_put(world->world, 1, 2 * world->slot + 1, &header, TM_COMM_STAGED, &file, sizeof file, &end));
-        while (!world->world->failed) CHECK(tm_comm_failed(world, &failure) == TM_OK || world->world->failed);
-    } else {
-        tm_collective call = message_of(world, false, data, sizeof data);
-        CHECK(tm_comm_run(world, &call, &failure) == TM_IO);
-        CHECK(strstr(failure.text, "rank 1 cannot open what rank 0 has for it: No such file or directory"));
-    }
-    (void)shared;
-}
-
-TEST(a_tray_that_is_gone_is_told)
-{
-    run_world(2, NULL, 20, false, no_such_file, NULL);
-}
-
 TEST_FIXTURE(NULL, nothing_is_left)
