@@ -152,29 +152,6 @@ static double share_of(int64_t step)
     return 1 + 0.01 * (double)(step * 7 % 5);
 }
 
-/* The lines of progress: seconds and pairs only grow, at most two lines a second, within the budget. */
-static void progress_grows(const session_case *c, const tm_ab_session *s, const char *drawn)
-{
-    double    last = 0, seconds, budget;
-    long long round, pairs, last_round = 1, last_pairs = 0;
-    int       lines = 0, used = 0;
-    int64_t   n;
-    free(tm_ab_pairs(s, 0, s->n_turns, NULL, 1, &n));
-    for (const char *at = drawn; (at = strstr(at, "\r\033[K"));) {
-        at += 4;
-        if (!*at) break; /* the last line is cleared */
-        if (sscanf(at, "%lf of %lf s, round %lld, %lld pairs%n", &seconds, &budget, &round, &pairs, &used) != 4)
-            fail_msg("%s: '%s'", c->what, at);
-        assert_true(budget == c->options.budget_seconds && seconds >= last && seconds <= budget);
-        assert_true(round - last_round >= 0 && round - last_round <= 1 && pairs > last_pairs && pairs <= n);
-        if (at[used] == ':') assert_non_null(strstr(at, "B / A "));
-        last = seconds, last_round = round, last_pairs = pairs, lines++;
-    }
-    assert_true(lines > 4 && lines <= 2 * s->seconds && drawn[strlen(drawn) - 1] == 'K');
-    assert_true(s->seconds - last <= 1 + c->options.budget_seconds / 8);
-    assert_int_equal(last_round, s->turns[s->n_turns - 1].round + 1);
-}
-
 static void run_case(const session_case *c)
 {
     char          steps[8], seconds[16], *drawn = NULL;
@@ -224,7 +201,7 @@ static void run_case(const session_case *c)
                          o.whole_runs ? turns : 3 * (s.turns[s.n_turns - 1].round + 1) - (c->stop_at_turn == 4));
     }
     if (st == TM_OK) report_is_right(&s);
-    if (st == TM_OK && c->vary) progress_grows(c, &s, drawn);
+
     if (s.end == TM_AB_END_TARGET) {
         tm_ab_figures f = tm_ab_figures_of(&s);
         assert_true(f.paired.pairs >= o.least_pairs && f.paired.half_width <= o.target);

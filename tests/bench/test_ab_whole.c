@@ -148,38 +148,6 @@ TEST(what_is_no_turn_is_refused)
     refused("hangs", NULL, "3", whole, "B (a) closed its output and does not end after 3 steps (it is still alive)");
 }
 
-/* Lines of any other program: with CR LF, all at once, of which some are steps. */
-TEST(lines_of_strangers)
-{
-    static const struct {
-        const char *script, *pattern;
-        int64_t     steps;
-    } cases[] = {
-        { "echo 1; sleep 0.02; echo 2; echo 3; echo 4", NULL, 4 },
-        { "printf 'step\\r\\nno\\r\\nstep\\r\\n'; sleep 0.02; printf 'step\\nstep'", "^step$", 3 },
-        { "echo; sleep 0.01; echo", NULL, 2 },
-        { "echo a1; echo b; sleep 0.01; echo a22; echo a", "^a[0-9]+$", 2 },
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        char         *argv[] = { (char *)"sh", (char *)"-c", (char *)cases[i].script, NULL };
-        tm_ab_program p = { .text = "sh", .argv = argv, .pattern = cases[i].pattern };
-        tm_ab_session s;
-        tm_error      err;
-        tm_ab_options options = { .whole_runs = true, .target = 1e9, .least_pairs = 6, .budget_seconds = 30 };
-        tm_status     st = session_of(p, p, options, &s, &err);
-        if (st != TM_OK) fail_msg("case %zu: %s", i, err.text);
-        assert_int_equal(s.n_turns, 72);
-        for (int64_t k = 0; k < s.n_turns; k += 2) {
-            assert_int_equal(s.turns[k].n + s.turns[k + 1].n, cases[i].steps);
-            assert_int_equal(s.turns[k].first_step, 1);
-            assert_int_equal(s.turns[k + 1].first_step, 1 + s.turns[k].n);
-            assert_true(s.turns[k].seconds[0] > 0 && s.turns[k].seconds[0] < 5);
-            assert_true(s.turns[k].work == 0 && s.turns[k + 1].work == 0);
-        }
-        tm_ab_session_fini(&s);
-    }
-}
-
 TM_TEST_ROLE("play", play)
 
 static int begin(void **state)

@@ -90,25 +90,6 @@ TEST(a_models_products_are_all_its_products)
     assert_non_null(strstr(err.text, "gpt-xl"));
 }
 
-/* --- the check ------------------------------------------------------------------------------- */
-
-typedef struct {
-    tm_bench    bench;
-    tm_engine   engine;
-    tm_operands operands;
-} bed;
-
-static const tm_product shapes[] = {
-    { .m = 1, .n = 1, .k = 1, .dtype = TM_F32, .c_dtype = TM_F32 },
-    { .m = 3, .n = 70, .k = 33, .dtype = TM_F32, .c_dtype = TM_F32, .trans_a = true },
-    { .m = 64, .n = 48, .k = 4096, .dtype = TM_F32, .c_dtype = TM_F32, .trans_b = true },
-    { .m = 40, .n = 300, .k = 1000, .dtype = TM_BF16, .c_dtype = TM_F32 },
-    { .m = 40, .n = 30, .k = 1000, .dtype = TM_BF16, .c_dtype = TM_BF16, .trans_a = true, .trans_b = true },
-    { .m = 40, .n = 300, .k = 1000, .dtype = TM_F16, .c_dtype = TM_F32, .trans_b = true },
-    { .m = 70, .n = 300, .k = 2000, .dtype = TM_F16, .c_dtype = TM_F16, .trans_a = true },
-};
-enum { SHAPES = sizeof shapes / sizeof shapes[0] };
-
 /* --- operands -------------------------------------------------------------------------------- */
 
 TEST(sets_rotate_and_hold_the_same)

@@ -320,44 +320,4 @@ TEST(the_cache_is_emptied)
     tm_samples_fini(&samples);
 }
 
-static atomic_int turning;
-
-static void *turn_in_circles(void *unused)
-{
-    (void)unused;
-    while (atomic_load(&turning) == 1) continue;
-    return NULL;
-}
-
-static void nothing(void *context, int64_t turn)
-{
-    (void)context, (void)turn;
-    fake_clock_pass(30 * MS);
-}
-
-/* Other threads that run are waited for, 0.3 s at most each time; one that sleeps is not. */
-TEST(others_are_waited_for)
-{
-    pthread_t  thread;
-    tm_timed   timed = { nothing, NULL };
-    tm_samples samples;
-    tm_timing  t = { .min_samples = 2, .end_ns = INT64_MAX, .threads = 1, .settle = true };
-    atomic_store(&turning, 1);
-    assert_int_equal(pthread_create(&thread, NULL, turn_in_circles, NULL), 0);
-    fake_clock_start(READ_NS, 0);
-    assert_int_equal(tm_time(&t, &timed, 1, &samples, NULL), TM_OK);
-    fake_clock_stop();
-    /* Before the warm-up and before each of two turns: 300 ms in steps of 0.5 ms and a reading. */
-    assert_int_equal(fake_clock.naps, 3 * 600);
-    atomic_store(&turning, 0);
-    pthread_join(thread, NULL);
-    assert_int_equal(samples.n, 2);
-    tm_samples_fini(&samples);
-    fake_clock_start(READ_NS, 0);
-    assert_int_equal(tm_time(&t, &timed, 1, &samples, NULL), TM_OK);
-    fake_clock_stop();
-    assert_int_equal(fake_clock.naps, 0);
-    tm_samples_fini(&samples);
-}
-
 TESTS_ALONE
