@@ -331,52 +331,6 @@ TEST(limits)
     free(zeros);
 }
 
-/* A time that is text has 62 characters at most, underscores not counted; no number is that long. */
-TEST(times_of_text_have_a_limit)
-{
-    for (int digits = 61; digits <= 64; digits++)
-        for (int underscored = 0; underscored < 2; underscored++) {
-            tm_text   text = { 0 };
-            tm_mllog *log;
-            size_t    n;
-            tm_text_add(&text, ":::MLLOG {\"time_ms\": \"1.");
-            for (int i = 2; i < digits; i++) tm_text_add(&text, i == 10 && underscored ? "0_0" : "0");
-            tm_text_add(&text, "\", \"key\": \"k\", \"value\": 1, \"metadata\": {}}\n");
-            const tm_mllog_record *r = parse(text.data, text.length, &log, &n);
-            assert_int_equal(n, 1);
-            assert_int_equal(r->state, digits + underscored < 63 ? TM_MLLOG_GOOD : TM_MLLOG_BROKEN);
-            assert_true(digits + underscored >= 63 || (r->time_ms > 0.999 && r->time_ms < 1.001));
-            tm_mllog_free(log);
-            tm_text_fini(&text);
-        }
-    tm_mllog_free(NULL);
-}
-
-/* Ten thousand logs in a folder are read, one more is not; a number has nine digits at most. */
-FULL_TEST(a_folder_has_a_limit)
-{
-    tm_mllog_folder list;
-    tm_error        err = { 0 };
-    char            name[64], first[600];
-    put("result_999999999.txt", "", 0);
-    put("result_1000000000.txt", "", 0);
-    strcpy(first, test_in_folder("result_999999999.txt"));
-    for (int i = 2; i < TM_MLLOG_MAX_FILES; i++) {
-        snprintf(name, sizeof name, "result_%d.txt", i);
-        assert_int_equal(link(first, test_in_folder(name)), 0);
-    }
-    assert_int_equal(tm_mllog_folder_list(test_folder(), &list, &err), TM_OK);
-    assert_int_equal(list.n, TM_MLLOG_MAX_FILES);
-    assert_int_equal(list.files[0].number, 2);
-    assert_int_equal(list.files[list.n - 2].number, 999999999);
-    assert_int_equal(list.files[list.n - 1].number, -1);
-    tm_mllog_folder_fini(&list);
-    assert_int_equal(link(first, test_in_folder("result_0.txt")), 0);
-    assert_int_equal(tm_mllog_folder_list(test_folder(), &list, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "' has more than 10000 logs; a result has 10"));
-    tm_mllog_folder_fini(&list);
-}
-
 TEST(folders_are_listed_by_number)
 {
     static const char *const names[] = { "result_10.txt", "result_2.txt.gz",  "result_0.txt",

@@ -361,109 +361,7 @@ TEST(links_out)
     fails("leads out of the package");
 }
 
-/* Failures of the convergence test that a word lets pass, and one that none does. */
-TEST(failures_that_a_word_lets_pass)
-{
-    static const struct {
-        int64_t     batch, other; /* of even and of odd runs */
-        const char *word, *warning;
-    } rows[] = {
-        { 8, 8, "Fail", "RCP test: RCP found passed using rcp_bypass" },
-        { 12, 12, "Interp. Fail", "RCP test: RCP Interpolation passed using rcp_bypass" },
-        { 4, 4, "Missing", "RCP test: Missing RCP, please submit RCP with BS = 4 passed using rcp_bypass" },
-        { 100000, 100000, "Missing",
-          "RCP test: Missing RCP, please submit RCP with BS = 100000 passed using rcp_bypass" },
-        { 8, 9, "Unknown state", NULL },
-    };
-    put("pkg/package_checker_params", "rcp-bypass\n");
-    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
-        for (int i = 0; i < 10; i++) {
-            test_mllog log = test_mllog_good("llama2_70b_lora", i % 2 ? rows[k].other : rows[k].batch, 500, i);
-            test_mllog_write(&log, at(LORA), i);
-        }
-        tm_package              *p = check(false);
-        const tm_package_result *r = &p->results[0];
-        const tm_notes          *told = p->passed ? &r->warnings : &r->errors;
-        assert_string_equal(r->score.rcp_word, rows[k].word);
-        assert_true(p->passed == (rows[k].warning != NULL) && r->bypassed == p->passed);
-        assert_true(r->looked_at && !r->score.valid && r->score.factor == 1 && r->seeds.n == 10);
-        assert_int_equal(r->warnings.n + r->errors.n, 1);
-        assert_string_equal(told->items[0],
-                            p->passed ? rows[k].warning : "RCP test: Batch sizes in files do not match.");
-        tm_package_free(p);
-    }
-}
-
-/* Records that are given judge the results of their benchmark, and no others. */
-TEST(records_that_are_given_judge_their_own)
-{
-    const tm_reference *given[2];
-    tm_error            err = { 0 };
-    for (int i = 0; i < 2; i++) {
-        const char *text = tm_arena_format(arena,
-                                           "{\"a\": {\"Benchmark\": \"%s\", \"BS\": 8, \"Hyperparams\": {}, "
-                                           "\"samples to converge\": [3000, 3010, 3020, 3030]}}",
-                                           i ? "llama31_8b" : "llama2_70b_lora");
-        assert_int_equal(tm_reference_parse("own", text, strlen(text), arena, &given[i], &err), TM_OK);
-        tm_package *p = check_by(given[i], false);
-        assert_true(p->n == 1 && p->results[0].score.rcp.judged);
-        assert_true((p->results[0].score.rcp.record.mean < 3020) == (i == 0)); /* that built in: 3178.7 */
-        tm_package_free(p);
-    }
-    write_ten(LORA, "llama31_8b", 3072); /* the folder is of their benchmark, the logs are not */
-    tm_package              *p = check_by(given[0], false);
-    const tm_package_result *r = &p->results[0];
-    assert_false(r->looked_at);
-    assert_string_equal(
-        r->errors.items[r->errors.n - 1],
-        "the reference records are of 'llama2_70b_lora', the logs of 'llama31_8b'; give records of the same");
-    tm_package_free(p);
-}
-
 /* --- files -------------------------------------------------------------------------------------------------------- */
-
-TEST(folders_are_listed)
-{
-    size_t n = 7;
-    folder("list/c");
-    put("list/b", "x");
-    put("list/a", "12345");
-    points("list/d", "a");
-    points("list/e", "c");
-    points("list/f", "nowhere");
-    points("list/g", "/");
-    assert_int_equal(mkfifo(at("list/h"), 0600), 0);
-    static const struct {
-        const char *name, *target;
-        entry_kind  kind;
-        bool        link;
-    } rows[] = { { "a", "a", ENTRY_FILE, false },   { "b", "b", ENTRY_FILE, false },  { "c", "c", ENTRY_FOLDER, false },
-                 { "d", "a", ENTRY_FILE, true },    { "e", "c", ENTRY_FOLDER, true }, { "f", "f", ENTRY_BROKEN, true },
-                 { "g", "g", ENTRY_OUTSIDE, true }, { "h", "h", ENTRY_OTHER, false } };
-    char          *root = realpath(at("list"), NULL);
-    package_entry *entries = package_list(root, root, arena, &n);
-    assert_non_null(entries);
-    assert_int_equal(n, sizeof rows / sizeof *rows);
-    for (size_t i = 0; i < n; i++) {
-        assert_string_equal(entries[i].name, rows[i].name);
-        assert_string_equal(entries[i].path, tm_arena_format(arena, "%s/%s", root, rows[i].target));
-        assert_int_equal(entries[i].kind, rows[i].kind);
-        assert_int_equal(entries[i].link, rows[i].link);
-    }
-    assert_true(entries[0].bytes == 5 && entries[1].bytes == 1 && entries[3].bytes == 5);
-    const char *none = tm_arena_format(arena, "%s/none", root);
-    assert_int_equal(package_look(root, none, "none", arena).kind, ENTRY_BROKEN);
-    assert_false(package_look(root, none, "none", arena).link);
-    assert_null(package_list(root, none, arena, &n));
-    assert_int_equal(n, 0);
-    assert_non_null(package_list(root, entries[2].path, arena, &n)); /* an empty one is no failure */
-    assert_int_equal(n, 0);
-    package_entry null = package_look("/", "/dev/null", "x", arena); /* below "/" lies everything */
-    assert_true(null.kind == ENTRY_OTHER && !null.link);
-    assert_int_equal(package_look("/de", "/dev/null", "x", arena).kind, ENTRY_OUTSIDE);
-    assert_int_equal(package_look("/dev", "/dev", "x", arena).kind, ENTRY_FOLDER);
-    free(root);
-}
 
 /* What is said of the folder, a note a line. */
 static void finds(const char *name, size_t most, const char *wanted)
@@ -523,29 +421,6 @@ TEST(all_that_is_wrong_is_found)
     assert_int_equal(p->repository.n, 1);
     assert_string_equal(p->repository.items[0], "benchmarks/a name.py: the name has a space");
     tm_package_free(p);
-}
-
-TEST(entries_have_a_limit)
-{
-    static const char *const places[] = { "pkg/results/BOX", LORA, "pkg/results", "pkg/systems" };
-    static const char *const wrong[] = { "results/BOX cannot be read", "the directory cannot be read",
-                                         "there is no directory 'results'", "there is no directory 'systems'" };
-    size_t                   n;
-    folder("many");
-    put("file", "");
-    for (int i = 0; i < PACKAGE_ENTRIES; i++)
-        assert_int_equal(link(at("file"), tm_arena_format(arena, "%s/many/%d", top, i)), 0);
-    assert_non_null(package_list(top, at("many"), arena, &n));
-    assert_int_equal(n, PACKAGE_ENTRIES);
-    assert_int_equal(link(at("file"), at("many/more")), 0);
-    assert_null(package_list(top, at("many"), arena, &n));
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) { /* in the place of each of the folders of a package */
-        moves(places[i], "aside");
-        moves("many", places[i]);
-        fails(wrong[i]);
-        moves(places[i], "many");
-        moves("aside", places[i]);
-    }
 }
 
 TEST_FIXTURE(set_up, tear_down)

@@ -271,48 +271,6 @@ TEST(what_a_log_says)
     free_result(&r);
 }
 
-TEST(messages_of_the_public_checker)
-{
-    const int64_t  counts[][2] = { { 172000, 5 }, { 184288, 5 }, { 0, 0 } };
-    result         r = make("llama31_8b", 32, counts);
-    tm_text        text = { 0 };
-    tm_rcp_verdict v = judge(&r, false);
-    tm_rcp_print(&v, &text);
-    assert_string_equal(
-        text.data,
-        "Running RCP Checker, pass: pruned_rcps\n"
-        "RCP Record: {'Benchmark': 'llama31_8b', 'BS': 32, 'Hyperparams': {'opt_base_learning_rate': 0.0008, "
-        "'opt_learning_rate_warmup_samples': 4096, 'gradient_accumulation_steps': 1}, 'Epochs to converge': [172032, "
-        "172032, "
-        "172032, 172032, 172032, 172032, 172032, 172032, 172032, 184320, 184320, 184320, 184320, 184320, 184320, "
-        "184320, "
-        "184320, 184320, 184320, 196608], 'RCP Mean': 178858.66666666666, 'RCP Stdev': 7165.0736883859045, 'Max "
-        "Speedup': "
-        "1.0299965952657717, 'Min Epochs': 173649.76494948068}\n"
-        "Submission mean epochs: 178144.0000\n"
-        "Submission mean epochs faster than RCP mean but within max speedup range. Score should be normalized by "
-        "factor of "
-        "178858.66666666666 / 178144.0 = 1.004011735824202\n"
-        "RCP found, RCP test PASSED\n");
-    free_result(&r);
-    tm_text_fini(&text);
-    text = (tm_text){ 0 };
-    const int64_t few[][2] = { { 4224, 5 }, { 4608, 5 }, { 0, 0 } };
-    r = make("llama2_70b_lora", 24, few);
-    v = judge(&r, true);
-    tm_rcp_print(&v, &text);
-    assert_string_equal(
-        text.data,
-        "Running RCP Checker, pass: full_rcps\n"
-        "RCP Record: {'Benchmark': 'llama2_70b_lora', 'BS': 24, 'Hyperparams': {}, 'Epochs to converge': [], "
-        "'RCP Mean': 5034.666666666666, 'RCP Stdev': 367.4552143870202, 'Max Speedup': 1.05493646745471, "
-        "'Min Epochs': 4772.483293533325}\n"
-        "Submission mean epochs: 4416.0000\n"
-        "RCP Interpolation, RCP test FAILED\n");
-    free_result(&r);
-    tm_text_fini(&text);
-}
-
 /* --- a user's own records ----------------------------------------------------------------------------------------- */
 
 #define RECORD(benchmark, batch, list)                                                                                 \

@@ -162,63 +162,6 @@ TEST(status_does_not_decide_the_score)
     tm_submission_close(s);
 }
 
-TEST(number_of_runs)
-{
-    write_runs("llama31_8b", 32, rows_a, 9);
-    tm_submission *s = open_it();
-    tm_score       score = score_of(s);
-    assert_false(score.valid);
-    assert_null(score.problem); /* there is a mean, of the seven that are left */
-    assert_int_equal(score.wanted, 10);
-    assert_true(score.rcp.passed);
-    tm_submission_close(s);
-    test_tree_remove(folder);
-    folder = test_tree_make();
-    write_runs("llama31_8b", 32, rows_a, 2);
-    s = open_it();
-    score = score_of(s);
-    assert_non_null(score.problem);
-    assert_false(score.valid);
-    tm_submission_close(s);
-}
-
-TEST(words_of_the_summary)
-{
-    const struct {
-        int64_t     batch, samples;
-        const char *word;
-    } rows[] = { { 32, 172032, "Fail" },   { 24, 160000, "Interp. Fail" }, { 160, 400000, "Missing" },
-                 { 8, 148992, "Missing" }, { 32, 184320, "Pass" },         { 0, 184320, "Unknown state" } };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        for (int k = 0; k < 10; k++) {
-            test_mllog log = test_mllog_good("llama31_8b", rows[i].batch, rows[i].samples, k);
-            test_mllog_write(&log, folder, k);
-        }
-        tm_submission *s = open_it();
-        assert_string_equal(score_of(s).rcp_word, rows[i].word);
-        tm_submission_close(s);
-    }
-}
-
-TEST(folders_that_cannot_be_read)
-{
-    tm_submission *s = NULL;
-    tm_error       err = { 0 };
-    assert_int_equal(tm_submission_open(folder, TM_RULESET_5_1_0, &s, &err), TM_INVALID);
-    refusal_is_sound(&err);
-    assert_non_null(strstr(err.text, "no result_*.txt"));
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_submission_open("/nowhere/at/all", TM_RULESET_5_1_0, &s, &err), TM_INVALID);
-    char path[512];
-    snprintf(path, sizeof path, "%s/result_3.txt.gz", folder);
-    FILE *f = fopen(path, "w");
-    assert_true(f && fputs("this is not gzip", f) > 0 && fclose(f) == 0);
-    write_runs("llama31_8b", 32, rows_a, 2);
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_submission_open(folder, TM_RULESET_5_1_0, &s, &err), TM_FORMAT);
-    assert_null(s);
-}
-
 /* --- seeds -------------------------------------------------------------------------------------------------------- */
 
 static void write_seeds(const char *const *extra, int n)
