@@ -18,7 +18,6 @@
 
 static int    broken; /* processor */
 static double slow;   /* part, of the second product there */
-static double noise_of_second = 0.01;
 static int    wrong_call;
 
 struct tm_node_load {
@@ -69,8 +68,7 @@ tm_status tm_node_load_move(tm_node_load *load, tm_error *err)
 tm_status tm_node_load_run(tm_node_load *load, int64_t calls, double *seconds, tm_error *err)
 {
     (void)err;
-    const double noise =
-        (load->product == 1 ? noise_of_second : 0.01) * tm_random_normal(3, (uint64_t)first_processor(), load->calls++);
+    const double noise = 0.01 * tm_random_normal(3, (uint64_t)first_processor(), load->calls++);
     *seconds = (double)calls * 1e-6 * (load->product + 1) * (1 + noise);
     if (load->product == 1 && at_broken_core()) *seconds /= 1 - slow;
     return TM_OK;
@@ -123,17 +121,6 @@ TEST(rates_are_those_of_the_cores)
         assert_int_equal(out.n_figures, 2 * (cores + 1)); /* none of what has no kernel */
         tm_node_outcome_fini(&out);
     }
-}
-
-/* What disturbs one product disturbs the others another time. */
-TEST(products_have_one_floor)
-{
-    noise_of_second = 0.1;
-    tm_node_outcome out = check(0, 0);
-    const double    floor = find_figure(&out, "product 1", core_of(first_processor()))->floor;
-    assert_true(floor > 0.01 && find_figure(&out, "product 0", core_of(first_processor()))->floor == floor);
-    tm_node_outcome_fini(&out);
-    noise_of_second = 0.01;
 }
 
 TEST(a_wrong_product_is_a_finding)
