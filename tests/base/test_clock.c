@@ -27,19 +27,6 @@ TEST(times_are_those_of_the_system)
     assert_true(before <= now && now <= after);
 }
 
-TEST(the_wall_is_told_in_utc)
-{
-    char   text[32], wanted[32];
-    time_t from;
-    do { /* within one second */
-        from = time(NULL);
-        memset(text, 'x', sizeof text);
-        assert_ptr_equal(tm_wall_text(text), text);
-    } while (time(NULL) != from);
-    strftime(wanted, sizeof wanted, "%Y-%m-%dT%H:%M:%SZ", gmtime(&from));
-    assert_string_equal(text, wanted);
-}
-
 /* Spins for so much time of its processor; *on_processor of its begin and end, and what lies between on the wall. */
 static void *spin(void *delayed)
 {

@@ -46,32 +46,6 @@ static size_t entries(const char *folder)
     return n - 2;
 }
 
-/* Two drafts of one file do not know of each other, and neither name could be known before. */
-TEST_WITH(drafts_have_random_names, NULL, test_folder_teardown)
-{
-    tm_file_draft a, b;
-    tm_error      err = { 0 };
-    const char   *path = test_in_folder("data.bin");
-    assert_int_equal(tm_file_draft_open(path, &a, &err), TM_OK);
-    assert_int_equal(tm_file_draft_open(path, &b, &err), TM_OK);
-    assert_string_not_equal(a.temporary, b.temporary);
-    char pid[32];
-    snprintf(pid, sizeof pid, ".%ld", (long)getpid());
-    assert_null(strstr(a.temporary, pid));
-    assert_int_equal(tm_file_draft_add(&a, "a", 1, &err), TM_OK);
-    assert_int_equal(tm_file_draft_add(&b, "b", 1, &err), TM_OK);
-    assert_false(tm_file_exists(path));
-    int fd = -1;
-    assert_int_equal(tm_file_draft_publish(&a, &fd, &err), TM_OK);
-    assert_int_equal(write(fd, "+", 1), 1); /* lines behind what was published */
-    close(fd);
-    expect_content(path, "a+");
-    tm_file_draft_discard(&a); /* nothing */
-    tm_file_draft_discard(&b);
-    expect_content(path, "a+");
-    assert_int_equal(entries(test_folder()), 1);
-}
-
 TEST_WITH(a_failed_write_leaves_nothing, NULL, test_folder_teardown)
 {
     tm_error      err = { 0 };
@@ -165,23 +139,6 @@ TEST_WITH(new_files_and_locks_follow_no_link, NULL, test_folder_teardown)
     assert_int_equal(fstat(nameless, &info), 0);
     assert_int_equal(info.st_mode & 0777, 0600);
     close(nameless);
-}
-
-/* What Git LFS leaves in place of a file is no content. */
-TEST_WITH(a_pointer_of_git_lfs_is_named, NULL, test_folder_teardown)
-{
-    static const char pointer[] = "version https://git-lfs.github.com/spec/v1\n"
-                                  "oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\n"
-                                  "size 12345\n";
-    tm_text           text = { 0 };
-    tm_error          err = { 0 };
-    char              path[300];
-    snprintf(path, sizeof path, "%s", test_in_folder("model.safetensors"));
-    assert_int_equal(tm_file_write(path, pointer, sizeof pointer - 1, &err), TM_OK);
-    assert_int_equal(tm_file_read(path, 1000, &text, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "model.safetensors' is a pointer of Git LFS"));
-    assert_non_null(strstr(err.text, "git lfs pull"));
-    tm_text_fini(&text);
 }
 
 /* What a killed process left of a file is removed by whoever writes it next: of this name, unless somebody has it

@@ -145,28 +145,6 @@ TEST(the_cache_is_where_the_package_has_it)
     if (home) setenv("HOME", kept, 1);
 }
 
-TEST(a_path_that_is_there_wins)
-{
-    char  cache[640], before[600];
-    char *folder = test_tree_make();
-    assert_non_null(getcwd(before, sizeof before));
-    snprintf(cache, sizeof cache, "%s/tests/hf/hub", before);
-    setenv("HF_HUB_CACHE", cache, 1);
-    assert_int_equal(chdir(folder), 0);
-    tm_error err = { 0 };
-    found_is(TM_HUB_MODEL, "example/tiny-llama", cache, TINY "/snapshots/" MAIN);
-    assert_int_equal(tm_folder_make("example/tiny-llama", &err), TM_OK);
-    found_is(TM_HUB_MODEL, "example/tiny-llama", "", "example/tiny-llama");
-    found_is(TM_HUB_MODEL, "example/tiny-llama@main", cache, TINY "/snapshots/" MAIN);
-    found_is(TM_HUB_MODEL, "hf://example/tiny-llama", cache, TINY "/snapshots/" MAIN);
-    /* Of data a prefix of PREFIX.idx is there, too. */
-    assert_int_equal(tm_file_write("example/rows.idx", "", 0, &err), TM_OK);
-    found_is(TM_HUB_DATASET, "example/rows", "", "example/rows");
-    assert_int_equal(chdir(before), 0);
-    test_tree_remove(folder);
-    forget();
-}
-
 /* What can be no name stays, and so does what is rather a path that is wrong: the caller says what it lacks. */
 TEST(other_paths_stay)
 {

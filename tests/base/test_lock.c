@@ -69,25 +69,6 @@ TEST_WITH(a_folder_has_one_owner, NULL, test_folder_teardown)
     tm_folder_lock_release(&lock); /* nothing */
 }
 
-/* There, locks may hold on one host only: a name of another one that was never taken away counts. */
-TEST_WITH(on_a_network_the_name_counts_too, NULL, test_folder_teardown)
-{
-    tm_folder_lock lock;
-    tm_error       err = { 0 };
-    end(start_owner(test_folder(), "elsewhere", true));
-    assert_int_equal(tm_folder_lock_take_as(test_folder(), "else", true, &lock, &err), TM_INVALID);
-    expect_text(&err, "on host elsewhere");
-    expect_text(&err, "run.lock'");
-    assert_int_equal(tm_folder_lock_take_as(test_folder(), "elsewhere", true, &lock, &err), TM_OK); /* its own */
-    tm_folder_lock_release(&lock);
-    assert_int_equal(tm_folder_lock_take_as(test_folder(), "else", true, &lock, &err), TM_OK); /* ended well */
-    tm_folder_lock_release(&lock);
-    end(start_owner(test_folder(), "elsewhere", false));
-    assert_int_equal(tm_folder_lock_take_as(test_folder(), "else", false, &lock, &err),
-                     TM_OK); /* a disk of this host */
-    tm_folder_lock_release(&lock);
-}
-
 TEST_WITH(a_folder_that_is_removed_is_noticed, NULL, test_folder_teardown)
 {
     tm_folder_lock lock;

@@ -82,46 +82,6 @@ TEST(spreadsheets_compute_nothing)
     }
 }
 
-/* Cells between '|', of records between newlines; "+n" where a record has n cells more than there is room for. */
-TEST(records_are_split)
-{
-    static const char *const all[][2] = {
-        { "", "" },
-        { "a", "a\n" },
-        { "a,b\n", "a|b\n" },
-        { "a,b\r\nc\n", "a|b\nc\n" },
-        { ",", "|\n" },
-        { "a,", "a|\n" },
-        { "a,\nb", "a|\nb\n" },
-        { ",a,,b", "|a|+1\n" },
-        { "1,2,3", "1|2|3\n" },
-        { "1,2,3,4,5\n6", "1|2|3+2\n6\n" },
-        { "1,2,3,", "1|2|3+1\n" },
-        { "\"a,b\",\"c\nd\"\n", "a,b|c\nd\n" },
-        { "\"a\"\"b\",\"\"", "a\"b|\n" },
-        { "\"open", "open\n" },
-        { "\"a\"x,b\nc", "a\nc\n" },
-        { "'=1+1,'x,'-2,'", "=1+1|'x|-2+1\n" },
-        { "'=x,'a,''\n", "=x|'a|''\n" },
-    };
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        const char *cursor = all[i][0];
-        tm_text     storage = { 0 }, out = { 0 };
-        size_t      offsets[3], n;
-        tm_text_add(&out, "");
-        while ((n = tm_csv_read(&cursor, &storage, offsets, 3)) > 0) {
-            for (size_t k = 0; k < n && k < 3; k++)
-                tm_text_printf(&out, "%s%s", k ? "|" : "", storage.data + offsets[k]);
-            if (n > 3) tm_text_printf(&out, "+%zu", n - 3);
-            tm_text_add(&out, "\n");
-        }
-        if (strcmp(out.data, all[i][1]) != 0) fail_msg("'%s': '%s', wanted '%s'", all[i][0], out.data, all[i][1]);
-        assert_int_equal(*cursor, '\0');
-        tm_text_fini(&out);
-        tm_text_fini(&storage);
-    }
-}
-
 /* --- secrets ------------------------------------------------------------------------------------------------------ */
 
 TEST(names_of_secrets)

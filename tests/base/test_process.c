@@ -207,53 +207,6 @@ TEST(close_is_polite_then_firm)
     assert_true(gone_within(grandchild, 60));
 }
 
-/* The child of this program that is named so; 0: there is none. */
-static pid_t child_named(const char *name)
-{
-    pid_t found = 0;
-    DIR  *all = opendir("/proc");
-    for (const struct dirent *d; (d = readdir(all));) {
-        char path[300], line[512], wanted[64];
-        snprintf(path, sizeof path, "/proc/%s/stat", d->d_name);
-        snprintf(wanted, sizeof wanted, "(%s) S %ld ", name, (long)getpid());
-        if (*d->d_name >= '0' && *d->d_name <= '9' && tm_file_read_line(path, line, sizeof line) &&
-            strstr(line, wanted))
-            found = (pid_t)strtol(d->d_name, NULL, 10);
-    }
-    closedir(all);
-    return found;
-}
-
-/* It leaves last: what a terminal sends does not end it, and it keeps no pipe of anybody but its own. */
-static void guard_is_alone(tm_process *p)
-{
-    pid_t guard = 0;
-    while (!(guard = child_named("trainmark-guard"))) usleep(1000);
-    char path[64], text[4096];
-    snprintf(path, sizeof path, "/proc/%ld/status", (long)guard);
-    assert_true(tm_file_read_line(path, text, sizeof text));
-    const char *ignored = strstr(text, "\nSigIgn:");
-    assert_non_null(ignored);
-    unsigned long long signals = strtoull(ignored + strlen("\nSigIgn:"), NULL, 16);
-    static const int   sent[] = { SIGINT, SIGTERM, SIGHUP };
-    for (size_t i = 0; i < sizeof sent / sizeof sent[0]; i++) assert_true(signals >> (sent[i] - 1) & 1);
-    snprintf(path, sizeof path, "/proc/%ld/fd", (long)guard);
-    DIR *open_files = opendir(path);
-    assert_non_null(open_files);
-    int n = 0;
-    for (const struct dirent *d; (d = readdir(open_files)); n++)
-        if (*d->d_name != '.') assert_string_equal(d->d_name, "0");
-    closedir(open_files);
-    assert_int_equal(n, 3);
-    tm_process_close(p, 0);
-    assert_true(gone_within(guard, 5));
-}
-
-TEST(the_guard_waits_for_the_end)
-{
-    guard_is_alone(start_shell("sleep 1000", NULL));
-}
-
 /* The parent dies by SIGKILL: its guard kills what it had started, stopped or not. */
 TEST(no_orphans)
 {
@@ -279,21 +232,6 @@ TEST(no_orphans)
         assert_true(gone_within(pids[0], 10));
         assert_true(gone_within(pids[1], 10));
     }
-}
-
-TEST(waiting_ends)
-{
-    tm_process           *p = start_shell("sleep 1000", NULL);
-    volatile sig_atomic_t stop = 0;
-    int64_t               begin = tm_now_ns();
-    assert_false(tm_process_wait(&p, 1, tm_process_output(p), SECOND / 20, &stop));
-    assert_true(tm_now_ns() - begin >= SECOND / 20);
-    stop = 1;
-    begin = tm_now_ns();
-    assert_false(tm_process_wait(&p, 1, tm_process_output(p), 1000 * SECOND, &stop));
-    assert_true(tm_now_ns() - begin < 500 * SECOND);
-    tm_process_close(p, 0);
-    tm_process_close(NULL, 0);
 }
 
 static volatile sig_atomic_t told_to_stop;

@@ -41,23 +41,6 @@ TEST(several_are_told_each_once)
     assert_int_equal(tm_also(NULL, TM_INVALID, "nobody listens"), TM_INVALID);
 }
 
-TEST(those_of_a_call_join_the_others)
-{
-    tm_error err = { 0 }, own = { 0 };
-    assert_int_equal(tm_also_of(&err, TM_OK, &own), TM_OK);
-    assert_int_equal(err.status, TM_OK);
-    tm_fail(&own, TM_FORMAT, "a");
-    tm_also(&own, TM_INVALID, "b");
-    assert_int_equal(tm_also_of(&err, TM_FORMAT, &own), TM_FORMAT);
-    assert_int_equal(own.status, TM_OK);
-    assert_string_equal(err.text, "2 problems\n  a\n  b");
-    tm_fail(&own, TM_INVALID, "b");
-    tm_also(&own, TM_INVALID, "c");
-    tm_also_of(&err, TM_INVALID, &own);
-    assert_string_equal(err.text, "3 problems\n  a\n  b\n  c");
-    assert_int_equal(err.status, TM_FORMAT);
-}
-
 /* What has no room is counted, also when it comes from a list that has no room itself. */
 TEST(the_text_is_bounded)
 {

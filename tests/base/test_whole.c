@@ -20,65 +20,6 @@
 
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
 
-/* All words are there; only one that is alone is longer than the width, and begins as far left as it has to; no line
- * has room for the first word of the next one. */
-static void filled(const char *words, size_t column, size_t indent, size_t width)
-{
-    tm_text     out = { 0 };
-    const char *next = words;
-    size_t      taken = 0, n = 0; /* of the line before */
-    tm_text_fill(&out, words, column, indent, width);
-    char *line = out.data;
-    for (int i = 0; *line; i++) {
-        char  *end = strchr(line, '\n');
-        size_t blanks = strspn(line, " "), first = strcspn(line + blanks, " \n");
-        size_t left = indent + first <= width ? indent : first < width ? width - first : 0;
-        if (i > 0) assert_int_equal(blanks, left);
-        if (i > 0) assert_true(n ? taken + 1 + first > width : taken + first > width && taken > left);
-        n = 0;
-        taken = (i ? 0 : column) + (size_t)(end - line);
-        for (line += blanks; line < end; n++) {
-            size_t length = strcspn(line, " \n");
-            next += strspn(next, " ");
-            assert_int_equal(strcspn(next, " "), length);
-            assert_memory_equal(next, line, length);
-            next += length, line += length + (line[length] == ' ');
-            assert_true(length > 0);
-        }
-        if (taken > width) assert_true(n == 0 || (n == 1 && (i ? blanks : column) <= left));
-        line = end + 1;
-    }
-    assert_int_equal(next[strspn(next, " ")], '\0');
-    tm_text_fini(&out);
-}
-
-TEST(words_fill_lines)
-{
-    static const char *const words[] = { "one two three",
-                                         "  several   blanks  ",
-                                         "",
-                                         "   ",
-                                         "averyveryverylongword",
-                                         "a bb ccc dddd eeeee ffffff ggggggg",
-                                         "twelveletter x",
-                                         "a averyveryverylongword b" };
-    static const size_t      places[][3] = { { 0, 0, 20 },  { 0, 2, 12 },  { 10, 4, 12 },
-                                             { 12, 8, 12 }, { 30, 2, 12 }, { 3, 3, 9 } };
-    for (size_t p = 0; p < COUNT(places); p++)
-        for (size_t w = 0; w < COUNT(words); w++) filled(words[w], places[p][0], places[p][1], places[p][2]);
-    tm_text grown = { 0 };
-    for (size_t n = 1; n < 3000; n++) {
-        if (n % 3)
-            tm_text_add_n(&grown, "abcdefghij" + n % 10, 1);
-        else
-            tm_text_printf(&grown, "%c", (int)('a' + n % 10));
-        assert_int_equal(grown.length, n);
-        assert_true(grown.capacity > n && grown.data[n] == '\0');
-    }
-    for (size_t i = 0; i < grown.length; i++) assert_int_equal(grown.data[i], 'a' + (i + 1) % 10);
-    tm_text_fini(&grown);
-}
-
 /* The definition, for short words. */
 static int distance(const char *a, const char *b)
 {

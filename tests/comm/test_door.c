@@ -124,21 +124,6 @@ TEST_WITH(strangers_hold_up_nobody, begin, end)
     assert_true(door.strangers <= 50); /* maybe none: who came last is heard first */
 }
 
-/* This process may open fewer files than there are callers. */
-TEST_WITH(few_files, begin, end)
-{
-    struct rlimit limit, few;
-    pid_t         child = start(crowd);
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    few = limit;
-    few.rlim_cur = 64;
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
-    bool came = one_comes(20);
-    setrlimit(RLIMIT_NOFILE, &limit);
-    assert_true(came);
-    ended_well(child);
-}
-
 /* Who has said too little when its time is over. */
 static int silence(int port)
 {

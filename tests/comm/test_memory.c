@@ -203,31 +203,4 @@ TEST(what_the_system_refuses)
     }
 }
 
-static size_t bytes_of_this_process(void)
-{
-    unsigned long pages = 0;
-    FILE         *f = fopen("/proc/self/statm", "r");
-    assert_true(f && fscanf(f, "%lu", &pages) == 1);
-    fclose(f);
-    return pages * PAGE;
-}
-
-/* Of what a world needs to begin, one part after the other; what it had is given back. */
-TEST(worlds_without_memory)
-{
-    char said[160];
-    snprintf(said, sizeof said, "no memory for a world of 3 ranks (%zu bytes each)", tm_comm_segment_bytes(3));
-    for (int i = 0; i < 3; i++) {
-        tm_comm *comm[3] = { NULL };
-        tm_error err = { 0 };
-        size_t   before = bytes_of_this_process();
-        refused = RESERVE, refused_later = i, refused_errno = ENOMEM;
-        assert_int_equal(tm_comm_open_threads(3, 1, comm, &err), TM_NOMEM);
-        refused = NOTHING;
-        assert_string_equal(err.text, said);
-        for (int r = 0; r < 3; r++) assert_null(comm[r]);
-        assert_true(bytes_of_this_process() < before + tm_comm_segment_bytes(3));
-    }
-}
-
 TESTS_ALONE

@@ -284,60 +284,22 @@ TEST(nobody_is_there)
 /* Somebody who listens, says hello, takes what is said, and answers this; closes then, unless it waits. */
 typedef struct {
     int         fd;
-    bool        silent, foreign, lies;     /* says nothing; no hello of a rank; proves nothing */
-    bool        answers, closes, complete; /* complete: says that all are there, and no more */
+    bool        silent, foreign, lies; /* says nothing; no hello of a rank; proves nothing */
+    bool        answers, closes;
     int32_t     answer, more;
-    int         rank; /* that comes; 0: 1 */
-    bool        tells;
-    int         size; /* 0: 3 */
     size_t      heard;
     tm_comm_key secret;
 } somebody;
 
-/* Where ranks listen, as the first one tells it: none of them, at a port that nobody has. */
-typedef struct {
-    tm_comm_tcp_card card;
-    tm_comm_address  address;
-} place;
-
-static void places_of(place *places, int size)
-{
-    memset(places, 0, (size_t)size * sizeof *places);
-    for (int r = 0; r < size; r++) {
-        struct sockaddr_in a = { .sin_family = AF_INET,
-                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-                                 .sin_port = htons(1) };
-        places[r].card = (tm_comm_tcp_card){ .rank = r, .size = size, .job = tm_hash("", 0) };
-        snprintf(places[r].card.host_name, TM_COMM_HOST_NAME, "host-%d", r);
-        memcpy(&places[r].address.at, &a, sizeof a);
-        places[r].address.length = sizeof a;
-    }
-}
-
-static void tell(int fd, const tm_comm_key *key, const char *purpose, const void *data, size_t bytes)
-{
-    tm_comm_key proof;
-    tm_comm_prove(key, purpose, data, bytes, &proof);
-    (void)(write_all(fd, data, bytes) && write_all(fd, &proof, sizeof proof));
-}
-
 static void answer_it(somebody *s, int fd, const tm_comm_hello *hello, const tm_comm_claim *claim)
 {
-    const int32_t     all[128] = { 1 };
     tm_comm_encounter e = { .card = claim->card };
     tm_comm_answer    answer = { .verdict = s->answer };
-    tm_comm_key       key;
-    place             places[4];
-    int               size = s->size ? s->size : 3;
     memcpy(e.listener, hello->random, sizeof e.listener);
     memcpy(e.caller, claim->random, sizeof e.caller);
     if (!s->lies) tm_comm_prove_listener(&s->secret, &e, answer.verdict, &answer.proof);
-    tm_comm_connection_key(&s->secret, &e, &key);
     (void)write_all(fd, &answer, sizeof answer);
     if (s->more) (void)write_all(fd, &s->more, sizeof s->more);
-    if (s->complete) tell(fd, &key, "trainmark news", all, sizeof all);
-    places_of(places, size);
-    if (s->tells) tell(fd, &key, "trainmark ranks", places, (size_t)size * sizeof *places);
     char left[8];
     if (!s->closes) (void)!read(fd, left, 1);
 }
@@ -371,7 +333,7 @@ static void says_to(somebody *s, double deadline, const char *why)
     const char *at = strstr(why, "PORT");
     snprintf(full, sizeof full, "%.*s%s%s", at ? (int)(at - why) : (int)strlen(why), why, at ? number : "",
              at ? at + 4 : "");
-    says(s->rank ? s->rank : 1, s->size ? s->size : 3, "127.0.0.1", port, deadline, full);
+    says(1, 3, "127.0.0.1", port, deadline, full);
     pthread_join(thread, NULL);
     close(s->fd);
     assert_int_equal(s->heard, s->silent || s->foreign ? 0 : sizeof(tm_comm_claim));
@@ -399,18 +361,6 @@ TEST(somebody_else_is_there)
         { { .answers = true, .answer = 1, .more = 1, .closes = true },
           3,
           "rank 0 at 127.0.0.1, port PORT, has gone before all ranks had come",
-          TM_IO },
-        { { .answers = true, .answer = 1, .complete = true, .closes = true },
-          3,
-          "rank 0 has gone while it told of the others",
-          TM_IO },
-        { { .answers = true, .answer = 1, .complete = true, .tells = true },
-          0.3,
-          "rank 2 on host-2 has not reached rank 1 within 0.3 s",
-          TM_IO },
-        { { .rank = 2, .answers = true, .answer = 1, .complete = true, .tells = true },
-          0.1,
-          "rank 2 does not reach rank 1 on host-1",
           TM_IO },
         { { .silent = true }, 0.05, SILENT, TM_IO },
         { { .silent = false }, 0.05, SILENT, TM_IO },

@@ -114,26 +114,6 @@ TEST(there_are_64_at_most)
     assert_int_equal(files_in_memory(), 0);
 }
 
-static void never_shared(tm_comm *world, void *context)
-{
-    static const size_t sizes[] = { 20000, 60000 };
-    unsigned char      *data = malloc(MOST);
-    CHECK(data);
-    (void)context;
-    go(world, data, sizes, 2, 0);
-    void *shared = share(world);
-    go(world, data, sizes, 2, 2);
-    tm_comm_free(world, shared);
-    go(world, data, sizes, 2, 2); /* no memory is open now */
-    CHECK(!world->world->send_queue == (tm_comm_rank(world) == 1));
-    free(data);
-}
-
-TEST(without_shared_memory_the_engine_carries)
-{
-    run_world(2, NULL, 60, false, never_shared, NULL);
-}
-
 /* --- other orders ----------------------------------------------------------------------------- */
 
 /* --- the end ---------------------------------------------------------------------------------- */
