@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "base/random.h"
 #include "apps/mlperf/benchmark.h"
-#include "support/mllog.h"
+#include "mlperf/logs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
