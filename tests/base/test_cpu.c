@@ -15,23 +15,6 @@
 #include <string.h>
 #include <unistd.h>
 
-TEST(threads_follow_the_affinity)
-{
-    cpu_set_t was, one;
-    assert_int_equal(sched_getaffinity(0, sizeof was, &was), 0);
-    int all = tm_cpu_threads_allowed();
-    assert_true(all >= 1 && all <= CPU_COUNT(&was));
-    CPU_ZERO(&one);
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, &was)) {
-            CPU_SET(cpu, &one);
-            break;
-        }
-    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
-    assert_int_equal(tm_cpu_threads_allowed(), 1);
-    assert_int_equal(sched_setaffinity(0, sizeof was, &was), 0);
-}
-
 TEST(isa_agrees_with_the_kernel)
 {
     unsetenv("TM_TEST_CPU");
@@ -61,24 +44,6 @@ TEST(denormals_are_flushed)
     volatile float flushed = small / 100.0f, read = tiny * 1e10f;
     assert_true(flushed == 0.0f);
     assert_true(read == 0.0f);
-}
-
-TEST(resident_memory_grows_with_use)
-{
-    enum { BYTES = 64 << 20 };
-    int64_t before = tm_resident_anonymous_bytes();
-    char   *block = tm_alloc(BYTES);
-    for (size_t i = 0; i < BYTES; i += 4096) ((volatile char *)block)[i] = 1;
-    int64_t after = tm_resident_anonymous_bytes();
-    free(block);
-    assert_true(before > 0);
-    assert_true(after - before > BYTES - (4 << 20) && after - before < BYTES + (4 << 20));
-    errno = EINTR; /* what others left */
-    assert_true(tm_resident_bytes() >= tm_resident_anonymous_bytes());
-    assert_true(tm_memory_available_bytes("") <= tm_memory_total_bytes(""));
-    assert_true(tm_memory_available_bytes("") > 0);
-    assert_true(tm_cpu_online("") >= tm_cpu_threads_allowed());
-    assert_true(tm_cpu_running_tasks("") >= 1);
 }
 
 static int topology(int cpu, const char *fact)

@@ -46,27 +46,6 @@ static size_t entries(const char *folder)
     return n - 2;
 }
 
-TEST_WITH(a_failed_write_leaves_nothing, NULL, test_folder_teardown)
-{
-    tm_error      err = { 0 };
-    const char   *path = test_in_folder("big");
-    struct rlimit before, small = { 100, 100 };
-    static char   bytes[4096];
-    assert_int_equal(tm_file_write(path, "old", 3, &err), TM_OK);
-    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
-    small.rlim_max = before.rlim_max;
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-    tm_status st = tm_file_write(path, bytes, sizeof bytes, &err);
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
-    assert_int_equal(st, TM_IO);
-    assert_non_null(strstr(err.text, "cannot write '"));
-    expect_content(path, "old");
-    assert_int_equal(entries(test_folder()), 1);
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_file_write("/nowhere/at/all", "x", 1, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "cannot create '/nowhere/at/all': directory '/nowhere/at'"));
-}
-
 /* A second name of a file of somebody else: neither lines nor an owner are written to it. */
 TEST_WITH(a_second_name_keeps_its_content, NULL, test_folder_teardown)
 {

@@ -128,29 +128,3 @@ TEST_WITH(what_the_dead_left_is_removed, NULL, test_folder_teardown)
     close(ready[1]);
     unsetenv("TMPDIR");
 }
-
-/* Older than ten minutes and without a lock: nobody is making it any more. */
-TEST_WITH(old_folders_without_a_lock_go, NULL, test_folder_teardown)
-{
-    static const char *const names[] = { "tm-ab-old", "tm-ab-young" };
-    tm_scratch               mine;
-    tm_error                 err = { 0 };
-    time_t                   now;
-    do { /* within one second of the clock */
-        now = time(NULL);
-        for (int i = 0; i < 2; i++) {
-            struct timespec times[2] = { { .tv_sec = now - 601 + i }, { .tv_sec = now - 601 + i } };
-            if (!tm_file_exists(test_in_folder(names[i]))) assert_int_equal(mkdir(test_in_folder(names[i]), 0777), 0);
-            assert_int_equal(utimensat(AT_FDCWD, test_in_folder(names[i]), times, 0), 0);
-        }
-        assert_int_equal(tm_scratch_make_in(test_folder(), "tm-ab", &mine, &err), TM_OK);
-        tm_scratch_remove(&mine);
-    } while (time(NULL) != now);
-    assert_false(tm_file_exists(test_in_folder(names[0])));
-    assert_true(tm_file_exists(test_in_folder(names[1])));
-    assert_int_equal(tm_scratch_make_in("/nowhere", "tm-ab", &mine, &err), TM_IO);
-    assert_string_equal(err.text, "cannot make a directory in '/nowhere': No such file or directory");
-    assert_string_equal(mine.path, "");
-    assert_int_equal(mine.lock, -1);
-    tm_scratch_remove(&mine); /* nothing */
-}

@@ -103,23 +103,5 @@ TEST(messages_go_to_files_of_their_levels)
     check_file(TM_LOG_WARN, WARNING("open") ERROR("open") WARNING("again") ERROR("again") "more\n");
 }
 
-TEST(a_folder_that_is_not_there_is_refused)
-{
-    tm_error err = { 0 };
-    int      before = lowest_free();
-    assert_int_equal(tm_log_open_folder(test_in_folder("none"), &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "none/debug"));
-    /* The last of four: the others are closed. */
-    assert_int_equal(tm_file_write(test_in_folder("debug"), "", 0, &err), TM_OK);
-    assert_int_equal(unlink(test_in_folder("error")), 0);
-    assert_int_equal(symlink("nowhere/at/all", test_in_folder("error")), 0);
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_log_open_folder(test_folder(), &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "/error"));
-    assert_int_equal(lowest_free(), before);
-    tm_log_record(TM_LOG_ERROR, "lost");
-    check_file(TM_LOG_DEBUG, "");
-}
-
 TESTS_IN_ORDER
 TEST_FIXTURE(NULL, test_folder_teardown)

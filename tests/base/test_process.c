@@ -114,26 +114,6 @@ TEST(channel_is_passed)
     tm_process_close(p, 0);
 }
 
-TEST(programs_that_are_not_there)
-{
-    const struct {
-        const char *name, *why;
-    } rows[] = { { "/no/such/program", "No such file" },
-                 { "no-such-program-xyz", "No such file" },
-                 { "/etc/passwd", "Permission" } };
-    char *path = strdup(getenv("PATH"));
-    setenv("PATH", "/usr/bin:/bin", 1); /* of folders that everybody may look into */
-    for (int i = 0; i < 3; i++) {
-        char       *argv[] = { (char *)(size_t)rows[i].name, NULL };
-        tm_process *process;
-        tm_error    err = { 0 };
-        assert_int_equal(tm_process_start(&(tm_process_options){ .argv = argv }, &process, &err), TM_INVALID);
-        if (!strstr(err.text, rows[i].why) || !strstr(err.text, rows[i].name)) fail_msg("%s", err.text);
-    }
-    setenv("PATH", path, 1);
-    free(path);
-}
-
 /* Of one line without an end that is longer than what is kept; blanks at the end go, and no byte ends the text. */
 TEST(last_words_are_the_last_bytes)
 {

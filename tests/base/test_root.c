@@ -240,24 +240,4 @@ TEST(files_are_read_and_written)
     link_is("/none", 64, "");
 }
 
-TEST(lists)
-{
-    size_t    n;
-    tm_arena *arena = tm_arena_create();
-    put("/a/b/cpu10", "");
-    put("/a/b/cpu9", "");
-    const char **names = tm_root_list(root, "/a/folder", 100, arena, &n);
-    assert_int_equal(n, 4);
-    assert_string_equal(names[0], "c");
-    assert_string_equal(names[1], "cpu9");
-    assert_string_equal(names[2], "cpu10");
-    assert_non_null(tm_root_list(root, "/a/b", 2, arena, &n));
-    assert_int_equal(n, 2);
-    assert_null(tm_root_list(root, "/a/b/file", 100, arena, &n));
-    assert_int_equal(n, 0);
-    assert_non_null(tm_root_list("", "/proc/self", 1000, arena, &n));
-    assert_true(n > 5);
-    tm_arena_destroy(arena);
-}
-
 TEST_FIXTURE(make_tree, remove_tree)

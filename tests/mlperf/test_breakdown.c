@@ -154,21 +154,6 @@ TEST(two_results)
     tm_submission_close(s);
 }
 
-TEST(runs_without_score_are_left_out)
-{
-    tm_breakdown b;
-    write_result(0, 500);
-    test_mllog log = run_of(3072, 500, 4);
-    log.loss = 0.93;
-    log.status = "aborted";
-    test_mllog_write(&log, folders[0], 4);
-    tm_submission *s = explain(0, &b);
-    assert_int_equal(b.used, 9);
-    assert_false(b.runs[4].used);
-    assert_int_equal(b.samples.n, 9);
-    tm_submission_close(s);
-}
-
 /* --- logs in which something is odd ------------------------------------------------------------------------------- */
 
 static void line(tm_text *out, const char *ms, const char *key, const char *value, const char *metadata)

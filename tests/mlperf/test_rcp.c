@@ -177,23 +177,6 @@ TEST(mixed_results_fail)
     free_result(&r);
 }
 
-TEST(a_batch_that_is_none)
-{
-    const char *const values[] = { "8.5", "0", "NaN", "Infinity", "1e300", "-8", "8.0" }; /* but for the last one */
-    for (size_t i = 0; i < 7; i++) {
-        result     r = { 0 };
-        test_mllog log = test_mllog_good("llama2_70b_lora", 0, 3072, 0);
-        tm_text    extra = { 0 };
-        tm_text_printf(&extra, ":::MLLOG {\"key\": \"global_batch_size\", \"value\": %s}\n", values[i]);
-        log.extra = extra.data;
-        for (int k = 0; k < 3; k++) add_log(&r, &log);
-        tm_rcp_verdict v = judge(&r, false);
-        assert_true(i == 6 ? v.passed && v.batch == 8 : !v.passed && !v.judged);
-        free_result(&r);
-        tm_text_fini(&extra);
-    }
-}
-
 #define EVENT(key, value, metadata)                                                                                    \
     ":::MLLOG {\"key\": \"" key "\", \"value\": " value ", \"metadata\": {" metadata "}}\n"
 #define NAME EVENT("submission_benchmark", "\"llama31_8b\"", "")

@@ -122,46 +122,6 @@ TEST(worked_examples)
     tm_submission_close(s);
 }
 
-TEST(two_runs_did_not_converge)
-{
-    write_c();
-    test_mllog log = test_mllog_good("llama2_70b_lora", 8, 3072, 0);
-    log.status = NULL; /* no run_stop */
-    test_mllog_write(&log, folder, 0);
-    tm_submission *s = open_it();
-    tm_score       score = score_of(s);
-    assert_false(score.valid);
-    assert_non_null(score.problem);
-    assert_int_equal(score.bad, 2);
-    assert_false(score.runs[0].timed);
-    assert_string_equal(score.rcp.message, "Insufficient convergence");
-    assert_string_equal(score.rcp_word, "Unknown state");
-    tm_submission_close(s);
-}
-
-/* Success is decided by compliance alone, the convergence test by the status alone. */
-TEST(status_does_not_decide_the_score)
-{
-    write_runs("llama2_70b_lora", 8, rows_c, 9);
-    test_mllog log = test_mllog_good("llama2_70b_lora", 8, 3072, 9);
-    log.status = "aborted"; /* with the target met */
-    test_mllog_write(&log, folder, 9);
-    tm_submission *s = open_it();
-    tm_score       score = score_of(s);
-    assert_int_equal(score.bad, 0);
-    assert_false(s->runs[9].rcp.converged);
-    assert_true(score.valid);
-    tm_submission_close(s);
-    log.status = "success";
-    log.loss = 0.93; /* says success, missed the target */
-    test_mllog_write(&log, folder, 9);
-    s = open_it();
-    score = score_of(s);
-    assert_int_equal(score.bad, 1);
-    assert_true(s->runs[9].rcp.converged);
-    tm_submission_close(s);
-}
-
 /* --- seeds -------------------------------------------------------------------------------------------------------- */
 
 static void write_seeds(const char *const *extra, int n)
@@ -220,28 +180,6 @@ TEST(seeds)
         if (rows[i].error && !strstr(r.errors.items[0], rows[i].error)) fail_msg("row %zu: %s", i, r.errors.items[0]);
         tm_submission_close(s);
     }
-}
-
-TEST(integers_as_python_reads_them)
-{
-    const char *const rows[][2] = {
-        { "5", "5" },         { "-0", "0" },           { "\"5\"", "5" },     { "\" 5 \"", "5" },  { "5.0", "5" },
-        { "5.7", "5" },       { "-5.7", "-5" },        { "-0.5", "0" },      { "\"5.5\"", NULL }, { "\"\"", NULL },
-        { "\"0012\"", "12" }, { "\"1_000\"", "1000" }, { "\"1__0\"", NULL }, { "\"_1\"", NULL },  { "\"1_\"", NULL },
-        { "\"+7\"", "7" },    { "\"-7\"", "-7" },      { "\"- 7\"", NULL },  { "true", "1" },     { "null", NULL },
-        { "[]", NULL },       { "Infinity", NULL },    { "\"0x10\"", NULL }, { "\"-0\"", "0" },   { "1e3", "1000" },
-    };
-    tm_arena *arena = tm_arena_create();
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        const char          *problem, *number;
-        size_t               where;
-        const tm_json_value *value = tm_json_parse(arena, rows[i][0], strlen(rows[i][0]), &problem, &where);
-        assert_non_null(value);
-        number = tm_python_int(value, arena);
-        if (!number != !rows[i][1] || (number && strcmp(number, rows[i][1]) != 0))
-            fail_msg("%s is %s, not %s", rows[i][0], number ? number : "none", rows[i][1] ? rows[i][1] : "none");
-    }
-    tm_arena_destroy(arena);
 }
 
 TEST_FIXTURE(set_up, tear_down)
