@@ -6,9 +6,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 

@@ -3,17 +3,13 @@
  * made-up trees: test_whole_machine.c.) */
 #include "support/test.h"
 
-#include "base/arena.h"
 #include "base/cpu.h"
 #include "base/file.h"
 
-#include <errno.h>
-#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 TEST(isa_agrees_with_the_kernel)
 {

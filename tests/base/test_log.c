@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where messages go: stderr from a level on, and files of a folder, each with its level and those above, until it is
  * closed. */
-#include "base/file.h"
 #include "base/log.h"
 #include "support/fake_run.h"
 #include "support/folder.h"

@@ -2,7 +2,6 @@
 /* MD5: the vectors of RFC 1321, in one piece and in many. */
 #include "base/md5.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -4,13 +4,11 @@
 #include "support/test.h"
 
 #include "base/csv.h"
-#include "base/log.h"
 #include "base/plain.h"
 #include "base/secret.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static void expect_plain(const char *from, unsigned keep, const char *wanted)
 {

@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the functions of texts, JSON, arenas and files promise: properties, another way to compute,
  * reading back what was written. */
-#include "base/arena.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "support/folder.h"
 
-#include <jansson.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -3,13 +3,11 @@
  * what decides between two measurements of a ceiling. */
 #include "apps/bench/bench.h"
 
-#include "base/clock.h"
 #include "support/fake_clock.h"
 #include "support/folder.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -7,8 +7,6 @@
 #include "graph/value.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const tm_product f32_product = { .dtype = TM_F32, .c_dtype = TM_F32 };

@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How calls of given lengths are timed, to the nanosecond, by a clock that only they move: which call is made when,
  * every sample, and why it ends. */
-#include "base/clock.h"
 #include "base/cpu.h"
 #include "apps/bench/timing.h"
 #include "support/fake_clock.h"
 #include "stats/sampling.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

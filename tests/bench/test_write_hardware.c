@@ -2,7 +2,6 @@
 /* apps/bench/hardware.c, apps/bench/ops.c: tables with planted laws give files with these numbers; the op bench times
  * every instruction of a step. */
 #include "apps/bench/hardware.h"
-#include "base/file.h"
 #include "apps/bench/part.h"
 #include "plan/rates.h"
 

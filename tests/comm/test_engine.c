@@ -7,8 +7,6 @@
 #include "support/threads_left.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 static const tm_comm_ports *ports_of(const tm_comm *comm)
 {

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { COST = TM_COMM_EACH, LARGE = 3 * TM_COMM_EARLY };

@@ -3,7 +3,6 @@
 #include "support/test.h"
 #include "world.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 /* A sum over the group shows who is in it, and in which order. */

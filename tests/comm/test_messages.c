@@ -5,7 +5,6 @@
 #include "comm/world.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -6,18 +6,12 @@
 #include "support/test.h"
 #include "comm/coll/nccl.h"
 
-#include "base/clock.h"
-#include "base/file.h"
 #include "support/folder.h"
 #include "world.h"
 
 #include <limits.h>
 #include <stdio.h>
-#include <dlfcn.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 enum { N = 40000, MOST = 4, ROOM = N * 8 * MOST };
 
@@ -173,8 +167,6 @@ static void calls(void **state)
     run_world(2, NULL, 20, false, all_calls_of, NULL);
     unsetenv("NCCL_COMM_BLOCKING");
 }
-
-/* --- facts and times ----------------------------------------------------------------------------- */
 
 /* --- failures ------------------------------------------------------------------------------------ */
 

@@ -5,7 +5,6 @@
 #include "comm/world.h"
 
 #include <dirent.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,8 +112,6 @@ TEST(there_are_64_at_most)
     run_world(2, NULL, 60, false, very_many, NULL);
     assert_int_equal(files_in_memory(), 0);
 }
-
-/* --- other orders ----------------------------------------------------------------------------- */
 
 /* --- the end ---------------------------------------------------------------------------------- */
 

@@ -6,14 +6,11 @@
 #include "device/prepared.h"
 #include "apps/node/memory_words.h"
 #include "support/test.h"
-#include "support/training.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static void plant(const char *text)
 {

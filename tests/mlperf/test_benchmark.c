@@ -4,8 +4,6 @@
 
 #include "support/test.h"
 
-#include "apps/mlperf/reference.h"
-
 TEST(evaluations_by_batch)
 {
     const struct {

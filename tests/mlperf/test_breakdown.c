@@ -2,17 +2,13 @@
 /* A time to train taken apart: made-up runs whose parts are known exactly, and logs in which something is odd. */
 #include "support/test.h"
 
-#include "base/file.h"
 #include "apps/mlperf/breakdown.h"
 #include "support/folder.h"
 #include "mlperf/logs.h"
-#include "support/training.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static char *folders[2];
 

@@ -4,7 +4,6 @@
 #include "apps/mlperf/check.h"
 
 #include "base/file.h"
-#include "base/random.h"
 #include "apps/mlperf/benchmark.h"
 #include "mlperf/logs.h"
 
@@ -215,5 +214,3 @@ TEST(cases_of_the_table)
     assert_int_equal(n, 132);
     tm_text_fini(&text);
 }
-
-/* --- mutated logs ------------------------------------------------------------------------------------------------- */

@@ -6,7 +6,6 @@
 #include "mlperf/logs.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static tm_arena *arena;

@@ -3,15 +3,10 @@
 #include "support/test.h"
 
 #include "apps/mlperf/reference.h"
-#include "base/file.h"
 #include "support/folder.h"
-#include "support/refusal.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 static tm_arena *arena;
 

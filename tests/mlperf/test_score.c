@@ -2,18 +2,12 @@
 /* Scores and seeds: the worked examples to the last digit, runs that do not count, seeds that repeat. */
 #include "support/test.h"
 
-#include "apps/mlperf/python.h"
 #include "apps/mlperf/score.h"
 #include "apps/mlperf/seeds.h"
-#include "support/refusal.h"
 #include "support/folder.h"
 #include "mlperf/logs.h"
-#include "support/training.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static char *folder;
 

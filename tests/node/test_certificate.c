@@ -11,9 +11,7 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { RANKS = 3, CHECKS = 32 };
 

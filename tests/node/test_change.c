@@ -5,7 +5,6 @@
 #include "apps/node/judge.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "support/test.h"
 

@@ -11,11 +11,9 @@
 
 #include <math.h>
 #include <sched.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "node/made_clock.h"
 #include "support/test.h"

@@ -7,7 +7,6 @@
 #define tm_memory_fill fill_well
 #include "../../src/apps/node/memory_words.c"
 #undef tm_memory_fill
-#include "base/file.h"
 #include "apps/node/checks.h"
 #include "one_check.h"
 #include "support/folder.h"

@@ -6,7 +6,6 @@
 #include "apps/node/rates.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "support/test.h"

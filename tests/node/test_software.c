@@ -3,11 +3,9 @@
 #include "support/test.h"
 
 #include "../support/folder.h"
-#include "base/file.h"
 #include "apps/node/checks.h"
 #include "apps/node/judge.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
