@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What planted faults do to the calls of three ranks: exactly the elements that they name, on the ranks that they name,
- * in the call that they name; and what a call takes by the made-up clock. */
+ * in the call that they name. */
 #include "faults.h"
 
 #include "comm/world.h"
 #include "support/test.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 enum { RANKS = 3, MOST = 12, CALLS = 3, UNTOUCHED = -7 };
@@ -140,86 +139,5 @@ TEST(one_bit_of_a_message)
                 }
                 assert_int_equal(wrong, k == 2 && (sends || rank == 1));
             }
-    }
-}
-
-/* --- time --------------------------------------------------------------------------------------------------------- */
-
-typedef struct {
-    tm_comm_kind kind;
-    size_t       bytes;
-    int64_t      passed[RANKS], waited[RANKS], busy[RANKS];
-} timed;
-
-/* Rank r works for (r + 1) milliseconds, then all call; messages go from rank 2 to rank 0. */
-static void work_and_call(tm_comm *comm, void *context)
-{
-    timed        *t = context;
-    int           rank = tm_comm_rank(comm);
-    fault_rank   *own = faults_rank();
-    char         *data = calloc(t->bytes, 2 * RANKS);
-    bool          pair = t->kind == TM_COMM_SEND;
-    tm_collective call = { .kind = pair && rank == 0 ? TM_COMM_RECEIVE : t->kind,
-                           .format = TM_COMM_BYTES,
-                           .send = data,
-                           .receive = data + RANKS * t->bytes,
-                           .count = t->bytes,
-                           .peer = pair ? 2 - rank : 0,
-                           .what = "it" };
-    CHECK(data);
-    clock_open();
-    own->now_ns = own->busy_ns = 0; /* all begin at the same time */
-    clock_work((rank + 1) * 1000000);
-    if (!pair || rank != 1) CHECK_OK(tm_comm_run(comm, &call, err));
-    t->passed[rank] = own->now_ns;
-    t->waited[rank] = own->waited_ns;
-    t->busy[rank] = own->busy_ns;
-    free(data);
-}
-
-static timed time_of(const char *text, tm_comm_kind kind, size_t bytes)
-{
-    timed    t = { .kind = kind, .bytes = bytes };
-    tm_error err = { 0 };
-    char     whole[128];
-    snprintf(whole, sizeof whole, "clock=made,wire=2,latency_us=5%s", text);
-    if (faults_plant(whole, &err) != TM_OK) fail_msg("%s", err.text);
-    run_world(RANKS, NULL, 60, false, work_and_call, &t);
-    assert_int_equal(faults_plant(NULL, &err), TM_OK);
-    return t;
-}
-
-/* All of a group end together, and the early ones have waited; 1000 bytes at 2 GB/s are 500 ns. */
-TEST(who_is_early_waits)
-{
-    timed t = time_of("", TM_COMM_ALL_GATHER, 1000);
-    for (int r = 0; r < RANKS; r++) {
-        assert_int_equal(t.passed[r], 3000000 + 5000 + 1500);
-        assert_int_equal(t.waited[r], (2 - r) * 1000000);
-        assert_int_equal(t.busy[r], (r + 1) * 1000000);
-    }
-    t = time_of("", TM_COMM_SEND, 1000);
-    assert_int_equal(t.passed[2], 3000000 + 5000); /* it does not wait for who receives */
-    assert_int_equal(t.passed[0], 3000000 + 5000 + 500);
-    assert_int_equal(t.waited[0], 2000000);
-    assert_int_equal(t.passed[1], 2000000);
-}
-
-TEST(slow_links)
-{
-    static const struct {
-        const char  *text;
-        tm_comm_kind kind;
-        int          times; /* as long as without */
-    } cases[] = {
-        { ";link,ranks=0-2,rate=0.5", TM_COMM_SEND, 2 },
-        { ";link,ranks=0-1,rate=0.5", TM_COMM_SEND, 1 },
-        { ";link,rank=2,rate=0.5", TM_COMM_SEND, 2 },
-        { ";link,ranks=0-1,rate=0.5;link,ranks=1-2,rate=0.25", TM_COMM_BROADCAST, 4 },
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        timed t = time_of(cases[i].text, cases[i].kind, 1000);
-        if (t.passed[0] != 3000000 + 5000 + 500 * cases[i].times)
-            fail_msg("%s: %lld ns", cases[i].text, (long long)t.passed[0]);
     }
 }

@@ -7,7 +7,6 @@
 #include "apps/node/memory_words.h"
 #include "support/test.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -183,33 +182,6 @@ TEST(stuck_bits_stay)
     plant(NULL);
 }
 
-/* What a test of the host's memory writes: stuck words are the same ones each time, a flip is one. */
-TEST(memory_of_the_host)
-{
-    enum { WORDS = 1000 };
-    static uint64_t first[WORDS], words[WORDS];
-    int             wrong = 0, flipped = 0;
-    plant("stuck,words=2,to=0;seed=8");
-    for (int turn = 0; turn < 2; turn++) {
-        tm_memory_fill(words, WORDS, TM_MEMORY_ONES, 0);
-        if (turn == 0) memcpy(first, words, sizeof words);
-    }
-    for (int i = 0; i < WORDS; i++) wrong += __builtin_popcountll(~words[i]);
-    assert_int_equal(wrong, 2);
-    assert_memory_equal(first, words, sizeof words);
-    plant("flip,where=memory,at=2;seed=8");
-    for (int turn = 1; turn <= 3; turn++) {
-        size_t where = WORDS;
-        tm_memory_fill(words, WORDS, TM_MEMORY_HASH, 7);
-        wrong = (int)tm_memory_check(words, WORDS, TM_MEMORY_HASH, 7, &where);
-        if (wrong) assert_int_equal(__builtin_popcountll(words[where] ^ tm_memory_word(where, TM_MEMORY_HASH, 7)), 1);
-        assert_int_equal(wrong, turn == 2);
-        flipped += wrong;
-    }
-    assert_int_equal(flipped, 1);
-    plant(NULL);
-}
-
 /* --- the clock ---------------------------------------------------------------------------------------------------- */
 
 /* What each of some launches takes by the clock that the program reads. */
@@ -270,35 +242,4 @@ TEST(slow_as_it_says)
             if (llabs(ns[i] - (i >= rows[r].from ? 11000 : 10000)) > 100)
                 fail_msg("%s: launch %d takes %lld ns", rows[r].text, i, (long long)ns[i]);
     }
-}
-
-static void *work_and_look(void *data)
-{
-    int64_t *began = data;
-    *began = tm_now_ns();
-    if (faults_rank()->busy_ns != 20) *began = -1; /* its processor's time begins with it */
-    clock_work(1000000);
-    return NULL;
-}
-
-/* A thread begins at the time of who starts it, who joins it goes on where it has ended. Its memory takes time. */
-TEST(threads_share_the_time)
-{
-    static uint64_t words[100];
-    pthread_t       thread[2];
-    int64_t         began[2], at;
-    product         p;
-    plant("clock=made,latency_us=500,gigabytes=1;slow,percent=50");
-    p = product_open("cpu");
-    at = faults_rank()->now_ns;
-    for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&thread[i], NULL, work_and_look, &began[i]), 0);
-    for (int i = 0; i < 2; i++) assert_int_equal(pthread_join(thread[i], NULL), 0);
-    for (int i = 0; i < 2; i++) assert_int_equal(began[i], at + 20);
-    assert_int_equal(tm_now_ns(), at + 20 + 1000000 + 20);
-    at = tm_now_ns();
-    tm_memory_fill(words, 100, TM_MEMORY_HASH, 1);
-    (void)tm_memory_read(words, 100);
-    assert_int_equal(tm_now_ns(), at + 2 * 1200 + 20);
-    product_close(&p);
-    plant(NULL);
 }
