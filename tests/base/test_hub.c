@@ -5,14 +5,12 @@
 
 #include "support/test.h"
 
-#include "base/file.h"
 #include "base/hub.h"
 
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define MAIN "b28b7af69320201d1cf206ebf28373980add1451"
 #define TINY "models--example--tiny-llama"
@@ -145,39 +143,7 @@ TEST(the_cache_is_where_the_package_has_it)
     if (home) setenv("HOME", kept, 1);
 }
 
-/* What can be no name stays, and so does what is rather a path that is wrong: the caller says what it lacks. */
-TEST(other_paths_stay)
-{
-    /* "|" between them */
-    static const char models[] =
-        "/no/where|./org/name|../x|nowhere|a/b/c|org/name/|org--x/y|org/na..me|org/-name|-x/y|or g/n|org/name@|"
-        "@main||org/rows.jsonl|org/name@../x|x.model|hf://datasets/a/b|org/name@a/../../b";
-    static const char *const sets[] = {
-        "a/rows.jsonl", "a/b/c.parquet", "rows", "a/b/../../c", "/a/b", "a/tokens.npy"
-    };
-    setenv("HF_HUB_CACHE", "tests/hf/hub", 1);
-    for (const char *at = models, *end; at; at = end ? end + 1 : NULL) {
-        char name[64];
-        end = strchr(at, '|');
-        snprintf(name, sizeof name, "%.*s", (int)strcspn(at, "|"), at);
-        found_is(TM_HUB_MODEL, name, "", name);
-    }
-    for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) found_is(TM_HUB_DATASET, sets[i], "", sets[i]);
-    forget();
-}
-
 /* --- caches that are made here ------------------------------------------------------------------------------------ */
-
-static void put(const char *file, const char *text)
-{
-    tm_error err = { 0 };
-    char     path[700];
-    snprintf(path, sizeof path, "%s", test_in_folder(file));
-    char *slash = strrchr(path, '/');
-    *slash = '\0';
-    assert_int_equal(tm_folder_make(path, &err), TM_OK);
-    assert_int_equal(tm_file_write(test_in_folder(file), text, strlen(text), &err), TM_OK);
-}
 
 #define COMMIT "0123456789abcdef0123456789abcdef01234567"
 #define SET(name, file) "hub/datasets--o--" name "/snapshots/" COMMIT "/" file
@@ -202,7 +168,7 @@ static void walk(const cache_row *rows, size_t n)
     setenv("HF_HUB_CACHE", cache, 1);
     for (size_t i = 0; i < n; i++) {
         tm_error err = { 0 };
-        if (rows[i].put) put(rows[i].put, rows[i].text);
+        if (rows[i].put) test_put(test_folder(), rows[i].put, rows[i].text);
         if (!rows[i].says) continue;
         if (rows[i].asks == FOUND) found_is(rows[i].kind, rows[i].name, cache, rows[i].says);
         if (rows[i].asks == REFUSED) refused(rows[i].kind, rows[i].name, rows[i].status, rows[i].says);
@@ -268,18 +234,6 @@ TEST(what_is_missing_is_named)
           "{\"files\": {\"model-1.safetensors\": {}, \"model-3.safetensors\": {}}}", .says = NULL },
     };
     walk(rows, sizeof rows / sizeof rows[0]);
-}
-
-/* A link of a snapshot that leads nowhere. */
-TEST(a_file_that_is_missing_is_named)
-{
-    setenv("HF_HUB_CACHE", strdup(test_in_folder("hub")), 1);
-    put("hub/models--o--m/refs/main", COMMIT);
-    put(MODEL("config.json"), "{}");
-    assert_int_equal(symlink("../../blobs/bb", test_in_folder(MODEL("tokenizer.json"))), 0);
-    refused(TM_HUB_MODEL, "o/m", TM_FORMAT, "1 file of 'o/m' in the Hugging Face cache is missing, the first is '");
-    forget();
-    test_folder_remove();
 }
 
 TEST(paths_say_what_they_are)

@@ -39,8 +39,7 @@ static void folder(const char *name)
 
 static void put(const char *name, const char *text)
 {
-    tm_error err = { 0 };
-    assert_int_equal(tm_file_write(at(name), text, strlen(text), &err), TM_OK);
+    test_put(top, name, text);
 }
 
 static void put_sized(const char *name, off_t bytes)
