@@ -54,15 +54,15 @@ static void shared_kinds(bench *b, tm_comm_format format, size_t count, uint64_t
         b->in_place = in_place;
         for (int op = TM_COMM_SUM; op <= TM_COMM_MIN && format != TM_COMM_BYTES; op++) {
             if (op != TM_COMM_SUM && count > 20000) continue;
-            check_all_reduce(b, (tm_comm_op)op, format, count, seed + 1);
+            check_call(b, TM_COMM_ALL_REDUCE, (tm_comm_op)op, format, count, 0, false, seed + 1);
             CHECK(!way || went(b, way));
-            check_reduce_scatter(b, (tm_comm_op)op, format, count, seed + 2);
+            check_call(b, TM_COMM_REDUCE_SCATTER, (tm_comm_op)op, format, count, 0, false, seed + 2);
             CHECK(!way || went(b, way));
         }
-        check_all_gather(b, format, count, seed + 3);
+        check_call(b, TM_COMM_ALL_GATHER, TM_COMM_SUM, format, count, 0, false, seed + 3);
         CHECK(!way || went(b, way));
         int root = (int)(seed % (uint64_t)size);
-        check_broadcast(b, format, count, root, seed + 4);
+        check_call(b, TM_COMM_BROADCAST, TM_COMM_SUM, format, count, root, false, seed + 4);
         CHECK(!way || (b->comm->hosts && alone_elsewhere(b->comm, root)) || went(b, way));
     }
 }
@@ -88,9 +88,9 @@ static void large_calls(tm_comm *world, void *context)
     shared_kinds(&b, TM_COMM_FLOAT64, l->count, 10, rank_to_rank);
     b.place = RECEIVED_SHARED;
     b.in_place = false;
-    check_all_reduce(&b, TM_COMM_SUM, TM_COMM_FLOAT32, l->count, 12);
+    check_call(&b, TM_COMM_ALL_REDUCE, TM_COMM_SUM, TM_COMM_FLOAT32, l->count, 0, false, 12);
     CHECK(went(&b, rank_to_rank));
-    check_reduce_scatter(&b, TM_COMM_SUM, TM_COMM_FLOAT32, l->count, 13);
+    check_call(&b, TM_COMM_REDUCE_SCATTER, TM_COMM_SUM, TM_COMM_FLOAT32, l->count, 0, false, 13);
     CHECK(went(&b, rank_to_rank));
     b.place = SHARED;
     shared_kinds(&b, TM_COMM_FLOAT32, 700, 11, rank_to_rank); /* too small (reduce-scatter: of 8 ranks 22 KiB) */
