@@ -90,37 +90,6 @@ TEST(published_statistics)
     assert_null(tm_reference_built_in("gpt_oss_20b", TM_RULESET_5_1_0, arena));
 }
 
-TEST(published_interpolations)
-{
-    const struct {
-        const char *benchmark;
-        int         batch;
-        bool        full, pruned; /* which passes say this */
-        double      mean, deviation, minimum, max_speedup;
-    } rows[] = {
-        { "llama31_8b", 24, 1, 1, 169984.0, 5776.383657441315, 165862.48577547073, 1.0248489838148729 },
-        { "llama2_70b_lora", 24, 0, 1, 4548.571428571428, 442.3072576637776, 4232.980256591523, 1.0745553139513164 },
-        { "llama2_70b_lora", 24, 1, 0, 5034.666666666666, 367.4552143870202, 4772.483293533325, 1.05493646745471 },
-        { "llama2_70b_lora", 32, 0, 1, 5065.142857142857, 473.26823784348704, 4727.460686411176, 1.071429926789731 },
-        { "llama2_70b_lora", 64, 0, 1, 7131.428571428572, 597.1121585623247, 6705.382394109453, 1.0635379389687591 },
-        { "llama2_70b_lora", 64, 1, 0, 7779.555555555556, 497.3094341933148, 7424.719713687899, 1.0477911430398505 },
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        for (int full = 0; full < 2; full++) {
-            if (!(full ? rows[i].full : rows[i].pruned)) continue;
-            char                what[64];
-            tm_reference_record r;
-            const tm_reference *reference = tm_reference_built_in(rows[i].benchmark, TM_RULESET_5_1_0, arena);
-            snprintf(what, sizeof what, "%s %d full %d", rows[i].benchmark, rows[i].batch, full);
-            assert_int_equal(tm_reference_choose(reference, rows[i].batch, full, &r), TM_REFERENCE_INTERPOLATED);
-            exactly(r.mean, rows[i].mean, what);
-            exactly(r.deviation, rows[i].deviation, what);
-            exactly(r.minimum, rows[i].minimum, what);
-            exactly(r.max_speedup, rows[i].max_speedup, what);
-            assert_int_equal(r.n, 0);
-        }
-}
-
 /* Records whose values are all `mean`: no deviation, the minimum is the mean. */
 static tm_reference flat(const double (*points)[2], size_t n)
 {
