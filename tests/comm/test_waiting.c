@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "support/test.h"
 
