@@ -122,7 +122,7 @@ LONG_SCRIPTS := $(sort $(wildcard tests/house/test_*.sh tests/long/test_*.sh))
 # `make test` leaves out what takes long, measures, kills or tries everything: these, and tests that say so (full_test). Those
 # that measure run one at a time, after the others.
 MEASURING := $(addprefix tests/cli/test_,ab.sh bench.sh check_hosts.sh measurement.sh) \
-    $(addprefix $(BUILD)/tests/bench/test_,tables_runs ab_whole)
+    $(addprefix $(BUILD)/tests/bench/test_,tables_runs)
 FULL_SCRIPTS := $(addprefix tests/gpu/test_,judged.sh text_commands.sh bench_commands.sh device_runs.sh adapter_commands.sh) \
     tests/tools/test_gpu_acceptance.sh $(addprefix tests/cli/test_,attacks.sh bench_jobs.sh build.sh check.sh coming_from.sh completion.sh \
     finetune_configs.sh foreign.sh gpu_ranks.sh install.sh key_effects.sh mlperf_configs.sh mlperf_run.sh reproduce.sh run_words.sh sweep.sh) tests/train/test_late_suite.sh tests/tools/test_mutants.sh
@@ -383,7 +383,7 @@ asan:
 
 # Threads of our own (the loader, the committer of records, tokenizers) under ThreadSanitizer. It knows nothing of OpenMP's
 # waits: devices have one thread.
-TSAN_TESTS := $(addprefix tests/,record/test_committer data/test_loader train/test_measurement train/test_proof comm/test_groups comm/test_failures comm/test_messages comm/test_ring)
+TSAN_TESTS := $(addprefix tests/,record/test_committer data/test_loader train/test_measurement train/test_proof comm/test_groups comm/test_failures comm/test_messages)
 TSAN_SCRIPTS := tests/cli/test_tokenize.sh tests/cli/test_tokenizer.sh
 tsan:
 	@$(MAKE) --no-print-directory -j$$(nproc) VARIANT=tsan $(TSAN_TESTS:%=build/tsan/%) build/tsan/trainmark

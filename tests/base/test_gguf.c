@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GGUF files as containers: what was put is found again, and files that lie are refused by file and key. */
+/* GGUF files as containers: files that lie are refused by file and key. What is written: tests/hf/test_gguf.c. */
 #include "base/gguf.h"
-#include "base/file.h"
-#include "support/folder.h"
 #include "support/refusal.h"
 
 #include <stdio.h>
@@ -109,90 +107,22 @@ TEST(files_that_lie_are_refused)
     }
 }
 
-/* --- files that were written -------------------------------------------------------------------------------------- */
-
-static tm_text written(const char *path)
-{
-    tm_gguf_head    h = { .count = 0 };
-    tm_gguf_writer *writer;
-    tm_error        err = { 0 };
-    tm_text         all = { 0 };
-    const float     values[6] = { 1, -2, 3, 4, 5, 6 };
-    const uint16_t  half[33] = { 7 };
-    tm_gguf_tensor  tensors[] = { { .name = "b", .rank = 2, .n = { 2, 3 }, .format = TM_GGUF_FORMAT_F32 },
-                                  { .name = "a", .rank = 1, .n = { 33 }, .format = TM_GGUF_FORMAT_BF16 } };
-    tm_gguf_put_u32(&h, "x.count", 4000000000u);
-    tm_gguf_put_f32(&h, "x.eps", 1e-5f);
-    tm_gguf_put_bool(&h, "x.yes", true);
-    tm_gguf_put_text(&h, "x.name", "a\0b", 3);
-    tm_gguf_put_array(&h, "x.list", TM_GGUF_TEXT, 3);
-    tm_gguf_add_text(&h, "one", 3);
-    tm_gguf_add_text(&h, "", 0);
-    tm_gguf_add_text(&h, "three", 5);
-    tm_gguf_put_array(&h, "x.ids", TM_GGUF_I32, 2);
-    tm_gguf_add_number(&h, TM_GGUF_I32, -7);
-    tm_gguf_add_number(&h, TM_GGUF_I32, 8);
-    if (tm_gguf_create(path, &h, tensors, 2, &writer, &err) != TM_OK ||
-        tm_gguf_write(writer, values, sizeof values, &err) != TM_OK ||
-        tm_gguf_write(writer, half, sizeof half, &err) != TM_OK || tm_gguf_finish(writer, &err) != TM_OK)
-        fail_msg("%s", err.text);
-    tm_text_fini(&h.bytes);
-    assert_int_equal(tm_file_read(path, 1 << 20, &all, &err), TM_OK);
-    return all;
-}
-
-TEST(what_was_written_is_read)
-{
-    tm_gguf    *g;
-    tm_error    err = { 0 };
-    size_t      n;
-    int64_t     whole;
-    const char *path = test_in_folder("x.gguf");
-    tm_text     all = written(path);
-    if (tm_gguf_open(path, &g, &err) != TM_OK) fail_msg("%s", err.text);
-    assert_true(tm_is_gguf(path));
-    assert_false(tm_is_gguf(test_folder()));
-    assert_true(tm_gguf_whole(g, "x.count", &whole) && whole == 4000000000);
-    assert_false(tm_gguf_whole(g, "x.eps", &whole));
-    assert_false(tm_gguf_whole(g, "x.none", &whole));
-    assert_true(tm_gguf_number(tm_gguf_find(g, "x.eps"), 0) == (double)1e-5f);
-    assert_true(tm_gguf_number(tm_gguf_find(g, "x.yes"), 0) == 1);
-    assert_memory_equal(tm_gguf_text(g, "x.name", &n), "a\0b", 3);
-    assert_int_equal(n, 3);
-    const tm_gguf_value *list = tm_gguf_array(g, "x.list", TM_GGUF_TEXT);
-    assert_true(list && list->count == 3);
-    const uint8_t *at = list->bytes;
-    assert_memory_equal(tm_gguf_next_text(&at, &n), "one", 3);
-    tm_gguf_next_text(&at, &n);
-    assert_int_equal(n, 0);
-    assert_memory_equal(tm_gguf_next_text(&at, &n), "three", 5);
-    const tm_gguf_value *ids = tm_gguf_array(g, "x.ids", TM_GGUF_I32);
-    assert_true(ids && tm_gguf_number(ids, 0) == -7 && tm_gguf_number(ids, 1) == 8);
-    assert_null(tm_gguf_array(g, "x.ids", TM_GGUF_F32));
-    const tm_gguf_tensor *b = tm_gguf_find_tensor(g, "b"), *a = tm_gguf_find_tensor(g, "a");
-    assert_true(b && b->rank == 2 && b->n[0] == 2 && b->n[1] == 3 && b->bytes == 24 && b->offset % 32 == 0);
-    assert_true(a && a->rank == 1 && a->n[0] == 33 && a->bytes == 66 && a->offset % 32 == 0);
-    assert_true(a->data[0] == 7 && b->data[2] == 0x80 && b->data[3] == 0x3f); /* 7; 1.0f */
-    tm_gguf_close(g);
-    tm_text_fini(&all);
-    test_folder_remove();
-}
-
 /* However short: refused, never read beyond its end. */
 TEST(every_beginning_of_a_file_is_refused)
 {
-    tm_text all = written(test_in_folder("x.gguf"));
-    for (size_t n = 0; n < all.length - 30; n++) { /* behind the last tensor there is padding */
-        tm_gguf *g;
+    tm_text all = built("3,1,2 t=x.name u4=8 t=word t=x.ids u4=9 u4=5 u8=2 u4=7 u4=8 n=a.weight,4,4,0,0 d=64");
+    for (size_t n = 0; n <= all.length; n++) {
+        tm_gguf *g = NULL;
         tm_error err = { 0 };
         uint8_t *part = malloc(n + 1); /* of its own, for the sanitizer */
         assert_non_null(part);
         memcpy(part, all.data, n);
-        if (tm_gguf_parse("x.gguf", part, n, &g, &err) == TM_OK) fail_msg("%zu bytes", n);
-        free(part);
+        tm_status st = tm_gguf_parse("x.gguf", part, n, &g, &err);
+        if ((st == TM_OK) != (n == all.length)) fail_msg("%zu bytes: %s", n, err.text);
+        if (g)
+            tm_gguf_close(g);
+        else
+            free(part);
     }
     tm_text_fini(&all);
-    test_folder_remove();
 }
-
-TESTS_IN_ORDER

@@ -39,17 +39,6 @@ TEST(pieces_give_the_value_of_the_whole)
     tm_hasher_destroy(hasher);
 }
 
-TEST(every_flipped_bit_is_seen)
-{
-    unsigned char data[257] = { 0 };
-    uint64_t      before = tm_hash(data, sizeof data);
-    for (size_t bit = 0; bit < 8 * sizeof data; bit++) {
-        data[bit / 8] ^= (unsigned char)(1u << bit % 8);
-        assert_true(tm_hash(data, sizeof data) != before);
-        data[bit / 8] ^= (unsigned char)(1u << bit % 8);
-    }
-}
-
 /* By which ranks tell that they run the same one. */
 TEST(the_program_has_the_value_of_its_file)
 {

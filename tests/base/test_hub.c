@@ -5,14 +5,12 @@
 
 #include "support/test.h"
 
-#include "base/file.h"
 #include "base/hub.h"
 
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define MAIN "b28b7af69320201d1cf206ebf28373980add1451"
 #define TINY "models--example--tiny-llama"
@@ -145,192 +143,97 @@ TEST(the_cache_is_where_the_package_has_it)
     if (home) setenv("HOME", kept, 1);
 }
 
-TEST(a_path_that_is_there_wins)
-{
-    char  cache[640], before[600];
-    char *folder = test_tree_make();
-    assert_non_null(getcwd(before, sizeof before));
-    snprintf(cache, sizeof cache, "%s/tests/hf/hub", before);
-    setenv("HF_HUB_CACHE", cache, 1);
-    assert_int_equal(chdir(folder), 0);
-    tm_error err = { 0 };
-    found_is(TM_HUB_MODEL, "example/tiny-llama", cache, TINY "/snapshots/" MAIN);
-    assert_int_equal(tm_folder_make("example/tiny-llama", &err), TM_OK);
-    found_is(TM_HUB_MODEL, "example/tiny-llama", "", "example/tiny-llama");
-    found_is(TM_HUB_MODEL, "example/tiny-llama@main", cache, TINY "/snapshots/" MAIN);
-    found_is(TM_HUB_MODEL, "hf://example/tiny-llama", cache, TINY "/snapshots/" MAIN);
-    /* Of data a prefix of PREFIX.idx is there, too. */
-    assert_int_equal(tm_file_write("example/rows.idx", "", 0, &err), TM_OK);
-    found_is(TM_HUB_DATASET, "example/rows", "", "example/rows");
-    assert_int_equal(chdir(before), 0);
-    test_tree_remove(folder);
-    forget();
-}
-
-/* What can be no name stays, and so does what is rather a path that is wrong: the caller says what it lacks. */
-TEST(other_paths_stay)
-{
-    /* "|" between them */
-    static const char models[] =
-        "/no/where|./org/name|../x|nowhere|a/b/c|org/name/|org--x/y|org/na..me|org/-name|-x/y|or g/n|org/name@|"
-        "@main||org/rows.jsonl|org/name@../x|x.model|hf://datasets/a/b|org/name@a/../../b";
-    static const char *const sets[] = {
-        "a/rows.jsonl", "a/b/c.parquet", "rows", "a/b/../../c", "/a/b", "a/tokens.npy"
-    };
-    setenv("HF_HUB_CACHE", "tests/hf/hub", 1);
-    for (const char *at = models, *end; at; at = end ? end + 1 : NULL) {
-        char name[64];
-        end = strchr(at, '|');
-        snprintf(name, sizeof name, "%.*s", (int)strcspn(at, "|"), at);
-        found_is(TM_HUB_MODEL, name, "", name);
-    }
-    for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) found_is(TM_HUB_DATASET, sets[i], "", sets[i]);
-    forget();
-}
-
-TEST(parts_of_data_sets)
-{
-#define ROWS "datasets--example--rows/snapshots/6c30d261539235005dac78552ab077de42661332"
-    static const char cache[] = "tests/hf/hub";
-    setenv("HF_HUB_CACHE", cache, 1);
-    found_is(TM_HUB_DATASET, "example/rows/data/train-*", cache, ROWS "/data/train-*");
-    found_is(TM_HUB_DATASET, "hf://datasets/example/rows@main/data", cache, ROWS "/data");
-    found_is(TM_HUB_DATASET, "example/rows/README.md", cache, ROWS "/README.md");
-    refused(TM_HUB_DATASET, "example/rows/data/dev-*", TM_INVALID, "the data set 'example/rows' has no 'data/dev-*'");
-    refused(
-        TM_HUB_DATASET, "example/rows", TM_INVALID,
-        "has 2 parts; name one, or a pattern of it (example/rows/DIR/train-*): example/rows/data/test-00000-of-00001"
-        ".jsonl (1 file), example/rows/data/train-00000-of-00001.jsonl (1 file)");
-    forget();
-}
-
-static void weights(const char *snapshot, tm_status wanted, const char *words)
-{
-    tm_error err = { 0 };
-    assert_int_equal(tm_hub_check_weights(snapshot, &err), wanted);
-    expect_text(&err, words);
-}
-
 /* --- caches that are made here ------------------------------------------------------------------------------------ */
-
-static void put(const char *file, const char *text)
-{
-    tm_error err = { 0 };
-    char     path[700];
-    snprintf(path, sizeof path, "%s", test_in_folder(file));
-    char *slash = strrchr(path, '/');
-    *slash = '\0';
-    assert_int_equal(tm_folder_make(path, &err), TM_OK);
-    assert_int_equal(tm_file_write(test_in_folder(file), text, strlen(text), &err), TM_OK);
-}
 
 #define COMMIT "0123456789abcdef0123456789abcdef01234567"
 #define SET(name, file) "hub/datasets--o--" name "/snapshots/" COMMIT "/" file
 #define MODEL(file) "hub/models--o--m/snapshots/" COMMIT "/" file
 
-static void begin_set(const char *name)
+/* A cache that grows, row by row: what is put into it (NULL: nothing), then what is found or refused. */
+enum { FOUND, REFUSED, WEIGHTS };
+typedef struct {
+    const char *put, *text;
+    int         asks;
+    tm_hub_kind kind;
+    const char *name; /* WEIGHTS: of the snapshot of o/m */
+    tm_status   status;
+    const char *says; /* where it is found; of a refusal */
+} cache_row;
+
+static void walk(const cache_row *rows, size_t n)
 {
-    char path[200];
-    snprintf(path, sizeof path, "hub/datasets--o--%s/refs/main", name);
-    put(path, COMMIT);
+    char cache[600], snapshot[700];
+    snprintf(cache, sizeof cache, "%s", test_in_folder("hub"));
+    snprintf(snapshot, sizeof snapshot, "%s", test_in_folder("hub/models--o--m/snapshots/" COMMIT));
+    setenv("HF_HUB_CACHE", cache, 1);
+    for (size_t i = 0; i < n; i++) {
+        tm_error err = { 0 };
+        if (rows[i].put) test_put(test_folder(), rows[i].put, rows[i].text);
+        if (!rows[i].says) continue;
+        if (rows[i].asks == FOUND) found_is(rows[i].kind, rows[i].name, cache, rows[i].says);
+        if (rows[i].asks == REFUSED) refused(rows[i].kind, rows[i].name, rows[i].status, rows[i].says);
+        if (rows[i].asks != WEIGHTS) continue;
+        assert_int_equal(tm_hub_check_weights(snapshot, &err), rows[i].status);
+        expect_text(&err, rows[i].says);
+    }
+    forget();
+    test_folder_remove();
 }
 
 TEST(a_set_is_what_one_part_of_it_is)
 {
-    char cache[600];
-    snprintf(cache, sizeof cache, "%s", test_in_folder("hub"));
-    setenv("HF_HUB_CACHE", cache, 1);
-    begin_set("one");
-    put(SET("one", "README.md"), "x");
-    put(SET("one", ".gitattributes"), "x");
-    put(SET("one", "dataset_infos.json"), "{}");
-    put(SET("one", "data/train-00000-of-00001.parquet"), "x");
-    found_is(TM_HUB_DATASET, "o/one", cache, "datasets--o--one/snapshots/" COMMIT "/data/train-00000-of-00001.parquet");
-    begin_set("several");
-    put(SET("several", "data/a.jsonl.gz"), "x");
-    put(SET("several", "data/b.jsonl.gz"), "x");
-    found_is(TM_HUB_DATASET, "o/several", cache, "datasets--o--several/snapshots/" COMMIT "/data");
-    begin_set("two");
-    put(SET("two", "en/a.jsonl"), "x");
-    put(SET("two", "de/a.jsonl"), "x");
-    put(SET("two", "de/b.jsonl"), "x");
-    refused(TM_HUB_DATASET, "o/two", TM_INVALID,
-            "has 2 parts; name one, or a pattern of it (o/two/DIR/train-*): "
-            "o/two/de/a.jsonl (2 files), o/two/en/a.jsonl (1 file)");
-    begin_set("none");
-    put(SET("none", "x.csv"), "x");
-    put(SET("none", "load.py"), "x");
-    refused(TM_HUB_DATASET, "o/none", TM_UNSUPPORTED, "has no file that is read in");
-    refused(TM_HUB_DATASET, "o/none", TM_UNSUPPORTED, ", but x.csv: wanted .jsonl, .json, .parquet");
-    forget();
-    test_folder_remove();
+    static const cache_row rows[] = {
+        { "hub/datasets--o--one/refs/main", COMMIT, .says = NULL },
+        { SET("one", "README.md"), "x", .says = NULL },
+        { SET("one", "dataset_infos.json"), "{}", .says = NULL },
+        { SET("one", "data/train-00000-of-00001.parquet"), "x", FOUND, TM_HUB_DATASET, "o/one", TM_OK,
+          "datasets--o--one/snapshots/" COMMIT "/data/train-00000-of-00001.parquet" },
+        { "hub/datasets--o--several/refs/main", COMMIT, .says = NULL },
+        { SET("several", "data/a.jsonl.gz"), "x", .says = NULL },
+        { SET("several", "data/b.jsonl.gz"), "x", FOUND, TM_HUB_DATASET, "o/several", TM_OK,
+          "datasets--o--several/snapshots/" COMMIT "/data" },
+        { "hub/datasets--o--two/refs/main", COMMIT, .says = NULL },
+        { SET("two", "en/a.jsonl"), "x", .says = NULL },
+        { SET("two", "de/a.jsonl"), "x", .says = NULL },
+        { SET("two", "de/b.jsonl"), "x", REFUSED, TM_HUB_DATASET, "o/two", TM_INVALID,
+          "has 2 parts; name one, or a pattern of it (o/two/DIR/train-*): "
+          "o/two/de/a.jsonl (2 files), o/two/en/a.jsonl (1 file)" },
+        { "hub/datasets--o--none/refs/main", COMMIT, .says = NULL },
+        { SET("none", "x.csv"), "x", REFUSED, TM_HUB_DATASET, "o/none", TM_UNSUPPORTED,
+          ", but x.csv: wanted .jsonl, .json, .parquet" },
+    };
+    walk(rows, sizeof rows / sizeof rows[0]);
 }
 
 TEST(what_is_missing_is_named)
 {
-    char cache[600];
-    snprintf(cache, sizeof cache, "%s", test_in_folder("hub"));
-    setenv("HF_HUB_CACHE", cache, 1);
-    put("hub/models--o--m/refs/v2", COMMIT "\n");
-    put(MODEL("config.json"), "{}");
-    refused(TM_HUB_MODEL, "o/m", TM_INVALID, "'o/m' has no revision main in the Hugging Face cache (");
-    refused(TM_HUB_MODEL, "o/m", TM_INVALID, "there: v2; `hf download o/m`");
-    found_is(TM_HUB_MODEL, "o/m@v2", cache, "models--o--m/snapshots/" COMMIT);
-    put("hub/models--o--m/refs/main", "../../../etc");
-    refused(TM_HUB_MODEL, "o/m", TM_FORMAT, "refs/main' holds no commit, but '../../../etc'");
-    put("hub/models--o--m/refs/main", "fedcba9876543210fedcba9876543210fedcba98");
-    refused(TM_HUB_MODEL, "o/m", TM_FORMAT,
-            "'o/m', revision main, is commit fedcba9876543210fedcba9876543210fedcba98, "
-            "and '");
-    refused(TM_HUB_MODEL, "o/m", TM_FORMAT, "/snapshots/fedcba9876543210fedcba9876543210fedcba98' is not there; `hf d");
-    put("hub/models--o--m/refs/main", COMMIT);
-    char snapshot[700];
-    snprintf(snapshot, sizeof snapshot, "%s", test_in_folder("hub/models--o--m/snapshots/" COMMIT));
-    /* Without weights, and none on their way: what describes the model is all that was wanted. */
-    weights(snapshot, TM_OK, "");
-    put("hub/models--o--m/blobs/aa.0123abcd.incomplete", "");
-    weights(snapshot, TM_FORMAT, "'o/m' has no weights in '");
-    weights(snapshot, TM_FORMAT,
-            "a download has not ended (blobs/*.incomplete); `hf download o/m --revision " COMMIT "`");
-    put(MODEL("model.safetensors.index.json"), "{\"weight_map\": {\"a\": \"model-1.safetensors\", \"b\": "
-                                               "\"model-2.safetensors\", \"c\": \"model-2.safetensors\"}}");
-    assert_int_equal(unlink(test_in_folder("hub/models--o--m/blobs/aa.0123abcd.incomplete")), 0);
-    weights(snapshot, TM_FORMAT, "'o/m' lacks 2 files of weights in '");
-    weights(snapshot, TM_FORMAT, "the first is 'model-1.safetensors'; `hf download");
-    put("hub/models--o--m/blobs/aa.0123abcd.incomplete", "");
-    put(MODEL("model-1.safetensors"), "x");
-    weights(snapshot, TM_FORMAT, "'o/m' lacks 1 file of weights in '");
-    weights(snapshot, TM_FORMAT, "the first is 'model-2.safetensors' (blobs/*.incomplete");
-    put(MODEL("model-2.safetensors"), "x"); /* what a broken download left does not matter then */
-    weights(snapshot, TM_OK, "");
-    assert_int_equal(symlink("../../blobs/bb", test_in_folder(MODEL("tokenizer.json"))), 0);
-    refused(TM_HUB_MODEL, "o/m", TM_FORMAT, "1 file of 'o/m' in the Hugging Face cache is missing, the first is '");
-    refused(TM_HUB_MODEL, "o/m", TM_FORMAT,
-            COMMIT "/tokenizer.json': a link to a file that is not there; `hf download o/m");
-    put("hub/models--o--m/blobs/bb", "x");
-    found_is(TM_HUB_MODEL, "o/m", cache, "models--o--m/snapshots/" COMMIT);
-    setenv("HF_HUB_OFFLINE", "True", 1);
-    refused(TM_HUB_MODEL, "o/m@v3", TM_INVALID, "; `HF_HUB_OFFLINE=0 hf download o/m --revision v3`");
-    refused(TM_HUB_DATASET, "o/x", TM_INVALID,
-            "`HF_HUB_OFFLINE=0 hf download o/x --repo-type dataset` (trainmark downl");
-    forget();
-    test_folder_remove();
-}
-
-/* What the commit has tells what is missing where the index itself is not there yet. */
-TEST(a_commit_says_what_it_has)
-{
-    char snapshot[700];
-    put("hub/models--o--t/trees/" COMMIT ".json",
-        "{\"files\": {\"README.md\": {}, \"model-1.safetensors\": {}, \"model-2.safetensors\": {}, "
-        "\"consolidated.safetensors\": {}}}");
-    put("hub/models--o--t/snapshots/" COMMIT "/model-1.safetensors", "x");
-    snprintf(snapshot, sizeof snapshot, "%s", test_in_folder("hub/models--o--t/snapshots/" COMMIT));
-    weights(snapshot, TM_FORMAT, "'o/t' lacks 1 file of weights in '");
-    weights(snapshot, TM_FORMAT, "the first is 'model-2.safetensors'; `hf d");
-    assert_int_equal(unlink(test_in_folder("hub/models--o--t/snapshots/" COMMIT "/model-1.safetensors")), 0);
-    weights(snapshot, TM_OK, ""); /* no weights were wanted */
-    test_folder_remove();
+    static const char      other[] = "fedcba9876543210fedcba9876543210fedcba98", main[] = "hub/models--o--m/refs/main";
+    static const cache_row rows[] = {
+        { MODEL("config.json"), "{}", .says = NULL },
+        { "hub/models--o--m/refs/v2", COMMIT "\n", REFUSED, TM_HUB_MODEL, "o/m", TM_INVALID,
+          "there: v2; `hf download o/m`" },
+        { NULL, NULL, FOUND, TM_HUB_MODEL, "o/m@v2", TM_OK, "models--o--m/snapshots/" COMMIT },
+        { main, "../../../etc", REFUSED, TM_HUB_MODEL, "o/m", TM_FORMAT,
+          "refs/main' holds no commit, but '../../../etc'" },
+        { main, other, REFUSED, TM_HUB_MODEL, "o/m", TM_FORMAT,
+          "/snapshots/fedcba9876543210fedcba9876543210fedcba98' is not there; `hf d" },
+        { main, COMMIT, WEIGHTS, .status = TM_OK, .says = "" }, /* none, and none on their way: not wanted */
+        { "hub/models--o--m/blobs/aa.0123abcd.incomplete", "", WEIGHTS, .status = TM_FORMAT,
+          .says = "'o/m' has no weights in '" },
+        { MODEL("model.safetensors.index.json"),
+          "{\"weight_map\": {\"a\": \"model-1.safetensors\", \"b\": \"model-2.safetensors\"}}", WEIGHTS,
+          .status = TM_FORMAT, .says = "'o/m' lacks 2 files of weights in '" },
+        { MODEL("model-1.safetensors"), "x", WEIGHTS, .status = TM_FORMAT,
+          .says = "the first is 'model-2.safetensors' (blobs/*.incomplete" },
+        { MODEL("model-2.safetensors"), "x", WEIGHTS, .status = TM_OK, .says = "" },
+        { NULL, NULL, REFUSED, TM_HUB_MODEL, "o/m@v3", TM_INVALID, "hf download o/m --revision v3`" },
+        { NULL, NULL, REFUSED, TM_HUB_DATASET, "o/x", TM_INVALID,
+          "hf download o/x --repo-type dataset` (trainmark downl" },
+        /* what the commit has tells what is missing where the index is not there yet */
+        { "hub/models--o--m/trees/" COMMIT ".json",
+          "{\"files\": {\"model-1.safetensors\": {}, \"model-3.safetensors\": {}}}", .says = NULL },
+    };
+    walk(rows, sizeof rows / sizeof rows[0]);
 }
 
 TEST(paths_say_what_they_are)

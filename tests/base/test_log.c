@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where messages go: stderr from a level on, and files of a folder, each with its level and those above, until it is
  * closed. */
-#include "base/file.h"
 #include "base/log.h"
 #include "support/fake_run.h"
 #include "support/folder.h"
@@ -101,37 +100,6 @@ TEST(messages_go_to_files_of_their_levels)
                  "trainmark: " NOTE("late") "trainmark: " WARNING("late") "trainmark: " ERROR("late"));
     check_file(TM_LOG_ERROR, ERROR("open") ERROR("again") "more\n");
     check_file(TM_LOG_WARN, WARNING("open") ERROR("open") WARNING("again") ERROR("again") "more\n");
-}
-
-TEST(a_folder_that_is_not_there_is_refused)
-{
-    tm_error err = { 0 };
-    int      before = lowest_free();
-    assert_int_equal(tm_log_open_folder(test_in_folder("none"), &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "none/debug"));
-    /* The last of four: the others are closed. */
-    assert_int_equal(tm_file_write(test_in_folder("debug"), "", 0, &err), TM_OK);
-    assert_int_equal(unlink(test_in_folder("error")), 0);
-    assert_int_equal(symlink("nowhere/at/all", test_in_folder("error")), 0);
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_log_open_folder(test_folder(), &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "/error"));
-    assert_int_equal(lowest_free(), before);
-    tm_log_record(TM_LOG_ERROR, "lost");
-    check_file(TM_LOG_DEBUG, "");
-}
-
-static void say_much(const char *when)
-{
-    tm_log(TM_LOG_ERROR, "%s%05000d", when, 7);
-}
-
-TEST(long_messages_are_cut)
-{
-    tm_text found = stderr_of(say_much, "n ");
-    assert_int_equal(found.length, strlen("trainmark: error: ") + 2047 + 1);
-    assert_int_equal(strspn(found.data + strlen("trainmark: error: n "), "0"), 2045);
-    tm_text_fini(&found);
 }
 
 TESTS_IN_ORDER

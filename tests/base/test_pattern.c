@@ -2,8 +2,6 @@
 /* Patterns that choose names: what they take as a whole, behind a dot, and which number they have; what gives up. */
 #include "base/pattern.h"
 
-#include <string.h>
-
 #include "support/test.h"
 
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])

@@ -1,113 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the functions of texts, JSON, arenas and files promise: properties, another way to compute,
  * reading back what was written. */
-#include "base/arena.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/status.h"
 #include "support/folder.h"
 
-#include <jansson.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "support/test.h"
 
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
-
-/* All words are there; only one that is alone is longer than the width, and begins as far left as it has to; no line
- * has room for the first word of the next one. */
-static void filled(const char *words, size_t column, size_t indent, size_t width)
-{
-    tm_text     out = { 0 };
-    const char *next = words;
-    size_t      taken = 0, n = 0; /* of the line before */
-    tm_text_fill(&out, words, column, indent, width);
-    char *line = out.data;
-    for (int i = 0; *line; i++) {
-        char  *end = strchr(line, '\n');
-        size_t blanks = strspn(line, " "), first = strcspn(line + blanks, " \n");
-        size_t left = indent + first <= width ? indent : first < width ? width - first : 0;
-        if (i > 0) assert_int_equal(blanks, left);
-        if (i > 0) assert_true(n ? taken + 1 + first > width : taken + first > width && taken > left);
-        n = 0;
-        taken = (i ? 0 : column) + (size_t)(end - line);
-        for (line += blanks; line < end; n++) {
-            size_t length = strcspn(line, " \n");
-            next += strspn(next, " ");
-            assert_int_equal(strcspn(next, " "), length);
-            assert_memory_equal(next, line, length);
-            next += length, line += length + (line[length] == ' ');
-            assert_true(length > 0);
-        }
-        if (taken > width) assert_true(n == 0 || (n == 1 && (i ? blanks : column) <= left));
-        line = end + 1;
-    }
-    assert_int_equal(next[strspn(next, " ")], '\0');
-    tm_text_fini(&out);
-}
-
-TEST(words_fill_lines)
-{
-    static const char *const words[] = { "one two three",
-                                         "  several   blanks  ",
-                                         "",
-                                         "   ",
-                                         "averyveryverylongword",
-                                         "a bb ccc dddd eeeee ffffff ggggggg",
-                                         "twelveletter x",
-                                         "a averyveryverylongword b" };
-    static const size_t      places[][3] = { { 0, 0, 20 },  { 0, 2, 12 },  { 10, 4, 12 },
-                                             { 12, 8, 12 }, { 30, 2, 12 }, { 3, 3, 9 } };
-    for (size_t p = 0; p < COUNT(places); p++)
-        for (size_t w = 0; w < COUNT(words); w++) filled(words[w], places[p][0], places[p][1], places[p][2]);
-    tm_text grown = { 0 };
-    for (size_t n = 1; n < 3000; n++) {
-        if (n % 3)
-            tm_text_add_n(&grown, "abcdefghij" + n % 10, 1);
-        else
-            tm_text_printf(&grown, "%c", (int)('a' + n % 10));
-        assert_int_equal(grown.length, n);
-        assert_true(grown.capacity > n && grown.data[n] == '\0');
-    }
-    for (size_t i = 0; i < grown.length; i++) assert_int_equal(grown.data[i], 'a' + (i + 1) % 10);
-    tm_text_fini(&grown);
-}
-
-/* The definition, for short words. */
-static int distance(const char *a, const char *b)
-{
-    if (!*a || !*b) return (int)(strlen(a) + strlen(b));
-    if (strncasecmp(a, b, 1) == 0) return distance(a + 1, b + 1);
-    int best = distance(a + 1, b), other = distance(a, b + 1), both = distance(a + 1, b + 1);
-    if (other < best) best = other;
-    return 1 + (both < best ? both : best);
-}
-
-TEST(names_are_compared)
-{
-    static const char *const names[] = { "",    "a",   "abc", "ABD", "kitten", "sitting",
-                                         "a-b", "a_b", "A-B", "a.b", "flaw",   "lawn" };
-    char                     longest[97], longer[98];
-    for (size_t i = 0; i < COUNT(names); i++)
-        for (size_t k = 0; k < COUNT(names); k++) {
-            assert_int_equal(tm_edit_distance(names[i], names[k]), distance(names[i], names[k]));
-            bool dashes = i >= 6 && i <= 8 && k >= 6 && k <= 8; /* in three ways */
-            assert_int_equal(tm_names_equal(names[i], names[k]), i == k || dashes);
-        }
-    memset(longest, 'x', 96), memset(longer, 'x', 97);
-    longest[96] = longer[97] = '\0';
-    assert_int_equal(tm_edit_distance(longest, "x"), 95);
-    assert_int_equal(tm_edit_distance(longer, "x"), 192);
-    assert_int_equal(tm_edit_distance("x", longer), 192);
-    assert_int_equal(tm_utf8_width("abc") + tm_utf8_width(""), 3);
-    assert_int_equal(tm_utf8_width("\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80z"), 4);
-}
 
 static size_t encode(unsigned code, unsigned char out[5])
 {
@@ -166,96 +73,6 @@ TEST(sizes_are_near)
             plain[k] = '\0';
             assert_true(strspn(plain, "-0123456789") == k && atoll(plain) == sign * n);
         }
-}
-
-TEST(json_is_read_back)
-{
-    for (unsigned code = 1; code < 0x110000; code += code < 0x3000 ? 1 : 0xfd) {
-        char    text[8] = "", wanted[8] = "";
-        tm_text out = { 0 };
-        size_t  n = encode(code, (unsigned char *)text);
-        strcpy(wanted, code >= 0xd800 && code < 0xe000 ? "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd" : text);
-        strcpy(text + n, "z"), strcat(wanted, "z");
-        tm_json_quote(&out, text);
-        json_t *back = json_loads(out.data, JSON_DECODE_ANY, NULL);
-        if (!back || strcmp(json_string_value(back), wanted) != 0) fail_msg("U+%04X: %s", code, out.data);
-        if (code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x2028) assert_non_null(strchr(out.data, '\\'));
-        for (const char *c = out.data; *c; c++) assert_true((unsigned char)*c >= 0x20 && *c != 0x7f);
-        json_decref(back);
-        tm_text_fini(&out);
-    }
-    json_t *wanted = json_pack("{s:s, s:n, s:[i, f, f, {}, [b]], s:b, s:n}", "a", "b", "none", "list", -5, 0.25, 0.1, 1,
-                               "no", 0, "inf");
-    for (int indent = 0; indent < 2; indent++) {
-        tm_text out = { 0 };
-        tm_json json = { .out = &out, .indent = indent };
-        tm_json_open(&json, NULL, '{');
-        tm_json_string(&json, "a", "b");
-        tm_json_string(&json, "none", NULL);
-        tm_json_open(&json, "list", '[');
-        tm_json_i64(&json, NULL, -5);
-        tm_json_f64(&json, NULL, 0.25);
-        tm_json_f64(&json, NULL, 0.1);
-        tm_json_open(&json, NULL, '{');
-        tm_json_close(&json, '}');
-        tm_json_open(&json, NULL, '[');
-        tm_json_bool(&json, NULL, true);
-        tm_json_close(&json, ']');
-        tm_json_close(&json, ']');
-        tm_json_bool(&json, "no", false);
-        tm_json_f64(&json, "inf", (double)INFINITY);
-        tm_json_close(&json, '}');
-        json_t *back = json_loads(out.data, 0, NULL);
-        assert_true(json_equal(back, wanted));
-        json_decref(back);
-        if (indent)
-            assert_non_null(strstr(out.data, "\n    {},\n    [\n      true\n    ]\n  ],\n  \"no\": false,\n"));
-        else
-            assert_string_equal(out.data, "{\"a\": \"b\", \"none\": null, \"list\": [-5, 0.25, 0.1, {}, [true]], "
-                                          "\"no\": false, \"inf\": null}");
-        tm_text_fini(&out);
-    }
-    json_decref(wanted);
-}
-
-/* Memory of an arena is apart, aligned and zero, also behind blocks of its own. */
-TEST(arenas_give_what_is_asked_for)
-{
-    enum { N = 300 };
-    tm_arena      *arena = tm_arena_create();
-    unsigned char *at[N];
-    for (size_t i = 0; i < N; i++) {
-        size_t n = i % 50 == 49 ? 70000 + i : i * 3;
-        at[i] = tm_arena_take(arena, n);
-        assert_int_equal((uintptr_t)at[i] % 16, 0);
-        for (size_t k = 0; k < n; k++) assert_int_equal(at[i][k], 0);
-        memset(at[i], (int)(i % 255) + 1, n);
-    }
-    for (size_t i = 0; i < N; i++)
-        for (size_t k = 0, n = i % 50 == 49 ? 70000 + i : i * 3; k < n; k++) assert_int_equal(at[i][k], i % 255 + 1);
-    /* small ones share a block, to its end */
-    char *first = tm_arena_take(arena, 70000); /* one of its own, full */
-    (void)first;
-    char *begin = tm_arena_take(arena, 16);
-    for (int i = 1; i < 4096; i++) assert_ptr_equal(tm_arena_take(arena, 16), begin + (ptrdiff_t)16 * i);
-    assert_ptr_not_equal(tm_arena_take(arena, 16), begin + 65536);
-    assert_string_equal(tm_arena_format(arena, "%s of %d%%", "a part", 100), "a part of 100%");
-    assert_string_equal(tm_arena_format(arena, "%s", ""), "");
-    assert_string_equal(tm_arena_text(arena, "a text"), "a text");
-    memset(tm_arena_take(arena, 16), 'x', 16);
-    assert_string_equal(tm_arena_text_n(arena, "0123456789abcdefgh", 16), "0123456789abcdef");
-    tm_arena_destroy(arena);
-    tm_arena_destroy(NULL);
-    size_t             capacity = 0;
-    char              *items = NULL;
-    unsigned long long before = tm_alloc_count();
-    for (size_t n = 0; n < 40; n++) items = tm_grow(items, &capacity, n, 3);
-    assert_int_equal(capacity, 64);
-    assert_int_equal(tm_alloc_count() - before, 3);
-    capacity = 1;
-    items = tm_grow(items, &capacity, 5, 3);
-    assert_int_equal(capacity, 6);
-    free(items);
 }
 
 /* What there is under a name, and what each function makes of it: how it is refused, or NULL. */
@@ -317,26 +134,6 @@ TEST(files_say_why_not)
         tm_text_fini(&text);
     }
     test_folder_remove();
-}
-
-TEST(names_may_be_too_long)
-{
-    char longest[5000];
-    memset(longest, 'x', sizeof longest - 1);
-    longest[sizeof longest - 1] = '\0';
-    for (int k = 0; k < 2; k++) { /* 4095 bytes are the most of a path */
-        tm_error err = { 0 }, other = { 0 };
-        longest[4095 + k] = '/';
-        assert_int_equal(tm_file_write(longest, "x", 1, &err), TM_INVALID);
-        assert_non_null(strstr(err.text, k ? "path is too long" : "cannot create"));
-        longest[4095 + k] = '\0';
-        assert_int_equal(tm_folder_make(longest, &other), TM_INVALID);
-        assert_non_null(strstr(other.text, k ? "not a usable directory name" : "cannot create directory"));
-        longest[4095 + k] = 'x';
-    }
-    tm_error err = { 0 };
-    assert_int_equal(tm_folder_make("", &err), TM_INVALID);
-    assert_string_equal(err.text, "not a usable directory name: ''");
 }
 
 TEST_FIXTURE(NULL, test_folder_teardown)

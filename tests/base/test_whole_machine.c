@@ -4,12 +4,9 @@
 #include "support/folder.h"
 
 #include "base/cpu.h"
-#include "base/file.h"
 #include "base/text.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "support/test.h"
@@ -109,18 +106,6 @@ static const char *const trees[][49] = {
       CACHE(0, 3, "Unified", "3", "4K", "64", "0") },
 };
 
-static void put(const char *root, const char *path, const char *content)
-{
-    char     full[900], folder[900];
-    tm_error err = { 0 };
-    snprintf(full, sizeof full, "%s%s", root, path);
-    strcpy(folder, full);
-    *strrchr(folder, '/') = '\0';
-    if (tm_folder_make(folder, &err) != TM_OK) fail_msg("%s", err.text);
-    FILE *file = fopen(full, "w"); /* nothing of it has to be on a disk */
-    assert_true(file && fputs(content, file) >= 0 && fclose(file) == 0);
-}
-
 static void add(tm_text *out, const char *name, int64_t value, int64_t unknown)
 {
     if (value != unknown) tm_text_printf(out, "%s %lld ", name, (long long)value);
@@ -131,7 +116,7 @@ TEST(machines_are_read)
     for (size_t i = 0; i < sizeof trees / sizeof trees[0]; i++) {
         char   *root = test_tree_make();
         tm_text out = { 0 };
-        for (int k = 1; trees[i][k]; k += 2) put(root, trees[i][k], trees[i][k + 1]);
+        for (int k = 1; trees[i][k]; k += 2) test_put(root, trees[i][k], trees[i][k + 1]);
         tm_cgroup_limits limits = tm_cgroup_limits_read(root);
         tm_cpu_caches    caches = tm_cpu_caches_read(root);
         tm_text_add(&out, "");

@@ -69,7 +69,12 @@ static bool has_folder(int argc, char **argv)
     return known && argc == 7 && strcmp(argv[argc - 2], "--out") == 0;
 }
 
-/* Says all of a turn at once. Steps differ by a few hundredths. */
+static void say(int fd, const char *line)
+{
+    if (send(fd, line, strlen(line), 0) != (ssize_t)strlen(line)) _exit(9);
+}
+
+/* Says all of a turn at once. Steps differ by a few hundredths; "liar" says a line of its own. */
 static int play(int argc, char **argv)
 {
     const char *mode = argv[2], *channel = getenv(TM_TURN_VARIABLE);
@@ -78,7 +83,10 @@ static int play(int argc, char **argv)
     if (!channel || !has_folder(argc, argv)) return 8;
     int fd = atoi(channel);
     if (strcmp(mode, "silent") == 0) pause();
-    if (send(fd, TM_TURN_HELLO "\n", strlen(TM_TURN_HELLO) + 1, 0) < 0) return 9;
+    if (strcmp(mode, "mute") == 0) return fputs("I know nothing\n", stderr), 3;
+    if (strcmp(mode, "other") == 0) say(fd, "trainmark-turns 2\n"), pause();
+    say(fd, TM_TURN_HELLO "\n");
+    if (strcmp(mode, "liar") == 0) say(fd, argv[4]), pause();
     for (char order[64]; recv(fd, order, sizeof order, 0) > 0;) {
         bool    whole = strncmp(order, "turn inf\n", 9) == 0;
         tm_text said = { 0 };
@@ -89,8 +97,9 @@ static int play(int argc, char **argv)
                            64);
         }
         if (!whole) tm_text_add(&said, "pause\n");
-        if (send(fd, said.data, said.length, 0) != (ssize_t)said.length) return 7;
+        if (said.length) say(fd, said.data);
         tm_text_fini(&said);
+        if (strcmp(mode, "fails") == 0) return fputs("for no reason\n", stderr), 5;
         if (whole) return 0;
     }
     return 0;
@@ -152,29 +161,6 @@ static double share_of(int64_t step)
     return 1 + 0.01 * (double)(step * 7 % 5);
 }
 
-/* The lines of progress: seconds and pairs only grow, at most two lines a second, within the budget. */
-static void progress_grows(const session_case *c, const tm_ab_session *s, const char *drawn)
-{
-    double    last = 0, seconds, budget;
-    long long round, pairs, last_round = 1, last_pairs = 0;
-    int       lines = 0, used = 0;
-    int64_t   n;
-    free(tm_ab_pairs(s, 0, s->n_turns, NULL, 1, &n));
-    for (const char *at = drawn; (at = strstr(at, "\r\033[K"));) {
-        at += 4;
-        if (!*at) break; /* the last line is cleared */
-        if (sscanf(at, "%lf of %lf s, round %lld, %lld pairs%n", &seconds, &budget, &round, &pairs, &used) != 4)
-            fail_msg("%s: '%s'", c->what, at);
-        assert_true(budget == c->options.budget_seconds && seconds >= last && seconds <= budget);
-        assert_true(round - last_round >= 0 && round - last_round <= 1 && pairs > last_pairs && pairs <= n);
-        if (at[used] == ':') assert_non_null(strstr(at, "B / A "));
-        last = seconds, last_round = round, last_pairs = pairs, lines++;
-    }
-    assert_true(lines > 4 && lines <= 2 * s->seconds && drawn[strlen(drawn) - 1] == 'K');
-    assert_true(s->seconds - last <= 1 + c->options.budget_seconds / 8);
-    assert_int_equal(last_round, s->turns[s->n_turns - 1].round + 1);
-}
-
 static void run_case(const session_case *c)
 {
     char          steps[8], seconds[16], *drawn = NULL;
@@ -224,7 +210,7 @@ static void run_case(const session_case *c)
                          o.whole_runs ? turns : 3 * (s.turns[s.n_turns - 1].round + 1) - (c->stop_at_turn == 4));
     }
     if (st == TM_OK) report_is_right(&s);
-    if (st == TM_OK && c->vary) progress_grows(c, &s, drawn);
+
     if (s.end == TM_AB_END_TARGET) {
         tm_ab_figures f = tm_ab_figures_of(&s);
         assert_true(f.paired.pairs >= o.least_pairs && f.paired.half_width <= o.target);
@@ -275,6 +261,44 @@ TEST(orders_come_in_turn)
                 assert_int_equal(t[k].side, warm ? t[k / 2 * 2].side : t[k < 3 ? k : 5 - k].side);
         }
         assert_true(s.n_turns >= 2 * 6 * 7);
+        tm_ab_session_fini(&s);
+    }
+}
+
+/* --- who does not keep to the protocol ---------------------------------------------------------------------------- */
+
+TEST(what_is_no_turn_is_refused)
+{
+    static const struct {
+        const char *mode, *steps, *why; /* of B, whose steps may be a line */
+        bool        whole;
+    } rows[] = {
+        { "mute", "3",
+          "B (b) does not know the turn protocol (TRAINMARK_TURN_FD; name an older version with --a-command or "
+          "--b-command) or exited after 0 steps (exit code 3); its last output:\nI know nothing",
+          false },
+        { "other", "3", "it sends 'trainmark-turns 2', this program knows 'trainmark-turns 1'", false },
+        { "liar", "step 1 0.5\n", "B: not a line of the turn protocol: 'step 1 0.5'", false },
+        { "liar", "step 0 0.5 1\n", "B: not a line of the turn protocol: 'step 0 0.5 1'", false },
+        { "liar", "step 1 0 1\n", "B: not a line of the turn protocol", false },
+        { "liar", "step 1 0.5 -1\n", "B: not a line of the turn protocol", false },
+        { "liar", "step 1 0.5 1x\n", "B: not a line of the turn protocol", false },
+        { "liar", "pauses\n", "B: not a line of the turn protocol", false },
+        { "fails", "3", "B (b) exited after 3 steps (exit code 5); its last output:\nfor no reason", false },
+        { "fails", "3", "B (b) failed after 3 steps (exit code 5); its last output:\nfor no reason", true },
+        { "same", "0", "B (b) printed no line of a step after 0 steps (exit code 0)", true },
+        { "same", "1", "B (b) has 1 step(s), and the first does not count; let it do more steps", true },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char         *a[] = { self, (char *)"play", (char *)"same", (char *)"0.5", (char *)"3", NULL };
+        char         *b[] = { self, (char *)"play", (char *)rows[i].mode, (char *)"0.5", (char *)rows[i].steps, NULL };
+        tm_ab_session s = { 0 };
+        tm_error      err = { 0 };
+        tm_ab_options o = { .budget_seconds = 20, LIVE, .whole_runs = rows[i].whole, .folder = "/tmp/never made" };
+        o.a = (tm_ab_program){ .text = "a", .argv = a, .turns = true };
+        o.b = (tm_ab_program){ .text = "b", .argv = b, .turns = true };
+        assert_int_equal(tm_ab_run(&o, &s, &err), TM_INVALID);
+        if (!strstr(err.text, rows[i].why)) fail_msg("%s: %s\nwanted: %s", rows[i].mode, err.text, rows[i].why);
         tm_ab_session_fini(&s);
     }
 }

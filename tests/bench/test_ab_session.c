@@ -7,7 +7,6 @@
 #include "apps/bench/ab.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,7 +105,7 @@ TEST(reports_have_the_figures_of_the_record)
 
 TEST(written_and_read)
 {
-    tm_text       first = { 0 }, second = { 0 }, said[2] = { { 0 }, { 0 } };
+    tm_text       first = { 0 }, second = { 0 };
     tm_ab_session s = make(7, 1.07, 64, 64), back = { 0 };
     tm_error      err = { 0 };
     s.b_build = copy_of("trainmark 9.8, commit \"x\"");
@@ -116,22 +115,11 @@ TEST(written_and_read)
     assert_string_equal(first.data, second.data);
     assert_null(back.a_build);
     assert_string_equal(back.b_build, s.b_build);
-    tm_ab_session_fini(&back);
-    s.a_build = copy_of("trainmark 9.7, commit y");
-    first.length = second.length = 0;
-    tm_ab_session_print(&s, &first);
-    if (tm_ab_session_parse(first.data, "x", &back, &err) != TM_OK) fail_msg("%s", err.text);
-    tm_ab_session_print(&back, &second);
-    assert_string_equal(first.data, second.data);
-    assert_string_equal(back.a_build, s.a_build);
-    assert_string_equal(back.b_build, s.b_build);
-    tm_ab_print_json(&s, &said[0]);
-    tm_ab_print_json(&back, &said[1]);
-    assert_string_equal(said[0].data, said[1].data);
-    assert_non_null(strstr(said[0].data, "\"verdict\": \"slower\""));
+    assert_string_equal(back.a, s.a);
+    assert_int_equal(back.n_turns, s.n_turns);
+    assert_int_equal(tm_ab_figures_of(&back).paired.verdict, TM_PAIRED_SLOWER);
     tm_ab_session_fini(&s);
     tm_ab_session_fini(&back);
-    for (int i = 0; i < 2; i++) tm_text_fini(&said[i]);
     tm_text_fini(&first);
     tm_text_fini(&second);
 }

@@ -176,21 +176,6 @@ TEST(errors_in_attention_are_found)
     }
 }
 
-/* One key more or less is not taken for a rounding error. */
-TEST(wrong_masks_are_found)
-{
-    static const tm_attention_attr attr = { SELF(40, 2, 2, 8), .scale = 0.25, .causal = 1, .window = 7 };
-    bed                            b = make(&attr, 1, TM_BF16);
-    assert_true(judged(&b).correct);
-    b.t.attr.window = 8;
-    assert_false(judged(&b).correct);
-    b.t.attr.window = 0;
-    assert_false(judged(&b).correct);
-    b.t.attr.causal = 0;
-    assert_false(judged(&b).correct);
-    free(b.t.qkv), free(b.t.dqkv), free(b.t.o), free(b.t.d_o), free(b.t.lse);
-}
-
 /* --- products ----------------------------------------------------------------------------------------------------- */
 
 /* The same by another way: the sum of one element in long double, and what rounding may do to k terms: (1 + u)^k - 1,
@@ -250,20 +235,6 @@ TEST(errors_in_products_are_found)
         const tm_product *p = &shapes[i];
         tm_operands       o;
         tm_operands_plan(&o, p, false);
-        const size_t bytes[] = { tm_dtype_bytes(p->dtype), tm_dtype_bytes(p->c_dtype) };
-        assert_true(o.a_bytes >= (size_t)(p->m * p->k) * bytes[0] &&
-                    o.a_bytes < (size_t)(p->m * p->k) * bytes[0] + 4096);
-        assert_true(o.b_bytes >= (size_t)(p->k * p->n) * bytes[0] &&
-                    o.b_bytes < (size_t)(p->k * p->n) * bytes[0] + 4096);
-        assert_true(o.c_bytes >= (size_t)(p->m * p->n) * bytes[1] &&
-                    o.c_bytes < (size_t)(p->m * p->n) * bytes[1] + 4096);
-        assert_true(o.bytes >= (o.a_bytes + o.b_bytes + o.c_bytes) * (size_t)o.sets && o.sets >= 1);
-        assert_int_equal(tm_product_lda(p), p->trans_a ? p->m : p->k);
-        assert_int_equal(tm_product_ldb(p), p->trans_b ? p->k : p->n);
-        /* Three rows and columns of sums by one thread; three threads take a third. */
-        double seconds = tm_product_verify_seconds(p, 1), sums = 3.0 * (double)(p->k * (p->n + p->m));
-        assert_true(seconds > sums * 1e-9 && seconds < sums * 4e-9 + 1e-8 * (double)(p->m * p->n));
-        assert_true(fabs(tm_product_verify_seconds(p, 3) * 3 / seconds - 1) < 1e-12);
         assert_int_equal(tm_operands_fill(&o, &bench, NULL), TM_OK);
         assert_true(isinf(product_judged(&o).worst)); /* not computed */
         reference.run(&reference, &o, 0);

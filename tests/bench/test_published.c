@@ -8,9 +8,7 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static tm_published *built_in(void)
 {
@@ -110,29 +108,3 @@ TEST(a_compared_row_is_the_published_one)
 }
 
 #define HEADER "workload,row,device,devices,scope,dtype,batch,seq,column,value,unit,convention,source,date,note\n"
-
-TEST(wrong_files_are_refused)
-{
-    static const struct {
-        const char *content, *wanted;
-    } wrong[] = { { "", "no published figure" },
-                  { "a,b,c\n", "header" },
-                  { HEADER, "no published figure" },
-                  { HEADER "gemm,x,d,1,device,,,,tflops,fast,,,,,\n", "'fast' is not a number" },
-                  { HEADER "gemm,x,d,1,device,,,,tflops,inf,,,,,\n", "'inf' is not a number" },
-                  { HEADER "gemm,x,d,0,device,,,,tflops,1,,,,,\n", "devices '0'" },
-                  { HEADER "gemm,x,d,1,node,,,,tflops,1,,,,,\n", "scope 'node'" },
-                  { HEADER "gemm,x,d,1,device\n", "5 cells" } };
-    char path[64];
-    snprintf(path, sizeof path, "/tmp/tm_reference_%d.csv", (int)getpid());
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        FILE *file = fopen(path, "w");
-        assert_int_equal(fwrite(wrong[i].content, 1, strlen(wrong[i].content), file), strlen(wrong[i].content));
-        fclose(file);
-        tm_published *reference;
-        tm_error      err = { 0 };
-        assert_int_equal(tm_published_read(path, &reference, &err), TM_FORMAT);
-        if (!strstr(err.text, wrong[i].wanted)) fail_msg("\"%s\" lacks \"%s\"", err.text, wrong[i].wanted);
-    }
-    unlink(path);
-}

@@ -2,7 +2,6 @@
 /* apps/bench/hardware.c, apps/bench/ops.c: tables with planted laws give files with these numbers; the op bench times
  * every instruction of a step. */
 #include "apps/bench/hardware.h"
-#include "base/file.h"
 #include "apps/bench/part.h"
 #include "plan/rates.h"
 
@@ -35,13 +34,42 @@ static void close_fixture(fixture *f)
     free(f);
 }
 
-/* Writes what `fill` puts into a table of this workload. */
-static tm_hardware written(fixture *f, tm_arena *arena, const char *workload, void (*fill)(tm_table *))
+static tm_arena *arena;
+
+/* The columns, then rows of their cells; "-": none. */
+static void fill(tm_table *t, const char *text)
+{
+    char        copy[1024], *rest = copy;
+    const char *names = NULL;
+    snprintf(copy, sizeof copy, "%s", text);
+    for (char *line; (line = strsep(&rest, "\n")) && *line;) {
+        char columns[128], *column = columns;
+        bool head = !names;
+        if (head) names = tm_arena_text(arena, line);
+        snprintf(columns, sizeof columns, "%s", names);
+        if (!head) tm_table_row(t);
+        for (char *word, *name; (word = strsep(&line, " ")) && (name = strsep(&column, " "));) {
+            char  *end;
+            double value = strtod(word, &end);
+            if (head) tm_table_column(t, name, 0);
+            if (head || strcmp(word, "-") == 0) continue;
+            if (*end)
+                tm_table_text(t, name, word);
+            else if (strstr("K calls ranks bytes", name))
+                tm_table_i64(t, name, (int64_t)value);
+            else
+                tm_table_f64(t, name, value);
+        }
+    }
+}
+
+/* What a workload that has this table leaves in the file. */
+static tm_hardware written(fixture *f, const char *workload, const char *text)
 {
     tm_error    err = { 0 };
     tm_hardware hw = { 0 };
     f->bench.table = tm_table_create(workload);
-    fill(f->bench.table);
+    fill(f->bench.table, text);
     if (tm_bench_check_hardware(&f->bench, workload, f->path, &err) != TM_OK) fail_msg("%s", err.text);
     if (tm_bench_write_hardware(&f->bench, workload, f->path, &err) != TM_OK) fail_msg("%s", err.text);
     tm_table_destroy(f->bench.table);
@@ -54,124 +82,52 @@ static void near(double value, double wanted)
     if (!(fabs(value / wanted - 1) <= 5e-4)) fail_msg("%.6g, planted %.6g", value, wanted);
 }
 
-static void add_columns(tm_table *t, const char *const *names)
-{
-    for (; *names; names++) tm_table_column(t, *names, 0);
-}
-
-static void add_product(tm_table *t, int64_t k, const char *dtype, double tflops)
-{
-    tm_table_row(t);
-    tm_table_i64(t, "K", k);
-    tm_table_text(t, "dtype", dtype);
-    tm_table_f64(t, "tflop", 0.003 * (double)k);
-    tm_table_f64(t, "tflops", 0.01); /* the mean, which a disturbance made worse */
-    if (tflops > 0) tm_table_f64(t, "median_ms", 3 * (double)k / tflops);
-}
-
-/* TFLOP/s = 0.2 K / (K + 48); half of that in bfloat16 with a single K; one row was skipped. */
-static void fill_gemm(tm_table *t)
-{
-    static const char *const names[] = { "K", "dtype", "tflop", "tflops", "median_ms", NULL };
-    add_columns(t, names);
-    for (int64_t k = 16; k <= 4096; k *= 4) add_product(t, k, "float32", 0.2 * (double)k / (double)(k + 48));
-    add_product(t, 512, "bfloat16", 0);
-    add_product(t, 512, "bfloat16", 0.1);
-}
-
-/* TFLOP/s = 0.3 K / (K + 200). */
-static void fill_narrow_gemm(tm_table *t)
-{
-    static const char *const names[] = { "K", "dtype", "tflop", "tflops", "median_ms", NULL };
-    add_columns(t, names);
-    for (int64_t k = 16; k <= 4096; k *= 4) add_product(t, k, "bfloat16", 0.3 * (double)k / (double)(k + 200));
-}
-
-static void fill_stream(tm_table *t)
-{
-    static const char *const names[] = { "kernel", "best_mbps", "median_mbps", NULL };
-    add_columns(t, names);
-    for (int i = 0; i < 3; i++) {
-        tm_table_row(t);
-        tm_table_f64(t, "best_mbps", 30000 + 10000 * i);
-        tm_table_f64(t, "median_mbps", 20000 + 10000 * i);
-    }
-}
-
-static void fill_attention(tm_table *t)
-{
-    static const char *const names[] = { "fwd_tflops", "fwd_tflops_executed", "bwd_tflops_executed", NULL };
-    add_columns(t, names);
-    for (int i = 0; i < 2; i++) {
-        tm_table_row(t);
-        tm_table_f64(t, "fwd_tflops", 9);
-        tm_table_f64(t, "fwd_tflops_executed", 0.05 + 0.01 * i);
-        if (i) tm_table_f64(t, "bwd_tflops_executed", 0.04);
-    }
-}
-
+/* TFLOP/s = 0.2 K / (K + 48), by the median; the mean was made worse. Half of that in bfloat16 with a single K; one row
+ * was skipped. Then bfloat16 alone: 0.3 K / (K + 200). */
+static const char gemm[] =
+    "K dtype tflop tflops median_ms\n16 float32 0.048 0.01 960\n64 float32 0.192 0.01 1680\n"
+    "256 float32 0.768 0.01 4560\n1024 float32 3.072 0.01 16080\n4096 float32 12.288 0.01 62160\n"
+    "512 bfloat16 1.536 0.01 -\n512 bfloat16 1.536 0.01 15360\n";
+static const char narrow_gemm[] =
+    "K dtype tflop tflops median_ms\n16 bfloat16 0.048 0.01 2160\n64 bfloat16 0.192 0.01 2640\n"
+    "256 bfloat16 0.768 0.01 4560\n1024 bfloat16 3.072 0.01 12240\n4096 bfloat16 12.288 0.01 42960\n";
+static const char stream[] = "best_mbps median_mbps\n30000 20000\n40000 30000\n50000 40000\n";
+static const char attention[] = "fwd_tflops fwd_tflops_executed bwd_tflops_executed\n9 0.05 -\n9 0.06 0.04\n";
 /* A call takes 20 us and its bytes 2 (n - 1) / n bytes / 5 GB/s. */
-static void fill_collectives(tm_table *t)
-{
-    static const char *const names[] = { "call", "ranks", "bytes", "bus_gbps", "median_ms", NULL };
-    add_columns(t, names);
-    for (double bytes = 8; bytes < 1e9; bytes *= 64) {
-        double wire = 1.5 * bytes, seconds = 20e-6 + wire / 5e9;
-        tm_table_row(t);
-        tm_table_text(t, "call", "all-reduce");
-        tm_table_i64(t, "ranks", 4);
-        tm_table_i64(t, "bytes", (int64_t)bytes);
-        tm_table_f64(t, "bus_gbps", wire / seconds * 1e-9);
-        tm_table_f64(t, "median_ms", seconds * 1e3);
-        tm_table_row(t);
-        tm_table_text(t, "call", "copy");
-        tm_table_f64(t, "bus_gbps", 99);
-    }
-}
-
-static void fill_ops(tm_table *t)
-{
-    static const char *const names[] = { "op", "calls", "call_us", "tflops", "gbps", "error_pct", NULL };
-    add_columns(t, names);
-    tm_table_row(t);
-    tm_table_text(t, "op", "linear");
-    tm_table_i64(t, "calls", 12);
-    tm_table_f64(t, "call_us", 3);
-    tm_table_f64(t, "tflops", 0.11);
-    tm_table_f64(t, "error_pct", 1.5);
-    tm_table_row(t);
-    tm_table_text(t, "op", "gelu.bfloat16");
-    tm_table_i64(t, "calls", 2);
-    tm_table_f64(t, "gbps", 7);
-    tm_table_f64(t, "error_pct", 0);
-}
+static const char collectives[] = "call ranks bytes bus_gbps median_ms\nall-reduce 4 8 0.0005999280086 0.0200024\n"
+                                  "all-reduce 4 512 0.03810733566 0.0201536\n"
+                                  "all-reduce 4 32768 1.647715083 0.0298304\n"
+                                  "all-reduce 4 2097152 4.845951355 0.6491456\n"
+                                  "all-reduce 4 134217728 4.997517706 40.2853184\n"
+                                  "copy - - 99 -\n";
+static const char ops[] = "op calls call_us tflops gbps error_pct\nlinear 12 3 0.11 - 1.5\ngelu.bfloat16 2 - - 7 0\n";
 
 /* One file of five benches, which is complete in the end: what one has put there the others leave alone. */
 TEST(benches_share_a_file)
 {
-    tm_arena   *arena = tm_arena_create();
+    arena = tm_arena_create();
     fixture    *f = open_fixture("box.yaml");
-    tm_hardware hw = written(f, arena, "stream", fill_stream);
+    tm_hardware hw = written(f, "stream", stream);
     near(hw.number[TM_HARDWARE_MEMORY_RATE], 50);
     near(hw.number[TM_HARDWARE_MEMORY_SHARE], 0.6);
     assert_true(hw.cpu && hw.number[TM_HARDWARE_MEMORY] > 0);
     assert_string_equal(hw.name, "here");
     near(hw.number[TM_HARDWARE_UNITS], 1);
     assert_int_equal(tm_hardware_read(arena, f->path, &hw, NULL), TM_FORMAT);
-    hw = written(f, arena, "gemm", fill_gemm);
+    hw = written(f, "gemm", gemm);
     near(hw.number[TM_HARDWARE_PRODUCT_F32], 0.2);
     near(hw.number[TM_HARDWARE_HALF_DEPTH], 48);
     near(hw.number[TM_HARDWARE_PRODUCT_BF16], 0.1);
-    hw = written(f, arena, "gemm", fill_narrow_gemm);
+    hw = written(f, "gemm", narrow_gemm);
     near(hw.number[TM_HARDWARE_PRODUCT_BF16], 0.3);
     near(hw.number[TM_HARDWARE_PRODUCT_F32], 0.2);
     near(hw.number[TM_HARDWARE_HALF_DEPTH], 48); /* a CPU's is that of float32 */
-    hw = written(f, arena, "attention", fill_attention);
+    hw = written(f, "attention", attention);
     near(hw.number[TM_HARDWARE_ATTENTION_FORWARD], 0.06);
     near(hw.number[TM_HARDWARE_ATTENTION_BACKWARD], 0.04);
-    hw = written(f, arena, "ops", fill_ops);
+    hw = written(f, "ops", ops);
     assert_int_equal(hw.n_ops, 2);
-    hw = written(f, arena, "ops", fill_ops);
+    hw = written(f, "ops", ops);
     assert_int_equal(hw.n_ops, 2);
     assert_string_equal(hw.op[0].name, "linear");
     near(hw.op[0].call, 3);
@@ -180,7 +136,7 @@ TEST(benches_share_a_file)
     near(hw.op[1].bytes, 7);
     near(hw.number[TM_HARDWARE_LAUNCH], 3);
     assert_int_equal(tm_hardware_read(arena, f->path, &hw, NULL), TM_OK);
-    hw = written(f, arena, "collectives", fill_collectives);
+    hw = written(f, "collectives", collectives);
     assert_int_equal(hw.links, TM_LINKS_SWITCH);
     near(hw.number[TM_HARDWARE_LINK_DEVICES], 4);
     assert_true(hw.number[TM_HARDWARE_LINK_RATE] > 4.9 && hw.number[TM_HARDWARE_LINK_RATE] < 5);

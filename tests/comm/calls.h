@@ -51,123 +51,103 @@ static bool guarded(const char *end)
     return true;
 }
 
-static void check_all_reduce(const bench *b, tm_comm_op op, tm_comm_format format, size_t count, uint64_t seed)
-{
-    int    rank = tm_comm_rank(b->comm), size = tm_comm_size(b->comm);
-    size_t bytes = format_bytes(format);
-    char  *send = memory(b, 0), *receive = b->in_place ? send : memory(b, 1), want[8] = { 0 };
-    fill(format, seed, rank, send, 0, count);
-    guard(receive + count * bytes);
-    tm_collective call = collective_of(TM_COMM_ALL_REDUCE, format, send, receive, count, "sums", 1);
-    call.op = op;
-    CHECK_OK(tm_comm_run(b->comm, &call, err));
-    CHECK(guarded(receive + count * bytes));
-    for (size_t i = 0; i < count; i++) {
-        put_reduced(op, format, seed, b->all, size, i, want);
-        CHECK(memcmp(receive + i * bytes, want, bytes) == 0);
-    }
-    /* What was sent is as it was. */
-    for (size_t i = 0; i < count && !b->in_place; i++) {
-        put_value(format, seed, rank, i, want);
-        CHECK(memcmp(send + i * bytes, want, bytes) == 0);
-    }
-}
-
-static void check_reduce_scatter(const bench *b, tm_comm_op op, tm_comm_format format, size_t count, uint64_t seed)
-{
-    size_t rank = (size_t)tm_comm_rank(b->comm), size = (size_t)tm_comm_size(b->comm), bytes = format_bytes(format);
-    char  *send = memory(b, 0), *receive = b->in_place ? send + rank * count * bytes : memory(b, 1), want[8] = { 0 };
-    fill(format, seed, (int)rank, send, 0, count * size);
-    tm_collective call = collective_of(TM_COMM_REDUCE_SCATTER, format, send, receive, count, "slices", -1);
-    call.op = op;
-    CHECK_OK(tm_comm_run(b->comm, &call, err));
-    for (size_t i = 0; i < count; i++) {
-        put_reduced(op, format, seed, b->all, (int)size, rank * count + i, want);
-        CHECK(memcmp(receive + i * bytes, want, bytes) == 0);
-    }
-}
-
-static void check_all_gather(const bench *b, tm_comm_format format, size_t count, uint64_t seed)
-{
-    size_t rank = (size_t)tm_comm_rank(b->comm), size = (size_t)tm_comm_size(b->comm), bytes = format_bytes(format);
-    char  *receive = memory(b, 1), *send = b->in_place ? receive + rank * count * bytes : memory(b, 0), want[8] = { 0 };
-    memset(receive, 0, size * count * bytes);
-    guard(receive + size * count * bytes);
-    fill(format, seed, (int)rank, send, 0, count);
-    tm_collective call = {
-        .kind = TM_COMM_ALL_GATHER, .format = format, .send = send, .receive = receive, .count = count, .what = "parts"
-    };
-    CHECK_OK(tm_comm_run(b->comm, &call, err));
-    CHECK(guarded(receive + size * count * bytes));
-    for (size_t r = 0; r < size; r++)
-        for (size_t i = 0; i < count; i++) {
-            put_value(format, seed, (int)r, i, want);
-            CHECK(memcmp(receive + (r * count + i) * bytes, want, bytes) == 0);
-        }
-}
-
-static void check_broadcast(const bench *b, tm_comm_format format, size_t count, int root, uint64_t seed)
-{
-    size_t bytes = format_bytes(format);
-    char  *send = memory(b, 0), *receive = b->in_place ? send : memory(b, 1), want[8] = { 0 };
-    bool   is_root = tm_comm_rank(b->comm) == root;
-    memset(receive, 0, count * bytes);
-    guard(receive + count * bytes);
-    if (is_root) fill(format, seed, root, send, 0, count);
-    tm_collective call = collective_of(TM_COMM_BROADCAST, format, is_root ? send : NULL, receive, count, "weights", 0);
-    call.peer = root;
-    CHECK_OK(tm_comm_run(b->comm, &call, err));
-    CHECK(guarded(receive + count * bytes));
-    for (size_t i = 0; i < count; i++) {
-        put_value(format, seed, root, i, want);
-        CHECK(memcmp(receive + i * bytes, want, bytes) == 0);
-    }
-}
-
 /* Of the pieces from a to b, all with other counts: some are empty. */
 static size_t piece(size_t count, size_t a, size_t b)
 {
     return (a * 5 + b * 3) % 4 == 0 ? 0 : count * ((a + 2 * b) % 3) / 2 + (a ^ b);
 }
 
-static void check_all_to_all(const bench *b, tm_comm_format format, size_t count, bool pieces, uint64_t seed)
+/* One call of this rank. `pieces`: of an all-to-all, each of its own length. */
+typedef struct {
+    tm_collective call;
+    size_t        sent, received, out[TM_COMM_LOCAL], in[TM_COMM_LOCAL]; /* elements */
+    uint64_t      seed;
+} one_call;
+
+static one_call call_of(const bench *b, tm_comm_kind kind, tm_comm_op op, tm_comm_format format, size_t count, int root,
+                        bool pieces, uint64_t seed)
 {
-    size_t rank = (size_t)tm_comm_rank(b->comm), size = (size_t)tm_comm_size(b->comm), bytes = format_bytes(format);
-    size_t out[TM_COMM_LOCAL], in[TM_COMM_LOCAL], at = 0, all = 0;
-    char  *send = memory(b, 0), *receive = memory(b, 1), want[8] = { 0 };
-    for (size_t r = 0; r < size; r++) {
-        out[r] = pieces ? piece(count, rank, r) : count;
-        in[r] = pieces ? piece(count, r, rank) : count;
-        fill(format, seed + r, (int)rank, send + at, 0, out[r]);
-        at += out[r] * bytes;
-        all += in[r] * bytes;
+    size_t   rank = (size_t)tm_comm_rank(b->comm), size = (size_t)tm_comm_size(b->comm);
+    one_call o = { .call = collective_of(kind, format, memory(b, 0), memory(b, 1), count, "numbers", 1), .seed = seed };
+    size_t   part = rank * count * format_bytes(format);
+    o.call.op = op, o.call.peer = root;
+    o.sent = kind == TM_COMM_REDUCE_SCATTER ? size * count : count;
+    o.received = kind == TM_COMM_ALL_GATHER ? size * count : count;
+    if (kind == TM_COMM_BROADCAST && (int)rank != root) o.sent = 0;
+    for (size_t r = 0; r < size && kind == TM_COMM_ALL_TO_ALL; r++) {
+        if (r == 0) o.sent = o.received = 0;
+        o.sent += o.out[r] = pieces ? piece(count, rank, r) : count;
+        o.received += o.in[r] = pieces ? piece(count, r, rank) : count;
     }
-    guard(receive + all);
-    tm_collective call = collective_of(TM_COMM_ALL_TO_ALL, format, send, receive, count, "tokens", 0);
-    call.send_counts = pieces ? out : NULL, call.receive_counts = pieces ? in : NULL;
+    if (b->in_place && kind == TM_COMM_ALL_GATHER)
+        o.call.send = (char *)o.call.receive + part;
+    else if (b->in_place)
+        o.call.receive = memory(b, 0) + (kind == TM_COMM_REDUCE_SCATTER ? part : 0);
+    return o;
+}
+
+/* Element i that plain loops would have received. */
+static void wanted_at(const bench *b, const one_call *o, size_t i, void *want)
+{
+    const tm_collective *c = &o->call;
+    size_t               rank = (size_t)tm_comm_rank(b->comm), from = 0;
+    switch (c->kind) {
+    case TM_COMM_ALL_GATHER:
+        put_value(c->format, o->seed, (int)(i / c->count), i % c->count, want);
+        break;
+    case TM_COMM_ALL_TO_ALL:
+        while (i >= o->in[from]) i -= o->in[from++];
+        put_value(c->format, o->seed + rank, (int)from, i, want);
+        break;
+    case TM_COMM_BROADCAST:
+        put_value(c->format, o->seed, c->peer, i, want);
+        break;
+    default:
+        if (c->kind == TM_COMM_REDUCE_SCATTER) i += rank * c->count;
+        put_reduced(c->op, c->format, o->seed, b->all, tm_comm_size(b->comm), i, want);
+    }
+}
+
+/* Nothing is written behind what is received, and what was sent is as it was. */
+static void check_call(const bench *b, tm_comm_kind kind, tm_comm_op op, tm_comm_format format, size_t count, int root,
+                       bool pieces, uint64_t seed)
+{
+    one_call      o = call_of(b, kind, op, format, count, root, pieces, seed);
+    size_t        bytes = format_bytes(format), at = 0;
+    int           rank = tm_comm_rank(b->comm);
+    char         *send = (char *)(uintptr_t)o.call.send, *receive = o.call.receive, want[8] = { 0 };
+    tm_collective call = o.call;
+    memset(receive, 0, o.received * bytes);
+    guard(receive + o.received * bytes);
+    for (size_t r = 0; r < (size_t)tm_comm_size(b->comm) && kind == TM_COMM_ALL_TO_ALL; at += o.out[r++])
+        fill(format, seed + r, rank, send + at * bytes, 0, o.out[r]);
+    if (kind != TM_COMM_ALL_TO_ALL) fill(format, seed, rank, send, 0, o.sent);
+    if (kind == TM_COMM_BROADCAST && rank != root) call.send = NULL;
+    call.send_counts = pieces ? o.out : NULL, call.receive_counts = pieces ? o.in : NULL;
     CHECK_OK(tm_comm_run(b->comm, &call, err));
-    CHECK(guarded(receive + all));
-    at = 0;
-    for (size_t r = 0; r < size; r++)
-        for (size_t i = 0; i < in[r]; i++, at += bytes) {
-            put_value(format, seed + rank, (int)r, i, want);
-            CHECK(memcmp(receive + at, want, bytes) == 0);
-        }
+    CHECK(guarded(receive + o.received * bytes) || (b->in_place && kind == TM_COMM_REDUCE_SCATTER));
+    for (size_t i = 0; i < o.received; i++) {
+        wanted_at(b, &o, i, want);
+        CHECK(memcmp(receive + i * bytes, want, bytes) == 0);
+    }
+    for (size_t i = 0; i < o.sent && !b->in_place && kind != TM_COMM_ALL_TO_ALL; i++) {
+        put_value(format, seed, rank, i, want);
+        CHECK(memcmp(send + i * bytes, want, bytes) == 0);
+    }
 }
 
 static void every_kind(const bench *b, tm_comm_format format, size_t count, uint64_t seed)
 {
-    int size = tm_comm_size(b->comm);
-    if (format != TM_COMM_BYTES)
-        for (int op = TM_COMM_SUM; op <= TM_COMM_MIN; op++) {
-            if (op != TM_COMM_SUM && count > 3000) continue;
-            check_all_reduce(b, (tm_comm_op)op, format, count, seed + 1);
-            check_reduce_scatter(b, (tm_comm_op)op, format, count, seed + 2);
-        }
-    check_all_gather(b, format, count, seed + 3);
-    check_broadcast(b, format, count, (int)(seed % (uint64_t)size), seed + 4);
-    if (!b->in_place) check_all_to_all(b, format, count, false, seed + 5);
-    if (!b->in_place) check_all_to_all(b, format, count, true, seed + 6);
+    int root = (int)(seed % (uint64_t)tm_comm_size(b->comm));
+    for (int op = TM_COMM_SUM; op <= TM_COMM_MIN && format != TM_COMM_BYTES; op++) {
+        if (op != TM_COMM_SUM && count > 3000) continue;
+        check_call(b, TM_COMM_ALL_REDUCE, (tm_comm_op)op, format, count, 0, false, seed + 1);
+        check_call(b, TM_COMM_REDUCE_SCATTER, (tm_comm_op)op, format, count, 0, false, seed + 2);
+    }
+    check_call(b, TM_COMM_ALL_GATHER, TM_COMM_SUM, format, count, 0, false, seed + 3);
+    check_call(b, TM_COMM_BROADCAST, TM_COMM_SUM, format, count, root, false, seed + 4);
+    for (int pieces = 0; pieces < 2 && !b->in_place; pieces++)
+        check_call(b, TM_COMM_ALL_TO_ALL, TM_COMM_SUM, format, count, 0, pieces, seed + 5);
 }
 
 /* Every rank of a world calls it; context: the counts. */

@@ -73,11 +73,65 @@ static void ways_of_calls(void **state)
     run_world(4, NULL, 60, false, ways, NULL);
 }
 
+/* Sums from 16 MiB on go past the caches. */
+static void sum_large(tm_comm *world, void *context)
+{
+    enum { N = 4 << 20 };
+    size_t rank = (size_t)tm_comm_rank(world), size = (size_t)tm_comm_size(world), of_all = size * (size + 1) / 2;
+    void  *memory;
+    (void)context;
+    CHECK_OK(tm_comm_alloc(world, 2 * N * sizeof(float), &memory, err));
+    float        *send = memory, *receive = send + N;
+    tm_collective call = collective_of(TM_COMM_REDUCE_SCATTER, TM_COMM_FLOAT32, send, receive, N / size, "large", 1);
+    for (size_t i = 0; i < N; i++) send[i] = (float)((i % 251) * (rank + 1));
+    CHECK_OK(tm_comm_run(world, &call, err));
+    for (size_t k = 0; k < call.count; k++) CHECK(receive[k] == (float)(((rank * call.count + k) % 251) * of_all));
+    call.kind = TM_COMM_ALL_REDUCE, call.count = N;
+    for (int in_place = 0; in_place < 2; in_place++) {
+        float *out = in_place ? send : receive;
+        call.receive = out;
+        CHECK_OK(tm_comm_run(world, &call, err));
+        for (size_t i = 0; i < N; i++) CHECK(out[i] == (float)((i % 251) * of_all));
+    }
+    tm_comm_free(world, memory);
+}
+
+static void large_sums(void **state)
+{
+    (void)state;
+    run_world(2, NULL, 30, false, sum_large, NULL);
+}
+
+/* A NaN of any rank is the result, also one whose payload bfloat16 would lose. */
+static void not_a_number(void **state)
+{
+    (void)state;
+    for (int op = TM_COMM_SUM; op <= TM_COMM_MIN; op++)
+        for (int at = 0; at < 3; at++) {
+            float x[3][2] = { { 1, 2 }, { 5, 6 }, { 9, 10 } }, y[2],
+                  want = op == TM_COMM_SUM   ? 18
+                         : op == TM_COMM_MAX ? 10
+                                             : 2;
+            double      dx[3][2], dy[2];
+            uint16_t    hx[3][2], hy[2];
+            const void *in[3], *din[3], *hin[3];
+            x[at][0] = (float)NAN;
+            for (int r = 0; r < 3; r++) {
+                for (int i = 0; i < 2; i++) dx[r][i] = (double)x[r][i], memcpy(&hx[r][i], (char *)&x[r][i] + 2, 2);
+                in[r] = x[r], din[r] = dx[r], hin[r] = hx[r];
+            }
+            hx[at][0] = 0x7f81;
+            tm_comm_reduce((tm_comm_op)op, TM_COMM_FLOAT32, in, 3, y, 2);
+            tm_comm_reduce((tm_comm_op)op, TM_COMM_FLOAT64, din, 3, dy, 2);
+            tm_comm_reduce((tm_comm_op)op, TM_COMM_BFLOAT16, hin, 3, hy, 2);
+            assert_true(isnan(y[0]) && isnan(dy[0]) && isnan(widened(hy[0])) && (hy[0] & 0x40));
+            assert_true(y[1] == want && dy[1] == (double)want && widened(hy[1]) == want);
+        }
+}
+
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(one_host),
-    cmocka_unit_test(several_hosts),
-    full_test(long_sums),
-    cmocka_unit_test(ways_of_calls),
+    cmocka_unit_test(one_host),      cmocka_unit_test(several_hosts), full_test(long_sums),
+    cmocka_unit_test(ways_of_calls), cmocka_unit_test(large_sums),    cmocka_unit_test(not_a_number),
 };
 
 TEST_TABLE(tests)

@@ -7,8 +7,6 @@
 #include "support/threads_left.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 static const tm_comm_ports *ports_of(const tm_comm *comm)
 {
@@ -109,53 +107,6 @@ TEST(who_broke_is_named)
                  "the connection to rank %d failed in all-reduce (sum) of 50 int64 'counts', step 8: it was cut",
                  rows[i].rank);
         assert_string_equal(c.text, want);
-    }
-}
-
-/* Messages that are buffered: what cannot be sent is said at once, what breaks on its way by the next one. */
-static void post(tm_comm *world, void *context)
-{
-    cut          *c = context;
-    static char   data[4000];
-    tm_error      err = { 0 };
-    tm_status     st = TM_OK;
-    tm_collective call = { .kind = TM_COMM_SEND,
-                           .format = TM_COMM_BYTES,
-                           .send = data,
-                           .count = sizeof data,
-                           .peer = 1,
-                           .buffered = true,
-                           .what = "letter",
-                           .step = 2 };
-    if (tm_comm_rank(world) == 1) return;
-    break_at(world, c->how, c->left);
-    for (int i = 0; i < 200 && st == TM_OK; i++) {
-        st = tm_comm_run(world, &call, &err);
-        if (c->how == TESTS) usleep(500);
-    }
-    CHECK(st == TM_IO);
-    snprintf(c->text, sizeof c->text, "%s", err.text);
-}
-
-TEST(posted_messages_that_break)
-{
-    static const int  hosts[] = { 0, 1 };
-    static const char words[] = "the connection failed in message of 4000 bytes 'letter', step 2: ";
-    static const struct {
-        int         how, left;
-        const char *why;
-    } rows[] = { { SENDS, 0, "it was cut" },
-                 { SENDS, 1, "it was cut" },
-                 { SENDS, 2, "it was cut" },
-                 { TESTS, 0, "to rank 1: it was cut" },
-                 { TESTS, 3, "to rank 1: it was cut" } };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        cut  c = { rows[i].how, rows[i].left, "", 0 };
-        char want[160];
-        run_world(2, hosts, 0.05, false, post, &c);
-        snprintf(want, sizeof want, "%s%s", words, rows[i].why);
-        assert_string_equal(c.text, want);
-        assert_int_equal(breaks.open, 0);
     }
 }
 

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { COST = TM_COMM_EACH, LARGE = 3 * TM_COMM_EARLY };
@@ -156,32 +155,6 @@ TEST(what_is_no_message)
         is_cut_off(rows[i].fault);
         end(test_state), begin(test_state);
     }
-}
-
-/* Somebody who never stops talking holds up nobody: what is taken at a time has an end. */
-TEST(one_turn_has_an_end)
-{
-    int   size = 64 << 20;
-    char *x = malloc(LARGE * 4), *data = calloc(LARGE * 4, 1);
-    setsockopt(other, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
-    tm_comm_wanted *w = tm_comm_peer_receive(&peer, 3, x, LARGE * 4);
-    say(TM_COMM_FRAME_OFFER, 3, LARGE * 4, NULL, 0);
-    pid_t child = fork();
-    if (child == 0) {
-        tm_comm_frame head = { TM_COMM_FRAME_ASKED, 3, LARGE * 4 };
-        fcntl(other, F_SETFL, 0);
-        _exit(send(other, &head, sizeof head, MSG_NOSIGNAL) < 0 || send(other, data, LARGE * 4, MSG_NOSIGNAL) < 0);
-    }
-    size_t most = 0;
-    for (size_t before = 0; !w->done; before = peer.at) {
-        tm_comm_peer_pull(&peer);
-        if (!w->done && peer.at - before > most) most = peer.at - before;
-    }
-    assert_true(most <= 4 << 20);
-    assert_int_equal(waitpid(child, NULL, 0), child);
-    free(w);
-    free(x);
-    free(data);
 }
 
 /* --- what is well ----------------------------------------------------------------------------- */

@@ -3,7 +3,6 @@
 #include "support/test.h"
 #include "world.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 /* A sum over the group shows who is in it, and in which order. */
@@ -144,7 +143,3 @@ TEST(threads_of_a_rank)
     run_world(4, NULL, 60, false, two_threads, NULL);
     run_world(4, hosts, 60, false, two_threads, NULL);
 }
-
-/* --- messages ------------------------------------------------------------------------------------ */
-
-/* --- memory and places --------------------------------------------------------------------------- */

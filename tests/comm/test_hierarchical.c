@@ -3,7 +3,6 @@
  * say, and the right name when a message is lost on the way. */
 #include "support/test.h"
 #include "calls.h"
-#include "support/agreed_clock.h"
 
 #include "comm/coll/hosts.h"
 
@@ -55,15 +54,15 @@ static void shared_kinds(bench *b, tm_comm_format format, size_t count, uint64_t
         b->in_place = in_place;
         for (int op = TM_COMM_SUM; op <= TM_COMM_MIN && format != TM_COMM_BYTES; op++) {
             if (op != TM_COMM_SUM && count > 20000) continue;
-            check_all_reduce(b, (tm_comm_op)op, format, count, seed + 1);
+            check_call(b, TM_COMM_ALL_REDUCE, (tm_comm_op)op, format, count, 0, false, seed + 1);
             CHECK(!way || went(b, way));
-            check_reduce_scatter(b, (tm_comm_op)op, format, count, seed + 2);
+            check_call(b, TM_COMM_REDUCE_SCATTER, (tm_comm_op)op, format, count, 0, false, seed + 2);
             CHECK(!way || went(b, way));
         }
-        check_all_gather(b, format, count, seed + 3);
+        check_call(b, TM_COMM_ALL_GATHER, TM_COMM_SUM, format, count, 0, false, seed + 3);
         CHECK(!way || went(b, way));
         int root = (int)(seed % (uint64_t)size);
-        check_broadcast(b, format, count, root, seed + 4);
+        check_call(b, TM_COMM_BROADCAST, TM_COMM_SUM, format, count, root, false, seed + 4);
         CHECK(!way || (b->comm->hosts && alone_elsewhere(b->comm, root)) || went(b, way));
     }
 }
@@ -89,9 +88,9 @@ static void large_calls(tm_comm *world, void *context)
     shared_kinds(&b, TM_COMM_FLOAT64, l->count, 10, rank_to_rank);
     b.place = RECEIVED_SHARED;
     b.in_place = false;
-    check_all_reduce(&b, TM_COMM_SUM, TM_COMM_FLOAT32, l->count, 12);
+    check_call(&b, TM_COMM_ALL_REDUCE, TM_COMM_SUM, TM_COMM_FLOAT32, l->count, 0, false, 12);
     CHECK(went(&b, rank_to_rank));
-    check_reduce_scatter(&b, TM_COMM_SUM, TM_COMM_FLOAT32, l->count, 13);
+    check_call(&b, TM_COMM_REDUCE_SCATTER, TM_COMM_SUM, TM_COMM_FLOAT32, l->count, 0, false, 13);
     CHECK(went(&b, rank_to_rank));
     b.place = SHARED;
     shared_kinds(&b, TM_COMM_FLOAT32, 700, 11, rank_to_rank); /* too small (reduce-scatter: of 8 ranks 22 KiB) */
@@ -177,63 +176,3 @@ TEST(bytes_between_hosts)
     run_world(8, uneven, 60, false, count_bytes, &(ledger){ .host = uneven });
     run_world(6, again, 60, false, count_bytes, &(ledger){ .host = again });
 }
-
-/* --- a message that is lost ---------------------------------------------------------------------- */
-
-typedef struct {
-    tm_comm_engine  engine;     /* that of rank 0: loses large messages */
-    double          seconds[8]; /* until each rank knew */
-    char            text[8][4096];
-    pthread_mutex_t lock;
-} loss;
-
-static const tm_comm_engine *whole;
-
-/* Of those of a call, the headers arrive. */
-static const char *lose(void *own, int to, int tag, const void *data, size_t bytes, tm_comm_request *request)
-{
-    return whole->send(own, bytes > sizeof(tm_comm_header) ? 0 : to, tag, data, bytes, request);
-}
-
-static void lose_partial_sums(tm_comm *world, void *context)
-{
-    loss    *l = context;
-    int      rank = tm_comm_rank(world);
-    bench    b = make_bench(world, world, 20000);
-    tm_error err = { 0 };
-    if (rank == 0) {
-        pthread_mutex_lock(&l->lock);
-        whole = world->world->ports.engine;
-        l->engine = *whole;
-        l->engine.send = lose;
-        world->world->ports.engine = &l->engine;
-        pthread_mutex_unlock(&l->lock);
-    }
-    tm_collective call =
-        collective_of(TM_COMM_ALL_REDUCE, TM_COMM_FLOAT32, b.shared, b.shared + b.room, 20000, "gradients", 4);
-    agreed_clock_enter();
-    int64_t begin = tm_now_ns();
-    CHECK(tm_comm_run(world, &call, &err) == TM_IO);
-    l->seconds[rank] = (double)(tm_now_ns() - begin) * 1e-9;
-    agreed_clock_leave();
-    snprintf(l->text[rank], sizeof l->text[rank], "%s", err.text);
-    for (int i = 0; i < 2; i++) free(b.own[i]);
-}
-
-/* The next host names rank 0, all of its ranks alike, before others are impatient with whom they wait for: a tenth of a
- * second later, which are fifty steps of the clock. */
-TEST(a_message_is_lost)
-{
-    static const int hosts[] = { 0, 0, 1, 1, 2, 2 };
-    loss             l = { .lock = PTHREAD_MUTEX_INITIALIZER };
-    agreed_clock_start(6, 2000000);
-    run_world(6, hosts, 1, false, lose_partial_sums, &l);
-    for (int r = 2; r < 4; r++) {
-        assert_non_null(strstr(l.text[r], "rank 0 on "));
-        assert_non_null(strstr(l.text[r], "is late: rank 2 has waited 1 s in all-reduce (sum) of 20000 float32"));
-        for (int other = 0; other < 6; other++)
-            if (other < 2 || other > 3) assert_true(l.seconds[r] < l.seconds[other]);
-    }
-}
-
-TESTS_ALONE

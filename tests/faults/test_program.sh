@@ -49,15 +49,10 @@ export TM_FAULT_LOG="$work/log"
 TM_FAULT='flip,op=linear,step=2,at=3;seed=3' trainmark run $short --out flipped
 check "a flip changes the weights" [ "$code" -eq 0 -a "$(hash_of flipped)" != "$(hash_of plain)" ]
 check "and is told once" [ "$(sed 's/"out.*//' log)" = '{"fault": "flip", "rank": 0, "step": 2, "event": 3, "where": "result", "op": "linear", ' ]
-TM_FAULT='flip,op=linear,step=2,at=3;seed=3' trainmark run $short --out again
-check "the same one the second time" [ "$(hash_of flipped)" = "$(hash_of again)" -a "$(sort -u log | wc -l)" -eq 1 ]
 rm -f log
 TM_FAULT='flip,where=memory,step=2,at=1;seed=3' trainmark run $short --out weight
 check "a weight's bit, in the second step" [ "$(grep -c '"step": 2, "event": 1, "where": "memory", "tensor": ".*weight"' log)" = 1 ]
 check "changes what is trained from there on" [ "$(grep -c . weight/metrics.jsonl)" -ge 4 -a "$(hash_of weight)" != "$(hash_of plain)" ]
-rm -f log
-TM_FAULT='flip,where=memory,rank=1,at=9' two shard
-check "a bit of the weights that a rank has a part of" [ "$(grep -c '"rank": 1, .*"where": "memory"' log)" = 1 -a "$(grep -c . log)" = 1 ]
 rm -f log
 TM_FAULT='stale,of=1,op=all_reduce,at=3' two stale
 check "stale zeros in a sum of two ranks" [ "$(grep -c '"fault": "stale".*"of": 1' log)" = 2 -a "$code" -eq 0 ]
@@ -72,8 +67,6 @@ check "before its fifth launch" has log '"fault": "hang", "rank": 0, .*"event": 
 # --- the made-up clock --------------------------------------------------------------------------------------------------
 
 made='clock=made,noise=1;seed=5'
-TM_FAULT=$made trainmark run $tiny --training.steps 60 --out judged
-check "a run is judged, with peaks that do not need the machine" [ "$code" -eq 0 -a -n "$(hash_of judged)" ]
 for run in 1 2; do TM_FAULT=$made trainmark run $short --out made$run; done
 check "a run takes the same time again" [ "$code" -eq 0 -a "$(grep -c . made1/metrics.jsonl)" -ge 4 -a "$(times_of made1)" = "$(times_of made2)" ]
 check "its weights are as ever" [ "$(hash_of made1)" = "$(hash_of plain)" ]
@@ -82,26 +75,10 @@ check "so do two ranks" [ "$code" -eq 0 -a -n "$(seconds_of two1 3)" -a "$(times
 check "with their weights" [ "$(hash_of two1)" = "$(hash_of ranks)" ]
 # Rank 0 updates more of the weights than rank 1, which waits for it there.
 TM_FAULT=clock=made two even
-for rank in 0 1; do TM_FAULT="clock=made;slow,rank=$rank,percent=3" two slow$rank; done
+TM_FAULT="clock=made;slow,rank=0,percent=3" two slow0
 own="($(seconds_of even 3) - $(phase_of even 3 communication))"
-more0="($(seconds_of slow0 3) - $(seconds_of even 3))" more1="($(seconds_of slow1 3) - $(seconds_of even 3))"
+more0="($(seconds_of slow0 3) - $(seconds_of even 3))"
 check "a step of two ranks is as much longer as its slow rank is slower" is "$more0 > 0.0295 * $own && $more0 < 0.03 * $own"
-check "also for the other one" is "$more1 > 0.02 * $own && $more1 < $more0"
-waited="($(phase_of slow1 3 communication) - $(phase_of even 3 communication))"
-check "which has waited so long" is "$waited > $more1 - 1e-12 && $waited < $more1 + 1e-12"
-
-# --- a full disk --------------------------------------------------------------------------------------------------------
-
-if LD_PRELOAD=libc.so.6 "$TRAINMARK" version >/dev/null 2>&1 && command -v cc >/dev/null; then
-    save="--checkpoint.enable true --checkpoint.interval 2"
-    timeout -k 5 "$seconds" "$here/full_disk.sh" 4000 "$work/full" "$TRAINMARK" run $short $save --out "$work/full" >"$out" 2>"$err"
-    code=$?
-    failed_with 1 "a checkpoint for which there is no room" "full/.*No space left on device"
-    timeout -k 5 "$seconds" "$here/full_disk.sh" 100000000 "$work/room" "$TRAINMARK" run $short $save --out "$work/room" >"$out" 2>"$err"
-    check "with room enough it is a run like any other" [ $? -eq 0 -a "$(hash_of room)" = "$(hash_of plain)" ]
-else
-    skip "a full disk" "no compiler, or this build takes no library before its own"
-fi
 
 # --- drawn faults -------------------------------------------------------------------------------------------------------
 
@@ -114,5 +91,4 @@ while read -r number kind tool who text; do
     [ "$kind" = full ] || TM_FAULT=$text "$TRAINMARK" version >/dev/null || echo "$number $tool $who"
 done <drawn >"$out" 2>"$err"
 check "the program takes them all" [ ! -s "$out" -a ! -s "$err" ]
-check "slow ones are in reach" awk '$2 == "slow" { sub(/.*percent=/, "", $5); if ($5 + 0 < 3 || $5 + 0 > 10) exit 1 }' drawn
 finish

@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A time to train taken apart: made-up runs whose parts are known exactly. */
+/* A time to train taken apart: made-up runs whose parts are known exactly, and logs in which something is odd. */
 #include "support/test.h"
 
-#include "base/file.h"
 #include "apps/mlperf/breakdown.h"
 #include "support/folder.h"
-#include "support/mllogs.h"
-#include "support/training.h"
+#include "mlperf/logs.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static char *folders[2];
 
@@ -154,121 +150,147 @@ TEST(two_results)
     tm_submission_close(s);
 }
 
-TEST(runs_without_score_are_left_out)
+/* --- logs in which something is odd ------------------------------------------------------------------------------- */
+
+static void line(tm_text *out, const char *ms, const char *key, const char *value, const char *metadata)
+{
+    tm_text_printf(out, ":::MLLOG {\"time_ms\": %s, \"key\": \"%s\", \"value\": %s, \"metadata\": {%s}}\n", ms, key,
+                   value, metadata);
+}
+
+/* One more run of these lines, "; " between them, in short: "KEY MS"; "stop MS", with success; "loss MS VALUE SAMPLES";
+ * "block FROM TO SAMPLES", of which the samples may be left out. It is taken to comply. */
+static void add(tm_submission *s, const char *rows)
+{
+    tm_text   text = { 0 };
+    tm_mllog *log;
+    tm_error  err = { 0 };
+    for (const char *at = rows; *at; at += strspn(at, "; ")) {
+        char w[4][96] = { "", "", "", "" }, samples[96];
+        sscanf(at, "%95[^ ;] %95[^ ;] %95[^ ;] %95[^ ;]", w[0], w[1], w[2], w[3]);
+        const char *count = w[3][0] ? w[3] : "";
+        snprintf(samples, sizeof samples, *count ? "\"samples_count\": %s" : "%s", count);
+        if (strcmp(w[0], "stop") == 0)
+            line(&text, w[1], "run_stop", "null", "\"status\": \"success\"");
+        else if (strcmp(w[0], "loss") == 0)
+            line(&text, w[1], "eval_accuracy", w[2], samples);
+        else if (strcmp(w[0], "block") == 0) {
+            if (strcmp(w[1], "-") != 0) line(&text, w[1], "block_start", "null", "");
+            line(&text, w[2], "block_stop", "null", samples);
+        } else
+            line(&text, w[1], w[0], "null", "");
+        at += strcspn(at, ";");
+    }
+    assert_int_equal(tm_mllog_parse("log", text.data, text.length, &log, &err), TM_OK);
+    tm_text_fini(&text);
+    tm_submission_add(s, "run", log);
+    s->runs[s->n - 1].report.passed = true;
+}
+
+/* Of LoRA in the open division, where no convergence test changes the figures. */
+static tm_submission *empty(void)
+{
+    tm_submission *s = tm_submission_create("folder", TM_RULESET_5_1_0);
+    s->benchmark = "llama2_70b_lora"; /* its target: 0.925 */
+    s->division = "open";
+    return s;
+}
+
+static tm_breakdown computed(const tm_submission *s)
 {
     tm_breakdown b;
-    write_result(0, 500);
-    test_mllog log = run_of(3072, 500, 4);
-    log.loss = 0.93;
-    log.status = "aborted";
-    test_mllog_write(&log, folders[0], 4);
-    tm_submission *s = explain(0, &b);
-    assert_int_equal(b.used, 9);
-    assert_false(b.runs[4].used);
-    assert_int_equal(b.samples.n, 9);
+    tm_error     err = { 0 };
+    if (tm_breakdown_compute(s, NULL, &b, &err) != TM_OK) fail_msg("%s", err.text);
+    return b;
+}
+
+/* --- one run ------------------------------------------------------------------------------------------------------ */
+
+TEST(blocks_without_a_beginning_or_samples)
+{
+    tm_submission *s = empty();
+    /* No block: no time, but samples; none since: no rate; two without samples; an evaluation of the same samples. */
+    add(s, "run_start 0; block - 1000 7; loss 1000 2 1; block 2000 4000 7; block 5000 6000; block 7000 8000 Infinity; "
+           "loss 8000 1.5; block 8000 12000 47; block 12000 14000 57; block 14000 15000 67; loss 15000 1 1; "
+           "stop 16000");
+    tm_breakdown            b = computed(s);
+    const tm_breakdown_run *r = b.runs;
+    assert_true(r->used);
+    near(r->train_s, 11, "six blocks");
+    near(r->eval_s, 4, "what lies between and behind");
+    near(r->first, 7, "first evaluation");
+    near(r->samples, 67, "last evaluation");
+    assert_int_equal(r->evaluations, 3);
+    near(r->step, 60, "the one step");
+    near(r->first_rate, 10, "40 samples in 4 s");
+    near(r->rate_variation, sqrt(12.5) / 7.5, "5 and 10 a second");
+    assert_true(isnan(r->init_s));
     tm_submission_close(s);
 }
 
-/* Three runs whose log is changed before it is written. */
-static tm_submission *three(void (*change)(tm_text *log), tm_breakdown *b)
+/* Twice at the same number of samples, above the target and below: there is no line between them. */
+TEST(a_target_is_crossed_between_two_numbers_of_samples)
 {
-    for (int i = 0; i < 3; i++) {
-        char       path[600];
-        tm_text    text = { 0 };
-        tm_error   err = { 0 };
-        test_mllog log = run_of(3072, 500, i);
-        test_mllog_print(&log, &text);
-        change(&text);
-        snprintf(path, sizeof path, "%s/result_%d.txt", folders[0], i);
-        assert_int_equal(tm_file_write(path, text.data, text.length, &err), TM_OK);
-        tm_text_fini(&text);
-    }
-    return explain(0, b);
-}
-
-/* Lines that have the word come `times` times. */
-static void repeat(tm_text *text, const char *word, int times)
-{
-    tm_text out = { 0 };
-    for (const char *line = text->data; *line;) {
-        size_t n = strcspn(line, "\n") + 1;
-        for (int i = memmem(line, n, word, strlen(word)) ? times : 1; i > 0; i--) tm_text_add_n(&out, line, n);
-        line += n;
-    }
-    tm_text_fini(text);
-    *text = out;
-}
-
-static void no_evaluations(tm_text *text)
-{
-    repeat(text, "\"eval_st", 0);
-}
-
-static void epochs_for_blocks(tm_text *text)
-{
-    repeat(text, "\"block_st", 0);
-    tm_text_add(text, ":::MLLOG {\"time_ms\": 5, \"key\": \"epoch_start\", \"value\": 1, \"metadata\": {}}\n");
-}
-
-static void no_run(tm_text *text)
-{
-    repeat(text, "\"run_start", 0);
-}
-
-static void batch_twice(tm_text *text)
-{
-    repeat(text, "\"global_batch_size\"", 2);
-}
-
-/* Evaluations are one step short, and there are two throughputs. */
-static void short_of_a_step(tm_text *text)
-{
-    for (char *at = text->data; (at = strstr(at, "eval_accuracy")) != NULL; at++) {
-        char *count = strstr(at, "\"samples_count\": ") + 17, digits[32];
-        snprintf(digits, sizeof digits, "%ld", strtol(count, NULL, 10) - 8);
-        memcpy(count, digits, 4);
-    }
-    tm_text     out = { 0 };
-    const char *begun = strchr(strstr(text->data, "\"run_start\""), '\n') + 1;
-    tm_text_add_n(&out, text->data, (size_t)(begun - text->data));
-    for (int k = 2; k < 4; k++)
-        tm_text_printf(&out,
-                       ":::MLLOG {\"time_ms\": 9, \"key\": \"tracked_stats\", \"value\": {\"throughput\": %d}, "
-                       "\"metadata\": {}}\n",
-                       k);
-    tm_text_add(&out, begun);
-    tm_text_fini(text);
-    *text = out;
-}
-
-TEST(logs_with_other_lines)
-{
-    tm_breakdown   b;
-    tm_submission *s = three(no_evaluations, &b); /* they are what lies between blocks */
+    tm_submission *s = empty();
+    add(s, "run_start 0; block 0 500; loss 1000 1 20; loss 2000 0.9 20; stop 4000");
+    add(s, "run_start 0; block 0 500; loss 1000 1 20; loss 2000 0.925 30; stop 4000");
+    add(s, "run_start 0; block 0 500; loss 1000 0.925 20; loss 2000 0.9 30; stop 4000");
+    tm_breakdown b = computed(s);
     assert_int_equal(b.used, 3);
-    near(b.runs[0].eval_s, 150, "evaluation between blocks");
-    near(b.runs[0].rate, 2, "rate");
+    assert_true(isnan(b.runs[0].crossing));
+    near(b.runs[1].crossing, 30, "met exactly");
+    assert_true(isnan(b.runs[2].crossing)); /* it was met before */
+    assert_int_equal(b.crossing.n, 1);
+    assert_true(isnan(b.runs[0].step));
     tm_submission_close(s);
-    s = three(epochs_for_blocks, &b); /* not compliant, but measured */
-    assert_int_equal(b.used, 0);
-    near(b.runs[0].eval_s, 150, "evaluation");
-    near(b.runs[0].train_s, 1536, "training is the rest");
+}
+
+/* A run counts if its samples, its seconds and their quotient are numbers above zero. */
+TEST(runs_whose_figures_make_no_sense_are_left_out)
+{
+    static const struct {
+        const char *block, *stop;
+        bool        used;
+    } cases[] = {
+        { "0 2000 10", "4000", true },        { "0 2000 10", "0.001", true },
+        { "0 2000 10", "0", false },       /* no time at all */
+        { "0 2000 10", "\"inf\"", false }, /* without end */
+        { "0 2000 0", "4000", false },     /* no sample */
+        { "0 2000 -5", "4000", false },       { "0 2000 1", "4000", true },
+        { "2000 1000 10", "4000", false }, /* a block that ends before it begins */
+        { "2000 2000 10", "4000", false }, /* or lasts no time */
+        { "2000 2000.001 10", "4000", true },
+    };
+    tm_submission *s = empty();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char rows[128];
+        snprintf(rows, sizeof rows, "run_start 0; block %s; loss 3000 1; stop %s", cases[i].block, cases[i].stop);
+        add(s, rows);
+    }
+    tm_breakdown b = computed(s);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        if (b.runs[i].used != cases[i].used) fail_msg("case %zu", i);
+    assert_int_equal(b.used, 4);
+    assert_int_equal(b.samples.n, 4);
     tm_submission_close(s);
-    s = three(no_run, &b);
-    assert_int_equal(b.used, 0);
-    assert_true(isnan(b.runs[0].seconds) && isnan(b.seconds.mean));
+}
+
+/* A single run has no score; other benchmarks are not compared. */
+TEST(only_scores_of_one_benchmark_are_compared)
+{
+    static const char plain[] = "run_start 0; block 0 2000 10; loss 3000 1; stop 6000";
+    tm_submission    *s = empty(), *few = empty(), *unused = empty();
+    for (int k = 0; k < 3; k++) add(s, plain), add(unused, "run_start 0; stop 6000");
+    add(few, plain);
+    tm_breakdown       of_s = computed(s), of_few = computed(few), of_unused = computed(unused);
+    tm_breakdown_ratio r;
+    assert_true(tm_breakdown_compare(s, &of_s, s, &of_s, &r));
+    near(r.scaled, 1, "of equal ones");
+    assert_false(tm_breakdown_compare(s, &of_s, few, &of_few, &r));
+    assert_false(tm_breakdown_compare(unused, &of_unused, s, &of_s, &r)); /* three scores, but no samples */
     tm_submission_close(s);
-    s = three(batch_twice, &b); /* what the checker only warns of is no failure of a submission */
-    assert_int_equal(b.used, 3);
-    assert_true(s->runs[2].report.passed);
-    assert_int_equal(s->runs[2].report.warnings.n, 1);
-    tm_submission_close(s);
-    s = three(short_of_a_step, &b); /* the samples of a block_stop count, those of an eval_accuracy do not */
-    assert_int_equal(b.used, 3);
-    near(s->runs[0].rcp.samples, 3064, "what the convergence test reads");
-    near(b.runs[0].samples, 3072, "what was trained");
-    near(b.tracked.mean, 2.5, "throughput");
-    tm_submission_close(s);
+    tm_submission_close(few);
+    tm_submission_close(unused);
 }
 
 TEST_FIXTURE(set_up, tear_down)

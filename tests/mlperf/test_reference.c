@@ -3,15 +3,10 @@
 #include "support/test.h"
 
 #include "apps/mlperf/reference.h"
-#include "base/file.h"
 #include "support/folder.h"
-#include "support/refusal.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 static tm_arena *arena;
 
@@ -32,36 +27,6 @@ static int tear_down(void **state)
 static void exactly(double value, double wanted, const char *what)
 {
     if (!(value >= wanted && value <= wanted)) fail_msg("%s: %.17g is not %.17g", what, value, wanted);
-}
-
-/* Records of a file; what is wrong with it is said with its name. */
-TEST(records_of_a_file)
-{
-    const tm_reference *reference = NULL;
-    tm_reference_record r;
-    tm_error            err = { 0 };
-    char                path[512];
-    tm_text             text = { 0 };
-    tm_text_add(&text, "{\"own_24\": {\"Benchmark\": \"llama31_8b\", \"BS\": 24, \"Hyperparams\": {}, "
-                       "\"samples to converge\": [");
-    for (int i = 0; i < 20; i++) tm_text_printf(&text, "%s%d", i ? ", " : "", 150000 + 384 * (i % 10));
-    tm_text_add(&text, "]}}");
-    snprintf(path, sizeof path, "%s", test_in_folder("own.json"));
-    assert_int_equal(tm_file_write(path, text.data, text.length, &err), TM_OK);
-    tm_text_fini(&text);
-    if (tm_reference_read(path, arena, &reference, &err) != TM_OK) fail_msg("%s", err.text);
-    assert_non_null(reference);
-    assert_int_equal(tm_reference_choose(reference, 24, true, &r), TM_REFERENCE_FOUND);
-    exactly(r.mean, 150000 + 384 * 4.5, "mean");
-    assert_int_equal(truncate(path, 40), 0);
-    assert_int_equal(tm_reference_read(path, arena, &reference, &err), TM_FORMAT);
-    refusal_is_sound(&err);
-    assert_non_null(strstr(err.text, path));
-    assert_int_equal(remove(path), 0);
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_status_exit_code(tm_reference_read(path, arena, &reference, &err)), 4);
-    refusal_is_sound(&err);
-    assert_non_null(strstr(err.text, path));
 }
 
 enum { R51 = TM_RULESET_5_1_0, R60 = TM_RULESET_6_0_0, R61 = TM_RULESET_6_1_0 };
@@ -125,48 +90,6 @@ TEST(published_statistics)
     assert_null(tm_reference_built_in("gpt_oss_20b", TM_RULESET_5_1_0, arena));
 }
 
-TEST(published_interpolations)
-{
-    const struct {
-        const char *benchmark;
-        int         batch;
-        bool        full, pruned; /* which passes say this */
-        double      mean, deviation, minimum, max_speedup;
-    } rows[] = {
-        { "llama31_8b", 24, 1, 1, 169984.0, 5776.383657441315, 165862.48577547073, 1.0248489838148729 },
-        { "llama2_70b_lora", 24, 0, 1, 4548.571428571428, 442.3072576637776, 4232.980256591523, 1.0745553139513164 },
-        { "llama2_70b_lora", 24, 1, 0, 5034.666666666666, 367.4552143870202, 4772.483293533325, 1.05493646745471 },
-        { "llama2_70b_lora", 32, 0, 1, 5065.142857142857, 473.26823784348704, 4727.460686411176, 1.071429926789731 },
-        { "llama2_70b_lora", 64, 0, 1, 7131.428571428572, 597.1121585623247, 6705.382394109453, 1.0635379389687591 },
-        { "llama2_70b_lora", 64, 1, 0, 7779.555555555556, 497.3094341933148, 7424.719713687899, 1.0477911430398505 },
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        for (int full = 0; full < 2; full++) {
-            if (!(full ? rows[i].full : rows[i].pruned)) continue;
-            char                what[64];
-            tm_reference_record r;
-            const tm_reference *reference = tm_reference_built_in(rows[i].benchmark, TM_RULESET_5_1_0, arena);
-            snprintf(what, sizeof what, "%s %d full %d", rows[i].benchmark, rows[i].batch, full);
-            assert_int_equal(tm_reference_choose(reference, rows[i].batch, full, &r), TM_REFERENCE_INTERPOLATED);
-            exactly(r.mean, rows[i].mean, what);
-            exactly(r.deviation, rows[i].deviation, what);
-            exactly(r.minimum, rows[i].minimum, what);
-            exactly(r.max_speedup, rows[i].max_speedup, what);
-            assert_int_equal(r.n, 0);
-        }
-}
-
-TEST(choice_at_the_ends)
-{
-    tm_reference_record r;
-    const tm_reference *reference = tm_reference_built_in("llama31_8b", TM_RULESET_5_1_0, arena);
-    assert_int_equal(tm_reference_choose(reference, 8, false, &r), TM_REFERENCE_SMALLEST);
-    assert_int_equal(r.batch, 16);
-    assert_int_equal(tm_reference_choose(reference, 160, false, &r), TM_REFERENCE_MISSING);
-    const tm_reference empty = { .kind = reference->kind };
-    assert_int_equal(tm_reference_choose(&empty, 8, false, &r), TM_REFERENCE_NONE);
-}
-
 /* Records whose values are all `mean`: no deviation, the minimum is the mean. */
 static tm_reference flat(const double (*points)[2], size_t n)
 {
@@ -199,19 +122,6 @@ TEST(pruning_is_one_forward_pass)
     const double equal[][2] = { { 16, 100 }, { 32, 100 }, { 64, 100 } };
     reference = flat(equal, 3);
     for (size_t i = 0; i < 3; i++) assert_false(reference.records[i].pruned);
-}
-
-/* The rule text's list: the code does not trim the deviation. */
-TEST(deviation_is_of_the_whole_list)
-{
-    double       x[] = { 16, 14, 16, 17, 16, 16, 15, 16, 15, 16 };
-    tm_reference reference = { .kind = tm_reference_kind_find("llama31_8b"), .n = 1 };
-    reference.records = tm_arena_take(arena, sizeof *reference.records);
-    reference.records[0] = (tm_reference_record){ .batch = 8, .samples = x, .n = 10 };
-    tm_reference_finish(&reference);
-    exactly(reference.records[0].deviation, 0.7810249675906655, "deviation");
-    /* The spec's minimum of this list, 14.7807..., is mean - 1 deviation: a textbook figure, not the t-test's. */
-    exactly(reference.records[0].mean, 15.75, "mean");
 }
 
 TEST(quantiles)
@@ -273,27 +183,6 @@ TEST(relief_and_few_runs)
     high.batch = 4608;
     between = tm_reference_between(&reference, 2304, r, &high);
     exactly(between.max_speedup, between.mean / (between.minimum - 46080), "max speedup between");
-}
-
-/* Where less than nothing is left of the minimum, any mean will do; where doubles lie farther apart than the search is
- * fine, it ends at the nearest. */
-TEST(means_at_the_ends_of_what_there_is)
-{
-    double       small[] = { 46080, 46080, 46080, 46080 }, more[] = { 46081, 46081, 46081, 46081 };
-    double       large[] = { 2.9e18, 2.95e18, 3e18, 3.05e18, 3.1e18 };
-    tm_reference reference = { .kind = tm_reference_kind_find("llama31_405b"), .n = 3 };
-    reference.records = tm_arena_take(arena, 3 * sizeof *reference.records);
-    reference.records[0] = (tm_reference_record){ .batch = 3, .samples = large, .n = 5 };
-    reference.records[1] = (tm_reference_record){ .batch = 1, .samples = small, .n = 4 };
-    reference.records[2] = (tm_reference_record){ .batch = 2, .samples = more, .n = 4 };
-    tm_reference_finish(&reference);
-    const tm_reference_record *r = reference.records;
-    exactly(r[0].minimum, 46080, "all alike");
-    exactly(r[0].max_speedup, (double)INFINITY, "nothing is left");
-    exactly(r[1].max_speedup, 46081, "one sample is left");
-    exactly(r[2].mean, 3e18, "mean");
-    double threshold = 3e18 - tm_student_quantile_95(2) * r[2].deviation * sqrt(1.0 / 3 + 1);
-    assert_true(fabs(r[2].minimum - threshold) <= 1024);
 }
 
 TESTS_IN_ORDER

@@ -2,18 +2,12 @@
 /* Scores and seeds: the worked examples to the last digit, runs that do not count, seeds that repeat. */
 #include "support/test.h"
 
-#include "apps/mlperf/python.h"
 #include "apps/mlperf/score.h"
 #include "apps/mlperf/seeds.h"
-#include "support/refusal.h"
 #include "support/folder.h"
-#include "support/mllogs.h"
-#include "support/training.h"
+#include "mlperf/logs.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static char *folder;
 
@@ -122,103 +116,6 @@ TEST(worked_examples)
     tm_submission_close(s);
 }
 
-TEST(two_runs_did_not_converge)
-{
-    write_c();
-    test_mllog log = test_mllog_good("llama2_70b_lora", 8, 3072, 0);
-    log.status = NULL; /* no run_stop */
-    test_mllog_write(&log, folder, 0);
-    tm_submission *s = open_it();
-    tm_score       score = score_of(s);
-    assert_false(score.valid);
-    assert_non_null(score.problem);
-    assert_int_equal(score.bad, 2);
-    assert_false(score.runs[0].timed);
-    assert_string_equal(score.rcp.message, "Insufficient convergence");
-    assert_string_equal(score.rcp_word, "Unknown state");
-    tm_submission_close(s);
-}
-
-/* Success is decided by compliance alone, the convergence test by the status alone. */
-TEST(status_does_not_decide_the_score)
-{
-    write_runs("llama2_70b_lora", 8, rows_c, 9);
-    test_mllog log = test_mllog_good("llama2_70b_lora", 8, 3072, 9);
-    log.status = "aborted"; /* with the target met */
-    test_mllog_write(&log, folder, 9);
-    tm_submission *s = open_it();
-    tm_score       score = score_of(s);
-    assert_int_equal(score.bad, 0);
-    assert_false(s->runs[9].rcp.converged);
-    assert_true(score.valid);
-    tm_submission_close(s);
-    log.status = "success";
-    log.loss = 0.93; /* says success, missed the target */
-    test_mllog_write(&log, folder, 9);
-    s = open_it();
-    score = score_of(s);
-    assert_int_equal(score.bad, 1);
-    assert_true(s->runs[9].rcp.converged);
-    tm_submission_close(s);
-}
-
-TEST(number_of_runs)
-{
-    write_runs("llama31_8b", 32, rows_a, 9);
-    tm_submission *s = open_it();
-    tm_score       score = score_of(s);
-    assert_false(score.valid);
-    assert_null(score.problem); /* there is a mean, of the seven that are left */
-    assert_int_equal(score.wanted, 10);
-    assert_true(score.rcp.passed);
-    tm_submission_close(s);
-    test_tree_remove(folder);
-    folder = test_tree_make();
-    write_runs("llama31_8b", 32, rows_a, 2);
-    s = open_it();
-    score = score_of(s);
-    assert_non_null(score.problem);
-    assert_false(score.valid);
-    tm_submission_close(s);
-}
-
-TEST(words_of_the_summary)
-{
-    const struct {
-        int64_t     batch, samples;
-        const char *word;
-    } rows[] = { { 32, 172032, "Fail" },   { 24, 160000, "Interp. Fail" }, { 160, 400000, "Missing" },
-                 { 8, 148992, "Missing" }, { 32, 184320, "Pass" },         { 0, 184320, "Unknown state" } };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        for (int k = 0; k < 10; k++) {
-            test_mllog log = test_mllog_good("llama31_8b", rows[i].batch, rows[i].samples, k);
-            test_mllog_write(&log, folder, k);
-        }
-        tm_submission *s = open_it();
-        assert_string_equal(score_of(s).rcp_word, rows[i].word);
-        tm_submission_close(s);
-    }
-}
-
-TEST(folders_that_cannot_be_read)
-{
-    tm_submission *s = NULL;
-    tm_error       err = { 0 };
-    assert_int_equal(tm_submission_open(folder, TM_RULESET_5_1_0, &s, &err), TM_INVALID);
-    refusal_is_sound(&err);
-    assert_non_null(strstr(err.text, "no result_*.txt"));
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_submission_open("/nowhere/at/all", TM_RULESET_5_1_0, &s, &err), TM_INVALID);
-    char path[512];
-    snprintf(path, sizeof path, "%s/result_3.txt.gz", folder);
-    FILE *f = fopen(path, "w");
-    assert_true(f && fputs("this is not gzip", f) > 0 && fclose(f) == 0);
-    write_runs("llama31_8b", 32, rows_a, 2);
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_submission_open(folder, TM_RULESET_5_1_0, &s, &err), TM_FORMAT);
-    assert_null(s);
-}
-
 /* --- seeds -------------------------------------------------------------------------------------------------------- */
 
 static void write_seeds(const char *const *extra, int n)
@@ -277,28 +174,6 @@ TEST(seeds)
         if (rows[i].error && !strstr(r.errors.items[0], rows[i].error)) fail_msg("row %zu: %s", i, r.errors.items[0]);
         tm_submission_close(s);
     }
-}
-
-TEST(integers_as_python_reads_them)
-{
-    const char *const rows[][2] = {
-        { "5", "5" },         { "-0", "0" },           { "\"5\"", "5" },     { "\" 5 \"", "5" },  { "5.0", "5" },
-        { "5.7", "5" },       { "-5.7", "-5" },        { "-0.5", "0" },      { "\"5.5\"", NULL }, { "\"\"", NULL },
-        { "\"0012\"", "12" }, { "\"1_000\"", "1000" }, { "\"1__0\"", NULL }, { "\"_1\"", NULL },  { "\"1_\"", NULL },
-        { "\"+7\"", "7" },    { "\"-7\"", "-7" },      { "\"- 7\"", NULL },  { "true", "1" },     { "null", NULL },
-        { "[]", NULL },       { "Infinity", NULL },    { "\"0x10\"", NULL }, { "\"-0\"", "0" },   { "1e3", "1000" },
-    };
-    tm_arena *arena = tm_arena_create();
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        const char          *problem, *number;
-        size_t               where;
-        const tm_json_value *value = tm_json_parse(arena, rows[i][0], strlen(rows[i][0]), &problem, &where);
-        assert_non_null(value);
-        number = tm_python_int(value, arena);
-        if (!number != !rows[i][1] || (number && strcmp(number, rows[i][1]) != 0))
-            fail_msg("%s is %s, not %s", rows[i][0], number ? number : "none", rows[i][1] ? rows[i][1] : "none");
-    }
-    tm_arena_destroy(arena);
 }
 
 TEST_FIXTURE(set_up, tear_down)

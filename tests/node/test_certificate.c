@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A certificate as a document: what is printed is read again, a changed digit is seen; hosts that do not come; nodes
- * and times beside each other; and the fleet of a store, beside which the next certificate is judged. */
+/* A certificate as a document: what is printed is read again, a changed digit is seen; hosts that do not come; and the
+ * fleet of a store, beside which the next certificate is judged. */
 #include "support/test.h"
 
 #include "../support/folder.h"
@@ -11,9 +11,7 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { RANKS = 3, CHECKS = 32 };
 
@@ -186,65 +184,6 @@ TEST(expected_hosts)
 }
 
 /* --- many --------------------------------------------------------------------------------------------------------- */
-
-static const char *cell(const tm_table *table, size_t row, const char *column)
-{
-    const tm_cell *c = tm_table_cell(table, row, (size_t)tm_table_find(table, column));
-    return c->kind == TM_CELL_TEXT ? c->text : "";
-}
-
-/* The row of a host and an item. */
-static size_t row_of(const tm_table *table, const char *host, const char *item)
-{
-    size_t r = 0;
-    while (r < tm_table_n_rows(table) && (strcmp(cell(table, r, "host"), host) || strcmp(cell(table, r, "item"), item)))
-        r++;
-    assert_true(r < tm_table_n_rows(table));
-    return r;
-}
-
-/* The later one of two certificates of nodes a and b is given first; b fails in it, and its driver has changed. */
-TEST(beside_each_other)
-{
-    made             now, before;
-    const tm_result *results[2];
-    tm_table        *nodes, *details;
-    size_t           failed;
-    tm_error         err = { 0 };
-    make(&now, "a", "b");
-    make(&before, "a", "b");
-    for (int r = 0; r < RANKS; r++) {
-        add_figure(&now, HOST, r, "core", 100 + r);
-        add_figure(&before, HOST, r, "core", 200 + r);
-        if (r != 1) add_fact(&now, SOFTWARE, r, r == 2 ? "2" : "1");
-        if (r != 1) add_fact(&before, SOFTWARE, r, "1");
-    }
-    tm_node_find(&now.outcomes[SOFTWARE], 2, "", "broken");
-    results[0] = print(&now), results[1] = print(&before);
-    assert_int_equal(tm_results_certificates(results, 2, &nodes, &details, &failed, &err), TM_OK);
-    assert_int_equal(failed, 1);
-    assert_int_equal(tm_table_n_rows(nodes), 2);
-    assert_string_equal(cell(nodes, 0, "node"), "a");
-    assert_string_equal(cell(nodes, 0, "software"), "pass");
-    assert_string_equal(cell(nodes, 1, "software"), "fail");
-    assert_string_equal(cell(nodes, 1, "verdict"), "fail");
-    assert_int_equal(tm_table_n_rows(details), 3);
-    const size_t product = row_of(details, "a", "product"), driver = row_of(details, "b", "driver");
-    assert_string_equal(cell(details, product, "value"), "100.5"); /* of two places */
-    assert_string_equal(cell(details, product, "before"), "200.5");
-    assert_true(tm_table_cell(details, product, (size_t)tm_table_find(details, "others"))->f64 == 102);
-    assert_string_equal(cell(details, driver, "value"), "2");
-    assert_string_equal(cell(details, driver, "before"), "1");
-    tm_text page = { 0 };
-    tm_results_certificates_page(nodes, details, &page);
-    assert_non_null(strstr(page.data, "<td class=\"invalid\">fail</td>"));
-    tm_text_fini(&page);
-    tm_table_destroy(nodes);
-    tm_table_destroy(details);
-    for (int i = 0; i < 2; i++) tm_result_destroy((tm_result *)results[i]);
-    free_made(&now);
-    free_made(&before);
-}
 
 /* Certificates of b and c are in the store; that of a, which is slower, and whose driver is another one, is judged. */
 TEST_WITH(judged_beside_the_store, NULL, test_folder_teardown)

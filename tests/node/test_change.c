@@ -5,7 +5,6 @@
 #include "apps/node/judge.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "support/test.h"
 
@@ -24,23 +23,6 @@ static void draw(noise_kind kind, uint64_t seed, uint64_t place, double fall, si
         if (kind == BUSY && uniform < 0.2) busy = !busy;
         if (busy && uniform > 0.7) x[i] *= 0.8; /* another program, now and then, in stretches */
         if (i >= at) x[i] *= 1 - fall;
-    }
-}
-
-TEST(nothing_steady_falls)
-{
-    enum { SEEDS = 250 };
-    for (int kind = 0; kind < KINDS; kind++) {
-        int fell = 0, clear = 0;
-        for (uint64_t s = 0; s < SEEDS; s++) {
-            double x[SAMPLES];
-            draw(kind, s, 0, 0, SAMPLES, x);
-            const tm_node_fall fall = tm_node_fall_find(x, SAMPLES, s);
-            fell += fall.fell;
-            clear += fall.chance <= 0.01;
-        }
-        if (fell > 0) fail_msg("noise %d: %d of %d", kind, fell, SEEDS);
-        if (clear > (kind == EVEN ? 0.02 : 0.05) * SEEDS) fail_msg("noise %d: %d below 1 %%", kind, clear);
     }
 }
 

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-typedef enum { NOTHING, ZEROS, EARLIER, TAIL, SHIFT, BIT, SWAP, BEHIND, SOURCE, KEPT } spoil;
+typedef enum { NOTHING, ZEROS, EARLIER, TAIL, SHIFT, BIT, BEHIND, SOURCE } spoil;
 enum { MOST = 8, PIECE = 1 << 20 };
 
 /* What one rank does to its data. */
@@ -19,13 +19,10 @@ typedef struct {
     spoil how;
     bool  sends; /* before it is sent; else after it was received */
     int   rank;  /* whose */
-    int   from;  /* only what comes from that rank; -1: from all */
-    int   each;  /* only in every so many calls */
 } plant;
 
 typedef struct {
     const plant   *p;
-    int            calls;
     unsigned char *before; /* what was there in the call before */
     size_t         before_bytes;
 } spoiler;
@@ -85,36 +82,12 @@ static void spoil_bytes(spoiler *s, unsigned char *data, size_t bytes, size_t ea
     free(kept);
 }
 
-/* Only what comes from one rank, as far as it lies apart. */
-static void spoil_piece(spoiler *s, const tm_comm *comm, const tm_collective *c, unsigned char *data)
-{
-    const size_t each = format_bytes(c->format), one = each * c->count, from = (size_t)s->p->from;
-    if (tm_comm_size(comm) <= s->p->from) return;
-    if (c->kind == TM_COMM_ALL_GATHER || (c->kind == TM_COMM_ALL_TO_ALL && !c->receive_counts))
-        spoil_bytes(s, data + one * from, one, each);
-    else if ((c->kind == TM_COMM_BROADCAST || c->kind == TM_COMM_RECEIVE) && c->peer == s->p->from)
-        spoil_bytes(s, data, one, each);
-}
-
-static void swap_pieces(const tm_comm *comm, const tm_collective *c, unsigned char *data)
-{
-    const size_t one = format_bytes(c->format) * c->count;
-    if (c->kind != TM_COMM_ALL_GATHER || tm_comm_size(comm) < 2) return;
-    unsigned char *kept = malloc(one + 1);
-    CHECK(kept);
-    memcpy(kept, data, one);
-    memcpy(data, data + one, one);
-    memcpy(data + one, kept, one);
-    free(kept);
-}
-
 static tm_status spoilt_call(void *data, tm_comm *comm, const tm_collective *c, tm_error *err)
 {
     spoiler       *s = data;
     const size_t   sends = extent(comm, c, true), receives = extent(comm, c, false), each = format_bytes(c->format);
-    const bool     now = s->calls++ % s->p->each == s->p->each - 1;
     unsigned char *send = (unsigned char *)(uintptr_t)c->send, *kept = NULL;
-    if (now && s->p->sends && sends > 0) {
+    if (s->p->sends && sends > 0) {
         const bool inside = send == c->receive || c->kind == TM_COMM_REDUCE_SCATTER || c->kind == TM_COMM_ALL_GATHER;
         kept = malloc(sends);
         CHECK(kept);
@@ -126,21 +99,10 @@ static tm_status spoilt_call(void *data, tm_comm *comm, const tm_collective *c, 
         free(kept);
         return TM_OK;
     }
-    if (s->p->how == KEPT && receives > 0) {
-        kept = malloc(receives);
-        CHECK(kept);
-        memcpy(kept, c->receive, receives);
-    }
     TM_TRY(tm_comm_run(comm, c, err));
-    if (kept) memcpy(c->receive, kept, receives); /* as if nothing had come */
-    free(kept);
-    if (!now || s->p->sends || receives == 0 || strcmp(c->what, "certified data") != 0) return TM_OK;
-    if (s->p->how == SWAP)
-        swap_pieces(comm, c, c->receive);
-    else if (s->p->how == SOURCE && send && send != c->receive && c->kind == TM_COMM_ALL_TO_ALL && sends > 0)
+    if (s->p->sends || receives == 0 || strcmp(c->what, "certified data") != 0) return TM_OK;
+    if (s->p->how == SOURCE && send && send != c->receive && c->kind == TM_COMM_ALL_TO_ALL && sends > 0)
         send[sends - 1] ^= 1;
-    else if (s->p->from >= 0)
-        spoil_piece(s, comm, c, c->receive);
     else if (s->p->how != SOURCE)
         spoil_bytes(s, c->receive, receives, each);
     return TM_OK;
@@ -230,7 +192,7 @@ TEST(bad_senders_and_receivers)
         for (size_t i = 0; i < sizeof spoils / sizeof spoils[0]; i++)
             for (int sends = 0; sends < 2; sends++) {
                 const int rank = (int)(i + (size_t)ranks) % ranks;
-                certified c = { .p = { spoils[i].how, sends, rank, -1, 1 }, .seed = i };
+                certified c = { .p = { spoils[i].how, sends, rank }, .seed = i };
                 char      place[64];
                 run_plant(ranks, NULL, &c);
                 snprintf(place, sizeof place, "what rank %d %s", rank, sends ? "sends" : "receives");
@@ -241,27 +203,14 @@ TEST(bad_senders_and_receivers)
 
 TEST(memory_beside)
 {
-    certified c = { .p = { BEHIND, false, 2, -1, 1 } };
+    certified c = { .p = { BEHIND, false, 2 } };
     run_plant(3, NULL, &c);
     blames(&c, 3, 2, "what rank 2 receives", "behind");
     finish(3, &c);
-    c.p = (plant){ SOURCE, false, 1, -1, 1 };
+    c.p = (plant){ SOURCE, false, 1 };
     run_plant(3, NULL, &c);
     blames(&c, 3, 1, "what rank 1 receives", "memory that is sent");
     finish(3, &c);
-}
-
-/* A fault in one call of seventeen is found. */
-TEST(now_and_then)
-{
-    for (int sends = 0; sends < 2; sends++) {
-        certified c = { .p = { BIT, sends, 2, -1, 17 }, .seconds = 0.05 };
-        size_t    n = 0;
-        run_plant(4, NULL, &c);
-        for (int r = 0; r < 4; r++) n += c.out[r].n_findings;
-        assert_true(n > 0);
-        finish(4, &c);
-    }
 }
 
 TEST(who_is_to_blame)
@@ -278,27 +227,4 @@ TEST(who_is_to_blame)
     for (int s = 1; s < 5; s++) wrong[s] = 2;
     assert_int_equal(tm_blame_find(wrong, 5, b, 25), 1);
     assert_true(b[0].kind == TM_BLAME_RECEIVER && b[0].receiver == 0);
-}
-
-/* Everybody meets everybody once, and both ends of a pair agree. */
-TEST(tournaments)
-{
-    for (int n = 2; n <= 33; n++) {
-        int met[33][33] = { { 0 } };
-        for (int turn = 0; turn < tm_node_turns(n); turn++) {
-            int idle = 0;
-            for (int r = 0; r < n; r++) {
-                const int other = tm_node_partner(n, turn, r);
-                if (other < 0) {
-                    idle++;
-                    continue;
-                }
-                assert_true(other != r && tm_node_partner(n, turn, other) == r);
-                met[r][other]++;
-            }
-            assert_int_equal(idle, n % 2);
-        }
-        for (int a = 0; a < n; a++)
-            for (int b = 0; b < n; b++) assert_int_equal(met[a][b], a != b);
-    }
 }

@@ -6,7 +6,6 @@
 #include "apps/node/among.h"
 #include "support/folder.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 enum { RANKS = 3 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The check of rates under load on a made-up node: it becomes slow in the middle of the check, all of it or one
- * core, and sensors say why, or are not there. This file takes the place of apps/node/load.c, apps/node/watch.c and
- * base/clock.c in its program: time is what the products take. */
+/* The checks of products and of rates under load on a made-up node: a core is slow at one shape, or multiplies wrongly;
+ * all of it or a core becomes slow in the middle, and sensors say why, or are not there. This file takes the place of
+ * apps/node/load.c, apps/node/watch.c and base/clock.c in its program: time is what the products take. */
 #include "apps/node/checks.h"
 #include "apps/node/load.h"
 #include "apps/node/watch.h"
@@ -11,11 +11,9 @@
 
 #include <math.h>
 #include <sched.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "node/made_clock.h"
 #include "support/test.h"
@@ -24,6 +22,8 @@
 enum { CALLS_UNTIL = 32 }; /* samples before the fall */
 
 static double fall_of_all, fall_of_core; /* parts */
+static double slow;                      /* part, of the second product at the broken core */
+static int    wrong_call;                /* of the first product there */
 static double late_share = 1;            /* of a processor, that threads have behind the fall */
 static bool   has_sensors, clock_falls, throttles, wrong;
 static int    broken;   /* processor */
@@ -31,6 +31,7 @@ static int    readings; /* of sensors: samples that are done */
 
 struct tm_node_load {
     uint64_t runs, samples;
+    int      product;
     bool     is_broken;
 };
 
@@ -41,11 +42,12 @@ struct tm_node_watch {
 int tm_node_products(bool gpu, tm_node_product out[TM_NODE_PRODUCTS])
 {
     assert_false(gpu);
-    for (int i = 0; i < TM_NODE_PRODUCTS; i++)
-        out[i] = (tm_node_product){
-            .name = "x", .dtype = i < 4 ? TM_F32 : TM_BF16, .m = 1, .n = 1, .k = 1, .flops = 200000
-        };
-    return TM_NODE_PRODUCTS;
+    for (int i = 0; i < TM_NODE_PRODUCTS; i++) {
+        out[i] =
+            (tm_node_product){ .dtype = i < 2 ? TM_F32 : TM_BF16, .m = 10, .n = 10, .k = i, .flops = 1e5 * (i + 1) };
+        snprintf(out[i].name, sizeof out[i].name, "product %d", i);
+    }
+    return 3;
 }
 
 /* There is none of bfloat16. */
@@ -53,11 +55,13 @@ tm_status tm_node_load_open(tm_device *device, const tm_node_product *product, u
                             tm_error *err)
 {
     cpu_set_t set;
-    (void)device, (void)seed;
+    (void)device;
+    assert_int_equal(seed, 7);
     if (product->dtype == TM_BF16) return tm_fail(err, TM_UNSUPPORTED, "no kernel");
     *out = memset(tm_alloc(sizeof **out), 0, sizeof **out);
     assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
     (*out)->is_broken = CPU_COUNT(&set) == 1 && CPU_ISSET(broken, &set);
+    (*out)->product = (int)product->k;
     return TM_OK;
 }
 
@@ -77,8 +81,10 @@ tm_status tm_node_load_run(tm_node_load *load, int64_t calls, double *seconds, t
 {
     (void)err;
     const bool late = load->samples >= CALLS_UNTIL;
-    *seconds = (double)calls * 2e-4 * (1 + 0.01 * tm_random_normal(3, load->is_broken, load->runs++));
+    *seconds =
+        (double)calls * 1e-4 * (load->product + 1) * (1 + 0.01 * tm_random_normal(3, load->is_broken, load->runs++));
     if (late) *seconds /= (1 - fall_of_all) * (load->is_broken ? 1 - fall_of_core : 1);
+    if (load->product == 1 && load->is_broken) *seconds /= 1 - slow;
     made_work(*seconds, late ? late_share : 1);
     return TM_OK;
 }
@@ -87,7 +93,9 @@ tm_status tm_node_load_run(tm_node_load *load, int64_t calls, double *seconds, t
 tm_status tm_node_load_verify(tm_node_load *load, char text[TM_NODE_TEXT], tm_error *err)
 {
     (void)err;
-    snprintf(text, TM_NODE_TEXT, "%s", wrong && load->is_broken && load->samples > 2 ? "a product is 3" : "");
+    bool is = load->is_broken && load->product == 0 && (int)load->samples + 1 == wrong_call;
+    is = is || (wrong && load->is_broken && load->samples > 2);
+    snprintf(text, TM_NODE_TEXT, "%s", is ? "a product is 3" : "");
     load->samples++;
     return TM_OK;
 }
@@ -230,6 +238,60 @@ TEST(a_wrong_product_is_a_finding)
     assert_string_equal(out.findings[0].text, "under load: a product is 3");
     tm_node_outcome_fini(&out);
     wrong = false;
+}
+
+/* --- products ----------------------------------------------------------------------------------------------------- */
+
+/* Without time there are the least rounds, on every machine. */
+static tm_node_outcome check_products(double part, int call)
+{
+    const tm_node_options options = { .seed = 7, .devices = "cpu" };
+    const tm_node_task    task = { .options = &options, .seconds = 0, .ranks = 1, .first = true };
+    tm_node_outcome       out = { 0 };
+    tm_error              err = { 0 };
+    slow = part, wrong_call = call, broken = first_processor();
+    if (node_check_product(&task, &out, &err) != TM_OK) fail_msg("%s", err.text);
+    return out;
+}
+
+TEST(rates_are_those_of_the_cores)
+{
+    for (int turn = 0; turn < 2; turn++) {
+        tm_node_outcome out = check_products(turn ? 0.2 : 0, 0);
+        const double    wanted[2] = { 1, turn ? 0.8 : 1 };
+        size_t          cores = 0;
+        assert_int_equal(out.verdict, TM_NODE_PASS);
+        for (int i = 0; i < 2; i++) {
+            char                  name[32], whole[48];
+            double                sum = 0;
+            const tm_node_figure *f, *all;
+            snprintf(name, sizeof name, "product %d", i);
+            f = find_figure(&out, name, core_of(broken));
+            snprintf(whole, sizeof whole, "%s, all cores", name);
+            all = find_figure(&out, whole, "CPU");
+            if (fabs(f->value - wanted[i]) > 0.02) fail_msg("%s: %g", name, f->value);
+            assert_true(f->low < f->value && f->value < f->high && f->floor >= 0.01 && f->floor < 0.05);
+            assert_string_equal(f->unit, "GFLOP/s");
+            assert_int_equal(f->sense, TM_NODE_SPEED);
+            cores = 0;
+            for (size_t k = 0; k < out.n_figures; k++)
+                if (strcmp(out.figures[k].name, name) == 0) sum += out.figures[k].value, cores++;
+            if (fabs(all->value / sum - 1) > 0.01) fail_msg("%g of all, %g by cores", all->value, sum);
+        }
+        assert_int_equal(out.n_figures, 2 * (cores + 1)); /* none of what has no kernel */
+        tm_node_outcome_fini(&out);
+    }
+}
+
+TEST(a_product_that_is_wrong_once_is_a_finding)
+{
+    for (int call = 1; call <= 5; call += 2) {
+        tm_node_outcome out = check_products(0, call);
+        assert_int_equal(out.n_findings, 1);
+        assert_string_equal(out.findings[0].place, core_of(broken));
+        assert_string_equal(out.findings[0].text, "product 0: a product is 3 (1 wrong)");
+        tm_node_outcome_fini(&out);
+    }
 }
 
 TESTS_ALONE

@@ -6,9 +6,7 @@
 #include "apps/node/node.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { RANKS = 5 };
 

@@ -3,7 +3,6 @@
 #include "support/test.h"
 
 #include "base/file.h"
-#include "base/text.h"
 #include "one_check.h"
 #include "support/folder.h"
 

@@ -101,26 +101,6 @@ TEST(limits_by_hand)
 
 /* --- figures ------------------------------------------------------------------------------------------------------ */
 
-TEST(slow_places)
-{
-    for (int sense = TM_NODE_SPEED; sense <= TM_NODE_TIME; sense++) {
-        fleet f;
-        hosts(&f, 1);
-        for (int i = 0; i < 8; i++) {
-            char place[16];
-            snprintf(place, sizeof place, "core %d", i);
-            double slow = i == 5 ? 0.03 : 0;
-            add_figure(&f, 0, place, (tm_node_sense)sense, 100 * (1 + (sense == TM_NODE_SPEED ? -slow : slow)), 0.1,
-                       0.01);
-        }
-        judge(&f);
-        assert_int_equal(f.outcome.n_findings, 1);
-        found(&f, 0, 0, "core 5", "3.0 % worse than the median of the 7 other places;");
-        assert_string_equal(f.outcome.reach, "worse by 3.0 % (product)");
-        tm_node_outcome_fini(&f.outcome);
-    }
-}
-
 /* A faster place is no fault; without a floor, alone, or only told, nothing is one. */
 TEST(no_fault)
 {

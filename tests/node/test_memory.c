@@ -7,7 +7,6 @@
 #define tm_memory_fill fill_well
 #include "../../src/apps/node/memory_words.c"
 #undef tm_memory_fill
-#include "base/file.h"
 #include "apps/node/checks.h"
 #include "one_check.h"
 #include "support/folder.h"
@@ -44,16 +43,6 @@ TEST(every_damage_is_seen)
     }
 }
 
-/* The first two patterns have each bit as 0 and as 1, and no word twice. */
-TEST(each_bit_is_both)
-{
-    for (uint64_t i = 0; i < 200; i++) {
-        assert_true(tm_memory_word(i, TM_MEMORY_HASH, 9) == ~tm_memory_word(i, TM_MEMORY_INVERSE, 9));
-        for (uint64_t k = 0; k < i; k++)
-            assert_true(tm_memory_word(i, TM_MEMORY_HASH, 9) != tm_memory_word(k, TM_MEMORY_HASH, 9));
-    }
-}
-
 /* The check of a node whose memory has this damage. */
 static void certify(damage d, const char *devices, tm_node_outcome *memory)
 {
@@ -69,15 +58,6 @@ static bool found(const tm_node_outcome *o, const char *place, const char *words
     for (size_t i = 0; i < o->n_findings; i++)
         if (strstr(o->findings[i].place, place) && strstr(o->findings[i].text, words)) return true;
     return false;
-}
-
-TEST(a_broken_bit_is_found)
-{
-    tm_node_outcome o;
-    certify(ONE_BIT, "cpu", &o);
-    assert_int_equal(o.verdict, TM_NODE_FAIL);
-    assert_true(found(&o, "", "a word reads 0x") && !found(&o, "", "saw 0 such words"));
-    tm_node_outcome_fini(&o);
 }
 
 /* Of the host, and of a device with memory of its own, whose queue does nothing before somebody waits. */

@@ -9,8 +9,6 @@
 #include "apps/node/pairing.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 /* A world with one bad end (b < 0), a bad link (a, b), or nothing (a < 0). Returns how many groupings it took. */
 static int play(int n, int a, int b, double factor, double noise, uint64_t seed, tm_pairing_verdict *v)

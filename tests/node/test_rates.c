@@ -6,7 +6,6 @@
 #include "apps/node/rates.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "support/test.h"
@@ -33,50 +32,6 @@ static void draw(noise_kind kind, uint64_t seed, size_t places, double slow, dou
             rates[p * ROUNDS + r] = rate * (p == 0 ? 1 - slow : 1);
         }
     }
-}
-
-/* By the rule of apps/node/judge.h. The limit, and by how much place `p` is slower. */
-static double limit_of(const tm_node_rate *rates, double floor, size_t places, size_t p, double *slower)
-{
-    tm_node_sample samples[MOST_PLACES], own = { 0 };
-    size_t         n = 0;
-    for (size_t i = 0; i < places; i++) {
-        const tm_node_sample sample = { rates[i].value, (rates[i].high - rates[i].low) / 2 / 1.96, floor };
-        if (i == p)
-            own = sample;
-        else
-            samples[n++] = sample;
-    }
-    return tm_node_limit(TM_NODE_SPEED, &own, samples, n, slower);
-}
-
-static double measure(noise_kind kind, uint64_t seed, size_t places, double slow, tm_node_rate *out)
-{
-    double rates[MOST_PLACES * ROUNDS];
-    draw(kind, seed, places, slow, rates);
-    return tm_node_rates(rates, places, ROUNDS, out);
-}
-
-static size_t alarms(noise_kind kind, size_t places, int seeds)
-{
-    size_t count = 0;
-    for (int s = 0; s < seeds; s++) {
-        tm_node_rate rates[MOST_PLACES];
-        double       slower;
-        const double floor = measure(kind, (uint64_t)s, places, 0, rates);
-        for (size_t p = 0; p < places; p++) count += limit_of(rates, floor, places, p, &slower) < slower;
-    }
-    return count;
-}
-
-TEST(nothing_good_is_taken_for_slow)
-{
-    static const size_t places[] = { 2, 3, 8 };
-    for (int kind = 0; kind < KINDS; kind++)
-        for (int i = 0; i < 3; i++) {
-            const size_t found = alarms(kind, places[i], 300);
-            if (found > 0) fail_msg("noise %d, %zu places: %zu alarms", kind, places[i], found);
-        }
 }
 
 /* Two measurements of one place differ by more than the floor in 5 of 100 at most, and not much less often. */

@@ -3,11 +3,9 @@
 #include "support/test.h"
 
 #include "../support/folder.h"
-#include "base/file.h"
 #include "apps/node/checks.h"
 #include "apps/node/judge.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -95,46 +93,6 @@ TEST(facts_of_a_machine)
     unsetenv("CUDA_VISIBLE_DEVICES");
     unsetenv("TRAINMARK_SECRET");
     test_tree_remove(root);
-}
-
-static void adopt(tm_node_outcome *all, const tm_node_outcome *from, int rank)
-{
-    for (size_t i = 0; i < from->n_facts; i++) {
-        const tm_node_fact *f = &from->facts[i];
-        tm_node_fact_add(all, f->name, f->place, f->kept, f->text);
-        all->facts[all->n_facts - 1].rank = rank;
-    }
-}
-
-/* Three machines: one has another kernel, one card of another has other firmware, one has a variable. */
-TEST(differences)
-{
-    tm_node_outcome all = { 0 };
-    tm_node_site    sites[3] = { { .host = "a", .number = 0 },
-                                 { .host = "b", .number = 1 },
-                                 { .host = "c", .number = 2 } };
-    for (int i = 0; i < 3; i++) {
-        tm_node_outcome o;
-        char           *root = test_tree_make();
-        make(root, i == 1 ? "6.2.0\n" : "6.1.0\n", i == 2 ? "0x0054\n" : "0x0055\n");
-        if (i == 0) setenv("KMP_EXAMPLE", "true", 1);
-        look(root, true, &o);
-        unsetenv("KMP_EXAMPLE");
-        adopt(&all, &o, i);
-        tm_node_outcome_fini(&o);
-        test_tree_remove(root);
-    }
-    tm_node_judge(sites, &all, NULL, 0);
-    bool kernel = false, firmware = false, variable = false;
-    for (size_t i = 0; i < all.n_findings; i++) {
-        const tm_node_finding *f = &all.findings[i];
-        kernel |= f->rank == 1 && strstr(f->text, "os.kernel is '6.2.0'; expected: '6.1.0', which 2 of 3");
-        firmware |= f->rank == 2 && strcmp(f->place, "card1") == 0 && strstr(f->text, "which 5 of 6");
-        variable |= f->rank == 0 && strstr(f->text, "KMP_* is 'KMP_EXAMPLE=true");
-    }
-    assert_true(kernel && firmware && variable);
-    assert_int_equal(all.n_findings, 3);
-    tm_node_outcome_fini(&all);
 }
 
 TEST(kinds)

@@ -5,11 +5,8 @@
 #include "apps/node/checks.h"
 #include "apps/node/training.h"
 
-#include "base/arena.h"
-
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 

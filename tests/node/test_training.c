@@ -73,38 +73,3 @@ FULL_TEST(all_recipes_train)
         for (int m = 0; m < format.models; m++) look_at(n, m);
     assert_true(n >= 16);
 }
-
-static tm_node_trace made_up(void)
-{
-    tm_node_trace       t = { 0 };
-    const unsigned char values[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
-    for (int step = 1; step <= 2; step++) {
-        tm_node_trace_add(&t, "a", step, values, 8);
-        tm_node_trace_add(&t, "b", step, values, 4);
-        tm_node_trace_add(&t, "c", step, values + 4, 4);
-    }
-    return t;
-}
-
-TEST(the_first_difference_is_named)
-{
-    tm_node_trace       good = made_up(), bad = { 0 };
-    tm_node_difference  d;
-    const unsigned char values[8] = { 1, 2, 3, 4, 5, 6, 7, 8 }, wrong[8] = { 1, 2, 3, 4, 5, 6, 7 ^ 5, 8 };
-    tm_node_trace_add(&bad, "a", 1, values, 8);
-    tm_node_trace_add(&bad, "b", 1, values, 4);
-    tm_node_trace_add(&bad, "c", 1, wrong + 4, 4);
-    tm_node_trace_add(&bad, "a", 2, wrong, 8);
-    tm_node_trace_add(&bad, "b", 2, wrong + 4, 4);
-    tm_node_trace_add(&bad, "c", 2, wrong + 4, 4);
-    assert_true(tm_node_trace_differs(&bad, &good, &d));
-    assert_string_equal(d.part->name, "c");
-    assert_int_equal(d.part->step, 1);
-    assert_int_equal(d.bits, 2);
-    assert_int_equal(d.different, 1); /* of this step alone */
-    assert_int_equal(d.of, 3);
-    assert_int_not_equal(tm_node_trace_hash(&good), tm_node_trace_hash(&bad));
-    assert_false(tm_node_trace_differs(&good, &good, &d));
-    tm_node_trace_fini(&good);
-    tm_node_trace_fini(&bad);
-}
