@@ -268,7 +268,7 @@ static const row rows[] = {
 
 /* Keys whose effect is outside of a run in one process: they are shown by the file that names them. */
 static const row elsewhere[] = {
-    { "training.epochs", "tests/train/test_epochs.c", "--training.epochs 3 --training.local_batch_size 4" },
+    { "training.epochs", "tests/train/test_options.c", "--training.epochs 3 --training.local_batch_size 4" },
     { "model.flavor", "tests/config/files.txt", "model.flavor" },
     { "model.hf_assets_path", "tests/cli/test_hugging_face.sh", "hf_assets_path" },
     { "data.prefetch", "tests/data/test_loader.c", "the_system_gives_no_thread" },
@@ -292,7 +292,7 @@ static const row elsewhere[] = {
     { "parallelism.expert_parallel_degree", "tests/train/test_layout.c", "parallelism.expert_parallel_degree" },
     { "parallelism.expert_parallel_capacity", "tests/train/test_layout.c", "parallelism.expert_parallel_capacity" },
     { "training.mixed_precision_reduce", "tests/differential/rows.c", "training.mixed_precision_reduce" },
-    { "parallelism.exact", "tests/train/option_rows.h", "parallelism.exact" },
+    { "parallelism.exact", "tests/golden/refusals.txt", "parallelism.exact" },
     { "parallelism.context_parallel_degree", "tests/train/test_layout.c", "parallelism.context_parallel_degree" },
     { "parallelism.context_parallel_rotate_method", "tests/differential/rows.c",
       "parallelism.context_parallel_rotate_method" },
