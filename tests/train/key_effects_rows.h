@@ -303,7 +303,7 @@ static const row elsewhere[] = {
     { "parallelism.pipeline_parallel_divide_head", "tests/differential/rows.c",
       "parallelism.pipeline_parallel_divide_head" },
     { "parallelism.pipeline_parallel_schedule_csv", "tests/differential/rows.c", "schedule_csv" },
-    { "parallelism.module_fqns_per_model_part", "tests/train/test_stage_names.c",
+    { "parallelism.module_fqns_per_model_part", "tests/train/test_layout.c",
       "parallelism.module_fqns_per_model_part" },
     { "parallelism.pipeline_parallel_microbatch_size", "tests/train/test_layout.c",
       "parallelism.pipeline_parallel_microbatch_size" },

@@ -2,9 +2,7 @@
 /* From parallelism.* to a layout: what each key says, what is left, batches of ranks, and what does not fit. */
 #include "support/test.h"
 #include "support/full_config.h"
-#include "support/training.h"
 #include "train/run/run.h"
-#include "train/step/data_parallel.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -75,25 +73,16 @@ TEST(experts_are_divided_among_those_that_share)
     assert_true(parallel.expert_capacity > 1.49 && parallel.expert_capacity < 1.51);
     refused(MIXTURE "--parallelism.ranks 4 --parallelism.expert_parallel_degree 3", "which is 4; 2 or 4 would do");
     refused(MIXTURE "--parallelism.expert_tensor_parallel_degree 2", "expert tensor parallelism is not supported");
-    /* A plan for no number of ranks has the fewest that can. */
-    tm_layout plan = options_of(MIXTURE "--parallelism.expert_parallel_degree 8", true).step.layout;
-    assert_int_equal(tm_mesh_ranks(&plan.mesh), 8);
-    assert_int_equal(plan.mesh.degree[TM_AXIS_SHARD], 8);
-    plan = options_of(MIXTURE "--parallelism.expert_parallel_degree 4 --parallelism.tensor_parallel_degree 2", true)
-               .step.layout;
-    assert_int_equal(tm_mesh_ranks(&plan.mesh), 4);
 }
 
+/* Ranks that nobody gives are the fewest that divide experts. */
 TEST(plans_have_the_fewest_ranks_that_divide_experts)
 {
     static const struct {
         int experts, tensor, context, replicate, given; /* shards; 0: none are given */
         int shards, ranks;
-    } cases[] = {
-        { 1, 1, 1, 1, 0, 1, 1 },  { 2, 1, 1, 1, 0, 2, 2 },  { 4, 2, 1, 1, 0, 2, 4 }, { 4, 2, 2, 1, 0, 1, 4 },
-        { 6, 4, 1, 1, 0, 3, 12 }, { 6, 1, 4, 1, 0, 3, 12 }, { 4, 1, 1, 1, 8, 8, 8 }, { 2, 1, 1, 3, 0, 2, 6 },
-        { 4, 1, 6, 1, 0, 2, 12 }, { 8, 2, 2, 2, 0, 2, 16 }, { 2, 2, 1, 1, 4, 4, 8 }, { 1, 3, 1, 2, 0, 1, 6 }
-    };
+    } cases[] = { { 2, 1, 1, 1, 0, 2, 2 },  { 4, 2, 2, 1, 0, 1, 4 },  { 6, 4, 1, 1, 0, 3, 12 }, { 4, 1, 1, 1, 8, 8, 8 },
+                  { 4, 1, 6, 1, 0, 2, 12 }, { 8, 2, 2, 2, 0, 2, 16 }, { 1, 3, 1, 2, 0, 1, 6 } };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char keys[400];
         snprintf(keys, sizeof keys,
@@ -148,29 +137,27 @@ TEST(pipelines_are_read)
         TM_SHARE_GRADIENTS);
 }
 
-/* Sums of copies go on while the last micro-batch is computed: where there are several, and no stages. */
-TEST(sums_overlap_with_the_last_micro_batch)
+/* Stages by the names of their modules. */
+TEST(names_cut_the_model)
 {
-#define COPIES "--parallelism.data_parallel_replicate_degree 2 --parallelism.data_parallel_shard_degree 1 "
+#define TWO "--model.n_layers 4 --parallelism.ranks 2 --parallelism.pipeline_parallel_degree 2 "
+#define NAMES TWO "--parallelism.module_fqns_per_model_part="
     static const struct {
-        bool        overlaps;
         const char *words;
+        int         chunks, first[4];
     } cases[] = {
-        { true, "--parallelism.ranks 2 --training.grad_accumulation 2 " COPIES },
-        { false, "--parallelism.ranks 2 --training.grad_accumulation 1 " COPIES },
-        { false, "--parallelism.ranks 2 --training.grad_accumulation 2" },
-        { false, "--training.grad_accumulation 2" },
-        { false,
-          "--parallelism.ranks 4 --training.grad_accumulation 4 --parallelism.pipeline_parallel_degree 2 " COPIES },
-        { true, "--parallelism.ranks 4 --training.grad_accumulation 4 --parallelism.tensor_parallel_degree 2 " COPIES },
+        { NAMES "[[tok_embeddings,layers.0],[layers.1,layers.2,layers.3,norm,output]]", 1, { 0, 1 } },
+        { NAMES "[[tok_embeddings],[layers.2,layers.0,layers.3,layers.1,output,norm]]", 1, { 0, 0 } },
+        { NAMES "tok_embeddings|layers.0|,layers.1|layers.2|layers.3|norm|output|", 1, { 0, 1 } },
+        { NAMES "[[tok_embeddings,layers.0],[layers.1,layers.2],[layers.3],[norm,output]] "
+                "--parallelism.pipeline_parallel_schedule=Interleaved1F1B",
+          2,
+          { 0, 1, 3, 4 } },
     };
-    tm_device *device = test_device_open("cpu", 1);
-    tm_chooser chooser = tm_device_chooser(device);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        tm_run_options o = options_of(cases[i].words, false);
-        tm_step       *step = test_step_plan(&o.step, &chooser);
-        if (share_overlaps(step) != cases[i].overlaps) fail_msg("%s", cases[i].words);
-        tm_step_destroy(step);
+        tm_layout layout = options_of(cases[i].words, false).step.layout;
+        assert_int_equal(layout.chunks, cases[i].chunks);
+        assert_non_null(layout.first_blocks);
+        for (int s = 0; s < 2 * cases[i].chunks; s++) assert_int_equal(layout.first_blocks[s], cases[i].first[s]);
     }
-    tm_device_close(device);
 }
