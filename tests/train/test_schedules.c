@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Learning rates of files of other programs, against those that the programs themselves compute (schedules.txt). */
+/* Learning rates of files of other programs, by both derivations, against those that the programs themselves compute
+ * (schedules.txt). */
 #include "support/test.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "support/programs.h"
+#include "train/certify/rate.h"
 #include "train/run/run.h"
 
 #include <math.h>
@@ -51,8 +53,10 @@ TEST(rates_are_those_of_the_program)
         for (char *at = rates + 3, *next; *at; at = next) {
             long   step = strtol(at, &next, 10);
             double wanted = strtod(next + 1, &next),
-                   found = out.learning_rate * tm_schedule_factor(&out.schedule, step - 1);
-            if (!(fabs(found - wanted) <= 1e-7 * out.learning_rate)) {
+                   found = out.learning_rate * tm_schedule_factor(&out.schedule, step - 1),
+                   certified = out.learning_rate * tm_certified_factor(&out.schedule, step);
+            if (!(fabs(found - wanted) <= 1e-7 * out.learning_rate &&
+                  fabs(certified - wanted) <= 1e-7 * out.learning_rate)) {
                 print_error("%.*s %s: step %ld has %.12g, wanted %.12g\n", (int)(keys - line) - 3, line, keys, step,
                             found, wanted);
                 wrong++;

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The certificate of the update: every optimizer and format holds, and leaves no trace; what is planted between
  * gradients and update, or behind it, is found, with the tensor, the step and both numbers. */
-#include "support/test.h"
+#include "regimes.h"
 #include "op/attrs.h"
-#include "support/training.h"
 
 #include <math.h>
 
 #include "train/certify/certificate.h"
-#include "train/certify/rate.h"
 #include "train/certify/update.h"
 
 #include <stdio.h>
@@ -211,105 +209,38 @@ static tm_update_certificate train(const tm_step_options *o, int steps, double m
     return c;
 }
 
-static const struct {
-    const tm_optimizer *optimizer;
-    tm_hyper            hyper;
-    bool                pure; /* of bfloat16 only */
-} rules[] = {
-    { &tm_optimizer_adamw,
-      { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .decay_matrices_only = true },
-      false },
-    { &tm_optimizer_adamw, { .beta1 = 0.8, .beta2 = 0.999, .eps = 1e-3, .weight_decay = 0 }, false },
-    { &tm_optimizer_adamw,
-      { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .bf16_moments = true },
-      false },
-    { &tm_optimizer_adamw, { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .kahan = true }, true },
-    { &tm_optimizer_adamw,
-      { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .stochastic = true },
-      true },
-    { &tm_optimizer_sgd, { .weight_decay = 0.1 }, false },
-    { &tm_optimizer_sgd, { .momentum = 0.9, .weight_decay = 0.1, .decay_matrices_only = true }, false },
-    { &tm_optimizer_sgd, { .momentum = 0.9, .weight_decay = 0.01, .nesterov = true }, false },
-    { &tm_optimizer_adafactor,
-      { .beta2_decay = -0.8, .eps1 = NAN, .eps2 = 1e-3, .clip_threshold = 1, .weight_decay = 0.1 },
-      false },
-    { &tm_optimizer_muon,
-      { .beta1 = 0.9,
-        .beta2 = 0.95,
-        .eps = 1e-8,
-        .momentum = 0.95,
-        .nesterov = true,
-        .weight_decay = 0.1,
-        .definition = TM_DEFINED_TORCH },
-      false },
-    { &tm_optimizer_muon,
-      { .beta1 = 0.9,
-        .beta2 = 0.95,
-        .eps = 1e-8,
-        .momentum = 0.9,
-        .weight_decay = 0.1,
-        .definition = TM_DEFINED_MEGATRON,
-        .scale = TM_MUON_SPECTRAL },
-      false },
-    { &tm_optimizer_adamw8bit,
-      { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .definition = TM_DEFINED_TORCHAO },
-      false },
-    { &tm_optimizer_adamw8bit,
-      { .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .definition = TM_DEFINED_BITSANDBYTES },
-      false },
-};
-enum { RULES = sizeof rules / sizeof rules[0] };
+#define LLAMA                                                                                                          \
+    "tiny-llama --model.n_layers 2 --model.dim 64 --model.n_heads 2 --model.n_kv_heads 1 --model.ffn_dim 160 "         \
+    "--model.vocab_size 96 --training.seq_len 32 --training.local_batch_size 2 "
+#define GROUP(patterns, more) "{\"params\":\"" patterns "\"," more "}"
 
-/* A llama; a GPT with one table for look-ups and output; a mixture of experts; groups of their own; adapters. */
-static tm_step_options options_of(int kind, int rule, const tm_precision *precision)
-{
-    tm_step_options o = kind == 1 ? test_gpt_options() : test_llama_options();
-    o.optimizer = rules[rule].optimizer;
-    o.hyper = rules[rule].hyper;
-    o.precision = precision;
-    if (kind == 2) {
-        o.shape.moe =
-            (tm_moe_shape){ .experts = 4, .top_k = 2, .ffn_dim = 64, .normalise = true, .scale = 1, .aux_loss = 0.01 };
-        o.accumulation = 2;
-    }
-    if (kind == 3) {
-        for (int g = 0; g < 3; g++)
-            o.groups[g] = (tm_group){ .place = "test", .lr_scale = 1, .hyper = o.hyper, .format = TM_DTYPE_COUNT };
-        snprintf(o.groups[1].patterns, sizeof o.groups[1].patterns, "*norm*");
-        o.groups[1].hyper.weight_decay = 0.3, o.groups[1].hyper.decay_matrices_only = false;
-        snprintf(o.groups[2].patterns, sizeof o.groups[2].patterns, "layers.1.*");
-        o.groups[2].lr_scale = 0.25;
-        o.n_groups = 3;
-    }
-    if (kind == 4) {
-        o.adapters = (tm_adapters){ .rank = 4, .alpha = 8, .base = TM_DTYPE_COUNT, .place = "test" };
-        snprintf(o.adapters.targets, sizeof o.adapters.targets, "all-linear");
-    }
-    return o;
-}
+/* One table for look-ups and output; a mixture; groups of their own; adapters. */
+static const char *const models[] = {
+    LLAMA,
+    "gpt-small --model.n_layers 2 --model.dim 64 --model.n_heads 2 --model.ffn_dim 256 --model.vocab_size 96 "
+    "--model.max_seq_len 32 --training.seq_len 32 --training.local_batch_size 2 ",
+    LLAMA "--model.n_experts 4 --model.n_experts_per_token 2 --model.moe_ffn_dim 64 --model.moe_aux_loss 0.01 "
+          "--training.grad_accumulation 2 ",
+    LLAMA "--optimizer.groups=[" GROUP("*norm*", "\"weight_decay\":\"0.3\"") "," GROUP("layers.1.*",
+                                                                                       "\"lr_scale\":\"0.25\"") "] ",
+    LLAMA "--lora.rank 4 --lora.alpha 8 --lora.targets all-linear ",
+};
 
 TEST(honest_updates_hold)
 {
-    static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_bf16_pure };
-    static const int                 steps[] = { 1, 2, 12 };
-    double                           farthest = 0;
-    int                              runs = 0;
-    for (int rule = 0; rule < RULES; rule++)
-        for (int kind = 0; kind < 5; kind++)
-            for (int p = rules[rule].pure ? 2 : 0; p < 3; p++)
-                for (int k = 0; k < 3; k++) {
-                    tm_step_options o = options_of(kind, rule, precisions[p]);
-                    if (rule == 2 && p == 2) continue; /* they are that already */
-                    if ((rule + kind + p + k) % 4 && !test_is_full()) continue;
-                    tm_update_certificate c = train(&o, steps[k], k == 1 ? 0 : most, NOTHING);
-                    if (!c.agrees)
-                        fail_msg("rule %d, model %d, %s, step %d: %s", rule, kind, precisions[p]->name, steps[k],
-                                 c.reason);
-                    assert_true(c.elements > 1000 && c.largest > 0 && c.largest <= 1);
-                    farthest = fmax(farthest, p == 0 ? c.largest : 0);
-                    runs++;
-                }
-    print_message("%d honest updates, the farthest of float32 at %.2f of its band\n", runs, farthest);
+    static const int steps[] = { 1, 2, 12 };
+    double           farthest = 0;
+    for (int r = 0; r < REGIMES; r++)
+        for (int m = 0; m < 5; m++)
+            for (int k = 0; k < 3; k++) {
+                if ((r + m + k) % 5 && !test_is_full()) continue;
+                tm_step_options       o = step_of(models[m], regimes[r].words);
+                tm_update_certificate c = train(&o, steps[k], k == 1 ? 0 : most, NOTHING);
+                if (!c.agrees) fail_msg("%s%s, step %d: %s", models[m], regimes[r].words, steps[k], c.reason);
+                assert_true(c.elements > 1000 && c.largest > 0 && c.largest <= 1);
+                farthest = fmax(farthest, o.precision == &tm_precision_f32 ? c.largest : 0);
+            }
+    print_message("the farthest update of float32 is at %.2f of its band\n", farthest);
 }
 
 TEST(what_is_planted_is_found)
@@ -334,7 +265,7 @@ TEST(what_is_planted_is_found)
     assert_int_equal(ROWS, DEFECTS - 1);
     for (int i = 0; i < ROWS; i++)
         for (int p = 0; p < 2; p++) {
-            tm_step_options       o = options_of(0, 0, p ? &tm_precision_bf16 : &tm_precision_f32);
+            tm_step_options       o = step_of(LLAMA "--optimizer.decay matrices ", p ? MASTER : "");
             const int             step = 12;
             char                  words[40];
             tm_update_certificate c = train(&o, step, most, rows[i].is);
@@ -349,7 +280,7 @@ TEST(what_is_planted_is_found)
 /* Norms are compared, too: of a step that reports another. */
 TEST(the_norm_that_is_reported_is_compared)
 {
-    tm_step_options       o = options_of(0, 0, &tm_precision_f32);
+    tm_step_options       o = step_of(LLAMA, "");
     tm_device            *device = test_device_open("cpu", 1);
     tm_trainer           *trainer = test_trainer_open(device, &o, 7);
     tm_update_certificate c = { .agrees = true };
@@ -368,34 +299,4 @@ TEST(the_norm_that_is_reported_is_compared)
     test_batch_fini(&b);
     tm_trainer_close(trainer);
     tm_device_close(device);
-}
-
-/* Both derivations of a learning rate, over every form and shape. */
-TEST(rates_are_those_of_the_schedule)
-{
-    for (int kind = 0; kind < 4; kind++)
-        for (int shape = 0; shape < 5; shape++)
-            for (int more = 0; more < 48; more++) {
-                tm_schedule s = { .kind = (tm_schedule_kind)kind,
-                                  .steps = more % 4 == 3 ? 1 : 37,
-                                  .warmup_steps = (int64_t[]){ 0, 1, 9, 60 }[more % 4],
-                                  .decay_ratio = (double[]){ -1, 0, 0.33, 1 }[more / 4 % 4],
-                                  .decay = (tm_decay_shape)shape,
-                                  .min_lr_factor = more / 16 ? 0.1 : 0,
-                                  .cycles = 0.5,
-                                  .batch = 8 };
-                if (shape == TM_DECAY_INVERSE_SQRT && kind != TM_SCHEDULE_MEGATRON) continue;
-                if (more / 16 == 2) s.last_steps = 11;
-                if (kind == TM_SCHEDULE_MEGATRON) {
-                    if (more / 16 == 1) s.warmup_fraction = 0.13, s.warmup_factor = 0.2;
-                    if (s.warmup_steps >= s.steps) s.warmup_steps = s.steps - 1;
-                }
-                tm_error err = { 0 };
-                if (tm_schedule_check(&s, &err) != TM_OK) continue;
-                for (int64_t step = 1; step <= 70; step++) {
-                    double a = tm_certified_factor(&s, step), b = tm_schedule_factor(&s, step - 1);
-                    if (!(fabs(a - b) <= 1e-12))
-                        fail_msg("kind %d, shape %d, %d: step %d: %.17g and %.17g", kind, shape, more, (int)step, a, b);
-                }
-            }
 }
