@@ -4,13 +4,7 @@
 #ifndef TM_TESTS_REGIMES_H
 #define TM_TESTS_REGIMES_H
 
-#include "support/test.h"
-#include "support/full_config.h"
-#include "support/training.h"
-#include "train/run/run.h"
-
-#include <stdio.h>
-#include <string.h>
+#include "words.h"
 
 #define MASTER "--training.dtype bfloat16 "
 #define PURE MASTER "--training.regime pure "
@@ -44,20 +38,5 @@ static const struct {
     { PURE "--optimizer.name Adafactor " CHANCE, 4 },
 };
 enum { REGIMES = sizeof regimes / sizeof regimes[0] };
-
-/* The step of a command line. */
-static inline tm_step_options step_of(const char *model, const char *more)
-{
-    tm_config     *config = test_full_config();
-    tm_run_options options;
-    tm_error       err = { 0 };
-    char           words[1500];
-    snprintf(words, sizeof words, "%s %s", model, more);
-    if (test_read_run(config, words, &options, &err) != TM_OK) fail_msg("%s: %s", words, err.text);
-    for (int g = 0; g < options.step.n_groups; g++) options.step.groups[g].place = "test";
-    options.step.adapters.place = "test";
-    tm_config_destroy(config);
-    return options.step;
-}
 
 #endif

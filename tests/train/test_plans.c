@@ -1,35 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is planned so that steps are fast and small, which no loss shows: when ranks talk, what is kept, what is left
  * out. (Numbers: tests/differential; how much ranks say to each other: tests/model/test_collectives.c.) */
-#include "support/test.h"
+#include "words.h"
 #include "layout_words.h"
 #include "op/attrs.h"
-#include "support/full_config.h"
-#include "support/training.h"
-#include "train/run/run.h"
-
-#include <stdio.h>
-#include <string.h>
-
-/* Of one rank; the caller's to destroy. */
-static tm_step *plan_as(const char *words, int rank, tm_chooser own)
-{
-    tm_config     *config = test_full_config();
-    tm_run_options options;
-    tm_step       *step;
-    tm_error       err = { 0 };
-    if (test_read_run(config, words, &options, &err) != TM_OK) fail_msg("%s: %s", words, err.text);
-    options.step.layout.rank = rank;
-    options.step.offload.folder = "/tmp";
-    if (tm_step_create(&options.step, &own, &step, &err) != TM_OK) fail_msg("%s: %s", words, err.text);
-    tm_config_destroy(config);
-    return step;
-}
 
 static tm_step *plan(const char *words, int rank)
 {
     tm_device *device = test_device_open("cpu", 1);
-    tm_step   *step = plan_as(words, rank, tm_device_chooser(device));
+    tm_chooser chooser = tm_device_chooser(device);
+    tm_step   *step = plan_words(words, rank, &chooser);
     tm_device_close(device);
     return step;
 }
@@ -252,7 +232,7 @@ static tm_step *plan_copies(const char *words, bool copies, int64_t room)
     tm_chooser own = tm_device_chooser(device);
     own.weight_copies = copies;
     own.room = room;
-    tm_step *step = plan_as(words, 0, own);
+    tm_step *step = plan_words(words, 0, &own);
     tm_device_close(device);
     return step;
 }
