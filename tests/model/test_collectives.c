@@ -51,6 +51,7 @@ static const char *const divided[] = {
     MIXTURE WHOLE,
     MIXTURE EP "--parallelism.expert_parallel_capacity 0.5 ",
     MIXTURE PP,
+    LLAMA   PP "--optimizer.groups=[{\"params\":\"layers.0.*|tok_*\",\"trained\":\"false\"}] ",
     LLAMA   PP "--parallelism.pipeline_parallel_divide_head true ",
     GPT     PP "--parallelism.pipeline_parallel_divide_head true ",
 };
