@@ -6,15 +6,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-static tm_step_options options_with(const char *recipe, const char *second, int64_t at)
-{
-    tm_step_options o = test_llama_options();
-    o.shape.ffn_dim = 96; /* whole blocks */
-    o.quantize = (tm_quantize){ .on = true, .switch_step = second ? at : -1, .history = 4, .seed = 1 };
-    o.quantize.recipe[0] = *tm_quantize_recipe_find(recipe);
-    if (second) o.quantize.recipe[1] = *tm_quantize_recipe_find(second);
-    return o;
-}
+/* Whole blocks. */
+#define LLAMA SMALL_LLAMA "--model.ffn_dim 96 --model.n_kv_heads 2 "
+#define EXPERTS LLAMA "--model.n_experts 8 --model.n_experts_per_token 2 --model.moe_ffn_dim 64 "
 
 static uint64_t train(const tm_step_options *options, int steps)
 {
@@ -45,23 +39,17 @@ static bool may_agree(const char *a, const char *b)
     return !strcmp(a, "fp8_current") || (has_powers_of_two(a) && has_powers_of_two(b));
 }
 
-static tm_step_options expert_options(const char *recipe)
-{
-    tm_step_options o = options_with("mxfp8", NULL, 0);
-    o.shape.moe = (tm_moe_shape){ .experts = 8, .top_k = 2, .ffn_dim = 64, .scale = 1 };
-    o.quantize.recipe[0] = (tm_quantize_recipe){ 0 };
-    o.quantize.experts = *tm_quantize_recipe_find(recipe);
-    return o;
-}
-
 /* Linears, or experts whose rows are no multiples of blocks and the output head. */
 static void check_every_recipe(bool experts)
 {
     uint64_t seen[32];
     for (int i = 0; tm_quantize_recipe_at(i); i++) {
-        const char     *name = tm_quantize_recipe_at(i)->name;
-        tm_step_options o = experts ? expert_options(name) : options_with(name, NULL, 0);
-        if (experts) o.quantize.head = o.quantize.experts;
+        const char *name = tm_quantize_recipe_at(i)->name;
+        char        words[200];
+        snprintf(words, sizeof words,
+                 experts ? "--quantize.experts_recipe %s --quantize.output_recipe %s " : "--quantize.recipe %s ", name,
+                 name);
+        tm_step_options o = step_of(experts ? EXPERTS : LLAMA, words);
         if (i % 2) o.precision = &tm_precision_bf16, o.accumulation = 2;
         seen[i] = train(&o, 2);
         for (int k = 0; k < i; k++)
@@ -91,10 +79,6 @@ static int count(const tm_program *program)
  * rows of the record that are of `name`: one for each factor, of x one for w1 and w3. */
 TEST(the_pass_takes_the_linears_that_it_is_told)
 {
-#define LLAMA                                                                                                          \
-    "tiny-llama --model.n_layers 2 --model.dim 64 --model.n_heads 2 --model.ffn_dim 96 --model.vocab_size 96 "         \
-    "--training.seq_len 32 --training.local_batch_size 2 "
-#define EXPERTS LLAMA "--model.n_experts 8 --model.n_experts_per_token 2 --model.moe_ffn_dim 64 "
     static const struct {
         const char *words, *more;
         int         first, evaluate;
@@ -134,6 +118,8 @@ TEST(the_pass_takes_the_linears_that_it_is_told)
 /* Until the switch it is the first recipe's run, then another one. (Scales: tests/oracle.) */
 TEST(a_switch_comes_when_it_is_told)
 {
-    tm_step_options first = options_with("mxfp8", NULL, 0), both = options_with("mxfp8", "fp8_delayed", 2);
+    tm_step_options first = step_of(LLAMA, "--quantize.recipe mxfp8 "), both = first;
+    both.quantize.recipe[1] = *tm_quantize_recipe_find("fp8_delayed");
+    both.quantize.switch_step = 2;
     assert_true(train(&first, 2) == train(&both, 2) && train(&first, 3) != train(&both, 3));
 }

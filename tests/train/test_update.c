@@ -198,21 +198,18 @@ static tm_update_certificate train(const tm_step_options *o, int steps, double m
     return c;
 }
 
-#define LLAMA                                                                                                          \
-    "tiny-llama --model.n_layers 2 --model.dim 64 --model.n_heads 2 --model.n_kv_heads 1 --model.ffn_dim 160 "         \
-    "--model.vocab_size 96 --training.seq_len 32 --training.local_batch_size 2 "
 #define GROUP(patterns, more) "{\"params\":\"" patterns "\"," more "}"
 
 /* One table for look-ups and output; a mixture; groups of their own; adapters. */
 static const char *const models[] = {
-    LLAMA,
+    SMALL_LLAMA,
     "gpt-small --model.n_layers 2 --model.dim 64 --model.n_heads 2 --model.ffn_dim 256 --model.vocab_size 96 "
     "--model.max_seq_len 32 --training.seq_len 32 --training.local_batch_size 2 ",
-    LLAMA "--model.n_experts 4 --model.n_experts_per_token 2 --model.moe_ffn_dim 64 --model.moe_aux_loss 0.01 "
-          "--training.grad_accumulation 2 ",
-    LLAMA "--optimizer.groups=[" GROUP("*norm*", "\"weight_decay\":\"0.3\"") "," GROUP("layers.1.*",
-                                                                                       "\"lr_scale\":\"0.25\"") "] ",
-    LLAMA "--lora.rank 4 --lora.alpha 8 --lora.targets all-linear ",
+    SMALL_LLAMA "--model.n_experts 4 --model.n_experts_per_token 2 --model.moe_ffn_dim 64 --model.moe_aux_loss 0.01 "
+                "--training.grad_accumulation 2 ",
+    SMALL_LLAMA "--optimizer.groups=[" GROUP("*norm*", "\"weight_decay\":\"0.3\"") "," GROUP(
+        "layers.1.*", "\"lr_scale\":\"0.25\"") "] ",
+    SMALL_LLAMA "--lora.rank 4 --lora.alpha 8 --lora.targets all-linear ",
 };
 
 TEST(honest_updates_hold)
@@ -254,7 +251,7 @@ TEST(what_is_planted_is_found)
     assert_int_equal(ROWS, DEFECTS - 1);
     for (int i = 0; i < ROWS; i++)
         for (int p = 0; p < 2; p++) {
-            tm_step_options       o = step_of(LLAMA "--optimizer.decay matrices ", p ? MASTER : "");
+            tm_step_options       o = step_of(SMALL_LLAMA "--optimizer.decay matrices ", p ? MASTER : "");
             const int             step = 12;
             char                  words[40];
             tm_update_certificate c = train(&o, step, most, rows[i].is);
@@ -269,7 +266,7 @@ TEST(what_is_planted_is_found)
 /* Norms are compared, too: of a step that reports another. */
 TEST(the_norm_that_is_reported_is_compared)
 {
-    tm_step_options       o = step_of(LLAMA, "");
+    tm_step_options       o = step_of(SMALL_LLAMA, "");
     tm_device            *device = test_device_open("cpu", 1);
     tm_trainer           *trainer = test_trainer_open(device, &o, 7);
     tm_update_certificate c = { .agrees = true };

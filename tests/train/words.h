@@ -11,6 +11,11 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Two layers of dim 64. */
+#define SMALL_LLAMA                                                                                                    \
+    "tiny-llama --model.n_layers 2 --model.dim 64 --model.n_heads 2 --model.n_kv_heads 1 --model.ffn_dim 160 "         \
+    "--model.vocab_size 96 --training.seq_len 32 --training.local_batch_size 2 "
+
 /* Its options, without filters of names, which are the configuration's. */
 static inline tm_step_options step_of(const char *model, const char *more)
 {
