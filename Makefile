@@ -125,7 +125,7 @@ MEASURING := $(addprefix tests/cli/test_,ab.sh bench.sh check_hosts.sh measureme
     $(addprefix $(BUILD)/tests/bench/test_,tables_runs)
 FULL_SCRIPTS := $(addprefix tests/gpu/test_,judged.sh text_commands.sh bench_commands.sh device_runs.sh adapter_commands.sh) \
     tests/tools/test_gpu_acceptance.sh $(addprefix tests/cli/test_,attacks.sh bench_jobs.sh build.sh check.sh coming_from.sh completion.sh \
-    finetune_configs.sh foreign.sh gpu_ranks.sh install.sh key_effects.sh mlperf_configs.sh mlperf_run.sh reproduce.sh run_words.sh sweep.sh) tests/train/test_late_suite.sh tests/tools/test_mutants.sh
+    finetune_configs.sh foreign.sh gpu_ranks.sh install.sh key_effects.sh mlperf_configs.sh mlperf_run.sh reproduce.sh run_words.sh sweep.sh) tests/tools/test_mutants.sh
 # DRAW=SEED adds a fifth of them, which depends on the seed.
 FULL     := $(FULL_SCRIPTS) $(MEASURING)
 drawn     = $(shell for t in $(1); do h=$$(echo "$(DRAW) $$t" | cksum | cut -d " " -f 1); \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Folders of text encoders that do not fit: what is wrong is named, and nothing is computed. */
+/* Folders of encoders that do not fit: what is wrong is named, and nothing is computed. */
 #include "base/file.h"
 #include "encoder/encoder.h"
 
@@ -14,6 +14,7 @@
 
 #define CLIP "tests/encoder/data/clip_largest"
 #define T5 "tests/encoder/data/t5_gated"
+#define VAE "tests/encoder/data/vae_four"
 
 /* Files of a folder into another, as links. */
 static void link_file(const char *from, const char *to, const char *name)
@@ -88,6 +89,16 @@ static const struct {
       "2 missing (encoder.block.0.layer.1.DenseReluDense.wi.weight, encoder.block.1" },
     { T5, "\"relative_attention_num_buckets\": 8", "\"relative_attention_num_buckets\": 6", TM_UNSUPPORTED,
       "buckets must be a multiple of 4" },
+    { VAE, "\"act_fn\": \"silu\"", "\"act_fn\": \"relu\"", TM_UNSUPPORTED, "'act_fn' is relu" },
+    { VAE, "    \"DownEncoderBlock2D\",", "    \"AttnDownEncoderBlock2D\",", TM_UNSUPPORTED,
+      "'down_block_types' is AttnDown" },
+    { VAE, "    \"UpDecoderBlock2D\",", "    \"AttnUpDecoderBlock2D\",", TM_UNSUPPORTED, "'up_block_types' is AttnUp" },
+    { VAE, "\"in_channels\": 3", "\"in_channels\": 4", TM_UNSUPPORTED, "'in_channels' is 4" },
+    { VAE, "\"latents_mean\": null", "\"latents_mean\": [0.5]", TM_UNSUPPORTED, "'latents_mean' is" },
+    { VAE, "\"norm_num_groups\": 4", "\"norm_num_groups\": 3", TM_FORMAT, "not a multiple of 'norm_num_groups' 3" },
+    { VAE, "\"sample_size\": 32", "\"sample_size\": 32, \"spatial\": 1", TM_UNSUPPORTED, "'spatial'" },
+    { VAE, "AutoencoderKL", "AutoencoderTiny", TM_UNSUPPORTED, "AutoencoderTiny" },
+    { VAE, "\"layers_per_block\": 1", "\"layers_per_block\": 2", TM_INVALID, "has no weights" },
 };
 
 TEST(configurations_that_do_not_fit_are_refused_by_name)
@@ -97,10 +108,12 @@ TEST(configurations_that_do_not_fit_are_refused_by_name)
     assert_int_equal(tm_device_open("cpu", 1, &device, &err), TM_OK);
     for (size_t i = 0; i < sizeof configs / sizeof configs[0]; i++) {
         char          *folder = test_tree_make();
-        tm_frozen_size size = { .batch = 1, .tokens = 12 };
-        bool           clip = strcmp(configs[i].folder, CLIP) == 0;
+        tm_frozen_size size = { .batch = 1, .tokens = 12, .height = 16, .width = 16 };
+        tm_frozen_kind kind = strcmp(configs[i].folder, CLIP) == 0 ? TM_FROZEN_CLIP
+                              : strcmp(configs[i].folder, T5) == 0 ? TM_FROZEN_T5
+                                                                   : TM_FROZEN_VAE_ENCODE;
         copy_with(configs[i].folder, folder, configs[i].before, configs[i].after);
-        refused(device, folder, clip ? TM_FROZEN_CLIP : TM_FROZEN_T5, size, TM_F32, configs[i].status, configs[i].says);
+        refused(device, folder, kind, size, TM_F32, configs[i].status, configs[i].says);
         test_tree_remove(folder);
     }
     tm_device_close(device);
@@ -226,6 +239,10 @@ TEST(sizes_and_formats_are_checked)
                 "takes 1 to 12 tokens, not");
     refused(device, T5, TM_FROZEN_T5, (tm_frozen_size){ .batch = 1, .tokens = 0 }, TM_F32, TM_INVALID, "not 0");
     refused(device, T5, TM_FROZEN_T5, (tm_frozen_size){ .batch = 0, .tokens = 1 }, TM_F32, TM_INVALID, "a batch of 0");
+    refused(device, VAE, TM_FROZEN_VAE_DECODE, (tm_frozen_size){ .batch = 1, .height = 20, .width = 16 }, TM_F32,
+            TM_INVALID, "height is a multiple of 8");
+    refused(device, VAE, TM_FROZEN_VAE_DECODE, (tm_frozen_size){ .batch = 1, .height = 16 }, TM_F32, TM_INVALID,
+            "width is a multiple of 8");
     refused(device, CLIP, TM_FROZEN_CLIP, (tm_frozen_size){ .batch = 1, .tokens = 12 }, TM_F16, TM_UNSUPPORTED,
             "computes in float32 or bfloat16, not in float16");
     tm_device_close(device);

@@ -107,27 +107,3 @@ TEST(bfloat16_is_as_near_as_its_roundings)
         assert_true(most > 1e-4); /* it is bfloat16 */
     }
 }
-
-/* A sequence does not see the others of its batch: alone it has the same output, up to other blocks of rows. */
-TEST(sequences_of_a_batch_are_apart)
-{
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        expected   e = read_expected(cases[i].folder), one = e;
-        int64_t    each = e.n / e.batch;
-        float     *out = malloc((size_t)each * sizeof *out);
-        tm_device *device;
-        tm_error   err = { 0 };
-        one.batch = 1;
-        assert_int_equal(tm_device_open("cpu", 2, &device, &err), TM_OK);
-        tm_frozen *encoder = open_encoder(device, &cases[i], &one, TM_F32);
-        for (int64_t b = 0; b < e.batch; b++) {
-            assert_int_equal(tm_frozen_text(encoder, e.ids + b * e.tokens, out, &err), TM_OK);
-            for (int64_t k = 0; k < each; k++) assert_true(fabsf(out[k] - e.out[b * each + k]) < 1e-5f * e.largest);
-        }
-        tm_frozen_close(encoder);
-        tm_device_close(device);
-        free(out);
-        free(e.ids);
-        free(e.out);
-    }
-}

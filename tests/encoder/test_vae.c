@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The autoencoder of pictures, against diffusers (tests/encoder/data, by tools/vae_parity.py). */
-#include "base/file.h"
-#include "base/text.h"
 #include "data/safetensors.h"
 #include "encoder/encoder.h"
 #include "graph/graph.h"
@@ -11,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support/folder.h"
 #include "support/test.h"
 
 static const char *const folders[] = { "tests/encoder/data/vae_four", "tests/encoder/data/vae_two",
@@ -137,32 +134,6 @@ TEST(bfloat16_is_as_near_as_its_roundings)
     }
 }
 
-TEST(one_picture_is_as_among_others_and_threads_change_nothing)
-{
-    expected       e = read_expected(folders[0]);
-    tm_error       err = { 0 };
-    float         *mean[2], *logvar[2];
-    tm_frozen_size one = e.size;
-    one.batch = 1;
-    for (int k = 0; k < 2; k++) {
-        tm_device *device;
-        mean[k] = numbers(e.n[MEAN]), logvar[k] = numbers(e.n[LOGVAR]);
-        assert_int_equal(tm_device_open("cpu", 1 + 2 * k, &device, &err), TM_OK);
-        tm_frozen *vae = open_vae(device, folders[0], TM_FROZEN_VAE_ENCODE, k ? &one : &e.size, TM_F32);
-        for (int64_t b = 0; b < (k ? e.size.batch : 1); b++)
-            assert_int_equal(tm_frozen_encode(vae, e.value[PIXELS] + b * (e.n[PIXELS] / e.size.batch),
-                                              mean[k] + b * (e.n[MEAN] / e.size.batch),
-                                              logvar[k] + b * (e.n[MEAN] / e.size.batch), &err),
-                             TM_OK);
-        tm_frozen_close(vae);
-        tm_device_close(device);
-    }
-    assert_memory_equal(mean[0], mean[1], (size_t)e.n[MEAN] * sizeof(float));
-    assert_memory_equal(logvar[0], logvar[1], (size_t)e.n[MEAN] * sizeof(float));
-    for (int k = 0; k < 2; k++) free(mean[k]), free(logvar[k]);
-    release(&e);
-}
-
 TEST(running_allocates_nothing)
 {
     expected   e = read_expected(folders[1]);
@@ -178,68 +149,4 @@ TEST(running_allocates_nothing)
     tm_device_close(device);
     free(pixels);
     release(&e);
-}
-
-/* --- refusals ----------------------------------------------------------------------------------------------------- */
-
-/* A copy of the first folder with one text of config.json replaced. */
-static void config_with(const char *folder, const char *before, const char *after)
-{
-    tm_text  text = { 0 };
-    tm_error err = { 0 };
-    char     path[300];
-    snprintf(path, sizeof path, "%s/config.json", folders[0]);
-    assert_int_equal(tm_file_read(path, 1 << 20, &text, &err), TM_OK);
-    char *at = strstr(text.data, before);
-    assert_non_null(at);
-    snprintf(path, sizeof path, "%s/config.json", folder);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fprintf(f, "%.*s%s%s", (int)(at - text.data), text.data, after, at + strlen(before));
-    fclose(f);
-    tm_text_fini(&text);
-}
-
-TEST(what_would_compute_something_else_is_refused)
-{
-    static const struct {
-        const char *before, *after;
-        tm_status   status;
-        const char *says;
-    } cases[] = {
-        { "\"act_fn\": \"silu\"", "\"act_fn\": \"relu\"", TM_UNSUPPORTED, "'act_fn' is relu" },
-        { "    \"DownEncoderBlock2D\",", "    \"AttnDownEncoderBlock2D\",", TM_UNSUPPORTED,
-          "'down_block_types' is AttnDown" },
-        { "    \"UpDecoderBlock2D\",", "    \"AttnUpDecoderBlock2D\",", TM_UNSUPPORTED, "'up_block_types' is AttnUp" },
-        { "\"in_channels\": 3", "\"in_channels\": 4", TM_UNSUPPORTED, "'in_channels' is 4" },
-        { "\"latents_mean\": null", "\"latents_mean\": [0.5]", TM_UNSUPPORTED, "'latents_mean' is" },
-        { "\"norm_num_groups\": 4", "\"norm_num_groups\": 3", TM_FORMAT, "not a multiple of 'norm_num_groups' 3" },
-        { "\"sample_size\": 32", "\"sample_size\": 32, \"spatial\": 1", TM_UNSUPPORTED, "'spatial'" },
-        { "AutoencoderKL", "AutoencoderTiny", TM_UNSUPPORTED, "AutoencoderTiny" },
-        { "\"layers_per_block\": 1", "\"layers_per_block\": 2", TM_INVALID, "has no weights" },
-    };
-    char          *folder = test_tree_make();
-    tm_device     *device;
-    tm_error       err = { 0 };
-    tm_frozen_size size = { .batch = 1, .height = 16, .width = 16 };
-    assert_int_equal(tm_device_open("cpu", 1, &device, &err), TM_OK);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        tm_error   own = { 0 };
-        tm_frozen *vae;
-        config_with(folder, cases[i].before, cases[i].after);
-        assert_int_equal(tm_frozen_open(device, folder, TM_FROZEN_VAE_ENCODE, &size, TM_F32, &vae, &own),
-                         cases[i].status);
-        assert_null(vae);
-        if (!strstr(own.text, cases[i].says)) fail_msg("'%s' lacks '%s'", own.text, cases[i].says);
-    }
-    for (int k = 0; k < 2; k++) {
-        tm_error       own = { 0 };
-        tm_frozen     *vae;
-        tm_frozen_size odd = { .batch = 1, .height = k ? 16 : 20, .width = k ? 0 : 16 };
-        assert_int_equal(tm_frozen_open(device, folders[0], TM_FROZEN_VAE_DECODE, &odd, TM_F32, &vae, &own),
-                         TM_INVALID);
-        assert_non_null(strstr(own.text, k ? "width is a multiple of 8" : "height is a multiple of 8"));
-    }
-    tm_device_close(device);
-    test_tree_remove(folder);
 }

@@ -249,38 +249,6 @@ TEST(every_node_knows_its_layer_and_module)
     tm_device_close(device);
 }
 
-/* A bias that only chooses stays as it is; one with a rate moves once a step in every mixture. */
-TEST(biases_of_experts_move_at_a_rate)
-{
-    static const char experts[] =
-        "--model.family=deepseek --model.n_layers=3 --model.n_dense_layers=1 --model.n_kv_heads=null "
-        "--model.kv_lora_rank=16 --model.qk_nope_head_dim=12 --model.qk_rope_head_dim=4 --model.v_head_dim=8 "
-        "--model.n_experts=4 --model.n_experts_per_token=2 --model.moe_ffn_dim=24 --model.moe_score=sigmoid "
-        "--model.moe_bias=true";
-    tm_device *device = test_device_open("null", 1);
-    tm_chooser chooser = tm_device_chooser(device);
-    for (int moves = 0; moves < 2; moves++) {
-        char words[600];
-        snprintf(words, sizeof words, "%s --model.moe_bias_rate=%g", experts, 0.125 * moves);
-        tm_model_shape  s = test_shape_preset("tiny-llama", words);
-        tm_step_options options = options_of(&s, 1, 16);
-        tm_step        *step = test_step_plan(&options, &chooser);
-        int             n = 0, states = 0;
-        for (size_t k = 0; k < step->graph->n_segments; k++)
-            for (size_t i = 0; i < step->graph->segments[k]->n_nodes; i++) {
-                const tm_node *node = &step->graph->segments[k]->nodes[i];
-                if (node->op != TM_OP_expert_bias) continue;
-                assert_true(((const tm_expert_bias_attr *)node->attr)->rate == 0.125);
-                assert_int_equal(node->layer, ++n);
-            }
-        for (size_t i = 0; i < step->graph->n_tensors; i++) states += step->graph->tensors[i].role == TM_ROLE_STATE;
-        assert_int_equal(n, moves ? 2 : 0);
-        assert_int_equal(states, 2);
-        tm_step_destroy(step);
-    }
-    tm_device_close(device);
-}
-
 /* What comes behind a model is in no block, of a stage without an end, too. */
 TEST(behind_a_model_is_no_block)
 {
@@ -303,66 +271,4 @@ TEST(behind_a_model_is_no_block)
         assert_true(graph->layer == -1 && !*graph->module);
         tm_graph_destroy(graph);
     }
-}
-
-/* What routers and the balance of experts go by is what the shape says. Sums begin in the first micro-batch, that of
- * the balance in its first mixture, and nowhere else. */
-static void check_routers(const tm_program *program, const tm_model_shape *s, int64_t seq, bool begins)
-{
-    const tm_moe_shape *m = &s->moe;
-    const int64_t       score = m->sigmoid ? TM_SCORE_SIGMOID : TM_SCORE_SOFTMAX;
-    int64_t             routers = 0, balances = 0, counts = 0;
-    for (size_t i = 0; i < program->count; i++) {
-        const tm_node         *node = program->instructions[i].node;
-        const tm_route_attr   *r = node->attr;
-        const tm_balance_attr *b = node->attr;
-        if (node->op == TM_OP_route && !node->recomputed) {
-            assert_true(r->top_k == m->top_k && r->score == score && r->normalise == m->normalise);
-            assert_true(r->scale == m->scale && r->uniform == m->uniform);
-            assert_true(r->groups == m->groups && r->top_groups == m->top_groups && r->group_best == m->group_best);
-            routers++;
-        } else if (node->op == TM_OP_balance_loss || node->op == TM_OP_balance_loss_grad) {
-            assert_int_equal(b->seq, m->aux_per_sequence ? seq : 0);
-            assert_true(b->top_k == m->top_k && b->alpha == m->aux_loss && b->chunk == 0);
-            if (node->op == TM_OP_balance_loss_grad) continue;
-            assert_int_equal(node->accumulate, !begins || balances > 0);
-            balances++;
-        } else if (node->op == TM_OP_expert_counts) {
-            assert_int_equal(node->accumulate, !begins);
-            counts++;
-        }
-    }
-    assert_int_equal(routers, s->n_layers - m->dense_layers);
-    assert_int_equal(counts, routers);
-    assert_int_equal(balances, m->aux_loss > 0 ? routers : 0);
-}
-
-TEST(routers_go_by_the_shape)
-{
-#define TINY                                                                                                           \
-    "model.dim=32 --model.n_heads=2 --model.vocab_size=64 --model.n_layers=3 --model.ffn_dim=64 "                      \
-    "--model.moe_ffn_dim=16 "                                                                                          \
-    "--model.n_experts=8 --model.n_experts_per_token=2 "
-    static const char *const cases[][2] = {
-        { "mixtral_8x7B", TINY "--model.n_kv_heads=1 --model.moe_aux_loss=0.02" },
-        { "mixtral_8x7B",
-          TINY "--model.n_kv_heads=1 --model.moe_aux_loss=0.02 --model.moe_aux_loss_per_sequence=false" },
-        { "qwen3_30B-A3B", TINY "--model.n_kv_heads=1 --model.head_dim=16 --model.moe_normalise=false" },
-        { "deepseek_v3", TINY "--model.kv_lora_rank=16 --model.q_lora_rank=16 --model.qk_nope_head_dim=8 "
-                              "--model.qk_rope_head_dim=8 --model.v_head_dim=8 --model.n_dense_layers=1 "
-                              "--model.n_expert_groups=4 --model.n_limited_groups=2 --model.moe_aux_loss=0.01" },
-    };
-#undef TINY
-    tm_device *device = test_device_open("null", 1);
-    tm_chooser chooser = tm_device_chooser(device);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        tm_model_shape  s = test_shape_preset(cases[i][0], cases[i][1]);
-        tm_step_options options = options_of(&s, 2, 16);
-        options.accumulation = 2;
-        tm_step *step = test_step_plan(&options, &chooser);
-        check_routers(step->first, &s, 16, true);
-        check_routers(step->further, &s, 16, false);
-        tm_step_destroy(step);
-    }
-    tm_device_close(device);
 }

@@ -93,29 +93,6 @@ static void assert_digits(const char *name, double value, double wanted, double 
     if (!(fabs(value - wanted) <= unit)) fail_msg("%s: %.6g, wanted %.6g", name, value, wanted);
 }
 
-TEST(reference_models_have_their_printed_values)
-{
-    static const struct {
-        const char *name;
-        double      parameters; /* 1e9 */
-        int64_t     seq;
-        double      gflop; /* per token, titan */
-    } table[] = {
-        { "llama3.2_1B", 1.236, 8192, 10.64 },  { "llama3.2_3B", 3.213, 8192, 27.73 },
-        { "llama2_7B", 6.738, 4096, 46.09 },    { "llama2_13B", 13.016, 4096, 87.18 },
-        { "llama2_70B", 68.977, 4096, 444.50 }, { "llama3.1_8B", 8.030, 8192, 57.91 },
-        { "llama3.1_8B", 8.030, 4096, 51.47 },  { "llama3.1_70B", 70.554, 8192, 481.44 },
-        { "qwen2.5_7B", 7.6156, 2048, 44.89 },  { "qwen3_8B", 8.191, 8192, 59.91 },
-        { "qwen3_32B", 32.762, 8192, 243.44 },  { "llama3.1_405B", 405.853, 8192, 2625.45 },
-    };
-    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        tm_model_shape s = test_shape_preset(table[i].name, NULL);
-        assert_digits(table[i].name, (double)tm_model_parameters(&s) / 1e9, table[i].parameters, 0.00051);
-        assert_digits(table[i].name, tm_model_flops_per_token(&s, TM_FLOPS_TITAN, table[i].seq) / 1e9, table[i].gflop,
-                      0.0051);
-    }
-}
-
 TEST(conventions_give_the_printed_values)
 {
     static const struct {
@@ -172,33 +149,6 @@ TEST(gpt_table_has_its_tflops)
     assert_string_equal(tm_flops_convention_name(TM_FLOPS_EXACT_CAUSAL), "exact-causal");
 }
 
-TEST(every_dimension_is_a_key)
-{
-    tm_model_shape s =
-        test_shape_preset("gpt-medium", "model.vocab_size=50304 model.bias=all num_layers=3 model.tied=false "
-                                        "model.n_kv_heads=4 model.head_dim=32 model.ffn_dim=100 model.max_seq_len=600");
-    assert_true(s.n_layers == 3 && s.vocab_size == 50304 && s.n_kv_heads == 4 && s.head_dim == 32 && !s.tied);
-    int64_t attention = 768 * 32 * (12 + 12 + 4 + 4) + 32 * (12 + 4 + 4) + 768, ffn = 2 * 768 * 100 + 100 + 768;
-    assert_true(tm_model_parameters(&s) == 3 * (attention + ffn + 4 * 768) + 2 * 50304 * 768 + 600 * 768 + 2 * 768);
-    s = test_shape_preset("tiny-llama",
-                          "model.ffn_dim=null model.n_kv_heads=null model.norm_eps=1e-6 model.rope_layout=interleaved");
-    assert_true(s.ffn_dim == 768 && s.n_kv_heads == 4 && s.rope_interleaved && !s.rope_scaled &&
-                s.bias == TM_BIAS_NONE);
-    assert_int_equal(s.init, TM_INIT_TORCHTITAN);
-    assert_float_equal(s.norm_eps, 1e-6, 0);
-    s = test_shape_preset("llama3.2_1B", NULL);
-    assert_true(s.tied && s.rope_scaled && s.rope_original_max_seq_len == 8192);
-    assert_int_equal(s.init, TM_INIT_HF);
-    assert_true(tm_model_max_length(&s) == INT64_MAX); /* rotary positions do not end */
-    assert_float_equal(s.rope_scaling_factor, 32, 0);
-    assert_float_equal(s.rope_theta, 500000, 0);
-    assert_true(tm_model_parameters_embedding(&s) == 0); /* the table is the head, too */
-    s = test_shape_preset("gpt2-124M", NULL);
-    assert_true(tm_model_parameters_embedding(&s) == 1024 * 768);
-    assert_int_equal(s.init, TM_INIT_GPT2);
-    assert_true(tm_model_max_length(&s) == 1024); /* a table of positions does */
-}
-
 /* A window of keys: Mistral at its own, and at the 1024 that a published throughput table counts with. */
 TEST(a_window_counts_its_keys)
 {
@@ -234,19 +184,34 @@ TEST(images_have_their_printed_flops)
     }
 }
 
-TEST(the_options_of_the_llama_families_are_read)
+/* What families imply. */
+TEST(families_have_their_options)
 {
-    tm_model_shape s = test_shape_preset("mistral_7B_v0.1", NULL);
-    assert_true(s.family == TM_FAMILY_MISTRAL && s.window == 4096 && !s.qk_norm && s.bias == TM_BIAS_NONE);
-    s = test_shape_preset("mistral_7B_v0.3", NULL);
-    assert_true(s.window == 0 && s.vocab_size == 32768);
-    s = test_shape_preset("Qwen2-7B", NULL);
-    assert_true(s.family == TM_FAMILY_QWEN2 && s.bias == TM_BIAS_QKV && !s.qk_norm && s.window == 0);
-    s = test_shape_preset("qwen3_0.6b", NULL);
-    assert_true(s.family == TM_FAMILY_QWEN3 && s.bias == TM_BIAS_NONE && s.qk_norm && s.tied);
-    assert_true(s.head_dim == 128 && s.n_heads * s.head_dim == 2 * s.dim);
-    s = test_shape_preset("tiny-llama", "model.qk_norm=true model.sliding_window=16 model.bias=qkv");
-    assert_true(s.family == TM_FAMILY_LLAMA && s.window == 16 && s.qk_norm && s.bias == TM_BIAS_QKV);
+    static const struct {
+        const char     *preset, *more;
+        tm_model_family family;
+        int             window, qk_norm, tied;
+        tm_model_bias   bias;
+        int             init; /* -1: not said */
+        int64_t         longest;
+    } rows[] = {
+        { "mistral_7B_v0.1", NULL, TM_FAMILY_MISTRAL, 4096, 0, 0, TM_BIAS_NONE, -1, INT64_MAX },
+        { "Qwen2-7B", NULL, TM_FAMILY_QWEN2, 0, 0, 0, TM_BIAS_QKV, -1, INT64_MAX },
+        { "qwen3_0.6b", NULL, TM_FAMILY_QWEN3, 0, 1, 1, TM_BIAS_NONE, -1, INT64_MAX },
+        { "llama3.2_1B", NULL, TM_FAMILY_LLAMA, 0, 0, 1, TM_BIAS_NONE, TM_INIT_HF, INT64_MAX },
+        { "tiny-llama", NULL, TM_FAMILY_LLAMA, 0, 0, 0, TM_BIAS_NONE, TM_INIT_TORCHTITAN, INT64_MAX },
+        { "tiny-llama", "model.qk_norm=true model.sliding_window=16 model.bias=qkv", TM_FAMILY_LLAMA, 16, 1, 0,
+          TM_BIAS_QKV, TM_INIT_TORCHTITAN, INT64_MAX },
+        { "gpt2-124M", NULL, TM_FAMILY_GPT, 0, 0, 1, TM_BIAS_ALL, TM_INIT_GPT2, 1024 },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        tm_model_shape s = test_shape_preset(rows[i].preset, rows[i].more);
+        assert_true(s.family == rows[i].family && s.window == rows[i].window && s.bias == rows[i].bias);
+        if (s.qk_norm != rows[i].qk_norm || s.tied != rows[i].tied ||
+            (rows[i].init >= 0 && (int)s.init != rows[i].init))
+            fail_msg("%s: %d %d %d", rows[i].preset, s.qk_norm, s.tied, (int)s.init);
+        assert_true(tm_model_max_length(&s) == rows[i].longest);
+    }
 }
 
 /* The number of a pair "key=number" of a preset; 0: it has none. */

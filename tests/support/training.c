@@ -94,10 +94,8 @@ tm_step_options test_family_options(tm_model_family family)
 
 tm_device *test_device_open(const char *name, int threads)
 {
-    tm_device  *device = NULL;
-    tm_error    err = { 0 };
-    const char *instead = getenv("TM_TEST_DEVICE");
-    if (instead && strcmp(name, "cpu") == 0) name = instead;
+    tm_device *device = NULL;
+    tm_error   err = { 0 };
     if (tm_device_open(name, threads, &device, &err) != TM_OK) fail_msg("%s", err.text);
     return device;
 }

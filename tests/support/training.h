@@ -16,7 +16,6 @@ tm_step_options test_gpt_options(void);
 /* Of any family, with what sets it apart: a window, biases, head norms with heads that are not dim / n_heads wide. */
 tm_step_options test_family_options(tm_model_family family);
 
-/* "cpu": the device that TM_TEST_DEVICE names, if it is set ("late": tests/train/test_late_suite.sh). */
 tm_device  *test_device_open(const char *name, int threads);
 tm_step    *test_step_plan(const tm_step_options *options, const tm_chooser *chooser);
 tm_trainer *test_trainer_open(tm_device *device, const tm_step_options *options, uint64_t seed);

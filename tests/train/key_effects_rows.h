@@ -266,55 +266,32 @@ static const row rows[] = {
 };
 /* clang-format on */
 
-/* Keys whose effect is outside of a run in one process: they are shown by the file that names them. */
-static const row elsewhere[] = {
-    { "training.epochs", "tests/train/test_epochs.c", "--training.epochs 3 --training.local_batch_size 4" },
-    { "model.flavor", "tests/config/files.txt", "model.flavor" },
-    { "model.hf_assets_path", "tests/cli/test_hugging_face.sh", "hf_assets_path" },
-    { "data.prefetch", "tests/data/test_loader.c", "the_system_gives_no_thread" },
-    { "data.encoders", "tests/cli/test_pictures.sh", "--data.encoders" },
-    { "data.sample_pictures", "tests/cli/test_pictures.sh", "--data.sample_pictures 2" },
-    { "data.sample_steps", "tests/cli/test_pictures.sh", "--data.sample_steps 3" },
-    { "mlperf.base", "tests/cli/test_mlperf_run.sh", "mlperf.base" },
-    { "mlperf.clear_caches", "tests/record/test_mllog.c", "clear_caches" },
-    { "checkpoint.allow_changed_data", "tests/cli/test_attacks.sh", "allow_changed_data" },
-    { "checkpoint.async_mode", "tests/differential/rows.c", "checkpoint.async_mode" },
-    { "metrics.target_half_width", "tests/cli/test_measurement.sh", "metrics.target_half_width" },
-    { "training.dataset", "tests/config/refused.txt", "training.dataset" },
-    { "training.separate_sums", "tests/differential/rows.c", "training.separate_sums" },
-    { "optimizer.early_step_in_backward", "tests/differential/judge.c", "optimizer.early_step_in_backward" },
-    { "parallelism.ranks", "tests/train/test_layout.c", "parallelism.ranks" },
-    { "parallelism.data_parallel_shard_degree", "tests/train/test_layout.c", "parallelism.data_parallel_shard_degree" },
-    { "parallelism.data_parallel_replicate_degree", "tests/train/test_layout.c",
-      "parallelism.data_parallel_replicate_degree" },
-    { "parallelism.data_parallel_shard_strategy", "tests/train/test_layout.c",
-      "parallelism.data_parallel_shard_strategy" },
-    { "parallelism.expert_parallel_degree", "tests/train/test_layout.c", "parallelism.expert_parallel_degree" },
-    { "parallelism.expert_parallel_capacity", "tests/train/test_layout.c", "parallelism.expert_parallel_capacity" },
-    { "training.mixed_precision_reduce", "tests/differential/rows.c", "training.mixed_precision_reduce" },
-    { "parallelism.exact", "tests/train/option_rows.h", "parallelism.exact" },
-    { "parallelism.context_parallel_degree", "tests/train/test_layout.c", "parallelism.context_parallel_degree" },
-    { "parallelism.context_parallel_rotate_method", "tests/differential/rows.c",
-      "parallelism.context_parallel_rotate_method" },
-    { "parallelism.tensor_parallel_degree", "tests/train/test_layout.c", "parallelism.tensor_parallel_degree" },
-    { "parallelism.enable_sequence_parallel", "tests/differential/rows.c", "parallelism.enable_sequence_parallel" },
-    { "parallelism.pipeline_parallel_degree", "tests/train/test_layout.c", "parallelism.pipeline_parallel_degree" },
-    { "parallelism.pipeline_parallel_schedule", "tests/train/test_layout.c", "parallelism.pipeline_parallel_schedule" },
-    { "parallelism.pipeline_parallel_divide_head", "tests/differential/rows.c",
-      "parallelism.pipeline_parallel_divide_head" },
-    { "parallelism.pipeline_parallel_schedule_csv", "tests/differential/rows.c", "schedule_csv" },
-    { "parallelism.module_fqns_per_model_part", "tests/train/test_stage_names.c",
-      "parallelism.module_fqns_per_model_part" },
-    { "parallelism.pipeline_parallel_microbatch_size", "tests/train/test_layout.c",
-      "parallelism.pipeline_parallel_microbatch_size" },
-    { "parallelism.pipeline_parallel_layers_per_stage", "tests/train/test_layout.c",
-      "parallelism.pipeline_parallel_layers_per_stage" },
-    { "parallelism.pipeline_parallel_first_stage_less_layers", "tests/train/test_layout.c",
-      "parallelism.pipeline_parallel_first_stage_less_layers" },
-    { "parallelism.pipeline_parallel_last_stage_less_layers", "tests/train/test_layout.c",
-      "parallelism.pipeline_parallel_last_stage_less_layers" },
-    { "parallelism.fsdp_reshard_after_forward", "tests/train/test_layout.c", "parallelism.fsdp_reshard_after_forward" },
-    { "use_distributed_optimizer", "tests/train/test_options.c", "use_distributed_optimizer" },
+/* Keys whose effect is outside of a run in one process, by the file that shows it. */
+static const struct {
+    const char *file, *keys;
+} elsewhere[] = {
+    { "tests/train/test_options.c", "training.epochs use_distributed_optimizer" },
+    { "tests/train/test_whole_runs.c", "metrics.target_half_width" },
+    { "tests/train/test_layout.c",
+      "parallelism.ranks parallelism.data_parallel_shard_degree parallelism.data_parallel_replicate_degree "
+      "parallelism.data_parallel_shard_strategy parallelism.expert_parallel_degree "
+      "parallelism.expert_parallel_capacity parallelism.context_parallel_degree parallelism.tensor_parallel_degree "
+      "parallelism.pipeline_parallel_degree parallelism.pipeline_parallel_schedule "
+      "parallelism.module_fqns_per_model_part parallelism.pipeline_parallel_microbatch_size "
+      "parallelism.pipeline_parallel_layers_per_stage parallelism.pipeline_parallel_first_stage_less_layers "
+      "parallelism.pipeline_parallel_last_stage_less_layers parallelism.fsdp_reshard_after_forward" },
+    { "tests/differential/rows.c",
+      "data.prefetch checkpoint.async_mode training.separate_sums training.mixed_precision_reduce "
+      "parallelism.context_parallel_rotate_method parallelism.enable_sequence_parallel "
+      "parallelism.pipeline_parallel_divide_head parallelism.pipeline_parallel_schedule_csv" },
+    { "tests/differential/judge.c", "optimizer.early_step_in_backward parallelism.exact" },
+    { "tests/config/files.txt", "model.flavor" },
+    { "tests/config/refused.txt", "training.dataset" },
+    { "tests/cli/test_hugging_face.sh", "model.hf_assets_path" },
+    { "tests/cli/test_pictures.sh", "data.encoders data.sample_pictures data.sample_steps" },
+    { "tests/cli/test_mlperf_run.sh", "mlperf.base" },
+    { "tests/cli/test_attacks.sh", "checkpoint.allow_changed_data" },
+    { "tests/record/test_mllog.c", "mlperf.clear_caches" },
 };
 
 #endif

@@ -95,7 +95,7 @@ static inline int64_t count_targets(const tm_step_options *o, int64_t t, int64_t
     return targets;
 }
 
-/* All micro-batches of a step one after the other, which stages of a pipeline need. */
+/* All micro-batches of a step one after the other. */
 static inline tm_micro_batch join_batches(const tm_step_options *o, void *field[][TM_MAX_FIELDS])
 {
     tm_micro_batch all = { 0 };
@@ -109,45 +109,31 @@ static inline tm_micro_batch join_batches(const tm_step_options *o, void *field[
     return all;
 }
 
-/* A device may read what is returned until the update is done. */
-static inline tm_micro_batch train_stages(tm_trainer *trainer, void *field[][TM_MAX_FIELDS])
-{
-    tm_micro_batch all = join_batches(&tm_trainer_step_of(trainer)->options, field);
-    CHECK_OK(tm_trainer_gradients(trainer, &all, NULL, err));
-    return all;
-}
-
 static inline void train(job *j, tm_trainer *trainer, int64_t first, int64_t all, int rank)
 {
     const tm_step_options *o = &tm_trainer_step_of(trainer)->options;
     tm_step_result         result = { 0 };
     for (int t = 1; t <= j->steps; t++) {
-        void          *field[64][TM_MAX_FIELDS];
-        tm_micro_batch joined = { 0 };
+        void *field[64][TM_MAX_FIELDS];
         CHECK(o->accumulation <= 64);
         CHECK_OK(tm_trainer_begin(trainer, t, j->rate, j->max_norm, count_targets(o, t, all), err));
-        for (int64_t m = 0; m < o->accumulation; m++) {
-            tm_micro_batch micro = { 0 };
-            make_batch(o, t, first + m, field[m]);
-            for (int f = 0; f < TM_MAX_FIELDS; f++)
-                micro.field[f] = f < (o->n_fields > 2 ? o->n_fields : 2) ? field[m][f] : NULL;
-            if (j->stages == 0) CHECK_OK(tm_trainer_accumulate(trainer, m, &micro, NULL, err));
-        }
-        if (j->stages > 0) joined = train_stages(trainer, field);
+        for (int64_t m = 0; m < o->accumulation; m++) make_batch(o, t, first + m, field[m]);
+        tm_micro_batch joined = join_batches(o, field); /* which a device may read until the update is done */
+        CHECK_OK(tm_trainer_gradients(trainer, &joined, NULL, err));
         CHECK_OK(tm_trainer_update(trainer, &result, NULL, err));
         for (int f = 0; f < TM_MAX_FIELDS; f++) free((void *)joined.field[f]);
         for (int64_t m = 0; m < o->accumulation; m++) free_batch(o, field[m]);
         if (rank == 0) j->loss[t - 1] = result.loss, j->norm[t - 1] = result.grad_norm;
     }
-    void          *field[TM_MAX_FIELDS];
+    void          *field[1][TM_MAX_FIELDS];
     tm_micro_batch micro = { 0 };
-    make_batch(o, 1, 0, field);
-    for (int f = 0; f < (o->n_fields > 2 ? o->n_fields : 2); f++) micro.field[f] = field[f];
-    double again;
+    double         again;
+    make_batch(o, 1, 0, field[0]);
+    for (int f = 0; f < (o->n_fields > 2 ? o->n_fields : 2); f++) micro.field[f] = field[0][f];
     CHECK_OK(tm_trainer_evaluate(trainer, &micro, &j->evaluation[rank], err));
     CHECK_OK(tm_trainer_evaluate(trainer, &micro, &again, err));
     if (!(again == j->evaluation[rank])) j->evaluation[rank] = (double)NAN; /* equal to none */
-    free_batch(o, field);
+    free_batch(o, field[0]);
     j->losses[rank] = result.loss;
     CHECK_OK(tm_trainer_weights_hash(trainer, &j->weights[rank], err));
 }
@@ -212,11 +198,10 @@ static inline void rank_body(tm_comm *comm, void *context)
         CHECK_OK(tm_ranks_open(&o.layout.mesh, comm, &ranks, err));
     }
     if (j->whole > 0) o.accumulation *= j->whole;
-    const char *name = getenv("TM_TEST_DEVICE");
     if (j->backend)
         CHECK_OK(j->backend->open(j->backend, rank, &device, err));
     else
-        CHECK_OK(tm_device_open(j->device ? j->device : name ? name : "cpu", 1, &device, err));
+        CHECK_OK(tm_device_open(j->device ? j->device : "cpu", 1, &device, err));
     if (comm) tm_device_join(device, &ranks.groups);
     CHECK_OK(tm_trainer_open(device, &o, 7, &trainer, err));
     if (comm) check_memory(trainer, device, comm);
@@ -246,15 +231,6 @@ static inline void run_job(job *j)
         assert_true(j->evaluation[r] == j->evaluation[0]);
         if (j->weights[r] != j->weights[0]) fail_msg("rank %d has other weights than rank 0", r);
     }
-}
-
-/* One rank with the samples of `whole`, summed in `parts`. */
-static inline job run_alone(tm_step_options o, int whole, int parts, int steps)
-{
-    job j = { .o = o, .replicate = 1, .shard = 1, .steps = steps, .whole = whole, .rate = 2e-3, .max_norm = 1 };
-    j.o.layout.parts = parts;
-    rank_body(NULL, &j);
-    return j;
 }
 
 /* The largest relative difference of losses and norms. */
@@ -292,18 +268,6 @@ static inline tm_step_options model_options(int k)
     return o;
 }
 
-/* With lengths that divide. */
-static inline tm_step_options shareable(int k)
-{
-    tm_step_options o = model_options(k);
-    if (k < 3) return o;
-    o.shape.flux.text_len = 4, o.shape.flux.columns = 4;
-    o.seq = 12;
-    o.fields[0].shape.n[0] = o.fields[1].shape.n[0] = 8;
-    o.fields[3].shape.n[0] = 4;
-    return o;
-}
-
 #define TINY_MIXTURE                                                                                                   \
     "--model.dim=32 --model.n_heads=2 --model.vocab_size=96 --model.max_seq_len=64 --training.seq_len=16 "
 
@@ -321,16 +285,6 @@ static inline tm_step_options mixture_options(int kind)
                                                  "--model.n_dense_layers=1 --model.n_expert_groups=4 "
                                                  "--model.n_limited_groups=2");
     return o;
-}
-
-/* The step of one rank of so many stages. */
-static inline tm_status plan_stage(tm_step_options o, const tm_chooser *chooser, int stages, int rank, tm_step **step,
-                                   tm_error *err)
-{
-    o.layout.mesh = tm_mesh_one();
-    o.layout.mesh.degree[TM_AXIS_PP] = stages;
-    o.layout.rank = rank;
-    return tm_step_create(&o, chooser, step, err);
 }
 
 #endif

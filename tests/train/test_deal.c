@@ -4,8 +4,6 @@
 #include "support/test.h"
 #include "train/step/owner_update.h"
 
-#include <string.h>
-
 enum { DATA = 1, EXPERTS = 2, NONE = -1 };
 
 typedef struct {
@@ -38,54 +36,30 @@ static void make(dealt *d, tm_sharing sharing, int ranks, unsigned expert_axes, 
     d->all.experts = (tm_unit_group){ .axes = expert_axes, .ranks = expert_ranks };
 }
 
-static void owners_are(const dealt *d, const int owners[6])
-{
-    for (int i = 0; i < 6; i++)
-        if (d->members[i].owner != owners[i])
-            fail_msg("member %d belongs to rank %d, not %d", i, d->members[i].owner, owners[i]);
-}
-
 TEST(the_largest_goes_first_to_who_has_the_least)
 {
-    dealt d;
-    make(&d, TM_SHARE_OPTIMIZER, 2, EXPERTS, 1); /* 9 | 6 of the first number; then 6 where 6 are, not 9 */
-    deal_out(&d.all);
-    owners_are(&d, (int[]){ 1, 0, 1, NONE, NONE, NONE });
-    make(&d, TM_SHARE_ALL, 3, EXPERTS, 0);
-    deal_out(&d.all);
-    owners_are(&d, (int[]){ 2, 0, 1, NONE, NONE, NONE }); /* of 6 and 6 the one with the smaller number goes first */
-    make(&d, TM_SHARE_GRADIENTS, 4, EXPERTS, 0);          /* a rank more than tensors */
-    deal_out(&d.all);
-    owners_are(&d, (int[]){ 2, 0, 1, NONE, NONE, NONE });
-}
-
-TEST(experts_are_dealt_out_among_their_own)
-{
-    dealt d;
-    make(&d, TM_SHARE_GRADIENTS, 2, EXPERTS, 2);
-    deal_out(&d.all);
-    owners_are(&d, (int[]){ 1, 0, 1, 1, 0, NONE });
-    make(&d, TM_SHARE_GRADIENTS, 1, EXPERTS, 2); /* only they have anybody */
-    deal_out(&d.all);
-    owners_are(&d, (int[]){ NONE, NONE, NONE, 1, 0, NONE });
-    /* All are of one group: dealt out once, together. */
-    make(&d, TM_SHARE_ALL, 2, DATA, 2);
-    d.units[2].group.axes = DATA;
-    deal_out(&d.all); /* 9; 7 and 6; to the 9 another 6; the last 6 to the 13 */
-    owners_are(&d, (int[]){ 1, 0, 0, 1, 1, NONE });
-}
-
-TEST(copies_have_no_owners)
-{
-    dealt d;
-    make(&d, TM_SHARE_COPIES, 2, EXPERTS, 2);
-    deal_out(&d.all);
-    owners_are(&d, (int[]){ NONE, NONE, NONE, NONE, NONE, NONE });
-    assert_false(deal_is(&d.units[0]));
-    make(&d, TM_SHARE_ALL, 2, EXPERTS, 1);
-    d.members[5].owner = 0; /* not trained: nothing is updated */
-    deal_out(&d.all);
-    assert_true(deal_is(&d.units[0]));
-    assert_false(deal_is(&d.units[2]));
-    assert_false(deal_is(&d.units[3]));
+    static const struct {
+        tm_sharing sharing;
+        int        ranks, expert_ranks;
+        bool       together; /* experts are of the same group */
+        int        owners[6];
+    } rows[] = {
+        { TM_SHARE_OPTIMIZER, 2, 1, false, { 1, 0, 1, NONE, NONE, NONE } }, /* 9 | 6 of the first number; then 6 */
+        { TM_SHARE_ALL, 3, 0, false, { 2, 0, 1, NONE, NONE, NONE } }, /* of 6 and 6 the smaller number goes first */
+        { TM_SHARE_GRADIENTS, 4, 0, false, { 2, 0, 1, NONE, NONE, NONE } }, /* a rank more than tensors */
+        { TM_SHARE_GRADIENTS, 2, 2, false, { 1, 0, 1, 1, 0, NONE } },       /* experts among their own */
+        { TM_SHARE_GRADIENTS, 1, 2, false, { NONE, NONE, NONE, 1, 0, NONE } },
+        { TM_SHARE_ALL, 2, 2, true, { 1, 0, 0, 1, 1, NONE } }, /* 9; 7 and 6; to the 9 another 6; the last 6 to 13 */
+        { TM_SHARE_COPIES, 2, 2, false, { NONE, NONE, NONE, NONE, NONE, NONE } },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        dealt d;
+        make(&d, rows[i].sharing, rows[i].ranks, rows[i].together ? DATA : EXPERTS, rows[i].expert_ranks);
+        if (rows[i].together) d.units[2].group.axes = DATA;
+        deal_out(&d.all);
+        for (int m = 0; m < 6; m++)
+            if (d.members[m].owner != rows[i].owners[m])
+                fail_msg("row %zu: member %d belongs to rank %d, not %d", i, m, d.members[m].owner, rows[i].owners[m]);
+        for (int u = 0; u < 3; u++) assert_int_equal(deal_is(&d.units[u]), d.units[u].members[0].owner >= 0);
+    }
 }

@@ -14,12 +14,7 @@ TEST(the_error_of_a_mean)
 {
     assert_true(fabs(run_mean_error(3, 55, 5) - sqrt(0.5)) < 1e-12);
     assert_true(fabs(run_mean_error(3, 2 * 55, 10) - sqrt(2. / 9)) < 1e-12); /* each twice: 20 / 9 / 10 */
-}
-
-TEST(of_too_few_values_nothing_is_known)
-{
-    assert_true(isnan(run_mean_error(3, 9, 1)));
-    assert_true(isnan(run_mean_error(3, 27, 3)));
+    assert_true(isnan(run_mean_error(3, 9, 1)) && isnan(run_mean_error(3, 27, 3)));
 }
 
 static tm_source *open_source(const char *name, const char *path, int64_t seq)
@@ -56,15 +51,14 @@ TEST(batches_of_an_evaluation)
         tm_source_close(source);
     }
     test_source_files_write();
-    tm_source *text = open_source("text", test_in_folder("text.txt"), 4);
-    int64_t    n = tm_source_describe(text)->validation_samples;
+    tm_source    *text = open_source("text", test_in_folder("text.txt"), 4);
+    int64_t       n = tm_source_describe(text)->validation_samples;
+    const int64_t some[][3] = {
+        { 1, -1, 64 }, { 1, 1000000, n }, { n, -1, 1 }, { n - 1, -1, 2 }, { (n + 2) / 3, -1, 3 }
+    };
     assert_in_range(n, 64, 1000000);
-    assert_int_equal(batches_of(text, 1, 0, -1), 64);
-    assert_int_equal(batches_of(text, 1, 0, 1000000), n);
-    assert_int_equal(batches_of(text, n, 0, -1), 1);
-    assert_int_equal(batches_of(text, n - 1, 0, -1), 2);
-    assert_int_equal(batches_of(text, n + 1, 0, -1), 1);
-    assert_int_equal(batches_of(text, (n + 2) / 3, 0, -1), 3);
+    for (size_t i = 0; i < sizeof some / sizeof some[0]; i++)
+        assert_int_equal(batches_of(text, some[i][0], 0, some[i][1]), some[i][2]);
     tm_source_close(text);
 }
 
@@ -91,21 +85,6 @@ TEST(targets_are_reached)
         assert_int_equal(run_target_reached(&r), rows[i].reached);
     }
     tm_source_close(source);
-}
-
-/* Asked for where the verdict compares with it: of text, not of a language whose entropy is known. */
-TEST(a_compressor_is_asked_about_text)
-{
-    test_source_files_write();
-    tm_source *text = open_source("text", test_in_folder("text.txt"), 4), *made = open_source("synthetic", NULL, 16);
-    tm_run_options o = { .source = { .name = "text" } };
-    const run      of_text = { .options = &o, .held_out = text };
-    assert_true(run_compressed(&of_text) > 0 && run_compressed(&of_text) == tm_source_compressed(text));
-    o.source.name = "synthetic";
-    const run of_made = { .options = &o, .held_out = made };
-    assert_true(tm_source_compressed(made) > 0 && isnan(run_compressed(&of_made)));
-    tm_source_close(text);
-    tm_source_close(made);
 }
 
 TEST_FIXTURE(NULL, test_folder_teardown)

@@ -75,30 +75,14 @@ static void listen(tm_sink *sink, const tm_event *event)
     snprintf(l->reason, sizeof l->reason, "%s", event->run_ended.reason);
 }
 
-static tm_run_options options_of(void)
-{
-    tm_run_options o = small_run("mock", STEPS);
-    o.learning_rate = 3e-3;
-    o.target_gap = 0;
-    o.checkpoint_interval = 0;
-    o.step.recompute.cheap = true;
-    o.schedule.decay = TM_DECAY_COSINE;
-    return o;
-}
-
-static tm_status run_options(const tm_run_options *o, tm_sink *sink)
-{
-    tm_error  err;
-    tm_status st = run_small(o, "cpu", 1, sink, NULL, &err);
-    if (st != TM_OK && err.status != TM_NUMBERS) fail_msg("%s", err.text);
-    return st;
-}
-
 static tm_status run(int64_t planted, listener *l)
 {
-    tm_run_options o = options_of();
+    tm_run_options o = small_run("mock", STEPS);
+    tm_error       err;
     *l = (listener){ .sink = { .handle = listen }, .planted = planted };
-    return run_options(&o, &l->sink);
+    tm_status st = run_small(&o, "cpu", 1, &l->sink, NULL, &err);
+    if (st != TM_OK && err.status != TM_NUMBERS) fail_msg("%s", err.text);
+    return st;
 }
 
 TEST(the_planted_clock_is_noticed)

@@ -46,33 +46,32 @@ static outcome plan(const char *name, const tm_step_options *o, bool fuses)
     return out;
 }
 
-/* Of FLUX there are as many blocks of two streams as of one, whose rows are joined `times` times for attention, which
- * head_rope does. A block of one stream: o is copied to where gelu has made the rest, in the backward pass once more,
- * and its gradient from where attention cannot read it. */
-static void check_columns(const outcome *fused, const outcome *apart, int singles, int times)
-{
-    int both = apart->nodes[TM_OP_gelu_grad];
-    assert_int_equal(fused->nodes[TM_OP_copy], 3 * singles);
-    assert_int_equal(apart->nodes[TM_OP_join] - fused->nodes[TM_OP_join], singles * (2 + times));
-    assert_int_equal(apart->nodes[TM_OP_split] - fused->nodes[TM_OP_split], 2 * singles);
-    assert_int_equal(fused->nodes[TM_OP_gelu_bias_grad], both);
-    assert_int_equal(fused->nodes[TM_OP_gelu_grad], 0);
-    assert_int_equal(apart->nodes[TM_OP_bias_grad] - fused->nodes[TM_OP_bias_grad], both);
-    assert_int_equal(apart->nodes[TM_OP_gelu_bias_grad] + apart->nodes[TM_OP_copy], 0);
-}
-
-/* Blocks of FLUX: two of two streams, two of one. Qwen3: two layers. */
+/* Two blocks of FLUX of two streams and two of one, two layers of Qwen3. Rows of two streams are joined for attention,
+ * which head_rope does. A block of one stream: o is copied to where gelu has made the rest, in the backward pass once
+ * more, and its gradient from where attention cannot read it. `again`: blocks are computed twice. */
 static void check_nodes(model m, const outcome *fused, const outcome *apart)
 {
-    bool again = m == FLUX_AGAIN || m == QWEN3_AGAIN;
-    int  heads = m <= FLUX_AGAIN ? 4 : m <= QWEN3_AGAIN ? 2 : 0;
-    assert_int_equal(apart->nodes[TM_OP_head_rope], 0);
-    assert_int_equal(fused->nodes[TM_OP_head_rope], heads * (again ? 2 : 1));
-    assert_int_equal(fused->nodes[TM_OP_head_rope_grad], heads);
-    assert_int_equal(fused->nodes[TM_OP_head_norm], 0);
-    if (heads > 0) assert_int_equal(fused->nodes[TM_OP_rope], 0);
-    if (heads == 0) assert_int_equal(fused->nodes[TM_OP_rope], apart->nodes[TM_OP_rope]);
-    check_columns(fused, apart, m <= FLUX_AGAIN ? 2 : 0, again ? 2 : 1);
+    const int again = m == FLUX_AGAIN || m == QWEN3_AGAIN, singles = m <= FLUX_AGAIN ? 2 : 0;
+    const int heads = m <= FLUX_AGAIN ? 4 : m <= QWEN3_AGAIN ? 2 : 0, gelus = apart->nodes[TM_OP_gelu_grad];
+    const struct {
+        tm_op_id op;
+        int      fused, apart;
+    } wanted[] = {
+        { TM_OP_head_rope, heads * (1 + again), 0 },
+        { TM_OP_head_rope_grad, heads, 0 },
+        { TM_OP_head_norm, 0, apart->nodes[TM_OP_head_norm] },
+        { TM_OP_rope, heads ? 0 : apart->nodes[TM_OP_rope], apart->nodes[TM_OP_rope] },
+        { TM_OP_copy, 3 * singles, 0 },
+        { TM_OP_join, apart->nodes[TM_OP_join] - singles * (3 + again), apart->nodes[TM_OP_join] },
+        { TM_OP_split, apart->nodes[TM_OP_split] - 2 * singles, apart->nodes[TM_OP_split] },
+        { TM_OP_gelu_bias_grad, gelus, 0 },
+        { TM_OP_gelu_grad, 0, gelus },
+        { TM_OP_bias_grad, apart->nodes[TM_OP_bias_grad] - gelus, apart->nodes[TM_OP_bias_grad] },
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        assert_int_equal(fused->nodes[wanted[i].op], wanted[i].fused);
+        assert_int_equal(apart->nodes[wanted[i].op], wanted[i].apart);
+    }
     assert_true(heads == 0 ? fused->bytes <= apart->bytes : fused->bytes < apart->bytes);
 }
 
@@ -159,10 +158,55 @@ TEST(only_what_nobody_else_reads_is_in_place)
     split_up(true, stays, 5);
 }
 
-/* --- codes of both directions */
+/* --- codes of a factor */
 
-/* What differs from a pair that one op makes. */
-typedef enum { NOTHING, WRITTEN, VIEWED, PHASE, RECIPE, PARTS, CHANCE, SAME_WAY, VALUES, LARGEST, CASES } difference;
+/* What lies between a maker and its codes, or is otherwise than one op makes it. */
+enum {
+    TURNED = 1,       /* for the other direction, too */
+    FIRST_TURNED = 2, /* which comes first */
+    BY_VIEWS = 4,     /* both read a part */
+    WRITTEN = 8,      /* x, in between */
+    LATER = 16,       /* in the backward pass */
+    OTHER_FORMAT = 32,
+    OTHER_PARTS = 64,
+    BY_CHANCE = 128,
+    SAME_WAY = 256,
+    VALUES = 512,   /* no codes */
+    LARGEST = 1024, /* numbers are given */
+    OF_EXPERTS = 2048,
+    ALSO_READ = 4096,     /* x, by another op */
+    ALSO_BY_PART = 8192,  /* by a view */
+    INPUT_CHANGES = 16384 /* behind the maker */
+};
+
+static const struct {
+    tm_op_id maker;
+    unsigned how;
+    tm_op_id wanted[5];
+} factors[] = {
+    { TM_OP_silu, TURNED, { TM_OP_silu, TM_OP_quantize_both } },
+    { TM_OP_silu, TURNED | FIRST_TURNED, { TM_OP_silu, TM_OP_quantize_both } },
+    { TM_OP_silu, TURNED | BY_VIEWS, { TM_OP_silu, TM_OP_quantize_both } },
+    { TM_OP_silu, TURNED | WRITTEN, { TM_OP_silu, TM_OP_quantize, TM_OP_gelu, TM_OP_quantize } },
+    { TM_OP_silu, TURNED | LATER, { TM_OP_silu, TM_OP_quantize, TM_OP_quantize } },
+    { TM_OP_silu, TURNED | OTHER_FORMAT, { TM_OP_silu, TM_OP_quantize, TM_OP_quantize } },
+    { TM_OP_silu, TURNED | OTHER_PARTS, { TM_OP_silu, TM_OP_quantize, TM_OP_quantize } },
+    { TM_OP_silu, TURNED | BY_CHANCE, { TM_OP_silu, TM_OP_quantize, TM_OP_quantize } },
+    { TM_OP_silu, TURNED | SAME_WAY, { TM_OP_silu, TM_OP_quantize, TM_OP_quantize } },
+    { TM_OP_silu, TURNED | VALUES, { TM_OP_silu, TM_OP_quantize, TM_OP_quantize } },
+    { TM_OP_silu, TURNED | LARGEST, { TM_OP_silu, TM_OP_quantize, TM_OP_quantize } },
+    { TM_OP_silu, 0, { TM_OP_silu, TM_OP_quantize } },
+    { TM_OP_swiglu, 0, { TM_OP_quantize_made } },
+    { TM_OP_swiglu, TURNED, { TM_OP_quantize_made } },
+    { TM_OP_swiglu, TURNED | OTHER_FORMAT, { TM_OP_quantize_made, TM_OP_quantize_made } },
+    { TM_OP_swiglu, ALSO_READ, { TM_OP_swiglu, TM_OP_quantize, TM_OP_gelu } },
+    { TM_OP_swiglu, ALSO_BY_PART, { TM_OP_swiglu, TM_OP_quantize, TM_OP_copy } },
+    { TM_OP_swiglu, VALUES, { TM_OP_swiglu, TM_OP_quantize } },
+    { TM_OP_swiglu, LARGEST, { TM_OP_swiglu, TM_OP_quantize } },
+    { TM_OP_swiglu, OF_EXPERTS, { TM_OP_swiglu, TM_OP_quantize } },
+    { TM_OP_swiglu, BY_CHANCE, { TM_OP_swiglu, TM_OP_quantize } },
+    { TM_OP_swiglu, INPUT_CHANGES, { TM_OP_swiglu, TM_OP_gelu, TM_OP_quantize } },
+};
 
 static tm_tensor_id quantized(tm_graph *graph, tm_tensor_id x, tm_quantize_attr attr, int row)
 {
@@ -188,145 +232,68 @@ static void write_again(tm_graph *graph, tm_tensor_id a, tm_tensor_id x)
     tm_graph_add(graph, TM_OP_gelu, NULL, 0, in, out, 0);
 }
 
-/* x is made, quantized for one direction, and for the other. Returns the ops of the segment after the pass. */
-static size_t both_ways(difference d, bool turned_first, tm_node nodes[8], tm_tensor_id codes[2])
+/* x is made of a and becomes codes of rows 3 and, if at all, 5 of the record. Returns a. */
+static tm_tensor_id build_factor(tm_graph *graph, tm_op_id maker, unsigned how, tm_tensor_id codes[2])
 {
-    tm_graph        *graph = tm_graph_create(&tm_precision_f64);
-    tm_device       *device = test_device_open("reference", 1);
-    tm_chooser       chooser = tm_device_chooser(device);
     tm_quantize_attr attr[2] = { { .recipe = { { .format = TM_E4M3, .scaled = TM_SCALED_TENSOR } },
                                    .switch_step = -1,
                                    .codes = TM_CODES_PLAIN,
                                    .n_parts = 1,
                                    .end = { 32 } } };
     tm_graph_segment(graph, "only");
-    tm_tensor_id a = tm_graph_tensor(graph, "a", TM_ROLE_ACTIVATION, tm_shape_2(32, 48)), x[2];
-    x[0] = x[1] = emit(graph, TM_OP_gelu, NULL, 0, a, TM_NONE, NULL);
-    if (d == VIEWED)
-        for (int k = 0; k < 2; k++) x[k] = tm_graph_view(graph, "x.view", x[0], 0, 16);
+    tm_tensor_id a = tm_graph_tensor(graph, "a", TM_ROLE_ACTIVATION, tm_shape_2(32, maker == TM_OP_swiglu ? 96 : 48));
+    tm_tensor_id x = emit(graph, maker, NULL, 0, a, TM_NONE, NULL), made = x;
+    const int    last = how & TURNED ? 1 : 0;
     attr[1] = attr[0];
-    attr[turned_first ? 0 : 1].down = 1;
-    if (d == SAME_WAY) attr[1].down = attr[0].down;
-    if (d == RECIPE) attr[1].recipe[0].format = TM_E5M2;
-    if (d == PARTS) attr[1].n_parts = 2, attr[1].end[0] = 16, attr[1].end[1] = 32;
-    if (d == CHANCE) attr[0].recipe[0].stochastic = attr[1].recipe[0].stochastic = 1;
-    if (d == VALUES) attr[1].codes = 0;
-    codes[0] = quantized(graph, x[0], attr[0], 3);
-    if (d == WRITTEN) write_again(graph, a, x[0]);
-    codes[1] = quantized(graph, x[1], attr[1], 5);
-    tm_node *last = &graph->segment->nodes[graph->segment->n_nodes - 1];
-    if (d == PHASE) last->phase = TM_PHASE_BACKWARD;
-    if (d == LARGEST) last->in[TM_QUANTIZE_LARGEST] = a;
-    chooser.fuses = true;
-    tm_both_pass(graph, &chooser);
-    size_t n = graph->segment->n_nodes;
-    assert_true(n <= 8);
-    memcpy(nodes, graph->segment->nodes, n * sizeof *nodes);
-    static tm_quantize_both_attr kept;
-    if (nodes[1].op == TM_OP_quantize_both) kept = *(const tm_quantize_both_attr *)nodes[1].attr, nodes[1].attr = &kept;
-    tm_device_close(device);
-    tm_graph_destroy(graph);
-    return n;
+    attr[how & FIRST_TURNED ? 0 : 1].down = 1;
+    if (how & SAME_WAY) attr[1].down = attr[0].down;
+    if (how & OTHER_FORMAT) attr[1].recipe[0].format = TM_E5M2;
+    if (how & OTHER_PARTS) attr[1].n_parts = 2, attr[1].end[0] = 16, attr[1].end[1] = 32;
+    if (how & BY_CHANCE) attr[0].recipe[0].stochastic = attr[1].recipe[0].stochastic = 1;
+    if (how & VALUES) attr[last].codes = 0;
+    if (how & INPUT_CHANGES) write_again(graph, a, a);
+    for (int k = 0; k <= last; k++) {
+        if (how & BY_VIEWS) x = tm_graph_view(graph, "x.view", made, 0, 16);
+        if (k && how & WRITTEN) write_again(graph, a, made);
+        codes[k] = quantized(graph, x, attr[k], k ? 5 : 3);
+    }
+    tm_node *node = &graph->segment->nodes[graph->segment->n_nodes - 1];
+    if (how & LATER) node->phase = TM_PHASE_BACKWARD;
+    if (how & LARGEST) node->in[TM_QUANTIZE_LARGEST] = a;
+    if (how & OF_EXPERTS) node->in[TM_QUANTIZE_OFFSETS] = a;
+    if (how & ALSO_READ) emit(graph, TM_OP_gelu, NULL, 0, x, TM_NONE, NULL);
+    if (how & ALSO_BY_PART) emit(graph, TM_OP_copy, NULL, 0, tm_graph_view(graph, "part", x, 0, 16), TM_NONE, NULL);
+    return a;
 }
 
-TEST(a_factor_is_looked_at_once)
+/* Looked at once for both directions, and made on the way where nobody else reads it. */
+TEST(codes_are_made_where_nobody_else_looks)
 {
-    for (int d = NOTHING; d < CASES; d++)
-        for (int turned = 0; turned < 2; turned++) {
-            tm_node      nodes[8];
-            tm_tensor_id codes[2];
-            size_t       n = both_ways((difference)d, turned, nodes, codes);
-            bool         one = d == NOTHING || d == VIEWED;
-            if (n != (one ? 2U : d == WRITTEN ? 4U : 3U)) fail_msg("difference %d: %zu nodes", d, n);
-            if (!one) continue;
-            const tm_quantize_both_attr *attr = nodes[1].attr;
-            assert_int_equal(nodes[1].op, TM_OP_quantize_both);
-            assert_int_equal(nodes[1].out[0], codes[turned]);
-            assert_int_equal(nodes[1].out[TM_QUANTIZE_TURNED], codes[!turned]);
-            assert_int_equal(attr->along.row, turned ? 5 : 3);
-            assert_int_equal(attr->turned_row, turned ? 3 : 5);
+    tm_device *device = test_device_open("reference", 1);
+    tm_chooser chooser = tm_device_chooser(device);
+    chooser.fuses = true;
+    for (size_t f = 0; f < sizeof factors / sizeof factors[0]; f++) {
+        tm_graph    *graph = tm_graph_create(&tm_precision_f64);
+        tm_tensor_id codes[2], a = build_factor(graph, factors[f].maker, factors[f].how, codes);
+        const int    turned = factors[f].how & FIRST_TURNED ? 1 : 0;
+        tm_both_pass(graph, &chooser);
+        tm_made_pass(graph, &chooser);
+        for (size_t n = 0; n < graph->segment->n_nodes || factors[f].wanted[n]; n++) {
+            const tm_node *node = &graph->segment->nodes[n];
+            if (n >= graph->segment->n_nodes || node->op != factors[f].wanted[n]) fail_msg("row %zu: node %zu", f, n);
+            const tm_quantize_both_attr *made = node->attr;
+            if (node->op != TM_OP_quantize_made && node->op != TM_OP_quantize_both) continue;
+            const bool both =
+                factors[f].wanted[n + 1] == 0 && factors[f].how & TURNED && n == (node->op == TM_OP_quantize_both);
+            if (node->op == TM_OP_quantize_made) assert_true(node->in[0] == a && made->maker == TM_MADE_SWIGLU);
+            assert_int_equal(node->out[0], codes[both ? turned : (int)n]);
+            assert_int_equal(made->along.row, both ? (turned ? 5 : 3) : n ? 5 : 3);
+            assert_int_equal(node->out[TM_QUANTIZE_TURNED], both ? codes[!turned] : TM_NONE);
+            if (both) assert_int_equal(made->turned_row, turned ? 3 : 5);
         }
-}
-
-/* --- factors that are made on the way */
-
-/* What differs from factors that never are in memory. */
-typedef enum {
-    MADE,
-    READ_TWICE,   /* by products of both passes, in two ways */
-    READ_BY_BOTH, /* one op gives both codes */
-    READ_APART,   /* by another op, too */
-    READ_BY_PART, /* by a view */
-    NOT_CODES,
-    OF_A_WHOLE, /* whose largest numbers are given */
-    OF_EXPERTS,
-    BY_CHANCE,
-    INPUT_CHANGES,
-    OTHER_MAKER,
-    KINDS
-} circumstance;
-
-static const tm_op_id circumstances[KINDS][6] = {
-    [MADE] = { TM_OP_quantize_made },
-    [READ_TWICE] = { TM_OP_quantize_made, TM_OP_quantize_made },
-    [READ_BY_BOTH] = { TM_OP_quantize_made },
-    [READ_APART] = { TM_OP_swiglu, TM_OP_quantize, TM_OP_gelu },
-    [READ_BY_PART] = { TM_OP_swiglu, TM_OP_quantize, TM_OP_copy },
-    [NOT_CODES] = { TM_OP_swiglu, TM_OP_quantize },
-    [OF_A_WHOLE] = { TM_OP_swiglu, TM_OP_quantize },
-    [OF_EXPERTS] = { TM_OP_swiglu, TM_OP_quantize },
-    [BY_CHANCE] = { TM_OP_swiglu, TM_OP_quantize },
-    [INPUT_CHANGES] = { TM_OP_swiglu, TM_OP_gelu, TM_OP_quantize },
-    [OTHER_MAKER] = { TM_OP_silu, TM_OP_quantize },
-};
-
-static void make_factor(circumstance of)
-{
-    tm_graph        *graph = tm_graph_create(&tm_precision_f64);
-    tm_device       *device = test_device_open("reference", 1);
-    tm_chooser       chooser = tm_device_chooser(device);
-    tm_quantize_attr attr = { .recipe = { { .format = TM_E4M3, .scaled = TM_SCALED_TENSOR } },
-                              .switch_step = -1,
-                              .codes = of == NOT_CODES ? 0 : TM_CODES_PLAIN,
-                              .n_parts = 1,
-                              .end = { 32 } };
-    tm_quantize_attr turned = attr;
-    bool             gate = of != OTHER_MAKER;
-    attr.recipe[0].stochastic = of == BY_CHANCE;
-    turned.down = 1;
-    tm_graph_segment(graph, "only");
-    tm_tensor_id a = tm_graph_tensor(graph, "a", TM_ROLE_ACTIVATION, tm_shape_2(32, gate ? 96 : 48));
-    tm_tensor_id x = emit(graph, gate ? TM_OP_swiglu : TM_OP_silu, NULL, 0, a, TM_NONE, NULL);
-    if (of == INPUT_CHANGES) write_again(graph, a, a);
-    quantized(graph, x, attr, 3);
-    tm_node *first = &graph->segment->nodes[graph->segment->n_nodes - 1];
-    if (of == OF_A_WHOLE) first->in[TM_QUANTIZE_LARGEST] = a;
-    if (of == OF_EXPERTS) first->in[TM_QUANTIZE_OFFSETS] = a;
-    if (of == READ_TWICE || of == READ_BY_BOTH) quantized(graph, x, turned, 5);
-    if (of == READ_APART) emit(graph, TM_OP_gelu, NULL, 0, x, TM_NONE, NULL);
-    if (of == READ_BY_PART) emit(graph, TM_OP_copy, NULL, 0, tm_graph_view(graph, "x.part", x, 0, 16), TM_NONE, NULL);
-    chooser.fuses = true;
-    if (of == READ_BY_BOTH) tm_both_pass(graph, &chooser);
-    tm_made_pass(graph, &chooser);
-    for (size_t n = 0; n < graph->segment->n_nodes || circumstances[of][n]; n++) {
-        const tm_node *node = &graph->segment->nodes[n];
-        if (n >= graph->segment->n_nodes || node->op != circumstances[of][n]) fail_msg("kind %d: node %zu", of, n);
-        if (node->op != TM_OP_quantize_made) continue;
-        const tm_quantize_both_attr *made = node->attr;
-        assert_int_equal(node->in[0], a);
-        assert_int_equal(made->maker, TM_MADE_SWIGLU);
-        assert_int_equal(made->along.row, n ? 5 : 3);
-        assert_int_equal(made->along.down, n);
-        if (of == READ_BY_BOTH) assert_int_equal(made->turned_row, 5);
-        assert_int_equal(node->out[TM_QUANTIZE_TURNED] != TM_NONE, of == READ_BY_BOTH);
+        tm_graph_destroy(graph);
     }
     tm_device_close(device);
-    tm_graph_destroy(graph);
-}
-
-TEST(factors_are_made_where_nobody_else_reads_them)
-{
-    for (int of = MADE; of < KINDS; of++) make_factor((circumstance)of);
 }
 
 /* A device without kernels for them keeps its programs. */

@@ -1,37 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parameter groups: frozen ones cost nothing, formats that weights are held in, groups as text. (Numbers of each group:
- * test_update.c; what is refused: test_options.c.) */
-#include "support/test.h"
-#include "support/full_config.h"
+ * test_update.c.) */
+#include "words.h"
 #include "support/golden.h"
-#include "support/training.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
-/* The groups that `text` gives, as on a command line; *err says why not. */
-static tm_status read_groups(tm_step_options *o, const char *text, tm_error *err)
-{
-    tm_config *config = test_full_config();
-    char       word[512];
-    char      *words[] = { word };
-    snprintf(word, sizeof word, "--optimizer.groups=%s", text);
-    tm_status st = tm_config_apply_arguments(config, 1, words, err);
-    if (st == TM_OK) st = tm_config_finish(config, err);
-    if (st == TM_OK) st = tm_groups_read(config, o->optimizer, &o->hyper, o->groups, &o->n_groups, err);
-    for (int g = 0; g < o->n_groups; g++) o->groups[g].place = "test";
-    tm_config_destroy(config);
-    return st;
-}
-
-static tm_step_options options_with(const char *groups)
-{
-    tm_step_options o = test_llama_options();
-    tm_error        err = { 0 };
-    if (read_groups(&o, groups, &err) != TM_OK) fail_msg("%s", err.text);
-    return o;
-}
+#define GROUPS "--optimizer.groups="
 
 static tm_tensor_id named(const tm_trainer *trainer, const char *name)
 {
@@ -59,63 +34,51 @@ TEST(one_trained_tensor_costs_what_it_must)
     enum { N = 64, C = 64, T = 32, V = 96, F = 160 };
     static const double layer = 2. * N * C * (128 + 64 + 2 * F + F) + 4. * 64 * N * (T + 1) / 2, head = 2. * N * C * V;
     static const struct {
-        const char *trained, *others;
+        const char *trained;
         double      flops; /* of the backward pass */
         size_t      elements;
     } cases[] = {
-        { "output.weight", "*", head, V * C },                                    /* dw of the head, no dx */
-        { "layers.1.feed_forward.w2.weight", "*", head + 2. * N * C * F, C * F }, /* dx of the head, dw of w2 */
-        { "norm.weight", "*", head, C },                                          /* dx of the head */
+        { "output.weight", head, V * C },                                    /* dw of the head, no dx */
+        { "layers.1.feed_forward.w2.weight", head + 2. * N * C * F, C * F }, /* dx of the head, dw of w2 */
+        { "norm.weight", head, C },                                          /* dx of the head */
     };
     tm_device *device = test_device_open("cpu", 2);
     tm_chooser chooser = tm_device_chooser(device);
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
         char groups[256];
-        snprintf(groups, sizeof groups, "params=%s,params=%s trained=false", cases[k].trained, cases[k].others);
-        tm_step_options o = options_with(groups);
-        tm_step        *step = test_step_plan(&o, &chooser), *whole;
-        o.n_groups = 0;
-        whole = test_step_plan(&o, &chooser);
-        double wanted = 2 * layer + head + cases[k].flops;
+        snprintf(groups, sizeof groups, GROUPS "[{\"params\":\"%s\"},{\"params\":\"*\",\"trained\":\"false\"}]",
+                 cases[k].trained);
+        tm_step_options o = step_of(SMALL_LLAMA, groups);
+        tm_step        *step = test_step_plan(&o, &chooser);
+        double          wanted = 2 * layer + head + cases[k].flops;
         if (!(fabs(step->first->cost.flops - wanted) <= 1e-9 * wanted))
             fail_msg("'%s': %.15g FLOPs, by hand %.15g", cases[k].trained, step->first->cost.flops, wanted);
         assert_true(tm_schedule_flops(&step->training) == step->first->cost.flops);
         assert_int_equal(bytes_of_role(step, TM_ROLE_GRADIENT), cases[k].elements * 4);
         assert_int_equal(bytes_of_role(step, TM_ROLE_MOMENT), cases[k].elements * 8);
-        size_t weights = bytes_of_role(step, TM_ROLE_PARAMETER);
-        assert_int_equal(weights, bytes_of_role(whole, TM_ROLE_PARAMETER));
-        /* the same without gradient and moments of what is frozen, one row of scalars more for each of the two groups
-         * */
-        assert_int_equal(whole->plan->persistent_bytes - step->plan->persistent_bytes,
-                         3 * (weights - cases[k].elements * 4) - 2 * 64);
-        for (size_t x = 0; x < step->first->count; x++) {
-            const tm_node *node = step->first->instructions[x].node;
-            assert_false(node->phase == TM_PHASE_BACKWARD && node->layer == 0);
-        }
-        tm_step_destroy(whole);
         tm_step_destroy(step);
     }
     tm_device_close(device);
 }
 
+#define HELD(format)                                                                                                   \
+    GROUPS "[{\"params\":\"layers.*|tok_embeddings.weight\",\"trained\":\"false\",\"format\":\"" format "\"}]"
+
 /* Weights held in a smaller format: the loss of float32 weights with the same, rounded values, to the bit. */
 TEST(held_formats_compute_with_the_rounded_weights)
 {
-    static const char *const formats[] = { "bfloat16", "float16", "float8_e4m3", "float8_e5m2", "float8_e4m3fnuz" };
+    static const char *const formats[] = { HELD("bfloat16"), HELD("float16"), HELD("float8_e5m2") };
     tm_device               *device = test_device_open("cpu", 2);
     for (size_t f = 0; f < sizeof formats / sizeof formats[0]; f++) {
-        char groups[256];
-        snprintf(groups, sizeof groups, "params=layers.*|tok_embeddings.weight trained=false format=%s", formats[f]);
-        tm_step_options held = options_with(groups),
-                        wide = options_with("params=layers.*|tok_embeddings.weight trained=false");
-        test_batch  batch = test_batch_random(held.micro_batch, held.seq, held.shape.vocab_size, 63);
-        tm_trainer *a = test_trainer_open(device, &held, 64), *b = test_trainer_open(device, &wide, 64);
-        int         smaller = 0;
+        tm_step_options held = step_of(SMALL_LLAMA, formats[f]), wide = step_of(SMALL_LLAMA, HELD("float32"));
+        test_batch      batch = test_batch_random(held.micro_batch, held.seq, held.shape.vocab_size, 63);
+        tm_trainer     *a = test_trainer_open(device, &held, 64), *b = test_trainer_open(device, &wide, 64);
+        int             smaller = 0;
         for (size_t i = 0; i < tm_trainer_step_of(a)->graph->n_tensors; i++) {
             const tm_tensor *tensor = &tm_trainer_step_of(a)->graph->tensors[i];
             if (tensor->role != TM_ROLE_PARAMETER || tensor->trained) continue;
             tm_tensor_id wide_one = named(b, tensor->name);
-            smaller += strcmp(tm_dtype_name(tensor->dtype), formats[f]) == 0;
+            smaller += tensor->dtype != TM_F32 && strstr(formats[f], tm_dtype_name(tensor->dtype)) != NULL;
             for (int64_t k = 0; k < tm_shape_elements(tensor->shape); k++)
                 golden_set(b, wide_one, k, golden_get(a, (tm_tensor_id)i, k));
         }
@@ -131,17 +94,16 @@ TEST(held_formats_compute_with_the_rounded_weights)
     tm_device_close(device);
 }
 
-/* --- refusals ----------------------------------------------------------------------------------------------------- */
-
 /* All pieces of a fused matrix, or its own name, take it. */
 TEST(fused_matrices_go_as_a_whole)
 {
     tm_device  *device = test_device_open("cpu", 1);
     tm_chooser  chooser = tm_device_chooser(device);
-    const char *groups[] = { "params=*.wq.weight|*.wk.weight|*.wv.weight lr_scale=2", "params=*.wqkv.weight lr_scale=2",
-                             "params=*.attention.w[qkv].weight lr_scale=2" };
+    const char *groups[] = { GROUPS "[{\"params\":\"*.wq.weight|*.wk.weight|*.wv.weight\"}]",
+                             GROUPS "[{\"params\":\"*.wqkv.weight\"}]",
+                             GROUPS "[{\"params\":\"*.attention.w[qkv].weight\"}]" };
     for (int k = 0; k < 3; k++) {
-        tm_step_options o = options_with(groups[k]);
+        tm_step_options o = step_of(SMALL_LLAMA, groups[k]);
         tm_step        *step = test_step_plan(&o, &chooser);
         int             taken = 0;
         for (size_t i = 0; i < step->graph->n_tensors; i++) {
@@ -161,27 +123,23 @@ TEST(groups_may_be_text)
     static const struct {
         const char *text;
         int         n;
-        double      scale[3];
-        const char *said; /* or what is wrong */
-    } cases[] = {
-        { "params=*norm*  lr_scale=2", 2, { 1, 2 }, "" },
-        { " params=*norm*   lr_scale=2  ", 2, { 1, 2 }, "" },
-        { "lr_scale=3 params=*norm*,params=out*", 3, { 1, 3, 1 }, "" },
-        { "params=*norm* lr_scale=4,", 2, { 1, 4 }, "" },
-        { "params=*norm*,,params=out*", 0, { 0 }, "lacks 'params', the pattern of its parameters' names: ''" },
-        { "params=*norm* x",
-          0,
-          { 0 },
-          "must be a list of maps, like {params: \"*.bias\", weight_decay: 0}; found 'x'" },
-        { "", 1, { 1 }, "" },
-    };
+        double      scale; /* of the first; n 0: it is none */
+    } cases[] = { { " params=*norm*   lr_scale=2  ", 2, 2 }, { "lr_scale=3 params=*norm*,params=out*", 3, 3 },
+                  { "params=*norm* lr_scale=4,", 2, 4 },     { "", 1, 0 },
+                  { "params=*norm*,,params=out*", 0, 0 },    { "params=*norm* x", 0, 0 } };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_step_options o = test_llama_options();
+        tm_config      *config = test_full_config();
         tm_error        err = { 0 };
-        tm_status       st = read_groups(&o, cases[i].text, &err);
-        if ((st == TM_OK) != !*cases[i].said || !strstr(err.text, cases[i].said)) fail_msg("%zu: %s", i, err.text);
-        if (st != TM_OK) continue;
-        assert_int_equal(o.n_groups, cases[i].n);
-        for (int g = 0; g < o.n_groups; g++) assert_true(fabs(o.groups[g].lr_scale - cases[i].scale[g]) < 1e-15);
+        char            word[256];
+        char           *words[] = { word };
+        snprintf(word, sizeof word, GROUPS "%s", cases[i].text);
+        tm_status st = tm_config_apply_arguments(config, 1, words, &err);
+        if (st == TM_OK) st = tm_config_finish(config, &err);
+        if (st == TM_OK) st = tm_groups_read(config, o.optimizer, &o.hyper, o.groups, &o.n_groups, &err);
+        if ((st == TM_OK) != (cases[i].n > 0)) fail_msg("%s: %s", word, err.text);
+        if (st == TM_OK) assert_int_equal(o.n_groups, cases[i].n);
+        if (cases[i].scale > 0) assert_float_equal(o.groups[1].lr_scale, cases[i].scale, 1e-15);
+        tm_config_destroy(config);
     }
 }

@@ -1,176 +1,109 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From parallelism.* to a layout: what each key says, what is left, batches of ranks, and what does not fit. */
+/* From parallelism.* to a layout: what each key says, what is left, batches of ranks, stages. (What does not fit:
+ * tests/golden/refusals.txt.) */
 #include "support/test.h"
 #include "support/full_config.h"
 #include "support/training.h"
+#include "train/pipeline/pipeline.h"
 #include "train/run/run.h"
-#include "train/step/data_parallel.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static tm_status read_options(const char *words, bool plans, tm_run_options *out, tm_error *err)
-{
-    tm_config *config = test_full_config();
-    tm_config_allow_unbuilt(config, plans);
-    assert_int_equal(tm_config_apply_preset(config, "tiny-llama", err), TM_OK);
-    test_apply_words(config, words);
-    tm_status st = tm_config_finish(config, err);
-    if (st == TM_OK) st = tm_run_options_read(config, out, err);
-    tm_config_destroy(config);
-    return st;
-}
-
-static tm_run_options options_of(const char *words, bool plans)
-{
-    tm_run_options options = { 0 };
-    tm_error       err = { 0 };
-    if (read_options(words, plans, &options, &err) != TM_OK) fail_msg("%s: %s", words, err.text);
-    return options;
-}
-
-static void refused(const char *words, const char *says)
-{
-    tm_run_options options;
-    tm_error       err = { 0 };
-    assert_int_not_equal(read_options(words, false, &options, &err), TM_OK);
-    assert_int_equal(tm_status_exit_code(err.status), 4);
-    if (!strstr(err.text, says)) fail_msg("'%s' does not say '%s'", err.text, says);
-}
-
-/* A plan has as many ranks as the degrees multiply to, unless it says how many; also where a degree is not supported.
- */
-TEST(plans_need_no_number_of_ranks)
-{
-    tm_layout eight = options_of("--parallelism.data_parallel_shard_degree 8", true).step.layout;
-    assert_int_equal(tm_mesh_ranks(&eight.mesh), 8);
-    tm_layout many = options_of("--parallelism.ranks 8192 --parallelism.tensor_parallel_degree 8 "
-                                "--parallelism.pipeline_parallel_degree 16",
-                                true)
-                         .step.layout;
-    assert_int_equal(tm_mesh_ranks(&many.mesh), 8192);
-    assert_int_equal(many.mesh.degree[TM_AXIS_SHARD], 64);
-    refused("--parallelism.data_parallel_shard_degree 8", "start 8 ranks (--ranks)");
-    assert_int_equal(options_of("--parallelism.tensor_parallel_degree 2 --parallelism.ranks 4", false)
-                         .step.layout.mesh.degree[TM_AXIS_SHARD],
-                     2);
-    refused("--parallelism.tensor_parallel_degree 3 --parallelism.ranks 4", "multiply to 3");
-}
-
-/* Neighbours of dp_shard x cp x tp divide experts, and multiply nothing. */
-TEST(experts_are_divided_among_those_that_share)
-{
-#define MIXTURE "--model.n_experts 8 --model.n_experts_per_token 2 "
-    tm_layout four = options_of(MIXTURE "--parallelism.ranks 4 --parallelism.expert_parallel_degree 2 "
-                                        "--parallelism.expert_parallel_capacity 1.5",
-                                false)
-                         .step.layout;
-    assert_int_equal(four.mesh.degree[TM_AXIS_SHARD], 4);
-    assert_int_equal(four.mesh.degree[TM_AXIS_EP], 2);
-    assert_int_equal(four.mesh.degree[TM_AXIS_EFSDP], 2);
-    four.rank = 3;
-    tm_parallel parallel = tm_layout_parallel(&four);
-    assert_int_equal(parallel.experts.ranks, 2);
-    assert_int_equal(parallel.experts.rank, 1);
-    assert_true(parallel.expert_capacity > 1.49 && parallel.expert_capacity < 1.51);
-    refused(MIXTURE "--parallelism.ranks 4 --parallelism.expert_parallel_degree 3", "which is 4; 2 or 4 would do");
-    refused(MIXTURE "--parallelism.expert_tensor_parallel_degree 2", "expert tensor parallelism is not supported");
-    /* A plan for no number of ranks has the fewest that can. */
-    tm_layout plan = options_of(MIXTURE "--parallelism.expert_parallel_degree 8", true).step.layout;
-    assert_int_equal(tm_mesh_ranks(&plan.mesh), 8);
-    assert_int_equal(plan.mesh.degree[TM_AXIS_SHARD], 8);
-    plan = options_of(MIXTURE "--parallelism.expert_parallel_degree 4 --parallelism.tensor_parallel_degree 2", true)
-               .step.layout;
-    assert_int_equal(tm_mesh_ranks(&plan.mesh), 4);
-}
-
-TEST(plans_have_the_fewest_ranks_that_divide_experts)
-{
-    static const struct {
-        int experts, tensor, context, replicate, given; /* shards; 0: none are given */
-        int shards, ranks;
-    } cases[] = {
-        { 1, 1, 1, 1, 0, 1, 1 },  { 2, 1, 1, 1, 0, 2, 2 },  { 4, 2, 1, 1, 0, 2, 4 }, { 4, 2, 2, 1, 0, 1, 4 },
-        { 6, 4, 1, 1, 0, 3, 12 }, { 6, 1, 4, 1, 0, 3, 12 }, { 4, 1, 1, 1, 8, 8, 8 }, { 2, 1, 1, 3, 0, 2, 6 },
-        { 4, 1, 6, 1, 0, 2, 12 }, { 8, 2, 2, 2, 0, 2, 16 }, { 2, 2, 1, 1, 4, 4, 8 }, { 1, 3, 1, 2, 0, 1, 6 }
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        char keys[400];
-        snprintf(keys, sizeof keys,
-                 "--model.n_experts 24 --model.n_experts_per_token 2 --model.n_heads 12 --model.n_kv_heads 12 "
-                 "--model.dim 192 --parallelism.expert_parallel_degree %d --parallelism.tensor_parallel_degree %d "
-                 "--parallelism.context_parallel_degree %d --parallelism.data_parallel_replicate_degree %d "
-                 "--parallelism.data_parallel_shard_degree %d",
-                 cases[i].experts, cases[i].tensor, cases[i].context, cases[i].replicate,
-                 cases[i].given > 0 ? cases[i].given : -1);
-        tm_mesh mesh = options_of(keys, true).step.layout.mesh;
-        if (mesh.degree[TM_AXIS_SHARD] != cases[i].shards || tm_mesh_ranks(&mesh) != cases[i].ranks)
-            fail_msg("case %zu: %d shards, %d ranks", i, mesh.degree[TM_AXIS_SHARD], (int)tm_mesh_ranks(&mesh));
-    }
-}
-
-/* Which stages a rank has, in which order they work, on which micro-batches. */
-TEST(pipelines_are_read)
-{
+#define MIXTURE                                                                                                        \
+    "--model.n_experts 24 --model.n_experts_per_token 2 --model.n_heads 12 --model.n_kv_heads 12 --model.dim 192 "
+#define RANKS(n) "--parallelism.ranks " #n " "
+#define SHARD(n) "--parallelism.data_parallel_shard_degree " #n " "
+#define REPLICATE(n) "--parallelism.data_parallel_replicate_degree " #n " "
+#define TP(n) "--parallelism.tensor_parallel_degree " #n " "
+#define CP(n) "--parallelism.context_parallel_degree " #n " "
+#define EP(n) "--parallelism.expert_parallel_degree " #n " "
 #define DEEP "--model.n_layers 8 --parallelism.pipeline_parallel_degree 4 "
 #define EVEN                                                                                                           \
-    DEEP "--parallelism.ranks 4 --parallelism.pipeline_parallel_first_stage_less_layers 0 "                            \
-         "--parallelism.pipeline_parallel_last_stage_less_layers 0 "
-    tm_run_options o = options_of(DEEP "--parallelism.ranks 4 --training.local_batch_size 6 "
-                                       "--training.grad_accumulation 2 "
-                                       "--parallelism.pipeline_parallel_microbatch_size 3",
-                                  false);
-    assert_int_equal(o.step.micro_batch, 3);
-    assert_int_equal(o.step.accumulation, 4);
-    assert_int_equal(o.step.layout.chunks, 1);
-    assert_int_equal(o.step.layout.order, TM_PIPELINE_1F1B);
-    tm_layout two = options_of(EVEN "--parallelism.pipeline_parallel_schedule interleaved1f1b "
-                                    "--parallelism.pipeline_parallel_layers_per_stage 1",
-                               false)
-                        .step.layout;
-    assert_int_equal(two.order, TM_PIPELINE_INTERLEAVED);
-    assert_int_equal(two.chunks, 2);
-    assert_int_equal(two.first_less + two.last_less, 0);
-    two = options_of(EVEN "--parallelism.pipeline_parallel_schedule ZBVZeroBubble", false).step.layout;
-    assert_int_equal(two.chunks, 2);
-    refused(EVEN "--parallelism.pipeline_parallel_layers_per_stage 3", "makes 3 stages of 8 blocks");
-    refused(EVEN "--parallelism.pipeline_parallel_schedule LoopedBFS",
-            "'LoopedBFS' is not supported; these are: GPipe");
-    refused(EVEN "--training.local_batch_size 4 --parallelism.pipeline_parallel_microbatch_size 3",
-            "does not divide training.local_batch_size 4");
-    /* Weights of stages stay gathered unless it is said that they are let go. */
-    assert_false(options_of(DEEP "--parallelism.ranks 8", false).step.layout.let_go);
-    assert_true(options_of(DEEP "--parallelism.ranks 8 --parallelism.fsdp_reshard_after_forward always", false)
-                    .step.layout.let_go);
-    assert_int_equal(
-        options_of(DEEP "--parallelism.ranks 8 --parallelism.data_parallel_shard_strategy optim_grads", false)
-            .step.layout.sharing,
-        TM_SHARE_GRADIENTS);
+    DEEP RANKS(4) "--parallelism.pipeline_parallel_first_stage_less_layers 0 "                                         \
+                  "--parallelism.pipeline_parallel_last_stage_less_layers 0 "
+#define HALVES "--model.n_layers 4 --parallelism.pipeline_parallel_degree 2 " RANKS(2)
+#define NAMES HALVES "--parallelism.module_fqns_per_model_part="
+
+/* `plans`: a plan has as many ranks as it needs, unless it says how many. */
+static const struct {
+    bool        plans;
+    const char *words, *wanted;
+} rows[] = {
+    { true, SHARD(8), "ranks=8" },
+    { true, RANKS(8192) TP(8) "--parallelism.pipeline_parallel_degree 16 ", "ranks=8192 shard=64" },
+    { false, TP(2) RANKS(4), "shard=2" },
+    { false, RANKS(4) REPLICATE(2), "shard=2 sharing=3" },
+    /* neighbours of dp_shard x cp x tp divide experts, and multiply nothing; the fewest that can */
+    { false, MIXTURE RANKS(4) EP(2) "--parallelism.expert_parallel_capacity 1.5 ",
+      "shard=4 ep=2 efsdp=2 capacity=1.5" },
+    { true, MIXTURE EP(8), "ranks=8 shard=8" },
+    { true, MIXTURE EP(4) TP(2) CP(2), "ranks=4 shard=1" },
+    { true, MIXTURE EP(6) TP(4), "ranks=12 shard=3" },
+    { true, MIXTURE EP(4) SHARD(8), "ranks=8 shard=8" },
+    { true, MIXTURE EP(4) CP(6), "ranks=12 shard=2" },
+    { true, MIXTURE EP(8) TP(2) CP(2) REPLICATE(2), "ranks=16 shard=2" },
+    { true, MIXTURE EP(1) TP(3) REPLICATE(2), "ranks=6 shard=1" },
+    /* stages: which a rank has, in which order they work, on which micro-batches */
+    { false,
+      DEEP RANKS(4) "--training.local_batch_size 6 --training.grad_accumulation 2 "
+                    "--parallelism.pipeline_parallel_microbatch_size 3 ",
+      "micro_batch=3 accumulation=4 chunks=1 order=1F1B" },
+    { false,
+      EVEN
+      "--parallelism.pipeline_parallel_schedule interleaved1f1b --parallelism.pipeline_parallel_layers_per_stage 1 ",
+      "order=Interleaved1F1B chunks=2 less=0" },
+    { false, EVEN "--parallelism.pipeline_parallel_schedule ZBVZeroBubble ", "chunks=2" },
+    /* weights of stages stay gathered unless it is said that they are let go */
+    { false, DEEP RANKS(8), "let_go=0 sharing=3" },
+    { false, DEEP RANKS(8) "--parallelism.fsdp_reshard_after_forward always ", "let_go=1" },
+    { false, DEEP RANKS(8) "--parallelism.data_parallel_shard_strategy optim_grads ", "sharing=2" },
+    { false, NAMES "[[tok_embeddings,layers.0],[layers.1,layers.2,layers.3,norm,output]]", "chunks=1 cuts=0,1" },
+    { false, NAMES "[[tok_embeddings],[layers.2,layers.0,layers.3,layers.1,output,norm]]", "chunks=1 cuts=0,0" },
+    { false, NAMES "tok_embeddings|layers.0|,layers.1|layers.2|layers.3|norm|output|", "chunks=1 cuts=0,1" },
+    { false,
+      NAMES "[[tok_embeddings,layers.0],[layers.1,layers.2],[layers.3],[norm,output]] "
+            "--parallelism.pipeline_parallel_schedule=Interleaved1F1B",
+      "chunks=2 cuts=0,1,3,4" },
+};
+
+static void describe(const tm_run_options *o, tm_text *out)
+{
+    const tm_layout *l = &o->step.layout;
+    tm_text_printf(out, " ranks=%d shard=%d ep=%d efsdp=%d capacity=%g sharing=%d let_go=%d ", tm_mesh_ranks(&l->mesh),
+                   l->mesh.degree[TM_AXIS_SHARD], l->mesh.degree[TM_AXIS_EP], l->mesh.degree[TM_AXIS_EFSDP],
+                   l->expert_capacity, (int)l->sharing, l->let_go);
+    tm_text_printf(out, "micro_batch=%d accumulation=%d chunks=%d order=%s less=%d ", (int)o->step.micro_batch,
+                   (int)o->step.accumulation, l->chunks, tm_pipeline_name(l->order),
+                   (int)(l->first_less + l->last_less));
+    for (int s = 0; l->first_blocks && s < 2 * l->chunks; s++)
+        tm_text_printf(out, "%s%d", s ? "," : "cuts=", l->first_blocks[s]);
+    tm_text_add(out, " ");
 }
 
-/* Sums of copies go on while the last micro-batch is computed: where there are several, and no stages. */
-TEST(sums_overlap_with_the_last_micro_batch)
+TEST(layouts_are_read)
 {
-#define COPIES "--parallelism.data_parallel_replicate_degree 2 --parallelism.data_parallel_shard_degree 1 "
-    static const struct {
-        bool        overlaps;
-        const char *words;
-    } cases[] = {
-        { true, "--parallelism.ranks 2 --training.grad_accumulation 2 " COPIES },
-        { false, "--parallelism.ranks 2 --training.grad_accumulation 1 " COPIES },
-        { false, "--parallelism.ranks 2 --training.grad_accumulation 2" },
-        { false, "--training.grad_accumulation 2" },
-        { false,
-          "--parallelism.ranks 4 --training.grad_accumulation 4 --parallelism.pipeline_parallel_degree 2 " COPIES },
-        { true, "--parallelism.ranks 4 --training.grad_accumulation 4 --parallelism.tensor_parallel_degree 2 " COPIES },
-    };
-    tm_device *device = test_device_open("cpu", 1);
-    tm_chooser chooser = tm_device_chooser(device);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        tm_run_options o = options_of(cases[i].words, false);
-        tm_step       *step = test_step_plan(&o.step, &chooser);
-        if (share_overlaps(step) != cases[i].overlaps) fail_msg("%s", cases[i].words);
-        tm_step_destroy(step);
+    assert_true(TM_SHARE_ALL == 3 && TM_SHARE_GRADIENTS == 2);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        tm_config     *config = test_full_config();
+        tm_run_options options;
+        tm_error       err = { 0 };
+        tm_text        is = { 0 };
+        char           wanted[200];
+        tm_config_allow_unbuilt(config, rows[i].plans);
+        assert_int_equal(tm_config_apply_preset(config, "tiny-llama", &err), TM_OK);
+        test_apply_words(config, rows[i].words);
+        tm_status st = tm_config_finish(config, &err);
+        if (st == TM_OK) st = tm_run_options_read(config, &options, &err);
+        if (st != TM_OK) fail_msg("%s: %s", rows[i].words, err.text);
+        describe(&options, &is);
+        snprintf(wanted, sizeof wanted, "%s", rows[i].wanted);
+        for (char *word = strtok(wanted, " "); word; word = strtok(NULL, " ")) {
+            const char *at = strstr(is.data, word);
+            if (!at || at[-1] != ' ' || at[strlen(word)] != ' ')
+                fail_msg("%s: %s, not in%s", rows[i].words, word, is.data);
+        }
+        tm_text_fini(&is);
+        tm_config_destroy(config);
     }
-    tm_device_close(device);
 }

@@ -94,7 +94,6 @@ static bool near(double a, double b, double bound)
 #define EP "--parallelism.expert_parallel_degree 2 "
 #define PP "--parallelism.pipeline_parallel_degree 2 --training.grad_accumulation 2 "
 #define ORDER PP "--parallelism.pipeline_parallel_schedule "
-#define COPIES "--parallelism.data_parallel_replicate_degree 2 --parallelism.data_parallel_shard_degree 1 "
 #define PAIRS                                                                                                          \
     TINY "--data.source preference --data.path pairs.jsonl --data.validation_fraction 0.3 --model.vocab_size 257 "     \
          "--training.seq_len 32 "
@@ -110,34 +109,23 @@ static const struct {
     int         samples;
 } layouts[] = {
     { TINY, "", 2 },
-    { TINY, "--training.grad_accumulation 3", 2 },
     { TINY, "--training.grad_accumulation 4 --training.separate_sums 2", 2 },
-    { TINY, TWO COPIES, 4 },
     { TINY, TWO, 4 },
     { TINY, FOUR "--parallelism.data_parallel_replicate_degree 2", 8 },
     { TINY, TWO TP "--training.grad_accumulation 2", 2 },
-    { TINY, FOUR TP, 4 },
     { TINY, TWO CP "--training.grad_accumulation 2", 2 },
-    { TINY, FOUR CP, 4 },
     { TINY, FOUR TP CP, 2 },
-    { TINY, TWO ORDER "GPipe", 2 },
-    { TINY, TWO ORDER "1F1B", 2 },
     { TINY, TWO ORDER "1F1B --training.grad_accumulation 4", 2 },
     { TINY, TWO ORDER "Interleaved1F1B --model.n_layers 4", 2 },
-    { TINY, TWO ORDER "InterleavedZeroBubble --model.n_layers 4", 2 },
     { TINY, TWO ORDER "ZBVZeroBubble --model.n_layers 4", 2 },
     { TINY, TWO ORDER "DualPipeV --model.n_layers 4 --training.grad_accumulation 4", 2 },
     { TINY, FOUR PP TP, 2 },
-    { TINY, FOUR PP CP, 2 },
     { TINY "--model.family mixtral " MOE, TWO EP, 4 },
     { TINY "--model.family mixtral " MOE, TWO PP, 2 },
     { TEXT, "--training.grad_accumulation 3", 2 },
-    { TEXT, TWO, 4 },
     { TEXT, TWO PP, 2 },
-    { PAIRS, "--training.grad_accumulation 2", 2 },
     { PAIRS, TWO CP "--training.grad_accumulation 2", 2 },
     { PAIRS, TWO PP, 2 },
-    { FLUX, "--training.grad_accumulation 2", 2 },
     { FLUX, TWO PP, 2 },
 };
 

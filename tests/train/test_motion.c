@@ -4,7 +4,6 @@
 #include "support/test.h"
 #include "support/training.h"
 
-#include "base/random.h"
 #include "train/certify/perturb.h"
 
 #include <math.h>
@@ -70,28 +69,4 @@ TEST(motions_are_alike_in_both_directions)
     test_batch_fini(&rows);
     tm_trainer_close(trainer);
     tm_device_close(device);
-}
-
-/* A sign for each element of the whole, whoever has it and however many are asked for at a time. */
-TEST(signs_go_by_places_in_the_whole)
-{
-    static const tm_piece pieces[] = { { .begin = 3, .row = 0, .rows = 4 }, { .begin = 20, .row = 4, .rows = 6 } };
-    static const tm_cut   columns = { .whole = { 2, { 30, 50 } }, .column = 7 }, rows = { .whole = { 2, { 30, 19 } } };
-    const tm_tensor       tensors[] = { { .shape = { 2, { 10, 19 } } },
-                                        { .shape = { 2, { 10, 19 } }, .pieces = pieces, .n_pieces = 2, .cut = &columns },
-                                        { .shape = { 2, { 10, 19 } }, .pieces = pieces, .n_pieces = 2, .cut = &rows } };
-    for (int k = 0; k < 3; k++)
-        for (int64_t first = 0; first < 190; first++)
-            for (int64_t n = 1; n <= 64 && first + n <= 190; n += n < 8 ? 1 : 7) {
-                uint64_t wanted = 0, found = tm_motion_signs(&tensors[k], 5, 9, first, n);
-                for (int64_t i = 0; i < n; i++) {
-                    int64_t row = (first + i) / 19, column = (first + i) % 19, place = first + i;
-                    int64_t there = row < 4 ? row + 3 : row + 16;
-                    if (k == 1) place = there * 50 + 7 + column;
-                    if (k == 2) place = there * 19 + column;
-                    wanted |= (tm_random_u64(5, 9, (uint64_t)place / 64) >> place % 64 & 1) << i;
-                }
-                if (found != wanted)
-                    fail_msg("tensor %d, %d from %d on: %llx", k, (int)n, (int)first, (long long)found);
-            }
 }

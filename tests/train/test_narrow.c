@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients that are added over ranks in bfloat16: the sums bit for bit, and which collectives do it. (What they train:
- * tests/differential.) */
+/* Sums over ranks in bfloat16, bit for bit. (Which are: test_plans.c; what they train: tests/differential.) */
 #include "support/test.h"
 #include "graph/value.h"
 #include "graph/passes/passes.h"
@@ -88,49 +87,3 @@ TEST(sums_are_rounded_on_every_rank_and_once_more)
     run_world(RANKS, NULL, 60, false, sums, NULL);
 }
 
-typedef struct {
-    int        replicate, shard;
-    tm_sharing sharing;
-} layout;
-
-static const layout layouts[] = {
-    { 2, 1, TM_SHARE_COPIES }, { 1, 2, TM_SHARE_OPTIMIZER }, { 1, 2, TM_SHARE_GRADIENTS },
-    { 1, 2, TM_SHARE_ALL },    { 2, 2, TM_SHARE_ALL },
-};
-enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
-
-/* Every sum of gradients over ranks, and no other. */
-TEST(gradients_and_nothing_else_are_narrow)
-{
-    tm_device *device = test_device_open("cpu", 1);
-    tm_chooser chooser = tm_device_chooser(device);
-    for (int l = 0; l < LAYOUTS; l++) {
-        tm_step_options o = model_options(0);
-        double          wire[2] = { 0 };
-        int             sums_of[2] = { 0 };
-        o.layout.mesh = tm_mesh_one();
-        o.layout.mesh.degree[TM_AXIS_REPLICATE] = layouts[l].replicate;
-        o.layout.mesh.degree[TM_AXIS_SHARD] = layouts[l].shard;
-        o.layout.sharing = layouts[l].sharing;
-        for (int narrow = 0; narrow < 2; narrow++) {
-            o.layout.narrow = narrow;
-            tm_step *step = test_step_plan(&o, &chooser);
-            for (size_t p = 0; p < step->plan->n_programs; p++)
-                for (size_t x = 0; x < step->plan->programs[p].count; x++) {
-                    const tm_instruction *i = &step->plan->programs[p].instructions[x];
-                    const tm_group_attr  *attr = i->call.attr;
-                    bool                  sum = i->call.op == &tm_op_all_reduce || i->call.op == &tm_op_reduce_scatter;
-                    if (!sum || attr->ranks == 1) continue;
-                    bool wide = i->call.in[0].dtype == TM_F64;
-                    assert_int_equal(attr->narrow, narrow && !wide);
-                    if (wide) continue;
-                    wire[narrow] += i->cost.wire;
-                    sums_of[narrow]++;
-                }
-            tm_step_destroy(step);
-        }
-        assert_true(sums_of[0] > 2 && sums_of[0] == sums_of[1]);
-        assert_true(wire[1] == wire[0] / 2);
-    }
-    tm_device_close(device);
-}

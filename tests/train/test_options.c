@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys become options of a run: batches are what ranks and micro-batches make of them, the later of two places counts,
- * and what does not fit is refused by the name of its key. (That each key changes what it should: test_key_effects.c,
- * and the oracle.) */
+/* Keys become options of a run: batches are what ranks and micro-batches make of them, epochs become steps, the later
+ * of two places counts. (What each key changes: test_key_effects.c; what does not fit: tests/golden/refusals.txt.) */
 #include "support/test.h"
 #include "support/folder.h"
+#include "data/source.h"
 #include "support/full_config.h"
 
 #include "train/run/run.h"
-#include "option_rows.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,23 +21,6 @@ static tm_status read_words(const char *preset, const char *words, tm_run_option
     tm_status st = test_read_run(config, all, options, err);
     tm_config_destroy(config);
     return st;
-}
-
-/* By the name of the key, with exit code 4; up to the end of a range nothing is. */
-TEST(what_does_not_fit_is_named)
-{
-    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
-        tm_run_options options;
-        tm_error       err = { 0 };
-        bool           own = strncmp(refused[i].words, "--", 2) != 0; /* a preset of its own */
-        tm_status      st = read_words(own ? "" : "tiny-llama", refused[i].words, &options, &err);
-        const char    *named = refused[i].named, *text = err.text + (err.text[0] == '\'');
-        if (st == TM_OK ? named != NULL : !named || tm_status_exit_code(st) != 4)
-            fail_msg("%s: %d %s", refused[i].words, (int)st, err.text);
-        const size_t n = named ? strlen(named) : 0;
-        if (named && (strncmp(text, named, n) != 0 || (text[n] >= 'a' && text[n] <= 'z') || text[n] == '_'))
-            fail_msg("%s: wanted %s: %s", refused[i].words, named, err.text);
-    }
 }
 
 /* A step has the samples of all ranks' micro-batches: what is not given follows, what does not divide is refused. */
@@ -103,6 +85,46 @@ TEST(the_later_place_counts)
         assert_int_equal(tm_run_counts_epochs(config), i == 7);
         tm_config_destroy(config);
     }
+}
+
+/* ceil(E N / B) steps of 23 rows of one sample each; schedule and configuration say the same. */
+TEST(epochs_are_steps)
+{
+    static const struct {
+        const char *words;
+        int64_t     steps;
+    } cases[] = {
+        { "--training.epochs 1 --training.local_batch_size 1", 23 },
+        { "--training.epochs 3 --training.local_batch_size 4", 18 },                               /* 69 / 4 */
+        { "--training.epochs 2 --training.local_batch_size 2 --training.grad_accumulation 3", 8 }, /* 46 / 6 */
+        { "--training.epochs 0.001 --training.local_batch_size 4", 1 },
+        { "--num_train_epochs 2 --training.local_batch_size 23", 2 },
+        { "--training.epochs 2 --training.local_batch_size 2 --parallelism.ranks 4 ", 6 }, /* 46 / 8 */
+    };
+    tm_text rows = { 0 };
+    for (int i = 0; i < 23; i++) tm_text_printf(&rows, "{\"prompt\": \"What is %d?\", \"completion\": \"It.\"}\n", i);
+    const char *path = test_file_write(test_folder(), "rows.jsonl", rows.data);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tm_config     *config = test_full_config();
+        tm_run_options options;
+        tm_source     *source;
+        tm_error       err = { 0 };
+        char           words[1200];
+        snprintf(words, sizeof words,
+                 "tiny-llama --model.vocab_size 257 --training.seq_len 128 --lr_scheduler.warmup_steps 2 --data.source "
+                 "sft --data.packed false --data.validation_fraction 0 --data.path %s %s",
+                 path, cases[i].words);
+        tm_status st = test_read_run(config, words, &options, &err);
+        if (st == TM_OK) st = tm_source_open(&options.source, &source, &err);
+        if (st == TM_OK) st = tm_run_settle_epochs(config, source, &options, &err);
+        if (st != TM_OK || options.steps != cases[i].steps || options.schedule.steps != options.steps ||
+            atoll(tm_config_text(config, "training.steps")) != options.steps ||
+            options.config_hash != tm_config_hash(config))
+            fail_msg("%s: %lld steps %s", cases[i].words, (long long)options.steps, err.text);
+        tm_source_close(source);
+        tm_config_destroy(config);
+    }
+    tm_text_fini(&rows);
 }
 
 TEST_FIXTURE(NULL, test_folder_teardown)

@@ -155,18 +155,6 @@ static void begin(const tm_backend_of_test *backend, tm_trainer *trainer, int ra
 
 /* --- what is run -------------------------------------------------------------------------------------------------- */
 
-typedef struct {
-    int        replicate, shard;
-    tm_sharing sharing;
-} layout;
-
-static const layout layouts[] = {
-    { 2, 1, TM_SHARE_COPIES },
-    { 1, 2, TM_SHARE_OPTIMIZER },
-    { 1, 2, TM_SHARE_GRADIENTS },
-    { 1, 2, TM_SHARE_ALL },
-};
-
 /* The same with every rank's instructions in an order of its own. */
 static job in_order(const job *plain, const orders *o)
 {
@@ -178,19 +166,22 @@ static job in_order(const job *plain, const orders *o)
     return j;
 }
 
-/* Ranks that divide sequences, matrices and experts. */
+/* What divides what. */
 typedef struct {
-    int  model, shard, context, tensor, experts;
-    bool ring;
-} divided;
+    int        model, replicate, shard, context, tensor, experts;
+    bool       ring;
+    tm_sharing sharing;
+} layout;
 
-static job divided_job(const divided *d, int steps)
+static job job_of(const layout *l)
 {
-    job j = ranks_job(model_options(d->model), 1, d->shard, TM_SHARE_ALL, steps);
-    j.context = d->context, j.tensor = d->tensor, j.experts = d->experts;
-    j.o.layout.ring = d->ring;
+    job j = ranks_job(model_options(l->model), l->replicate, l->shard, l->sharing, 2);
+    j.context = l->context, j.tensor = l->tensor, j.experts = l->experts;
+    j.o.layout.ring = l->ring;
     j.o.layout.expert_capacity = 1;
-    if (d->model < 3) j.o.shape.n_heads = j.o.shape.n_kv_heads = 4, j.o.shape.n_layers = 2;
+    j.o.accumulation = 2;
+    if (l->model < 3) j.o.shape.n_layers = 2;
+    if (l->model < 3 && (l->context > 1 || l->tensor > 1)) j.o.shape.n_heads = j.o.shape.n_kv_heads = 4;
     return j;
 }
 
@@ -203,71 +194,37 @@ static bool equal(const job *a, const job *b)
     return true;
 }
 
-static void check_orders(const char *what, int number, const job *plain)
+TEST(every_order_has_the_same_bits)
 {
-    job listed = *plain;
-    run_job(&listed);
-    for (uint64_t seed = 0; seed < 4; seed++) {
-        orders order = { .seed = seed, .drop = -1 };
-        for (int r = 0; r < MOST_RANKS; r++) order.policy[r] = (int)((seed + (uint64_t)r * (seed > 2)) % POLICIES);
-        job other = in_order(plain, &order);
-        if (!equal(&listed, &other))
-            fail_msg("%s %d, order %d: another loss (%.17g, in order %.17g), norm or weights", what, number, (int)seed,
-                     other.loss[1], listed.loss[1]);
+    static const layout layouts[] = {
+        { 0, 1, 1, 4, 1, 1, true, TM_SHARE_ALL },  { 2, 1, 1, 2, 1, 1, true, TM_SHARE_ALL },
+        { 2, 1, 2, 2, 1, 4, false, TM_SHARE_ALL }, { 2, 1, 1, 1, 2, 2, false, TM_SHARE_ALL },
+        { 3, 1, 1, 1, 2, 1, false, TM_SHARE_ALL }, { 0, 2, 1, 1, 1, 1, false, TM_SHARE_COPIES },
+    };
+    for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
+        job plain = job_of(&layouts[i]), listed = plain;
+        run_job(&listed);
+        for (uint64_t seed = 0; seed < 4; seed++) {
+            orders order = { .seed = seed, .drop = -1 };
+            for (int r = 0; r < MOST_RANKS; r++) order.policy[r] = (int)((seed + (uint64_t)r * (seed > 2)) % POLICIES);
+            job other = in_order(&plain, &order);
+            if (!equal(&listed, &other))
+                fail_msg("layout %zu, order %d: another loss (%.17g, in order %.17g), norm or weights", i, (int)seed,
+                         other.loss[1], listed.loss[1]);
+        }
     }
-}
-
-static const divided combined[] = { { 0, 1, 4, 1, 1, true },  { 2, 1, 2, 1, 1, true },  { 2, 2, 2, 1, 4, false },
-                                    { 2, 1, 1, 2, 2, false }, { 2, 1, 1, 2, 1, false }, { 3, 1, 1, 2, 1, false } };
-
-TEST(divided_models_have_the_same_bits_in_every_order)
-{
-    for (size_t i = 0; i < sizeof combined / sizeof combined[0]; i++) {
-        job plain = divided_job(&combined[i], 2);
-        check_orders("divided model", (int)i, &plain);
-    }
-}
-
-/* What is passed round a ring is waited for, and is not overwritten while others read it. */
-TEST(a_ring_needs_its_waits)
-{
-    tm_device *device = test_device_open("cpu", 1);
-    tm_chooser chooser = tm_device_chooser(device);
-    divided    d = { 0, 1, 4, 1, 1, true };
-    int        tried = 0, noticed = 0;
-    job        plain = divided_job(&d, 1), listed = plain;
-    run_job(&listed);
-    tm_step_options planned = listed.o;
-    planned.layout.mesh = tm_mesh_one();
-    planned.layout.mesh.degree[TM_AXIS_CP] = d.context;
-    tm_step          *step = test_step_plan(&planned, &chooser);
-    const tm_program *program = tm_plan_program(step->plan, "first");
-    for (size_t x = 0; x < program->count; x++) { /* rank 0's: the others compute other pairs */
-        const tm_instruction *i = &program->instructions[x];
-        if (i->call.op != &tm_op_pass_on || i->waits[TM_ON_COMPUTE] < 0) continue;
-        orders order = { .seed = 1, .program = "first", .drop = (int)x, .stream = TM_ON_COMPUTE };
-        for (int r = 0; r < MOST_RANKS; r++) order.policy[r] = COMPUTE_LAST;
-        job other = in_order(&plain, &order);
-        noticed += !equal(&listed, &other);
-        tried++;
-    }
-    print_message("# %d of %d waits of messages are noticed when they are left out\n", noticed, tried);
-    assert_true(tried >= 8 && noticed == tried);
-    tm_step_destroy(step);
-    tm_device_close(device);
 }
 
 /* One after the other, on all ranks: the stream that is no longer waited for lags behind. */
 TEST(without_a_wait_the_numbers_are_others)
 {
-    tm_device *device = test_device_open("cpu", 1);
-    tm_chooser chooser = tm_device_chooser(device);
-    int        tried = 0;
-    for (int l = 0; l < 4; l++) {
-        tm_step_options o = model_options(0);
-        o.shape.n_layers = 2;
-        o.accumulation = 2;
-        job plain = ranks_job(o, layouts[l].replicate, layouts[l].shard, layouts[l].sharing, 2), listed = plain;
+    static const layout layouts[] = { { 0, 2, 1, 1, 1, 1, false, TM_SHARE_COPIES },
+                                      { 0, 1, 2, 1, 1, 1, false, TM_SHARE_OPTIMIZER },
+                                      { 0, 1, 2, 1, 1, 1, false, TM_SHARE_ALL } };
+    tm_device          *device = test_device_open("cpu", 1);
+    tm_chooser          chooser = tm_device_chooser(device);
+    for (int l = 0; l < 3; l++) {
+        job plain = job_of(&layouts[l]), listed = plain;
         run_job(&listed);
         tm_step_options planned = listed.o;
         planned.layout.mesh = tm_mesh_one();
@@ -275,23 +232,20 @@ TEST(without_a_wait_the_numbers_are_others)
         planned.layout.mesh.degree[TM_AXIS_SHARD] = layouts[l].shard;
         tm_step *step = test_step_plan(&planned, &chooser);
         for (size_t p = 0; p < step->plan->n_programs; p++)
-            for (size_t x = 0; x < step->plan->programs[p].count; x++)
-                for (int s = 0; s < TM_STREAMS; s++) {
-                    const tm_program *program = &step->plan->programs[p];
-                    if (program->instructions[x].waits[s] < 0) continue;
-                    orders order = { .seed = 1, .program = program->name, .drop = (int)x, .stream = s };
-                    for (int r = 0; r < MOST_RANKS; r++)
-                        order.policy[r] = s == TM_ON_COMPUTE ? COMPUTE_LAST : COMMUNICATION_LAST;
-                    job other = in_order(&plain, &order);
-                    if (equal(&listed, &other))
-                        fail_msg("layout %d: nobody notices that instruction %d of '%s' does not wait for %d", l,
-                                 (int)x, program->name, (int)program->instructions[x].waits[s]);
-                    tried++;
-                }
+            for (size_t k = 0; k < step->plan->programs[p].count * TM_STREAMS; k++) {
+                const tm_program *program = &step->plan->programs[p];
+                const int         x = (int)(k / TM_STREAMS), s = (int)(k % TM_STREAMS);
+                if (program->instructions[x].waits[s] < 0) continue;
+                orders order = { .seed = 1, .program = program->name, .drop = x, .stream = s };
+                for (int r = 0; r < MOST_RANKS; r++)
+                    order.policy[r] = s == TM_ON_COMPUTE ? COMPUTE_LAST : COMMUNICATION_LAST;
+                job other = in_order(&plain, &order);
+                if (equal(&listed, &other))
+                    fail_msg("layout %d: nobody notices that instruction %d of '%s' does not wait for %d", l, x,
+                             program->name, (int)program->instructions[x].waits[s]);
+            }
         tm_step_destroy(step);
     }
-    print_message("# %d waits were left out\n", tried);
-    assert_true(tried > 40);
     tm_device_close(device);
 }
 

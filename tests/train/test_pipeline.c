@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Orders of pipelines: complete, possible, as idle as theory says, each action as soon as it can. */
+/* Orders of pipelines: complete, possible, as idle as theory says. (Those of PyTorch: test_pipeline_file.c.) */
 #include "support/test.h"
 #include "train/pipeline/pipeline.h"
 
@@ -97,91 +97,20 @@ TEST(idle_times_are_those_of_theory)
     assert_true(looked > 1000);
 }
 
-/* --- begun as soon as can be -------------------------------------------------------------------------------------- */
-
-static double cost_of(const tm_pipeline_action *a, const tm_pipeline_costs *c)
-{
-    return a->kind == TM_DO_FORWARD  ? c->forward
-           : a->kind == TM_DO_INPUT  ? c->input
-           : a->kind == TM_DO_WEIGHT ? c->weight
-                                     : c->input + c->weight;
-}
-
-/* When the action of this stage and micro-batch ends, of the kinds in the mask; the gradients of a whole backward's
- * inputs are there before those of weights where backwards are parted. */
-static double end_of(const tm_pipeline *p, const tm_pipeline_times *t, const tm_pipeline_costs *c, int stage,
-                     int64_t micro_batch, unsigned kinds)
-{
-    const int r = tm_pipeline_rank(p, stage);
-    for (size_t k = 0; k < t->n[r]; k++) {
-        const tm_pipeline_action *a = &t->actions[r][k];
-        if (tm_pipeline_stage(p, r, a->chunk) != stage || a->micro_batch != micro_batch || !(kinds >> a->kind & 1))
-            continue;
-        return t->begin[r][k] + cost_of(a, c) - (a->kind == TM_DO_BACKWARD && tm_pipeline_parts(p) ? c->weight : 0);
-    }
-    fail_msg("stage %d has no such action of %d", stage, (int)micro_batch);
-    return 0;
-}
-
-/* Each action begins when its rank is free and what it needs is there: not earlier, not later. */
-static void look_at_times(const tm_pipeline *p)
-{
-    const unsigned forward = 1 << TM_DO_FORWARD, back = 1 << TM_DO_BACKWARD | 1 << TM_DO_INPUT;
-    const int      last = p->ranks * p->chunks - 1;
-    if (p->ranks > 4 || p->micro_batches > 9) return;
-    for (int which = 0; which < 2; which++) {
-        const tm_pipeline_costs c = which ? (tm_pipeline_costs){ 2, 1, 4 } : (tm_pipeline_costs){ 3, 5, 2 };
-        tm_pipeline_times       t;
-        double                  end = 0, work = 0;
-        tm_pipeline_simulate(p, &c, &t);
-        for (int r = 0; r < p->ranks; r++) {
-            double  free_at = work = 0;
-            int64_t kept = 0, most = 0;
-            for (size_t k = 0; k < t.n[r]; k++) {
-                const tm_pipeline_action *a = &t.actions[r][k];
-                const int                 stage = tm_pipeline_stage(p, r, a->chunk);
-                const int64_t             m = a->micro_batch;
-                double                    need = 0;
-                if (a->kind == TM_DO_FORWARD && stage > 0) need = end_of(p, &t, &c, stage - 1, m, forward);
-                if (a->kind != TM_DO_FORWARD) need = end_of(p, &t, &c, stage, m, forward);
-                if ((back >> a->kind & 1) && stage < last) need = fmax(need, end_of(p, &t, &c, stage + 1, m, back));
-                if (a->kind == TM_DO_WEIGHT) need = end_of(p, &t, &c, stage, m, back);
-                assert_true(fabs(t.begin[r][k] - fmax(need, free_at)) < 1e-9);
-                free_at = t.begin[r][k] + cost_of(a, &c);
-                work += cost_of(a, &c);
-                kept += a->kind == TM_DO_FORWARD;
-                most = kept > most ? kept : most;
-                kept -= a->kind == TM_DO_BACKWARD || a->kind == TM_DO_WEIGHT;
-            }
-            assert_int_equal(t.live[r], most);
-            end = fmax(end, free_at);
-        }
-        assert_true(fabs(t.end - end) < 1e-9 && fabs(t.idle - (end - work)) < 1e-9);
-        tm_pipeline_times_fini(&t);
-    }
-}
-
-TEST(actions_begin_as_soon_as_they_can)
-{
-    sweep(look_at_times);
-}
-
 TEST(pipelines_that_cannot_be_are_refused)
 {
-    tm_error    err = { 0 };
-    tm_pipeline chunks = { TM_PIPELINE_1F1B, 4, 2, 8, NULL }, one = { TM_PIPELINE_INTERLEAVED, 4, 1, 8, NULL },
-                odd = { TM_PIPELINE_INTERLEAVED, 2, 2, 7, NULL },
-                most = { TM_PIPELINE_1F1B, TM_PIPELINE_RANKS, 1, 1, NULL };
-    assert_int_equal(tm_pipeline_check(&most, &err), TM_OK);
-    most.ranks++;
-    assert_int_equal(tm_pipeline_check(&most, &err), TM_INVALID);
-    assert_string_equal(err.text, "parallelism.pipeline_parallel_degree is 257; there may be 256");
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_pipeline_check(&chunks, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "1F1B has 1 stages on each rank, found 2"));
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_pipeline_check(&one, &err), TM_INVALID);
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_pipeline_check(&odd, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "a multiple of 3 micro-batches on 2 ranks, found 7"));
+    static const struct {
+        tm_pipeline p;
+        const char *says;
+    } rows[] = {
+        { { TM_PIPELINE_1F1B, TM_PIPELINE_RANKS + 1, 1, 1, NULL }, "is 257; there may be 256" },
+        { { TM_PIPELINE_1F1B, 4, 2, 8, NULL }, "1F1B has 1 stages on each rank, found 2" },
+        { { TM_PIPELINE_INTERLEAVED, 4, 1, 8, NULL }, "has at least 2 stages on each rank, found 1" },
+        { { TM_PIPELINE_INTERLEAVED, 2, 2, 7, NULL }, "a multiple of 3 micro-batches on 2 ranks, found 7" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        tm_error err = { 0 };
+        assert_int_equal(tm_pipeline_check(&rows[i].p, &err), TM_INVALID);
+        if (!strstr(err.text, rows[i].says)) fail_msg("%s", err.text);
+    }
 }

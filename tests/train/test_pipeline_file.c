@@ -2,13 +2,12 @@
 /* Orders from files: those of PyTorch are read, what is wrong with a file is told with row and column. (They run in
  * tests/differential.) */
 #include "support/test.h"
-#include "ranks_fixture.h"
-#include "support/folder.h"
-#include "support/full_config.h"
+#include "base/arena.h"
 #include "train/pipeline/file.h"
-#include "train/run/run.h"
 
-#include <unistd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define FOLDER "tests/train/fixtures/schedules/"
 
@@ -71,33 +70,22 @@ TEST(wrong_files_are_refused)
 #define SECOND "1F0,1B0,1F1,1B1\n"
     static const char *const cases[][2] = {
         { "0F0,0X1\n" SECOND, "x.csv: row 1 (rank 0), column 2: '0X1' is not an action; wanted a stage, F, B, I or W" },
-        { "0F0,0F1,0B0,0B\n" SECOND, "row 1 (rank 0), column 4: '0B' is not an action" },
         { "0F0,0F12345678\n" SECOND, "column 2: '0F12345678' is not an action" },
         { "0F0,0F1,0B0,0B1\n1F0,1B0,(1F1;1B1)\n", "row 2 (rank 1), column 3: '(1F1;1B1)' is not an action" },
         { "0F0,0F1,(0B0;0B)OVERLAP_F_B,0B1\n" SECOND, "column 3: '(0B0;0B)OVERLAP_F_B' is not an action" },
         { "0F0,\"0F1\n\",0B0,0B1\n" SECOND, "row 1 (rank 0), column 2: '0F1\n' is not an action" },
-        { "0F0,F1\n" SECOND, "row 1 (rank 0), column 2: 'F1' is not an action" },
-        { "0F0,12345678F1\n" SECOND, "row 1 (rank 0), column 2: '12345678F1' is not an action" },
-        { "0F0,1\n" SECOND, "row 1 (rank 0), column 2: '1' is not an action" },
         { "0F0,(0F1;0B0xOVERLAP_F_B,0B1\n" SECOND, "column 2: '(0F1;0B0xOVERLAP_F_B' is not an action" },
-        { "0F0,(0F1;0B0)OVERLAP_F_Bx,0B1\n" SECOND, "column 2: '(0F1;0B0)OVERLAP_F_Bx' is not an action" },
         { "0F0,2F0,2B0,0B0\n3F0,1F0,1B0,3B0\n",
           "row 2 (rank 1), column 1: '3F0' comes where rank 0 gives what '0F0' made (row 1, column 1)" },
         { "0F0,2F0,2B0,0B0\n1F0,3F0,1B0,3B0\n",
           "row 1 (rank 0), column 3: '2B0' comes where rank 1 gives what '1B0' made (row 2, column 3)" },
         { "0F0,0SEND_F0\n" SECOND, "column 2: '0SEND_F0' is an action of the format compute_comms; write the file" },
-        { "0F0,(0F1;0B0)OVERLAP_X_B,0B1\n" SECOND, "column 2: '(0F1;0B0)OVERLAP_X_B' is not an action" },
-        { "0RECV_F0\n" SECOND, "column 1: '0RECV_F0' is an action of the format compute_comms" },
-        { "0UNSHARD\n" SECOND, "column 1: '0UNSHARD' is an action of the format compute_comms" },
-        { "0RESHARD\n" SECOND, "column 1: '0RESHARD' is an action of the format compute_comms" },
         { "0REDUCE_GRAD\n" SECOND, "column 1: '0REDUCE_GRAD' is an action of the format compute_comms" },
         { "0F0,0F1,0B0,0B1\n", "x.csv has 1 rows, one for each rank, and the pipeline has 2 ranks" },
         { "0F0,0F1,0B0,0B1\n" SECOND "2F0\n", "x.csv: row 3: there is a row for each rank, and the pipeline has 2" },
         { ",,,\n" SECOND, "x.csv: row 1 (rank 0) has no actions" },
         { "0F0,0F1,0B0,0B1,2F0\n" SECOND, "column 5: '2F0' makes 3 stages, which 2 ranks cannot have equally many of" },
-        { "2F0\n" SECOND, "row 1 (rank 0), column 1: '2F0' makes 3 stages" },
         { "0F0,0B0\n2F0,1F0\n", "row 2 (rank 1), column 1: '2F0' makes 3 stages" },
-        { "0F0,12F345\n" SECOND, "row 1 (rank 0), column 2: '12F345' makes 13 stages" },
         { "65F0\n" SECOND, "column 1: '65F0' makes 66 stages, which 2 ranks cannot have equally many of, 32 at most" },
         { "63F0\n" SECOND, "row 1 (rank 0), column 1: '63F0' is of stage 63, which lies on rank 1" },
         { SECOND "0F0,0F1,0B0,0B1\n",
@@ -114,9 +102,7 @@ TEST(wrong_files_are_refused)
         { "0F0,0F1,0B0\n" SECOND, "row 1 (rank 0) lacks the backward of micro-batch 1 of stage 0 (0B1)" },
         { "0F0,0F1,0I0,0I1,0W0\n" SECOND, "lacks the gradients of weights of micro-batch 1 of stage 0 (0W1)" },
         { "0F0,0F1,0B0,0B1\n1F9\n", "row 1 (rank 0) lacks the forward of micro-batch 2 of stage 0 (0F2)" },
-        { "0F1,0B1\n" SECOND, "row 1 (rank 0) lacks the forward of micro-batch 0 of stage 0 (0F0)" },
         { "0F0,0F1,0B0,0B1\n1F0,1B0,1F1\n", "row 2 (rank 1) lacks the backward of micro-batch 1 of stage 1 (1B1)" },
-        { "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1,1B1\n", "row 2 (rank 1), column 5: '1B1' comes again" },
         { "0F0,0F1,0B0,0B1\n1F0,1I0,1F1,1I1,1W1,1W0\n", "row 2 (rank 1), column 5: '1W1' are the first gradients of "
                                                         "weights of stage 1; they must be of micro-batch 0" },
         { "0F0,0F9999999,0B0\n" SECOND, "row 1 (rank 0) lacks the forward of micro-batch 1 of stage 0 (0F1)" },
@@ -138,7 +124,6 @@ TEST(wrong_files_are_refused)
         if (!strstr(err.text, cases[i][1])) fail_msg("%d: '%s' does not say '%s'", (int)i, err.text, cases[i][1]);
         tm_arena_destroy(arena);
     }
-    assert_int_equal(tm_status_exit_code(TM_INVALID), 4);
 }
 
 /* Where any backward is parted, a whole one gives the gradients of its inputs before those of its weights. */
@@ -161,10 +146,3 @@ TEST(parted_backwards_are_sent_early)
         tm_arena_destroy(arena);
     }
 }
-
-/* --- by key ------------------------------------------------------------------------------------------------------- */
-
-#define CSV "--parallelism.pipeline_parallel_schedule_csv=" FOLDER "DualPipeV-2x2-6.csv "
-#define SIX "--training.grad_accumulation 6 "
-
-TEST_FIXTURE(NULL, test_folder_teardown)

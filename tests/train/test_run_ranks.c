@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { STEPS = 6, BATCH = 4, MAX_RANKS = 4, DEADLINE = 120 };
+enum { STEPS = 6, BATCH = 4, MAX_RANKS = 5, DEADLINE = 120 };
 
 /* What rank 0 tells of a run, and what is asked of each rank. */
 typedef struct {
@@ -161,7 +161,7 @@ TEST(ranks_name_one_place_that_is_not_finite)
 /* Whoever hears the signal: all stop, before a batch that only some of them would evaluate. */
 TEST(evaluations_are_stopped_by_one)
 {
-    for (int ranks = 0; ranks <= MAX_RANKS; ranks += 2)
+    for (int ranks = 0; ranks <= 4; ranks += 2)
         for (int told = 0; told < (ranks ? ranks : 1); told++) {
             job j = new_job(NULL);
             j.only_evaluates = true;
@@ -171,17 +171,25 @@ TEST(evaluations_are_stopped_by_one)
         }
 }
 
-/* Of a pipeline, from a file of the same name. */
-static void other_order(tm_run_options *o, int rank)
-{
-    static const tm_pipeline_list lists[] = { { .hash = 3 }, { .hash = 4 } };
-    o->step.layout.list = &lists[rank == 1];
-}
+/* Digits of each rank: of its configuration, of an order in a file, and whether its data are others. */
+static const struct {
+    const char *configuration, *order, *data;
+    const char *says; /* is of ... */
+} others[] = {
+    { "44444", "54444", "00000", "the configuration of rank 0" },
+    { "00101", "44444", "00000", "the configuration of ranks 2, 4" },
+    { "00101", "00000", "01000", "the configuration of ranks 2, 4; the data of rank 1" },
+    { "0011", "0000", "0000", "the configuration of ranks 2, 3" },
+    { "9881", "0000", "0000", "the configuration of ranks 0, 3" },
+};
+static size_t other;
 
-static void other_data(tm_run_options *o, int rank)
+static void differ(tm_run_options *o, int rank)
 {
-    if (rank == 0) o->source.name = "mock";
-    if (rank == 2) o->config_hash = 5;
+    static const tm_pipeline_list lists[] = { { .hash = 4 }, { .hash = 5 } };
+    o->config_hash = (uint64_t)(others[other].configuration[rank] - '0');
+    if (others[other].order[rank] != '0') o->step.layout.list = &lists[others[other].order[rank] - '4'];
+    if (others[other].data[rank] != '0') o->source.name = "mock";
 }
 
 static void takes_turns(tm_run_options *o, int rank)
@@ -190,26 +198,26 @@ static void takes_turns(tm_run_options *o, int rank)
     o->turn_fd = 1;
 }
 
-/* (Who is listed, and how many: test_together.c.) */
+/* Those that most ranks agree with are right. */
 TEST(ranks_of_another_run_are_named)
 {
-    static const struct {
-        void (*spoil)(tm_run_options *o, int rank);
-        int         ranks;
-        tm_status   status;
-        const char *says;
-    } rows[] = { { other_order, 4, TM_INVALID,
-                   "not all ranks are of one run: the configuration of rank 1 differs from that of the others; start "
-                   "all 4 with the same program, configuration and data" },
-                 { other_data, 4, TM_INVALID, "the configuration of rank 2; the data of rank 0 differs from that of " },
-                 { takes_turns, 2, TM_UNSUPPORTED, "a run of several ranks takes no turns; unset " } };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        job j = new_job(NULL);
-        j.spoil = rows[i].spoil;
-        run_on(&j, rows[i].ranks, rows[i].status);
-        for (int r = 0; r < rows[i].ranks; r++)
-            if (!strstr(j.err[r].text, rows[i].says)) fail_msg("rank %d: %s", r, j.err[r].text);
+    for (other = 0; other < sizeof others / sizeof others[0]; other++) {
+        const int ranks = (int)strlen(others[other].data);
+        char      wanted[400];
+        job       j = new_job(NULL);
+        j.spoil = differ;
+        snprintf(wanted, sizeof wanted,
+                 "not all ranks are of one run: %s differs from that of the others; start all %d with the same "
+                 "program, configuration and data",
+                 others[other].says, ranks);
+        run_on(&j, ranks, TM_INVALID);
+        for (int r = 0; r < ranks; r++)
+            if (!strstr(j.err[r].text, wanted)) fail_msg("rank %d: %s", r, j.err[r].text);
     }
+    job turns = new_job(NULL);
+    turns.spoil = takes_turns;
+    run_on(&turns, 2, TM_UNSUPPORTED);
+    assert_non_null(strstr(turns.err[1].text, "a run of several ranks takes no turns; unset "));
 }
 
 static void other_seed(tm_run_options *o, int rank)

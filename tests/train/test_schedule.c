@@ -1,19 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The learning-rate factors and the clipping coefficient, against values worked out by hand from their formulas. */
+/* NeMo's learning rates as published, schedules in words, and those that are none. (Others: test_schedules.c.) */
 #include "support/test.h"
 #include "train/optimizer/schedule.h"
 
 #include <math.h>
-#include <string.h>
-
-static const tm_schedule titan = {
-    .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY, .steps = 1000, .warmup_steps = 200, .decay_ratio = -1
-};
-
-static void near(double found, double wanted, double tolerance)
-{
-    if (!(fabs(found - wanted) <= tolerance)) fail_msg("found %.17g, wanted %.17g", found, wanted);
-}
 
 TEST(nemo_cosine_has_the_published_values)
 {
@@ -38,48 +28,33 @@ TEST(nemo_cosine_has_the_published_values)
                  { &all, 4, 1, 1 },
                  { &all, 5, 1, 0 } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        near(rows[i].peak * tm_schedule_factor(rows[i].schedule, rows[i].step), rows[i].wanted, 1e-13 * rows[i].wanted);
+        assert_true(fabs(rows[i].peak * tm_schedule_factor(rows[i].schedule, rows[i].step) - rows[i].wanted) <=
+                    1e-13 * rows[i].wanted);
     assert_int_equal(tm_schedule_decay_steps(&s), 1199872);
     assert_int_equal(tm_schedule_decay_steps(&all), 0);
 }
 
-/* Every kind with every form, at, around and behind its bends, in words too. */
-TEST(all_kinds_have_their_bends)
+/* In words, and how long it decays. */
+TEST(schedules_are_told)
 {
-    static const char *const words[] = { "linear warmup, stable, linear decay", "linear warmup, stable, sqrt decay",
-                                         "linear warmup, stable, cosine decay" };
-    static const double      middle[] = { 0.5, 1 - 0.70710678118654752, 0.5 };
-    for (int decay = TM_DECAY_LINEAR; decay <= TM_DECAY_COSINE; decay++) {
-        tm_schedule s = { .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY,
-                          .steps = 20,
-                          .warmup_steps = 4,
-                          .decay_ratio = 0.4,
-                          .decay = (tm_decay_shape)decay,
-                          .min_lr_factor = 0.25 };
-        assert_int_equal(tm_schedule_decay_steps(&s), 8);
-        assert_string_equal(tm_schedule_words(&s), words[decay]);
-        near(tm_schedule_factor(&s, 0), 0.25, 0);
-        near(tm_schedule_factor(&s, 3), 1, 0);
-        near(tm_schedule_factor(&s, 4), 1, 0);
-        near(tm_schedule_factor(&s, 12), 1, 0);                               /* steps 5 .. 13 are flat: 21 - 8 */
-        near(tm_schedule_factor(&s, 16), 0.25 + 0.75 * middle[decay], 1e-15); /* half of the way */
-        near(tm_schedule_factor(&s, 20), 0.25, 1e-15);
-        near(tm_schedule_factor(&s, 21), 0.25, 1e-15);
-        s.decay_ratio = 0.9; /* more than is left */
-        assert_int_equal(tm_schedule_decay_steps(&s), 16);
-        s.decay_ratio = 0;
-        assert_int_equal(tm_schedule_decay_steps(&s), 0);
-        assert_string_equal(tm_schedule_words(&s), "constant after linear warmup");
-        near(tm_schedule_factor(&s, 19), 1, 0);
-        near(tm_schedule_factor(&s, 99), 1, 0);
-        s.kind = TM_SCHEDULE_NEMO;
-        assert_string_equal(tm_schedule_words(&s), "cosine with linear warmup");
-        assert_int_equal(tm_schedule_decay_steps(&s), 16);
-        near(tm_schedule_factor(&s, 0), 0.2, 0);
-        near(tm_schedule_factor(&s, 4), 1, 0);
-        near(tm_schedule_factor(&s, 12), 0.25 + 0.75 * 0.5, 1e-15);
-        near(tm_schedule_factor(&s, 20), 0.25, 1e-15);
-        near(tm_schedule_factor(&s, 21), 0.25, 0);
+    static const struct {
+        tm_schedule schedule;
+        int64_t     decay;
+        const char *words;
+    } rows[] = {
+        { { .steps = 20, .warmup_steps = 4, .decay_ratio = 0.4 }, 8, "linear warmup, stable, linear decay" },
+        { { .steps = 20, .warmup_steps = 4, .decay_ratio = 0.4, .decay = TM_DECAY_SQRT },
+          8,
+          "linear warmup, stable, sqrt decay" },
+        { { .steps = 20, .warmup_steps = 4, .decay_ratio = 0.9, .decay = TM_DECAY_COSINE }, /* more than is left */
+          16,
+          "linear warmup, stable, cosine decay" },
+        { { .steps = 20, .warmup_steps = 4 }, 0, "constant after linear warmup" },
+        { { .kind = TM_SCHEDULE_NEMO, .steps = 20, .warmup_steps = 4 }, 16, "cosine with linear warmup" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(tm_schedule_decay_steps(&rows[i].schedule), rows[i].decay);
+        assert_string_equal(tm_schedule_words(&rows[i].schedule), rows[i].words);
     }
 }
 
@@ -105,6 +80,4 @@ TEST(wrong_schedules_are_named)
         assert_int_equal(tm_schedule_check(&cases[i].schedule, &err), cases[i].words ? TM_INVALID : TM_OK);
         assert_string_equal(err.text, cases[i].words ? cases[i].words : "");
     }
-    tm_error err = { 0 };
-    assert_int_equal(tm_schedule_check(&titan, &err), TM_OK);
 }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Learning rates of files of other programs, against those that the programs themselves compute (schedules.txt). */
+/* Learning rates of files of other programs, by both derivations, against those that the programs themselves compute
+ * (schedules.txt). */
 #include "support/test.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "support/programs.h"
+#include "train/certify/rate.h"
 #include "train/run/run.h"
 
 #include <math.h>
@@ -51,8 +53,10 @@ TEST(rates_are_those_of_the_program)
         for (char *at = rates + 3, *next; *at; at = next) {
             long   step = strtol(at, &next, 10);
             double wanted = strtod(next + 1, &next),
-                   found = out.learning_rate * tm_schedule_factor(&out.schedule, step - 1);
-            if (!(fabs(found - wanted) <= 1e-7 * out.learning_rate)) {
+                   found = out.learning_rate * tm_schedule_factor(&out.schedule, step - 1),
+                   certified = out.learning_rate * tm_certified_factor(&out.schedule, step);
+            if (!(fabs(found - wanted) <= 1e-7 * out.learning_rate &&
+                  fabs(certified - wanted) <= 1e-7 * out.learning_rate)) {
                 print_error("%.*s %s: step %ld has %.12g, wanted %.12g\n", (int)(keys - line) - 3, line, keys, step,
                             found, wanted);
                 wrong++;
@@ -92,45 +96,29 @@ TEST(what_megatron_asserts_is_refused)
         }
 }
 
-/* TorchTitan cuts a warm-up that is too long, and warns. */
-TEST(a_warmup_that_is_cut_is_told)
+/* TorchTitan cuts a warm-up that is too long, and warns. Behind the end of its schedule the rate stays, where its
+ * formula goes below 0. */
+TEST(what_does_not_fit_into_a_schedule_is_told)
 {
-    static const char *const cases[][2] = {
-        { "training.steps: 5; lr_scheduler.warmup_steps: 20", "the warm-up is cut to 5 steps" },
-        { "training.steps: 50; lr_scheduler.warmup_steps: 20; lr_scheduler.total_steps: 9", "is cut to 9 steps" },
-        { "training.steps: 20; lr_scheduler.warmup_steps: 20", NULL },
-    };
-    test_foreign *f = *test_state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        tm_run_options out;
-        load(f, program_of("torchtitan", 10), cases[i][0], &out);
-        const char *notes = tm_config_notes(f->config);
-        if (cases[i][1] ? !strstr(notes, cases[i][1]) : strstr(notes, "is cut to") != NULL)
-            fail_msg("%s: %s", cases[i][0], notes);
-    }
-}
-
-/* Behind the end of its schedule the rate stays, where TorchTitan's formula goes below 0. */
-TEST(a_run_longer_than_its_schedule_is_told)
-{
+    static const char cut[] = "the warm-up is cut to", behind[] = "behind the end of the schedule";
     static const struct {
-        const char *lines;
-        bool        told;
+        const char *keys, *told; /* NULL: nothing */
     } cases[] = {
-        { "training.steps: 10; lr_scheduler.warmup_steps: 2; lr_scheduler.total_steps: 8", true },
-        { "training.steps: 9; lr_scheduler.warmup_steps: 2; lr_scheduler.total_steps: 8", false },
-        { "training.steps: 9; lr_scheduler.warmup_steps: 2; lr_scheduler.total_steps: 9", false },
-        { "training.steps: 9; lr_scheduler.warmup_steps: 2; lr_scheduler.total_steps: 12", false },
-        { "training.steps: 9; lr_scheduler.warmup_steps: 2", false },
+        { "training.steps: 5; lr_scheduler.warmup_steps: 20", cut },
+        { "training.steps: 50; lr_scheduler.warmup_steps: 20; lr_scheduler.total_steps: 9", cut },
+        { "training.steps: 20; lr_scheduler.warmup_steps: 20", NULL },
+        { "training.steps: 10; lr_scheduler.warmup_steps: 2; lr_scheduler.total_steps: 8", behind },
+        { "training.steps: 9; lr_scheduler.warmup_steps: 2; lr_scheduler.total_steps: 8", NULL },
+        { "training.steps: 9; lr_scheduler.warmup_steps: 2; lr_scheduler.total_steps: 12", NULL },
     };
     test_foreign *f = *test_state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_run_options out;
-        load(f, program_of("torchtitan", 10), cases[i].lines, &out);
-        const char *notes = tm_config_notes(f->config);
-        if (cases[i].told != (strstr(notes, "behind the end of the schedule") != NULL))
-            fail_msg("%s: %s", cases[i].lines, notes);
-        if (cases[i].told)
+        load(f, program_of("torchtitan", 10), cases[i].keys, &out);
+        const char *notes = tm_config_notes(f->config), *told = cases[i].told;
+        if (told ? !strstr(notes, told) : strstr(notes, cut) || strstr(notes, behind))
+            fail_msg("%s: %s", cases[i].keys, notes);
+        if (told == behind)
             assert_true(tm_schedule_factor(&out.schedule, 9) == 0 && tm_schedule_factor(&out.schedule, 8) == 0 &&
                         tm_schedule_factor(&out.schedule, 7) > 0);
     }

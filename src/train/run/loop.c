@@ -223,7 +223,8 @@ tm_status run_train(run *r, const volatile sig_atomic_t *stop, tm_error *err)
         TM_TRY(find_reason(r, step, stop, err));
         r->timing.between_ns = run_world(r) ? tm_now_ns() - between - (r->timing.begin_ns - own) : 0;
         if (r->progress.stopped) break;
-        bool evaluates = o->validation_freq > 0 && step % o->validation_freq == 0 && step >= o->validation_first;
+        bool evaluates =
+            o->validate && o->validation_freq > 0 && step % o->validation_freq == 0 && step >= o->validation_first;
         bool saves = o->checkpoint && o->checkpoint_folder && step % o->checkpoint_interval == 0;
         if (evaluates) TM_TRY(run_evaluate(r, step, err));
         if (r->evaluation.cut) break;
