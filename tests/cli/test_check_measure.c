@@ -35,24 +35,6 @@ TEST(what_takes_too_long_is_killed)
     expect_problem(0.0125, "killed after 0.0125 s (--per-gpu-timeout-sec)");
 }
 
-TEST(a_signal_ends_it)
-{
-    tm_cli_stop = 1;
-    expect_problem(100, "stopped by a signal");
-    tm_cli_stop = 0;
-}
-
-TEST(no_process)
-{
-    struct rlimit before, none;
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
-    none = before;
-    none.rlim_cur = 3;
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-    expect_problem(100, "cannot start a process: Too many open files");
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
-}
-
 /* --- what the child says -------------------------------------------------------------------------------------------
  */
 
@@ -116,16 +98,6 @@ TEST(what_the_child_has_said_counts)
     expect_heard("E one\nE two\nE three\nE four\nM a 1\n", SIGTERM, "a 1, ", "one | two | three | ");
     expect_heard("N a 1\nM 3\nM\nM b 3\nD\n\nM c 4\n", 0, "b 3, c 4, ",
                  " | the measurement ended early | the measurement ended early | ");
-    expect_heard("M a nan\nM b inf\nD\nD\nE \n", 0, "a nan, b inf, ", " |  |  | ");
-    tm_text many = { 0 }, most = { 0 };
-    for (int i = 0; i < CHECK_METRICS + 3; i++) {
-        tm_text_printf(&many, "M m%d %d\n", i, i);
-        if (i < CHECK_METRICS) tm_text_printf(&most, "m%d %d, ", i, i);
-    }
-    tm_text_add(&many, "D\nD\nD\n");
-    expect_heard(many.data, 0, most.data, " |  |  | ");
-    tm_text_fini(&many);
-    tm_text_fini(&most);
 }
 
 static double figure(const check_measurement *m, const char *name)
@@ -157,35 +129,6 @@ TEST(figures_of_a_training)
     assert_true(figure(&m, "training.loss_decreased") == 1);
     assert_true(loss > 1 && loss < 4.5 && used > 0 && used < 1);
     tm_arena_destroy(arena);
-}
-
-/* The first that is there; of none, nothing. */
-TEST(the_first_problem_counts)
-{
-    check_measurement m = { 0 };
-    assert_null(check_measurement_problem(&m));
-    m.problem[TM_PERF_PARTS - 1] = "the last";
-    assert_string_equal(check_measurement_problem(&m), "the last");
-    m.problem[1] = "the second";
-    assert_string_equal(check_measurement_problem(&m), "the second");
-}
-
-TEST(no_time_is_no_figure)
-{
-    double   gflops = -1;
-    tm_error err = { 0 };
-    assert_int_equal(check_gemm(1e-9, &gflops, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "'budget' (command line) is out of range: found 1e-09"));
-    assert_true(gflops >= 0 && gflops <= 0);
-    /* By a clock that makes every reading take 20 ms. */
-    err = (tm_error){ 0 };
-    fake_clock_start(20000000, 0);
-    tm_status st = check_gemm(0.01, &gflops, &err);
-    fake_clock_stop();
-    assert_int_equal(st, TM_NUMBERS);
-    assert_ptr_equal(strstr(err.text, "nothing was measured: "), err.text);
-    assert_non_null(strstr(err.text, " s, but only 0 s of the budget is left for it; raise --budget"));
-    assert_true(gflops >= 0 && gflops <= 0);
 }
 
 TESTS_ALONE

@@ -76,38 +76,6 @@ static void table_follows(const char *folder, const int *ranks, int n, bool stro
     json_decref(table);
 }
 
-/* The CSV has what the JSON has. */
-static void csv_is_json(const char *folder)
-{
-    char path[100], line[600], head[600];
-    snprintf(path, sizeof path, "%s/scaling.json", folder);
-    json_t *table = json_load_file(path, 0, NULL), *rows = json_object_get(table, "rows"), *row;
-    snprintf(path, sizeof path, "%s/scaling.csv", folder);
-    tm_text csv = fake_read(path);
-    size_t  i;
-    json_array_foreach(rows, i, row)
-    {
-        char *names = head, *cells = line;
-        line_at(&csv, 0, head, sizeof head);
-        line_at(&csv, (int)i + 1, line, sizeof line);
-        for (char *name; (name = strsep(&names, ","));) {
-            const char *cell = strsep(&cells, ",");
-            json_t     *value = json_object_get(row, name);
-            if (!cell || !value) fail_msg("%s: %s", folder, name);
-            if (json_is_number(value))
-                assert_true(fabs(strtod(cell, NULL) - json_number_value(value)) <=
-                            1e-15 * fabs(json_number_value(value)));
-            if (json_is_string(value)) assert_string_equal(cell, json_string_value(value));
-            if (json_is_boolean(value)) assert_string_equal(cell, json_is_true(value) ? "true" : "false");
-            if (json_is_null(value)) assert_string_equal(cell, "");
-        }
-    }
-    assert_string_equal(line_at(&csv, (int)i + 1, line, sizeof line), "");
-    if (strstr(csv.data, "inf") || strstr(csv.data, "nan")) fail_msg("%s", csv.data);
-    json_decref(table);
-    tm_text_fini(&csv);
-}
-
 /* `first` (NULL: any): the words of the first start. */
 static tm_status scale(const char *name, const char *words, const char *sizes, bool strong, bool json,
                        const char *first)
@@ -128,7 +96,6 @@ static tm_status scale(const char *name, const char *words, const char *sizes, b
     for (const char *at = sizes; *at; at += strcspn(at, ","), at += *at == ',') ranks[n++] = atoi(at);
     if (st != TM_INTERRUPTED && st != TM_IO) {
         table_follows(name, ranks, n, strong, strcmp(tm_config_text(a.config, "training.dtype"), "float32") == 0);
-        csv_is_json(name);
     }
     if (strong) assert_null(strstr(told.data, "nan"));
     if (first && strcmp(line_at(&starts, 0, line, sizeof line), first) != 0) fail_msg("%s: '%s'", name, line);
@@ -250,23 +217,6 @@ TEST(failures_end_it_late)
     PLAY(stopped), assert_int_equal(scale("stopped", small, "1,2,4", false, false, NULL), TM_INTERRUPTED);
     assert_int_equal(started, 2);
     PLAY(never), assert_int_equal(scale("never", small, "1", false, false, NULL), TM_IO);
-}
-
-/* Processors are shared among the ranks of the largest size, unless the experiment says how many. */
-TEST(threads_of_ranks)
-{
-    static const made_end one[] = { { .rate = 1, .steps = 1 } };
-    char                  wanted[80];
-    int                   allowed = tm_cpu_threads_allowed();
-    for (int ranks = 1; ranks <= 256; ranks *= 16) {
-        char sizes[24];
-        snprintf(sizes, sizeof sizes, "1,%d", ranks + 1 > 256 ? 256 : ranks + 1);
-        int share = allowed / (ranks + 1 > 256 ? 256 : ranks + 1);
-        PLAY(one), scale("threads", "--training.local_batch_size 4", sizes, false, false, NULL);
-        snprintf(wanted, sizeof wanted, "--its words  --ranks=1 --training.threads=%d | threads/ranks-1 ",
-                 share > 0 ? share : 1);
-        assert_non_null(strstr(starts.data, wanted));
-    }
 }
 
 TESTS_ALONE
