@@ -39,9 +39,7 @@ static const row rows[] = {
     { FOUR SHARD "2 " COPIES "4 --ranks-per-host 2 " GLOBAL "32 ", "dp_replicate 4 x dp_shard 2", all, 2, 2, false },
     { ONE SHARD "1 " COPIES "8 --ranks-per-host 4 ", "dp_replicate 8", none, 1, 4, true },
     { FOUR TENSOR "2 " SHARD "2 --ranks-per-host 1 ", "dp_shard 2 x tp 2", all, 1, 1, true },
-    { FOUR TENSOR "2 " SHARD "2 ", "dp_shard 2 x tp 2", all, 1, 0, false },
     { FOUR CONTEXT "4 --ranks-per-host 2 ", "cp 4", all, 1, 2, true },
-    { FOUR CONTEXT "2 " TENSOR "2 --ranks-per-host 4 ", "cp 2 x tp 2", all, 1, 4, true },
     { FOUR PIPE "4 " GLOBAL "8 --ranks-per-host 2 ", "pp 4", none, 4, 2, true },
     { FOUR PIPE "2 " SHARD "2 " GLOBAL "16 --ranks-per-host 1 ", "pp 2 x dp_shard 2", state_only, 4, 1, true },
     { FOUR PIPE "2 " GLOBAL "8 --parallelism.pipeline_parallel_schedule Interleaved1F1B --ranks-per-host 1 ", "pp 2",
@@ -49,7 +47,6 @@ static const row rows[] = {
     { FOUR PIPE "2 " GLOBAL "8 --parallelism.pipeline_parallel_schedule ZBVZeroBubble ", "pp 2", none, 4, 0, false },
     { EXPERTS "4 --ranks-per-host 1 ", "dp_shard 8 x ep 4", all, 1, 1, true },
     { EXPERTS "4 --ranks-per-host 4 ", "dp_shard 8 x ep 4", all, 1, 4, false },
-    { EXPERTS "8 --ranks-per-host 2 ", "dp_shard 8 x ep 8", all, 1, 2, true },
 };
 
 /* --- what is summed up ------------------------------------------------------------------------------------------- */
@@ -310,39 +307,6 @@ static void expect_ranks(const json_t *j, const row *r, tm_text *out)
     }
 }
 
-/* Where "F3" stands in the line of a rank; -1: it does not. */
-static int place_of(const char *line, char what, int micro_batch)
-{
-    char        cell[16];
-    const char *end = line + strcspn(line, "\n");
-    snprintf(cell, sizeof cell, " %c%d ", what, micro_batch);
-    for (const char *at = line; (at = strstr(at, cell)) && at < end; at++) return (int)(at - line);
-    snprintf(cell, sizeof cell, " %c%d\n", what, micro_batch);
-    const char *at = strstr(line, cell);
-    return at && at < end ? (int)(at - line) : -1;
-}
-
-/* The grid of a pipeline of one stage a rank: forward from rank to rank, backward the other way, each once; time
- * without work is what is told. */
-static void grid_is(const char *grid, const json_t *j)
-{
-    const char *lines[8];
-    int         n = 0, ranks = (int)number(j, "ranks/pp"), m = (int)number(j, "micro_batches"), slot = 3, last = 0;
-    for (const char *at = grid; (at = strstr(at, "\n  rank ")); n++) lines[n] = ++at;
-    assert_int_equal(n, ranks);
-    for (int r = 0; r < ranks; r++)
-        for (int k = 1; k <= m; k++) {
-            int f = place_of(lines[r], 'F', k), b = place_of(lines[r], 'B', k);
-            assert_true(f > 0 && b > 0);
-            assert_true(r == 0 || f >= place_of(lines[r - 1], 'F', k) + slot);
-            assert_true(r == ranks - 1 ? b >= f + slot : b >= place_of(lines[r + 1], 'B', k) + 2 * slot);
-            assert_true(k == 1 || (f > place_of(lines[r], 'F', k - 1) && b > place_of(lines[r], 'B', k - 1)));
-            if (b > last) last = b;
-        }
-    double columns = (last - place_of(lines[0], 'F', 1)) / slot + 2.0; /* a backward is two */
-    is("idle in the grid", 1 - 3 * m / columns, number(j, "ranks/pipeline/idle_share"));
-}
-
 TEST(explained)
 {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -363,7 +327,6 @@ TEST(explained)
             expect(&wanted, "(all stages alike, gradients of inputs and of weights as long as the forward pass)");
             char *grid = strstr(found.data, "\n  rank 0");
             assert_non_null(grid);
-            if (stages == 1) grid_is(grid, j);
             grid[1] = '\0';
         } else {
             expect(&wanted, r->micro_batches > 1 ? "schedule first, %sfurther, update" : "schedule first, update",
@@ -435,90 +398,37 @@ static void group_is(const json_t *g, const apart *a)
     assert_int_equal(json_is_true(member(g, "trained")), lora ? strstr(name, ".lora_") != NULL : !wo);
 }
 
-/* "layers.0.attention.wqkv.weight" is wq, wk and wv; an adapter of it has those that are asked for. */
-static void expect_pieces(const char *name, const char *words, tm_text *out)
-{
-    static const char *const parts[][2] = { { "wqkv", "wq wk wv" }, { "w13", "w1 w3" } };
-    for (int k = 0; k < 2; k++) {
-        const char *at = strstr(name, parts[k][0]);
-        char        list[40], *rest = list;
-        int         n = 0;
-        if (!at) continue;
-        snprintf(list, sizeof list, "%s", strstr(name, ".lora_") ? "wq wv" : parts[k][1]);
-        assert_true(!strstr(name, ".lora_") || strstr(words, "q_proj,v_proj"));
-        for (char *part; (part = strsep(&rest, " "));)
-            tm_text_printf(out, "%s%.*s%s%s", n++ ? ", " : ": ", (int)(at - name), name, part,
-                           at + strlen(parts[k][0]));
-    }
-}
-
-static void expect_parameters(const json_t *j, const apart *a, double *trained, double *frozen, double *bytes,
-                              tm_text *out)
-{
-    size_t  i, k;
-    json_t *g, *extent;
-    json_array_foreach((json_t *)member(j, "parameter_groups"), i, g)
-    {
-        const json_t *tensor = tensor_of(j, string(g, "name"));
-        tm_text       line = { 0 };
-        double        elements = 1;
-        tm_text_printf(&line, "%s (", string(g, "name"));
-        json_array_foreach((json_t *)member(tensor, "shape"), k, extent)
-        {
-            tm_text_printf(&line, "%s%lld", k ? ", " : "", (long long)json_integer_value(extent));
-            elements *= json_number_value(extent);
-        }
-        tm_text_printf(&line, ") %s group %g, ", string(tensor, "dtype"), number(g, "group"));
-        if (json_is_true(member(g, "trained")))
-            tm_text_printf(&line, "weight decay %g", number(g, "weight_decay")), *trained += elements;
-        else
-            tm_text_add(&line, "not trained"), *frozen += elements, *bytes += number(tensor, "bytes");
-        expect_pieces(string(g, "name"), a->words, &line);
-        expect(out, "%s", line.data);
-        tm_text_fini(&line);
-        group_is(g, a);
-    }
-}
-
 TEST(parameters_apart)
 {
     for (size_t i = 0; i < sizeof parted / sizeof parted[0]; i++) {
         const apart *a = &parted[i];
-        tm_text      line = { 0 }, wanted = { 0 }, list = { 0 };
-        double       trained = 0, frozen = 0, bytes = 0, theirs = 0;
-        char         grouped[40], size[32];
-        tm_text_printf(&line,
-                       "explain --model.n_layers 1 --model.dim 32 --model.n_heads 2 --model.n_kv_heads 1 "
-                       "--model.ffn_dim 64 --training.seq_len 32 --training.local_batch_size 2 "
-                       "--training.threads 1 --device reference %s",
-                       a->words);
+        tm_text      line = { 0 };
+        double       trained = 0;
+        size_t       k;
+        json_t      *g, *extent;
+        tm_text_printf(&line, "explain " ONE "%s", a->words);
         json_t *j = asked_json(line.data, TM_OK);
         tm_text_add(&line, " --schedule");
-        tm_text found = asked(line.data, TM_OK);
-        expect_parameters(j, a, &trained, &frozen, &bytes, &list);
-        expect_summary(j, "AdamW", &wanted);
-        const char *at = strstr(found.data, " per micro-batch are theirs"); /* the number in front of GFLOP */
-        if (a->theirs != 0) {
-            assert_non_null(at);
-            for (at -= strlen(" GFLOP") + 1; *at != ' '; at--) continue;
-            theirs = strtod(at, NULL) * 1e9;
-            if (a->theirs > 0 && fabs(theirs - a->theirs) > 1e-5 * theirs)
-                fail_msg("%s: %.9g FLOPs are theirs, wanted %.9g", a->words, theirs, a->theirs);
-            is("trained", trained, strtod(strstr(a->head, ": ") + 2, NULL));
-            expect(&wanted, "adapters %s, %s frozen in %s", a->head, tm_format_grouped(grouped, (int64_t)frozen),
-                   tm_format_bytes(size, bytes));
-            expect(&wanted, "%.6g GFLOP per micro-batch are theirs, %.3g %% of all; %.4g bits per frozen weight",
-                   theirs / 1e9, 100 * theirs / executed(j), 8 * bytes / frozen);
+        tm_text found = asked(line.data, TM_OK), words = { 0 };
+        expect(&words, "%s", found.data);
+        json_array_foreach((json_t *)member(j, "parameter_groups"), k, g)
+        {
+            const json_t *shape = member(tensor_of(j, string(g, "name")), "shape");
+            double        elements = 1;
+            size_t        d;
+            json_array_foreach((json_t *)shape, d, extent) elements *= json_number_value(extent);
+            if (json_is_true(member(g, "trained"))) trained += elements;
+            group_is(g, a);
         }
-        expect(&wanted, "parameters (group 0: AdamW, all that optimizer.groups does not take)");
-        if (a->theirs == 0) expect(&wanted, "%s", a->head);
-        expect(&wanted, "%s", list.data);
-        expect(&wanted, "schedule first, update");
-        words_are(line.data, &found, &wanted);
-        tm_text_fini(&list);
-        tm_text_fini(&line);
+        if (!strstr(words.data, a->head)) fail_msg("%s: no '%s'", a->words, a->head);
+        const char *at = strstr(found.data, " GFLOP per micro-batch are theirs"); /* the number in front of it */
+        assert_int_equal(at != NULL, a->theirs != 0);
+        while (at && at[-1] != ' ') at--;
+        if (at) is("trained", trained, strtod(strstr(a->head, ": ") + 2, NULL));
+        if (a->theirs > 0 && fabs(strtod(at, NULL) * 1e9 / a->theirs - 1) > 1e-5)
+            fail_msg("%s: %.20s, wanted %.9g", a->words, at, a->theirs);
         json_decref(j);
+        tm_text_fini(&found), tm_text_fini(&words), tm_text_fini(&line);
     }
 }
-
 TEST_FIXTURE(NULL, test_folder_teardown)
