@@ -235,33 +235,5 @@ TEST(a_process_that_hangs)
     test_folder_remove();
 }
 
-/* What a check says comes through whole, and nobody is left behind. */
-TEST(answers_come_through)
-{
-    tm_checks here, there;
-    put("/proc/cmdline", "x\n");
-    put("/sys/devices/system/cpu/smt/active", "1\n");
-    assert_int_equal(choose("cmdline,smt,klog,os", &here, NULL), TM_OK);
-    isolated("cmdline,smt,klog,os", 5, &there);
-    assert_int_equal(births, 4);
-    assert_int_equal(here.n, 4);
-    assert_int_equal(there.n, 4);
-    for (size_t i = 0; i < 4; i++) {
-        const tm_check_result *a = &here.results[i], *b = &there.results[i];
-        assert_string_equal(a->id, b->id);
-        assert_int_equal(a->status, b->status);
-        assert_string_equal(a->observed, b->observed);
-        assert_string_equal(a->expected, b->expected);
-        assert_string_equal(a->source, b->source);
-        assert_string_equal(a->remedy, b->remedy);
-        assert_int_equal(here.counts[i], there.counts[i]);
-    }
-    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
-    assert_int_equal(errno, ECHILD);
-    tm_checks_fini(&here);
-    tm_checks_fini(&there);
-    test_folder_remove();
-}
-
 TESTS_ALONE
 TESTS_IN_ORDER

@@ -286,25 +286,4 @@ TEST_WITH(what_cannot_be_written_is_said, make_host, remove_host)
     tm_text_fini(&notes);
 }
 
-static void remove_one(void *context, size_t index)
-{
-    (void)context;
-    char path[1024];
-    snprintf(path, sizeof path, "%s%s", root, "/proc/sys/kernel/nmi_watchdog");
-    if (index == 0) assert_int_equal(unlink(path), 0);
-}
-
-TEST_WITH(what_refuses_is_named, make_host, remove_host)
-{
-    tm_tune_options options = { .sysroot = root, .before_change = remove_one };
-    tm_tuning      *tuning;
-    tm_text         notes = { 0 };
-    assert_int_equal(tm_tune_begin(&options, &tuning, &notes, NULL), TM_OK);
-    assert_non_null(strstr(notes.data, "nmi_watchdog = 0: 0 changed, 0 so before, 1 NOT WRITABLE (No such file"));
-    put("/proc/sys/kernel/nmi_watchdog", "1");
-    assert_int_equal(tm_tune_end(tuning, &notes, NULL), TM_OK);
-    expect(1);
-    tm_text_fini(&notes);
-}
-
 TESTS_IN_ORDER
