@@ -206,32 +206,3 @@ TEST(every_option)
     }
     whole_is("tests/cli/expected/options.txt", &p.commands);
 }
-
-/* What help says of an option's value. */
-TEST(in_words)
-{
-    static const struct {
-        tm_option   o;
-        const char *words;
-    } rows[] = {
-        { { .name = "a", .kind = TM_OPTION_FLAG, .help = "do it" }, "do it" },
-        { { .name = "a", .kind = TM_OPTION_TEXT, .fallback = "x", .help = "a text" }, "a text (default x)" },
-        { { .name = "a", .kind = TM_OPTION_I64, .lo = 2, .hi = 9, .help = "a number" }, "a number (2 to 9)" },
-        { { .name = "a", .kind = TM_OPTION_F64, .lo = 0.5, .hi = 9, .fallback = "3", .help = "a number" },
-          "a number (0.5 to 9; default 3)" },
-        { { .name = "a", .kind = TM_OPTION_I64, .lo = 2, .hi = 999999, .help = "n" }, "n (2 to 999999)" },
-        { { .name = "a", .kind = TM_OPTION_I64, .lo = 2, .hi = 1000000, .fallback = "5", .help = "n" },
-          "n (default 5)" },
-        { { .name = "a", .kind = TM_OPTION_I64, .lo = 2, .hi = 2, .help = "n" }, "n" },
-        { { .name = "a", .kind = TM_OPTION_TEXT, .lo = 2, .hi = 9, .help = "n" }, "n" },
-        { { .name = "a", .kind = TM_OPTION_CHOICE, .choices = "x", .help = "a word" }, "a word (x)" },
-        { { .name = "a", .kind = TM_OPTION_CHOICE, .choices = "x|y", .fallback = "y", .help = "a word" },
-          "a word (x, y; default y)" },
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        tm_text out = { 0 };
-        tm_cli_describe(&rows[i].o, &out);
-        assert_string_equal(out.data, rows[i].words);
-        tm_text_fini(&out);
-    }
-}

@@ -157,47 +157,6 @@ TEST(patience_ends)
 
 /* --- a rank settles ----------------------------------------------------------------------------------------------- */
 
-/* In a process of its own: a rank of two that has no place to meet the other. Exit 0: its input is empty, and what it
- * prints is taken. */
-static void be_rank(const char *rank, int input, int output)
-{
-    tm_comm *world;
-    tm_error err = { 0 };
-    char     one;
-    dup2(input, STDIN_FILENO);
-    dup2(output, STDOUT_FILENO);
-    setenv("RANK", rank, 1), setenv("LOCAL_RANK", rank, 1);
-    setenv("WORLD_SIZE", "2", 1);
-    unsetenv("MASTER_ADDR");
-    unsetenv(TM_RANKS_FOLDER);
-    if (tm_cli_open_ranks(0, 0.01, &world, &err) == TM_OK) _exit(2);
-    if (read(STDIN_FILENO, &one, 1) != 0) _exit(3);
-    if (write(STDOUT_FILENO, "said", 4) != 4) _exit(4);
-    for (int fd = STDIN_FILENO; fd <= STDOUT_FILENO; fd++)
-        if (fcntl(fd, F_GETFD) != 0) _exit(5); /* programs that it starts have them, too */
-    _exit(0);
-}
-
-/* What launchers leave open as the input of ranks is not read, and the first one alone prints. */
-TEST(ranks_settle)
-{
-    static const char *const numbers[] = { "0", "1" };
-    for (int r = 0; r < 2; r++) {
-        int  input[2], output[2], status;
-        char said[16];
-        assert_true(pipe(input) == 0 && pipe(output) == 0);
-        assert_int_equal(write(input[1], "not for ranks", 13), 13);
-        pid_t child = fork();
-        if (child == 0) be_rank(numbers[r], input[0], output[1]);
-        close(output[1]);
-        ssize_t heard = read(output[0], said, sizeof said);
-        assert_int_equal(waitpid(child, &status, 0), child);
-        if (status != 0) fail_msg("rank %d: %d", r, WIFEXITED(status) ? WEXITSTATUS(status) : -status);
-        assert_int_equal(heard, r == 0 ? 4 : 0);
-        close(output[0]), close(input[0]), close(input[1]);
-    }
-}
-
 /* Exit 0: what it does with signals is its own, whatever the library of an MPI took for itself. */
 static void keep_signals(const char *modules)
 {
