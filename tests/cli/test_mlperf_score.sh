@@ -48,5 +48,8 @@ for words in "error: systems/OTHER.json is not JSON: byte 2" "error: there is no
     check "folders of nobody: $words" has "$out" "$words"
 done
 says 5 '^  "package_check": "FAILED",' mlperf package pkg --json
+for words in "OTHER.json is not JSON" "there is no systems/NONE.json" "wrong file names: found 0, expected 10"; do
+    check "as JSON: $words" has "$out" "$words"
+done
 
 finish
