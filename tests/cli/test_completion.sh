@@ -78,14 +78,10 @@ sed 's/^/# wanted|found: /' wrong
 : >a_file
 echo "trainmark plan --trace a_" | bash complete_all >found
 check "files where an option takes one" grep -qx a_file found
-echo "trainmark data pack a_" | bash complete_all >found
-check "files as operands" grep -qx a_file found
 echo "trainmark mlperf a_" | bash complete_all >found
 check "no files where a command stands" [ -z "$(cat found)" ]
 files_of() { grep ' others=1 ;;$' "$1" | cut -d '"' -f 2 | sort; }
 check "zsh has files in the same places" [ "$(files_of bash.sh)" = "$(files_of zsh.sh)" ]
-check "zsh has the same cases of values" \
-    [ "$(grep -o '^    "[a-z ]*:-[^)]*) [cf].*;;' bash.sh | sort | cksum)" = "$(grep -o '^    "[a-z ]*:-[^)]*) [cf].*;;' zsh.sh | sort | cksum)" ]
 
 # --- man pages ------------------------------------------------------------------------------------------------------------
 
@@ -93,11 +89,6 @@ export SOURCE_DATE_EPOCH=86400
 trainmark manual man --json
 check "the pages are listed" [ "$(tr -d '[]," ' <"$out" | sed '/^$/d' | sort | paste -sd ' ')" = "$(find man -type f | sort | paste -sd ' ')" ]
 check "there is one for each command" [ "$(find man -type f | wc -l)" -eq "$(wc -l <commands)" ]
-trainmark manual quiet
-check "without --json nothing is printed" [ ! -s "$out" ]
-check "and the pages are the same" diff -r man quiet
-SOURCE_DATE_EPOCH='' trainmark manual today
-check "the date is today's" grep -q "^\.TH TRAINMARK 1 \"$(date -u +%Y-%m-%d)\" " today/trainmark.1
 says 4 "/dev/null/man" manual /dev/null/man
 
 # section FILE NAME: the text of a section of a page, on one line, without requests and escapes; without "VALUE" of keys.

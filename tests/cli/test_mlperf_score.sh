@@ -37,13 +37,14 @@ $(members number_of_nodes) $(members host_processors_count) $(members accelerato
 rm $results/scaling.json
 mkdir -p pkg/results/NONE/llama2_70b_lora pkg/results/BOX/unknown
 echo '{' >pkg/systems/OTHER.json
+: >'pkg/two words'
 trainmark mlperf package pkg --no-write
 cp "$out" unwritten
 check_not "nothing is written" [ -e $results/scaling.json ]
 trainmark mlperf package pkg
 sed 's/would be //' unwritten | cmp -s - "$out"
 check "the same without writing" [ $? -eq 0 ]
-for words in "error: systems/OTHER.json is not JSON: byte 2" "error: there is no systems/NONE.json that describes this system" \
+for words in "repository error: two words: the name has a space" "error: systems/OTHER.json is not JSON: byte 2" "error: there is no systems/NONE.json that describes this system" \
     "results/BOX/unknown: Skipping benchmark: unknown" "error: Incorrect number of files in dir, or wrong file names: found 0, expected 10"; do
     check "folders of nobody: $words" has "$out" "$words"
 done

@@ -45,17 +45,4 @@ else
     check "with something on it" [ "$(wc -c <loss.png)" -gt 5000 ]
 fi
 
-# --- in a browser ---
-
-browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
-if [ -n "$browser" ]; then
-    HOME=$work timeout 60 nice "$browser" --headless --no-sandbox --disable-gpu --enable-logging=stderr --v=0 --dump-dom \
-        "file://$work/page.html" >dom.html 2>browser.log
-    check "headless Chromium shows the page" grep -q 'id="figures"' dom.html
-    check "five charts are in it" [ "$(grep -o '<svg class="chart"' dom.html | wc -l)" -eq 5 ]
-    check_not "no console error" grep -q 'CONSOLE' browser.log
-else
-    skip "in headless Chromium" "chromium is not installed"
-fi
-
 finish
