@@ -322,27 +322,3 @@ TEST(drivers_and_releases)
         }
     test_folder_remove();
 }
-
-/* What a result keeps of them. */
-TEST(devices_in_results)
-{
-    static const char *const hide[] = { "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES",
-                                        "GPU_DEVICE_ORDINAL" };
-    for (size_t i = 0; i < sizeof hide / sizeof hide[0]; i++) unsetenv(hide[i]);
-    for (int of = 0; of < SERVERS; of++) {
-        build(&servers[of]);
-        for (int hidden = 0; hidden < 2; hidden++) {
-            if (hidden) setenv("CUDA_VISIBLE_DEVICES", "3,1", 1);
-            tm_environment *e = tm_environment_read(server_root);
-            assert_string_equal(tm_environment_text(e, "gpus", NULL, "devices"), "8");
-            assert_string_equal(tm_environment_text(e, "gpus", NULL, "visible"), hidden ? "2" : "8");
-            if (hidden)
-                assert_string_equal(tm_environment_text(e, "gpus", NULL, "visible_by"), "CUDA_VISIBLE_DEVICES=3,1");
-            else
-                assert_null(tm_environment_text(e, "gpus", NULL, "visible_by"));
-            tm_environment_destroy(e);
-            unsetenv("CUDA_VISIBLE_DEVICES");
-        }
-    }
-    test_folder_remove();
-}
