@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tests/check/check_servers.h - healthy servers, made up as trees of files: eight MI300X with ROCm 6.4, eight MI355X
- * with ROCm 7.0, eight H100 with CUDA 13. Names and formats of the files are those of
- *   PCI          Documentation/ABI/testing/sysfs-bus-pci: class, vendor, device, numa_node, {current,max}_link_*
- *   amdgpu       Documentation/gpu/amdgpu/{thermal,driver-misc,ras}.rst, drivers/gpu/drm/amd/pm/amdgpu_pm.c (hwmon,
- *                pp_dpm_sclk, power_dpm_force_performance_level), amdgpu_gfx.c and amdgpu_gmc.c (partitions),
- *                amdgpu_ras.c (*_err_count, gpu_vram_bad_pages), amdgpu_ucode.c (fw_version)
- *   KFD          drivers/gpu/drm/amd/amdkfd/kfd_topology.c: gpu_id, properties, io_links/N/properties; io_link type 11
- * is XGMI (include/uapi/linux/kfd_sysfs.h: HSA_IOLINKTYPE_XGMI) NVIDIA       kernel-open/nvidia/nv-procfs.c (version,
- * gpus/ADDRESS/information), procfs_nvswitch.c of NVIDIA's open kernel modules libraries    file names of ROCm's
- * packages: libamdhip64.so.6.4.60401 is of ROCm 6.4.1
+ * with ROCm 7.0, eight H100 with CUDA 13. Names and formats are the kernel's (sysfs-bus-pci, amdgpu_ras.c,
+ * kfd_topology.c; io_link type 11 is XGMI), those of NVIDIA's open kernel modules and of ROCm's packages:
+ * libamdhip64.so.6.4.60401 is of ROCm 6.4.1.
  */
 #ifndef TM_TESTS_SYSTEM_CHECK_SERVERS_H
 #define TM_TESTS_SYSTEM_CHECK_SERVERS_H
@@ -154,18 +148,16 @@ static void put_pci(const char *address, int i, const char *vendor, const char *
 /* --- AMD --------------------------------------------------------------------------------------- */
 
 typedef struct {
-    const char *device, *name;
+    const char *device;
     int         gfx; /* gfx_target_version */
     const char *driver, *release, *hip, *blas, *packed;
     const char *buses[SERVER_GPUS];
 } amd_server;
 
-static const amd_server mi300x = { "0x74a1",  "MI300X", 90402,
-                                   "6.12.12", "6.4.1",  "6.4",
-                                   "0.12",    "60401",  { "05", "26", "46", "65", "85", "a6", "c6", "e5" } };
-static const amd_server mi355x = { "0x75a3",  "MI355X", 90500,
-                                   "6.14.14", "7.0.2",  "7.0",
-                                   "1.0",     "70002",  { "05", "15", "65", "75", "85", "95", "e5", "f5" } };
+static const amd_server mi300x = { "0x74a1", 90402,  "6.12.12", "6.4.1",
+                                   "6.4",    "0.12", "60401",   { "05", "26", "46", "65", "85", "a6", "c6", "e5" } };
+static const amd_server mi355x = { "0x75a3", 90500, "6.14.14", "7.0.2",
+                                   "7.0",    "1.0", "70002",   { "05", "15", "65", "75", "85", "95", "e5", "f5" } };
 
 static void put_amd_gpu(const amd_server *s, int i, const char *compute, const char *memory)
 {
@@ -175,8 +167,6 @@ static void put_amd_gpu(const amd_server *s, int i, const char *compute, const c
     snprintf(f, sizeof f, "/sys/bus/pci/devices/%s", address);
     put("%s/current_compute_partition=%s\n", f, compute);
     put("%s/current_memory_partition=%s\n", f, memory);
-    put("%s/pp_dpm_sclk=0: 132Mhz *\n1: %dMhz \n", f, s->mhz);
-    put("%s/power_dpm_force_performance_level=auto\n", f);
     put("%s/ras/umc_err_count=ue: 0\nce: 0\nde: 0\n", f);
     put("%s/ras/gpu_vram_bad_pages=", f);
 }
