@@ -125,34 +125,19 @@ for signal in HUP USR1 USR2 XCPU; do
     rm -rf run
 done
 
-# --- terminals and spreadsheets -------------------------------------------------------------------------------------------
+# --- names that command a terminal, secrets in variables --------------------------------------------------------------------
 
 printf 'model:\n  name: "\\e]0;owned\\a\\e[2J"\n  vocab_size: 64\n' >c.yaml
-says 0 '' run c.yaml $tiny --training.steps 3 --out run
-check_not "no escape from YAML on standard output" grep -q "$esc" "$out"
-check_not "nor on standard error" grep -q "$esc" "$err"
-check_not "nor in a record" grep -q "$esc" run/result.json run/perf.csv run/metrics.jsonl
-rm -rf run
-trainmark run "no${esc}]0;x.yaml"
-check_not "file names, too" grep -q "$esc" "$err"
-trainmark run "$(printf 'no\ntrainmark: all is well.yaml')"
-check_not "no line of a name passes for ours" grep -q "^trainmark: all is well" "$err"
+pipeline='https://ci:hunter2secret@host/x' AWS_CREDENTIAL=cred-value-1 NCCL_DEBUG_FILE=postgres://u:pass-value-5@h/d \
+    says 0 '' run c.yaml $tiny --training.steps 3 --out run
+check_not "no escape from YAML is printed or recorded" grep -q "$esc" "$out" "$err" run/result.json run/perf.csv run/metrics.jsonl
+check_not "nor a secret" grep -rqE "hunter2secret|cred-value-1|pass-value-5" run
+check "what was left out is counted" grep -qE '^variables_left_out' run/environment.csv
+trainmark run "$(printf 'no\ntrainmark: all is %s well.yaml' "$esc")"
+check_not "no line of a name passes for ours" grep -q "^trainmark: all is\|$esc" "$err"
 rm -rf run
 pipeline='=HYPERLINK("http://x","y")' trainmark run $tiny --training.steps 3 --out run
 check_not "perf.csv holds no formula" grep -qE '(^|,)"?[=@]' run/perf.csv
-check "perf.csv keeps its text" grep -q "'=HYPERLINK" run/perf.csv
-rm -rf run
-
-# --- secrets --------------------------------------------------------------------------------------------------------------
-
-pipeline='https://ci:hunter2secret@host/x' AWS_CREDENTIAL=cred-value-1 MYSQL_PWD=pwd-value-22 PROXY_AUTH=auth-value-3 \
-    SENTRY_DSN=dsn-value-44 NCCL_DEBUG_FILE=postgres://u:pass-value-5@h/d TRAINMARK_X=wJalrXUtnFEMI7K3MDENGbPxRfiCY \
-    trainmark run $tiny --training.steps 3 --out run --metrics.log_freq=1
-check "a run with secrets in its variables" [ "$code" -eq 0 ]
-for secret in hunter2secret cred-value-1 pwd-value-22 auth-value-3 dsn-value-44 pass-value-5 wJalrXUtnFEMI7K3MDENGbPxRfiCY; do
-    check_not "no record has $secret" grep -rq "$secret" run
-done
-check "what was left out is counted" grep -qE '^variables_left_out' run/environment.csv
 rm -rf run
 
 # --- models and data that change ------------------------------------------------------------------------------------------
