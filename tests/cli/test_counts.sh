@@ -73,11 +73,8 @@ run()
     judge "$name" $sequences $each
 }
 
-run synthetic 4 32 $llama
-run mock 4 32 $llama --data.source mock
 run text 4 32 $llama --data.path text.txt
 run megatron 4 32 $llama --data.source megatron --data.path set
-run reports 4 32 $llama --data.source reports
 run sft 4 32 $llama --data.source sft --data.path rows.jsonl
 run preference 4 32 $llama --data.source preference --data.path pairs.jsonl --lora.rank 2
 run gaussians 4 24 $flux
