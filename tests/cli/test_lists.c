@@ -2,7 +2,6 @@
 /* Lists of what is built in: their JSON has the rows of the program's tables, their text the cells of the JSON. */
 #include "apps/check/check.h"
 #include "asked.h"
-#include "base/csv.h"
 #include "cli/habits.h"
 #include "cli/cli.h"
 #include "model/presets.h"
@@ -189,43 +188,4 @@ TEST(catalogue)
     tm_arena_destroy(arena);
 }
 
-/* Each cell of the file, as a number where it is one, under the name of its column. */
-TEST(published)
-{
-    static const char file[] =
-        "workload,row,device,devices,scope,dtype,batch,seq,column,value,unit,convention,source,date,note\n"
-        "gemm,4x4x4,Example,1,device,float32,,,tflops,5,TFLOP/s,2 M N K per product,a report,2026,\n"
-        "run,small,Example,8,device,fp8,4,2048,tokens_per_second,2048.5,tokens/s,,a \"report\",2025,why\n"
-        "gemm,5x4x4,Other,1,device,,3,,tflops,0.25,TFLOP/s,2 M N K per product,a report,2026,\n";
-    const char *cursor = file;
-    tm_text     storage = { 0 }, line = { 0 };
-    size_t      names[20], cells[20], n;
-    char        name[20][20];
-    test_put(test_folder(), "mine.csv", file);
-    tm_text_printf(&line, "reference --file %s", test_in_folder("mine.csv"));
-    json_t *list = asked_json(line.data, TM_OK);
-    n = tm_csv_read(&cursor, &storage, names, 20);
-    for (size_t c = 0; c < n; c++) snprintf(name[c], sizeof name[c], "%s", storage.data + names[c]);
-    for (size_t row = 0; tm_csv_read(&cursor, &storage, cells, 20) == n; row++)
-        for (size_t c = 0; c < n; c++) {
-            char        where[500];
-            const char *cell = storage.data + cells[c];
-            snprintf(where, sizeof where, "rows/%zu/%s", row, name[c]);
-            const json_t *value = member(list, where);
-            if (!*cell)
-                assert_true(json_is_null(value));
-            else if (json_is_number(value))
-                is(where, json_number_value(value), strtod(cell, NULL));
-            else
-                assert_string_equal(json_string_value(value), cell);
-        }
-    assert_int_equal(json_array_size(member(list, "rows")), 3);
-    assert_true(json_is_number(member(list, "rows/1/value")) && json_is_number(member(list, "rows/1/devices")));
-    json_decref(list);
-    tm_text_add(&line, " gemm");
-    list = asked_json(line.data, TM_OK);
-    assert_int_equal(json_array_size(member(list, "rows")), 2);
-    json_decref(list);
-    tm_text_fini(&line), tm_text_fini(&storage);
-}
 TEST_FIXTURE(NULL, test_folder_teardown)

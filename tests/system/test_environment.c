@@ -28,28 +28,6 @@ static void expect(const tm_environment *e, const char *section, const char *ite
         fail_msg("%s.%s is %s, not %s", section, name, text ? text : "unknown", wanted ? wanted : "unknown");
 }
 
-TEST_WITH(facts_as_a_table, NULL, clean)
-{
-    put_machine();
-    tm_environment *e = tm_environment_read(root);
-    tm_text         csv = { 0 }, storage = { 0 };
-    tm_environment_print_csv(e, &csv);
-    const char *cursor = csv.data;
-    size_t      offsets[2], rows = 0, n;
-    bool        found = false;
-    for (; (n = tm_csv_read(&cursor, &storage, offsets, 2)) > 0; rows++) {
-        assert_int_equal(n, 2);
-        if (rows == 0) assert_string_equal(storage.data, "key");
-        if (strcmp(storage.data, "board.bios_version") != 0) continue;
-        assert_string_equal(storage.data + offsets[1], "1.2, \"b\"");
-        found = true;
-    }
-    assert_true(found && rows > 50);
-    tm_text_fini(&csv);
-    tm_text_fini(&storage);
-    tm_environment_destroy(e);
-}
-
 /* Which variables are recorded, and how. */
 TEST(whole_variables)
 {
