@@ -103,12 +103,6 @@ static tm_status scale(const char *name, const char *words, const char *sizes, b
     return st;
 }
 
-static void is_started(int number, const char *wanted)
-{
-    char line[400];
-    if (strcmp(line_at(&starts, number, line, sizeof line), wanted) != 0) fail_msg("'%s', wanted '%s'", line, wanted);
-}
-
 static const made_end good[] = { { .rate = 100, .batch = 24, .steps = 3 },
                                  { .rate = 90, .batch = 48, .steps = 2, .verdict = "noisy" },
                                  { .rate = 60.5, .batch = 96, .steps = 4 } };
@@ -116,48 +110,37 @@ static const made_end good[] = { { .rate = 100, .batch = 24, .steps = 3 },
 /* Weak: the batch grows with the ranks. Strong: it stays, and so does the micro-batch as far as it divides. */
 TEST(batches_are_divided)
 {
-    PLAY(good), assert_int_equal(scale("weak", small, "1,2,4", false, false, NULL), TM_OK);
-    is_started(
-        0,
-        "--its words  --ranks=1 --training.threads=3 --training.global_batch_size=24 | weak/ranks-1 weak/ranks-1.txt");
-    is_started(
-        1,
-        "--its words  --ranks=2 --training.threads=3 --training.global_batch_size=48 | weak/ranks-2 weak/ranks-2.txt");
-    is_started(
-        2,
-        "--its words  --ranks=4 --training.threads=3 --training.global_batch_size=96 | weak/ranks-4 weak/ranks-4.txt");
-    assert_non_null(strstr(told.data, "scaling: 4 ranks, 3 threads each\n"));
-    assert_non_null(strstr(
-        told.data, "efficiency: tokens/s of a rank, of that of a rank of 1; weak scaling: every rank has the same "
-                   "batch, so losses are not compared"));
-    PLAY(good),
-        assert_int_equal(scale("json", "--training.threads 1 --training.local_batch_size 4", "2,4,1", false, true,
-                               "--its words  --ranks=2 --training.threads=1 | json/ranks-2 json/ranks-2.txt"),
-                         TM_OK);
-    const char *begin = strstr(told.data, "{\n");
-    json_t     *printed = json_loads(begin, JSON_DISABLE_EOF_CHECK, NULL),
-           *file = json_load_file("json/scaling.json", 0, NULL);
-    assert_true(printed && json_equal(printed, file));
-    json_decref(printed), json_decref(file);
-    PLAY(good), assert_int_equal(scale("strong", small, "1,2,4", true, false, NULL), TM_OK);
-    is_started(
-        1,
-        "--its words  --ranks=2 --training.threads=3 --training.global_batch_size=24 --training.local_batch_size=4 | "
-        "strong/ranks-2 strong/ranks-2.txt");
-    is_started(
-        2,
-        "--its words  --ranks=4 --training.threads=3 --training.global_batch_size=24 --training.local_batch_size=3 | "
-        "strong/ranks-4 strong/ranks-4.txt");
-    assert_non_null(strstr(told.data, "strong scaling: every size has the same global batch"));
-    PLAY(good),
-        scale("accumulates", "--training.threads 1 --training.local_batch_size 4 --training.grad_accumulation 6",
-              "1,2,8", true, false, NULL);
-    is_started(
-        1, "--its words  --ranks=2 --training.threads=1 --training.global_batch_size=24 --training.local_batch_size=4 "
-           "--training.grad_accumulation=3 | accumulates/ranks-2 accumulates/ranks-2.txt");
-    is_started(
-        2, "--its words  --ranks=8 --training.threads=1 --training.global_batch_size=24 --training.local_batch_size=3 "
-           "--training.grad_accumulation=1 | accumulates/ranks-8 accumulates/ranks-8.txt");
+    static const char one[] = "--training.threads 1 --training.local_batch_size 4",
+                      accumulates[] =
+                          "--training.threads 1 --training.local_batch_size 4 --training.grad_accumulation 6";
+    static const struct {
+        const char *name, *words, *sizes;
+        bool        strong, json;
+        int         start; /* the start whose words are these */
+        const char *wanted;
+    } rows[] = {
+        { "weak", small, "1,2,4", false, false, 2,
+          "--ranks=4 --training.threads=3 --training.global_batch_size=96 | weak/ranks-4 weak/ranks-4.txt" },
+        { "json", one, "2,4,1", false, true, 0, "--ranks=2 --training.threads=1 | json/ranks-2 json/ranks-2.txt" },
+        { "strong", small, "1,2,4", true, false, 2,
+          "--ranks=4 --training.threads=3 --training.global_batch_size=24 --training.local_batch_size=3 | "
+          "strong/ranks-4 strong/ranks-4.txt" },
+        { "accumulates", accumulates, "1,2,8", true, false, 1,
+          "--ranks=2 --training.threads=1 --training.global_batch_size=24 --training.local_batch_size=4 "
+          "--training.grad_accumulation=3 | accumulates/ranks-2 accumulates/ranks-2.txt" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char line[400];
+        PLAY(good), assert_int_equal(
+                        scale(rows[i].name, rows[i].words, rows[i].sizes, rows[i].strong, rows[i].json, NULL), TM_OK);
+        line_at(&starts, rows[i].start, line, sizeof line);
+        if (!strstr(line, rows[i].wanted)) fail_msg("'%s', wanted '%s'", line, rows[i].wanted);
+        if (!rows[i].json) continue;
+        json_t *printed = json_loads(strstr(told.data, "{\n"), JSON_DISABLE_EOF_CHECK, NULL),
+               *file = json_load_file("json/scaling.json", 0, NULL);
+        assert_true(printed && json_equal(printed, file));
+        json_decref(printed), json_decref(file);
+    }
     PLAY(good), assert_int_equal(scale("uneven", small, "5,2,7", true, false, NULL), TM_INVALID);
     assert_int_equal(started, 1);
     assert_non_null(strstr(told.data, "5 ranks: a step of 24 sequences cannot be divided among 5 ranks"));
