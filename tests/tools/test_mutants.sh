@@ -147,46 +147,4 @@ END
 awk -F '\t' 'NR == FNR { line[FNR] = $0; next } line[$3] != $5 || $5 == $6 { bad = 1 } END { exit bad }' \
     src/base/clamp.c first
 check "each changes its line" test $? -eq 0
-draw 1000 1 >"$out"
-check "a small source has few" test $? -eq 1
-check "all kinds that it allows are among them" test "$(cut -f 4 "$out" | sort -u | tr '\n' ' ')" = \
-    "bound condition constant operator statement "
-
-# --- many at once -------------------------------------------------------------------------------------------------------
-
-# One test reaches both functions and accepts everything; a later one looks at the results of the first.
-mkdir src/pair tests/pair
-printf 'int left(int x)\n{\n    return 2 * x + 3;\n}\n' >src/pair/left.c
-printf 'int right(int x)\n{\n    return 5 * x + 3;\n}\n' >src/pair/right.c
-cat >tests/pair/test_both.c <<'END'
-#include <stdio.h>
-int left(int x);
-int right(int x);
-int main(void)
-{
-    puts("1..1\nok 1 - both");
-    return left(3) + right(3) == -12345;
-}
-END
-cat >tests/pair/test_first.c <<'END'
-#include <stdio.h>
-#include <time.h>
-int left(int x);
-int right(int x);
-int main(void)
-{
-    int good = left(3) == 9 && right(3) != -12345;
-    nanosleep(&(struct timespec){ .tv_nsec = 300000000 }, NULL);
-    puts(good ? "1..1\nok 1 - first" : "1..1\nnot ok 1 - first");
-    return !good;
-}
-END
-GRACE=1 JOBS=2 TOGETHER=1 SEED=3 tools/mutants.sh 8 src/pair >"$out" 2>"$err"
-check "those that the first test did not notice are laid aside" has "$out" '^not yet +left.c:3 +1 tests, 1 left'
-check "two files are judged at once" has "$out" '^together: [2-8] mutants in [1-7] groups'
-check "a later test kills" has "$out" '^killed +left.c:3 +pair/test_first'
-check "the other one survives both" has "$out" '^SURVIVED +right.c:3 +2 tests'
-check_not "and is not taken for the first" grep -q '^killed *right' "$out"
-check_not "nor the other way round" grep -q '^SURVIVED *left' "$out"
-check "all of them are judged" test "$(awk '$1 == "all" { print $2 + $6 + $7 }' "$out")" -eq 8
 finish
