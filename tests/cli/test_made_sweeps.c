@@ -259,14 +259,10 @@ TEST(the_largest_batch_is_found)
         const char *words;
         int64_t     global, memory;
     } cases[] = {
-        { any, 0, 9 },
         { any, 0, 10 },
         { any, 0, 19 },
-        { any, 0, 20 },
         { any, 0, 1290 },
-        { any, 0, 1289 },
         { any, 0, 655360 },
-        { any, 0, 1 << 30 },
         { any, 0, 0 },
         { "--micro_batch_size auto", 0, 333 },
         { "--training.local_batch_size auto --training.global_batch_size 360", 360, 1000 },
@@ -321,8 +317,7 @@ TEST(batches_are_proven)
         { any, never, 1, 40, "4 3 2 1", TM_NOMEM },
         { any, lost, 1, 50, "5", TM_IO },
     };
-    static const tm_status of_codes[] = { TM_OK, TM_INTERNAL, TM_INTERNAL, TM_NUMBERS, TM_INVALID, TM_INTERNAL };
-    int64_t                batch;
+    int64_t batch;
     bytes_of_one = 10;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char list[40], line[400], wanted[300], *rest = list;
@@ -343,13 +338,6 @@ TEST(batches_are_proven)
             if (cases[i].status == TM_OK && !rest) assert_int_equal(batch, atoi(one));
         }
         assert_int_equal(started, n);
-    }
-    for (int code = 1; code <= 5; code++) {
-        made_end one[] = { { .code = code, .words = "the\nreason" } };
-        char     wanted[100];
-        PLAY(one), assert_int_equal(find(any, 50, false, &batch), of_codes[code]);
-        snprintf(wanted, sizeof wanted, "two steps with a batch of 5 ended with exit code %d:\nthe\nreason", code);
-        if (!strstr(told.data, wanted)) fail_msg("%s", told.data);
     }
     bytes_of_one = 0;
 }

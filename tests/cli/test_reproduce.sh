@@ -115,19 +115,6 @@ check "on another device" has "$out" "^big: device: cpu instead of MI300X$"
 rows=slice/rows.csv
 check "measured, but of nothing" [ -z "$(cell big tokens_per_second tag)" ]
 
-# --- GPUs that are here -----------------------------------------------------------------------------------------------------
-
-standins=$(dirname "$(readlink -f "$TRAINMARK")")/tests/standins
-if [ -f "$standins/hip.so" ]; then
-    export TRAINMARK_GPU_RUNTIME="$standins/hip.so" STANDIN_GPU_NAME="AMD Instinct MI300X OAM" STANDIN_GPUS=8
-    STANDIN_GPUS=4
-    says 0 "^big: needs 8 x MI300X; here are 4 x AMD Instinct MI300X OAM$" reproduce page.yaml --rows big --dry-run
-    says 0 '"state": "(planned|does not fit)"' reproduce page.yaml --rows big --dry-run --any-gpu --json
-    unset TRAINMARK_GPU_RUNTIME STANDIN_GPU_NAME STANDIN_GPUS
-else
-    skip "GPUs that are here" "the stand-ins were not built (make build-tests)"
-fi
-
 # --- a score of MLPerf ------------------------------------------------------------------------------------------------------
 
 echo "mlperf,trainmark_tiny,cpu,1,all,float32,,,minutes,2,minutes,official score,Us,2026," | cat figures.csv - >scores.csv
@@ -161,16 +148,5 @@ check "half as long again is not 0.7 as fast" [ "$code" -eq 5 ]
 says 0 '' reproduce two.yaml --out two --rows '[fs]*' --at-least 1e-6
 says 5 "negative verdict: 3 of 3 figures are below 100 of what is published$" reproduce two.yaml --out two --rows '[fs]*' --at-least 100
 says 4 "no page 'nothing'; there are amd-v25.3, amd-v25.5, bring-up-mi350x, mlperf-v5.1, primus-v25.10, or name a file.yaml" reproduce nothing
-
-# --- slices of pages that are compiled in; their plans and slices of their lines: test_coming_from.sh ----------------------
-
-for page in bring-up-mi350x; do
-    seconds=600
-    says 0 '' reproduce $page --slice --out "slices/$page" --training.threads 1
-    file=$root/configs/reference/$page.yaml
-    none=$(grep -c '^    ours: \(bench gpt\|mlperf run\) ' "$file")
-    check "$page: each row that has one" [ "$(grep -c ': ran$' "$err")" -eq "$(($(grep -c '^  [a-zA-Z0-9].*:$' "$file") - none))" ]
-    [ "$none" -eq 0 ] || check "$page: why others have none" has "$out" ": no slice: "
-done
 
 finish

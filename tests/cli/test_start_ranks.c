@@ -157,40 +157,5 @@ TEST(patience_ends)
 
 /* --- a rank settles ----------------------------------------------------------------------------------------------- */
 
-/* Exit 0: what it does with signals is its own, whatever the library of an MPI took for itself. */
-static void keep_signals(const char *modules)
-{
-    static const int ours[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR2, SIGXCPU, SIGXFSZ, SIGPIPE, SIGBUS };
-    struct sigaction now;
-    tm_comm         *world;
-    tm_error         err = { 0 };
-    setenv("PMI_RANK", "0", 1);
-    setenv("PMI_SIZE", "2", 1);
-    setenv("TRAINMARK_MODULES", modules, 1);
-    unsetenv(TM_RANKS_FOLDER);
-    for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++) signal(ours[i], SIG_IGN);
-    if (tm_cli_open_ranks(0, 0.01, &world, &err) != TM_IO || !strstr(err.text, "it only took the signals")) _exit(2);
-    raise(SIGUSR1);
-    if (!tm_cli_stop) _exit(3);
-    for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
-        if (sigaction(ours[i], NULL, &now) != 0 || now.sa_handler != SIG_IGN) _exit(10 + ours[i]);
-    _exit(0);
-}
-
-TEST(signals_are_kept)
-{
-    char    self[4096], modules[4200];
-    int     status;
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    assert_true(n > 0);
-    self[n] = '\0';
-    *strrchr(self, '/') = '\0';
-    snprintf(modules, sizeof modules, "%s/../standins", self);
-    pid_t child = fork();
-    if (child == 0) keep_signals(modules);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    if (status != 0) fail_msg("%d", WIFEXITED(status) ? WEXITSTATUS(status) : -status);
-}
-
 TESTS_ALONE
 TEST_FIXTURE(make_launcher, told_leave)

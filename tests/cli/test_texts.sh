@@ -142,17 +142,6 @@ table <<'END'
 4 | tokenizer train lines.jsonl -o never.json --vocab-size 258 --field body --json | 'lines.jsonl', line 1: no text in field 'body'
 END
 check_not "nothing is written" [ -e never.json ]
-# Text and JSON of `info` say the same of every kind of file.
-for name in gpt2.json llama2.model o200k.json t5.json; do
-    trainmark tokenizer info --json --tokenizer "$fixtures/$name"
-    sed -n 's/^ *"\(.*\)": \(.*[^,]\),*$/\1 \2/p' "$out" | sed 's/ "/ /; s/"$//; / -1$/d; s/ null$/ -/; /^eos_from/d' | sort >wanted
-    from=$(members eos_from)
-    trainmark tokenizer info --tokenizer "$fixtures/$name"
-    check "$name: where its end is from" has "$out" "^eos  +[0-9]+  </s>  \\($(echo "$from" | tr -d '"')\\)\$"
-    sed 's/  *(.*)$//; s/^\([a-z]*\)  */\1 /; s/  <.*>$//' "$out" | sort >found
-    check "$name: as text and as JSON" cmp -s found wanted
-    check "$name: nine figures" [ "$(wc -l <wanted)" -ge 8 ]
-done
 trainmark tokenizer info --json $gpt2
 check "256 bytes, merges and added tokens" [ "$(members vocab)" -eq $((256 + $(members merges) + $(members added))) ]
 check "what is a beginning, an end, a filler" [ "$(members bos) $(members eos) $(members pad) $(members unk)" = "420 421 422 -1" ]
@@ -173,10 +162,6 @@ text='<s>user: hello</s>
 assistant: so</s>'
 prints "$text" tokenizer chat chat --messages talk.json
 prints '{"text": "<s>user: hello</s>\nassistant: so</s>\n", "generated": [[9, 14], [30, 32]]}' tokenizer chat chat --messages talk.json --json
-trainmark tokenizer chat chat --messages talk.json --ids
-sed -n '$p' "$out" | tr -d '\n' >ids
-check "ids behind the text" [ "$(sed '/^$/,$d' "$out")" = "$text" ]
-check "which are the text's" [ "$("$TRAINMARK" tokenizer decode $gpt2 --special ids)" = "$text" ]
 prints '{"text": "welcome 1", "generated": []}' tokenizer chat chat --messages object.json --template other --json
 table <<'END'
 4 | tokenizer chat chat --messages role.json | 'role.json': message 2 has no 'role'
