@@ -80,20 +80,6 @@ check_not()
     if "$@"; then fail "$check_name" "true: $*"; else pass "$check_name"; fi
 }
 
-# refused CODE MESSAGE WORD...: the message is all that is said, but for notes.
-refused()
-{
-    refused_code=$1
-    refused_message=$2
-    shift 2
-    trainmark "$@"
-    if [ "$code" -eq "$refused_code" ] && [ "$(grep -v '^trainmark: note: ' "$err")" = "trainmark: $refused_message" ]; then
-        pass "refused: $*"
-    else
-        fail "refused: $*" "exit code $code, wanted $refused_code" "wanted: $refused_message"
-    fi
-}
-
 # Does FILE have a line that matches the extended regular expression?
 has() { grep -qE -e "$2" "$1"; }
 

@@ -85,7 +85,7 @@ check "a gradient for each tensor of the folder" [ "$(sed -n 's/^\(.*\.weight\) 
 says 0 '^ *float32 beside bfloat16: loss [0-9.]+ and [0-9.]+, [0-9]+ tensors$' numerics folder --tokens four.json --compare-dtype bfloat16
 check "each tensor has a line" [ "$(grep -cE ' (forward|backward|gradient) ' "$out")" -eq "$(sed -n 's/^ *float32 beside.*, \([0-9]*\) tensors$/\1/p' "$out")" ]
 check "none is beyond the bound" has "$out" '^ *no tensor exceeds the error bound of [0-9.]+$'
-refused 2 "wrong usage: --compare-dtype compares float32 and bfloat16, --device reference computes in float64" \
+says 2 "--compare-dtype compares float32 and bfloat16, --device reference computes in float64" \
     numerics folder --tokens four.json --device reference --compare-dtype float32
 
 finish

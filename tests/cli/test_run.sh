@@ -45,11 +45,6 @@ parameters=$(value first/result.json parameters)
 trainmark explain $tiny --json
 check "explain and run agree on the parameters" [ "$(value "$out" parameters)" = "$parameters" ]
 check "explain and run agree on the arena" [ "$(value "$out" arena_bytes)" = "$(value first/result.json planned_bytes)" ]
-times >.before # of this shell; of what it has started
-trainmark explain llama3.1_405B
-times >.after
-took=$(awk 'FNR == 2 { gsub(/[ms]/, " "); took = ($1 * 60 + $2 + $3 * 60 + $4) * 1000 - took } END { print int(took) }' .before .after)
-check "explain llama3.1_405B takes less than a second of a processor ($took ms)" [ "$took" -lt 1000 ]
 
 # --- secrets --------------------------------------------------------------------------------------------------------------
 
@@ -60,9 +55,6 @@ says 0 '' run secret.yaml $tiny --training.steps 2 --out secret
 check_not "the secret is in no file" grep -rq "$MY_TOKEN" secret
 check_not "the secret is not printed" grep -q "$MY_TOKEN" "$out" "$err"
 check "the secret is masked" grep -q '\*\*\*' secret/config.yaml
-printf 'model: tiny-llama\ntraining.steps: "${MY_TOKEN}"\n' >secret.yaml
-says 4 "'training.steps' \(secret.yaml:2\) must be an integer, found '\*\*\*'" run secret.yaml
-check_not "a message does not print the secret" grep -q "$MY_TOKEN" "$err"
 unset MY_TOKEN
 
 # --- stopping and going on ------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ unset OMP_NUM_THREADS
 seq 1 3000 >text.txt
 trainmark run $tiny $two --data.path text.txt --out grown
 check "and config.yaml says why" has grown/config.yaml '^  vocab_size: 320  # what data.source text needs$'
-refused 4 "invalid configuration or input: model.vocab_size is 256 (command line), but data.source text needs 257; raise it or leave it out" \
+says 4 "model.vocab_size is 256 .command line., but data.source text needs 257; raise it or leave it out" \
     run $tiny $two --data.path text.txt --model.vocab_size 256 --out never
 check_not "nothing is made" [ -e never ]
 
