@@ -157,6 +157,13 @@ table()
 # shellcheck disable=SC2005,SC2046
 members() { echo $(sed -n "s/^ *\"$1\": \(.*[^,]\),*\$/\1/p" "$out"); }
 
+# value FILE NAME: of the first line `"NAME": value` of a JSON file, without quotes.
+value() { sed -n "s/^ *\"$2\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" "$1" | head -n 1; }
+# losses FOLDER: of every step that a run has recorded.
+losses() { sed -n 's/^{"step": [0-9]*, "loss": \([^,]*\),.*/\1/p' "$1/metrics.jsonl"; }
+# column FILE NAME: the cells of a column of a CSV file without quotes, each with a blank behind it.
+column() { awk -F, -v name="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) at = i; next } { printf "%s ", $at }' "$1"; }
+
 # prints TEXT WORD...: the command ends well, and this is all that it prints.
 prints()
 {

@@ -8,7 +8,6 @@ seq 1 20000 >counting.txt
 seq 2 7 20000 >sevens.txt
 model="--model.n_layers 2 --model.dim 32 --model.n_heads 2 --model.n_kv_heads 1 --model.ffn_dim 64 --model.vocab_size 257"
 data="--data.source text --data.path counting.txt --training.seq_len 64 --training.local_batch_size 4 --training.threads 1"
-value() { sed -n "s/^ *\"$2\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" "$1" | head -n 1; }
 
 says 0 '' run $model $data --training.steps 6 --checkpoint.enable true --out base
 learned=$(value base/result.json validation)

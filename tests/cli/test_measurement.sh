@@ -4,7 +4,6 @@
 # shellcheck disable=SC1091,SC2086,SC2154
 . "$(dirname "$0")/lib.sh"
 
-value() { sed -n "s/^ *\"$2\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" "$1" | head -n 1; }
 
 says 0 '' run $tiny --training.steps 30 --out watched -v
 check "why it stopped" [ "$(value watched/result.json stopped)" = "all steps done" ]

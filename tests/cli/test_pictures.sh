@@ -12,7 +12,6 @@ shape="--model.hf_assets_path $model/transformer --model.image_size 32 --model.t
 train="$shape --data.flow_protocol torchtitan --data.text_dropout 0 --debug.seed 7 --training.local_batch_size 2
        --training.steps 20 --optimizer.lr 1e-3 --lr_scheduler.warmup_steps 0 --lr_scheduler.decay_ratio 0
        --training.threads 2 --training.dtype float32"
-losses() { sed -n 's/^{"step": [0-9]*, "loss": \([^,]*\),.*/\1/p' "$1/metrics.jsonl"; }
 # near FILE FILE: as many numbers, each pair within a ten-thousandth.
 near() { paste "$1" "$2" | awk 'NF != 2 || ($1 - $2) ^ 2 > ($2 * 1e-4) ^ 2 { bad = 1 } END { exit bad || NR != 20 }'; }
 sed -n '/"losses"/,/]/p' "$pipeline/expected.json" | grep -oE '[0-9]+\.[0-9]+' >wanted

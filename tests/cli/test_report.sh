@@ -13,11 +13,9 @@ figure() {
     sed -n "s|^<tr data-path=\"$1\"><th>[^<]*</th>||p" page.html |
         sed 's|<td class="number" title="\([^"]*\)">[^<]*</td>|\1 |g; s|<td class="number">\([^<]*\)</td>|\1 |g; s|</tr>||; s| $||'
 }
-# member FILE NAME: the first `"NAME": value`.
-member() { sed -n "s/^ *\"$2\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" "$1" | head -n 1; }
 for path in verdict weights_hash steps/done tokens_per_second_per_device/median memory/planned_bytes first_step_seconds; do
     name=${path##*/}
-    check "the page has $path of result.json" [ "$(figure $path)" = "$(member a/result.json $name) $(member b/result.json $name)" ]
+    check "the page has $path of result.json" [ "$(figure $path)" = "$(value a/result.json $name) $(value b/result.json $name)" ]
 done
 check_not "nothing is loaded from elsewhere" sh -c "sed 's|http://www.w3.org/2000/svg||g' page.html | grep -qE '(src|href|url|import)[=(]|https?://'"
 check "nor may it be" grep -q "Content-Security-Policy\" content=\"default-src 'none'" page.html

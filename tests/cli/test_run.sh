@@ -7,8 +7,6 @@
 # losses FOLDER: step, loss and gradient norm of every step that metrics.jsonl has, in its order.
 losses() { sed -n 's/^{"step": \([0-9]*\), "loss": \([^,]*\), "grad_norm": \([^,]*\),.*/\1 \2 \3/p' "$1/metrics.jsonl"; }
 same_losses() { [ "$(losses "$1")" = "$(losses "$2")" ] && [ -n "$(losses "$1")" ]; }
-# value FILE NAME: of the first line `"NAME": value` of a JSON file.
-value() { sed -n "s/^ *\"$2\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" "$1" | head -n 1; }
 
 # --- a run ----------------------------------------------------------------------------------------------------------------
 

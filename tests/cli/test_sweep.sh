@@ -10,18 +10,16 @@ training: {seq_len: 32, local_batch_size: [2, 4, 8], threads: 1, stop_at_target:
 optimizer: {lr: [0.001, 1.0e-4]}
 validation: {steps: 1}
 END
-# column NAME FILE: of every row of a CSV file without quotes.
-column() { awk -F, -v name="$1" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) at = i; next } { print $at }' "$2" | tr '\n' ' '; }
 
 trainmark run experiment.yaml --out sweep --dry-run
 check "a dry run lists the runs" [ "$code$(grep -c '| yes ' "$out")" = 06 ]
 check "and trains none" [ ! -e sweep ]
 says 0 '' run experiment.yaml --out sweep
-check "the last axis is the fastest" [ "$(column run_name sweep/runs_summary.csv)" = "local_batch_size=2_lr=0.001 \
+check "the last axis is the fastest" [ "$(column sweep/runs_summary.csv run_name)" = "local_batch_size=2_lr=0.001 \
 local_batch_size=2_lr=0.0001 local_batch_size=4_lr=0.001 local_batch_size=4_lr=0.0001 local_batch_size=8_lr=0.001 \
 local_batch_size=8_lr=0.0001 " ]
-check "all succeed" [ "$(column status sweep/runs_summary.csv)" = "success success success success success success " ]
-check "the parameters are columns" [ "$(column training.local_batch_size sweep/runs_summary.csv)" = "2 2 4 4 8 8 " ]
+check "all succeed" [ "$(column sweep/runs_summary.csv status)" = "success success success success success success " ]
+check "the parameters are columns" [ "$(column sweep/runs_summary.csv training.local_batch_size)" = "2 2 4 4 8 8 " ]
 check "its folder" has "sweep/0003_local_batch_size=4_lr=0.001/result.json" '"training.local_batch_size": 4'
 trainmark results --label 'sweep/*'
 check "and its place in the store" [ "$(grep -c '| sweep/000' "$out")" -eq 6 ]
@@ -33,8 +31,8 @@ check "and trains to the same weights" [ "$(grep weights_hash again/result.json)
 # Rates are those of samples: of sequences above, of images here. Of one step, rate times time is the batch.
 trainmark run tiny-flux --training.local_batch_size [1,2] --training.steps 1 --training.threads 1 --training.stop_at_target false \
     --validation.steps 1 --out images
-check "images for a second are images" awk -v rate="$(column avg_fps_gpu images/runs_summary.csv)" \
-    -v seconds="$(column avg_step_time_total images/runs_summary.csv)" 'BEGIN { n = split(rate, r, " "); split(seconds, s, " ")
+check "images for a second are images" awk -v rate="$(column images/runs_summary.csv avg_fps_gpu)" \
+    -v seconds="$(column images/runs_summary.csv avg_step_time_total)" 'BEGIN { n = split(rate, r, " "); split(seconds, s, " ")
         for (i = 1; i <= 2; i++) if (r[i] * s[i] < i * 0.999 || r[i] * s[i] > i * 1.001) exit 1
         exit n != 2 }'
 
@@ -46,12 +44,12 @@ check "images for a second are images" awk -v rate="$(column avg_fps_gpu images/
     echo $? >code
 )
 check "what does not fit is no error of the sweep" [ "$(cat code)" -eq 0 ]
-check "a larger batch is not tried, another rate is" [ "$(column status large/runs_summary.csv)" = \
+check "a larger batch is not tried, another rate is" [ "$(column large/runs_summary.csv status)" = \
     "success oom oom-skipped success oom oom-skipped " ]
 mv large/runs_summary.csv before.csv
 grep -v ',oom-skipped,' before.csv >large/runs_summary.csv
 trainmark run experiment.yaml '--training.local_batch_size=[2, 30000, 60000]' --out large
-check "nor when the sweep goes on" [ "$(column status large/runs_summary.csv)" = \
+check "nor when the sweep goes on" [ "$(column large/runs_summary.csv status)" = \
     "success oom oom-skipped success oom oom-skipped " ]
 trainmark run experiment.yaml --training.local_batch_size 2 '--optimizer.lr=[0.001, 1e300]' --out error
 check "a run that fails does not stop the others" [ "$(wc -l <error/runs_summary.csv)" -eq 3 ]
