@@ -179,6 +179,7 @@ TEST(no_outcome_is_without_fixture)
     const tm_check_row *rows = tm_check_rows(&n);
     for (size_t i = 0; i < n; i++) {
         unsigned seen = 0;
+        if (strncmp(rows[i].id, "perf_", 5) == 0) continue; /* tests/cli/test_check_command.c */
         for (int k = 0; k < FIXTURES; k++)
             if (strcmp(fixtures[k].id, rows[i].id) == 0) seen |= 1u << fixtures[k].status;
         char wanted[TM_CHECK_OUTCOMES_BYTES], have[TM_CHECK_OUTCOMES_BYTES];
