@@ -47,7 +47,7 @@ static const server servers[] = {
     /* the GPUs */
     { "a GPU that the driver does not have", MI300X, "gpu_count", TM_CHECK_FAIL, "7 in the driver", "dmesg",
       { "!" NODES "/9" }, NONE, NOTHING },
-    { "CPX and NPS4: 64 devices", MI300X, "partition", TM_CHECK_WARN, "64 devices of 8 GPUs", "SPX", NONE, NONE,
+    { "DPX and NPS2: 16 devices", MI300X, "partition", TM_CHECK_WARN, "16 devices of 8 GPUs", "SPX", NONE, NONE,
       PARTS },
     { "an XGMI link is missing", MI300X, "xgmi", TM_CHECK_FAIL, "node 2 (0000:05:00.0) to 5 (0000:65:00.0)",
       "power-cycle", { NODES "/2/io_links/3/properties=type 2\nnode_from 2\nnode_to 5\nweight 20\n" }, NONE,
@@ -151,8 +151,8 @@ static void build(const server *s)
     if (s->of == H100)
         put_h100_server();
     else
-        put_amd_server(s->of == MI300X ? &mi300x : &mi355x, parts ? 8 : 1, parts ? "CPX" : "SPX",
-                       parts ? "NPS4" : "NPS1");
+        put_amd_server(s->of == MI300X ? &mi300x : &mi355x, parts ? 2 : 1, parts ? "DPX" : "SPX",
+                       parts ? "NPS2" : "NPS1");
     set_modes(s->of);
     for (int i = 0; i < CHANGES && s->changes[i]; i++) change(s->changes[i]);
     if (strstr(s->name, "too new")) put_rocm("/opt/rocm-6.2.4/lib", "6.2", "0.8", "60204");
