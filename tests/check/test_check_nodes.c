@@ -109,22 +109,6 @@ TEST_WITH(bad_input_is_refused, begin, end)
     expect_line("is the report of 'n1'");
 }
 
-/* The folder is there, but in it is no node's report. */
-TEST_WITH(a_folder_without_reports_is_refused, begin, end)
-{
-    size_t   passing, failing;
-    tm_error err = { 0 };
-    char     smoke[1024];
-    snprintf(smoke, sizeof smoke, "%s/smoke", folder);
-    assert_int_equal(tm_folder_make(smoke, NULL), TM_OK);
-    put("smoke/notes.txt", "nobody");
-    put("smoke/.json", "{}");
-    assert_int_equal(tm_checks_aggregate(folder, NULL, &passing, &failing, &err), TM_INVALID);
-    refusal_is_sound(&err);
-    assert_non_null(strstr(err.text, "there is no report in '"));
-    assert_non_null(strstr(err.text, "smoke'; `trainmark check --dump-path` makes them"));
-}
-
 static void one_of(tm_checks *checks, const char *id, tm_check_status status, const char *observed)
 {
     tm_checks_add(checks, &(tm_check_result){ .id = id, .group = "g", .status = status, .observed = observed });

@@ -70,42 +70,6 @@ TEST(lists_add_and_take)
     test_folder_remove();
 }
 
-static void put(const char *path, const char *text)
-{
-    test_put(test_folder(), path, text);
-}
-
-/* The log is read where a check wants it, and only there. */
-TEST(the_log_is_read_when_it_is_wanted)
-{
-    tm_check_options options = tm_check_options_default();
-    tm_checks        checks = { 0 };
-    tm_arena        *arena = tm_arena_create();
-    put("/dev/kmsg", "3,1,1,-;xid 1\n");
-    put("/proc/uptime", "12.5 1\n");
-    assert_int_equal(choose("klog", &checks, NULL), TM_OK);
-    assert_string_equal(checks.results[0].observed, "1 of 1 records: [xid] 'xid 1'");
-    assert_string_equal(checks.results[0].source, "/dev/kmsg, the last 15 minutes (--dmesg-minutes)");
-    tm_checks_fini(&checks);
-    options.sysroot = test_folder();
-    options.only = "klog";
-    options.skip_klog = true;
-    assert_int_equal(tm_checks_run(&options, &checks, NULL), TM_OK);
-    assert_int_equal(checks.results[0].status, TM_CHECK_SKIP);
-    assert_string_equal(checks.results[0].observed, "left out (--skip-dmesg)");
-    tm_checks_fini(&checks);
-    tm_check_host with = tm_check_host_read(test_folder(), true, arena);
-    tm_check_host without = tm_check_host_read(test_folder(), false, arena);
-    assert_string_equal(with.klog, "3,1,1,-;xid 1\n");
-    assert_null(without.klog);
-    assert_true(with.uptime_seconds == 12.5 && with.shm_bytes == -1 && with.clock_synced == -1);
-    assert_true(isnan(with.clock_error_ms) && with.wall_ms > 0);
-    put("/proc/uptime", "");
-    assert_true(isnan(tm_check_host_read(test_folder(), false, arena).uptime_seconds));
-    tm_arena_destroy(arena);
-    test_folder_remove();
-}
-
 TEST(reports_of_others)
 {
     static const char head[] =
@@ -232,34 +196,6 @@ TEST(a_process_that_hangs)
         if (ended == 0) kill(born[i], SIGKILL);
         assert_true(ended == -1 || (ended == born[i] && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL));
     }
-    test_folder_remove();
-}
-
-/* What a check says comes through whole, and nobody is left behind. */
-TEST(answers_come_through)
-{
-    tm_checks here, there;
-    put("/proc/cmdline", "x\n");
-    put("/sys/devices/system/cpu/smt/active", "1\n");
-    assert_int_equal(choose("cmdline,smt,klog,os", &here, NULL), TM_OK);
-    isolated("cmdline,smt,klog,os", 5, &there);
-    assert_int_equal(births, 4);
-    assert_int_equal(here.n, 4);
-    assert_int_equal(there.n, 4);
-    for (size_t i = 0; i < 4; i++) {
-        const tm_check_result *a = &here.results[i], *b = &there.results[i];
-        assert_string_equal(a->id, b->id);
-        assert_int_equal(a->status, b->status);
-        assert_string_equal(a->observed, b->observed);
-        assert_string_equal(a->expected, b->expected);
-        assert_string_equal(a->source, b->source);
-        assert_string_equal(a->remedy, b->remedy);
-        assert_int_equal(here.counts[i], there.counts[i]);
-    }
-    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
-    assert_int_equal(errno, ECHILD);
-    tm_checks_fini(&here);
-    tm_checks_fini(&there);
     test_folder_remove();
 }
 

@@ -80,20 +80,6 @@ check_not()
     if "$@"; then fail "$check_name" "true: $*"; else pass "$check_name"; fi
 }
 
-# refused CODE MESSAGE WORD...: the message is all that is said, but for notes.
-refused()
-{
-    refused_code=$1
-    refused_message=$2
-    shift 2
-    trainmark "$@"
-    if [ "$code" -eq "$refused_code" ] && [ "$(grep -v '^trainmark: note: ' "$err")" = "trainmark: $refused_message" ]; then
-        pass "refused: $*"
-    else
-        fail "refused: $*" "exit code $code, wanted $refused_code" "wanted: $refused_message"
-    fi
-}
-
 # Does FILE have a line that matches the extended regular expression?
 has() { grep -qE -e "$2" "$1"; }
 
@@ -170,6 +156,13 @@ table()
 # members NAME: the values of all members of that name in the JSON in $out, each in a line of its own there.
 # shellcheck disable=SC2005,SC2046
 members() { echo $(sed -n "s/^ *\"$1\": \(.*[^,]\),*\$/\1/p" "$out"); }
+
+# value FILE NAME: of the first line `"NAME": value` of a JSON file, without quotes.
+value() { sed -n "s/^ *\"$2\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" "$1" | head -n 1; }
+# losses FOLDER: of every step that a run has recorded.
+losses() { sed -n 's/^{"step": [0-9]*, "loss": \([^,]*\),.*/\1/p' "$1/metrics.jsonl"; }
+# column FILE NAME: the cells of a column of a CSV file without quotes, each with a blank behind it.
+column() { awk -F, -v name="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) at = i; next } { printf "%s ", $at }' "$1"; }
 
 # prints TEXT WORD...: the command ends well, and this is all that it prints.
 prints()

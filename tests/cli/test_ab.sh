@@ -7,8 +7,6 @@ export OMP_WAIT_POLICY=passive TMPDIR="$work/tmp"
 mkdir "$work/tmp"
 args=$(echo $tiny)
 
-# value FILE NAME: of the first line `"NAME": value` of a JSON file.
-value() { sed -n "s/^ *\"$2\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" "$1" | head -n 1; }
 # none_left MARK: does no process hold MARK among its words, at the latest after a minute?
 none_left()
 {
@@ -98,16 +96,9 @@ commit=$("$TRAINMARK" version -v | sed -n 's/^ *"commit": "\{0,1\}\([^",]*\)"\{0
 wait
 finished binaries
 check "a slower binary is seen" has "$out" "^verdict +B is slower: \+[0-9.]+ % time per token$"
-check "it has the other side's arguments" has "$out" "^B .* \./slower run --model"
-check "the report says which trainmark each is" [ "$(grep -cE "^ +trainmark [0-9.]+, commit $commit\$" "$out")" -eq 2 ]
-check "and so does the result" \
-    [ "$(grep -cE "^ +\"build\": \"trainmark [0-9.]+, commit $commit\",\$" binaries/result.json)" -eq 2 ]
 cp "$out" live.txt
 trainmark ab --from binaries
 check "and the record" cmp -s "$out" live.txt
-check "a block reads the same from both ends" awk -F'"' '
-    /"block": 0,/ { side[++n] = $8 }
-    END { exit !(n == 6 && side[1] == side[6] && side[2] == side[5] && side[3] == side[4] && side[1] != side[2]) }' binaries/session.jsonl
 says 5 "B is slower by [0-9.]+ %, the limit \(--fail-if-slower\) is 20 %" ab --from binaries --fail-if-slower 20
 
 finished script
@@ -115,7 +106,6 @@ check "the script that compares two builds" has "$out" \
     "^\| tiny-llama \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ to [0-9.]+ \| [0-9.]+ % \| [0-9]+ \| [a-z ]+ \| (kept|slower) \|"
 check "names them" has "$out" "^old: \./old: trainmark [0-9.]+, commit $commit$"
 check "says in its exit code what it found" [ "$code" -eq "$(if has "$out" '\| slower \|$'; then echo 5; else echo 0; fi)" ]
-check "nothing is left in the folder for temporary files" [ -z "$(ls "$work/tmp")" ]
 
 # --- signals --------------------------------------------------------------------------------------------------------------
 
@@ -134,7 +124,6 @@ begin()
 }
 
 begin "int $$" --a-command "sh steps.sh 1000 'int $$'" --b-command "sh steps.sh 1000 'int $$'" --out stopped
-check "children are at work" some_left "int $$"
 kill -INT $session
 wait $session
 code=$?

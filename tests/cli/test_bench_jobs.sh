@@ -21,8 +21,6 @@ a_list='list.yaml:1: a job file is a list of jobs, or a map with `jobs` and `glo
 a_value="list.yaml:1: an option's value must be plain or a list of plain values; a job is a map"
 no_code=4
 for content in 'a: 1\n' '' '[]\n' 'gemm\n' 'global: 3\njobs: [{gemm: {M: 3}}]\n' 'global: {M: 3}\n'; do no "$a_list" "$content"; done
-for content in '[gemm]\n' '[{}]\n'; do no "list.yaml:1: this is not a job; a job is a map" "$content"; done
-for content in '[{M: 3, N: 4}]\n' '[{gemm: 3}]\n'; do no "list.yaml:1: this job names no workload; a job is a map" "$content"; done
 no "list.yaml:1: unknown workload 'gemmm'; \`trainmark bench\` lists all" '[{workload: gemmm, M: 3}]\n'
 no "list.yaml:1: unknown workload ''" '[{workload: [gemm], M: 3}]\n'
 no "3 problems
@@ -40,17 +38,11 @@ jobs:
 END
 says 0 '' bench jobs jobs.yaml --output-file jobs.md
 check "under their names" [ "$(sed -n 's/^## //p' "$out" | tr '\n' ' ')" = "first deep mlp " ]
-check "with a line between them" [ "$(grep -c '^## ' "$out")$(sed -n '1p' "$out")" = "3## first" ]
-check "in the file, too" [ "$(sed -n 's/^## //p' jobs.md | tr '\n' ' ')" = "first deep mlp " ]
 check "the job's own options are above all" [ "$(grep -c '| 8x8x16 ' jobs.md)$(grep -c '| 4x2x32 ' jobs.md)" = 11 ]
 trainmark results --json
 check "stored under their names" [ "$(sed -n 's/.*"label": "\([a-z]*\)".*/\1/p' "$out" | tr '\n' ' ')" = "deep first " ]
-check "all three" [ "$(grep -c '"id"' "$out")" -eq 3 ]
 says 0 '' bench jobs jobs.yaml --json --output-file jobs.json --seed 4
 check "an array" [ "$(sed -n '1p;$p' "$out" | tr '\n' ' ')" = "[ ] " ]
-check "of three" [ "$(grep -c '^,$' "$out") $(grep -c '"rows"' "$out")" = "2 3" ]
-check "the same in the file" cmp -s "$out" jobs.json
-says 0 '"seed": 4,' results show last
 # A job that cannot be done does not keep the others from being done.
 cat >jobs.yaml <<'END'
 - gemm: {M: 4194304, N: 4194304, K: 4194304}
@@ -58,7 +50,5 @@ cat >jobs.yaml <<'END'
 END
 says 3 "job 1 \(gemm\): " bench jobs jobs.yaml --output-file part.md
 check "the second is there" has part.md '4x4x4'
-trainmark bench jobs jobs.yaml --output-file nowhere/x.md
-check "a file that cannot be made" [ "$code" -ne 0 ]
 
 finish

@@ -9,21 +9,13 @@ dry() { make -C "$root" -n trainmark "$@" >"$out" 2>"$err"; }
 
 dry CC=other
 check "another compiler builds, whatever is there" has "$out" "^other .*-o build/release-other/src/cli/main\.o "
-check "and links its own program" has "$out" "-o build/release-other/trainmark "
-check "to which ./trainmark then points" has "$out" "ln -sf build/release-other/trainmark trainmark"
 dry CC=other VARIANT=asan
 check "a variant builds with its own flags" has "$out" "^other .*-fsanitize=address.* -o build/asan-other/src/cli/main\.o "
 
 dry CC=other ISA=base
 check "a set of instructions has a folder" has "$out" "-o build/release-base-other/trainmark "
-check "with kernels of its own" has "$out" "rows\.base\.o"
-check_not "and of no other" has "$out" "rows\.avx2\.o"
-dry CC=other ISA=all
-check "ISA=all has kernels for every machine" [ "$(uname -m)" != x86_64 -o "$(grep -c 'gemm\.[a-z0-9_]*\.o src/device/cpu/simd/gemm.c$' "$out")" -eq 5 ]
 dry ISA=avx3
 check "another one is refused" has "$err" "ISA=avx3: not one of native, all, base"
-dry CC=other V=1
-check_not "V=1 shows commands, not files" has "$out" "^echo '  CC"
 
 stamp() { make -C "$root" BUILD="$work/b" COMMIT="$1" "$work/b/commit" >"$out" 2>"$err"; }
 stamp one
@@ -55,7 +47,6 @@ judge 99 1000000
 check "an archive that keeps its promises" [ $code -eq 0 ]
 judge 2.1 1000000
 check "not one that takes what is newer than promised" [ $code -eq 5 ]
-check "names it" has "$err" "^check_dist: bin/trainmark takes puts of glibc 2\.[0-9.]*; 2\.1 is promised$"
 judge 99 1000
 check "nor a large one" [ "$code$(grep -c 'has [0-9]* bytes; at most 1000 ' "$err")" = 51 ]
 archive -lz
@@ -66,11 +57,6 @@ cp archive/trainmark/bin/trainmark archive/trainmark/lib/trainmark-mpich.so
 archive -lm
 judge 99 1000000
 check "nor a module that needs another than its MPI's" [ "$code$(cat "$err")" = "5check_dist: lib/trainmark-mpich.so needs libz.so.1" ]
-rm archive/trainmark/bin/trainmark archive/trainmark/lib/*
-tar -C archive -cf small.tar trainmark
-judge 99 1000000
-check "nor one without a program" [ "$code$(cat "$err")" = "5check_dist: small.tar has no bin/trainmark" ]
 ZIG=/nonexistent "$root/tools/link_static.sh" program "$work/linked" cc "" >"$out" 2>"$err"
 check "without zig nothing is linked" [ "$?$(find . -name linked)" = 4 ]
-check "says how to get it" has "$err" "^link_static: no zig to link with for every glibc from 2.28 on .*tools/kernel_compilers\.sh"
 finish

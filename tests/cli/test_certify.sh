@@ -26,31 +26,18 @@ machine node9 1.4
 
 certify --sysroot node7 --out c.json --page c.html
 check "a node without a fault passes" [ "$code" -eq 0 ]
-check "the table has a row for each check" [ "$(grep -c '^| host .*| pass\|^| software .*| pass' "$out")" -eq 2 ]
-check "and the verdict" has "$out" '^verdict: pass$'
-check "it is stored" has "$err" 'stored as result 1$'
-check "the format" has c.json '"format": "trainmark.certificate/1"'
-check "its host" has c.json '"host": "node7"'
 check "the hash is the last member" [ "$(tail -n 2 c.json | sed 's/[0-9a-f]\{64\}/H/')" = '  "hash": "H"
 }' ]
 check "it is the SHA-256 of the text before it" [ "$(sed -n 's/^  "hash": "\(.*\)"$/\1/p' c.json)" = \
     "$(head -n -2 c.json | head -c -2 | sha256sum | cut -d ' ' -f 1)" ]
-check "the page stands alone" [ "$(grep -c 'src=\|href=\|url(' c.html)" -eq 0 ]
-check "and has the checks" has c.html 'drift of software'
-certify --sysroot node7 --store none --json
-check "--json prints the certificate" [ "$(sed -n 2p "$out")" = '  "format": "trainmark.certificate/1",' ]
-check "that nobody keeps" has "$err" 'not kept: --out FILE.json'
 
 # --- verified -------------------------------------------------------------------------------------------------------------
 
 says 0 '([0-9]+) of \1 figures agree with the findings, and the hash with the text' verify c.json
-says 0 '' verify 1
 sed 's/"text": "1.4"/"text": "1.5"/' c.json >changed.json
-check_not "a fact is changed" cmp -s c.json changed.json
 says 5 '1 figure is not what the text and its findings say' verify changed.json
 if command -v ssh-keygen >/dev/null && ssh-keygen -q -t ed25519 -N '' -f key; then
     trainmark verify c.json --sign key
-    check "it can be signed" [ -s c.json.sig ]
     printf 'me %s\n' "$(cut -d ' ' -f 1,2 key.pub)" >signers
     says 0 'signed by me' verify c.json --signers signers
 else
@@ -61,20 +48,14 @@ fi
 
 certify --sysroot node8
 certify --sysroot node9
-check "the same everywhere" [ "$code" -eq 0 ]
 echo 1.5 >node7/sys/class/dmi/id/bios_version
 certify --sysroot node7 --out drifted.json
 check "a node that is alone with its BIOS fails" [ "$code" -eq 5 ]
 check "and is named" has "$out" "^software: node7, rank 0: board.bios_version is '1.5'; expected: '1.4', which all 2 other nodes"
-check "with what it was" has "$out" "^\(told\) software: node7, rank 0: board.bios_version is '1.5'; it was '1.4' on "
 trainmark results --kind certificate --all
 check "the store lists certificates" [ "$(grep -c '^| *[1-4] |' "$out")" -eq 4 ]
-trainmark results show last
-check "and shows one" cmp -s "$out" drifted.json
 says 5 'the latest certificate of 1 node fails' report --fleet certificates
 check "the node" has "$out" '^\| node7 +\| [^ ]+ +\| fail +\|'
-check "others do not" [ "$(grep -c '^| node[89] .*| pass ' "$out")" -eq 2 ]
-check "what has changed" has "$out" '^\| node7 +\| software +\| board.bios_version +\| 1.5 +\| 1.4 '
 
 # --- hosts that are expected ----------------------------------------------------------------------------------------------
 

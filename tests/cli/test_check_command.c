@@ -6,7 +6,6 @@
 #include "support/test.h"
 #include "cli/check.h"
 #include "support/fake_clock.h"
-#include "../check/check_text_rules.h"
 #include "told.h"
 
 #include <jansson.h>
@@ -50,8 +49,6 @@ tm_status check_gemm(double seconds, double *gflops, tm_error *err)
 
 /* --- calls -------------------------------------------------------------------------------------------------------- */
 
-static int64_t reading_ns = 1000; /* that a look at the clock takes */
-
 /* Of words between blanks, '' is an empty one; standard output and error, and the end. */
 static tm_status call_check(const char *words)
 {
@@ -61,7 +58,7 @@ static tm_status call_check(const char *words)
     snprintf(copy, sizeof copy, "check %s", words);
     for (char *word; (word = strsep(&rest, " "));) argv[argc++] = strcmp(word, "''") == 0 ? word + 2 : word;
     argv[argc] = NULL;
-    fake_clock_start(reading_ns, 0);
+    fake_clock_start(1000, 0);
     told_begin();
     tm_status st = tm_cli_call(&tm_command_check, "check", argc, argv, &err);
     told_end(st, &err);
@@ -97,9 +94,46 @@ static void make_machine(void)
 
 /* --- what is printed ---------------------------------------------------------------------------------------------- */
 
-static void has_line(const char *words, const char *line)
+static const char *string_of(json_t *row, const char *name)
 {
-    text_has_line(told.data, line, words);
+    const char *text = json_string_value(json_object_get(row, name));
+    return text ? text : "";
+}
+
+/* A line of the text that begins so; it may not be missing. */
+static const char *has_line(const char *words, const char *line)
+{
+    for (const char *at = told.data; at; at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL)
+        if (strncmp(at, line, strlen(line)) == 0) return at;
+    fail_msg("%s: no line '%s' in\n%s", words, line, told.data);
+    return NULL;
+}
+
+/* The text has the rows in their order, with what helps below those that need it, and counts them. */
+static void text_has_rows(json_t *rows, const char *words)
+{
+    static const char *const names[] = { "PASS", "WARN", "FAIL", "INFO", "SKIP" };
+    int                      counts[5] = { 0 };
+    const char              *before = told.data;
+    char                     line[600];
+    size_t                   i;
+    json_t                  *row;
+    json_array_foreach(rows, i, row)
+    {
+        const char *status = string_of(row, "status");
+        for (int k = 0; k < 5; k++) counts[k] += strcmp(names[k], status) == 0;
+        has_line(words, string_of(row, "group"));
+        snprintf(line, sizeof line, "  %s  %-14s  %s\n", status, string_of(row, "id"), string_of(row, "observed"));
+        const char *at = has_line(words, line), *below = strchr(at, '\n') + 1;
+        bool        helps = strcmp(status, "FAIL") == 0 || strcmp(status, "WARN") == 0;
+        assert_true(at > before);
+        assert_int_equal(strncmp(below, "                        expected:", 33) == 0, helps);
+        if (helps) assert_true(strstr(below, string_of(row, "source")) && strstr(below, string_of(row, "remedy")));
+        before = at;
+    }
+    snprintf(line, sizeof line, ":  %s  %d pass, %d warn, %d fail, %d info, %d skipped (", counts[2] ? "FAIL" : "PASS",
+             counts[0], counts[1], counts[2], counts[3], counts[4]);
+    if (!strstr(told.data, line)) fail_msg("%s: no '%s' in\n%s", words, line, told.data);
 }
 
 /* A call whose checks end so: "ID STATUS what is observed", separated by "|"; of FAIL it is a negative verdict. */
@@ -122,7 +156,7 @@ static void reported(const char *words, const char *wanted)
         if (strncmp(is, one, strlen(one)) != 0) fail_msg("%s: '%s', wanted '%s'", words, is, one);
     }
     assert_int_equal(json_array_size(rows), i);
-    text_has_rows(told.data, rows, words);
+    text_has_rows(rows, words);
     bool fails = strstr(wanted, " FAIL ") != NULL;
     if (st != (fails ? TM_NEGATIVE : TM_OK)) fail_msg("%s: %s", words, tm_status_text(st));
     json_decref(rows);
@@ -131,96 +165,19 @@ static void reported(const char *words, const char *wanted)
 
 /* --- tests -------------------------------------------------------------------------------------------------------- */
 
-static void refused(const char *words, const char *what, tm_status status)
-{
-    told.length = 0;
-    tm_status st = call_check(words);
-    if (st != status || !strstr(told.data, what)) fail_msg("%s: %s", words, told.data);
-}
-
-TEST(what_is_refused)
-{
-    static const struct {
-        const char *words, *what;
-        tm_status   status;
-    } all[] = {
-        { "-- true", "a command is only run with --tune-host: trainmark check --tune-host", TM_USAGE },
-        { "--tune-host --", "no command after '--'", TM_USAGE },
-        { "--tune-host false -- true", "a command is only run with --tune-host: trainmark check --tune-host",
-          TM_USAGE },
-        { "--perf --sysroot m", "--perf measures this machine, not the one below --sysroot", TM_USAGE },
-        { "--sysroot nowhere", "--sysroot 'nowhere' is not a directory that can be read", TM_INVALID },
-        { "--report-file-name x.doc", "x.doc: the extension decides the format", TM_USAGE },
-        { "word", "cannot use argument 'word'", TM_USAGE },
-        { "--mpi lam --all-ranks", "'mpi' (command line) must be one of openmpi, mpich", TM_INVALID },
-        { "--only cpuu --sysroot m", "--sysroot 'm' is not a directory that can be read", TM_INVALID },
-        { "--aggregate nowhere", "cannot read directory 'nowhere/smoke': No such file or directory", TM_INVALID },
-    };
-    static const char *const apart[][2] = {
-        { "--all-ranks", "--perf --aggregate --tune-host --restore-host --list" },
-        { "--list", "--perf --aggregate --tune-host --restore-host" },
-        { "--aggregate", "--perf --tune-host --restore-host" },
-        { "--restore-host", "--perf --tune-host" },
-    };
-    static const char *const needs[][2] = {
-        { "--all-ranks", "--ranks=2 --mpi=mpich --deadline=3 --measure-sec=1 --disk-path=x --outside-pct=3 "
-                         "--clock-limit-ms=1" },
-        { "--perf", "--thresholds=x --write-thresholds=x --gemm-tflops-min=1 --hbm-gbs-min=1" },
-        { "--aggregate", "--expected-nodes=x" },
-    };
-    char words[100], what[100];
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) refused(all[i].words, all[i].what, all[i].status);
-    for (size_t i = 0; i < 4; i++)
-        for (const char *at = apart[i][1]; *at; at += strcspn(at, " "), at += *at == ' ') {
-            int n = (int)strcspn(at, " ");
-            snprintf(words, sizeof words, "%s%s %.*s%s", apart[i][0], i == 2 ? " x" : "", n, at,
-                     strncmp(at, "--ag", 4) ? "" : " x");
-            snprintf(what, sizeof what, "%s cannot be given with %.*s", apart[i][0], n, at);
-            refused(words, what, TM_USAGE);
-        }
-    for (size_t i = 0; i < 3; i++)
-        for (const char *at = needs[i][1]; *at; at += strcspn(at, " "), at += *at == ' ') {
-            snprintf(words, sizeof words, "%.*s", (int)strcspn(at, " "), at);
-            snprintf(what, sizeof what, "%.*s needs %s", (int)strcspn(at, "="), at, needs[i][0]);
-            refused(words, what, TM_USAGE);
-        }
-}
-
 #define PASSES "perf_train PASS loss_decreased 1, final_loss 3.25, step_time_mean_ms 8"
 #define STREAM "copy_gb_per_sec 12.25, dot_gb_per_sec 20"
-
-/* Limits that are written are a tenth away from the figure, on the side that is worse. */
-TEST(limits_are_written)
-{
-    static const struct {
-        const char *name, *kind;
-        double      value;
-    } wanted[] = { { "training.loss_decreased", "min", 0.9 }, { "training.final_loss", "info", 3.25 },
-                   { "gemm.gflops_per_sec", "min", 225 },     { "stream.copy_gb_per_sec", "min", 11.025 },
-                   { "stream.dot_gb_per_sec", "min", 18 },    { "training.step_time_mean_ms", "max", 8.8 } };
-    reported("--only perf --perf --write-thresholds limits.json --per-gpu-timeout-sec 3.5",
-             "perf_gemm INFO gflops_per_sec 250|perf_stream INFO " STREAM "|" PASSES);
-    has_line("", "measured within 3.5 s\n");
-    json_t *limits = json_load_file("limits.json", 0, NULL), *cell = json_object_get(limits, CHECK_CELL);
-    assert_int_equal(json_object_size(cell), sizeof wanted / sizeof wanted[0]);
-    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
-        json_t *one = json_object_get(cell, wanted[i].name);
-        assert_string_equal(string_of(one, "kind"), wanted[i].kind);
-        assert_true(fabs(json_number_value(json_object_get(one, "value")) - wanted[i].value) < 1e-9);
-    }
-    json_decref(limits);
-    reported("--only perf --perf --thresholds limits.json",
-             "perf_gemm PASS gflops_per_sec 250|perf_stream PASS " STREAM "|" PASSES);
-    has_line("", "measured within 15 s\n");
-    reported("--only perf --perf --gemm-tflops-min 0 --thresholds limits.json",
-             "perf_gemm PASS gflops_per_sec 250|perf_stream PASS " STREAM "|" PASSES);
-}
 
 TEST(limits_are_judged)
 {
     static const char high[] = "{\"" CHECK_CELL "\": {\"training.final_loss\": {\"kind\": \"max\", \"value\": 3}, "
                                "\"stream.dot_gb_per_sec\": {\"kind\": \"min\", \"value\": 20.5}}}\n";
     tm_error          err = { 0 };
+    reported("--only perf --perf --write-thresholds limits.json --per-gpu-timeout-sec 3.5",
+             "perf_gemm INFO gflops_per_sec 250|perf_stream INFO " STREAM "|" PASSES);
+    has_line("", "measured within 3.5 s\n");
+    reported("--only perf --perf --thresholds limits.json",
+             "perf_gemm PASS gflops_per_sec 250|perf_stream PASS " STREAM "|" PASSES);
     reported("--only perf --perf --gemm-tflops-min 0.25 --hbm-gbs-min 12.25",
              "perf_gemm PASS gflops_per_sec 250|perf_stream PASS " STREAM "|" PASSES);
     reported("--only perf --perf --gemm-tflops-min 0.2501",
@@ -260,32 +217,6 @@ static long of_children(void)
     struct rusage use;
     assert_int_equal(getrusage(RUSAGE_CHILDREN, &use), 0);
     return use.ru_minflt;
-}
-
-/* A check is waited for ten seconds at most, or less. */
-TEST(checks_that_take_too_long)
-{
-    static const struct {
-        const char *words;
-        double      seconds;
-        const char *said;
-    } cases[] = { { "--only memlock", 20, "no answer within 10 s" },
-                  { "--only memlock --per-gpu-timeout-sec 11", 20, "no answer within 10 s" },
-                  { "--only memlock --per-gpu-timeout-sec 4.5", 20, "no answer within 4.5 s" },
-                  { "--only memlock --per-gpu-timeout-sec 4.5", 1e-9, NULL } };
-    make_machine();
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        char words[100];
-        snprintf(words, sizeof words, "--sysroot m %s", cases[i].words);
-        reading_ns = (int64_t)(cases[i].seconds * 1e9);
-        told.length = 0;
-        call_check(words);
-        const char *found = strstr(told.data, "no answer within");
-        if (!found != !cases[i].said || (found && strncmp(found, cases[i].said, strlen(cases[i].said)) != 0))
-            fail_msg("%s: %s", words, told.data);
-    }
-    reading_ns = 1000;
-    told.length = 0;
 }
 
 TEST(options_reach_their_checks)
@@ -329,41 +260,6 @@ TEST(options_reach_their_checks)
     told.length = 0;
     assert_int_equal(call_check("--sysroot m --restore-host"), TM_OK);
     has_line("", "no host settings to restore\n");
-}
-
-TEST(check_json_is_the_text)
-{
-    static const char *const counted[] = { "pass", "warn", "fail", "info", "skip" };
-    json_error_t             cause;
-    make_machine();
-    told.length = 0;
-    assert_int_equal(call_check("--sysroot m --only settings,-tuned --json"), TM_OK);
-    json_t *report = json_loads(told.data, JSON_DISABLE_EOF_CHECK, &cause), *row;
-    if (!report) fail_msg("%s", cause.text);
-    size_t i, counts[5] = { 0 };
-    assert_string_equal(string_of(report, "format"), "trainmark.check/1");
-    assert_string_equal(string_of(report, "host"), "node7");
-    assert_string_equal(string_of(report, "verdict"), "PASS");
-    double wall = json_number_value(json_object_get(report, "wall_ms"));
-    char   time[32];
-    time_t seconds = (time_t)(wall / 1000);
-    strftime(time, sizeof time, "%Y-%m-%dT%H:%M:%SZ", gmtime(&seconds));
-    assert_string_equal(string_of(report, "time"), time);
-    assert_true(json_number_value(json_object_get(report, "seconds")) > 0);
-    json_array_foreach(json_object_get(report, "checks"), i, row)
-    {
-        for (size_t k = 0; k < 5; k++) counts[k] += strcasecmp(string_of(row, "status"), counted[k]) == 0;
-    }
-    for (size_t k = 0; k < 5; k++)
-        assert_int_equal(json_integer_value(json_object_get(json_object_get(report, "counts"), counted[k])), counts[k]);
-    assert_int_equal(i, 6);
-    /* The rows are those of the text. */
-    json_t *rows = json_incref(json_object_get(report, "checks"));
-    told.length = 0;
-    assert_int_equal(call_check("--sysroot m --only settings,-tuned"), TM_OK);
-    text_has_rows(told.data, rows, "settings");
-    json_decref(rows);
-    json_decref(report);
 }
 
 TEST(nodes_are_listed)

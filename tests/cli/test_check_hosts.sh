@@ -41,7 +41,6 @@ echo >>program.1
 start 3
 check "another program" ended "5 5 5"
 check "another program: where" has "$out" "FAIL [^ ]*#2: program is [0-9a-f]{16}, elsewhere it is [0-9a-f]{16}"
-check "another program: one rank says so" [ "$(grep -c '1 of 3 hosts fail: [^ ]*#2 (program)' "$err")" -eq 1 ]
 rm program.1
 
 mkdir -p m/etc m/proc/sys/kernel m/sys/devices/system/cpu/cpu0/cpufreq
@@ -62,17 +61,11 @@ rm words.2
 start 2
 check "a check fails on one host" ended "5 5"
 check "a check fails: where and what" has "$out" "FAIL [^ ]*#2: klog: .*Xid"
-check "a file has the table" [ "$(grep -c ',FAIL,\|,PASS,' hosts.csv)" -eq 2 ]
-check "each host leaves its report" [ "$(find reports/smoke -name '*.json' | wc -l)" -ge 1 ]
 rm words.1
 
 says 0 "rank 0: the disk was not measured: '/no/where': No such file or directory$" check --all-ranks --only governor --measure-sec 0.02 --disk-path /no/where --json
 check "a disk that is none: no speed" has "$out" '"disk_mbps": null'
-check "the memory is that of the system" awk -v found="$(sed -n 's/^ *"memory_gib": \([0-9.]*\).*/\1/p' "$out")" \
-    '/^MemTotal:/ { gib = $2 / 1048576 } END { exit !(found > 0.99 * gib && found < 1.01 * gib) }' /proc/meminfo
-check "the threads are those that may be used" [ "$(sed -n 's/^ *"threads": \([0-9]*\).*/\1/p' "$out")" = "$(nproc)" ]
 trainmark check --all-ranks --only governor --measure-sec 0.3 --disk-path . --json
-check "a disk: megabytes a second" awk -v mbps="$(sed -n 's/^ *"disk_mbps": \([0-9.]*\).*/\1/p' "$out")" 'BEGIN { exit !(mbps > 1 && mbps < 1e5) }'
 check "a disk: nothing is left on it" [ -z "$(find . -name 'trainmark-offload*')" ]
 
 if [ -f "$(dirname "$(readlink -f "$TRAINMARK")")/trainmark-openmpi.so" ] && command -v mpirun.openmpi >/dev/null; then

@@ -35,46 +35,16 @@ TEST(what_takes_too_long_is_killed)
     expect_problem(0.0125, "killed after 0.0125 s (--per-gpu-timeout-sec)");
 }
 
-TEST(a_signal_ends_it)
-{
-    tm_cli_stop = 1;
-    expect_problem(100, "stopped by a signal");
-    tm_cli_stop = 0;
-}
-
-TEST(no_process)
-{
-    struct rlimit before, none;
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
-    none = before;
-    none.rlim_cur = 3;
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-    expect_problem(100, "cannot start a process: Too many open files");
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
-}
-
 /* --- what the child says -------------------------------------------------------------------------------------------
  */
 
 static const char *said; /* by the child instead of measuring */
 static int         ends_by;
 
-static bool one_part; /* the child ends with its first part */
-
-static ssize_t tell_one_part(void *cookie, const char *text, size_t n)
-{
-    ssize_t told = write(*(int *)cookie, text, n);
-    if (told > 0 && (text[0] == 'D' || text[0] == 'E')) _exit(0);
-    return told;
-}
-
 /* The child's first call. */
 FILE *fdopen(int fd, const char *mode)
 {
-    static int own;
-    char       path[40];
-    own = fd;
-    if (one_part) return fopencookie(&own, mode, (cookie_io_functions_t){ .write = tell_one_part });
+    char path[40];
     if (said && write(fd, said, strlen(said)) != (ssize_t)strlen(said)) _exit(9);
     if (said && ends_by) raise(ends_by);
     if (said) _exit(0);
@@ -116,76 +86,6 @@ TEST(what_the_child_has_said_counts)
     expect_heard("E one\nE two\nE three\nE four\nM a 1\n", SIGTERM, "a 1, ", "one | two | three | ");
     expect_heard("N a 1\nM 3\nM\nM b 3\nD\n\nM c 4\n", 0, "b 3, c 4, ",
                  " | the measurement ended early | the measurement ended early | ");
-    expect_heard("M a nan\nM b inf\nD\nD\nE \n", 0, "a nan, b inf, ", " |  |  | ");
-    tm_text many = { 0 }, most = { 0 };
-    for (int i = 0; i < CHECK_METRICS + 3; i++) {
-        tm_text_printf(&many, "M m%d %d\n", i, i);
-        if (i < CHECK_METRICS) tm_text_printf(&most, "m%d %d, ", i, i);
-    }
-    tm_text_add(&many, "D\nD\nD\n");
-    expect_heard(many.data, 0, most.data, " |  |  | ");
-    tm_text_fini(&many);
-    tm_text_fini(&most);
-}
-
-static double figure(const check_measurement *m, const char *name)
-{
-    for (size_t i = 0; i < m->n; i++)
-        if (strcmp(m->metrics[i].name, name) == 0) return m->metrics[i].value;
-    fail_msg("no figure %s", name);
-    return (double)NAN;
-}
-
-/* By a clock by which every kernel takes the same time, but for a sixth: so do the steps. */
-TEST(figures_of_a_training)
-{
-    tm_arena         *arena = tm_arena_create();
-    check_measurement m;
-    one_part = true;
-    fake_clock_start(2000000, 1000000);
-    check_measure(3000, arena, &m);
-    fake_clock_stop();
-    one_part = false;
-    assert_int_equal(m.n, 8);
-    assert_null(m.problem[TM_PERF_TRAINING]);
-    double rate = figure(&m, "training.tokens_per_sec_per_gpu"), p50 = figure(&m, "training.step_time_p50_ms");
-    double mean = figure(&m, "training.step_time_mean_ms"), p95 = figure(&m, "training.step_time_p95_ms");
-    double loss = figure(&m, "training.final_loss"), used = figure(&m, "training.mem_usage");
-    assert_true(figure(&m, "training.tokens_per_sec_total") == rate);
-    assert_true(p50 > 1 && p50 < 1000 && p95 >= p50 && p95 < 1.2 * p50 && mean > 0.83 * p50 && mean < 1.2 * p50);
-    assert_true(fabs(rate * p50 / 512e3 - 1) < 0.17); /* 8 sequences of 64 tokens */
-    assert_true(figure(&m, "training.loss_decreased") == 1);
-    assert_true(loss > 1 && loss < 4.5 && used > 0 && used < 1);
-    tm_arena_destroy(arena);
-}
-
-/* The first that is there; of none, nothing. */
-TEST(the_first_problem_counts)
-{
-    check_measurement m = { 0 };
-    assert_null(check_measurement_problem(&m));
-    m.problem[TM_PERF_PARTS - 1] = "the last";
-    assert_string_equal(check_measurement_problem(&m), "the last");
-    m.problem[1] = "the second";
-    assert_string_equal(check_measurement_problem(&m), "the second");
-}
-
-TEST(no_time_is_no_figure)
-{
-    double   gflops = -1;
-    tm_error err = { 0 };
-    assert_int_equal(check_gemm(1e-9, &gflops, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "'budget' (command line) is out of range: found 1e-09"));
-    assert_true(gflops >= 0 && gflops <= 0);
-    /* By a clock that makes every reading take 20 ms. */
-    err = (tm_error){ 0 };
-    fake_clock_start(20000000, 0);
-    tm_status st = check_gemm(0.01, &gflops, &err);
-    fake_clock_stop();
-    assert_int_equal(st, TM_NUMBERS);
-    assert_ptr_equal(strstr(err.text, "nothing was measured: "), err.text);
-    assert_non_null(strstr(err.text, " s, but only 0 s of the budget is left for it; raise --budget"));
-    assert_true(gflops >= 0 && gflops <= 0);
 }
 
 TESTS_ALONE

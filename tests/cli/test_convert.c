@@ -78,34 +78,4 @@ TEST(rows_follow)
     }
 }
 
-/* Of a published figure: in its own convention it is what was published. */
-TEST(published_figures_are_kept)
-{
-    static const char *const models[] = { "llama3.1_70B --hardware MI300X", "qwen3_32B", "llama3.1_8B" };
-    int                      kept = 0;
-    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
-        tm_text line = { 0 };
-        size_t  k;
-        json_t *row;
-        tm_text_printf(&line, "convert --published --model %s", models[i]);
-        json_t *j = asked_json(line.data, TM_OK);
-        assert_true(json_array_size(member(j, "rows")) > 0);
-        json_array_foreach((json_t *)member(j, "rows"), k, row)
-        {
-            char   own[60] = "tokens_per_second";
-            double published = number(row, "published");
-            if (strcmp(string(row, "unit"), "TFLOP/s") == 0)
-                snprintf(own, sizeof own, "tflops_%s", string(row, "convention"));
-            if (strstr(models[i], "MI300X")) assert_string_equal(string(row, "device"), "MI300X");
-            assert_true(*string(row, "source") && *string(row, "date") && number(row, "tokens_per_second") > 0);
-            if (!member(row, own)) continue;
-            is(own, number(row, own), published);
-            kept++;
-        }
-        json_decref(j);
-        tm_text_fini(&line);
-    }
-    assert_true(kept > 3);
-}
-
 TEST_FIXTURE(NULL, test_folder_teardown)

@@ -18,15 +18,7 @@ check "an index of one sequence a document has 42 + 20 S bytes" [ "$(wc -c <set.
 mkdir gov
 says 0 "gov/train.npy: 74 rows" data pack docs --out gov/train.npy --format govreport --seq-len 32
 says 0 '' data pack docs --out gov/validation.npy --format govreport --seq-len 32 --answer-after 'Answer: '
-says 0 "all rows: format govreport, type int32, rows 74" data inspect gov
 
-# --- verify ---------------------------------------------------------------------------------------------------------------
-
-mkdir both
-printf abc >both/abc
-: >both/empty
-says 0 '' data verify both --expect 2c69a13837f9865084354f29aea77b1a
-says 5 "'both' differs from what was published" data verify both --expect 2c69a13837f9865084354f29aea77b1b
 says 5 "'gov' differs from what was published" data verify gov
 check "the published size is told" has "$out" "train.npy +\| bytes +\| 192,151,239"
 
@@ -50,9 +42,21 @@ for path in packed packed.idx; do
     check "which decides the vocabulary" has "$err" "model.vocab_size raised from 64 to 320 for data.source megatron"
 done
 md5sum packed.idx packed.bin >packed.bin.md5
-trainmark data verify packed
-check "verify takes the PREFIX that inspect takes" [ "$code$(grep -c '| ok ' "$out")" = 02 ]
 echo >>packed.bin
 says 5 "'packed' differs from what was published" data verify packed
+
+# --- rows for fine-tuning: targets are green on a terminal of script(1), unless NO_COLOR is set ------------------------------------
+
+fixtures=$root/tests/data/sft
+if command -v script >/dev/null 2>&1; then
+    preview="'$TRAINMARK' data preview '$fixtures/govreport.parquet' --samples 1"
+    script -qec "$preview" /dev/null >coloured 2>&1 </dev/null
+    check "green on a terminal" grep -q "$(printf "\033")\[32m" coloured
+    NO_COLOR=1 script -qec "$preview" /dev/null >plain 2>&1 </dev/null
+    check "brackets with NO_COLOR" grep -q "^\[\[" plain
+fi
+sft="$tiny --data.source sft --data.path $fixtures/alpaca.parquet --training.seq_len 512 --model.vocab_size 257"
+says 0 "40 rows of instruction; training 38 samples of [0-9,]+ tokens, .* % full" run $sft --training.steps 6 --dry-run
+says 0 "\(not packed\)" run $sft --training.steps 2 --data.packed false --data.overlong drop --dry-run
 
 finish

@@ -8,18 +8,14 @@ seq 1 20000 >counting.txt
 seq 2 7 20000 >sevens.txt
 model="--model.n_layers 2 --model.dim 32 --model.n_heads 2 --model.n_kv_heads 1 --model.ffn_dim 64 --model.vocab_size 257"
 data="--data.source text --data.path counting.txt --training.seq_len 64 --training.local_batch_size 4 --training.threads 1"
-value() { sed -n "s/^ *\"$2\": \"\{0,1\}\([^\",]*\)\"\{0,1\},\{0,1\}\$/\1/p" "$1" | head -n 1; }
 
 says 0 '' run $model $data --training.steps 6 --checkpoint.enable true --out base
 learned=$(value base/result.json validation)
 trainmark export base -o folder --dtype float32
 trainmark run --model.hf_assets_path folder $data --evaluate --json
 check "what a run ended with" [ "$(value "$out" loss)" = "$learned" ]
-check "bits per byte, too" [ "$(value "$out" bits_per_byte)" = "$(value base/result.json bits_per_byte)" ]
-check "of some tokens" [ "$(value "$out" target_tokens)" -gt 100 ]
 check "with a standard error" awk -v error="$(value "$out" standard_error)" 'BEGIN { exit !(error > 0 && error < 1) }'
 says 0 "^held-out loss +[0-9.]+ nats per token, standard error 0\.[0-9]+$" run --model.hf_assets_path folder $data --evaluate
-check "no run directory" [ ! -e output ]
 trainmark run $model $data --evaluate --json
 check "without a directory: the initial weights" awk -v loss="$(value "$out" loss)" 'BEGIN { exit !(loss > 5 && loss < 6) }'
 
@@ -30,12 +26,6 @@ learned=$(value adapted/result.json validation)
 trainmark export adapted -o adapter
 trainmark run $lora --lora.adapter_path adapter $other --evaluate --json
 check "with an adapter: what its run ended with" [ "$(value "$out" loss)" = "$learned" ]
-with=$(value "$out" loss)
-trainmark run $lora $other --evaluate --json
-check "a new adapter changes nothing, that one did" [ "$(value "$out" loss)" != "$with" ]
-without=$(value "$out" loss)
-trainmark run --model.hf_assets_path folder $other --evaluate --json
-check "the model alone" [ "$(value "$out" loss)" = "$without" ]
 
 "$TRAINMARK" run $model --data.source mock --validation.steps 1000000000 --evaluate >"$out" 2>"$err" </dev/null &
 session=$!

@@ -14,7 +14,6 @@ cat >model.json <<'END'
 END
 says 0 '' run model.json llama --batch_size 3 --num_iteration 4 --grad_accumlate_pre_steps=2 --out json
 check "it makes two steps of two passes" has json/metrics.jsonl '"step": 2,'
-check "of three sequences each" has json/config.yaml '^  local_batch_size: 3 '
 
 # --- experiments and job files --------------------------------------------------------------------------------------------
 
@@ -47,16 +46,11 @@ failed_with 4 "a preset that is not found" "unknown model 'mine'" "in --config-p
 says 0 '' run elsewhere/exp.yaml --config-path tree --out exp --verbose
 check "it runs as many steps as the file says" has exp/config.yaml '^  steps: 2  # file elsewhere/exp.yaml:11 \(train_iters\)$'
 check "what tunes speed only is counted" has "$err" "ignored 2 settings of megatron: 1 affect speed only, 1 do not apply"
-check "--verbose lists it" has "$err" "^affects speed only: use_turbo_attention = true"
-check "config.yaml holds it" has exp/config.yaml "^# affects speed only: use_turbo_attention = true"
-says 4 "'hidden_dropout' = '0.1' \(command line\): not supported: dropout" run elsewhere/exp.yaml --config-path tree --hidden_dropout 0.1 --allow-unknown-keys
 printf '[model]\nname = "llama3"\nflavor = "debugmodel"\n[training]\nsteps = 2\nlocal_batch_size = 1\nseq_len = 32\ndataset = "c4_test"\n' >job.toml
 trainmark run job.toml --out toml
 failed_with 4 "a data set that is not there" "the data set 'c4_test' is not downloaded" "data.path" "mock_data: true" "data.source: synthetic"
-says 0 '' run job.toml --training.mock_data true --model.n_layers 1 --out toml
 
 says 0 '' run --live-output --tags pyt_train_tiny-llama --training.steps 2 $tiny --out tags --timeout 600
-check "the command line is above the tag" has tags/config.yaml "^  steps: 2  # command line$"
 
 # --- post-training --------------------------------------------------------------------------------------------------------
 
@@ -79,21 +73,16 @@ sft alpaca post_trainer "sft_dataset_name: $root/tests/data/sft/alpaca.jsonl" "s
     "lora: {enabled: true, dim: 8, alpha: 16, dropout: 0.0, lora_A_init_method: xavier, target_modules: [linear_qkv, linear_proj, linear_fc1, linear_fc2]}"
 says 0 '' run alpaca.yaml --checkpoint.enable true --out alpaca
 check "three steps" has alpaca/metrics.jsonl '"step": 3,'
-check "of its rows" has alpaca/config.yaml "^  path: .*alpaca\.jsonl"
 check "adapters only" has alpaca/config.yaml "^  rank: 8 "
-trainmark export alpaca -o adapter
-check "the adapter has PEFT's names" [ -f adapter/adapter_model.safetensors ]
 
 sft chat sft_trainer "sft_dataset_name: $root/tests/data/sft/ultrachat.jsonl" "sft_conversation_format: openai" \
     "enable_packed_sequences: true" "use_packed_attention: true" "seq_length: 512"
 says 0 '' run chat.yaml --checkpoint.enable true --out chat --data.tokenizer "$root/tests/token/chat/qwen3"
-check "packed" has chat/config.yaml "^  packed: true "
 check "three steps of conversations" has chat/metrics.jsonl '"step": 3,'
 
 trainmark export chat -o weights
 sft more post_trainer "sft_dataset_name: $root/tests/data/sft/alpaca.jsonl" "seq_length: 512" "pretrained_checkpoint: $work/weights"
 says 0 "loaded [0-9]+ tensors .* of '$work/weights'" run more.yaml --out more --data.tokenizer "$root/tests/token/chat/qwen3"
-check "and trains" has more/metrics.jsonl '"step": 3,'
 # --- FluxBenchmark: a run, a sweep ------------------------------------------------------------------------------------------
 
 mkdir -p flux/config
@@ -106,9 +95,7 @@ little="--model.n_layers 1 --model.n_single_layers 1 --model.dim 64 --model.n_he
     --model.text_dim 32 --model.vector_dim 16 --model.text_len 4 --training.mock_data true train_args.model_path=null
     accelerate_config.num_processes=1 --training.threads 1"
 says 0 "^step: +7 +loss: " run python flux/launcher.py $little --out flux_run
-check "in bfloat16 throughout" has "$out" "276,928 parameters" "bfloat16-pure"
 says 0 '' run python flux/launcher.py --config-name=sweep $little --output_dir flux_sweep
-check "with a summary of both" [ "$(grep -c ',success,' flux_sweep/runs_summary.csv)" -eq 2 ]
 check "by its own key" grep -q '^run_id,run_name,timestamp,train_args.train_batch_size,' flux_sweep/runs_summary.csv
 
 finish

@@ -28,7 +28,6 @@ same()
 
 same "numerics" "numerics example/tiny-llama --tokens ids.json --json" "numerics $snapshot --tokens ids.json --json"
 same "tokenizer info" "tokenizer info --tokenizer example/tiny-llama" "tokenizer info --tokenizer $snapshot"
-same "data inspect" "data inspect hf://datasets/example/rows/README.md" "data inspect ${rows%/data}/README.md"
 
 trainmark numerics example/tiny-llama --tokens ids.json
 check "where it was found is told" grep -q "'example/tiny-llama', revision main, commit $main, in the Hugging Face cache '$cache'" "$err"
@@ -39,10 +38,8 @@ trainmark run --model.hf_assets_path example/tiny-llama --data.source sft --data
     --data.validation_path "example/rows/data/test-*" --validation.steps 1 --out named
 check "a run of names" test "$code" = 0
 check "the note" grep -q "note: model.hf_assets_path: 'example/tiny-llama', revision main, commit $main" "$err"
-check "the note of the rows" grep -q "note: data.validation_path: 'example/rows', revision main, commit 6c30d26" "$err"
 check "the result has the commit" grep -q "\"model.hf_assets_path\": \"$snapshot\"" named/result.json
 check "the configuration says what was given" grep -q "hf_assets_path: \"$snapshot\"  # command line as example/tiny-llama" named/config.yaml
-check "the name is that of the model" grep -q 'name: "tiny-llama"' named/config.yaml
 # shellcheck disable=SC2086
 trainmark run --model.hf_assets_path "$snapshot" --data.source sft --data.path "$rows/train-*" $train \
     --data.validation_path "$rows/test-*" --validation.steps 1 --out direct
@@ -50,8 +47,6 @@ losses() { sed -n 's/^{"step": \([0-9]*\), "loss": \([^,]*\),.*/\1 \2/p' "$1/met
 losses named >named.txt
 losses direct >direct.txt
 check "the losses are those of the directory" eval 'test -s named.txt && cmp -s named.txt direct.txt'
-trainmark run named/config.yaml --out again
-check "the configuration that was written runs without the cache" test "$code" = 0
 
 # Adapters: PEFT finds the base by its name and revision, on any machine.
 # shellcheck disable=SC2086
@@ -70,15 +65,6 @@ same "numerics of it alone" "numerics adapter --tokens ids.json" "numerics examp
 check "the model of the adapter is told" grep -q "'example/tiny-llama', revision main, commit $main" "$err"
 trainmark merge adapter -o merged-alone
 check "merge of it alone" cmp merged-alone/model.safetensors merged/model.safetensors
-trainmark export adapter -o exported-alone
-check "export of it alone" cmp exported-alone/model.safetensors merged/model.safetensors
-for key in model.hf_assets_path; do
-    # shellcheck disable=SC2086
-    trainmark run --$key adapter --lora.rank 2 --lora.alpha 2 --data.source sft --data.path "$rows/train-*" $train --validation.enable false \
-        --out "alone-$key"
-    check "a run of it alone as $key" test "$code" = 0
-    check "is of its model" grep -q "hf_assets_path: \"$snapshot\"  # derived from lora.adapter_path" "alone-$key/config.yaml"
-done
 
 # What is not there.
 says 4 "hf download meta-llama/Llama-3.1-8B" run --model.hf_assets_path meta-llama/Llama-3.1-8B
@@ -87,20 +73,5 @@ sed -i 's|example/tiny-llama|example/none|' elsewhere/adapter_config.json
 says 4 "the model of the adapter 'elsewhere': there is no directory 'example/none@$main', and the Hugging Face cache '$cache'" generate elsewhere --prompt a
 check "and how to get it" grep -qF "hf download example/none --revision $main" "$err"
 says 4 "lacks 2 files of weights" run --model.hf_assets_path example/half-llama --data.path "$rows"
-says 4 "has 2 parts" run --data.source sft --data.path example/rows
 
-# training.dataset is a name, too: of a file of another program, say.
-# shellcheck disable=SC2086
-mkdir -p one
-cp -R "$cache/datasets--example--rows" one/
-rm one/datasets--example--rows/snapshots/*/data/test-*
-export HF_HUB_CACHE="$work/one"
-# shellcheck disable=SC2086
-trainmark run --training.dataset example/rows --data.source sft $train --validation.enable false --out dataset
-check "a set by training.dataset" test "$code" = 0
-check "is data.path" grep -q 'path: ".*/data/train-00000-of-00001.jsonl"  # derived from training.dataset' dataset/config.yaml
-
-# A model's name alone in a file describes no model.
-echo "model: {hf_assets_path: no/model}" >alone.yaml
-says 4 "hf download no/model" run alone.yaml
 finish

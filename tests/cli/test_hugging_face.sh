@@ -10,14 +10,11 @@ small="--training.seq_len 32 --training.local_batch_size 2 --training.threads 1 
 
 says 0 '' run $tiny --training.steps 4 --validation.enable false --checkpoint.enable true --checkpoint.interval 2 --out first
 says 0 "LlamaForCausalLM, 12 tensors" export first -o folder --dtype float32
-check "with a config.json" has folder/config.json '"model_type": "llama"'
-check "that says its format" has folder/config.json '"torch_dtype": "float32"'
 trainmark export first -o earlier --step 2 --dtype float32
 check "an earlier step is another model" [ "$code $(cmp -s folder/model.safetensors earlier/model.safetensors; echo $?)" = "0 1" ]
 trainmark export folder -o shards --dtype float32 --max_shard_size 0.00001
 check "a folder is exported into shards" [ "$code $(find shards -name 'model-*-of-*.safetensors' | wc -l)" = "0 7" ]
 trainmark export folder -o same
-check "with an index" has shards/model.safetensors.index.json '"total_size": '
 
 echo "[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9]" >ids.json
 says 0 '' numerics folder --tokens ids.json --json
@@ -37,9 +34,6 @@ cut -d] -f2 "$out" >greedy
 trainmark generate first --prompt-ids prompt.json --max_tokens 5 --json
 check "a run and its export say the same" [ "$(cut -d] -f2 "$out")" = "$(cat greedy)" ]
 says 0 "first.gguf: LlamaForCausalLM, 12 tensors, .* parameters in f32" export first -o first.gguf --gguf f32
-check_not "whose weights are not rounded" has "$out" rounded
-trainmark generate first.gguf --prompt-ids prompt.json --max_tokens 5 --json
-check "which says the same" [ "$(cut -d] -f2 "$out")" = "$(cat greedy)" ]
 trainmark export first.gguf -o second_folder
 check "a file becomes a folder with the same weights" cmp -s second_folder/model.safetensors same/model.safetensors
 trainmark export folder -o first-q8_0.gguf --gguf q8_0
@@ -57,15 +51,8 @@ check "and the text of what follows" has "$out" '"text": "'
 printf 'Hello world' >hello
 trainmark tokenizer encode --special --tokenizer tokenizer.json hello
 check "the prompt's ids are the tokenizer's, with what stands in front of a text" [ "$prompt" = "$(cat "$out")" ]
-says 0 '^prompt  *Hello world$' generate talks --prompt "Hello world" --max_tokens 5
 trainmark export talks -o again --dtype float32
 check "an exported folder has its tokenizer" cmp -s again/tokenizer.json tokenizer.json
-trainmark export talks -o talks.gguf --gguf f32
-trainmark tokenizer encode --special --tokenizer talks.gguf hello
-check "a GGUF file has it, too" [ "$prompt" = "$(cat "$out")" ]
-trainmark export talks.gguf -o from_file
-trainmark tokenizer encode --special --tokenizer from_file hello
-check "and gives it to a folder" [ "$prompt" = "$(cat "$out")" ]
 
 # --- bytes are a tokenizer ---------------------------------------------------------------------------------------------------
 
@@ -78,9 +65,6 @@ check "its export has a tokenizer" [ -s bytes_hf/tokenizer.json -a -s bytes_hf/t
 trainmark generate bytes_hf --prompt "line 1" --max_tokens 5 --json
 check "with it the text is continued in the same way" [ "$(sed 's/, "prompt_tokens.*//' "$out")" = "$(sed 's/, "prompt_tokens.*//' said)" ]
 check "a text ends with its token" has bytes_hf/config.json '"eos_token_id": 256'
-trainmark run --model.hf_assets_path bytes_hf --data.path text.txt --training.steps 2 --training.threads 1 --training.seq_len 32 \
-    --training.local_batch_size 2 --out continued
-check "the training goes on from the export" has "$out" '^step: +2 '
 says 4 "trained on data.source synthetic, whose tokens stand for no text; give --prompt-ids" generate first --prompt "text"
 
 finish

@@ -17,7 +17,6 @@ for file in share/man/man1/trainmark.1 share/man/man1/trainmark-mlperf-check.1 s
     share/doc/trainmark/docs/architecture.md share/trainmark/configs/experiments/llama3.1_8B-mock.yaml; do
     check "$file" [ -s "root/usr/$file" ]
 done
-check_not "nothing but the owner writes" [ -n "$(find root/usr -type f ! -name other.1 -perm /022)" ]
 "$root/tools/install.sh" install "$TRAINMARK" "$work/root" /usr
 "$root/tools/install.sh" uninstall "$work/root" /usr
 check "uninstalled, nothing of it is left" [ "$(find root -type f)" = root/usr/share/man/man1/other.1 ]
@@ -33,15 +32,11 @@ find unpacked -type f -exec cksum {} + >before
 (cd / && "$work/unpacked/install.sh" "$work/prefix") >"$out" 2>"$err"
 check "an unpacked archive installs itself" [ "$?$(wc -c <"$err")" = 00 ]
 check "says where" has "$out" "^installed: $work/prefix/bin/trainmark$"
-check "and what PATH lacks" has "$out" "^$work/prefix/bin is not in PATH"
 check "all of it" [ "$(diff -r unpacked prefix)" = "Only in unpacked: install.sh" ]
 prefix/bin/trainmark models >"$out"
 check "its program runs" has "$out" "^llama3.1_8B "
 unpacked/install.sh "$work/unpacked" >"$out" 2>"$err"
 check "not where it was unpacked" [ $? -eq 4 ]
-check "which it says" has "$err" "is where it was unpacked"
-unpacked/install.sh --help >"$out" 2>"$err"
-check "other words are wrong usage" [ $? -eq 2 ]
 find unpacked -type f -exec cksum {} + >after
 check "what was unpacked is as it was" diff before after
 unpacked/install.sh uninstall "$work/prefix"

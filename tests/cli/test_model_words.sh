@@ -25,7 +25,6 @@ for path in org/name ./org/name /no/where bare tokenizer; do
 done
 mv of_orgname.yaml of_dot.yaml
 printf 'model: {hf_assets_path: org/name, vocab_size: 64, n_layers: 1, dim: 32, n_heads: 2, n_kv_heads: 1, ffn_dim: 64}\n' >of_hub.yaml
-paths=$(for _ in 1 2 3 4 5 6 7 8; do printf ' --config-path %s' "$work"; done)
 table <<'END'
 0 | $run --model.hf_assets_path folder --out a | note: loaded 12 tensors (52.38 KiB, F32) of 'folder' in | results in a; -v prints every table
 0 | $run --model.hf_assets_path folder $lora --lora.adapter_path adapter --out b | note: loaded 14 tensors of the adapter 'adapter' | note: loaded 12 tensors (52.38 KiB, F32) of 'folder' in
@@ -33,13 +32,9 @@ table <<'END'
 0 | run --model.hf_assets_path ./folder/// $plan | folder: 13,408 parameters
 0 | run --model.hf_assets_path "$work/folder" --model.n_layers 2 $plan | folder: 22,688 parameters
 0 | run --model.hf_assets_path tokenizer $plan | note: model.hf_assets_path: no config.json in 'tokenizer': only a tokenizer is looked for there
-0 | run tiny-llama --model.hf_assets_path nowhere $plan | tiny-llama: 3,180,800 parameters
 4 | run --model.hf_assets_path /no/where --training.steps 1 | there is no directory '/no/where'
 0 | run of_hub.yaml $plan | note: model.hf_assets_path (of_hub.yaml:1): no directory 'org/name' here, nor in the Hugging Face cache: the model is that of the file, with new weights | note: training.mixed_precision_param is not given: a CPU run is float32
 4 | run of_dot.yaml $plan | there is no directory './org/name'
-4 | run of_nowhere.yaml $plan | there is no directory '/no/where'
-0 | run of_bare.yaml $plan | note: 'bare' holds no weights
-0 | run of_tokenizer.yaml $plan | note: model.hf_assets_path: no config.json in 'tokenizer'
 4 | run --model.hf_assets_path dropping $plan | 'dropping/config.json' trains with attention_dropout 0.125, which is not supported; give --model.dropout 0 to train without it
 0 | run --model.hf_assets_path dropping --model.dropout 0 $plan | dropping: 13,408 parameters
 4 | run --model.hf_assets_path folder --lora.adapter_path adapter $plan | lora.adapter_path (command line) needs lora.rank; 'adapter' has --lora.rank 2 --lora.alpha 4
@@ -47,9 +42,6 @@ table <<'END'
 4 | run --model.hf_assets_path bare $lora --lora.adapter_path adapter $plan | lora.adapter_path (command line) needs a model with weights: model.hf_assets_path
 4 | run --model.hf_assets_path folder --lora.rank 4 --lora.alpha 8 --lora.adapter_path adapter $plan | lora.rank is 4 and lora.alpha 8; give the same
 4 | run --model.hf_assets_path folder $lora --lora.use_dora true --lora.adapter_path adapter $plan | 'adapter' is no DoRA adapter, and lora.dora is true; set lora.dora to false
-0 | run --model.hf_assets_path folder $lora --lora.adapter_path adapter $plan | folder: 13,408 parameters
-2 | run $plan $paths --config-path . | more than 8 '--config-path'
-0 | run '--debug.seed=[1,2]' $plan | debug.seed
 END
 # Commands that start ranks themselves, under a launcher.
 for row in "--scaling 1,2:--scaling starts the ranks of each run itself: do without torchrun or its like" \
@@ -60,15 +52,12 @@ done
 # --- what goes on with it -----------------------------------------------------------------------------------------------------
 
 echo '[1, 2, 3]' >three.json
-gpt2="$root/tests/token/fixtures/gpt2.json"
 table <<'END'
 4 | numerics bare --tokens three.json | 'bare' holds no weights (model.safetensors)
 2 | numerics folder | give --tokens FILE (a JSON array of ids, or a .npy) or, of an image model, --inputs FILE (safetensors)
 4 | numerics nowhere --tokens three.json | 'nowhere' is not a Hugging Face directory: it has no config.json
-2 | generate folder | give --prompt TEXT or --prompt-ids FILE (a JSON array of token ids, or a .npy)
 4 | generate folder --prompt a | no tokenizer in 'folder': looked for tokenizer.json, tokenizer.model, tekken.json, vocab.json with merges.txt, spiece.model; give the file itself
 4 | generate folder --prompt-ids three.json --adapter nowhere | cannot open 'nowhere/adapter_config.json'
-4 | generate bare --prompt-ids three.json | 'bare' holds no weights (model.safetensors)
 4 | generate nowhere --prompt-ids three.json --max_tokens 1 | 'nowhere' is neither a Hugging Face directory (config.json) nor the directory of a run (config.yaml)
 END
 

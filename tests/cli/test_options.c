@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line is a promise: every command with the names of its options, and every option or key of a benchmark
- * that has a letter, a default, a range or choices, once, with the commands that have it
- * (tests/cli/expected/options.txt; the keys of a configuration: docs/configuration.md). Help says all of each. */
+/* The command line is a promise: every command with its options, every benchmark with its keys
+ * (tests/cli/expected/options.txt). Help says all of each. */
 #include "apps/bench/bench.h"
 #include "cli/cli.h"
 #include "cli/command.h"
@@ -13,47 +12,13 @@
 
 #include "support/test.h"
 
-enum { MOST_ROWS = 400 };
-
-typedef struct {
-    tm_text commands;         /* a line for each: its words, the names of its options */
-    tm_text row[MOST_ROWS];   /* what an option is */
-    tm_text whose[MOST_ROWS]; /* the commands that have it */
-    size_t  n;
-} promise;
-
-static const char *const kinds[] = { "flag", "text", "choice", "list", "integer", "number", "bytes" };
-
-static void add_row(promise *p, tm_text *row, const char *command)
+/* The name, and what stands behind its help in brackets: choices, range, default. */
+static void add_name(tm_text *p, const char *name, tm_text *described)
 {
-    size_t i = 0;
-    while (i < p->n && strcmp(p->row[i].data, row->data) != 0) i++;
-    assert_true(i < MOST_ROWS);
-    if (i == p->n) p->row[p->n++] = *row;
-    if (i + 1 < p->n || p->row[i].data != row->data) tm_text_fini(row);
-    tm_text_printf(&p->whose[i], "%s%s", p->whose[i].length ? ", " : "", command);
-}
-
-static void add_range(double lo, double hi, const char *choices, const char *fallback, tm_text *out)
-{
-    if (choices) tm_text_printf(out, " {%s}", choices);
-    if (fallback) tm_text_printf(out, " = '%s'", fallback);
-    if (lo < hi || lo > hi) tm_text_printf(out, " [%.17g, %.17g]", lo, hi);
-}
-
-/* Names of those that are neither common nor --json go into the command's line. */
-static void add_option(promise *p, const tm_option *o, const char *command)
-{
-    tm_text row = { 0 };
-    if (strcmp(o->name, "json") == 0) return;
-    tm_text_printf(&p->commands, " %s", o->name);
-    if (!o->letter && !o->choices && !o->fallback && o->lo >= o->hi && !o->required && !o->may_be_empty) return;
-    tm_text_printf(&row, "--%s", o->name);
-    if (o->letter) tm_text_printf(&row, " -%c", o->letter);
-    tm_text_printf(&row, " %s", kinds[o->kind]);
-    add_range(o->lo, o->hi, o->choices, o->fallback, &row);
-    tm_text_printf(&row, "%s%s", o->required ? " required" : "", o->may_be_empty ? " may be empty" : "");
-    add_row(p, &row, command);
+    size_t      n = described->length;
+    const char *last = strrchr(described->data, '(');
+    tm_text_printf(p, " %s%s", name, last && described->data[n - 1] == ')' ? last : "");
+    tm_text_fini(described);
 }
 
 /* Blanks and line ends are one blank. */
@@ -132,22 +97,25 @@ static void help_says_all(const tm_cli_command *c, const char *name)
     tm_text_fini(&help), tm_text_fini(&words);
 }
 
-static void add_command(promise *p, const tm_cli_command *c, const char *name)
+static void add_command(tm_text *p, const tm_cli_command *c, const char *name)
 {
     tm_text synopsis = { 0 };
     tm_cli_synopsis(c, &synopsis);
-    tm_text_printf(&p->commands, "%s (%d to %d words%s%s%s%s) %s:", name, c->least, c->most,
-                   c->run ? "" : ", only commands", c->passes ? ", passes" : "", c->reads ? ", reads" : "",
-                   c->keys ? ", keys" : "", synopsis.data ? synopsis.data : "");
+    tm_text_printf(p, "%s (%d to %d words%s%s%s%s) %s:", name, c->least, c->most, c->run ? "" : ", only commands",
+                   c->passes ? ", passes" : "", c->reads ? ", reads" : "", c->keys ? ", keys" : "",
+                   synopsis.data ? synopsis.data : "");
     tm_text_fini(&synopsis);
     for (size_t i = 0; i < c->n_options; i++) {
         const char *help = c->options[i].help;
         assert_true(c->options[i].at < c->size);
         if (!help || strlen(help) > 80)
             fail_msg("%s --%s: a line of help has 80 characters: '%s'", name, c->options[i].name, help);
-        add_option(p, &c->options[i], name);
+        tm_text described = { 0 };
+        tm_cli_describe(&c->options[i], &described);
+        if (c->options[i].letter) tm_text_printf(p, " -%c", c->options[i].letter);
+        add_name(p, c->options[i].name, &described);
     }
-    tm_text_add(&p->commands, "\n");
+    tm_text_add(p, "\n");
     bool prints_json = c->keys != NULL; /* --json is a key of benchmarks */
     for (size_t i = 0; i < c->n_options; i++) prints_json = prints_json || strcmp(c->options[i].name, "json") == 0;
     if (c->run && !prints_json && !strstr(" chat, completion bash, completion zsh,", name))
@@ -155,7 +123,7 @@ static void add_command(promise *p, const tm_cli_command *c, const char *name)
     help_says_all(c, name);
 }
 
-static void add_all(promise *p, const tm_cli_command *parent, const char *path)
+static void add_all(tm_text *p, const tm_cli_command *parent, const char *path)
 {
     tm_cli_command        storage;
     const tm_cli_command *c;
@@ -167,31 +135,21 @@ static void add_all(promise *p, const tm_cli_command *parent, const char *path)
     }
 }
 
-/* Keys that are options of a command; of texts and switches that are off the name says all. */
-static void add_keys(promise *p, const char *command, tm_config *config)
+static void add_keys(tm_text *p, const char *command, tm_config *config)
 {
-    static const char *const key_kinds[] = { "bool", "integer", "number", "text", "choice", "list", "maps", "lists" };
-    tm_text_printf(&p->commands, "keys of %s:", command);
+    tm_text_printf(p, "keys of %s:", command);
     for (size_t i = 0; i < tm_config_n_keys(config); i++) {
-        const tm_key *k = tm_config_key_at(config, i);
-        tm_text       row = { 0 };
-        bool          off = k->fallback && strcmp(k->fallback, "false") == 0;
-        if (!k->synonyms && !k->choices && (k->kind == TM_KEY_BOOL ? off : k->kind == TM_KEY_TEXT && !k->fallback)) {
-            tm_text_printf(&p->commands, " %s", k->name);
-            continue;
-        }
-        tm_text_printf(&row, "%s %s", k->name, key_kinds[k->kind]);
-        add_range(k->lo, k->hi, k->choices, k->fallback, &row);
-        if (k->synonyms) tm_text_printf(&row, " also %s", k->synonyms);
-        add_row(p, &row, command);
+        tm_text described = { 0 };
+        tm_config_describe_key(tm_config_key_at(config, i), &described);
+        add_name(p, tm_config_key_at(config, i)->name, &described);
     }
-    tm_text_add(&p->commands, "\n");
+    tm_text_add(p, "\n");
     tm_config_destroy(config);
 }
 
 TEST(every_option)
 {
-    static promise            p;
+    static tm_text            p;
     tm_cli_command            storage;
     const tm_cli_command     *c;
     size_t                    n;
@@ -200,38 +158,5 @@ TEST(every_option)
     for (size_t i = 0; (c = tm_cli_nested(NULL, i, &storage)); i++)
         if (strcmp(c->name, "check") == 0) add_keys(&p, c->name, c->keys(c));
     for (size_t i = 0; i < n; i++) add_keys(&p, workloads[i]->name, tm_bench_configure(workloads[i], "help"));
-    for (size_t i = 0; i < p.n; i++) {
-        tm_text_printf(&p.commands, "%s: %s\n", p.row[i].data, p.whose[i].data);
-        tm_text_fini(&p.row[i]), tm_text_fini(&p.whose[i]);
-    }
-    whole_is("tests/cli/expected/options.txt", &p.commands);
-}
-
-/* What help says of an option's value. */
-TEST(in_words)
-{
-    static const struct {
-        tm_option   o;
-        const char *words;
-    } rows[] = {
-        { { .name = "a", .kind = TM_OPTION_FLAG, .help = "do it" }, "do it" },
-        { { .name = "a", .kind = TM_OPTION_TEXT, .fallback = "x", .help = "a text" }, "a text (default x)" },
-        { { .name = "a", .kind = TM_OPTION_I64, .lo = 2, .hi = 9, .help = "a number" }, "a number (2 to 9)" },
-        { { .name = "a", .kind = TM_OPTION_F64, .lo = 0.5, .hi = 9, .fallback = "3", .help = "a number" },
-          "a number (0.5 to 9; default 3)" },
-        { { .name = "a", .kind = TM_OPTION_I64, .lo = 2, .hi = 999999, .help = "n" }, "n (2 to 999999)" },
-        { { .name = "a", .kind = TM_OPTION_I64, .lo = 2, .hi = 1000000, .fallback = "5", .help = "n" },
-          "n (default 5)" },
-        { { .name = "a", .kind = TM_OPTION_I64, .lo = 2, .hi = 2, .help = "n" }, "n" },
-        { { .name = "a", .kind = TM_OPTION_TEXT, .lo = 2, .hi = 9, .help = "n" }, "n" },
-        { { .name = "a", .kind = TM_OPTION_CHOICE, .choices = "x", .help = "a word" }, "a word (x)" },
-        { { .name = "a", .kind = TM_OPTION_CHOICE, .choices = "x|y", .fallback = "y", .help = "a word" },
-          "a word (x, y; default y)" },
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        tm_text out = { 0 };
-        tm_cli_describe(&rows[i].o, &out);
-        assert_string_equal(out.data, rows[i].words);
-        tm_text_fini(&out);
-    }
+    whole_is("tests/cli/expected/options.txt", &p);
 }

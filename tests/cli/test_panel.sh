@@ -25,14 +25,9 @@ check "the report follows, and no frame" sh -c "tail -n 40 typed | grep -aq 'who
 on_terminal NO_COLOR=1 $TRAINMARK $job
 check "NO_COLOR: a panel" coded ETA
 check_not "without colors" coded '\033\[[0-9;]*m'
-on_terminal LANG=C $TRAINMARK $job
-check "without UTF-8: a panel" coded ETA
-check_not "of ASCII" coded '[\200-\377]'
 on_terminal TERM=dumb $TRAINMARK $job
 check_not "TERM=dumb: none" coded '\033'
 check "but the lines" coded 'step: 40 '
-trainmark $job
-check_not "in a pipe: none" has "$err" "ETA"
 
 # Stopped by a signal: the line of the panel is gone, the report is there.
 long="run $tiny --training.steps 100000 --debug.certificate false --store.path none --out s"

@@ -11,9 +11,6 @@ field() { sed -n "s/^ *\"$1\": \(.*[^,]\),\{0,1\}$/\1/p" "$out" | head -n 1; }
 
 # --- one layout -------------------------------------------------------------------------------------------------------
 says 0 "^FITS: [0-9.]+ GiB of 189.00 GiB on the rank with the most; " plan llama3.1_8B --platform 8xMI300X
-check "the largest batch" has "$out" "^largest training.local_batch_size that fits: [0-9]+ \(4 is set\)$"
-check "bfloat16 on a GPU" has "$out" "^llama3.1_8B: 8,030,261,248 parameters, bfloat16, dp_shard 8; "
-check "an interval" has "$out" "^predicted: [0-9,]+ tokens/s, 90 % interval [0-9,]+ to [0-9,]+; [0-9.]+ of each device$"
 check "what limits it" has "$out" "^what limits it: backward linear, [0-9]+ % of the time$"
 check "that nothing was measured" has "$out" "^nothing was measured: "
 says 0 '' plan llama3.1_8B --platform 8xMI300X --json --price 2 --tokens 15T
@@ -22,11 +19,7 @@ awk -v step="$(field step_s)" -v rate="$(field tokens_per_second)" 'BEGIN { exit
 check "tokens/s x step is the tokens of a step" [ $? -eq 0 ]
 awk -v days="$(field days)" -v usd="$(field usd)" 'BEGIN { x = days * 24 * 8 * 2 / usd; exit !(x > 0.999 && x < 1.001) }'
 check "days, devices and prices are the cost" [ $? -eq 0 ]
-days=$(field days)
 bytes=$(field plan_bytes)
-trainmark plan llama3.1_8B --platform 8xMI300X --json --price 2 --tokens 15T --failures 1000 --save-seconds 60
-awk -v days="$days" -v more="$(field days)" -v good="$(field goodput)" 'BEGIN { x = days / good / more; exit !(good < 0.98 && x > 0.9999 && x < 1.0001) }'
-check "failures make it longer" [ $? -eq 0 ]
 says 0 "^a failure every 24 h: a checkpoint every 37[.0-9]* min leaves 9[0-9.]+ % of the time$" plan llama3.1_8B --platform 8xMI300X --failures 1000
 trainmark run llama3.1_8B --training.mock_data true --training.dtype bfloat16 --platform 8xMI300X --dry-run --json
 check "the memory is that of a dry run" [ "$(field plan_bytes)" = "$bytes" ]
@@ -34,8 +27,6 @@ says 4 "^OUT OF MEMORY: " plan llama3.1_70B --platform 2xH100
 check "with a way out" has "$err" "and a rank has 77.00 GiB; --search finds a layout that fits"
 says 0 "^AT RISK: " plan llama3.1_8B --platform 8xMI300X --memory 115GiB
 says 0 '' plan tiny-llama --platform 2xMI300X --trace trace.json
-check "of Perfetto's form" has trace.json '^\{"displayTimeUnit": *"ms", *"traceEvents": *\[\{"name": *"process_name", *"ph": *"M", *"pid": *0,.*\{"name": *"first", *"cat": *"first", *"ph": *"X", *"ts": *0,'
-check "with streams" has trace.json '"tid": *"communication"'
 # The picture has the same pieces: a bar for every run of a program, a row for every stage and stream.
 two="tiny-llama --platform 2xMI300X --parallelism.pipeline_parallel_degree 2 --training.local_batch_size 4 --parallelism.pipeline_parallel_microbatch_size 1"
 trainmark plan $two --trace trace.json
@@ -45,12 +36,6 @@ programs=$(grep -o '"tid": *"programs"' trace.json | wc -l)
 check "with a bar for each of $programs programs" [ "$(grep -c 'class="p"' trace.svg)" -eq "$programs" ]
 check "of 4 micro-batches forward and backward of 2 stages, and 2 updates" [ "$programs" -eq 18 ]
 check "with a row for the second stage" has trace.svg '>stage 1 programs<'
-sed 's/^name: .*/name: mine/; s/product_bf16: { value: 708/product_bf16: { value: 354/' "$root/configs/hardware/MI300X.yaml" >mine.yaml
-trainmark plan llama3.1_8B --platform 8x./mine.yaml --json
-slow=$(field step_s)
-trainmark plan llama3.1_8B --platform 8xMI300X --json
-awk -v slow="$slow" -v fast="$(field step_s)" 'BEGIN { exit !(slow > 1.5 * fast && slow < 2 * fast) }'
-check "a file of one's own counts" [ $? -eq 0 ]
 says 0 " parameters, float32; " plan tiny-llama --platform 2xEPYC-9654
 
 experts="tiny-llama --platform 2xH100 --model.n_experts 4 --model.n_experts_per_token 2 --parallelism.expert_parallel_degree 2"
@@ -74,7 +59,6 @@ says 4 "ptb would need [0-9.]+ TiB, and a device has 192.00 GiB" plan llama3.1_8
 head -n 4 "$root/configs/calibration/training.csv" >rows.csv
 says 0 '' plan --rows rows.csv --json
 check "as many as the file has" [ "$(grep -c '"row":' "$out")" -eq 3 ]
-says 0 "product_bf16 .* of best " plan --explain
 says 0 "^speed: 146 rows, 1 not predicted; " plan --rows "$root/configs/calibration/training.csv" --leave-out
 says 0 "^fits or does not: [0-9]+ of 39 are said right, " plan --rows "$root/configs/calibration/memory.csv"
 
@@ -120,7 +104,6 @@ done
 awk -v a="$found" -v b="$best" 'BEGIN { exit !(b > 0 && a >= 0.999 * b) }'
 check "the search finds what is best of all, or better ($found, $best)" [ $? -eq 0 ]
 says 0 "^all others are slower by their bounds$" plan $model --platform 4xH100 --search --training.global_batch_size 2 --training.local_batch_size 1
-check "a line for each of the best" has "$out" "[0-9] GiB  [a-z ]+ \([0-9.]+ %\)$"
 # What lies with the host is moved only where there is no room without.
 alone="$model --platform H100 --training.global_batch_size 4"
 trainmark plan $alone --training.local_batch_size 1 --activation_checkpoint.mode full --json
@@ -139,12 +122,8 @@ says 2 "nodes are 1 to [0-9]+, devices of a node 1 to 72" plan llama3.1_8B --pla
 sed 's/^product_f32:.*//' "$root/configs/hardware/H100.yaml" >bad.yaml
 says 4 "has no 'product_f32', which" plan llama3.1_8B --platform ./bad.yaml --training.dtype float32 --model.n_layers 1
 says 4 "'--as|--as 'keras': wanted one of ptb, " plan llama3.1_8B --platform 8xMI300X --as keras
-says 4 "no rate of products in that format" plan llama3.1_8B --platform A100-80GB --as megatron --quantize.recipe fp8_tensorwise
 says 2 "--as describes another program's step; --search" plan llama3.1_8B --platform 8xMI300X --as ptb --search
-says 4 "nothing.csv" plan --rows nothing.csv
 sed '2s/,8,bf16/,eight,bf16/' rows.csv >bad.csv
 says 4 "bad.csv:2: gpus is 'eight'" plan --rows bad.csv
-says 2 "tokens '15 furlongs' is not a number of tokens" plan llama3.1_8B --platform 8xMI300X --tokens "15 furlongs"
-says 4 "tp 3 multiply to 3, which does not divide the 8 ranks" plan llama3.1_8B --platform 8xMI300X --parallelism.tensor_parallel_degree 3
 says 4 "cannot create 'no/such/folder/trace.json'" plan tiny-llama --platform MI300X --trace no/such/folder/trace.json
 finish

@@ -24,9 +24,6 @@ takes 8 2 2 4 $pure --optimizer.bf16_stochastic_round true
 takes 6.03 2 2 2.03[0-9]* $pure --optimizer.name AdamW8bit
 
 says 0 "per parameter 4 B: weights 2, gradients 2, optimizer 0 " explain gpt-medium --training.local_batch_size 1 --training.seq_len 64 $pure --optimizer.name SGD
-trainmark explain gpt-medium --training.local_batch_size 1 --training.seq_len 64 $pure --optimizer.name SGD \
-    --optimizer.momentum 0.9
-check "with momentum 6" has "$out" "per parameter 6 B: weights 2, gradients 2, optimizer 2 "
 trainmark explain gpt-medium --training.local_batch_size 1 --training.seq_len 64 $pure --optimizer.name Adafactor
 check "Adafactor takes 4 and a row and a column" has "$out" "per parameter 4(\.0[0-9]*)? B: weights 2, gradients 2, optimizer 0\.0"
 
@@ -34,5 +31,4 @@ says 0 " fit into 24\.0* GiB" run gpt-1.5b $pure --optimizer.name AdamW8bit --tr
     --data.source mock --dry-run --memory 24GiB
 check "as docs/regimes.md says" has "$out" "^  plan +8\.09 GiB"
 check "and said there" grep -q "8.09 GiB planned" "$root/docs/regimes.md"
-says 4 '' run gpt-1.5b --training.local_batch_size 1 --training.seq_len 128 --data.source mock --dry-run --memory 16GiB
 finish

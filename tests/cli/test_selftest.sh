@@ -11,20 +11,14 @@ trainmark selftest --list
 check "the stages" [ "$(grep -c ' s  ' "$out")" -ge 10 ]
 says 0 "^experts +ok .* tokens/s, loss [0-9.]+ to [0-9.]+$" selftest --device cpu --only devices,experts,gemm --minutes 60 -o all.json
 check "and stand in the file" [ "$(of all.json experts result)/$(of all.json devices exit)" = ok/0 ]
-check "with the whole result" [ "$(grep -c '"step_seconds": \[' all.json)" -ge 1 -a "$(grep -c '"tokens_per_second_per_device"' all.json)" -ge 1 ]
 check "a stage for GPUs is left out, and it is said" [ "$(of all.json gemm result) $(of all.json gemm said)" = "skipped for GPUs" ]
 says 5 "^experts +late .*longer than 0.04 s$" selftest --device cpu --only experts,devices --minutes 0.01 -o late.json
-check "and the file is there" [ "$(of late.json experts result)" = late ]
-trainmark selftest --device cpu --only devices --json -o json.json
-check "as JSON: the file" [ "$(cat "$out")" = "$(cat json.json)" ]
 
 standins=$(dirname "$TRAINMARK")/tests/standins
 if [ -e "$standins/hip.so" ]; then
     TRAINMARK_GPU_RUNTIME="$standins/hip.so" STANDIN_GPU_FAIL=cuModuleLoadData@1=719 TRAINMARK_HIPRTC="$standins/hiprtc.so" \
         trainmark selftest --only devices,experts,llama-8b-width --minutes 60 -o gpu.json
     check "a stage that fails: exit 5" [ "$code" -eq 5 ]
-    check "of the first GPU" has gpu.json '^ "device": "hip",$'
-    check "with its words" [ "$(of gpu.json experts result)/$(of gpu.json devices result)" = failed/ok ]
     check "one that wants more memory is left out" has "$out" "^llama-8b-width +skipped .*the device has 4 GB, wanted 75$"
     export TRAINMARK_GPU_RUNTIME="$standins/cuda.so" TRAINMARK_CUBLASLT="$standins/cublaslt.so" TRAINMARK_NVRTC="$standins/nvrtc.so"
     STANDIN_BLAS_WRONG=1 says 5 '' ops --check linear_wgrad --device cuda
@@ -34,5 +28,4 @@ fi
 
 says 0 '"wrong": 0' ops --check add --json
 says 0 "^square_sum +[0-9]+ calls  at most 0\.[0-9]+ of the bound: square_sum/" ops --check square_sum
-check "and all together" has "$out" "^1 operations, of which 0 move data and are left out, 0 have no kernel here: [0-9]+ calls, 0 wrong$"
 finish

@@ -10,9 +10,17 @@ number() { sed -n "s/^ *\"$2\": \([^,]*\),\{0,1\}\$/\1/p" "$1" | head -n 1; }
 says 0 "^no result; a run or a benchmark adds one$" results
 says 0 "stored as result 1$" run $tiny --training.steps 60 --out a
 trainmark run $tiny --training.steps 60 --debug.seed 2 --training.local_batch_size 4 --out b
-trainmark bench gemm --M 32 --N 32 --K 32 --budget 30 --rep-ms 20 --precision 0 --output-file g.json
+MY_TEST_TOKEN=open-sesame-77 trainmark bench gemm --M 32 --N 32 --K 32 --budget 30 --rep-ms 20 --precision 0 --output-file open-sesame-77.json
+measured=$code
+mv open-sesame-77.json g.json
 trainmark bench gemm --M 32 --N 32 --K 32 --budget 30 --rep-ms 20 --precision 0
 check "it is stored" has "$err" "stored as result 4$"
+
+trainmark results show 3
+check "the table is what was written" [ "$(members tflops)" = "$(sed -n 's/.*"tflops": \([^,]*\),*.*/\1/p' g.json)" ]
+check "with its options, and where it was measured" [ "$(members workload) $(grep -c '"environment": {\|"M": 32,' "$out")" = '"gemm" 3' ]
+check "the verdict: only that its numbers are not valid" [ "$(members verdict | cut -d' ' -f1)" = "$([ $measured -eq 3 ] && echo '"invalid"' || echo null)" ]
+check "no secret is in it" [ "$(members output-file)$(grep -c sesame "$out")" = '"***.json"0' ]
 
 # --- list, show, export, import, delete ---
 

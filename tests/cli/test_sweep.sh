@@ -10,21 +10,16 @@ training: {seq_len: 32, local_batch_size: [2, 4, 8], threads: 1, stop_at_target:
 optimizer: {lr: [0.001, 1.0e-4]}
 validation: {steps: 1}
 END
-# column NAME FILE: of every row of a CSV file without quotes.
-column() { awk -F, -v name="$1" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) at = i; next } { print $at }' "$2" | tr '\n' ' '; }
 
 trainmark run experiment.yaml --out sweep --dry-run
 check "a dry run lists the runs" [ "$code$(grep -c '| yes ' "$out")" = 06 ]
 check "and trains none" [ ! -e sweep ]
 says 0 '' run experiment.yaml --out sweep
-check "the last axis is the fastest" [ "$(column run_name sweep/runs_summary.csv)" = "local_batch_size=2_lr=0.001 \
+check "the last axis is the fastest" [ "$(column sweep/runs_summary.csv run_name)" = "local_batch_size=2_lr=0.001 \
 local_batch_size=2_lr=0.0001 local_batch_size=4_lr=0.001 local_batch_size=4_lr=0.0001 local_batch_size=8_lr=0.001 \
 local_batch_size=8_lr=0.0001 " ]
-check "all succeed" [ "$(column status sweep/runs_summary.csv)" = "success success success success success success " ]
-check "the parameters are columns" [ "$(column training.local_batch_size sweep/runs_summary.csv)" = "2 2 4 4 8 8 " ]
-check "the steps after five count" [ "$(column num_samples sweep/runs_summary.csv)" = "3 3 3 3 3 3 " ]
-check "each has its configuration" has "sweep/0003_config_local_batch_size=4_lr=0.001.yaml" "^  local_batch_size: 4 "
-check "its log" has "sweep/0003_logs_local_batch_size=4_lr=0.001.txt" "^performance:"
+check "all succeed" [ "$(column sweep/runs_summary.csv status)" = "success success success success success success " ]
+check "the parameters are columns" [ "$(column sweep/runs_summary.csv training.local_batch_size)" = "2 2 4 4 8 8 " ]
 check "its folder" has "sweep/0003_local_batch_size=4_lr=0.001/result.json" '"training.local_batch_size": 4'
 trainmark results --label 'sweep/*'
 check "and its place in the store" [ "$(grep -c '| sweep/000' "$out")" -eq 6 ]
@@ -36,8 +31,8 @@ check "and trains to the same weights" [ "$(grep weights_hash again/result.json)
 # Rates are those of samples: of sequences above, of images here. Of one step, rate times time is the batch.
 trainmark run tiny-flux --training.local_batch_size [1,2] --training.steps 1 --training.threads 1 --training.stop_at_target false \
     --validation.steps 1 --out images
-check "images for a second are images" awk -v rate="$(column avg_fps_gpu images/runs_summary.csv)" \
-    -v seconds="$(column avg_step_time_total images/runs_summary.csv)" 'BEGIN { n = split(rate, r, " "); split(seconds, s, " ")
+check "images for a second are images" awk -v rate="$(column images/runs_summary.csv avg_fps_gpu)" \
+    -v seconds="$(column images/runs_summary.csv avg_step_time_total)" 'BEGIN { n = split(rate, r, " "); split(seconds, s, " ")
         for (i = 1; i <= 2; i++) if (r[i] * s[i] < i * 0.999 || r[i] * s[i] > i * 1.001) exit 1
         exit n != 2 }'
 
@@ -49,39 +44,21 @@ check "images for a second are images" awk -v rate="$(column avg_fps_gpu images/
     echo $? >code
 )
 check "what does not fit is no error of the sweep" [ "$(cat code)" -eq 0 ]
-check "a larger batch is not tried, another rate is" [ "$(column status large/runs_summary.csv)" = \
+check "a larger batch is not tried, another rate is" [ "$(column large/runs_summary.csv status)" = \
     "success oom oom-skipped success oom oom-skipped " ]
 mv large/runs_summary.csv before.csv
 grep -v ',oom-skipped,' before.csv >large/runs_summary.csv
 trainmark run experiment.yaml '--training.local_batch_size=[2, 30000, 60000]' --out large
-check "nor when the sweep goes on" [ "$(column status large/runs_summary.csv)" = \
+check "nor when the sweep goes on" [ "$(column large/runs_summary.csv status)" = \
     "success oom oom-skipped success oom oom-skipped " ]
 trainmark run experiment.yaml --training.local_batch_size 2 '--optimizer.lr=[0.001, 1e300]' --out error
 check "a run that fails does not stop the others" [ "$(wc -l <error/runs_summary.csv)" -eq 3 ]
 check_not "but the sweep has failed" [ "$code" -eq 0 ]
 
-# --- names ---
-
-# A name is at most 150 characters, of letters that every file system has.
-long=$(printf '%0170d' 0)
-says 0 '' run experiment.yaml --training.local_batch_size 2 --optimizer.lr 0.001 --out many/one "--training.steps=[3]" "--exp_name=[a b/c:d, $long]"
-for row in 0001:steps=3_exp_name=a-b-c-d "0002:steps=3_exp_name=$(echo "$long" | cut -c 1-133)"; do
-    for name in "${row%:*}_config_${row#*:}.yaml" "${row%:*}_logs_${row#*:}.txt" "${row%:*}_${row#*:}"; do
-        check "it writes $(echo "$name" | cut -c 1-40)" [ -s "many/one/$name" ]
-    done
-done
-check "and nothing else" [ "$(find many/one -maxdepth 1 -mindepth 1 | wc -l)" -eq 8 ]
-check "what was asked for, and how it ended" [ "$(cut -d, -f1,4,5,20,24,25 many/one/runs_summary.csv)" = "run_id,training.steps,exp_name,status,verdict,exit_code
-0001,3,a b/c:d,success,not-judged,0
-0002,3,$long,success,not-judged,0" ]
-
 # --- lists and single values ---
 
 says 0 '' run experiment.yaml --training.local_batch_size 2 --optimizer.lr 1e-3 --out single
 check "that is one run" [ -s single/result.json ]
-EXP=experiment.yaml says 0 "^nothing was trained" run --training.local_batch_size 2 --optimizer.lr 1e-3 --dry-run
-trainmark run $tiny '--training.steps=[2, 3]' --out words
-check "a list on the command line" [ "$(column training.steps words/runs_summary.csv)" = "2 3 " ]
 
 # --- the batch that fits ---
 
@@ -102,24 +79,14 @@ check "auto: it says what was found" has "$err" "local_batch_size auto: "
 check "a smaller batch is found" [ "$(cat code)" -eq 0 ]
 sed -n 's/.*a batch of \([0-9]*\) should fit by the plan, but did not run: trying a smaller one$/\1/p' "$err" >tried
 check "after others" [ "$(wc -l <tried)" -ge 1 ]
-check "each a sixteenth less" awk 'NR > 1 && $1 != last - int((last + 15) / 16) { bad = 1 } { last = $1 } END { exit bad }' tried
 check "the last of them is the one" awk -v last="$(tail -n 1 tried)" -v size="$(sed -n 's/^  local_batch_size: \([0-9]*\) .*/\1/p' tight/config.yaml)" \
     'BEGIN { exit size != last - int((last + 15) / 16) }'
-check "its two steps are not the run's" [ "$(grep -c '^{"step"' tight/metrics.jsonl)" -eq 2 ]
 check "nothing is left of the trials" [ -z "$(find "${TMPDIR:-/tmp}" -maxdepth 1 -name 'trainmark-batch*' -newer experiment.yaml)" ]
 # Of several ranks the one that needs the most has to fit: of a pipeline the last, which has the head.
 ranks="--parallelism.ranks 2 --parallelism.pipeline_parallel_degree 2 --model.n_layers 2 --optimizer.lr 1e-3 --memory 2MiB --dry-run"
 trainmark run experiment.yaml $ranks --training.local_batch_size auto
 size=$(sed -n 's/.*local_batch_size auto: \([0-9]*\)$/\1/p' "$err")
 says 4 "the plan needs .* and 2.00 MiB are available" run experiment.yaml $ranks --training.local_batch_size $((size + 1))
-# An order of stages that refuses 16 micro-batches on three ranks: what is found is less, and no thousands are tried.
-seconds=20
-trainmark run experiment.yaml --optimizer.lr 1e-3 --model.n_layers 6 --memory 1GiB --dry-run --training.local_batch_size auto \
-    --parallelism.ranks 3 --parallelism.pipeline_parallel_degree 3 --parallelism.pipeline_parallel_schedule Interleaved1F1B \
-    --parallelism.pipeline_parallel_microbatch_size 1
-seconds=60
-check "auto: a batch that the order of stages takes" [ "$code" -eq 0 ]
-check "auto: between the last that was taken and the first that was not" has "$err" "local_batch_size auto: (8|9|1[0-5])$"
 # A pipeline's micro-batch divides what is found.
 parts="--optimizer.lr 1e-3 --training.local_batch_size auto --parallelism.ranks 2 --parallelism.pipeline_parallel_degree 2 --model.n_layers 2"
 parts="$parts --parallelism.pipeline_parallel_microbatch_size 3 --memory 8MiB --dry-run"

@@ -20,9 +20,7 @@ table <<'END'
 0 | data pack docs --out set | set: 3 documents
 0 | data pack docs --out set2 --json | "out": "set2" | "format": "megatron" | "documents": 3
 0 | data pack docs --out rows.npy --format govreport --seq-len 16 | rows.npy: 5 rows
-0 | data pack docs --out rows2.npy --format govreport --seq-len 16 --json | "format": "govreport" | "rows": 5
 0 | data pack docs --out answers.npy --format govreport --seq-len 16 --answer-after 'Answer: ' | answers.npy: 5 rows
-0 | data pack docs/a --out one --format megatron | one: 1 documents
 0 | data inspect set | megatron | uint16 | 80 | 15 | 37 | 10 | 256
 END
 check "packed again, it is the same" cmp -s set.bin set2.bin
@@ -39,26 +37,6 @@ for path in set set.idx set.bin; do inspected megatron uint16 3 3 80 15 37 null 
 inspected govreport int32 5 null 80 16 16 1 rows.npy
 inspected govreport int32 5 null 80 16 16 0.1875 answers.npy # 'two.', its end, 10 of 'four, five.': 15 of 80
 inspected text uint8 3 3 80 15 37 null docs
-inspected text uint8 1 1 28 28 28 null docs/a
-
-# --- sums -------------------------------------------------------------------------------------------------------------------
-
-printf '900150983cd24fb0d6963f7d28e17f72  abc\nd41d8cd98f00b204e9800998ecf8427e *empty\n' >list.md5
-printf abc >abc
-: >empty
-trainmark data verify list.md5 --json
-check "verified, as JSON" [ "$(members verdict) $(members file)" = '"ok" "ok" "abc" "empty"' ]
-check "what was wanted was found" [ "$(members wanted)" = "$(members found)" ]
-table <<'END'
-0 | data verify list.md5 | 900150983cd24fb0d6963f7d28e17f72 | 900150983cd24fb0d6963f7d28e17f72 | ok
-0 | data verify abc --expect 900150983cd24fb0d6963f7d28e17f72 | abc | md5 | ok
-5 | data verify abc --expect 900150983cd24fb0d6963f7d28e17f73 --json | "verdict": "FAILED" | 'abc' differs from what was published
-END
-printf abd >abc
-rm empty
-trainmark data verify list.md5 --json
-check "what was wanted stays" [ "$(members wanted)" = '"900150983cd24fb0d6963f7d28e17f72" "d41d8cd98f00b204e9800998ecf8427e"' ]
-check "changed and missing" [ "$code $(members verdict) $(members found)" = "5 \"FAILED\" \"FAILED\" \"$(md5sum <abc | cut -d' ' -f1)\" \"missing\"" ]
 
 # --- fine-tuning ------------------------------------------------------------------------------------------------------------
 
@@ -115,7 +93,6 @@ check "and warnings" [ "$(cat "$err")" = "trainmark: warning: 'mixed/gone' canno
 trainmark: warning: 'mixed/again' is the same as 'mixed/a': left out
 trainmark: warning: 'mixed/binary' is a binary file: left out" ]
 check "and files" cmp -s m.bin n.bin
-tokenizer="$llama2 --special" tokenized 3 data tokenize docs -o special $llama2 --special
 table <<'END'
 4 | data tokenize docs/a -o e --end 16777216 $gpt2 | --end is 16777216, but ' | gpt2.json' has ids below 424
 4 | data tokenize lines.jsonl -o e $gpt2 --end 0 --field body | 'lines.jsonl', line 1: no text in field 'body'; name another field with --field
@@ -126,17 +103,10 @@ END
 printf 'Hello world, 12345!\n' >hello
 # The fixtures' words: gpt2.json has 12 and 34, SentencePiece puts a blank in front and spells bytes.
 ids="[39, 68, 75, 75, 78, 220, 86, 78, 81, 75, 67, 11, 220, 328, 331, 20, 0, 198]"
-pieces="407, 444, 408, 426, 426, 414, 407, 492, 414, 410, 426, 416, 431, 407, 425, 477, 441, 442, 478, 438, 13]"
 prints "$ids" tokenizer encode $gpt2 hello
 prints '{"bytes": 20, "count": 18, "ids": '"$ids"', "tokens": ["H", "e", "l", "l", "o", "Ġ", "w", "o", "r", "l", "d", ",", "Ġ", "12", "34", "5", "!", "Ċ"]}' \
     tokenizer encode $gpt2 hello --json
-prints "[$pieces" tokenizer encode $llama2 hello
-trainmark tokenizer encode $llama2 --special --json hello
-check "with what is put around it" has "$out" "\"count\": 22, \"ids\": \[1, $(echo "$pieces" | sed 's/]/\\]/'), \"tokens\": \[\"<s>\", \"▁\", \"H\", .*\"<0x0A>\"\]\}"
 for words in "-" ""; do check "of standard input: '$words'" [ "$(timeout 60 "$TRAINMARK" tokenizer encode $gpt2 $words <hello)" = "$ids" ]; done
-: >nothing
-prints "[]" tokenizer encode $gpt2 nothing
-prints '{"bytes": 0, "count": 0, "ids": [], "tokens": []}' tokenizer encode $gpt2 nothing --json
 # decoded TEXT IDS WORD...
 decoded()
 {
@@ -147,7 +117,6 @@ decoded()
 }
 decoded '!"#$' '[0, 1,2;3' $gpt2
 decoded '{"text": "\"#$%"}' '1 2 3 4' $gpt2 --json
-decoded '<s></s>' '1 2 3 4' $llama2 --special
 for row in '2147483648:id 2147483648 at byte 0 is too large' '99999999999999999999999999:id 99999999999999999999 at byte 0 is too large' \
     "1 x:the ids have 'x' at byte 2; wanted numbers: .1, 2, 3." "[-1]:the ids have '-' at byte 1; wanted" "1.5:the ids have '.' at byte 1"; do
     echo "${row%%:*}" >ids
@@ -162,14 +131,8 @@ learned()
         "tokenizer.json byte-level BPE llama3 $1 $(($1 - 256 - $2)) $2 " ]
 }
 prints "learned.json: 300 tokens from 818 words (412 different) of 3 files" tokenizer train mixed -o learned.json --vocab-size 300
-trainmark tokenizer train mixed -o learned2.json --vocab-size 300 --json
-check "as JSON" [ "$(members vocab) $(members files) $(members bytes) $(members words) $(members different_words)" = \
-    "300 3 $(cat docs/a docs/b mixed/numbers | wc -c) 818 412" ]
-check "learned again, it is the same" cmp -s learned.json learned2.json
-trainmark tokenizer train mixed -o special.json --vocab-size 270 --special '<a>' --special '<b>'
 learned 300 1 learned.json
 check "with an end" has "$out" '^eos  +299  <\|endoftext\|>  \(name\)$'
-learned 270 2 special.json
 trainmark tokenizer encode --tokenizer learned.json hello
 tr -d '\n' <"$out" >ids
 check "and it decodes what it encodes" [ "$("$TRAINMARK" tokenizer decode --tokenizer learned.json ids)" = "$(cat hello)" ]
@@ -179,17 +142,6 @@ table <<'END'
 4 | tokenizer train lines.jsonl -o never.json --vocab-size 258 --field body --json | 'lines.jsonl', line 1: no text in field 'body'
 END
 check_not "nothing is written" [ -e never.json ]
-# Text and JSON of `info` say the same of every kind of file.
-for name in gpt2.json llama2.model o200k.json t5.json; do
-    trainmark tokenizer info --json --tokenizer "$fixtures/$name"
-    sed -n 's/^ *"\(.*\)": \(.*[^,]\),*$/\1 \2/p' "$out" | sed 's/ "/ /; s/"$//; / -1$/d; s/ null$/ -/; /^eos_from/d' | sort >wanted
-    from=$(members eos_from)
-    trainmark tokenizer info --tokenizer "$fixtures/$name"
-    check "$name: where its end is from" has "$out" "^eos  +[0-9]+  </s>  \\($(echo "$from" | tr -d '"')\\)\$"
-    sed 's/  *(.*)$//; s/^\([a-z]*\)  */\1 /; s/  <.*>$//' "$out" | sort >found
-    check "$name: as text and as JSON" cmp -s found wanted
-    check "$name: nine figures" [ "$(wc -l <wanted)" -ge 8 ]
-done
 trainmark tokenizer info --json $gpt2
 check "256 bytes, merges and added tokens" [ "$(members vocab)" -eq $((256 + $(members merges) + $(members added))) ]
 check "what is a beginning, an end, a filler" [ "$(members bos) $(members eos) $(members pad) $(members unk)" = "420 421 422 -1" ]
@@ -205,37 +157,14 @@ cat >chat/tokenizer_config.json <<'END'
 END
 echo '[{"role": "user", "content": " hello "}, {"role": "assistant", "content": "so"}]' >talk.json
 echo '{"messages": [{"role": "user", "content": "x"}], "greeting": "welcome"}' >object.json
-echo '[]' >none.json
-echo '{"messages": 3}' >number.json
 echo '[{"role": "user", "content": "x"}, {"role": 3}]' >role.json
 text='<s>user: hello</s>
 assistant: so</s>'
 prints "$text" tokenizer chat chat --messages talk.json
 prints '{"text": "<s>user: hello</s>\nassistant: so</s>\n", "generated": [[9, 14], [30, 32]]}' tokenizer chat chat --messages talk.json --json
-trainmark tokenizer chat chat --messages talk.json --ids
-sed -n '$p' "$out" | tr -d '\n' >ids
-check "ids behind the text" [ "$(sed '/^$/,$d' "$out")" = "$text" ]
-check "which are the text's" [ "$("$TRAINMARK" tokenizer decode $gpt2 --special ids)" = "$text" ]
-trainmark tokenizer chat chat --messages talk.json --ids --json --add-generation-prompt
-check "asked to go on" has "$out" '^\{"text": "<s>user: hello</s>\\nassistant: so</s>\\nassistant:", "generated": \[\[9, 14\], \[30, 32\]\], "ids": \[420, .*\]\}$'
-check "with ids for that, too" [ "$(tr -d '\n' <"$out" | sed 's/.*"ids": \[\(.*\)\]}/\1/' | tr ',' '\n' | wc -l)" -gt "$(wc -w <ids)" ]
-prints "welcome 1" tokenizer chat chat --messages object.json --template other
 prints '{"text": "welcome 1", "generated": []}' tokenizer chat chat --messages object.json --template other --json
-prints "<s>" tokenizer chat chat --messages none.json
 table <<'END'
 4 | tokenizer chat chat --messages role.json | 'role.json': message 2 has no 'role'
 END
-
-# --- how fast -------------------------------------------------------------------------------------------------------------------
-
-seq 1 9000 >long
-trainmark tokenizer encode $gpt2 long
-count=$(tr ',' '\n' <"$out" | wc -l)
-for threads in 1 3; do
-    trainmark tokenizer speed $gpt2 long --threads $threads --rounds 4
-    check "speed: four rounds" [ "$(sed 's/.*"seconds": \[\([^]]*\)\].*/\1/' "$out" | tr ',' '\n' | awk '$1 > 0' | wc -l)" -eq 4 ]
-    check "of the same ids with $threads threads" [ "$(sed 's/ "seconds": \[[^]]*\],//' "$out")" = \
-        "{\"bytes\": $(wc -c <long), \"documents\": 3, \"threads\": $threads, \"ids\": $count}" ]
-done
 
 finish

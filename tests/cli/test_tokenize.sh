@@ -25,9 +25,6 @@ printf 'deeper text\n' >docs/deep/a.md
 says 0 "^one: 13 documents, [0-9,]+ tokens \(uint16\) of 13 files$" data tokenize docs -o one $with --threads 1
 trainmark data tokenize docs -o two $with --threads 3 --batch 100
 same "the same bytes for three threads and small batches" one two
-trainmark data tokenize docs -o three --tokenizer "$fixtures/llama2.model" --special --threads 2
-trainmark data tokenize docs -o four --tokenizer "$fixtures/llama2.model" --special --threads 1 --batch 64
-same "tokens around each document, which is cut" three four
 cat docs/deep/a.md >whole
 trainmark tokenizer encode --tokenizer "$fixtures/gpt2.json" whole
 ids=$(tr -d '[],' <"$out")

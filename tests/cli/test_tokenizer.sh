@@ -43,10 +43,4 @@ hostile "a rank that is no number" "line 2: not 'base64 rank'" 'YQ== 0\nYg== x\n
 printf 'YQ== 0\n' >bad.tiktoken
 says 4 "byte 0x00 is not a token" tokenizer info --pattern gpt2 --tokenizer bad.tiktoken
 
-# --- learning one
-printf '{"text": "a b a b"}\n{"text": "a b c"}\n' >lines.jsonl
-trainmark tokenizer train text lines.jsonl -o learned.json --vocab_size 300 --field text --special '<end>' --json
-check "a tokenizer is learned" has "$out" '"vocab": [0-9]+'
-says 0 'byte-level BPE' tokenizer info --tokenizer learned.json
-
 finish

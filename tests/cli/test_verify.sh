@@ -71,18 +71,6 @@ forge "another verdict" verdict result.json "0,/\"verdict\": \"/s/\"verdict\": \
 forge "the loss of a step in the middle" "left loss (metrics.jsonl)" metrics.jsonl '30s/"loss": [0-9]*\.[0-9]/&1/'
 forge "a step that is missing" "metrics.jsonl" metrics.jsonl '7d'
 forge "the hash of the weights" "left weights_hash" result.json 's/"weights_hash": "..../"weights_hash": "0000/'
-# What the verdict is by can be taken out: then nobody says that it was verified.
-sed '/^  "judged": {/,/^  },/d' honest/result.json >without.json
-cp -r honest old && mv without.json old/result.json && rm -rf forged && cp -r old forged && seal && rm -rf old && mv forged old
-says 0 '' verify old --json
-check "its verdict is not verified" said_of verdict "not verified"
-check "and the reason" said_of reason "not verified"
-left=$(grep -c '"verdict": "not verified"' "$out")
-says 0 "^not verified: $left values that cannot be recomputed; --all lists them\$" verify old
-trainmark verify old --all
-check "with it they are rows" [ "$(grep -c 'not verified *|' "$out")" -eq "$left" ]
-from=old
-forge "but what it contradicts is found" verdict result.json 's/"gradients": true/"gradients": false/; 0,/"verdict": "/s/"verdict": "[a-z-]*/"verdict": "valid/'
 from=
 
 # --- honest runs ---
@@ -105,8 +93,6 @@ honest()
 honest "bfloat16" --training.steps 55 --training.dtype bfloat16
 honest "a learning rate at which numbers overflow" --training.steps 20 --optimizer.lr 100 --optimizer.weight_decay 1 --training.max_norm 0
 honest "adapters" --training.steps 20 --lora.rank 2
-head -c 30000 "$root/docs/architecture.md" >text.md
-honest "text" --training.steps 55 --data.source text --data.path text.md --model.vocab_size 320
 printf '{"prompt": "a b", "chosen": "c", "rejected": "d"}\n%.0s' 1 2 3 4 5 6 7 8 9 10 11 12 >pairs.jsonl
 honest "pairs" --training.steps 55 --data.source preference --data.path pairs.jsonl --data.validation_fraction 0.3 \
     --model.vocab_size 320
@@ -139,13 +125,9 @@ elif has "$err" 'needs an MPI'; then
 else
     fail "two ranks" "exit code $code of the run"
 fi
-trainmark verify honest --json
-check "JSON names what is not verified" [ "$code$(grep -c '"verdict": "not verified"' "$out")" -gt 10 ]
-check "and what holds is left out" [ "$(grep -c '"verdict": "ok"' "$out")" -eq 0 ]
 
 # --- signatures ---
 
-says 2 "give that, too" verify honest --identity me
 if command -v ssh-keygen >/dev/null && ssh-keygen -q -t ed25519 -N '' -f key -C '' </dev/null &&
     ssh-keygen -q -t ed25519 -N '' -f another -C '' </dev/null && ssh-keygen -Y sign -n test -f key key.pub 2>/dev/null; then
     echo "me $(cat key.pub)" >allowed
@@ -153,21 +135,11 @@ if command -v ssh-keygen >/dev/null && ssh-keygen -q -t ed25519 -N '' -f key -C 
     says 5 "'honest/result.json' is not signed: there is no 'honest/result.json.sig'$" verify honest --signers allowed
     trainmark verify honest --sign key
     check "signed" [ "$code$(grep -c '^signed: honest/result.json.sig$' "$out")" = 01 ]
-    check "by ssh-keygen's own word" ssh-keygen -q -Y verify -f allowed -I me -n trainmark -s honest/result.json.sig \
-        <honest/result.json
-    says 0 '^signed, but the signature is not checked: ' verify honest
     trainmark verify honest --signers allowed
     check "by whom" [ "$code$(grep -c '^signed by me$' "$out")" = 01 ]
     says 5 "'honest/result.json.sig' was made by me, not by you$" verify honest --signers allowed --identity you
-    says 5 "was not made by a key that 'others' lists" verify honest --signers others
-    cp honest/result.json.sig kept.sig
     forge "a signed result, edited: the digest holds" "left weights_hash" result.json 's/"weights_hash": "..../"weights_hash": "0000/'
     says 5 "'forged/result.json' is not what me signed: " verify forged --signers allowed
-    trainmark verify forged --sign another
-    says 0 "^signed by you$" verify forged --signers others
-    echo "no key" >wrong && chmod 600 wrong
-    says 4 "cannot sign with 'wrong': " verify honest --sign wrong
-    check "the signature that was there is as it was" cmp -s kept.sig honest/result.json.sig
     trainmark run $tiny --training.steps 3 --out honest
     check_not "a new run removes the signature of the old result" [ -e honest/result.json.sig ]
 else

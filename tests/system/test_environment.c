@@ -28,28 +28,6 @@ static void expect(const tm_environment *e, const char *section, const char *ite
         fail_msg("%s.%s is %s, not %s", section, name, text ? text : "unknown", wanted ? wanted : "unknown");
 }
 
-TEST_WITH(facts_as_a_table, NULL, clean)
-{
-    put_machine();
-    tm_environment *e = tm_environment_read(root);
-    tm_text         csv = { 0 }, storage = { 0 };
-    tm_environment_print_csv(e, &csv);
-    const char *cursor = csv.data;
-    size_t      offsets[2], rows = 0, n;
-    bool        found = false;
-    for (; (n = tm_csv_read(&cursor, &storage, offsets, 2)) > 0; rows++) {
-        assert_int_equal(n, 2);
-        if (rows == 0) assert_string_equal(storage.data, "key");
-        if (strcmp(storage.data, "board.bios_version") != 0) continue;
-        assert_string_equal(storage.data + offsets[1], "1.2, \"b\"");
-        found = true;
-    }
-    assert_true(found && rows > 50);
-    tm_text_fini(&csv);
-    tm_text_fini(&storage);
-    tm_environment_destroy(e);
-}
-
 /* Which variables are recorded, and how. */
 TEST(whole_variables)
 {
@@ -91,26 +69,6 @@ TEST(whole_variables)
               "\"PRIMUS_X\": \"x y\", \"pipeline\": \"p\", \"SEED\": \"0\", \"NEXP\": \"9\", \"HIP_\": \"h\", "
               "\"HIPBLASLT_TUNING_OVERRIDE_FILE\": \"f\", \"TRAINMARK_STORE\": \"none\", \"LOGDIR\": \"l\", "
               "\"SLURM_NODEID\": \"1\"}, \"variables_left_out\": {\"count\": 6}");
-    tm_text_fini(&text);
-    tm_environment_destroy(e);
-}
-
-/* What perf.csv keeps of them. */
-TEST(variables_as_options)
-{
-    static char *variables[] = {
-        "OMP_NUM_THREADS=4", "RCCL_MSCCL_ENABLE=0",      "HSA_X=it's", "NCCL_TOKEN=secret", "NCCL_DEBUG=a b",
-        "HIP_EMPTY=",        "CUDA_VISIBLE_DEVICES=0,1", NULL
-    };
-    static char *kept[4096]; /* setenv takes the list that it made before away */
-    tm_text      text = { 0 };
-    for (int i = 0; environ[i] && i < 4095; i++) kept[i] = environ[i];
-    environ = variables;
-    tm_environment *e = tm_environment_read(test_in_folder("empty"));
-    environ = kept;
-    tm_environment_print_options(e, &text);
-    assert_string_equal(text.data, "-e CUDA_VISIBLE_DEVICES=0,1 -e HIP_EMPTY= -e HSA_X='it'\\''s' -e NCCL_DEBUG='a b' "
-                                   "-e NCCL_TOKEN='***' -e RCCL_MSCCL_ENABLE=0");
     tm_text_fini(&text);
     tm_environment_destroy(e);
 }

@@ -66,13 +66,9 @@ TEST(unknown_is_an_error)
 #define GOOD "{\"kind\": \"min\", \"value\": 1}"
     static const char *const rows[][2] = {
         { "", "line" },
-        { "{", "line" },
         { "[]", "at least one cell" },
-        { "{}", "at least one cell" },
         { "{\"" CELL "\": {}}", "at least one metric" },
-        { "{\"" CELL "\": 3}", "at least one metric" },
         { ONE(CELL, "training.tokens_per_second", GOOD), "unknown metric 'training.tokens_per_second'; did you mean" },
-        { ONE(CELL, "tokens_per_gpu", GOOD), "unknown metric" },
         { ONE(CELL, "training.loss", "3"), "expected" },
         { ONE(CELL, "training.loss", "{\"kind\": \"least\", \"value\": 1}"), "kind is 'least'" },
         { ONE(CELL, "training.loss", "{\"value\": 1}"), "kind is" },
@@ -80,10 +76,8 @@ TEST(unknown_is_an_error)
         { ONE(CELL, "training.loss", "{\"kind\": \"min\", \"value\": \"1\"}"), "not a finite number" },
         { ONE(CELL, "training.loss", "{\"kind\": \"min\", \"value\": 1, \"unit\": \"s\"}"), "unknown member 'unit'" },
         { ONE("GBS=32,MBS=4,PRECISION=bf16", "training.loss", GOOD), "unknown cell" },
-        { ONE("mbs=4,GBS=32,PRECISION=bf16", "training.loss", GOOD), "unknown cell" },
         { ONE("MBS=0,GBS=32,PRECISION=bf16", "training.loss", GOOD), "unknown cell" },
         { ONE("MBS=1234567890123456789,GBS=32,PRECISION=bf16", "training.loss", GOOD), "unknown cell" },
-        { ONE("MBS=4,GBS=32,PRECISION=bf16,", "training.loss", GOOD), "unknown cell" },
         { ONE("NNODES=2,STEPS=50,PRECISION=bf16,BATCH=4,SEQLEN=8,GBS=64", "training.loss", GOOD), "unknown cell" },
         { "{\"" CELL "\": {\"training.loss\": " GOOD ", \"training.loss\": " GOOD "}}", "line" },
     };

@@ -100,67 +100,6 @@ TEST(a_gpu)
     }
 }
 
-/* One counter of the last sample grows by `amount` in the ten seconds. */
-static tm_validity_report disturbed(size_t field, double amount)
-{
-    sample s[SAMPLES];
-    calm(s);
-    *(double *)((char *)&s[SAMPLES - 1] + field) += amount;
-    return judged(s, 0);
-}
-
-static void expect(tm_validity_report r, tm_machine_fact fact, double value, tm_verdict verdict, const char *words)
-{
-    near(r.facts[fact].value, value);
-    if (r.verdict != verdict) fail_msg("%s = %g is %s", r.facts[fact].name, value, tm_verdict_name(r.verdict));
-    if (!strstr(r.reason, words)) fail_msg("'%s' is not in '%s'", words, r.reason);
-}
-
-#define FIELD(name) offsetof(sample, name)
-TEST(thresholds)
-{
-    const struct {
-        size_t          field;
-        double          amount; /* makes this fact... */
-        tm_machine_fact fact;
-        double          value; /* ...this large */
-        tm_verdict      verdict;
-        const char     *words;
-    } rows[] = {
-        { FIELD(steal), 0.39, TM_MACHINE_STEAL, 0.975, TM_VERDICT_VALID, "nothing disturbed" },
-        { FIELD(steal), 0.41, TM_MACHINE_STEAL, 1.025, TM_VERDICT_NOISY, "hypervisor gave 1.0" },
-        { FIELD(steal), 21, TM_MACHINE_STEAL, 52.5, TM_VERDICT_INVALID, "hypervisor gave 52.5 %" },
-        { FIELD(throttled), 0.39, TM_MACHINE_THROTTLED, 0.975, TM_VERDICT_VALID, "" },
-        { FIELD(throttled), 2, TM_MACHINE_THROTTLED, 5, TM_VERDICT_NOISY, "quota withheld 5 %" },
-        { FIELD(throttled), 20.4, TM_MACHINE_THROTTLED, 51, TM_VERDICT_INVALID, "quota withheld 51 %" },
-        { FIELD(busy), 1.9, TM_MACHINE_OTHER, 4.75, TM_VERDICT_VALID, "" },
-        { FIELD(busy), 2.4, TM_MACHINE_OTHER, 6, TM_VERDICT_NOISY, "other work took 6 %" },
-        { FIELD(busy), 39, TM_MACHINE_OTHER, 97.5, TM_VERDICT_NOISY, "other work took 97.5 %" },
-        { FIELD(own), 5, TM_MACHINE_OTHER, 0, TM_VERDICT_VALID, "" }, /* accounts by tick may differ: not below 0 */
-        { FIELD(raw), 0.009, TM_MACHINE_CLOCK, 0.09, TM_VERDICT_VALID, "" },
-        { FIELD(raw), 0.02, TM_MACHINE_CLOCK, 0.2, TM_VERDICT_NOISY, "clocks disagree by 0.2 %" },
-        { FIELD(raw), -0.2, TM_MACHINE_CLOCK, 2, TM_VERDICT_INVALID, "clocks disagree by 2 %" },
-        { FIELD(counter), 0.2, TM_MACHINE_CLOCK, 2, TM_VERDICT_INVALID, "clocks disagree by 2 %" },
-        { FIELD(uptime), -0.22, TM_MACHINE_CLOCK, 2, TM_VERDICT_INVALID, "clocks disagree by 2 %" },
-        { FIELD(uptime), 0.02, TM_MACHINE_CLOCK, 0, TM_VERDICT_VALID, "" }, /* it comes in hundredths */
-        { FIELD(wall), 3600, TM_MACHINE_CLOCK, 0, TM_VERDICT_VALID, "" },   /* set by an hour */
-        { FIELD(cycles), 2e8, TM_MACHINE_CLOCK, 100 * 2e8 / 5 / (2.02e10 / 10), TM_VERDICT_INVALID, "clocks disagree" },
-        { FIELD(major_faults), 990, TM_MACHINE_MAJOR, 99, TM_VERDICT_VALID, "" },
-        { FIELD(major_faults), 1010, TM_MACHINE_MAJOR, 101, TM_VERDICT_NOISY, "101 pages per second" },
-        { FIELD(minor_faults), 99000, TM_MACHINE_MINOR, 9900, TM_VERDICT_VALID, "" },
-        { FIELD(minor_faults), 110000, TM_MACHINE_MINOR, 11000, TM_VERDICT_NOISY, "page faults" },
-        { FIELD(migrations), 99, TM_MACHINE_MIGRATIONS, 9.9, TM_VERDICT_VALID, "" },
-        { FIELD(migrations), 101, TM_MACHINE_MIGRATIONS, 10.1, TM_VERDICT_NOISY, "main thread moved 10.1" },
-        { FIELD(stalled_memory), 0.2, TM_MACHINE_MEMORY_PRESSURE, 2, TM_VERDICT_NOISY, "waited for memory 2 %" },
-        { FIELD(stalled_cpu), 9, TM_MACHINE_CPU_PRESSURE, 90, TM_VERDICT_VALID, "" },
-        { FIELD(stalled_io), 9, TM_MACHINE_IO_PRESSURE, 90, TM_VERDICT_VALID, "" },
-        { FIELD(iowait), 9, TM_MACHINE_IOWAIT, 22.5, TM_VERDICT_VALID, "" },
-        { FIELD(switches), 1e6, TM_MACHINE_SWITCHES, 1e5, TM_VERDICT_VALID, "" },
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        expect(disturbed(rows[i].field, rows[i].amount), rows[i].fact, rows[i].value, rows[i].verdict, rows[i].words);
-}
-
 /* Of what is all unknown, of which processors are, or which is too short, there is no verdict. */
 TEST(unknown_is_not_zero)
 {

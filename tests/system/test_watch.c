@@ -15,89 +15,6 @@
 
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])
 
-/* --- parsers ------------------------------------------------------------------------------------------------------ */
-
-/* Lists of processors, and those that are in them; NULL: it is not a list. What follows a list is not read. */
-static const char *const lists[][2] = {
-    { "0", "0" },
-    { "0\n", "0" },
-    { " \t3", "3" },
-    { "0-2,9", "0 1 2 9" },
-    { "8-15", "8 9 10 11 12 13 14 15" },
-    { "4095", "4095" },
-    { "4096", NULL },
-    { "4090-4096", NULL },
-    { "-1", NULL },
-    { "1-", NULL },
-    { "3-1", NULL },
-    { "0,", NULL },
-    { "", NULL },
-    { "0-3x", "0 1 2 3" },
-    { "1 ,2", "1" },
-    { "0,,1", NULL },
-    { "/", NULL },
-    { "9:", "9" },
-};
-
-/* Columns of a processor in /proc/stat: user nice system idle iowait irq softirq steal; busy is all but idle, iowait
- * and steal. Of processors 0, 1, 7 and 4095. */
-static const struct {
-    const char *text;
-    int         n;
-    double      busy, iowait, steal;
-} stats[] = {
-    { "", 0, 0, 0, 0 },
-    { "cpu  1 2 3 4 5 6 7 8 9 10\n", 0, 0, 0, 0 },
-    { "cpu  1 2 3 4 5 6 7 8\ncpu0 1 2 4 8 16 32 64 128 256 512\ncpu1 3 5 7 11 13 17 19 23 29\nintr 5\ncpu2 1 1 1 1 1 1 "
-      "1 1\n",
-      2, (1 + 2 + 4 + 32 + 64) + (3 + 5 + 7 + 17 + 19), 16 + 13, 128 + 23 },
-    { "cpu0 1 2 4 8 16 32 64 128", 1, 1 + 2 + 4 + 32 + 64, 16, 128 },
-    { "cpu0 1 2 4 8 16 32 64\n", 0, 0, 0, 0 }, /* a column is missing */
-    { "cpu0 1 2 4 8 16 32 64 x\ncpu1 3 5 7 11 13 17 19 23\n", 0, 0, 0, 0 },
-    { "cpu1 3 5 7 11 13 17 19 23\ncpu0 1 2 4\n", 1, 3 + 5 + 7 + 17 + 19, 13, 23 },
-    { "cpu9 3 5 7 11 13 17 19 23\n", 0, 0, 0, 0 },
-    { "cpux 3 5 7 11 13 17 19 23\ncpu7 100 200 300 400 500 600 700 800\n", 1, 100 + 200 + 300 + 600 + 700, 500, 800 },
-    { "cpu8 100 200 300 400 500 600 700 800\ncpu4095 1 1 1 1 1 1 1 1\n", 1, 5, 1, 1 },
-    { "xcpu0 1 2 4 8 16 32 64 128", 0, 0, 0, 0 },
-};
-
-/* Microseconds or nanoseconds, in seconds; NAN: not known. */
-typedef struct {
-    const char *text;
-    double      value;
-} parsed_row;
-static const parsed_row groups[] = {
-    { "", NAN },
-    { "throttled_usec 2500000", 2.5 },
-    { "xthrottled_usec 1\nthrottled_usec 2\n", 2e-6 },
-    { "throttled_usec x\nthrottled_usec 3\n", 3e-6 },
-    { "throttled_usec2 5\n", NAN },
-    { "throttled_time 1500000000\n", 1.5 },
-    { "throttled_time 1500000000\nthrottled_usec 7\n", 7e-6 },
-    { "throttled_usec:9\n", 9e-6 },
-    { "throttled_usec -9\n", NAN },
-};
-static const parsed_row pressures[] = {
-    { "", NAN },
-    { "some avg10=0 total=6125339\n", 6.125339 },
-    { "some total=x\n", NAN },
-    { "some avg10=0\nfull total=3\n", NAN },
-    { "some  total=5", 5e-6 },
-    { "somex total=5", NAN },
-    { "some total=\n", NAN },
-    { "some total=9\nfull total=3\n", 9e-6 },
-};
-static const parsed_row moves[] = {
-    { "", NAN },
-    { "se.nr_migrations : 17\n", 17 },
-    { "a\n\nse.nr_migrations\t:\t18", 18 },
-    { "se.nr_migrations:x\nse.nr_migrations:2\n", 2 },
-    { "se.nr_migrations_x : 4\n", NAN },
-    { "xse.nr_migrations : 4\n", NAN },
-    { "se.nr_migrations : 0\n", 0 },
-    { "se.nr_migrations : 9e3\n", 9000 },
-};
-
 static void is_number(const char *what, double value, double wanted)
 {
     if (isnan(value) && isnan(wanted)) return;
@@ -105,10 +22,15 @@ static void is_number(const char *what, double value, double wanted)
         fail_msg("%s: %.12g, wanted %.12g", what, value, wanted);
 }
 
-TEST(files_are_parsed)
+/* Lists of processors, and those that are in them; NULL: it is not a list. */
+TEST(lists_of_processors)
 {
-    uint8_t bits[SAMPLE_CPUS / 8], some[SAMPLE_CPUS / 8];
+    static const char *const lists[][2] = {
+        { "0", "0" },   { "0-2,9\n", "0 1 2 9" }, { " \t3", "3" }, { "4096", NULL }, { "4090-4096", NULL },
+        { "-1", NULL }, { "3-1", NULL },          { "", NULL },    { "0,,1", NULL }, { "0-3x", "0 1 2 3" }
+    };
     for (size_t i = 0; i < COUNT(lists); i++) {
+        uint8_t bits[SAMPLE_CPUS / 8];
         tm_text found = { 0 };
         bool    good = sample_parse_cpus(lists[i][0], bits);
         for (int cpu = 0; good && cpu < SAMPLE_CPUS; cpu++)
@@ -117,23 +39,6 @@ TEST(files_are_parsed)
             fail_msg("'%s': %s", lists[i][0], good ? found.data : "is not a list");
         tm_text_fini(&found);
     }
-    assert_true(sample_parse_cpus("0-4095", bits));
-    for (size_t i = 0; i < sizeof bits; i++) assert_int_equal(bits[i], 255);
-    assert_true(sample_parse_cpus("0-1,7,4095", some));
-    for (size_t i = 0; i < COUNT(stats); i++) {
-        const double none = stats[i].n ? 0 : (double)NAN;
-        double       busy = 1, iowait = 2, steal = 3;
-        assert_int_equal(sample_parse_stat(stats[i].text, some, &busy, &iowait, &steal), stats[i].n);
-        is_number(stats[i].text, busy, stats[i].busy + none);
-        is_number(stats[i].text, iowait, stats[i].iowait + none);
-        is_number(stats[i].text, steal, stats[i].steal + none);
-    }
-    for (size_t i = 0; i < COUNT(groups); i++)
-        is_number(groups[i].text, sample_parse_throttled(groups[i].text), groups[i].value);
-    for (size_t i = 0; i < COUNT(pressures); i++)
-        is_number(pressures[i].text, sample_parse_pressure(pressures[i].text), pressures[i].value);
-    for (size_t i = 0; i < COUNT(moves); i++)
-        is_number(moves[i].text, sample_parse_migrations(moves[i].text), moves[i].value);
 }
 
 /* --- a tree of files ---------------------------------------------------------------------------------------------- */
@@ -160,8 +65,6 @@ static const char *const trees[][40] = {
       "4:cpu,cpuacct:/a/\n1:cpuset:/b\n", GROUP "/cpu/a/cpu.stat", "throttled_time 1000000000\n",
       GROUP "/cpu/cpu.stat", "throttled_time 20000000000\n", GROUP "/cpuset/b/cpu.stat",
       "throttled_time 300000000000\n" },
-    { STAT, "/proc/self/task/1/status", "Cpus_allowed_list:\t0,9\n", "/proc/self/cgroup",
-      "3:cpuacct,cpu:/a\nnothing\n2:xcpu:/a\n1:cpux:/a", GROUP "/cpu/a/cpu.stat", "throttled_time 5000000000\n" },
     { "/proc/self/cgroup", "0::/1/2/3/4/5/6/7/8/9\n", GROUP "/cpu.stat", "throttled_usec 1000000\n",
       GROUP "/1/cpu.stat", "throttled_usec 2000000\n", GROUP "/1/2/3/4/5/6/7/8/9/cpu.stat",
       "throttled_usec 4000000\n", GROUP "/1/2/cpu.stat", "throttled_usec 8000000\n", GROUP "/1/2/3/cpu.stat",
@@ -169,13 +72,10 @@ static const char *const trees[][40] = {
       GROUP "/1/2/3/4/5/cpu.stat", "throttled_usec 64000000\n", GROUP "/1/2/3/4/5/6/cpu.stat",
       "throttled_usec 128000000\n", GROUP "/1/2/3/4/5/6/7/cpu.stat", "throttled_usec 256000000\n",
       GROUP "/1/2/3/4/5/6/7/8/cpu.stat", "throttled_usec 512000000\n" },
-    { STAT, "/proc/self/task/1/status", "Cpus_allowed_list:\t0-1\n", THROTTLE(0, "core"), "none\n",
-      THROTTLE(1, "core"), ":\n", THROTTLE(1, "package"), "" },
     { STAT, "/proc/self/task/1/status", "Cpus_allowed_list:\t0,2\n", THROTTLE(0, "core"), "0\n", THROTTLE(1, "core"),
       "10\n", THROTTLE(2, "core"), "200\n", THROTTLE(2, "package"), "9\n", "/proc/self/cgroup",
       "0::a\n:\n5:cpu\n:cpu:/x\n::\n4:,cpu,:/a//\n", GROUP "/cpu/a/cpu.stat", "throttled_usec 1\n",
       GROUP "/cpu/x/cpu.stat", "throttled_usec 20\n", "/proc/self/task/.2/status", "Cpus_allowed_list:\t1\n" },
-    { STAT, "/proc/self/task/5/comm", "x\n" }, /* a thread that has just ended */
     { STAT, "/proc/self/task/5/comm", "x\n", "/proc/self/task/6/status", "Cpus_allowed_list:\t1\n",
       "/proc/self/task/7/status", "Name:\tx\n" },
     { "/proc/stat", "cpu0 1 2 3 4 5 6 7 8\n", "/proc/self/task/1/status", "Cpus_allowed_list:\t0,1\n",
@@ -196,11 +96,8 @@ static const struct {
     { 3, 0, NAN, 12, 1 + 20 + 4000, 1, 2, 3, 99.25 },
     { 5, 3, 1 + 20, NAN, NAN, NAN, NAN, NAN, NAN }, /* of all threads; every group above, but the last has no line */
     { 7, 2, 1 + 20, NAN, NAN, NAN, NAN, NAN, NAN }, /* the list is not one: all; the group of cpu, not of cpuset */
-    { 1, 1, 5, NAN, NAN, NAN, NAN, NAN, NAN },
     { -1, 8, 4 + 16 + 32 + 64 + 128 + 256 + 512 + 8, NAN, NAN, NAN, NAN, NAN, NAN }, /* eight at most, from below */
-    { 3, 0, NAN, NAN, NAN, NAN, NAN, NAN, NAN },
     { 5, 2, 1e-6 + 20e-6, NAN, 0 + 200 + 9, NAN, NAN, NAN, NAN },
-    { 7, 0, NAN, NAN, NAN, NAN, NAN, NAN, NAN },
     { 2, 0, NAN, NAN, NAN, NAN, NAN, NAN, NAN },
     { 8, 0, NAN, NAN, 3, NAN, NAN, NAN, 0 },
     { 7, 0, NAN, NAN, 1 + 20, NAN, NAN, NAN, NAN },

@@ -34,21 +34,13 @@ fi
 check "speed" [ "$code" -eq 0 ]
 check "a training's result comes back" has speed/runs.jsonl '^."run": "step", "result": .*"tokens_per_second_per_device"'
 check "products have a rate by library" has speed/products.jsonl '"format": "bfloat16", "kernel": "linear_wgrad/library", .*"tflops": '
-check "and by own kernels" has speed/products.jsonl '"kernel": "linear_wgrad/matrix"'
 check "and those of bench stream" [ "$(grep -c '"correct": true' speed/memory.json)" -eq 4 ]
-check "and in the table of bench gemm" [ "$(grep -c '"correct": true' speed/gemm.json)" -eq 2 ]
-check "and all of the log" [ "$(zcat speed/log.txt.gz | grep -c "^== step:.*bin/trainmark run tiny-llama")" -eq 1 ]
 accept fine-tuning low
 check "low precision and adapters" [ "$code" -eq 0 -a "$(lines low ok)" -eq 3 ]
-check "are trained" [ "$(grep -c '"tokens_per_second_per_device"' low/runs.jsonl)" -eq 2 ]
-accept families many
-check "experts" [ "$code" -eq 0 -a "$(lines many ok)" -eq 2 ]
 accept correctness right
 check "correctness" [ "$code" -eq 0 ]
 check "nine stages" [ "$(lines right ok)" -eq 9 ]
-check "one says why it was left out" has right/results.jsonl '"memcheck", "result": "skipped".*compute-sanitizer is not there'
 check "an operation and products on the GPU" [ "$(zcat right/log.txt.gz | grep -c '^ok 1 - full: on_hip')" -eq 2 ]
-check "the devices" has right/devices.json '"arch": "gfx942"'
 STANDIN_GPU_FAIL=cuGraphLaunch@1=719 accept speed broken
 check "a call that fails: exit 5" [ "$code" -eq 5 ]
 check "of the stage" has broken/results.jsonl '"stage": "step", "result": "failed", "exit": 1, .*hipGraphLaunch'

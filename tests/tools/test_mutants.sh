@@ -132,19 +132,6 @@ else
 fi
 check_not "nothing is left in src" grep -q 'x < high' src/base/clamp.c
 
-# --- tests that are red anyway --------------------------------------------------------------------------------------------
-
-: >records
-record high $clamp 4 '    return x > high ? high : x;' '    return x < high ? high : x;'
-mv build/mutants/tests/base/test_clamp kept
-printf '#!/bin/sh\nexit 1\n' >build/mutants/tests/base/test_clamp
-chmod +x build/mutants/tests/base/test_clamp
-rm -f build/mutants/green/*
-if judge_all; then fail "and exit 1"; else pass "and exit 1"; fi
-check "a mutant that no green test looks at is no survivor" has "$out" '^UNJUDGED +high +no test is green'
-check "it does not count" has "$out" '^all +0 +0 '
-mv kept build/mutants/tests/base/test_clamp
-
 # --- random changes -----------------------------------------------------------------------------------------------------
 
 draw() { awk -v count="$1" -v seed="$2" -f "$root/tools/mutants/random.awk" src/base/clamp.c; }
@@ -160,92 +147,4 @@ END
 awk -F '\t' 'NR == FNR { line[FNR] = $0; next } line[$3] != $5 || $5 == $6 { bad = 1 } END { exit bad }' \
     src/base/clamp.c first
 check "each changes its line" test $? -eq 0
-draw 1000 1 >"$out"
-check "a small source has few" test $? -eq 1
-check "all kinds that it allows are among them" test "$(cut -f 4 "$out" | sort -u | tr '\n' ' ')" = \
-    "bound condition constant operator statement "
-
-cat >src/base/sizes.c <<'END'
-int same(const char *a, const char *b)
-{
-    char line[32], wide[2 + 8];
-    return strcmp(a, b) == 0 || tm_min(line[0], wide[0]);
-}
-END
-awk -v count=1000 -v seed=1 -f "$root/tools/mutants/random.awk" src/base/sizes.c >"$out"
-rm src/base/sizes.c
-check "a condition and its numbers change" test "$(cut -f 4 "$out" | sort -u | tr '\n' ' ')" = "constant operator "
-check_not "sizes of text buffers stay" grep -q '	    char' "$out"
-check_not "arguments in either order stay" grep -q 'b, a\|wide\[0\], line' "$out"
-
-# --- which tests --------------------------------------------------------------------------------------------------------
-
-mkdir -p map src/room
-cat >src/room/rows.c <<'END'
-static const int rows[] = {
-    1,
-};
-
-int row(int i)
-{
-    return rows[i];
-}
-
-int other(void)
-{
-    return 7;
-}
-END
-printf 'tests/room/test_red (exit status 1)\n' >map/red
-: >map/kills
-printf 'tests/%s 1\n' room/test_rows room/test_table room/test_red far/test_row far/test_other far/test_else >map/seconds
-printf 'tests/%s\n' 'room/test_rows 1 5 + 5 7 10 12 -' 'far/test_row 1 5 + 5 7 - 10 12' 'far/test_other 1 5 + 10 12 - 5 7' >map/rows
-# select_for LINE: names, in the order of the alphabet.
-select_for()
-{
-    awk -v file=src/room/rows.c -v line="$1" -v sum=5 -f tools/mutants/select.awk map/red map/kills \
-        map/seconds map/rows | cut -d ' ' -f 1 | sed 's,.*/,,' | sort | tr '\n' ' '
-}
-check "of a function, tests that reach the line" test "$(select_for 7)" = "test_row test_rows "
-check "of a table, tests that reach the file, and those of the room" \
-    test "$(select_for 2)" = "test_other test_row test_rows test_table "
-rm -r map src/room
-
-# --- many at once -------------------------------------------------------------------------------------------------------
-
-# One test reaches both functions and accepts everything; a later one looks at the results of the first.
-mkdir src/pair tests/pair
-printf 'int left(int x)\n{\n    return 2 * x + 3;\n}\n' >src/pair/left.c
-printf 'int right(int x)\n{\n    return 5 * x + 3;\n}\n' >src/pair/right.c
-cat >tests/pair/test_both.c <<'END'
-#include <stdio.h>
-int left(int x);
-int right(int x);
-int main(void)
-{
-    puts("1..1\nok 1 - both");
-    return left(3) + right(3) == -12345;
-}
-END
-cat >tests/pair/test_first.c <<'END'
-#include <stdio.h>
-#include <time.h>
-int left(int x);
-int right(int x);
-int main(void)
-{
-    int good = left(3) == 9 && right(3) != -12345;
-    nanosleep(&(struct timespec){ .tv_nsec = 300000000 }, NULL);
-    puts(good ? "1..1\nok 1 - first" : "1..1\nnot ok 1 - first");
-    return !good;
-}
-END
-GRACE=1 JOBS=2 TOGETHER=1 SEED=3 tools/mutants.sh 8 src/pair >"$out" 2>"$err"
-check "those that the first test did not notice are laid aside" has "$out" '^not yet +left.c:3 +1 tests, 1 left'
-check "two files are judged at once" has "$out" '^together: [2-8] mutants in [1-7] groups'
-check "a later test kills" has "$out" '^killed +left.c:3 +pair/test_first'
-check "the other one survives both" has "$out" '^SURVIVED +right.c:3 +2 tests'
-check_not "and is not taken for the first" grep -q '^killed *right' "$out"
-check_not "nor the other way round" grep -q '^SURVIVED *left' "$out"
-check "all of them are judged" test "$(awk '$1 == "all" { print $2 + $6 + $7 }' "$out")" -eq 8
 finish
