@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzzes the reader of checkpoints, from memory. An input is
+/* the reader of checkpoints, from memory. An input is
  *
  *     1 byte    repairs: 1 completeness record, 2 index checksum and sizes, 4 checksums of the tensors, 8 wish list
  *     56 bytes  completeness record
@@ -254,11 +254,11 @@ static void check(tm_arena *arena, memory_files *files, tm_checkpoint_tensor *te
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+FUZZ(checkpoint)
 {
     uint8_t  repairs, seal[TM_CHECKPOINT_SEAL_BYTES];
     uint32_t index_bytes;
-    if (size < 1 + sizeof seal + sizeof index_bytes) return 0;
+    if (size < 1 + sizeof seal + sizeof index_bytes) return;
     repairs = data[0];
     memcpy(seal, data + 1, sizeof seal);
     memcpy(&index_bytes, data + 1 + sizeof seal, sizeof index_bytes);
@@ -277,5 +277,4 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t i = 0; i < n; i++) free(data_of(&tensors[i]));
     tm_arena_destroy(arena);
     free(index);
-    return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzzes what comes over the connections of ranks. The first byte says what follows: a caller's claim, or what a rank
+/* what comes over the connections of ranks. The first byte says what follows: a caller's claim, or what a rank
  * that is let in sends. No claim proves anything; no frames take more memory than there is room for, or touch what was
  * not asked for.
  */
@@ -97,13 +97,12 @@ static void fuzz_frames(const uint8_t *data, size_t size)
     close(fd[1]);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+FUZZ(ranks)
 {
     tm_log_set_level(TM_LOG_ERROR);
-    if (size == 0) return 0;
+    if (size == 0) return;
     if (data[0] % 4 == 0)
         fuzz_door(data + 1, size - 1);
     else
         fuzz_frames(data + 1, size - 1);
-    return 0;
 }
