@@ -69,6 +69,24 @@ static void check_order(const char *words, const tm_graph *graph, const tm_segme
     free(written);
 }
 
+/* A copy of a weight in another format lives in one layer and phase, and is the layer's that the weight is of. */
+static void check_copies(const char *words, const tm_graph *graph, const tm_segment *segment)
+{
+    const tm_node **maker = calloc(graph->n_tensors, sizeof *maker);
+    for (size_t x = 0; x < segment->n_nodes; x++) {
+        const tm_node *n = &segment->nodes[x];
+        for (int i = 0; i < TM_MAX_IN; i++) {
+            const tm_node *cast = n->in[i] == TM_NONE ? NULL : maker[tm_graph_base(graph, n->in[i])];
+            if (cast && (cast->layer != n->layer || cast->phase != n->phase))
+                fail_msg("%s, %s: a copy for %s outlives its layer", words, segment->name, cast->module);
+        }
+        if (n->op != TM_OP_cast || tm_graph_at(graph, n->out[0])->role != TM_ROLE_WEIGHT_COPY) continue;
+        assert_int_equal(tm_graph_at(graph, n->out[0])->layer, tm_graph_at(graph, n->in[0])->layer);
+        maker[n->out[0]] = n;
+    }
+    free(maker);
+}
+
 /* A node of a step's gradients writes an element for the first time, or adds to what the step has put there. */
 static void check_sum(const char *words, const tm_graph *graph, const tm_segment *segment, const tm_node *node, int k,
                       bool **written)
@@ -212,6 +230,7 @@ void rules_of_step(const char *words, const tm_step *step)
     for (size_t s = 0; s < step->graph->n_segments; s++) {
         check_order(words, step->graph, step->graph->segments[s]);
         check_needed(words, step->graph, step->graph->segments[s]);
+        check_copies(words, step->graph, step->graph->segments[s]);
         check_gathers(words, step, step->graph->segments[s]);
     }
     if (step->options.layout.parts <= 1) check_sums(words, step);
