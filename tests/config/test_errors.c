@@ -219,22 +219,4 @@ TEST(a_short_name_of_a_model_is_told_the_models)
     }
 }
 
-/* What a run computes is counted, where it writes and how it is started is not. */
-TEST(quiet_keys_change_no_result)
-{
-    static const char *const counted[] = { "optimizer.", "lr_scheduler.", "model.dim", "training.seq_len",
-                                           "debug.seed" };
-    static const char *const quiet[] = { "log.", "launch.", "comm.", "platform.", "job." };
-    tm_config               *config = test_full_config();
-    for (size_t i = 0; i < tm_config_n_keys(config); i++) {
-        const tm_key *key = tm_config_key_at(config, i);
-        if (key->state != TM_KEY_USED) continue;
-        for (size_t k = 0; k < sizeof counted / sizeof counted[0]; k++)
-            if (strncmp(key->name, counted[k], strlen(counted[k])) == 0 && key->quiet) fail_msg("%s", key->name);
-        for (size_t k = 0; k < sizeof quiet / sizeof quiet[0]; k++)
-            if (strncmp(key->name, quiet[k], strlen(quiet[k])) == 0 && !key->quiet) fail_msg("%s", key->name);
-    }
-    tm_config_destroy(config);
-}
-
 TESTS_IN_ORDER

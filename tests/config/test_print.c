@@ -225,47 +225,6 @@ TEST(printed_values_are_read_back)
     }
 }
 
-/* A quiet key leaves the hash as it is, another one changes it. */
-TEST(quiet_keys_are_not_counted)
-{
-    static const char *const loud[] = { "--a.on=1" }, *const quiet[] = { "--b.quiet=y" }, *const none[] = { NULL };
-    const char *const *const words[] = { none, loud, quiet };
-    uint64_t                 hash[3];
-    tm_error                 err = { 0 };
-    for (int k = 0; k < 3; k++) {
-        const char *given[2] = { words[k][0], NULL };
-        tm_config  *config = small_config();
-        assert_int_equal(give(config, given, &err), TM_OK);
-        hash[k] = tm_config_hash(config);
-        tm_config_destroy(config);
-    }
-    assert_true(hash[0] != hash[1] && hash[0] == hash[2]);
-}
-
-/* The options of a command: rows of its own and nothing else; `model` is a row like any other. */
-TEST(options_of_a_command_have_only_its_rows)
-{
-    static const tm_key own[] = {
-        { .name = "model", .kind = TM_KEY_TEXT, .help = "a model" },
-        { .name = "rep-ms", .kind = TM_KEY_F64, .fallback = "100", .lo = 0, .hi = 1000, .help = "milliseconds" },
-        { .name = "device", .kind = TM_KEY_CHOICE, .fallback = "cpu", .choices = "cpu|null", .help = "a device" },
-    };
-    char      *words[] = { "--model", "x", "--rep_ms", "5", "--device", "null" }, *unknown[] = { "--threads", "2" };
-    tm_config *options = tm_config_create_options("tool --help");
-    tm_error   err = { 0 };
-    tm_config_add_keys(options, own, 3);
-    assert_int_equal(tm_config_apply_arguments(options, 6, words, &err), TM_OK);
-    assert_int_equal(tm_config_apply_arguments(options, 2, unknown, &err), TM_USAGE);
-    assert_non_null(strstr(err.text, "--threads"));
-    assert_non_null(strstr(err.text, "`tool --help` lists them"));
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_config_finish(options, &err), TM_OK);
-    assert_string_equal(tm_config_text(options, "model"), "x");
-    assert_string_equal(tm_config_text(options, "device"), "null");
-    assert_true(tm_config_f64(options, "rep-ms") == 5);
-    tm_config_destroy(options);
-}
-
 /* "hip:1": of a row that says so, in any case, and only with digits behind it. */
 TEST(a_choice_may_have_a_number)
 {
