@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "apps/mlperf/breakdown.h"
 #include "support/folder.h"
-#include "support/mllog.h"
+#include "support/mllogs.h"
 #include "support/training.h"
 
 #include <math.h>

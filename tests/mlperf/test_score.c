@@ -7,7 +7,7 @@
 #include "apps/mlperf/seeds.h"
 #include "support/refusal.h"
 #include "support/folder.h"
-#include "support/mllog.h"
+#include "support/mllogs.h"
 #include "support/training.h"
 
 #include <stdio.h>

@@ -3,14 +3,13 @@
 #ifndef TM_TESTS_MLLOG_H
 #define TM_TESTS_MLLOG_H
 
-#include "apps/mlperf/log.h"
 #include "base/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { MLLOG_LINES = 256, MLLOG_BYTES = 160 };
+enum { MLLOG_LINES = 128, MLLOG_BYTES = 160 };
 
 typedef struct {
     int64_t time_ms;
@@ -45,25 +44,5 @@ mllog_line *mllog_double(mllog *log, const char *key);
 /* Moves the first line of `key` before the first of `before`. */
 void mllog_move(mllog *log, const char *key, const char *before);
 void mllog_print(const mllog *log, tm_text *out);
-
-/* A run of several evaluations: compliant, from what a test wants to be in it. */
-typedef struct {
-    const char *benchmark;       /* "llama31_8b" or "llama2_70b_lora" */
-    int64_t     batch, samples;  /* samples at the last evaluation */
-    int64_t     first, interval; /* samples at the first evaluation and between two; 0: one evaluation, at `samples` */
-    int64_t     start_ms, run_ms, eval_ms, init_ms; /* run_start; run_stop - run_start; of each evaluation; before it */
-    const char *status;                             /* of run_stop; NULL: no run_stop */
-    double      loss; /* of the last evaluation; those before are above it, falling evenly by `slope` */
-    double      slope;
-    int64_t     seed;  /* < 0: no seed line */
-    const char *extra; /* further lines, before init_stop; NULL: none */
-} test_mllog;
-
-/* A run that converged: of the benchmark, batch and samples, with everything else sensible. */
-test_mllog test_mllog_good(const char *benchmark, int64_t batch, int64_t samples, int run);
-void       test_mllog_print(const test_mllog *log, tm_text *out);
-tm_mllog  *test_mllog_make(const test_mllog *log);
-/* Writes FOLDER/result_N.txt. */
-void test_mllog_write(const test_mllog *log, const char *folder, int number);
 
 #endif
