@@ -11,7 +11,7 @@ built=$(dirname "$TRAINMARK")/tests
 TM_TEST_DEVICE=late
 export TM_TEST_DEVICE
 
-for name in golden/test_parity train/test_measurement train/test_pipeline_file \
+for name in golden/test_golden train/test_measurement train/test_pipeline_file \
     train/test_properties train/test_step train/test_weights_hash; do
     if ! [ -x "$built/$name" ]; then
         skip "$name" "it is not supported beside $TRAINMARK"
