@@ -172,41 +172,37 @@ static void check_taken(const tm_checkpoint_state *state)
     tm_source_close((tm_source *)(uintptr_t)r.source);
 }
 
-/* The tensors of the seeds, or those of the index; memory for each, filled with 0xEE. */
+/* The tensors of the index, or those of the seeds; memory for each, filled with 0xEE. */
 static size_t ask(tm_arena *arena, bool wish, const uint8_t *index, size_t index_bytes, tm_checkpoint_tensor **out)
 {
-    static const tm_checkpoint_tensor usual[] = {
+    static const tm_checkpoint_record usual[] = {
         { .name = "layers.0.wq.weight", .dtype = 1, .rank = 2, .n = { 3, 5 }, .bytes = 60 },
-        { .name = "nothing", .dtype = 2, .rank = 2, .n = { 0, 7 }, .bytes = 0 },
+        { .name = "nothing", .dtype = 2, .rank = 2, .n = { 0, 7 } },
         { .name = "bytes", .dtype = 9, .rank = 4, .n = { 1, 13, 2, 5 }, .bytes = 130 },
     };
-    tm_checkpoint_index decoded;
-    size_t              n = sizeof usual / sizeof *usual;
-    wish = wish && tm_checkpoint_index_decode(index, index_bytes, arena, &decoded, NULL) == TM_OK;
-    for (size_t i = 0; wish && i < decoded.count; i++) /* names must be unique here */
-        for (size_t k = 0; k < i; k++)
-            if (strcmp(decoded.records[i].name, decoded.records[k].name) == 0) wish = false;
-    if (wish) n = decoded.count;
+    tm_checkpoint_index decoded = { .count = 0 };
+    if (!wish || tm_checkpoint_index_decode(index, index_bytes, arena, &decoded, NULL) != TM_OK) decoded.count = 0;
+    const tm_checkpoint_record *of = decoded.count ? decoded.records : usual;
+    size_t                      n = decoded.count ? decoded.count : sizeof usual / sizeof *usual, kept = 0;
     *out = tm_arena_take(arena, (n + 1) * sizeof **out);
     for (size_t i = 0; i < n; i++) {
-        tm_checkpoint_tensor *t = &(*out)[i];
-        if (wish) {
-            const tm_checkpoint_record *r = &decoded.records[i];
-            *t = (tm_checkpoint_tensor){
-                .name = r->name, .dtype = r->dtype, .rank = r->rank, .bytes = (size_t)r->bytes
-            };
-            memcpy(t->n, r->n, sizeof t->n);
-            if (t->bytes > index_bytes + (1u << 20)) t->bytes = 1; /* the file has not that much: a mismatch */
-        } else {
-            *t = usual[i];
-        }
-        void *data = malloc(t->bytes ? t->bytes : 1); /* one by one: overruns are seen */
+        bool twice = false; /* names must be unique here */
+        for (size_t k = 0; k < kept; k++) twice = twice || strcmp((*out)[k].name, of[i].name) == 0;
+        if (twice) continue;
+        size_t bytes =
+            of[i].bytes > index_bytes + (1u << 20) ? 1 : (size_t)of[i].bytes; /* the file has not that much */
+        void *data = malloc(bytes ? bytes : 1);                               /* overruns are seen */
         TM_ASSERT(data);
-        memset(data, 0xEE, t->bytes);
-        t->at = (tm_address){ (uintptr_t)data };
-        t->memory = &host_memory;
+        memset(data, 0xEE, bytes);
+        (*out)[kept] = (tm_checkpoint_tensor){ .name = of[i].name,
+                                               .dtype = of[i].dtype,
+                                               .rank = of[i].rank,
+                                               .bytes = bytes,
+                                               .at = { (uintptr_t)data },
+                                               .memory = &host_memory };
+        memcpy((*out)[kept++].n, of[i].n, sizeof of[i].n);
     }
-    return n;
+    return kept;
 }
 
 /* What was loaded is what the pieces hold. */

@@ -281,17 +281,9 @@ static void hardware_check(const tm_hardware *hw)
 
 static void hardware_compare(const tm_hardware *a, const tm_hardware *b)
 {
-    TM_ASSERT(strcmp(a->name, b->name) == 0 && strcmp(a->maker, b->maker) == 0 && strcmp(a->arch, b->arch) == 0);
-    TM_ASSERT(a->cpu == b->cpu && a->links == b->links && a->n_ops == b->n_ops);
+    TM_ASSERT(strcmp(a->name, b->name) == 0 && strcmp(a->maker, b->maker) == 0 && a->n_ops == b->n_ops);
     TM_ASSERT(memcmp(a->number, b->number, sizeof a->number) == 0);
-    for (int i = 0; i < TM_HARDWARE_NUMBERS; i++) TM_ASSERT(!a->source[i] || strcmp(a->source[i], b->source[i]) == 0);
-    for (size_t i = 0; i < a->n_ops; i++) {
-        const tm_hardware_op *x = &a->op[i], *y = &b->op[i];
-        TM_ASSERT(strcmp(x->name, y->name) == 0 && strcmp(x->source, y->source) == 0);
-        TM_ASSERT(memcmp(&x->call, &y->call, sizeof x->call) == 0 &&
-                  memcmp(&x->flops, &y->flops, sizeof x->flops) == 0);
-        TM_ASSERT(memcmp(&x->bytes, &y->bytes, sizeof x->bytes) == 0);
-    }
+    for (size_t i = 0; i < a->n_ops; i++) TM_ASSERT(strcmp(a->op[i].name, b->op[i].name) == 0);
 }
 
 FUZZ(hardware)
