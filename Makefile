@@ -146,7 +146,8 @@ $(SIMD_OBJ): OPT := -O2
 LIBRARY  := $(BUILD)/tools/mutants/exit.o $(LIBRARY)
 PROGRAM  := $(BUILD)/tools/mutants/exit.o $(PROGRAM)
 endif
-FUZZ_SRC := $(sort $(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_SRC := $(sort $(wildcard tests/fuzz/*.c))
+FUZZ     := $(notdir $(sort $(wildcard tests/fuzz/corpus/*)))
 
 # On all processors, unless -j is given; after the packages are there.
 all: setup
@@ -185,7 +186,7 @@ $(BUILD)/libmutant.so:
 	echo | $(CC) -shared -Wl,-soname,$(@F) -o $@ -x c -
 
 # Each folder once, not for each file.
-FOLDERS  := $(sort $(dir $(OBJ) $(TEST_OBJ) $(SUPPORT) $(ROOM_OBJ)) $(BUILD)/bench/ $(BUILD)/tools/mutants/)
+FOLDERS  := $(sort $(dir $(OBJ) $(TEST_OBJ) $(SUPPORT) $(ROOM_OBJ)) $(BUILD)/bench/ $(BUILD)/tests/fuzz/ $(BUILD)/tools/mutants/)
 $(FOLDERS):
 	@mkdir -p $@
 
@@ -282,10 +283,9 @@ $(BUILD)/tests/standins/nccl-ancient.so: STANDIN := -DOLD -DANCIENT -DCODE=2402
 $(BUILD)/bench/%: $(BUILD)/bench/%.o $(LIBRARY)
 	$(call say,  LD  $@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
-$(BUILD)/fuzz/%: tests/fuzz/%.c $(filter-out %/runner.o,$(SUPPORT)) $(LIBRARY)
-	@mkdir -p $(@D)
+$(BUILD)/tests/fuzz/all: $(FUZZ_SRC:%.c=$(BUILD)/%.o) $(filter-out %/runner.o,$(SUPPORT)) $(LIBRARY)
 	$(call say,  LD  $@)
-	$(Q)$(CC) $(CFLAGS) -DTM_FUZZ_STANDALONE $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lcmocka $(LDLIBS)
 
 # Written anew only when it changes: a program knows its commit, also when nothing else had to be compiled for it.
 $(BUILD)/commit: FORCE
@@ -391,11 +391,10 @@ tsan:
 	    tests/run.sh $(TSAN_TESTS:%=build/tsan/%) $(TSAN_SCRIPTS)
 
 # Every parser of outside files under the sanitizers, $(FUZZ_SECONDS) seconds each or SECONDS in all; a finding is a failure.
-FUZZ_SECONDS ?= $(if $(SECONDS),$(shell expr $(SECONDS) / $(words $(FUZZ_SRC))),60)
+FUZZ_SECONDS ?= $(if $(SECONDS),$(shell expr $(SECONDS) / $(words $(FUZZ))),60)
 fuzz:
-	@$(MAKE) --no-print-directory -j$$(nproc) VARIANT=asan $(FUZZ_SRC:tests/fuzz/%.c=build/asan/fuzz/%)
-	@for t in $(FUZZ_SRC:tests/fuzz/fuzz_%.c=%); do echo "fuzz $$t"; \
-	    build/asan/fuzz/fuzz_$$t -t $(FUZZ_SECONDS) tests/fuzz/corpus/$$t || exit 1; done
+	@$(MAKE) --no-print-directory -j$$(nproc) VARIANT=asan build/asan/tests/fuzz/all
+	@for t in $(FUZZ); do echo "fuzz $$t"; build/asan/tests/fuzz/all $$t -t $(FUZZ_SECONDS) tests/fuzz/corpus/$$t || exit 1; done
 
 # Breaks the code on purpose, RANDOM lines, one at a time: tests that stay green are too weak (docs/testing.md).
 mutants:

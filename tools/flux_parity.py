@@ -272,6 +272,7 @@ def main():
         norms = {m: float(torch.cat([own[p].grad.flatten() for p in parts(m)]).norm()) for m in names(layers, singles, guidance)}
         total = float(np.sqrt(sum(v * v for v in norms.values())))
         print(f"\nmodel flux-{k} {sum(p.numel() for p in own.values())} {float(loss):.12f} {total:.12f}")
+        print("shape", layers, singles, heads, *axes, channels, nt, width, vector, rows, columns, guidance or 0, t)
         for m, v in norms.items():
             print(f"    {m} {v:.9e}")
         optimizer, losses = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1), []

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What `explain` says: its text is that of its JSON, and what is summed up there follows from the instructions, from
- * formulas, and from where the ranks are. Instructions and tensors themselves: tests/graph/test_plan_json.c and
- * test_plan_words.c; memory of other ranks: test_rank_plans.c. */
+ * formulas, and from where the ranks are. Instructions and tensors themselves: tests/graph/plan_json.c;
+ * memory of other ranks: test_rank_plans.c. */
 #include "asked.h"
 
 #include "base/text.h"

@@ -119,34 +119,21 @@ TEST(layers_decide_in_their_order)
     assert_string_equal(tm_config_text(f->config, "training.dtype"), "bfloat16");
 }
 
-TEST(the_example_prints_what_was_resolved)
-{
-    fixture *f = *test_state;
-    tm_text  out = { 0 };
-    load(f, "x.yaml", example);
-    ARGUMENTS(f, "--training.steps", "20");
-    finish(f);
-    assert_string_equal(tm_config_text(f->config, "work_group"), "amd");
-    assert_string_equal(tm_config_text(f->config, "exp_name"), "my-run");
-    assert_string_equal(tm_config_text(f->config, "workspace"), "./output");
-    tm_config_print_yaml(f->config, &out, true);
-    assert_non_null(strstr(out.data, "\n  steps: 20  # command line\n"));
-    assert_non_null(strstr(out.data, "x.yaml:13\n"));
-    assert_non_null(strstr(out.data, "\nwork_group: amd  # file "));
-    tm_text_fini(&out);
-}
-
 TEST(the_printed_form_loads_again)
 {
     fixture *f = *test_state;
-    tm_text  first = { 0 }, second = { 0 };
+    tm_text  first = { 0 }, second = { 0 }, origins = { 0 };
     load(f, "x.yaml", example);
-    ARGUMENTS(f, "--data.path=/a ${b}: #\"c\\", "--data.source=text", "--job.description", "null hypothesis - 1e5",
-              "--optimizer.eps=1.0e-5", "--user_name", "007");
+    ARGUMENTS(f, "--training.steps", "20", "--data.path=/a ${b}: #\"c\\", "--data.source=text", "--job.description",
+              "null hypothesis - 1e5", "--optimizer.eps=1.0e-5", "--user_name", "007");
     finish(f);
     assert_string_equal(tm_config_text(f->config, "data.path"), "/a ${b}: #\"c\\");
     tm_config_print_yaml(f->config, &first, false);
     assert_non_null(strstr(first.data, "\n  eps: 1.0e-05\n")); /* a number for every YAML reader */
+    tm_config_print_yaml(f->config, &origins, true);
+    assert_non_null(strstr(origins.data, "\n  steps: 20  # command line\n"));
+    assert_non_null(strstr(origins.data, "x.yaml:13\n"));
+    tm_text_fini(&origins);
     uint64_t hash = tm_config_hash(f->config);
     tm_config_destroy(f->config);
     f->config = test_full_config();
@@ -269,48 +256,6 @@ TEST(messages_do_not_betray_secrets)
     }
 }
 
-TEST(keys_without_effect_are_noted_once)
-{
-    fixture *f = *test_state;
-    load(f, "n.yaml",
-         "compile: {enable: true, mode: x}\ntraining.gc_freq: 9\nprimus_turbo: {use_turbo_attention: true}\n"
-         "quantize.grouped_mm.mx: ''\n");
-    finish(f);
-    assert_string_equal(
-        tm_config_notes(f->config),
-        "training.mixed_precision_param is not given: a CPU run is float32\n"
-        "accepted and ignored: training.gc_freq\n"
-        "ignored 3 settings of other programs: 3 affect speed only, 0 do not apply (--verbose lists them)\n");
-}
-
-TEST(unknown_keys_can_be_let_through)
-{
-    fixture *f = *test_state;
-    tm_config_allow_unknown(f->config, true);
-    load(f, "u.yaml", "training.stepz: 5\n");
-    ARGUMENTS(f, "--foo.bar", "1");
-    finish(f);
-    assert_non_null(strstr(tm_config_notes(f->config), "unknown keys skipped: training.stepz ("));
-    assert_non_null(strstr(tm_config_notes(f->config), "foo.bar (command line)"));
-}
-
-TEST(exp_names_the_file_if_none_was_named)
-{
-    fixture *f = *test_state;
-    char     exp[1200];
-    snprintf(exp, sizeof exp, "EXP=%s", test_file_write(f->folder, "e.yaml", "training.steps: 5\n"));
-    char *const environment[] = { exp, "NNODES=1", "WORLD_SIZE=", "MASTER_PORT=99", "SEED=5", NULL };
-    assert_int_equal(tm_config_apply_environment(f->config, environment, &f->err), TM_OK);
-    assert_int_equal(tm_config_i64(f->config, "training.steps"), 5);
-    assert_int_equal(tm_config_i64(f->config, "debug.seed"), 5);
-    finish(f);
-    tm_config_destroy(f->config);
-    f->config = test_full_config();
-    assert_int_equal(tm_config_apply_preset(f->config, "gpt-small", &f->err), TM_OK);
-    assert_int_equal(tm_config_apply_environment(f->config, environment, &f->err), TM_OK);
-    assert_int_equal(tm_config_i64(f->config, "training.steps"), 10000);
-}
-
 TEST(the_hash_is_of_what_changes_results)
 {
     fixture *f = *test_state;
@@ -323,29 +268,6 @@ TEST(the_hash_is_of_what_changes_results)
     tm_config_set(other, "optimizer.lr", "8.1e-4", "test");
     assert_int_equal(tm_config_hash(f->config), tm_config_hash(other));
     tm_config_destroy(other);
-}
-
-TEST(the_program_can_fill_a_default)
-{
-    fixture *f = *test_state;
-    tm_config_set(f->config, "model.vocab_size", "257", "default (byte tokenizer)");
-    assert_int_equal(tm_config_i64(f->config, "model.vocab_size"), 257);
-    assert_false(tm_config_is_set(f->config, "model.vocab_size"));
-    ARGUMENTS(f, "--model.vocab_size=300");
-    tm_config_set(f->config, "model.vocab_size", "258", "default (byte tokenizer)");
-    assert_int_equal(tm_config_i64(f->config, "model.vocab_size"), 300);
-}
-
-TEST(help_names_default_and_range)
-{
-    fixture *f = *test_state;
-    tm_text  out = { 0 };
-    tm_config_print_help(f->config, "lr_scheduler", 120, &out);
-    assert_non_null(strstr(out.data, "inverse_sqrt; default linear; applies only with lr_scheduler.decay_ratio\n"
-                                     "                                             other than 0)\n"));
-    assert_non_null(strstr(out.data, "  --lr_scheduler.warmup_steps "));
-    assert_null(strstr(out.data, "training."));
-    tm_text_fini(&out);
 }
 
 /* docs/configuration.md ends with the generated tables. TM_UPDATE_DOCS=1 writes them. */

@@ -15,69 +15,38 @@
 
 enum { STEPS = 20 };
 
-static const struct {
-    int64_t       layers, heads, head_dim;
-    tm_flux_shape flux;
-    double        time;
-} models[] = {
-    { 1,
-      2,
-      8,
-      { .n_single = 1,
-        .axes = { 2, 2, 4 },
-        .channels = 8,
-        .text_len = 3,
-        .text_dim = 12,
-        .vector_dim = 6,
-        .rows = 2,
-        .columns = 3,
-        .guidance = true,
-        .guidance_scale = 3.5 },
-      0.75 },
-    { 2,
-      3,
-      8,
-      { .n_single = 1,
-        .axes = { 4, 2, 2 },
-        .channels = 4,
-        .text_len = 5,
-        .text_dim = 7,
-        .vector_dim = 9,
-        .rows = 3,
-        .columns = 3 },
-      0.5 },
-    { 1,
-      1,
-      16,
-      { .n_single = 3,
-        .axes = { 4, 6, 6 },
-        .channels = 12,
-        .text_len = 2,
-        .text_dim = 16,
-        .vector_dim = 4,
-        .rows = 1,
-        .columns = 4,
-        .guidance = true,
-        .guidance_scale = 1 },
-      0.125 },
-};
+typedef struct {
+    char            name[16];
+    tm_step_options o;
+    double          time;
+} model;
 
-static tm_step_options options_of(int k, const tm_precision *precision)
+/* Model k of flux.txt, in which its line `shape` is. */
+static model model_of(int k, const tm_precision *precision)
 {
-    tm_step_options o = golden_flux_options(precision);
-    tm_model_shape *s = &o.shape;
-    s->n_layers = models[k].layers;
-    s->n_heads = s->n_kv_heads = models[k].heads;
-    s->head_dim = models[k].head_dim;
+    model           m = { .o = golden_flux_options(precision) };
+    tm_model_shape *s = &m.o.shape;
+    double          n[14];
+    snprintf(m.name, sizeof m.name, "flux-%d", k);
+    golden_list("tests/golden/flux.txt", m.name, "shape", n, 14);
+    int64_t whole[12];
+    for (int i = 0; i < 12; i++) whole[i] = (int64_t)n[i];
+    const int64_t *i = whole, *f = whole + 6;
+    s->n_layers = i[0], s->n_heads = i[2];
+    s->flux = (tm_flux_shape){ .n_single = i[1], .axes = { i[3], i[4], i[5] }, .channels = f[0], .time_dim = 256 };
+    s->flux.text_len = f[1], s->flux.text_dim = f[2], s->flux.vector_dim = f[3], s->flux.rows = f[4];
+    s->flux.columns = f[5];
+    s->flux.guidance = n[12] > 0, s->flux.guidance_scale = n[12];
+    m.time = n[13];
+    s->n_kv_heads = s->n_heads;
+    s->head_dim = (int64_t)(n[3] + n[4] + n[5]);
     s->dim = s->n_heads * s->head_dim;
     s->ffn_dim = 4 * s->dim;
-    s->flux = models[k].flux;
-    s->flux.time_dim = 256;
-    o.seq = tm_model_length(s);
-    o.fields[0].shape = o.fields[1].shape = tm_shape_2(s->flux.rows * s->flux.columns, s->flux.channels);
-    o.fields[3].shape = tm_shape_2(s->flux.text_len, s->flux.text_dim);
-    o.fields[4].shape = tm_shape_2(1, s->flux.vector_dim);
-    return o;
+    m.o.seq = tm_model_length(s);
+    m.o.fields[0].shape = m.o.fields[1].shape = tm_shape_2(s->flux.rows * s->flux.columns, s->flux.channels);
+    m.o.fields[3].shape = tm_shape_2(s->flux.text_len, s->flux.text_dim);
+    m.o.fields[4].shape = tm_shape_2(1, s->flux.vector_dim);
+    return m;
 }
 
 static float *units(const char *name, int64_t n)
@@ -90,21 +59,20 @@ static float *units(const char *name, int64_t n)
 
 static void compare(int k, const char *device_name, const tm_precision *precision, double loss_error, double norm_error)
 {
-    char            name[16];
+    model           m = model_of(k, precision);
     double          losses[STEPS];
-    tm_step_options o = options_of(k, precision);
+    tm_step_options o = m.o;
     int64_t         n = o.fields[0].shape.n[0] * o.fields[0].shape.n[1];
-    float          *noisy = units("x0", n), *velocity = units("noise", n), time = (float)models[k].time;
+    float          *noisy = units("x0", n), *velocity = units("noise", n), time = (float)m.time;
     float          *text = units("txt", o.shape.flux.text_len * o.shape.flux.text_dim),
           *pooled = units("pooled", o.shape.flux.vector_dim);
     tm_device     *device;
     tm_error       err = { 0 };
     tm_step_result result;
-    snprintf(name, sizeof name, "flux-%d", k);
-    golden_numbers wanted = golden_read_from("tests/golden/flux.txt", name, losses, STEPS);
+    golden_numbers wanted = golden_read_from("tests/golden/flux.txt", m.name, losses, STEPS);
     for (int64_t i = 0; i < n; i++) {
         double x0 = (double)noisy[i], noise = 2 * (double)velocity[i];
-        noisy[i] = (float)((1 - models[k].time) * x0 + models[k].time * noise);
+        noisy[i] = (float)((1 - m.time) * x0 + m.time * noise);
         velocity[i] = (float)(noise - x0);
     }
     assert_int_equal(tm_device_open(device_name, 2, &device, &err), TM_OK);
@@ -164,9 +132,9 @@ static const tm_euler_times *const schedules[] = { &tm_euler_times_dev, &(const 
 
 static void draw(int k, const char *device_name, const tm_precision *precision, double most)
 {
-    char            name[16];
+    model           m = model_of(k, precision);
     tm_error        err = { 0 };
-    tm_step_options o = options_of(k, precision);
+    tm_step_options o = m.o;
     tm_flux_shape   s = o.shape.flux;
     int64_t         n = s.rows * s.columns * s.channels, text = s.text_len * s.text_dim;
     double          wanted[64], times[5];
@@ -175,10 +143,9 @@ static void draw(int k, const char *device_name, const tm_precision *precision, 
     tm_euler_prompt prompts[] = { { texts[0], pooled[0] }, { texts[1], pooled[1] } };
     tm_device      *device;
     tm_euler       *euler;
-    snprintf(name, sizeof name, "flux-%d", k);
     assert_true(n <= 64);
     o.sample = true;
-    golden_list("tests/golden/flux.txt", name, "drawn", wanted, (int)n);
+    golden_list("tests/golden/flux.txt", m.name, "drawn", wanted, (int)n);
     assert_int_equal(tm_device_open(device_name, 2, &device, &err), TM_OK);
     tm_trainer *trainer = test_trainer_open(device, &o, 1);
     golden_fill(trainer);
@@ -194,7 +161,7 @@ static void draw(int k, const char *device_name, const tm_precision *precision, 
         if (tm_euler_draw(&by[way], &drawing, x, &err) != TM_OK) fail_msg("%s", err.text);
         for (int64_t i = 0; i < n; i++)
             if (!(fabs((double)x[i] - wanted[i]) <= most))
-                fail_msg("%s on %s: element %lld is %g, wanted %g", name, device_name, (long long)i, (double)x[i],
+                fail_msg("%s on %s: element %lld is %g, wanted %g", m.name, device_name, (long long)i, (double)x[i],
                          wanted[i]);
         free(x);
     }

@@ -4,6 +4,7 @@
 #include "base/random.h"
 #include "graph/value.h"
 #include "op/dynamic.h"
+#include "support/golden.h"
 #include "support/training.h"
 
 #include <math.h>
@@ -15,34 +16,15 @@
 
 enum { STEPS = 8, NAME = 32 };
 
-static unsigned char *file;
-static size_t         file_bytes;
-
-static int load(void **state)
-{
-    (void)state;
-    FILE *f = fopen("tests/golden/fixtures/optimizers.bin", "rb");
-    if (!f) fail_msg("cannot open the fixture; run from the root of the repository");
-    assert_int_equal(fseek(f, 0, SEEK_END), 0);
-    file_bytes = (size_t)ftell(f);
-    rewind(f);
-    file = malloc(file_bytes);
-    assert_non_null(file);
-    assert_int_equal(fread(file, 1, file_bytes, f), file_bytes);
-    fclose(f);
-    return 0;
-}
-
-static int unload(void **state)
-{
-    (void)state;
-    free(file);
-    return 0;
-}
-
 /* The bytes of a record of that size. */
 static const void *record(const char *name, size_t bytes)
 {
+    static unsigned char file[1 << 20];
+    static size_t        file_bytes;
+    FILE                *f = file_bytes ? NULL : fopen("tests/golden/fixtures/optimizers.bin", "rb");
+    if (f) file_bytes = fread(file, 1, sizeof file, f);
+    if (f) fclose(f);
+    assert_true(file_bytes > 0 && file_bytes < sizeof file);
     for (size_t at = 0; at + NAME + 4 <= file_bytes;) {
         uint32_t size;
         memcpy(&size, file + at + NAME, 4);
@@ -56,21 +38,12 @@ static const void *record(const char *name, size_t bytes)
     return NULL;
 }
 
-/* --- the numbers of the script ------------------------------------------------------------------------------------ */
-
-static uint32_t mixed(uint32_t x)
-{
-    x = (x ^ x >> 16) * 0x85ebca6bu;
-    x = (x ^ x >> 13) * 0xc2b2ae35u;
-    return x ^ x >> 16;
-}
+/* --- the numbers of the script: those of support/golden.h, of some size ---------------------------------------------
+ */
 
 static void fill(float *out, int64_t n, const char *name, double size)
 {
-    uint32_t h = 2166136261u;
-    for (const char *c = name; *c; c++) h = (h ^ (uint32_t)(unsigned char)*c) * 16777619u;
-    for (int64_t i = 0; i < n; i++)
-        out[i] = (float)((double)((int64_t)(mixed(h + (uint32_t)i * 2654435769u) >> 16) - 32768) / 32768 * size);
+    for (int64_t i = 0; i < n; i++) out[i] = (float)(golden_unit(name, (uint32_t)i) * size);
 }
 
 static void fill_gradient(float *out, tm_shape shape, const char *name, int step)
@@ -293,5 +266,3 @@ TEST(muon_of_megatron_is_met)
     };
     for (int i = 0; i < MATRICES; i++) muon(i, &hyper, "megatron", "", 1e-5);
 }
-
-TEST_FIXTURE(load, unload)

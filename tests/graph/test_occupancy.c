@@ -66,24 +66,6 @@ TEST(answers_are_those_of_a_table)
     assert_true(within > 1000);
 }
 
-/* What blocks cost is counted, and adds up: a planner that has done too much of it settles for less. */
-TEST(work_adds_up)
-{
-    tm_occupancy *o = tm_occupancy_create(8);
-    uint64_t      work[4];
-    assert_true(tm_occupancy_work(o) == 0);
-    for (int i = 0; i < 4; i++) {
-        tm_occupancy_take(o, 1, 6, (size_t)i * 100, (size_t)i * 100 + 10);
-        work[i] = tm_occupancy_work(o);
-        assert_true(work[i] > 0 && work[i] == work[0] * (uint64_t)(i + 1));
-    }
-    assert_true(tm_occupancy_lowest(o, 0, 7, 95) == 310);
-    assert_true(tm_occupancy_work(o) > work[3]);
-    tm_occupancy_clear(o);
-    assert_true(tm_occupancy_lowest(o, 0, 7, 95) == 0);
-    tm_occupancy_destroy(o);
-}
-
 /* More blocks in one list than it holds: holes may be lost, small ones first, but what is taken is never given. A
  * question then costs no more than the 128 blocks that are left. */
 TEST(a_long_list_forgets_small_holes_only)

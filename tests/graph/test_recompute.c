@@ -175,39 +175,3 @@ TEST(memory_falls_with_what_is_recomputed)
         assert_int_equal(more - full, 4 * 128 * 64 * sizeof(float));
     }
 }
-
-TEST(no_policy_changes_a_bit)
-{
-    static const tm_recompute policies[] = {
-        { 0 },
-        { .cheap = true },
-        { .every_n = 2 },
-        { .cheap = true, .every_n = 1 },
-        { .cheap = true, .every_n = 1, .save = { [TM_OP_attention] = 1, [TM_OP_linear] = 2 } },
-    };
-    static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_bf16_pure };
-    tm_device                       *device = test_device_open("cpu", 2);
-    for (int family = 0; family < 2; family++)
-        for (int p = 0; p < 3; p++) {
-            uint64_t hash = 0;
-            double   loss = 0;
-            for (int i = 0; i < 5; i++) {
-                tm_step_options options = family == TM_FAMILY_GPT ? test_gpt_options() : test_llama_options();
-                options.shape.n_layers = 3;
-                options.precision = precisions[p];
-                options.recompute = policies[i];
-                tm_trainer *trainer = test_trainer_open(device, &options, 3);
-                test_batch  batch = test_batch_random(2, 32, 96, 4);
-                double      mine = test_gradients(trainer, &batch);
-                uint64_t    bits = test_gradients_hash(trainer);
-                if (i > 0 && (bits != hash || !(mine == loss)))
-                    fail_msg("policy %d, %s: loss %.17g against %.17g, gradients %s", i, precisions[p]->name, mine,
-                             loss, bits == hash ? "equal" : "differ");
-                hash = bits;
-                loss = mine;
-                test_batch_fini(&batch);
-                tm_trainer_close(trainer);
-            }
-        }
-    tm_device_close(device);
-}

@@ -47,27 +47,3 @@ TEST(tiles_lie_as_the_document_says)
     assert_int_equal(tm_codes_place(TM_CODES_RUNS, 300, 640, 299, 639), 4 * 300 + 299);
     assert_int_equal(tm_codes_place(TM_CODES_ROWS, 300, 640, 299, 639), 299 * 20 + 19);
 }
-
-TEST(scales_must_fill_their_layout)
-{
-    static const struct {
-        uint8_t kind;
-        int64_t scales;
-        bool    fits;
-    } all[] = { { TM_CODES_PLAIN, 1, true },    { TM_CODES_PLAIN, 48, true },   { TM_CODES_PLAIN, 47, false },
-                { TM_CODES_RUNS, 96, true },    { TM_CODES_RUNS, 48, false },   { TM_CODES_SQUARES, 4, true },
-                { TM_CODES_SQUARES, 2, false }, { TM_CODES_TILES, 1024, true }, { TM_CODES_TILES, 240, false },
-                { TM_CODES_ROWS, 240, true },   { TM_CODES_ROWS, 1024, false }, { TM_CODES_NOT, 1, false },
-                { TM_CODES_KINDS, 240, false } };
-    for (size_t i = 0; i < 2 * sizeof all / sizeof all[0]; i++) {
-        size_t         side = i % 2, k = i / 2;
-        tm_scaled_attr attr = { { TM_CODES_PLAIN, TM_CODES_PLAIN } };
-        tm_shape       in[6] = { tm_shape_2(48, 160), tm_shape_2(48, 160), tm_shape_1(1), tm_shape_1(48) };
-        tm_shape       out[1] = { { .rank = -1 } };
-        in[4].rank = in[5].rank = -1;
-        attr.scales[side] = all[k].kind;
-        in[2 + side] = tm_shape_1(all[k].scales);
-        const char *why = tm_op_scaled_mm.infer(in, &attr, out);
-        if (!why != all[k].fits) fail_msg("row %d, side %d: %s", (int)k, (int)side, why ? why : "taken");
-    }
-}

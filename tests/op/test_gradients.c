@@ -310,60 +310,6 @@ FULL_TEST(frozen_inputs_cost_nothing)
     for_all(check_frozen, "freezing");
 }
 
-static size_t count_nodes(const tm_segment *segment, tm_op_id op)
-{
-    size_t n = 0;
-    for (size_t x = 0; x < segment->n_nodes; x++) n += segment->nodes[x].op == op;
-    return n;
-}
-
-/* The loss computes its gradients in the forward pass: the forward node itself is gone. */
-TEST(loss_gradient_replaces_the_forward_node)
-{
-    tm_example example;
-    check      c;
-    assert_true(tm_op_linear_cross_entropy.example(2, &example));
-    check_make(&c, &tm_op_linear_cross_entropy, &example, 1, false, 0);
-    assert_int_equal(c.training.n_nodes, 1);
-    assert_int_equal(count_nodes(&c.training, TM_OP_linear_cross_entropy_grad), 1);
-    tm_segment_execute(&c.memory, &c.training);
-    double loss = *tm_memory_f64(&c.memory, c.out[0][0]);
-    tm_segment_execute(&c.memory, &c.forward);
-    assert_true(loss == *tm_memory_f64(&c.memory, c.out[0][0]));
-    check_free(&c);
-}
-
-/* A frozen weight below which nothing is trained costs no product: of linear's three, one remains. */
-TEST(linear_emits_only_what_is_wanted)
-{
-    tm_example example;
-    check      c;
-    assert_true(tm_op_linear.example(3, &example)); /* with bias and residual */
-    check_make(&c, &tm_op_linear, &example, 1, false, 1U << 1);
-    assert_int_equal(count_nodes(&c.training, TM_OP_linear_wgrad), 0);
-    assert_int_equal(count_nodes(&c.training, TM_OP_linear_dgrad), 1);
-    check_free(&c);
-    check_make(&c, &tm_op_linear, &example, 1, false, 1U << 0 | 1U << 2 | 1U << 3);
-    assert_int_equal(count_nodes(&c.training, TM_OP_linear_wgrad), 1);
-    assert_int_equal(c.training.n_nodes, 2);
-    check_free(&c);
-}
-
-/* A norm takes the gradient that its input already has as its addend: no `add` is emitted. */
-TEST(norms_take_the_pending_gradient)
-{
-    const tm_op *const norms[] = { &tm_op_rmsnorm, &tm_op_layernorm };
-    for (int n = 0; n < 2; n++) {
-        tm_example example;
-        check      c;
-        assert_true(norms[n]->example(1, &example));
-        check_make(&c, norms[n], &example, 2, false, 0);
-        assert_int_equal(c.training.n_nodes, 4);
-        assert_int_equal(count_nodes(&c.training, TM_OP_add), 0);
-        check_free(&c);
-    }
-}
-
 /* With `accumulate` the gradients of parameters add to what is there; those of activations are new. */
 static void check_accumulate(const tm_op *op, const tm_example *example, int number, double *worst)
 {

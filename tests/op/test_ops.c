@@ -43,29 +43,6 @@ TEST(table_is_complete_and_sorted)
     assert_string_equal(tm_op_get(TM_OP_bias_grad)->name, "bias_grad");
 }
 
-/* The lists a reader would look up first. */
-TEST(cheap_inplace_and_stored_formats_are_as_documented)
-{
-    static const char *const cheap[] = { "rmsnorm",        "layernorm", "head_norm",   "gelu",
-                                         "silu",           "swiglu",    "cast",        "add",
-                                         "modulate",       "join",      "gather_rows", "latent_keys",
-                                         "swiglu_clamped", "dropout",   "rescale",     "scale",
-                                         "add_bias",       "share" };
-    for (int id = 0; id < TM_OP_COUNT; id++) {
-        const tm_op *op = tm_op_get((tm_op_id)id);
-        bool         listed = false;
-        for (size_t i = 0; i < sizeof cheap / sizeof cheap[0]; i++) listed |= strcmp(cheap[i], op->name) == 0;
-        assert_int_equal(op->cheap, listed);
-    }
-    assert_int_equal(tm_op_rmsnorm_grad.inplace, 0x11);
-    assert_int_equal(tm_op_layernorm_grad.inplace, 0x21);
-    assert_int_equal(tm_op_rope.inplace, 0x1);
-    assert_int_equal(tm_op_swiglu_grad.inplace, 0x2);
-    assert_int_equal(tm_op_attention.inplace, 0);
-    assert_int_equal(tm_op_embedding.any_dtype_in, 0x6);
-    assert_int_equal(tm_op_adamw.any_dtype_in, 0x4f);
-}
-
 /* Runs `function` for every op and example. */
 typedef void example_function(const tm_op *op, const tm_example *example, int number);
 static void  for_all(example_function *function)
@@ -172,52 +149,6 @@ TEST(outputs_not_given_are_inferred_or_absent)
     for_all(optional_stays_absent);
 }
 
-TEST(attributes_are_checked)
-{
-    tm_shape                out[TM_MAX_OUT] = { { .rank = -1 }, { .rank = -1 } };
-    const tm_attention_attr good = tm_self_attention(3, 4, 2, 2, 1);
-    tm_attention_attr       attention = good;
-    tm_shape qkv[TM_MAX_IN] = { { 2, { 6, 8 } }, { 2, { 6, 4 } }, { 2, { 6, 4 } }, { -1, { 0 } }, { -1, { 0 } } };
-    assert_null(tm_op_attention.infer(qkv, &attention, (tm_shape[TM_MAX_OUT]){ { -1, { 0 } }, { -1, { 0 } } }));
-    attention.kv_heads = 3;
-    assert_non_null(strstr(tm_op_attention.infer(qkv, &attention, out), "multiple of the key/value heads"));
-    attention = good, attention.seq_q = 4;
-    assert_non_null(strstr(tm_op_attention.infer(qkv, &attention, out), "multiple of the sequence"));
-    attention.seq_q = 0;
-    assert_non_null(strstr(tm_op_attention.infer(qkv, &attention, out), "must be positive"));
-    attention = good, attention.causal = 0, attention.window = 2;
-    assert_non_null(strstr(tm_op_attention.infer(qkv, &attention, out), "needs causal"));
-    attention = good, attention.seq_k = 4;
-    assert_non_null(strstr(tm_op_attention.infer(qkv, &attention, out), "k must have"));
-
-    tm_shape     rope_in[TM_MAX_IN] = { { 2, { 4, 6 } }, { 2, { 2, 3 } }, { -1, { 0 } } };
-    tm_rope_attr rope = { .seq = 2, .heads = 1, .head_dim = 3 };
-    assert_non_null(strstr(tm_op_rope.infer(rope_in, &rope, out), "even"));
-    rope = (tm_rope_attr){ .seq = 2, .heads = 2, .head_dim = 4 };
-    assert_non_null(strstr(tm_op_rope.infer(rope_in, &rope, out), "shorter than its rotated heads"));
-    rope = (tm_rope_attr){ .seq = 2, .heads = 2, .head_dim = 4, .stride = 3 };
-    assert_non_null(strstr(tm_op_rope.infer(rope_in, &rope, out), "overlap"));
-    rope_in[2] = tm_shape_1(3); /* four rows */
-    rope = (tm_rope_attr){ .seq = 2, .heads = 1, .head_dim = 4 };
-    assert_non_null(strstr(tm_op_rope.infer(rope_in, &rope, out), "one value per row"));
-    tm_head_norm_attr head_norm = { .heads = 2, .head_dim = 3, .second = 2 };
-    tm_shape          head_norm_in[TM_MAX_IN] = { { 2, { 4, 6 } }, { 1, { 3 } } };
-    assert_non_null(strstr(tm_op_head_norm.infer(head_norm_in, &head_norm, out), "belongs to no head"));
-    head_norm = (tm_head_norm_attr){ .heads = 2, .head_dim = 3, .first = 1 };
-    assert_non_null(strstr(tm_op_head_norm.infer(head_norm_in, &head_norm, out), "shorter than its normalised"));
-
-    tm_shape embedding[TM_MAX_IN] = { { 1, { 8 } }, { 2, { 5, 3 } }, { 2, { 3, 3 } }, { -1, { 0 } } };
-    assert_non_null(strstr(tm_op_embedding.infer(embedding, &(tm_embedding_attr){ .seq = 4 }, out), "fewer positions"));
-    tm_shape embedding_grad[TM_MAX_IN] = { { 2, { 8, 3 } }, { 1, { 8 } }, { -1, { 0 } } };
-    embedding[2].rank = -1, embedding[3] = tm_shape_1(8);
-    assert_non_null(strstr(tm_op_embedding.infer(embedding, &(tm_embedding_attr){ .seq = 4 }, out), "of use with"));
-    assert_non_null(
-        strstr(tm_op_embedding_grad.infer(embedding_grad, &(tm_embedding_attr){ .seq = 4 }, out), "neither"));
-
-    tm_shape loss[TM_MAX_IN] = { { 2, { 4, 3 } }, { 2, { 5, 3 } }, { 1, { 4 } } };
-    assert_non_null(strstr(tm_op_linear_cross_entropy.infer(loss, &(tm_loss_attr){ .chunk = 0 }, out), "positive"));
-}
-
 /* ---- names ---- */
 
 /* Extents of an example by the word that stands for them: "N", "chunk". */
@@ -304,31 +235,62 @@ static tm_call empty_call(const tm_op *op, const void *attr)
     return call;
 }
 
+/* Of tables the rows that are used count, of logits a chunk. */
+static bool reads_parts(const char *name)
+{
+    static const char *const prefixes[] = {
+        "linear_token_losses", "linear_cross_entropy", "embedding", "put_rows", "quantize", "vocabulary_loss"
+    };
+    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
+        if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0) return true;
+    return false;
+}
+
+static double bytes_of(const tm_view *view)
+{
+    return tm_view_present(view) ? (double)tm_tensor_bytes(view->shape, view->dtype) : 0;
+}
+
+/* Every input and output is moved once, outputs that are added to twice. */
+static void bytes_are_those_of_operands(const tm_op *op, const tm_example *example, int number)
+{
+    for (int form = 0; form < 4; form++) {
+        tm_call call = tm_example_call(op, example, form & 1 ? &tm_precision_bf16 : &tm_precision_f32);
+        double  moved = 0;
+        call.accumulate = form & 2 ? (1U << op->n_out) - 1 : 0;
+        for (int k = 0; k < op->n_in; k++) moved += bytes_of(&call.in[k]);
+        for (int k = 0; k < op->n_out; k++) moved += bytes_of(&call.out[k]) * (call.accumulate >> k & 1U ? 2 : 1);
+        tm_cost cost = op->cost(&call);
+        if (reads_parts(op->name) ? cost.bytes <= 0 || cost.bytes > moved : cost.bytes != moved)
+            fail_msg("%s, example %d: %g bytes, %g are moved", op->name, number, cost.bytes, moved);
+        assert_true(cost.flops >= 0 && cost.vector >= 0 && cost.wire >= 0);
+        if (op->vector > 0 && tm_view_present(&call.in[0])) assert_true(cost.vector > 0 || cost.flops > 0);
+    }
+}
+
+TEST(costs_count_what_is_moved)
+{
+    for_all(bytes_are_those_of_operands);
+}
+
+/* A product of (N, K) and (M, K): 2 N K M; the loss is one, its gradient three. */
 TEST(costs_of_products)
 {
-    tm_call call = empty_call(&tm_op_linear, NULL);
+    tm_loss_attr attr = { .chunk = 2 };
+    tm_call      call = empty_call(&tm_op_linear, NULL);
     view_as(&call.in[0], TM_BF16, tm_shape_2(4, 3));
     view_as(&call.in[1], TM_BF16, tm_shape_2(5, 3));
-    view_as(&call.in[2], TM_F32, tm_shape_1(5));
     view_as(&call.out[0], TM_BF16, tm_shape_2(4, 5));
-    tm_cost cost = call.op->cost(&call);
-    assert_true(cost.flops == 2 * 4 * 3 * 5);
-    assert_true(cost.vector == 4 * 5); /* the bias */
-    assert_true(cost.bytes == 2 * (12 + 15 + 20) + 4 * 5);
-
-    call = empty_call(&tm_op_linear_dgrad, NULL);
-    view_as(&call.in[0], TM_F32, tm_shape_2(4, 5));
-    view_as(&call.in[1], TM_F32, tm_shape_2(5, 3));
-    view_as(&call.out[0], TM_F32, tm_shape_2(4, 3));
-    assert_true(call.op->cost(&call).flops == 120 && call.op->cost(&call).bytes == 4 * (20 + 15 + 12));
-
-    call = empty_call(&tm_op_linear_wgrad, NULL);
-    view_as(&call.in[0], TM_BF16, tm_shape_2(4, 5));
-    view_as(&call.in[1], TM_BF16, tm_shape_2(4, 3));
-    view_as(&call.out[0], TM_F32, tm_shape_2(5, 3));
-    assert_true(call.op->cost(&call).flops == 120 && call.op->cost(&call).bytes == 2 * (20 + 12) + 4 * 15);
-    call.accumulate = 1;
-    assert_true(call.op->cost(&call).bytes == 2 * (20 + 12) + 2 * 4 * 15);
+    assert_true(call.op->cost(&call).flops == 2 * 4 * 3 * 5);
+    call = empty_call(&tm_op_linear_cross_entropy, &attr);
+    view_as(&call.in[0], TM_F32, tm_shape_2(6, 3));
+    view_as(&call.in[1], TM_F32, tm_shape_2(7, 3));
+    view_as(&call.in[2], TM_I32, tm_shape_1(6));
+    assert_true(call.op->cost(&call).flops == 2 * 6 * 3 * 7);
+    call.op = &tm_op_linear_cross_entropy_grad;
+    view_as(&call.out[1], TM_F32, tm_shape_2(6, 3));
+    view_as(&call.out[2], TM_F32, tm_shape_2(7, 3));
+    assert_true(call.op->cost(&call).flops == 3 * 2 * 6 * 3 * 7);
 }
 
 /* Causal attention executes T (T + 1) / 2 pairs per head, its gradient five products where it has two. */
@@ -358,45 +320,6 @@ TEST(costs_of_attention)
     attr.dim_qk = 3, attr.dim_v = 5; /* scores, dq, dk: dim_qk; results, dp, dv: dim_v */
     assert_true(call.op->cost(&call).flops == 2 * 3 * 4 * 100 * (3 + 5));
     assert_true(grad.op->cost(&grad).flops == 2 * 3 * 4 * 100 * (3 * 3 + 2 * 5));
-}
-
-TEST(costs_of_loss_and_embedding)
-{
-    tm_loss_attr attr = { .chunk = 2 };
-    tm_call      call = empty_call(&tm_op_linear_cross_entropy, &attr);
-    view_as(&call.in[0], TM_F32, tm_shape_2(6, 3));
-    view_as(&call.in[1], TM_F32, tm_shape_2(7, 3));
-    view_as(&call.in[2], TM_I32, tm_shape_1(6));
-    view_as(&call.out[0], TM_F64, (tm_shape){ .rank = 0 });
-    view_as(&call.out[1], TM_F32, tm_shape_2(2, 7));
-    assert_true(call.op->cost(&call).flops == 2 * 6 * 3 * 7);
-    assert_true(call.op->cost(&call).bytes == 4 * (18 + 21 + 6) + 8); /* no logits: they are scratch */
-
-    call.op = &tm_op_linear_cross_entropy_grad;
-    call.out[3] = call.out[1];
-    view_as(&call.in[3], TM_F64, tm_shape_1(TM_SCALAR_COUNT));
-    view_as(&call.out[1], TM_F32, tm_shape_2(6, 3));
-    assert_true(call.op->cost(&call).flops == 2 * 2 * 6 * 3 * 7);
-    view_as(&call.out[2], TM_F32, tm_shape_2(7, 3));
-    assert_true(call.op->cost(&call).flops == 3 * 2 * 6 * 3 * 7);
-    assert_true(call.op->cost(&call).bytes == 4 * (18 + 21 + 6 + 18 + 21) + 8 + 64);
-
-    tm_embedding_attr embedding = { .seq = 3 };
-    call = empty_call(&tm_op_embedding, &embedding);
-    view_as(&call.in[0], TM_I32, tm_shape_1(6));
-    view_as(&call.in[1], TM_F32, tm_shape_2(1000, 4));
-    view_as(&call.in[2], TM_F32, tm_shape_2(50, 4));
-    view_as(&call.out[0], TM_BF16, tm_shape_2(6, 4));
-    assert_true(call.op->cost(&call).flops == 0);
-    assert_true(call.op->cost(&call).bytes == 4 * 6 + 4 * 4 * (6 + 3) + 2 * 24);
-
-    call = empty_call(&tm_op_embedding_grad, &embedding);
-    view_as(&call.in[0], TM_BF16, tm_shape_2(6, 4));
-    view_as(&call.in[1], TM_I32, tm_shape_1(6));
-    view_as(&call.out[0], TM_F32, tm_shape_2(1000, 4));
-    assert_true(call.op->cost(&call).bytes == 2 * 24 + 4 * 6 + 4 * 4000);
-    call.accumulate = 1;
-    assert_true(call.op->cost(&call).bytes == 2 * 24 + 4 * 6 + 2 * 4 * 24);
 }
 
 /* ---- what a reference kernel owes, on every example ---- */

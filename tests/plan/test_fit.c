@@ -150,68 +150,47 @@ TEST(planted_constants_are_found)
 static const char head[] =
     "id,source,date,model,hardware,gpus,precision,dp,tp,pp,vp,cp,ep,micro_batch,global_batch,seq,"
     "recompute,metric,unit,convention,value,notes\n";
-/* A row, and what is said of it; "": it is predicted. "!": the file is refused with these words. */
-static const char *const cells[][2] = {
-    { "a,TT,2025-01,Llama-3.1-8B,H100,8,bf16,8,1,1,,1,,1,8,8192,none,throughput,tok/s/GPU,,9000,FSDP", "" },
-    { "a,TT,2025-01,Llama-3.1-8B,H100,8,bf16,,,,,,,,,,,throughput,tok/s/GPU,,9000,", "" },
-    { "a,XX,,GPT-175B,A100-80G,96,fp16,,,,,,,,,2048,,MFU,%,,47,", "" },
-    { "a,TT,,Llama-9-8B,H100,8,bf16,8,1,1,,1,,1,8,8192,,throughput,tok/s/GPU,,9000,",
-      "the model 'Llama-9-8B' is not known" },
-    { "a,TT,,FLUX.1-dev,H100,8,bf16,8,1,1,,1,,1,8,1536,,throughput,tok/s/GPU,,9000,", "images are not described" },
-    { "a,TT,,Llama-3.1-8B,TPU,8,bf16,8,1,1,,1,,1,8,8192,,throughput,tok/s/GPU,,9000,",
-      "there is no hardware file for 'TPU'" },
-    { "a,TT,,Llama-3.1-8B,A100-80G,8,fp8,8,1,1,,1,,1,8,8192,,throughput,tok/s/GPU,,9000,",
-      "no rate for that precision" },
-    { "a,TT,,Llama-3.1-8B,H100,8,int4,8,1,1,,1,,1,8,8192,,throughput,tok/s/GPU,,9000,", "the precision is not known" },
-    { "a,TT,,Llama-3.1-8B,H100,8,bf16,8,3,1,,1,,1,8,8192,,throughput,tok/s/GPU,,9000,", "do not divide" },
-    { "a,TT,,Llama-3.1-8B,H100,8,bf16,4,1,1,,1,,1,8,8192,,throughput,tok/s/GPU,,9000,",
-      "is not the number of devices" },
-    { "a,TT,,Llama-3.1-8B,H100,64,bf16,1,1,64,,1,,1,8,8192,,throughput,tok/s/GPU,,9000,", "more stages than layers" },
-    { "a,TT,,Llama-3.1-8B,H100,8,bf16,8,1,1,,1,8,1,8,8192,,throughput,tok/s/GPU,,9000,", "has no experts" },
-    { "a,TT,,Mixtral-8x7B,H100,48,bf16,48,1,1,,1,3,1,48,8192,,throughput,tok/s/GPU,,9000,",
-      "ep does not divide the experts" },
-    { "a,TT,,Llama-3.1-8B,H100,8,bf16,8,1,1,,1,,1,8,8192,,throughput,furlongs,,9000,", "the unit is not known" },
-    { "a,TT,,Llama-3.1-8B,H100,eight,bf16,8,1,1,,1,,1,8,8192,,throughput,tok/s/GPU,,9000,", "!:2: gpus is 'eight'" },
-    { "a,TT,,Llama-3.1-8B,H100,,bf16,8,1,1,,1,,1,8,8192,,throughput,tok/s/GPU,,9000,", "!:2: gpus is empty" },
-    { "a,TT,,Llama-3.1-8B,H100,8,bf16,8,1.5,1,,1,,1,8,8192,,throughput,tok/s/GPU,,9000,", "!:2: tp is '1.5'" },
-    { "a,TT,,Llama-3.1-8B,H100,8,bf16,8,1,1,,1,,1,8,8192,,throughput,tok/s/GPU,,,", "!:2: value is ''" },
-    { "a,TT,,Llama-3.1-8B,H100,8,bf16,8,1,1,,1,,1,8,8192,,throughput,tok/s/GPU,,-3,", "!:2: value is '-3'" },
-};
+/* A file of these lines below the head. */
+static tm_status read_lines(tm_arena *arena, const char *lines, tm_published_rows *rows, tm_error *err)
+{
+    const char *path = test_in_folder("rows.csv");
+    tm_text     text = { 0 };
+    tm_text_printf(&text, "%s%s\n", head, lines);
+    assert_int_equal(tm_file_write(path, text.data, text.length, err), TM_OK);
+    tm_text_fini(&text);
+    return tm_rows_read(arena, path, rows, err);
+}
 
 TEST(rows_that_cannot_be_expressed_are_named)
 {
-    const char *path = test_in_folder("rows.csv");
-    for (size_t i = 0; i < sizeof cells / sizeof cells[0]; i++) {
+    tm_parameters p = tm_parameters_fitted();
+    tm_text       table = { 0 };
+    int           n = 0;
+    assert_int_equal(tm_file_read("tests/plan/rows.txt", 1 << 20, &table, NULL), TM_OK);
+    for (char *lines = table.data, *line; (line = strsep(&lines, "\n"));) {
+        char *wanted = strstr(line, " -> ");
+        if (*line == '#' || !wanted) continue;
         tm_arena         *arena = tm_arena_create();
-        tm_text           text = { 0 };
         tm_error          err = { 0 };
         tm_published_rows rows;
-        const char       *wanted = cells[i][1];
-        tm_text_printf(&text, "%s%s\n", head, cells[i][0]);
-        assert_int_equal(tm_file_write(path, text.data, text.length, &err), TM_OK);
-        tm_status st = tm_rows_read(arena, path, &rows, &err);
+        *wanted = '\0';
+        wanted += strlen(" -> ");
+        tm_status st = read_lines(arena, line, &rows, &err);
         if (*wanted == '!') {
             if (st != TM_FORMAT || !strstr(err.text, wanted + 1))
-                fail_msg("row %zu: '%s' lacks '%s'", i, err.text, wanted + 1);
+                fail_msg("%s: '%s' lacks '%s'", line, err.text, wanted);
         } else {
-            tm_parameters p = tm_parameters_fitted();
-            if (st != TM_OK || rows.n != 1) fail_msg("row %zu: %s", i, err.text);
+            if (st != TM_OK || rows.n != 1) fail_msg("%s: %s", line, err.text);
             const char *why = rows.row[0].refused;
-            if (!*wanted && (why || !(tm_row_predict(&rows.row[0], &p) > 0))) fail_msg("row %zu: %s", i, why);
+            if (!*wanted && (why || !(tm_row_predict(&rows.row[0], &p) > 0))) fail_msg("%s: %s", line, why);
             if (*wanted && (!why || !strstr(why, wanted)))
-                fail_msg("row %zu: '%s' lacks '%s'", i, why ? why : "", wanted);
+                fail_msg("%s: '%s' lacks '%s'", line, why ? why : "", wanted);
         }
-        tm_text_fini(&text);
         tm_arena_destroy(arena);
+        n++;
     }
-    tm_arena         *arena = tm_arena_create();
-    tm_error          err = { 0 };
-    tm_published_rows rows;
-    assert_int_equal(tm_file_write(path, "id,source\n", 10, &err), TM_OK);
-    assert_int_equal(tm_rows_read(arena, path, &rows, &err), TM_FORMAT);
-    assert_non_null(strstr(err.text, "no column 'model'"));
-    tm_arena_destroy(arena);
-    test_folder_remove();
+    assert_true(n > 15);
+    tm_text_fini(&table);
 }
 
 /* A batch that fits and one that does not, said right and wrong; rows that say nothing. */
@@ -232,23 +211,18 @@ TEST(verdicts_are_those_of_the_rows)
         { "a,TT,,Llama-3.1-8B,H100,8,bf16,8,1,1,,1,,1,8,8192,full,peak memory,GiB,,70,", 1, 1 },
         { "a,KOR,,GPT-22B,A100-80G,8,fp16,1,8,1,,1,,4,4,2048,full,weights+grads+optimizer,GiB,,45,", 0, 0 },
     };
-    const char *path = test_in_folder("rows.csv");
+    tm_parameters p = tm_parameters_fitted();
     for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
-        tm_arena     *arena = tm_arena_create();
-        tm_text       text = { 0 };
-        tm_error      err = { 0 };
-        tm_parameters p = tm_parameters_fitted();
-        bool          right[2] = { false };
-        tm_text_printf(&text, "%s%s\n", head, of[i].row);
-        assert_int_equal(tm_file_write(path, text.data, text.length, &err), TM_OK);
-        tm_published_rows rows = read_rows(arena, path);
-        int               said = tm_row_verdicts(&rows.row[0], &p, right);
+        tm_arena         *arena = tm_arena_create();
+        tm_error          err = { 0 };
+        bool              right[2] = { false };
+        tm_published_rows rows;
+        if (read_lines(arena, of[i].row, &rows, &err) != TM_OK) fail_msg("%s", err.text);
+        int said = tm_row_verdicts(&rows.row[0], &p, right);
         if (said != of[i].said || right[0] + right[1] != of[i].right)
             fail_msg("row %zu: %d said, %d right", i, said, right[0] + right[1]);
-        tm_text_fini(&text);
         tm_arena_destroy(arena);
     }
-    test_folder_remove();
 }
 
 /* An empty cell of a source that gives the stages of a rank elsewhere is one stage; of another, two. */
@@ -256,25 +230,20 @@ TEST(stages_of_a_rank_are_one_where_others_are_given)
 {
     static const char *const files[2][2] = {
         { "a,MB,,Llama-3.1-8B,H100,8,bf16,1,1,8,,1,,1,64,8192,,throughput,tok/s/GPU,,9000,\n"
-          "b,MB,,Llama-3.1-8B,H100,8,bf16,1,1,8,4,1,,1,64,8192,,throughput,tok/s/GPU,,9000,\n",
+          "b,MB,,Llama-3.1-8B,H100,8,bf16,1,1,8,4,1,,1,64,8192,,throughput,tok/s/GPU,,9000,",
           "14" },
         { "a,MB,,Llama-3.1-8B,H100,8,bf16,1,1,8,,1,,1,64,8192,,throughput,tok/s/GPU,,9000,\n"
-          "b,ML51,,Llama-3.1-8B,H100,8,bf16,1,1,8,4,1,,1,64,8192,,throughput,tok/s/GPU,,9000,\n",
+          "b,ML51,,Llama-3.1-8B,H100,8,bf16,1,1,8,4,1,,1,64,8192,,throughput,tok/s/GPU,,9000,",
           "24" },
     };
-    const char *path = test_in_folder("rows.csv");
     for (int i = 0; i < 2; i++) {
-        tm_arena *arena = tm_arena_create();
-        tm_text   text = { 0 };
-        tm_error  err = { 0 };
-        tm_text_printf(&text, "%s%s", head, files[i][0]);
-        assert_int_equal(tm_file_write(path, text.data, text.length, &err), TM_OK);
-        tm_published_rows rows = read_rows(arena, path);
+        tm_arena         *arena = tm_arena_create();
+        tm_error          err = { 0 };
+        tm_published_rows rows;
+        if (read_lines(arena, files[i][0], &rows, &err) != TM_OK) fail_msg("%s", err.text);
         for (int k = 0; k < 2; k++) assert_int_equal(rows.row[k].job.vp, files[i][1][k] - '0');
-        tm_text_fini(&text);
         tm_arena_destroy(arena);
     }
-    test_folder_remove();
 }
 
 TEST_FIXTURE(NULL, test_folder_teardown)

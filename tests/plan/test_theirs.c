@@ -23,6 +23,48 @@ static tm_model_shape shape_of(const char *name)
     return shape;
 }
 
+static tm_hardware hardware_of(tm_arena *arena, const char *name)
+{
+    tm_hardware hw;
+    tm_error    err = { 0 };
+    if (tm_hardware_read(arena, name, &hw, &err) != TM_OK) fail_msg("%s", err.text);
+    return hw;
+}
+
+/* By Megatron-LM, bfloat16, one sequence of 4096 tokens at a time, one device. */
+static tm_their_job job_of(const tm_hardware *hw, const char *model)
+{
+    const tm_trainer_row *trainer = tm_trainer_row_find("megatron");
+    return (tm_their_job){ .trainer = trainer,
+                           .device = hw,
+                           .shape = shape_of(model),
+                           .sharing = trainer->sharing,
+                           .fusion = trainer->fusion,
+                           .format = TM_RATE_BF16,
+                           .devices = 1,
+                           .dp = 1,
+                           .tp = 1,
+                           .pp = 1,
+                           .vp = 1,
+                           .cp = 1,
+                           .ep = 1,
+                           .bubble = 1,
+                           .micro_batch = 1,
+                           .accumulation = 1,
+                           .seq = 4096,
+                           .again = TM_AGAIN_NONE,
+                           .layout_known = true };
+}
+
+/* Experts over eight devices. */
+static tm_their_job mixture_job(const tm_hardware *hw)
+{
+    tm_their_job job = job_of(hw, "Qwen3-30B-A3B");
+    job.devices = job.dp = job.ep = job.accumulation = 8;
+    job.sequence_parallel = true;
+    return job;
+}
+
 /* Norms and biases are not counted here: a part in a thousand. */
 TEST(parameters_are_those_of_the_models)
 {
@@ -58,9 +100,7 @@ TEST(work_is_that_of_the_formula)
     tm_arena                *arena = tm_arena_create();
     tm_parameters            p = tm_parameters_fitted();
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        tm_hardware hw;
-        tm_error    err = { 0 };
-        assert_int_equal(tm_hardware_read(arena, "MI300X", &hw, &err), TM_OK);
+        tm_hardware hw = hardware_of(arena, "MI300X");
         hw.number[TM_HARDWARE_HALF_DEPTH] = 1e-9; /* every shape reaches the rate */
         hw.number[TM_HARDWARE_TILE_ROWS] = hw.number[TM_HARDWARE_TILE_COLUMNS] = hw.number[TM_HARDWARE_UNITS] = 1;
         hw.number[TM_HARDWARE_MEMORY_RATE] = 1e12;
@@ -68,28 +108,11 @@ TEST(work_is_that_of_the_formula)
         p.of[TM_PARAMETER_EXPERT_PRODUCTS] = p.of[TM_PARAMETER_EXPERT_PRODUCTS_AMD] = 1;
         hw.number[TM_HARDWARE_PRODUCT_BF16] = hw.number[TM_HARDWARE_ATTENTION_FORWARD] =
             hw.number[TM_HARDWARE_ATTENTION_BACKWARD] = 1;
-        const tm_trainer_row *trainer = tm_trainer_row_find("megatron");
-        tm_their_job          j = { .trainer = trainer,
-                                    .device = &hw,
-                                    .shape = shape_of(names[i]),
-                                    .sharing = trainer->sharing,
-                                    .fusion = trainer->fusion,
-                                    .format = TM_RATE_BF16,
-                                    .devices = 1,
-                                    .dp = 1,
-                                    .tp = 1,
-                                    .pp = 1,
-                                    .vp = 1,
-                                    .cp = 1,
-                                    .ep = 1,
-                                    .bubble = 1,
-                                    .micro_batch = 2,
-                                    .accumulation = 3,
-                                    .seq = 4096,
-                                    .again = TM_AGAIN_NONE,
-                                    .layout_known = true };
-        tm_their_time         t = tm_their_time_of(&j, &p);
-        double                own = p.of[trainer->factor];
+        tm_their_job j = job_of(&hw, names[i]);
+        j.micro_batch = 2;
+        j.accumulation = 3;
+        tm_their_time t = tm_their_time_of(&j, &p);
+        double        own = p.of[j.trainer->factor];
         double seconds = (t.seconds[TM_THEIR_FORWARD] + t.seconds[TM_THEIR_BACKWARD] + t.seconds[TM_THEIR_HEAD]) / own;
         double attention = t.seconds[TM_THEIR_ATTENTION] / own,
                narrow = j.shape.head_dim < 128 && j.shape.mla.kv_rank == 0
@@ -128,34 +151,16 @@ TEST(memory_as_papers_have_it)
 TEST(layouts_change_what_they_should)
 {
     tm_arena     *arena = tm_arena_create();
-    tm_hardware   hw;
-    tm_error      err = { 0 };
     tm_parameters p = tm_parameters_fitted();
-    assert_int_equal(tm_hardware_read(arena, "H100", &hw, &err), TM_OK);
-    const tm_trainer_row *trainer = tm_trainer_row_find("megatron");
-    const tm_their_job    base = { .trainer = trainer,
-                                   .device = &hw,
-                                   .shape = shape_of("Llama-3.1-70B"),
-                                   .sharing = trainer->sharing,
-                                   .fusion = trainer->fusion,
-                                   .format = TM_RATE_BF16,
-                                   .devices = 64,
-                                   .dp = 2,
-                                   .tp = 8,
-                                   .pp = 4,
-                                   .vp = 1,
-                                   .cp = 1,
-                                   .ep = 1,
-                                   .bubble = 1,
-                                   .sequence_parallel = true,
-                                   .micro_batch = 1,
-                                   .accumulation = 16,
-                                   .seq = 8192,
-                                   .again = TM_AGAIN_NONE,
-                                   .layout_known = true };
-    tm_their_time         t = tm_their_time_of(&base, &p);
-    tm_their_memory       m = tm_their_memory_of(&base, TM_AGAIN_NONE, &p);
-    double                sum = 0;
+    tm_hardware   hw = hardware_of(arena, "H100");
+    tm_their_job  base = job_of(&hw, "Llama-3.1-70B");
+    base.devices = 64, base.dp = 2, base.tp = 8, base.pp = 4;
+    base.sequence_parallel = true;
+    base.accumulation = 16;
+    base.seq = 8192;
+    tm_their_time   t = tm_their_time_of(&base, &p);
+    tm_their_memory m = tm_their_memory_of(&base, TM_AGAIN_NONE, &p);
+    double          sum = 0;
     for (int i = 0; i < TM_THEIR_TIMES; i++) sum += t.seconds[i];
     within("sum of the lines", sum, t.step, 1e-9);
     within("idle stages",
@@ -185,39 +190,12 @@ TEST(layouts_change_what_they_should)
     tm_arena_destroy(arena);
 }
 
-static tm_their_job mixture_job(const tm_hardware *hw)
-{
-    const tm_trainer_row *trainer = tm_trainer_row_find("megatron");
-    return (tm_their_job){ .trainer = trainer,
-                           .device = hw,
-                           .shape = shape_of("Qwen3-30B-A3B"),
-                           .sharing = trainer->sharing,
-                           .fusion = trainer->fusion,
-                           .format = TM_RATE_BF16,
-                           .devices = 8,
-                           .dp = 8,
-                           .tp = 1,
-                           .pp = 1,
-                           .vp = 1,
-                           .cp = 1,
-                           .ep = 8,
-                           .bubble = 1,
-                           .sequence_parallel = true,
-                           .micro_batch = 1,
-                           .accumulation = 8,
-                           .seq = 4096,
-                           .again = TM_AGAIN_NONE,
-                           .layout_known = true };
-}
-
 /* Gaps are a number of kernels: of layers, passes and micro-batches, whatever the rows. */
 TEST(kernels_are_counted)
 {
     tm_arena     *arena = tm_arena_create();
-    tm_hardware   hw;
-    tm_error      err = { 0 };
     tm_parameters p = tm_parameters_fitted();
-    assert_int_equal(tm_hardware_read(arena, "H100", &hw, &err), TM_OK);
+    tm_hardware   hw = hardware_of(arena, "H100");
     tm_their_job  job = mixture_job(&hw), j = job;
     tm_their_time t = tm_their_time_of(&job, &p);
     double        factor = p.of[TM_PARAMETER_AS_MEGATRON];
@@ -237,10 +215,8 @@ TEST(kernels_are_counted)
 TEST(what_is_waited_for)
 {
     tm_arena     *arena = tm_arena_create();
-    tm_hardware   hw;
-    tm_error      err = { 0 };
     tm_parameters p = tm_parameters_fitted();
-    assert_int_equal(tm_hardware_read(arena, "H100", &hw, &err), TM_OK);
+    tm_hardware   hw = hardware_of(arena, "H100");
     p.of[TM_PARAMETER_STRAGGLERS] = 1e-12;
     tm_their_job job = mixture_job(&hw), twice = job, j = job;
     twice.shape.moe.top_k *= 2; /* twice the rows everywhere is what an imbalance of 2 is */
@@ -300,11 +276,9 @@ TEST(published_memory_is_predicted)
 TEST(stages_keep_what_they_should)
 {
     tm_arena     *arena = tm_arena_create();
-    tm_hardware   hw;
-    tm_error      err = { 0 };
     tm_parameters p = tm_parameters_fitted(), none = p;
-    assert_int_equal(tm_hardware_read(arena, "H100", &hw, &err), TM_OK);
-    tm_their_job job = mixture_job(&hw);
+    tm_hardware   hw = hardware_of(arena, "H100");
+    tm_their_job  job = mixture_job(&hw);
     job.shape = shape_of("Llama-3.1-70B");
     job.trainer = tm_trainer_row_find("torchtitan");
     job.sharing = job.trainer->sharing;

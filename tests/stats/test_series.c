@@ -119,37 +119,6 @@ TEST(time_of_known_processes)
     }
 }
 
-static double coverage_of(int n, double rho, bool of_median)
-{
-    double x[200], work[200];
-    int    hits = 0, told = 0;
-    for (int i = 0; i < n; i++) work[i] = 3;
-    for (int run = 0; run < 1000; run++) {
-        autoregressive(x, n, rho, 0.1, run);
-        tm_interval interval =
-            of_median ? tm_stats_median_interval_serial(x, n) : tm_stats_ratio_interval(work, x, n, NULL);
-        double truth = of_median ? 1 : 3;
-        hits += interval.lo <= truth && truth <= interval.hi;
-        told += !isnan(interval.lo);
-    }
-    return (double)hits / told;
-}
-
-/* 95 % are promised; 90 % is the least that counts as kept where neighbours are strongly alike. */
-TEST(coverage_with_autocorrelation)
-{
-    const double rhos[] = { 0, 0.3, 0.5, 0.7 };
-    for (int r = 0; r < 4; r++) {
-        for (int of_median = 0; of_median < 2; of_median++) {
-            double covered = coverage_of(200, rhos[r], of_median);
-            if (covered < (rhos[r] > 0.5 ? 0.90 : 0.92) || covered > 0.985)
-                fail_msg("rho %g, %s: covers %.3f", rhos[r], of_median ? "median" : "ratio", covered);
-        }
-    }
-    double short_series = coverage_of(20, 0.0, false);
-    assert_true(short_series > 0.93 && short_series < 0.99);
-}
-
 TEST(median_of_independent_values)
 {
     double x[100];

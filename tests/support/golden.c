@@ -91,20 +91,11 @@ tm_step_options golden_gpt2_options(const tm_precision *precision)
     return o;
 }
 
-tm_step_options golden_mistral_options(const tm_precision *precision)
-{
-    tm_step_options o = golden_llama_options(precision);
-    o.shape.family = TM_FAMILY_MISTRAL;
-    o.shape.rope_scaled = false;
-    o.shape.window = 4;
-    return o;
-}
-
 tm_step_options golden_qwen3_options(const tm_precision *precision)
 {
-    tm_step_options o = golden_mistral_options(precision);
+    tm_step_options o = golden_llama_options(precision);
     o.shape.family = TM_FAMILY_QWEN3;
-    o.shape.window = 0;
+    o.shape.rope_scaled = false;
     o.shape.dim = 16;
     o.shape.norm_eps = 1e-6;
     o.shape.rope_theta = 1e6;
@@ -257,7 +248,7 @@ void golden_fill(tm_trainer *trainer)
     free(seen);
 }
 
-double golden_gradient_norm(tm_trainer *trainer, const tm_tensor *parameter, const tm_piece *piece)
+static double gradient_norm(tm_trainer *trainer, const tm_tensor *parameter, const tm_piece *piece)
 {
     int64_t row = tm_shape_elements(parameter->shape) / parameter->shape.n[0];
     double  sum = 0, *values = test_values_read(trainer, parameter->gradient), *g = values + piece->row * row;
@@ -336,7 +327,7 @@ void golden_check_gradients(tm_trainer *trainer, const golden_numbers *wanted, d
             int         r = 0;
             while (r < wanted->n && strcmp(wanted->tensor[r].name, name) != 0) r++;
             if (r == wanted->n) fail_msg("the golden numbers have no '%s'", name);
-            double norm = golden_gradient_norm(trainer, tensor, &tensor->pieces[p]);
+            double norm = gradient_norm(trainer, tensor, &tensor->pieces[p]);
             squares[r] += norm * norm;
         }
     }

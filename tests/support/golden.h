@@ -9,7 +9,6 @@
 
 tm_step_options golden_llama_options(const tm_precision *precision);
 tm_step_options golden_gpt2_options(const tm_precision *precision);
-tm_step_options golden_mistral_options(const tm_precision *precision);
 tm_step_options golden_qwen3_options(const tm_precision *precision);
 tm_step_options golden_flux_options(const tm_precision *precision);
 /* Multiple of 2^-15 in [-1, 1). */
@@ -40,8 +39,6 @@ void golden_list(const char *path, const char *model, const char *word, double *
 void golden_close(const char *what, double value, double wanted, double relative);
 /* Every tensor of the numbers is there, nothing else is, and its gradient has its norm. */
 void golden_check_gradients(tm_trainer *trainer, const golden_numbers *wanted, double relative);
-/* Norm of the gradient of rows [row, row + rows) of a parameter. */
-double golden_gradient_norm(tm_trainer *trainer, const tm_tensor *parameter, const tm_piece *piece);
 double golden_get(const tm_trainer *trainer, tm_tensor_id id, int64_t i);
 void   golden_set(tm_trainer *trainer, tm_tensor_id id, int64_t i, double value);
 
