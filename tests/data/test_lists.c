@@ -46,23 +46,4 @@ TEST(files_are_listed_in_order)
     tm_file_list_free(&list);
 }
 
-/* 32 folders in one another below the one that is listed, not 33. */
-TEST(folders_have_a_depth)
-{
-    char         path[600], wanted[700];
-    tm_file_list list = { 0 };
-    tm_error     err = { 0 };
-    strcpy(path, test_in_folder("deep"));
-    assert_int_equal(mkdir(path, 0777), 0);
-    for (int depth = 1; depth <= 33; depth++) {
-        assert_int_equal(mkdir(strcat(path, "/d"), 0777), 0);
-        tm_status st = tm_file_list_read(test_in_folder("deep/"), &list, &err);
-        assert_int_equal(st, depth <= 32 ? TM_OK : TM_INVALID);
-        assert_int_equal(list.count, 0);
-        tm_file_list_free(&list);
-    }
-    snprintf(wanted, sizeof wanted, "directory '%s' is more than 32 levels deep, or a loop of links", path);
-    assert_string_equal(err.text, wanted);
-}
-
 TEST_FIXTURE(NULL, test_folder_teardown)

@@ -73,37 +73,6 @@ TEST(the_writer_gives_the_bytes_of_numpy)
     }
 }
 
-/* The published sizes, 3901 and 173 rows of 8192: every row of a width takes the same bytes more than one of 64. */
-TEST(the_benchmark_files_have_their_published_sizes)
-{
-    size_t wide, narrow, all;
-    free(written(173, 8192, &wide));
-    free(written(173, 64, &narrow));
-    free(written(3901, 64, &all));
-    assert_int_equal(wide, 8521136);
-    assert_int_equal((wide - narrow) % 173, 0);
-    assert_int_equal(all + 3901 * ((wide - narrow) / 173), 192151239);
-}
-
-TEST(what_was_written_is_read)
-{
-    for (int i = 0; i < BY_NUMPY; i++) {
-        size_t    size;
-        tm_error  err = { 0 };
-        tm_packed packed;
-        free(written(by_numpy[i].rows, by_numpy[i].width, &size));
-        if (tm_packed_open(test_in_folder("x.npy"), &packed, &err) != TM_OK) fail_msg("%s", err.text);
-        assert_int_equal(packed.rows, by_numpy[i].rows);
-        assert_int_equal(packed.width, by_numpy[i].width);
-        for (int64_t r = 0; r < packed.rows; r++)
-            for (int64_t t = 0; t < packed.width; t++) {
-                assert_int_equal(tm_packed_id(&packed.row[r], t), id_of(r, t));
-                assert_int_equal(packed.masks[packed.row[r].mask + (size_t)t], mask_of(r, t));
-            }
-        tm_packed_close(&packed);
-    }
-}
-
 static void expect_refusal(const uint8_t *bytes, size_t size, const char *what)
 {
     tm_packed packed;
