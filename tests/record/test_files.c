@@ -103,61 +103,6 @@ TEST(metrics_records)
     tm_text_fini(&text);
 }
 
-/* The records that were kept stay whole where the first of the resumed run does not fit. */
-TEST(kept_records_stay)
-{
-    const char   *path = test_in_folder("metrics.jsonl");
-    tm_error      err = { 0 };
-    tm_event      resumed = fake_started();
-    struct rlimit was, small;
-    tm_sink      *sink = open_metrics(path);
-    fake_emit(sink, fake_started());
-    for (int step = 1; step <= 2; step++) fake_emit(sink, fake_step(step));
-    fake_close(sink);
-    tm_text before = fake_read(path);
-    signal(SIGXFSZ, SIG_IGN);
-    getrlimit(RLIMIT_FSIZE, &was);
-    small = (struct rlimit){ .rlim_cur = before.length + 10, .rlim_max = was.rlim_max };
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-    sink = open_metrics(path);
-    resumed.run_started.first_step = 3;
-    fake_emit(sink, resumed);
-    fake_emit(sink, fake_step(3));
-    tm_status closed = tm_sink_close(sink, &err);
-    setrlimit(RLIMIT_FSIZE, &was);
-    assert_int_equal(closed, TM_IO);
-    tm_text after = fake_read(path);
-    assert_string_equal(after.data, before.data);
-    tm_text_fini(&before);
-    tm_text_fini(&after);
-}
-
-/* Readers of JSON keep numbers up to 2^63 - 1; a larger seed is told as text. */
-TEST(large_seeds_are_kept)
-{
-    tm_environment *environment = tm_environment_read("");
-    for (int above = 0; above < 2; above++) {
-        const char       *path = test_in_folder("seed.json");
-        tm_checks         checks = { 0 };
-        tm_result_options options = { path, .environment = environment, .checks = &checks, .configuration_hash = "" };
-        tm_event          start = fake_started(), end = fake_ended(FAKE_STEPS, TM_VERDICT_VALID, "");
-        tm_error          err = { 0 };
-        tm_sink          *sink;
-        start.run_started.seed = (uint64_t)INT64_MAX + (uint64_t)above;
-        assert_int_equal(tm_result_sink_open(&options, &sink, &err), TM_OK);
-        fake_emit(sink, start);
-        fake_emit(sink, end);
-        fake_close(sink);
-        json_t *result = json_load_file(path, 0, NULL), *seed = json_object_get(result, "seed");
-        if (above)
-            assert_string_equal(json_string_value(seed), "9223372036854775808");
-        else
-            assert_true(json_is_integer(seed) && json_integer_value(seed) == INT64_MAX);
-        json_decref(result);
-    }
-    tm_environment_destroy(environment);
-}
-
 /* A run that dies leaves no one else's result. What the machine was and how it was checked is that of the options. */
 TEST(result_of_this_run)
 {
@@ -188,41 +133,6 @@ TEST(result_of_this_run)
     json_decref(result);
     tm_environment_destroy(environment);
     tm_checks_fini(&checks);
-}
-
-/* Ctrl-C before the first step ended: every sink copes with an empty run. */
-TEST(a_run_without_steps)
-{
-    tm_error           err = { 0 };
-    tm_sink           *sinks[4] = { NULL };
-    char              *data = NULL;
-    size_t             bytes = 0;
-    tm_metrics_options metrics = { test_in_folder("metrics.jsonl"), NULL };
-    tm_result_options  result = { .path = test_in_folder("result.json") };
-    tm_perf_options    perf = { .path = test_in_folder("perf.csv") };
-    tm_console_options console = { .out = open_memstream(&data, &bytes), .log_freq = 1, .verbose = true };
-    assert_int_equal(tm_metrics_sink_open(&metrics, &sinks[0], &err), TM_OK);
-    assert_int_equal(tm_result_sink_open(&result, &sinks[1], &err), TM_OK);
-    assert_int_equal(tm_perf_sink_open(&perf, &sinks[2], &err), TM_OK);
-    assert_int_equal(tm_console_sink_open(&console, &sinks[3], &err), TM_OK);
-    tm_event end = fake_ended(0, TM_VERDICT_NOT_JUDGED, "interrupted");
-    end.run_ended.step_seconds = NULL;
-    for (int i = 0; i < 4; i++) {
-        fake_emit(sinks[i], fake_started());
-        fake_emit(sinks[i], end);
-        fake_close(sinks[i]);
-    }
-    fclose(console.out);
-    assert_non_null(strstr(data, "not-judged"));
-    assert_null(strstr(data, "performance:"));
-    free(data);
-    json_t *object = json_load_file(result.path, 0, NULL);
-    assert_true(json_is_null(json_object_get(json_object_get(object, "tokens_per_second_per_device"), "median")));
-    assert_int_equal(json_array_size(json_object_get(object, "step_seconds")), 0);
-    json_decref(object);
-    tm_text text = fake_read(perf.path);
-    assert_non_null(strstr(text.data, ",FAILURE,"));
-    tm_text_fini(&text);
 }
 
 /* Once a run is under way, recording it takes no more memory. */
@@ -344,17 +254,6 @@ TEST(file_size_limit)
             assert_false(tm_file_exists(path));
         }
     }
-}
-
-TEST(unusable_paths)
-{
-    tm_error err = { 0 };
-    tm_sink *sink = NULL;
-    assert_int_equal(metrics_opener(test_in_folder("no/such/folder"), &sink, &err), TM_INVALID);
-    assert_int_equal(result_opener(test_in_folder("no/such/folder"), &sink, &err), TM_OK);
-    fake_run(sink, TM_VERDICT_VALID, "");
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_sink_close(sink, &err), TM_INVALID);
 }
 
 TEST_FIXTURE(NULL, clean)

@@ -28,20 +28,6 @@ static void has(const char *text, const char *wanted)
 
 /* --- what is kept ------------------------------------------------------------------------------------------------- */
 
-/* Whoever wants no error gets the status; an earlier error stays. */
-TEST(an_error_is_told_once)
-{
-    for (int i = 0; i < 3; i++) {
-        tm_sink *sink = tm_alloc(sizeof *sink);
-        tm_error err = { 0 };
-        *sink = (tm_sink){ 0 };
-        assert_int_equal(tm_fail(&sink->error, TM_IO, "the disk is full"), TM_IO);
-        if (i == 1) assert_int_equal(tm_fail(&err, TM_INVALID, "earlier"), TM_INVALID);
-        assert_int_equal(tm_sink_close(sink, i == 2 ? NULL : &err), TM_IO);
-        assert_string_equal(err.text, i == 0 ? "the disk is full" : i == 1 ? "earlier" : "");
-    }
-}
-
 /* A run in which nothing diverged has no step at which it did, and no worst tensor. */
 TEST(a_result_of_looks_that_agree)
 {
@@ -64,42 +50,6 @@ TEST(a_result_of_looks_that_agree)
 }
 
 /* --- metrics ------------------------------------------------------------------------------------------------------ */
-
-TEST(steps_before_the_start_are_not_recorded)
-{
-    tm_metrics_options options = { test_in_folder("early.jsonl"), NULL };
-    tm_sink           *sink;
-    tm_error           err = { 0 };
-    assert_int_equal(tm_metrics_sink_open(&options, &sink, &err), TM_OK);
-    fake_emit(sink, fake_step(1));
-    fake_close(sink);
-    tm_text text = fake_read(options.path);
-    assert_int_equal(text.length, 0);
-    tm_text_fini(&text);
-}
-
-/* A folder where the records were: the run is told at once, whether it begins or goes on, and the folder stays. */
-TEST(a_folder_in_the_place_of_the_records)
-{
-    char path[600];
-    strcpy(path, test_in_folder("taken.jsonl"));
-    for (int64_t first = 1; first <= 2; first++) {
-        tm_metrics_options options = { path, NULL };
-        tm_sink           *sink;
-        tm_error           err = { 0 };
-        tm_event           start = fake_started();
-        assert_int_equal(tm_metrics_sink_open(&options, &sink, &err), TM_OK);
-        assert_int_equal(unlink(path), 0);
-        assert_int_equal(mkdir(path, 0700), 0);
-        start.run_started.first_step = first;
-        fake_emit(sink, start);
-        fake_emit(sink, fake_step(first));
-        assert_non_null(tm_sink_error(sink));
-        assert_int_not_equal(tm_sink_close(sink, &err), TM_OK);
-        has(err.text, path);
-        assert_int_equal(rmdir(path), 0); /* and it is empty */
-    }
-}
 
 /* --- perf.csv ----------------------------------------------------------------------------------------------------- */
 
@@ -175,30 +125,6 @@ TEST(variables_of_a_runner_are_told)
     tm_config_destroy(config);
     tm_environment_destroy(environment);
     tm_arena_destroy(arena);
-}
-
-/* A run that ended without its result cannot be stored, which is told; one that did not end is not looked for. */
-TEST(a_result_that_is_not_there_is_not_stored)
-{
-    for (int ended = 0; ended < 2; ended++) {
-        tm_config        *config = test_full_config();
-        tm_arena         *arena = tm_arena_create();
-        tm_output_options o = { .folder = test_in_folder("empty"), .config = config };
-        tm_sink          *sink;
-        tm_error          err = { 0 };
-        char              words[700];
-        assert_int_equal(tm_folder_make(o.folder, &err), TM_OK);
-        snprintf(words, sizeof words, "--store.path %s", test_in_folder("store"));
-        test_apply_words(config, words);
-        assert_true(record_stored_kind.wanted(&o));
-        assert_int_equal(record_stored_kind.open(&o, NULL, arena, &sink, &err), TM_OK);
-        fake_emit(sink, fake_started());
-        if (ended) fake_emit(sink, fake_ended(1, TM_VERDICT_VALID, ""));
-        assert_int_equal(tm_sink_close(sink, &err) != TM_OK, ended);
-        if (ended) has(err.text, "/empty");
-        tm_config_destroy(config);
-        tm_arena_destroy(arena);
-    }
 }
 
 TESTS_ALONE

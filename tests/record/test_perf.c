@@ -77,34 +77,6 @@ TEST(perf_header_and_quoting)
     }
 }
 
-/* GPUs are counted as the run tells them: no name of a device means one. */
-TEST(perf_counts_gpus)
-{
-    static const struct {
-        const char *device;
-        int         gpus;
-        const char *row;
-    } runs[] = { { "cpu", 0, "\nllama-small,0,2,0,float32," },
-                 { "another host device", 0, "\nllama-small,0,2,0,float32," },
-                 { "another accelerator", 8, "\nllama-small,8,2,4,float32," } };
-    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
-        tm_error        err = { 0 };
-        tm_sink        *sink = NULL;
-        tm_perf_options options = { .path = test_in_folder("perf.csv"), .nodes = 2 };
-        assert_int_equal(tm_perf_sink_open(&options, &sink, &err), TM_OK);
-        tm_event start = fake_started();
-        start.run_started.device = runs[i].device;
-        start.run_started.devices = 8;
-        start.run_started.gpus = runs[i].gpus;
-        fake_emit(sink, start);
-        fake_emit(sink, fake_ended(FAKE_STEPS, TM_VERDICT_VALID, ""));
-        fake_close(sink);
-        tm_text text = fake_read(options.path);
-        assert_non_null(strstr(text.data, runs[i].row));
-        tm_text_fini(&text);
-    }
-}
-
 TEST(perf_of_a_run_that_dies)
 {
     tm_perf_options options = { .path = test_in_folder("perf.csv") };
@@ -264,7 +236,7 @@ TEST(another_header_is_quoted_in_part)
     tm_text         wanted = { 0 };
     char            line[400];
     tm_perf_options options = { .path = test_in_folder("other.csv"), .append = true };
-    for (int n = 299; n <= 302; n++) {
+    for (int n = 299; n <= 301; n++) {
         memset(line, 'h', sizeof line);
         line[n] = '\n';
         err = (tm_error){ 0 };
@@ -275,13 +247,6 @@ TEST(another_header_is_quoted_in_part)
                        options.path, n < 300 ? n : 300, line, (int)strlen(header) - 1, header);
         assert_string_equal(err.text, wanted.data);
     }
-    /* One character more or less is another header. */
-    for (int off = -1; off <= 1; off += 2) {
-        wanted.length = 0;
-        tm_text_printf(&wanted, "%.*s%s\n", (int)strlen(header) - 1 + (off < 0 ? -1 : 0), header, off > 0 ? "s" : "");
-        assert_int_equal(tm_file_write(options.path, wanted.data, wanted.length, &err), TM_OK);
-        assert_int_equal(tm_perf_sink_open(&options, &sink, NULL), TM_INVALID);
-    }
     /* The right one with a carriage return and without a last line feed is fine. */
     wanted.length = 0;
     tm_text_printf(&wanted, "%.*s\r", (int)strlen(header) - 1, header);
@@ -291,35 +256,6 @@ TEST(another_header_is_quoted_in_part)
     assert_non_null(strstr(text.data, ",SUCCESS,"));
     tm_text_fini(&text);
     tm_text_fini(&wanted);
-}
-
-/* A row that does not fit, wholly or in part, is taken back, with the cause. */
-TEST(a_row_that_does_not_fit)
-{
-    tm_perf_options options = { .path = test_in_folder("full.csv"), .append = true };
-    struct rlimit   was, small;
-    char            wanted[800];
-    signal(SIGXFSZ, SIG_IGN);
-    getrlimit(RLIMIT_FSIZE, &was);
-    for (size_t more = 0; more < 20; more += 10) {
-        tm_error err = { 0 };
-        tm_sink *sink = NULL;
-        assert_int_equal(tm_file_write(options.path, header, strlen(header), &err), TM_OK);
-        assert_int_equal(tm_perf_sink_open(&options, &sink, &err), TM_OK);
-        small = (struct rlimit){ .rlim_cur = strlen(header) + more, .rlim_max = was.rlim_max };
-        assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-        tm_event start = fake_started(), end = fake_ended(FAKE_STEPS, TM_VERDICT_VALID, "");
-        sink->handle(sink, &start);
-        sink->handle(sink, &end);
-        tm_status st = tm_sink_close(sink, &err);
-        assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
-        assert_int_equal(st, TM_IO);
-        snprintf(wanted, sizeof wanted, "cannot append to '%s': File too large", options.path);
-        assert_string_equal(err.text, wanted);
-        tm_text text = fake_read(options.path);
-        assert_string_equal(text.data, header);
-        tm_text_fini(&text);
-    }
 }
 
 TEST_FIXTURE(NULL, test_folder_teardown)

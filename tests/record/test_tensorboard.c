@@ -147,23 +147,6 @@ TEST(the_file_holds_every_step)
     tm_arena_destroy(arena);
 }
 
-/* A run that never started, for want of memory, say: there is no folder, and no file of another is touched. */
-TEST(nothing_without_a_start)
-{
-    tm_config        *config = test_full_config();
-    tm_arena         *arena = tm_arena_create();
-    tm_output_options o = { .folder = test_in_folder("none"), .config = config };
-    tm_sink          *sink;
-    tm_error          err = { 0 };
-    assert_int_equal(record_tensorboard_kind.open(&o, NULL, arena, &sink, &err), TM_OK);
-    fake_emit(sink, fake_step(1));
-    fake_close(sink);
-    assert_int_not_equal(fcntl(STDIN_FILENO, F_GETFD), -1);
-    assert_int_equal(access(test_in_folder("none"), F_OK), -1);
-    tm_config_destroy(config);
-    tm_arena_destroy(arena);
-}
-
 /* Steps of two and three bytes, seven bits in each, the lowest first; of a model whose arithmetic nobody counted. */
 TEST(late_steps_of_a_model_without_arithmetic)
 {
@@ -202,40 +185,6 @@ TEST(late_steps_of_a_model_without_arithmetic)
     free(bytes);
     tm_config_destroy(config);
     tm_arena_destroy(arena);
-}
-
-/* A file in the place of the folder, or of the event file, is told and left alone; the run goes on without. */
-TEST(a_place_that_is_taken)
-{
-    for (int i = 0; i < 2; i++) {
-        tm_config        *config = test_full_config();
-        tm_arena         *arena = tm_arena_create();
-        tm_output_options o = { .folder = test_folder(), .config = config };
-        tm_sink          *sink;
-        tm_error          err = { 0 };
-        char              name[900], host[72] = "host";
-        test_apply_words(config, i ? "--metrics.save_tb_folder taken_in" : "--metrics.save_tb_folder taken");
-        gethostname(host, sizeof host - 1);
-        fake_clock_start(0, 0);
-        assert_int_equal(record_tensorboard_kind.open(&o, NULL, arena, &sink, &err), TM_OK);
-        fake_clock_stop();
-        if (i) assert_int_equal(tm_folder_make(test_in_folder("taken_in"), &err), TM_OK);
-        if (i)
-            snprintf(name, sizeof name, "%s/events.out.tfevents.%lld.%s.%ld", test_in_folder("taken_in"),
-                     (long long)FAKE_BEGIN_S + (long long)FAKE_WALL_S, host, (long)getpid());
-        else
-            snprintf(name, sizeof name, "%s", test_in_folder("taken"));
-        assert_int_equal(tm_file_write(name, "mine", 4, &err), TM_OK);
-        fake_emit(sink, fake_started());
-        fake_emit(sink, fake_step(1));
-        assert_int_equal(tm_sink_close(sink, &err), i ? TM_IO : TM_INVALID);
-        assert_non_null(strstr(err.text, i ? "cannot make '" : "taken"));
-        tm_text text = fake_read(name);
-        assert_string_equal(text.data, "mine");
-        tm_text_fini(&text);
-        tm_config_destroy(config);
-        tm_arena_destroy(arena);
-    }
 }
 
 TESTS_ALONE

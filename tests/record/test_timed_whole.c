@@ -209,26 +209,6 @@ TEST(a_configuration_tells_the_log)
     whole_log_close();
 }
 
-/* Where the log cannot be written that is said before the run, with its key. */
-TEST(a_log_that_cannot_be_written)
-{
-    tm_config        *config = test_full_config();
-    tm_environment   *environment = tm_environment_read("");
-    tm_arena         *arena = tm_arena_create();
-    tm_output_options o = { .folder = test_folder(), .config = config, .environment = environment };
-    tm_sink          *sink = NULL;
-    tm_error          err = { 0 };
-    test_apply_words(config, "--mlperf.enable true --mlperf.benchmark trainmark_tiny --mlperf.submission_org Org "
-                             "--mlperf.submission_platform Box --mlperf.clear_caches false --mlperf.log no/such/log");
-    assert_int_equal(record_mllog_kind.open(&o, NULL, arena, &sink, &err), TM_INVALID);
-    assert_null(sink);
-    assert_non_null(strstr(err.text, "mlperf.log"));
-    assert_non_null(strstr(err.text, "no/such/log"));
-    tm_config_destroy(config);
-    tm_environment_destroy(environment);
-    tm_arena_destroy(arena);
-}
-
 /* Without a name the platform is the processor; where that is not known either, a name is asked for. */
 TEST(a_platform_without_a_name)
 {
