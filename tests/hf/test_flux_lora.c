@@ -273,147 +273,140 @@ TEST(every_fixture_is_met)
 
 /* --- what is refused ---------------------------------------------------------------------------------------------- */
 
-#define QKV "transformer.transformer_blocks.0.attn.to_q"
+#define BLOCK "transformer.transformer_blocks.0.attn."
+#define QKV BLOCK "to_q"
 #define FUSED "lora_unet_double_blocks_0_img_attn_qkv"
-#define TWO(module, a, b, r, out, in)                                                                                  \
-    { .name = module "." a ".weight", .dtype = TM_F32, .rank = 2, .n = { r, in } },                                    \
-    {                                                                                                                  \
-        .name = module "." b ".weight", .dtype = TM_F32, .rank = 2, .n = { out, r }                                    \
-    }
-#define PEFT(module, r, out, in) TWO(module, "lora_A", "lora_B", r, out, in)
-#define KOHYA(module, r, out, in) TWO(module, "lora_down", "lora_up", r, out, in)
-#define ONE(whole, ...)                                                                                                \
-    {                                                                                                                  \
-        .name = whole, .dtype = TM_F32, __VA_ARGS__                                                                    \
-    }
+/* Tensors of a file, "NAME ROWSxCOLUMNS", "NAME" alone of rank 0, "; " between them; i32: in that format. */
+#define PEFT(module, r, out, in) module ".lora_A.weight " r "x" in "; " module ".lora_B.weight " out "x" r
+#define KOHYA(module, r, out, in) module ".lora_down.weight " r "x" in "; " module ".lora_up.weight " out "x" r
+#define PLAIN PEFT(QKV, "2", "16", "16")
 
-typedef struct {
-    tm_tensor_heading heading[6];
-    double            alpha; /* of those of rank 0 */
-    const char       *metadata;
-    tm_status         status;
-    const char       *words;
-    const char       *targets; /* of a run that reads it; NULL: those of the file */
-} refused_file;
-
-static const refused_file refused[] = {
-    { { ONE("text_encoder.text_model.encoder.layers.0.mlp.fc1.lora_A.weight", .rank = 2, .n = { 2, 4 }) },
+static const struct {
+    const char *tensors, *words;
+    tm_status   status;
+    double      alpha; /* of those of rank 0 */
+    const char *metadata;
+    const char *targets; /* of a run that reads it; NULL: those of the file */
+} refused[] = {
+    { .tensors = "text_encoder.text_model.encoder.layers.0.mlp.fc1.lora_A.weight 2x4",
       .status = TM_UNSUPPORTED,
       .words = "an adapter of a text encoder" },
-    { { PEFT(QKV, 2, 16, 16), ONE("transformer.transformer_blocks.0.attn.to_k.lokr_w1", .rank = 2, .n = { 2, 4 }) },
-      .status = TM_UNSUPPORTED,
-      .words = "no LoRA of a linear layer" },
-    { { KOHYA("lora_unet_double_blocks_0_img_attn_q", 2, 16, 16) },
+    { .tensors = PLAIN "; " BLOCK "to_k.lokr_w1 2x4", .status = TM_UNSUPPORTED, .words = "no LoRA of a linear layer" },
+    { .tensors = KOHYA("lora_unet_double_blocks_0_img_attn_q", "2", "16", "16"),
       .status = TM_UNSUPPORTED,
       .words = "no such linear layer" },
-    { { ONE(QKV ".lora_A.weight", .rank = 2, .n = { 2, 16 }) }, .status = TM_FORMAT, .words = "lora_B (lora_up)" },
-    { { PEFT(QKV, 2, 16, 16), ONE(FUSED ".alpha", .rank = 0) },
-      .alpha = 2,
+    { .tensors = QKV ".lora_A.weight 2x16", .status = TM_FORMAT, .words = "lora_B (lora_up)" },
+    { .tensors = PLAIN "; " FUSED ".alpha",
       .status = TM_UNSUPPORTED,
-      .words = "an alpha without an adapter" },
-    { { ONE(QKV ".lora_A.weight", .rank = 2, .n = { 2, 16 }), ONE(QKV ".lora_B.weight", .rank = 2, .n = { 16, 3 }) },
+      .words = "an alpha without an adapter",
+      .alpha = 2 },
+    { .tensors = QKV ".lora_A.weight 2x16; " QKV ".lora_B.weight 16x3",
       .status = TM_FORMAT,
       .words = "wanted (outputs, 2)" },
-    { { { .name = QKV ".lora_A.weight", .dtype = TM_I32, .rank = 2, .n = { 2, 16 } },
-        ONE(QKV ".lora_B.weight", .rank = 2, .n = { 16, 2 }) },
+    { .tensors = QKV ".lora_A.weight 2x16 i32; " QKV ".lora_B.weight 16x2", .status = TM_FORMAT, .words = "I32" },
+    { .tensors = KOHYA(FUSED, "2", "47", "16"), .status = TM_FORMAT, .words = "48 rows, 16 for each" },
+    { .tensors = KOHYA("lora_unet_single_blocks_0_linear1", "2", "48", "16"),
       .status = TM_FORMAT,
-      .words = "I32" },
-    { { KOHYA(FUSED, 2, 47, 16) }, .status = TM_FORMAT, .words = "48 rows, 16 for each" },
-    { { KOHYA("lora_unet_single_blocks_0_linear1", 2, 48, 16) }, .status = TM_FORMAT, .words = "more than 48 rows" },
-    { { KOHYA(FUSED, 2, 48, 16), ONE(FUSED ".alpha", .rank = 0) },
-      .alpha = -1,
+      .words = "more than 48 rows" },
+    { .tensors = KOHYA(FUSED, "2", "48", "16") "; " FUSED ".alpha",
       .status = TM_FORMAT,
-      .words = "is -1, wanted a number from 0" },
-    { { PEFT(QKV, 2, 16, 16), ONE(QKV ".alpha", .rank = 0) },
+      .words = "is -1, wanted a number from 0",
+      .alpha = -1 },
+    { .tensors = PLAIN "; " QKV ".alpha",
+      .status = TM_UNSUPPORTED,
+      .words = "which both say the factor",
       .alpha = 2,
-      .metadata = "{\"transformer.r\": 2, \"transformer.lora_alpha\": 4}",
+      .metadata = "{\"transformer.r\": 2, \"transformer.lora_alpha\": 4}" },
+    { .tensors = PLAIN, .status = TM_FORMAT, .words = "'r' must be", .metadata = "{\"lora_alpha\": 4}" },
+    { .tensors = PLAIN,
       .status = TM_UNSUPPORTED,
-      .words = "which both say the factor" },
-    { { PEFT(QKV, 2, 16, 16) }, .metadata = "{\"lora_alpha\": 4}", .status = TM_FORMAT, .words = "'r' must be" },
-    { { PEFT(QKV, 2, 16, 16) },
-      .metadata = "{\"transformer.r\": 2, \"transformer.bias\": \"all\"}",
-      .status = TM_UNSUPPORTED,
-      .words = "'bias' is \"all\"" },
-    { { PEFT(QKV, 2, 16, 16), ONE(QKV ".lora_down.weight", .rank = 2, .n = { 2, 16 }) },
-      .status = TM_FORMAT,
-      .words = "which mean the same" },
-    { { PEFT("transformer.transformer_blocks.7.attn.to_q", 2, 16, 16) },
+      .words = "'bias' is \"all\"",
+      .metadata = "{\"transformer.r\": 2, \"transformer.bias\": \"all\"}" },
+    { .tensors = PLAIN "; " QKV ".lora_down.weight 2x16", .status = TM_FORMAT, .words = "which mean the same" },
+    { .tensors = PEFT("transformer.transformer_blocks.7.attn.to_q", "2", "16", "16"),
       .status = TM_FORMAT,
       .words = "transformer_blocks.7.attn.to_q" },
-    { { PEFT(QKV, 2, 16, 16), PEFT("transformer.transformer_blocks.0.attn.to_k", 2, 16, 16) },
+    { .tensors = PLAIN "; " PEFT(BLOCK "to_k", "2", "16", "16"),
       .status = TM_FORMAT,
       .words = "or the run no adapter there",
       .targets = "double_blocks.0.img_attn.qkv.q" },
-    { { PEFT(QKV, 2, 16, 16), PEFT("transformer.transformer_blocks.0.attn.to_k", 2, 16, 16),
-        PEFT("transformer.transformer_blocks.0.attn.to_v", 2, 16, 16) },
+    { .tensors = PLAIN "; " PEFT(BLOCK "to_k", "2", "16", "16") "; " PEFT(BLOCK "to_v", "2", "16", "16"),
       .status = TM_FORMAT,
       .words = "differ, and the run has one for both",
       .targets = "img_attn.qkv" },
 };
 
-static void refuse(const char *folder, const refused_file *row)
+/* Writes x.safetensors with these tensors; its path. */
+static const char *write_tensors(const char *tensors, double alpha, const char *metadata)
 {
-    static char path[300];
-    lora_file   f = { .metadata = row->metadata };
-    adapted     a;
-    tm_error    err = { 0 };
-    for (size_t i = 0; i < 6 && row->heading[i].name; i++) {
-        f.alpha[f.n] = row->alpha;
-        f.heading[f.n++] = row->heading[i];
+    static char path[300], text[600];
+    char       *rest = strcpy(text, tensors);
+    lora_file   f = { .metadata = metadata };
+    for (char *one; (one = strsep(&rest, ";"));) {
+        tm_tensor_heading *h = &f.heading[f.n];
+        one += *one == ' ';
+        char *shape = strchr(one, ' ');
+        if (shape) *shape++ = '\0';
+        *h = (tm_tensor_heading){ .name = one, .dtype = shape && strstr(shape, "i32") ? TM_I32 : TM_F32 };
+        if (shape) {
+            h->rank = 2;
+            assert_int_equal(sscanf(shape, "%ldx%ld", &h->n[0], &h->n[1]), 2);
+        }
+        f.alpha[f.n++] = alpha;
     }
-    tm_adapters own = { .rank = 2, .alpha = 2, .base = TM_DTYPE_COUNT, .place = "test" };
-    snprintf(own.targets, sizeof own.targets, "%s", row->targets ? row->targets : "");
     snprintf(path, sizeof path, "%s/x.safetensors", test_folder());
     write_file(path, &f);
-    tm_status st = open_adapted(folder, path, "cpu", &tm_precision_f32, row->targets ? &own : NULL, &a, &err);
-    if (st != row->status || !strstr(err.text, row->words))
-        fail_msg("%s: status %d, '%s', wanted %d, '%s'", row->heading[0].name, (int)st, err.text, (int)row->status,
-                 row->words);
-    refusal_is_sound(&err);
-    close_adapted(&a);
+    return path;
 }
 
 TEST(what_does_not_fit_is_refused_by_name)
 {
     const char *folder = model_folder();
-    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) refuse(folder, &refused[i]);
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        const char *path = write_tensors(refused[i].tensors, refused[i].alpha, refused[i].metadata);
+        tm_adapters own = { .rank = 2, .alpha = 2, .base = TM_DTYPE_COUNT, .place = "test" };
+        adapted     a;
+        tm_error    err = { 0 };
+        snprintf(own.targets, sizeof own.targets, "%s", refused[i].targets ? refused[i].targets : "");
+        tm_status st = open_adapted(folder, path, "cpu", &tm_precision_f32, refused[i].targets ? &own : NULL, &a, &err);
+        if (st != refused[i].status || !strstr(err.text, refused[i].words))
+            fail_msg("%s: status %d, '%s', wanted '%s'", refused[i].tensors, (int)st, err.text, refused[i].words);
+        refusal_is_sound(&err);
+        close_adapted(&a);
+    }
     test_folder_remove();
 }
 
+/* Modules of files by their names in diffusers. */
 TEST(modules_have_many_spellings)
 {
-    static const struct {
-        tm_tensor_heading heading[2];
-        const char       *names; /* of diffusers */
-    } rows[] = {
-        { { PEFT("transformer.transformer_blocks.0.attn.to_q", 2, 16, 16) }, "transformer_blocks.0.attn.to_q" },
-        { { PEFT("base_model.model.transformer_blocks.11.ff.net.0.proj", 2, 64, 16) },
+    static const char *const rows[][2] = {
+        { PLAIN, "transformer_blocks.0.attn.to_q" },
+        { PEFT("base_model.model.transformer_blocks.11.ff.net.0.proj", "2", "64", "16"),
           "transformer_blocks.11.ff.net.0.proj" },
-        { { KOHYA("lora_transformer_transformer_blocks_10_ff_context_net_0_proj", 2, 64, 16) },
+        { KOHYA("lora_transformer_transformer_blocks_10_ff_context_net_0_proj", "2", "64", "16"),
           "transformer_blocks.10.ff_context.net.0.proj" },
-        { { KOHYA("lora_unet_double_blocks_18_txt_mlp_2", 2, 16, 64) }, "transformer_blocks.18.ff_context.net.2" },
-        { { PEFT("diffusion_model.double_blocks.3.txt_attn.qkv", 2, 48, 16) },
+        { KOHYA("lora_unet_double_blocks_18_txt_mlp_2", "2", "16", "64"), "transformer_blocks.18.ff_context.net.2" },
+        { PEFT("diffusion_model.double_blocks.3.txt_attn.qkv", "2", "48", "16"),
           "transformer_blocks.3.attn.add_q_proj transformer_blocks.3.attn.add_k_proj "
           "transformer_blocks.3.attn.add_v_proj" },
-        { { KOHYA("lora_unet_single_blocks_5_linear1", 2, 112, 16) },
+        { KOHYA("lora_unet_single_blocks_5_linear1", "2", "112", "16"),
           "single_transformer_blocks.5.attn.to_q single_transformer_blocks.5.attn.to_k "
           "single_transformer_blocks.5.attn.to_v single_transformer_blocks.5.proj_mlp" },
-        { { KOHYA("lora_unet_single_blocks_5_modulation_lin", 2, 48, 16) }, "single_transformer_blocks.5.norm.linear" },
-        { { KOHYA("lora_unet_final_layer_adaLN_modulation_1", 2, 32, 16) }, "norm_out.linear" },
+        { KOHYA("lora_unet_single_blocks_5_modulation_lin", "2", "48", "16"),
+          "single_transformer_blocks.5.norm.linear" },
+        { KOHYA("lora_unet_final_layer_adaLN_modulation_1", "2", "32", "16"), "norm_out.linear" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        char          path[300];
-        lora_file     f = { .heading = { rows[i].heading[0], rows[i].heading[1] }, .n = 2 };
+        const char   *path = write_tensors(rows[i][0], 0, NULL);
         tm_hf_adapter adapter;
         tm_text       names = { 0 };
         tm_error      err = { 0 };
-        snprintf(path, sizeof path, "%s/x.safetensors", test_folder());
-        write_file(path, &f);
         if (tm_hf_adapter_open(path, NULL, tm_hf_form_named("FluxTransformer2DModel"), &adapter, &err) != TM_OK)
             fail_msg("%s", err.text);
         for (size_t k = 0; k < adapter.adapters.n_modules; k++)
             tm_text_printf(&names, "%s%s", k ? " " : "", adapter.adapters.modules[k].name);
-        assert_string_equal(names.data, rows[i].names);
+        assert_string_equal(names.data, rows[i][1]);
         tm_text_fini(&names);
         tm_hf_adapter_close(&adapter);
     }

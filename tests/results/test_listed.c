@@ -93,26 +93,6 @@ static void rows_are_tables(tm_store *store)
     tm_arena_destroy(arena);
 }
 
-/* Half of an interval in percent of a rate that is positive, where there is an interval. */
-TEST(widths_are_halves)
-{
-    static const double rates[][4] = {
-        { 0.5, 0.4, 0.7, 30 }, { 1, 1, 1, NAN }, { 0, 0, 1, NAN }, { -2, -3, -1, NAN }, { 2, 1, 5, 100 }
-    };
-    enum { RATES = sizeof rates / sizeof rates[0] };
-    tm_stored rows[RATES];
-    for (int i = 0; i < RATES; i++)
-        rows[i] =
-            (tm_stored){ .id = i, .rate = rates[i][0], .lo = rates[i][1], .hi = rates[i][2], .loss = i, .steps = 0 };
-    tm_table *table = tm_results_table(rows, RATES, false);
-    for (size_t i = 0; i < RATES; i++) {
-        const tm_cell *cell = tm_table_cell(table, i, (size_t)tm_table_find(table, "half_width_percent"));
-        if (isnan(rates[i][3]) ? cell->kind != TM_CELL_EMPTY : !(fabs(cell->f64 - rates[i][3]) < 1e-9))
-            fail_msg("%zu: %g", i, cell->f64);
-    }
-    tm_table_destroy(table);
-}
-
 TEST(results_are_listed)
 {
     static const char *const told[] = {
