@@ -189,21 +189,6 @@ TEST(golden_output)
     tm_text_fini(&golden);
 }
 
-/* Three significant digits at any size, without an exponent. */
-TEST(small_teraflops)
-{
-    const double      flops[] = { 4.1234e7, 3.958e11, 9.99e12, 9.999e12, 9.996e14 };
-    const char *const texts[] = { "tflops: 0.0000412 ", "tflops: 0.396 ", "tflops: 9.99 ", "tflops: 10.00 ",
-                                  "tflops: 999.60 " };
-    for (size_t i = 0; i < 5; i++) {
-        line_figures f = { .step = 1, .loss = 1, .tokens_per_second = 1, .flops_per_token = flops[i] };
-        tm_text      text = { 0 };
-        line_torchtitan(&text, &f, false);
-        if (!strstr(text.data, texts[i])) fail_msg("%s: wanted %s", text.data, texts[i]);
-        tm_text_fini(&text);
-    }
-}
-
 /* Conformance item 4. */
 TEST(no_failure_words)
 {
@@ -221,23 +206,6 @@ TEST(no_failure_words)
         if (style == TM_LOG_STYLE_TORCHTITAN) assert_false(matches("(nan|inf)([^a-z]|$)", text.data));
         tm_text_fini(&text);
     }
-}
-
-/* Tokens per second of a line are those since the line before: here a slow step between two lines. */
-TEST(rate_is_since_the_last_line)
-{
-    static const double seconds[] = { 4, 1, 1, 3 };
-    tm_event            events[] = { fake_started(), fake_step(1), fake_step(2), fake_step(3), fake_step(4) };
-    for (int i = 0; i < 4; i++) {
-        events[i + 1].step_done.seconds = seconds[i];
-        events[i + 1].step_done.tokens = 1000;
-    }
-    char *data = printed(events, 5, (tm_console_options){ .log_freq = 2 });
-    assert_true(fabs(matched("step:  1 [^\n]*tps: ([0-9]+)", data) - 250) < 1e-9);
-    assert_non_null(strstr(data, "tps: 250"));
-    assert_non_null(strstr(data, "tps: 1,000"));
-    assert_non_null(strstr(data, "tps: 500"));
-    free(data);
 }
 
 /* Every line is there at once, whatever comes after it. */
@@ -264,26 +232,6 @@ TEST(lines_are_told_at_once)
     assert_int_equal(bytes, before);
     fclose(options.out);
     free(text);
-}
-
-TEST(a_full_output_is_reported)
-{
-    FILE *full = fopen("/dev/full", "w");
-    if (!full) {
-        print_message("no /dev/full here\n");
-        skip();
-    }
-    tm_sink           *sink = NULL;
-    tm_error           err = { 0 };
-    tm_console_options options = { .log_freq = 1, .out = full };
-    assert_int_equal(tm_console_sink_open(&options, &sink, &err), TM_OK);
-    assert_null(tm_sink_error(sink));
-    fake_run(sink, TM_VERDICT_VALID, "");
-    assert_non_null(tm_sink_error(sink));
-    assert_int_equal(tm_sink_close(sink, &err), TM_IO);
-    assert_non_null(strstr(err.text, "No space left"));
-    assert_int_equal(tm_sink_close(NULL, &err), TM_OK);
-    fclose(full);
 }
 
 TEST(what_is_no_number_is_counted)

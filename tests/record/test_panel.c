@@ -272,26 +272,3 @@ TEST(shares_and_the_time_left)
     assert_non_null(strstr(text.data, "memory 117.74 MiB of 16.00 GiB (0.7 %)  61 °C  1980 MHz\n"));
     tm_text_fini(&text);
 }
-
-/* Wide and combining characters, control characters, what is no UTF-8: the width of a line is what it takes. */
-TEST(names_of_any_width)
-{
-    static canvas picture;
-    static const struct {
-        const char *text, *shown;
-        int         cells;
-        bool        utf8;
-    } cases[] = { { "\346\250\241\345\236\213x", "\346\250\241\345\236\213x", 5, true },
-                  { "e\314\201x", "ex", 2, true },
-                  { "a\033[2Jb", "a?[2Jb", 6, true },
-                  { "a\377b\n", "a?b?", 4, true },
-                  { "\302\265x", "?x", 2, false } };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        tm_text text = { 0 };
-        canvas_clear(&picture, 20, 1, cases[i].utf8);
-        assert_int_equal(canvas_text(&picture, 0, 0, HUE_NONE, cases[i].text), cases[i].cells);
-        assert_int_equal(canvas_line(&picture, 0, true, &text), cases[i].cells);
-        assert_string_equal(text.data, cases[i].shown);
-        tm_text_fini(&text);
-    }
-}

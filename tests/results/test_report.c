@@ -437,4 +437,3 @@ TEST(charts_that_cannot_be_drawn)
     close_source(&a);
     close_source(&b);
 }
-
