@@ -26,73 +26,34 @@ static char *back;
 
 #define FLOW .flow = TEST_SOURCE_FLOW
 
-static const tm_source_options sets[] = {
-    { .name = "Synthetic", .vocab = 64, .seq = T, .seed = 8 },
-    { .name = "synthetic", .vocab = 8, .seq = 5, .seed = 1 },
-    { .name = "mock", .vocab = 100, .seq = T, .seed = 8 },
-    { .name = "mock", .vocab = 2, .seq = T, .seed = 8 },
-    { .name = "text", .path = "text.txt", .seq = T, .seed = 8, .validation_fraction = 0.2 },
-    { .name = "text", .path = "docs", .seq = 5, .vocab = 300, .seed = 8, .validation_fraction = 0.4, .separate = true },
-    { .name = "text", .path = "docs", .seq = 5, .seed = 9 },
-    { .name = "reports", .vocab = 64, .seq = 4 * T, .seed = 8 },
-    { .name = "reports", .vocab = 64, .seq = 4 * T, .seed = 8, .plain_answers = true },
-    { .name = "govreport", .path = "gov", .vocab = 50, .seq = T, .seed = 3, .pad_token = 9 },
-    { .name = "govreport",
-      .path = "train.npy",
-      .validation_path = "train.npy",
-      .vocab = 60,
-      .seq = T,
-      .seed = 3,
-      .mask = TM_MASK_TARGET },
-    { .name = "megatron", .path = "set", .vocab = 50, .seq = T, .seed = 3, .samples = STEPS * FED },
-    { .name = "megatron",
-      .path = "set.idx",
-      .validation_path = "sets",
-      .vocab = 50,
-      .seq = 50,
-      .seed = 4,
-      .samples = STEPS * FED,
-      .separate = true },
-    { .name = "sft", .path = "rows.jsonl", .seq = T, .vocab = 257, .seed = 3, .validation_fraction = 0.2 },
-    { .name = "sft",
-      .path = "rows.jsonl",
-      .seq = T,
-      .vocab = 257,
-      .seed = 3,
-      .sft.packed = true,
-      .validation_path = "rows.jsonl" },
-    { .name = "sft",
-      .path = "rows.jsonl",
-      .seq = 6,
-      .vocab = 257,
-      .seed = 3,
-      .sft.overlong = TM_OVERLONG_SPLIT,
-      .sft.train_on_input = true },
-    { .name = "sft", .path = "rows.jsonl", .seq = 8, .vocab = 257, .seed = 3, .sft.overlong = TM_OVERLONG_DROP },
-    { .name = "preference",
-      .path = "pairs.jsonl",
-      .seq = 2 * T,
-      .seed = 3,
-      .sft.packed = true,
-      .validation_fraction = 0.2 },
-    { .name = "preference", .path = "pairs.jsonl", .seq = 14, .seed = 3 },
-    { .name = "sft", .path = "rows.jsonl", .seq = 6, .vocab = 257, .seed = 3 },
-    { .name = "sft", .path = "rows.jsonl", .seq = 5, .vocab = 257, .seed = 3, .sft.overlong = TM_OVERLONG_SPLIT },
-    { .name = "sft",
-      .path = "talks.jsonl",
-      .seq = 3 * T,
-      .vocab = 257,
-      .seed = 3,
-      .sft = { .packed = true, .chat_template = "talks.jinja" } },
-    { .name = "sft",
-      .path = "letters.jsonl",
-      .validation_path = "letters.jsonl",
-      .seq = T,
-      .seed = 3,
-      .sft.tokenizer = "letters" },
-    { .name = "gaussians", .seq = 18, .seed = 7, FLOW },
-    { .name = "latents", .path = "images", .seq = 18, .seed = 7, FLOW },
-    { .name = "latents", .path = "images", .validation_path = "moments", .seq = 18, .seed = 7, FLOW },
+/* Without a seq T, without a vocabulary that of the data; the same seed and number of samples for all. */
+static tm_source_options sets[] = {
+    { .name = "Synthetic", .vocab = 64 },
+    { .name = "synthetic", .vocab = 8, .seq = 5 },
+    { .name = "mock", .vocab = 100 },
+    { .name = "mock", .vocab = 2 },
+    { .name = "text", .path = "text.txt", .validation_fraction = 0.2 },
+    { .name = "text", .path = "docs", .seq = 5, .vocab = 300, .validation_fraction = 0.4, .separate = true },
+    { .name = "text", .path = "docs", .seq = 5 },
+    { .name = "reports", .vocab = 64, .seq = 4 * T },
+    { .name = "reports", .vocab = 64, .seq = 4 * T, .plain_answers = true },
+    { .name = "govreport", .path = "gov", .vocab = 50, .pad_token = 9 },
+    { .name = "govreport", .path = "train.npy", .validation_path = "train.npy", .vocab = 60, .mask = TM_MASK_TARGET },
+    { .name = "megatron", .path = "set", .vocab = 50 },
+    { .name = "megatron", .path = "set.idx", .validation_path = "sets", .vocab = 50, .seq = 50, .separate = true },
+    { .name = "sft", .path = "rows.jsonl", .validation_fraction = 0.2 },
+    { .name = "sft", .path = "rows.jsonl", .validation_path = "rows.jsonl", .sft.packed = true },
+    { .name = "sft", .path = "rows.jsonl", .seq = 6 },
+    { .name = "sft", .path = "rows.jsonl", .seq = 6, .sft = { .overlong = TM_OVERLONG_SPLIT, .train_on_input = true } },
+    { .name = "sft", .path = "rows.jsonl", .seq = 5, .sft.overlong = TM_OVERLONG_SPLIT },
+    { .name = "sft", .path = "rows.jsonl", .seq = 8, .sft.overlong = TM_OVERLONG_DROP },
+    { .name = "sft", .path = "talks.jsonl", .seq = 3 * T, .sft = { .packed = true, .chat_template = "talks.jinja" } },
+    { .name = "sft", .path = "letters.jsonl", .validation_path = "letters.jsonl", .sft.tokenizer = "letters" },
+    { .name = "preference", .path = "pairs.jsonl", .seq = 2 * T, .sft.packed = true, .validation_fraction = 0.2 },
+    { .name = "preference", .path = "pairs.jsonl", .seq = 14 },
+    { .name = "gaussians", .seq = 18, FLOW },
+    { .name = "latents", .path = "images", .seq = 18, FLOW },
+    { .name = "latents", .path = "images", .validation_path = "moments", .seq = 18, FLOW },
 };
 enum { SETS = sizeof sets / sizeof sets[0] };
 
@@ -541,6 +502,11 @@ static int write_all(void **state)
     tm_error err = { 0 };
     (void)state;
     test_source_files_write();
+    for (size_t i = 0; i < SETS; i++) {
+        sets[i].seed = 3;
+        sets[i].samples = STEPS * FED;
+        if (!sets[i].seq) sets[i].seq = T;
+    }
     back = getcwd(NULL, 0);
     if (chdir(test_folder()) != 0) return -1;
     for (size_t i = 0; i < 4; i++)

@@ -115,6 +115,20 @@ TEST(every_figure_of_a_run)
         "once upon a time there was performance: 12288.0 tokens_per_second");
 }
 
+/* Each row stands in a line of its own. */
+TEST(rows_are_lines)
+{
+    static const int lines[] = { 29, 82 }; /* the short report, all of it */
+    for (int all = 0; all < 2; all++) {
+        run   r = rich();
+        char *text = print_run(&r, all);
+        int   n = 0;
+        for (const char *c = text; *c; c++) n += *c == '\n';
+        assert_int_equal(n, lines[all]);
+        free(text);
+    }
+}
+
 /* Without -v: what failed, who holds up others, phases of half a percent and more of the step. */
 TEST(the_short_report)
 {

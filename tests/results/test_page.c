@@ -185,49 +185,6 @@ TEST(other_work_is_not_compared)
     }
 }
 
-/* --- what was checked --------------------------------------------------------------------------------------------- */
-
-/* A check that was not run is told as that, with the reason, and never as one that failed. */
-TEST(a_check_that_did_not_run_is_no_failure)
-{
-    static const struct {
-        const char *certificate, *configuration, *planned, *told;
-    } cases[] = {
-        { "\"done\": true, \"gradients\": true", "{}", "60", "passed" },
-        { "\"done\": true, \"gradients\": false", "{}", "60", "failed" },
-        { "\"done\": true, \"gradients\": true, \"reason\": \"too large\"", "{}", "60", "failed: too large" },
-        { "\"done\": false, \"gradients\": false, \"reason\": \"no memory\"", "{}", "60", "not run: no memory" },
-        { "\"done\": false, \"gradients\": false", "{}", "49", "not run: fewer than 50 steps" },
-        { "\"done\": false, \"gradients\": false", "{}", "50", "not run" },
-        { "\"done\": false, \"gradients\": false", "{\"debug.certificate\": false}", "49",
-          "not run: debug.certificate is false" },
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        tm_arena   *arena = tm_arena_create();
-        const char *pairs[] = { "\"certificate\": {",
-                                tm_arena_format(arena, "\"certificate\": {%s}, \"was\": {", cases[i].certificate),
-                                "\"configuration\": null",
-                                tm_arena_format(arena, "\"configuration\": %s", cases[i].configuration),
-                                "\"planned\": 40",
-                                tm_arena_format(arena, "\"planned\": %s", cases[i].planned),
-                                NULL };
-        tm_result  *run = run_of("run", rich, pairs, NULL);
-        tm_text     html = { 0 };
-        svg_page    page = page_of((const tm_result *const *)&run, 1, &html);
-        size_t      row = with_id(&page, "figures");
-        while (row < page.n && !(svg_attribute(&page.nodes[row], "data-path") &&
-                                 strcmp(svg_attribute(&page.nodes[row], "data-path"), "certificate/gradients") == 0))
-            row++;
-        assert_true(row < page.n);
-        assert_string_equal(svg_text(&page, svg_find(&page, row, page.n, "th", NULL)), "gradient check");
-        assert_string_equal(svg_text(&page, svg_find(&page, row, page.n, "td", "number")), cases[i].told);
-        svg_close(&page);
-        tm_text_fini(&html);
-        tm_result_destroy(run);
-        tm_arena_destroy(arena);
-    }
-}
-
 /* --- roofs -------------------------------------------------------------------------------------------------------- */
 
 static tm_result *bench_of(const char *host, const char *notes)
