@@ -91,23 +91,6 @@ TEST(times_are_those_of_diffusers)
     assert_true(seen[0] == 6 && seen[1] == 42 && seen[2] == 28 && seen[3] == 20);
 }
 
-/* Without keys, and with those that change nothing, every protocol has the bits that it had. */
-TEST(without_keys_times_are_the_protocols)
-{
-    for (int p = TM_FLOW_TORCHTITAN; p <= TM_FLOW_FLUXBENCHMARK; p++)
-        for (int64_t i = 0; i < 500; i++) {
-            tm_source_options o = { .seed = 3, .flow = { .protocol = (tm_flow_protocol)p } };
-            double t = drawn(&o, i), u = tm_random_uniform(3, tm_random_stream("flow.time") + (uint64_t)i, 0);
-            if (p != TM_FLOW_FLUXBENCHMARK) assert_true(t == u);
-            o.flow.shift = 1;
-            assert_true(drawn(&o, i) == t);
-            o.flow.times = TM_TIMES_LOGIT_NORMAL;
-            o.flow.shift = 5;
-            assert_true(tm_flow_time(&o, TM_SPLIT_VALIDATION, i) ==
-                        tm_flow_evaluation_time((tm_flow_protocol)p, (int)(i % 8)));
-        }
-}
-
 static double itself(double t, const void *context)
 {
     (void)context;

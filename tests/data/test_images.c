@@ -315,40 +315,4 @@ TEST(left_out_texts_are_those_of_the_empty_one)
     test_tree_remove(folder);
 }
 
-#define LATENTS                                                                                                        \
-    {                                                                                                                  \
-        "latents", TM_F32, 3,                                                                                          \
-        {                                                                                                              \
-            2, TOKENS, CHANNELS                                                                                        \
-        }                                                                                                              \
-    }
-#define MEAN                                                                                                           \
-    {                                                                                                                  \
-        "mean", TM_BF16, 4,                                                                                            \
-        {                                                                                                              \
-            2, CHANNELS / 4, 8, 8                                                                                      \
-        }                                                                                                              \
-    }
-#define LOGVAR                                                                                                         \
-    {                                                                                                                  \
-        "logvar", TM_F16, 4,                                                                                           \
-        {                                                                                                              \
-            2, CHANNELS / 4, 8, 8                                                                                      \
-        }                                                                                                              \
-    }
-#define POOLED                                                                                                         \
-    {                                                                                                                  \
-        "pooled", TM_F64, 2,                                                                                           \
-        {                                                                                                              \
-            2, VECTOR                                                                                                  \
-        }                                                                                                              \
-    }
-#define WORDS                                                                                                          \
-    {                                                                                                                  \
-        "text", TM_F32, 3,                                                                                             \
-        {                                                                                                              \
-            2, TEXT, WIDTH                                                                                             \
-        }                                                                                                              \
-    }
-
 TESTS_IN_ORDER

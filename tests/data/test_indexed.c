@@ -1,67 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Indexed data sets: what is written is read, in every type of token; the order of samples, to the published vectors.
- */
+/* Indexed data sets: every type of token; the order of samples, to the published vectors. */
 #include "data/indexed.h"
 #include "data/order.h"
-#include "../support/folder.h"
-#include "../support/full_config.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "support/test.h"
 
 /* --- files -------------------------------------------------------------------------------------------------------- */
-
-static const int32_t lengths[] = { 5, 3, 7, 4, 6 };
-
-/* Documents of the lengths above, tokens numbered through them, times `scale`. */
-static void write_set(bool wide, int32_t scale)
-{
-    tm_indexed_writer writer;
-    tm_error          err = { 0 };
-    if (tm_indexed_begin(test_in_folder("set"), wide, &writer, &err) != TM_OK) fail_msg("%s", err.text);
-    for (int32_t d = 0, token = 0; d < 5; d++) {
-        for (int32_t t = 0; t < lengths[d]; t++, token++) {
-            int32_t id = token * scale;
-            tm_indexed_add(&writer, &id, 1);
-        }
-        if (d < 4) tm_indexed_end_document(&writer);  /* the last one ends with the file */
-        if (d == 2) tm_indexed_end_document(&writer); /* of an empty document nothing is left */
-    }
-    if (tm_indexed_finish(&writer, &err) != TM_OK) fail_msg("%s", err.text);
-}
-
-TEST(what_was_written_is_read)
-{
-    for (int wide = 0; wide < 2; wide++) {
-        int32_t     scale = wide ? 100000000 / 2 : 2600, id;
-        tm_indexed  set;
-        tm_error    err = { 0 };
-        struct stat info;
-        write_set(wide, scale);
-        if (tm_indexed_open(test_in_folder("set"), &set, &err) != TM_OK) fail_msg("%s", err.text);
-        assert_int_equal(set.sequences, 5);
-        assert_int_equal(set.documents, 5);
-        assert_int_equal(set.tokens, 25);
-        assert_int_equal(set.token_bytes, wide ? 4 : 2);
-        assert_string_equal(tm_indexed_type(&set), wide ? "int32" : "uint16");
-        assert_false(set.modes);
-        for (int64_t d = 0, first = 0; d < 5; first += lengths[d++]) {
-            assert_int_equal(tm_indexed_length(&set, d), lengths[d]);
-            assert_int_equal(tm_indexed_first_token(&set, d), first);
-            assert_int_equal(tm_indexed_document(&set, d), d);
-        }
-        for (int32_t t = 0; t < 25; t++) {
-            assert_true(tm_indexed_token(&set, t, &id));
-            assert_int_equal(id, t * scale);
-        }
-        tm_indexed_close(&set);
-        assert_int_equal(stat(test_in_folder("set.idx"), &info), 0);
-        assert_int_equal(info.st_size, 42 + 20 * 5); /* one sequence a document */
-    }
-}
 
 static size_t put(uint8_t *out, uint64_t value, int bytes)
 {
@@ -197,4 +145,3 @@ TEST(samples_cover_the_documents)
 }
 
 TESTS_IN_ORDER
-TEST_FIXTURE(NULL, test_folder_teardown)

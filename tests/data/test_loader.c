@@ -60,23 +60,6 @@ TEST(different_samples_are_counted)
     tm_source_close(source);
 }
 
-TEST(batches_hold_the_samples_in_order)
-{
-    const int depths[] = { 1, 2, 7 };
-    for (int d = 0; d < 3; d++) {
-        tm_loader *loader = tm_loader_open(*test_state, TM_SPLIT_TRAIN, BATCH, 0, depths[d]);
-        assert_non_null(loader);
-        for (int64_t i = 0; i < 200; i++) {
-            tm_batch batch;
-            assert_int_equal(tm_loader_consumed(loader), i * BATCH);
-            tm_loader_next(loader, &batch);
-            if (i % 50 == 0) nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL); /* let it run full */
-            expect_batch(*test_state, TM_SPLIT_TRAIN, &batch, i * BATCH);
-        }
-        tm_loader_close(loader);
-    }
-}
-
 TEST(handing_out_takes_no_memory)
 {
     tm_loader *loader = tm_loader_open(*test_state, TM_SPLIT_TRAIN, BATCH, 0, 3);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Packed sequences: the bytes that numpy writes, what is read back, and every way in which a file can be wrong. */
+/* Packed sequences: the bytes that numpy writes, what is read back, and pickles that would take more than an honest
+ * one. Damage: test_damage.c. */
 #include "base/arena.h"
 #include "base/hash.h"
 #include "data/packed.h"
@@ -73,37 +74,6 @@ TEST(the_writer_gives_the_bytes_of_numpy)
     }
 }
 
-/* The published sizes, 3901 and 173 rows of 8192: every row of a width takes the same bytes more than one of 64. */
-TEST(the_benchmark_files_have_their_published_sizes)
-{
-    size_t wide, narrow, all;
-    free(written(173, 8192, &wide));
-    free(written(173, 64, &narrow));
-    free(written(3901, 64, &all));
-    assert_int_equal(wide, 8521136);
-    assert_int_equal((wide - narrow) % 173, 0);
-    assert_int_equal(all + 3901 * ((wide - narrow) / 173), 192151239);
-}
-
-TEST(what_was_written_is_read)
-{
-    for (int i = 0; i < BY_NUMPY; i++) {
-        size_t    size;
-        tm_error  err = { 0 };
-        tm_packed packed;
-        free(written(by_numpy[i].rows, by_numpy[i].width, &size));
-        if (tm_packed_open(test_in_folder("x.npy"), &packed, &err) != TM_OK) fail_msg("%s", err.text);
-        assert_int_equal(packed.rows, by_numpy[i].rows);
-        assert_int_equal(packed.width, by_numpy[i].width);
-        for (int64_t r = 0; r < packed.rows; r++)
-            for (int64_t t = 0; t < packed.width; t++) {
-                assert_int_equal(tm_packed_id(&packed.row[r], t), id_of(r, t));
-                assert_int_equal(packed.masks[packed.row[r].mask + (size_t)t], mask_of(r, t));
-            }
-        tm_packed_close(&packed);
-    }
-}
-
 static void expect_refusal(const uint8_t *bytes, size_t size, const char *what)
 {
     tm_packed packed;
@@ -115,86 +85,6 @@ static void expect_refusal(const uint8_t *bytes, size_t size, const char *what)
     if (!strstr(err.text, what)) fail_msg("wanted '%s' in: %s", what, err.text);
     assert_null(packed.row);
     free(exact);
-}
-
-/* What is replaced in the file of 2 rows of 3, and what is said of it. */
-static const struct {
-    const char *find, *put;
-    size_t      n, m;
-    const char *message;
-} damages[] = {
-#define DAMAGE(find, put, message)                                                                                     \
-    {                                                                                                                  \
-        find, put, sizeof(find) - 1, sizeof(put) - 1, message                                                          \
-    }
-    DAMAGE("\x93NUMPY", "\x94NUMPY", "is not a numpy file"),
-    DAMAGE("NUMPY\x01", "NUMPY\x02", "numpy format 2.0"),
-    DAMAGE("'|O'", "'<4'", "the numpy header is '{'descr': '<4'"),
-    DAMAGE("False, 'shape'", "True , 'shape'", "the numpy header is"),
-    DAMAGE("(2,)", "(9,)", "too many for"),
-    DAMAGE("(2,)", "(3,)", "the rows are not as many as the header says"),
-    DAMAGE("(2,)", "(1,)", "more rows than the header says"),
-    DAMAGE("\x80\x03", "\x80\x04", "byte 128, opcode 0x80 (PROTO): another protocol than 3"),
-    DAMAGE("\x80\x03", "\x95\x03", "byte 128, opcode 0x95 (not of this format): not accepted"),
-    DAMAGE("cnumpy\ndtype\n", "cposix\nsystem", "opcode 0x63 (GLOBAL): a name other than"),
-    DAMAGE("cnumpy\nndarray\n", "cnumpy\nmemmap1\n", "byte 168, opcode 0x63 (GLOBAL)"),
-    DAMAGE("C\x01"
-           "b",
-           "C\x01"
-           "i",
-           "wanted _reconstruct(ndarray, (0,), b'b')"),
-    DAMAGE("O8q", "O4q", "wanted dtype('O8' or 'i4', False, True)"),
-    DAMAGE("i4q", "u4q", "wanted dtype('O8' or 'i4', False, True)"),
-    DAMAGE("<q", ">q", "wanted the state of a little-endian int32"),
-    DAMAGE("input_ids", "input_idx", "wanted input_ids: array, loss_mask: list, seq_start_id: list"),
-    DAMAGE("seq_start_id", "loss_mask_id", "wanted input_ids: array"),
-    DAMAGE("C\x0c", "C\x0b", "x.npy"),
-    DAMAGE("K\x01K\x03\x85", "K\x01K\x02\x85", "four bytes a token"),
-    DAMAGE("K\x01"
-           "e",
-           "K\x02"
-           "e",
-           "opcode 0x65 (APPENDS): an integer other than 0 and 1 in a list"),
-    DAMAGE("K\x01"
-           "e",
-           "NNe", "a list of this format holds integers or dictionaries, found None"),
-    DAMAGE("K\x01"
-           "e",
-           "0K1", "opcode 0x30 (not of this format): not accepted"),
-    DAMAGE("K\0au",
-           "K\x01"
-           "au",
-           "seq_start_id must be [0]"),
-    DAMAGE("K\0au", "K\0eu", "wanted a list to append to, found a dictionary"),
-    DAMAGE("q\x05", "q\x07", "memo numbers must ascend by one"),
-    DAMAGE("h\x07", "h\xf0", "a memo number that was not put"),
-    DAMAGE("h\x07", "h\x01", "opcode 0x52 (REDUCE)"),
-    DAMAGE("tq\x1a"
-           "b",
-           "tq\x1a.", "opcode 0x2E (STOP): the pickle is not one array"),
-#undef DAMAGE
-};
-
-TEST(every_damage_is_named)
-{
-    size_t   size;
-    uint8_t *bytes = written(2, 3, &size);
-    for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
-        uint8_t *at = memmem(bytes, size, damages[i].find, damages[i].n);
-        if (!at) fail_msg("damage %zu finds nothing", i);
-        uint8_t *changed = tm_alloc(size);
-        size_t   n = damages[i].n < damages[i].m ? damages[i].n : damages[i].m;
-        memcpy(changed, bytes, size);
-        memcpy(changed + (at - bytes), damages[i].put, n);
-        expect_refusal(changed, size, damages[i].message);
-        free(changed);
-    }
-    uint8_t *longer = tm_alloc(size + 1);
-    memcpy(longer, bytes, size);
-    longer[size] = '.';
-    expect_refusal(longer, size + 1, "bytes follow the end of the pickle");
-    free(longer);
-    free(bytes);
 }
 
 /* A header and a pickle of its own. */

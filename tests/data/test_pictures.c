@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of pictures with captions: folders with metadata files or texts, parts, parquet
+/* Lists of pictures with captions: folders with metadata files or texts, parts, parquet and tar
  * (tools/make_picture_fixtures.py). "Pictures" are short texts: nothing decodes them here. */
 #include "data/pictures.h"
 
@@ -79,49 +79,6 @@ static void lists(const char *path, const tm_picture_options *options, const cha
 
 static const tm_picture_options plain = { 0 };
 
-TEST_WITH(texts_beside_pictures, make_folder, remove_folder)
-{
-    put("b.JPG", "2");
-    put("b.txt", "\xEF\xBB\xBF  a dog,\nrunning \r\n");
-    put("a.png", "1");
-    put("a.txt", "a c\xC3\xA4t");
-    put("deep/er/a.b.webp", "3");
-    put("deep/er/a.b.txt", "three");
-    put("deep/README.txt", "nothing");
-    put("notes.md", "nothing");
-    put(".hidden.png", "nothing");
-    put(".cache/a.png", "nothing");
-    lists(folder, &plain, "a.png=a c\xC3\xA4t=1;b.JPG=a dog,\nrunning=2;deep/er/a.b.webp=three=3; 4");
-    char slashes[512];
-    snprintf(slashes, sizeof slashes, "%s//", folder);
-    lists(slashes, &plain, "a.png=a c\xC3\xA4t=1;b.JPG=a dog,\nrunning=2;deep/er/a.b.webp=three=3; 4");
-}
-
-TEST_WITH(rows_of_csv, make_folder, remove_folder)
-{
-    put("1.png", "1");
-    put("2.png", "2");
-    put("sub/3.gif", "3");
-    put("metadata.csv", "\xEF\xBB\xBFid,text,file_name\r\n1,\"a \"\"cat\"\", or\r\ntwo\",2.png\r\n\r\n2,dog,./1.png\n"
-                        "3,=bird,sub/3.gif");
-    lists(folder, &plain, "1.png=dog=1;2.png=a \"cat\", or\r\ntwo=2;sub/3.gif==bird=3; 0");
-    lists(folder, &(tm_picture_options){ .caption = "id" }, "1.png=2=1;2.png=1=2;sub/3.gif=3=3; 0");
-}
-
-TEST_WITH(rows_of_json_lines, make_folder, remove_folder)
-{
-    put("1.png", "1");
-    put("2.png", "2");
-    put("3.png", "3");
-    put("sub/4.png", "4");
-    put("metadata.jsonl",
-        "{\"file_name\":\"2.png\",\"caption\":\"two\",\"n\":1}\n\n{\"caption\":\"\xC3\xA4\",\"file_name\":"
-        "\"1.png\"}\n{\"file_name\":\"3.png\",\"caption\":null}\n");
-    put("sub/metadata.jsonl", "{\"file_name\":\"4.png\",\"text\":\"four\"}\n");
-    lists(folder, &(tm_picture_options){ .otherwise = "a thing" },
-          "1.png=\xC3\xA4=1;2.png=two=2;3.png=a thing=3;sub/4.png=four=4; 0");
-}
-
 TEST_WITH(parts_by_number_are_the_whole, make_folder, remove_folder)
 {
     tm_pictures *all, *parts[2];
@@ -156,44 +113,6 @@ TEST_WITH(parts_by_number_are_the_whole, make_folder, remove_folder)
     tm_pictures_close(all);
 }
 
-TEST_WITH(rows_of_parquet, make_folder, remove_folder)
-{
-    tm_text all = { 0 };
-    for (int file = 0; file < 2; file++)
-        for (int i = 0; i < 9; i++)
-            tm_text_printf(&all, "%s.parquet, row %d=caption %d=picture %d;", file ? "plain" : "gzip", i + 1, i, i);
-    put_copy("gzip", "gzip.parquet");
-    put_copy("plain", "plain.parquet");
-    put("README.md", "nothing");
-    tm_text_add(&all, " 1");
-    lists(folder, &plain, all.data);
-    lists(PARQUET "flat.parquet", &(tm_picture_options){ .file = "photo" },
-          "flat.parquet, row 1=caption 0=picture 0;flat.parquet, row 2=caption 1=picture 1; 0");
-    lists(PARQUET "both.parquet", &(tm_picture_options){ .caption = "caption" },
-          "both.parquet, row 1=caption 1=picture 0; 0");
-    lists(PARQUET "no_caption.parquet", &(tm_picture_options){ .otherwise = "a" },
-          "no_caption.parquet, row 1=caption 0=picture 0;no_caption.parquet, row 2=a=picture 1; 0");
-    lists(PARQUET "only.parquet", &(tm_picture_options){ .otherwise = "a" },
-          "only.parquet, row 1=a=picture 0;only.parquet, row 2=a=picture 1; 0");
-    tm_text_fini(&all);
-}
-
-TEST_WITH(parts_of_parquet, make_folder, remove_folder)
-{
-    const tm_picture_options validation = { .split = TM_SPLIT_VALIDATION, .otherwise = "a" };
-    put_copy("both", "data/train-00000-of-00002.parquet");
-    put_copy("both", "data/train-00001-of-00002.parquet");
-    put_copy("both", "data/validation-00000-of-00001.parquet");
-    put_copy("paths", "data/test-00000-of-00001.parquet");
-    lists(
-        folder, &(tm_picture_options){ .caption = "text" },
-        "data/train-00000-of-00002.parquet, row 1=caption 0=picture 0;data/train-00001-of-00002.parquet, row 1=caption "
-        "0=picture 0; 1");
-    tm_picture_options o = validation;
-    o.caption = "caption";
-    lists(folder, &o, "data/validation-00000-of-00001.parquet, row 1=caption 1=picture 0; 1");
-}
-
 TEST_WITH(pictures_that_are_not_there_are_told_one_by_one, make_folder, remove_folder)
 {
     static const tm_status wanted[] = { TM_OK, TM_UNSUPPORTED, TM_FORMAT, TM_OK };
@@ -217,34 +136,6 @@ TEST_WITH(pictures_that_are_not_there_are_told_one_by_one, make_folder, remove_f
     refusal_is_sound(&err);
     tm_pictures_close(p);
     tm_text_fini(&bytes);
-}
-
-/* As Python's tarfile writes them: names in two parts, in a member of GNU tar, in one of pax. */
-TEST_WITH(samples_of_tar, make_folder, remove_folder)
-{
-    static const char *const names[] = { "ustar", "gnu", "pax" };
-    tm_text                  hundred = { 0 };
-    for (int i = 0; i < 100; i++) tm_text_add(&hundred, "picture 1");
-    for (size_t i = 0; i < 3; i++) {
-        char    path[64], b[122];
-        tm_text wanted = { 0 };
-        memset(b, 'b', 121);
-        b[60] = '/';
-        b[121] = '\0';
-        snprintf(path, sizeof path, PARQUET "%s.tar", names[i]);
-        tm_text_printf(&wanted,
-                       "%s.tar, a/000.jpg=caption 0=picture 0;%s.tar, a/001.PNG=caption 1=%s;%s.tar, long/%s.webp="
-                       "caption 2=picture 2; 3",
-                       names[i], names[i], hundred.data, names[i], b);
-        lists(path, &plain, wanted.data);
-        tm_text_fini(&wanted);
-    }
-    put_copy("silent.tar", "train-1.tar");
-    put_copy("pax.tar", "train-2.tar");
-    put_copy("wrong.tar", "validation-1.tar");
-    const tm_picture_options options = { .file = "jpg", .otherwise = "x" };
-    lists(folder, &options, "train-1.tar, 0.jpg=x=0;train-2.tar, a/000.jpg=caption 0=picture 0; 7");
-    tm_text_fini(&hundred);
 }
 
 /* Cut anywhere it is refused, but where members end: archives need no end. */
@@ -314,105 +205,143 @@ TEST_WITH(names_sizes_and_captions_are_in_the_hash, make_folder, remove_folder)
     assert_true(hash_of(PARQUET "plain.parquet") != hash_of(PARQUET "gzip.parquet"));
 }
 
-/* --- what is refused --------------------------------------------------------------------------------------------- */
+/* --- lists ---------------------------------------------------------------------------------------------------------
+ */
 
-enum { FILES = 8 };
+/* Files of a folder, "NAME=CONTENT|NAME=CONTENT" ("@x": that fixture); what of it is opened; what is listed, or what
+ * the refusal says. */
+typedef struct {
+    const char        *files, *path, *wanted, *says;
+    tm_picture_options o;
+} a_case;
 
-TEST(what_is_refused_is_named)
+#define PARTS "train-1-of-2.parquet=@both|train-2-of-2.parquet=@both|validation.parquet=@both|test.parquet=@paths"
+#define CSV                                                                                                            \
+    "1.png=1|2.png=2|sub/3.gif=3|metadata.csv=\xEF\xBB\xBFid,text,file_name\r\n1,\"a \"\"cat\"\", or\r\ntwo\",2.png"   \
+    "\r\n\r\n2,dog,./1.png\n3,=bird,sub/3.gif"
+
+static const a_case cases[] = {
+    { .files = "b.JPG=2|b.txt=\xEF\xBB\xBF  a dog,\nrunning \r\n|a.png=1|a.txt=a c\xC3\xA4t|deep/er/a.b.webp=3|"
+               "deep/er/a.b.txt=three|deep/README.txt=x|notes.md=x|.hidden.png=x|.cache/a.png=x",
+      .wanted = "a.png=a c\xC3\xA4t=1;b.JPG=a dog,\nrunning=2;deep/er/a.b.webp=three=3; 4" },
+    { .files = "a.png=1|a.txt=x", .path = "//", .wanted = "a.png=x=1; 0" },
+    { .files = CSV, .wanted = "1.png=dog=1;2.png=a \"cat\", or\r\ntwo=2;sub/3.gif==bird=3; 0" },
+    { .files = CSV, .wanted = "1.png=2=1;2.png=1=2;sub/3.gif=3=3; 0", .o.caption = "id" },
+    { .files =
+          "1.png=1|2.png=2|3.png=3|sub/4.png=4|metadata.jsonl={\"file_name\":\"2.png\",\"caption\":\"two\",\"n\":1}"
+          "\n\n{\"caption\":\"\xC3\xA4\",\"file_name\":\"1.png\"}\n{\"file_name\":\"3.png\",\"caption\":null}\n|"
+          "sub/metadata.jsonl={\"file_name\":\"4.png\",\"text\":\"four\"}\n",
+      .wanted = "1.png=\xC3\xA4=1;2.png=two=2;3.png=a thing=3;sub/4.png=four=4; 0",
+      .o.otherwise = "a thing" },
+    { .files = "x.parquet=@flat", .says = "has no column image of pictures" },
+    { .files = "x.parquet=@flat",
+      .wanted = "x.parquet, row 1=caption 0=picture 0;x.parquet, row 2=caption 1=picture 1; 0",
+      .o.file = "photo" },
+    { .files = "x.parquet=@both", .wanted = "x.parquet, row 1=caption 1=picture 0; 0", .o.caption = "caption" },
+    { .files = "x.parquet=@no_caption|README.md=x",
+      .wanted = "x.parquet, row 1=caption 0=picture 0;x.parquet, row 2=a=picture 1; 1",
+      .o.otherwise = "a" },
+    { .files = "x.parquet=@only",
+      .wanted = "x.parquet, row 1=a=picture 0;x.parquet, row 2=a=picture 1; 0",
+      .o.otherwise = "a" },
+    { .files = PARTS,
+      .wanted = "train-1-of-2.parquet, row 1=caption 0=picture 0;train-2-of-2.parquet, row 1=caption 0=picture 0; 1",
+      .o.caption = "text" },
+    { .files = PARTS,
+      .wanted = "validation.parquet, row 1=caption 1=picture 0; 1",
+      .o = { .split = TM_SPLIT_VALIDATION, .otherwise = "a", .caption = "caption" } },
+    { .files = "train-1.tar=@silent.tar|train-2.tar=@pax.tar|validation-1.tar=@wrong.tar",
+      .wanted = "train-1.tar, 0.jpg=x=0;train-2.tar, a/000.jpg=caption 0=picture 0; 7",
+      .o = { .file = "jpg", .otherwise = "x" } },
+    { .files = "notes.txt=x", .says = "has no pictures; wanted .png" },
+    { .files = "1.png=1", .says = "1.png' (there is no '" },
+    { .files = "1.png=1|metadata.csv=file_name,text\n1.png,\n", .says = "line 2) has no caption" },
+    { .files = "1.png=1|1.txt=one|metadata.csv=file_name,text\n1.png,one\n", .says = "has two captions, of" },
+    { .files = "1.png=1|metadata.csv=x|metadata.jsonl=x", .says = "remove one of both" },
+    { .files = "1.png=1|metadata.csv=file_name,text\n1.png,one\n1.png,two\n",
+      .says = "line 3: '1.png' has a caption already, of '" },
+    { .files = "1.png=1|metadata.csv=file_name,text\na/../1.png,x\n", .says = "leads out of the folder" },
+    { .files = "metadata.jsonl={\"file_name\":\"1.png\",\"words\":\"x\"}\n",
+      .says = "has no column text or caption of captions; it has file_name, words" },
+    { .files = "metadata.csv=file_name,text\n1.png,\"a\n", .says = "line 2: a quoted cell of this row does not end" },
+    { .files = "metadata.csv=file_name,text\n1.png,caf\xe9\n", .says = "line 2: not UTF-8" },
+    { .files = "metadata.jsonl={\"file_name\":\"1.png\",\"text\":[\"x\"]}\n", .says = "line 1: text is no text" },
+    { .files = "1.png=1|1.txt=caf\xe9", .says = "1.txt' is not UTF-8 (byte 3)" },
+    { .files = "train/1.png=1|2.png=2", .says = "2.png' is not in train/, validation/ or test/" },
+    { .files = "validation/1.png=1", .says = "but there is no train/ beside it" },
+    { .files = "train/1.png=1|validation/1.png=1",
+      .says = "is for validation, and 1 pictures are to be held out",
+      .o = { .held_out = 1, .otherwise = "x" } },
+    { .files = "1.png=1|2.parquet=2", .says = "as files and in parquet; leave one" },
+    { .files = "x.parquet=@flat",
+      .says = "has no column image of captions",
+      .o = { .file = "photo", .caption = "image" } },
+    { .files = "x.parquet=@paths", .says = "column image holds no pictures" },
+    { .files = "x.parquet=@both", .says = "a column text and a column caption" },
+    { .files = "x.parquet=@no_caption", .says = "x.parquet', row 2, has no caption" },
+    { .files = "x.parquet=@latin1", .says = "row 1, has a caption that is not UTF-8" },
+    { .files = "a.tar=@twice.tar", .says = "a.tar" },
+    { .files = "a.tar=@silent.tar", .says = "a.tar" },
+    { .files = "a.tar=@wrong.tar", .says = "a.tar" },
+    { .files = "a.tar=@latin1.tar", .says = "a.tar" },
+    { .files = "a.c=1", .path = "/a.c", .says = "a.c" },
+    { .files = "a.c=1", .path = "/none", .says = "none" },
+};
+
+static void is_listed(const a_case *c)
 {
-    static const struct {
-        const char        *says;
-        tm_status          status;
-        const char        *files[FILES]; /* name and content in turn */
-        tm_picture_options options;
-    } cases[] = {
-        { "has no pictures; wanted .png", TM_INVALID, { "notes.txt", "x" }, { 0 } },
-        { "1.png' (there is no '", TM_INVALID, { "1.png", "1" }, { 0 } },
-        { "line 2) has no caption", TM_INVALID, { "1.png", "1", "metadata.csv", "file_name,text\n1.png,\n" }, { 0 } },
-        { "has two captions, of",
-          TM_INVALID,
-          { "1.png", "1", "1.txt", "one", "metadata.csv", "file_name,text\n1.png,one\n" },
-          { 0 } },
-        { "remove one of both", TM_INVALID, { "1.png", "1", "metadata.csv", "x", "metadata.jsonl", "x" }, { 0 } },
-        { "line 3: '1.png' has a caption already, of '",
-          TM_INVALID,
-          { "1.png", "1", "metadata.csv", "file_name,text\n1.png,one\n1.png,two\n" },
-          { 0 } },
-        { "leads out of the folder",
-          TM_INVALID,
-          { "1.png", "1", "metadata.csv", "file_name,text\na/../1.png,x\n" },
-          { 0 } },
-        { "has no column text or caption of captions; it has file_name, words",
-          TM_INVALID,
-          { "metadata.jsonl", "{\"file_name\":\"1.png\",\"words\":\"x\"}\n" },
-          { 0 } },
-        { "line 2: a quoted cell of this row does not end",
-          TM_FORMAT,
-          { "metadata.csv", "file_name,text\n1.png,\"a\n" },
-          { 0 } },
-        { "line 2: not UTF-8", TM_FORMAT, { "metadata.csv", "file_name,text\n1.png,caf\xe9\n" }, { 0 } },
-        { "line 1: text is no text",
-          TM_FORMAT,
-          { "metadata.jsonl", "{\"file_name\":\"1.png\",\"text\":[\"x\"]}\n" },
-          { 0 } },
-        { "1.txt' is not UTF-8 (byte 3)", TM_FORMAT, { "1.png", "1", "1.txt", "caf\xe9" }, { 0 } },
-        { "2.png' is not in train/, validation/ or test/", TM_INVALID, { "train/1.png", "1", "2.png", "2" }, { 0 } },
-        { "but there is no train/ beside it", TM_INVALID, { "validation/1.png", "1" }, { 0 } },
-        { "is for validation, and 1 pictures are to be held out",
-          TM_INVALID,
-          { "train/1.png", "1", "validation/1.png", "1" },
-          { .held_out = 1, .otherwise = "x" } },
-        { "as files and in parquet; leave one", TM_INVALID, { "1.png", "1", "2.parquet", "2" }, { 0 } },
-    };
+    char         path[512], list[1000], *rest = list;
+    tm_pictures *p;
+    tm_error     err = { 0 };
+    snprintf(list, sizeof list, "%s", c->files);
+    for (char *name; (name = strsep(&rest, "|"));) {
+        char *content = strchr(name, '=');
+        *content++ = '\0';
+        if (*content == '@')
+            put_copy(content + 1, name);
+        else
+            put(name, content);
+    }
+    snprintf(path, sizeof path, "%s%s", folder, c->path ? c->path : "");
+    if (c->wanted) {
+        lists(path, &c->o, c->wanted);
+        return;
+    }
+    assert_int_not_equal(tm_pictures_open(path, &c->o, &p, &err), TM_OK);
+    refusal_is_sound(&err);
+    if (!strstr(err.text, c->says)) fail_msg("%s: wanted '%s' in: %s", c->files, c->says, err.text);
+}
+
+TEST(folders_are_listed_or_refused)
+{
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        tm_pictures *p;
-        tm_error     err = { 0 };
         folder = test_tree_make();
-        for (size_t k = 0; k < FILES && cases[i].files[k]; k += 2) put(cases[i].files[k], cases[i].files[k + 1]);
-        assert_int_equal(tm_pictures_open(folder, &cases[i].options, &p, &err), cases[i].status);
-        refusal_is_sound(&err);
-        if (!strstr(err.text, cases[i].says)) fail_msg("%zu: %s", i, err.text);
+        is_listed(&cases[i]);
         test_tree_remove(folder);
     }
 }
 
-TEST(other_parquet_and_tar_are_refused)
+/* As Python's tarfile writes them: names in two parts, in a member of GNU tar, in one of pax; and both codecs. */
+TEST_WITH(files_of_many_are_listed, make_folder, remove_folder)
 {
-    static const struct {
-        const char        *file, *says;
-        tm_picture_options options;
-    } cases[] = {
-        { "flat", "has no column image of pictures; it has caption, photo", { 0 } },
-        { "flat", "has no column image of captions", { .file = "photo", .caption = "image" } },
-        { "paths", "column image holds no pictures", { 0 } },
-        { "both", "a column text and a column caption", { 0 } },
-        { "no_caption", "no_caption.parquet', row 2, has no caption", { 0 } },
-        { "latin1", "row 1, has a caption that is not UTF-8", { 0 } },
-    };
-    tm_pictures *p;
-    tm_error     err = { 0 };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        char path[256];
-        err = (tm_error){ 0 };
-        snprintf(path, sizeof path, PARQUET "%s.parquet", cases[i].file);
-        assert_int_not_equal(tm_pictures_open(path, &cases[i].options, &p, &err), TM_OK);
-        refusal_is_sound(&err);
-        if (!strstr(err.text, cases[i].says)) fail_msg("%zu: %s", i, err.text);
+    static const char *const names[] = { "ustar.tar", "gnu.tar", "pax.tar", "gzip.parquet", "plain.parquet" };
+    for (size_t i = 0; i < 5; i++) {
+        char    path[64], b[122];
+        tm_text wanted = { 0 };
+        memset(b, 'b', 121);
+        b[60] = '/';
+        b[121] = '\0';
+        snprintf(path, sizeof path, PARQUET "%s", names[i]);
+        for (int row = 0; row < 9 && i > 2; row++)
+            tm_text_printf(&wanted, "%s, row %d=caption %d=picture %d;", names[i], row + 1, row, row);
+        if (i < 3)
+            tm_text_printf(&wanted, "%s, a/000.jpg=caption 0=picture 0;%s, a/001.PNG=caption 1=", names[i], names[i]);
+        for (int k = 0; k < 100 && i < 3; k++) tm_text_add(&wanted, "picture 1");
+        if (i < 3) tm_text_printf(&wanted, ";%s, long/%s.webp=caption 2=picture 2;", names[i], b);
+        tm_text_add(&wanted, i < 3 ? " 3" : " 0");
+        lists(path, &plain, wanted.data);
+        tm_text_fini(&wanted);
     }
-    static const char *const tars[] = { "twice", "silent", "wrong", "latin1" };
-    for (size_t i = 0; i < sizeof tars / sizeof tars[0]; i++) {
-        char path[256];
-        err = (tm_error){ 0 };
-        snprintf(path, sizeof path, PARQUET "%s.tar", tars[i]);
-        assert_int_not_equal(tm_pictures_open(path, &plain, &p, &err), TM_OK);
-        refusal_is_sound(&err);
-    }
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_pictures_open("tests/data/test_pictures.c", &plain, &p, &err), TM_INVALID);
-    refusal_is_sound(&err);
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_pictures_open("tests/data/no such folder", &plain, &p, &err), TM_INVALID);
-    refusal_is_sound(&err);
 }
 
 TESTS_IN_ORDER

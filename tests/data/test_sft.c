@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of data for fine-tuning: every form and layout, what is a target, truncation, splits and order; and
- * what is wrong is refused with its row. */
-#include "data/preview.h"
+/* Sources of rows for fine-tuning: parquet as JSON, what is a target, truncation, packed samples, order, pairs; and
+ * options that cannot be. Forms of rows: test_sft_rows.c. */
 #include "data/rows.h"
 #include "data/sft_tokens.h"
 #include "data/source_kind.h"
@@ -85,82 +84,6 @@ TEST(lists_may_be_empty)
     json_decref(wanted);
 }
 
-/* --- what is a target --------------------------------------------------------------------------------------------- */
-
-/* A line of JSON as "[[prompt]]answer". */
-static char *shown(const char *line, tm_sft_options sft, tm_text *out)
-{
-    tm_error           err = { 0 };
-    tm_preview_options o = { .path = test_in_folder("one.jsonl"), .sft = sft, .first = 1, .n = 1 };
-    test_file_write(test_folder(), "one.jsonl", line);
-    if (out->data) out->length = 0;
-    if (tm_data_preview(&o, out, &err) != TM_OK) fail_msg("%s: %s", line, err.text);
-    return strchr(out->data, '\n') + 1;
-}
-
-#define CHATML                                                                                                         \
-    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|/|>{% endfor %}"                                          \
-    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
-
-TEST(prompts_are_masked)
-{
-    static const struct {
-        const char *line, *map, *wanted;
-        bool        all;
-    } cases[] = {
-        { "{\"prompt\": \"2+2=\", \"completion\": \"4\"}", NULL, "[[2+2=]]4<|end|>\n", false },
-        { "{\"prompt\": \"2+2=\", \"completion\": \"4\"}", NULL, "2+2=4<|end|>\n", true },
-        { "{\"q\": \"2+2=\", \"a\": \"4\"}", "prompt=q,completion=a", "[[2+2=]]4<|end|>\n", false },
-        { "{\"report\": \"long\", \"summary\": \"short\"}", NULL, "[[long]]short<|end|>\n", false },
-        { "{\"input\": \"long\", \"output\": \"short\"}", NULL, "[[long]]short<|end|>\n", false },
-        { "{\"text\": \"words\"}", NULL, "words<|end|>\n", false },
-        { "{\"instruction\": \"Add.\", \"input\": \"\", \"output\": \"4\"}", NULL,
-          "[[Below is an instruction that describes a task. Write a response that appropriately completes the "
-          "request.\n\n### Instruction:\nAdd.\n\n### Response:\n]]4<|end|>\n",
-          false },
-        { "{\"instruction\": \"Add.\", \"input\": \"2, 2\", \"output\": \"4\"}", NULL,
-          "[[Below is an instruction that describes a task, paired with an input that provides further context. Write "
-          "a response that appropriately completes the request.\n\n### Instruction:\nAdd.\n\n### Input:\n2, 2\n\n### "
-          "Response:\n]]4<|end|>\n",
-          false },
-        { "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", \"content\": \"Yo\"},"
-          "{\"role\": \"user\", \"content\": \"A?\"}, {\"role\": \"assistant\", \"content\": \"B\"}]}",
-          NULL, "[[<|user|>Hi<|/|><|assistant|>]]Yo<|/|>[[<|user|>A?<|/|><|assistant|>]]B<|/|>\n", false },
-        { "{\"conversations\": [{\"from\": \"human\", \"value\": \"Hi\"}, {\"from\": \"gpt\", \"value\": \"Yo\"}]}",
-          NULL, "[[<|user|>Hi<|/|><|assistant|>]]Yo<|/|>\n", false },
-        /* ShareGPT's rows with the words of OpenAI; its content in parts; TRL's prompt and completion as messages, of
-         * which only the completion is trained on; columns that nobody reads */
-        { "{\"conversations\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"from\": \"gpt\", \"value\": \"Yo\"}]}",
-          NULL, "[[<|user|>Hi<|/|><|assistant|>]]Yo<|/|>\n", false },
-        { "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"H\"}, {\"type\": "
-          "\"text\", "
-          "\"text\": \"i\"}]}, {\"role\": \"assistant\", \"content\": \"Yo\"}]}",
-          NULL, "[[<|user|>Hi<|/|><|assistant|>]]Yo<|/|>\n", false },
-        { "{\"prompt\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", \"content\": \"Yo\"}, "
-          "{\"role\": "
-          "\"user\", \"content\": \"A?\"}], \"completion\": [{\"role\": \"assistant\", \"content\": \"B\"}]}",
-          NULL, "[[<|user|>Hi<|/|><|assistant|>Yo<|/|><|user|>A?<|/|><|assistant|>]]B<|/|>\n", false },
-        { "{\"prompt\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"completion\": [{\"role\": \"assistant\", "
-          "\"content\": "
-          "\"B\"}]}",
-          NULL, "<|user|>Hi<|/|><|assistant|>B<|/|>\n", true },
-        { "{\"prompt\": \"a\", \"completion\": \"b\", \"score\": NaN, \"id\": 12345678901234567890, \"x\": "
-          "\"\\u0000\\ud83d\"}",
-          NULL, "[[a]]b<|end|>\n", false },
-        { "{\"id\": \"0\", \"data\": [\"Hi\", \"Yo\", \"So\"]}", NULL,
-          "[[<|user|>Hi<|/|><|assistant|>]]Yo<|/|>[[<|user|>So<|/|>]]\n", false },
-    };
-    tm_text out = { 0 };
-    test_file_write(test_folder(), "chatml.jinja", CHATML);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        tm_sft_options sft = { .column_map = cases[i].map,
-                               .chat_template = test_in_folder("chatml.jinja"),
-                               .train_on_input = cases[i].all };
-        assert_string_equal(shown(cases[i].line, sft, &out), cases[i].wanted);
-    }
-    tm_text_fini(&out);
-}
-
 /* The tokens of answers are those that transformers marks ({% generation %}). */
 TEST(targets_are_those_of_transformers)
 {
@@ -215,6 +138,7 @@ static const char *make_file(void)
 
 typedef struct {
     int32_t tokens[SEQ], targets[SEQ], positions[SEQ], first_key[SEQ];
+    float   reference[SEQ];
     int64_t weight;
 } row;
 
@@ -222,7 +146,7 @@ static void get_row(const tm_source *source, tm_split split, int64_t index, row 
 {
     int32_t  scratch[SEQ + 1];
     tm_error err = { 0 };
-    void    *at[] = { out->tokens, out->targets, out->positions, out->first_key };
+    void    *at[] = { out->tokens, out->targets, out->positions, out->first_key, out->reference };
     memset(out, 0, sizeof *out);
     if (tm_source_row(source, split, index, scratch, at, &out->weight, &err) != TM_OK) fail_msg("%s", err.text);
 }
@@ -326,17 +250,6 @@ TEST(what_is_too_long)
     assert_non_null(strstr(err.text, "data.overlong"));
 }
 
-TEST(rows_are_outlined)
-{
-    tm_source_options o = options_of(FIXTURES "wikitext.jsonl");
-    tm_text           text = { 0 };
-    tm_error          err = { 0 };
-    o.seq = 2048;
-    if (tm_source_outline(&o, &text, &err) != TM_OK) fail_msg("%s", err.text);
-    assert_non_null(strstr(text.data, "36 rows of text; training 18 samples")); /* the others are empty */
-    tm_text_fini(&text);
-}
-
 /* Many rows are encoded by several threads: in their order, and of two wrong ones the first is told. */
 TEST(many_rows)
 {
@@ -373,60 +286,71 @@ TEST(many_rows)
     tm_text_fini(&text);
 }
 
-/* --- what is wrong ------------------------------------------------------------------------------------------------ */
+/* --- pairs of answers -----------------------------------------------------------------------------------------------
+ */
 
-TEST(what_is_wrong_is_named)
+enum { PAIR = 40 };
+
+static tm_source *open_pairs(const char *lines, tm_overlong overlong, bool packed)
 {
-    static const struct {
-        const char *content, *words;
-    } cases[] = {
-        { "{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"prompt\": \"a\"}\n",
-          "line 2: no column 'completion'; the columns are prompt" },
-        { "{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"prompt\": \"a\", \"completion\": \" \\n\"}\n",
-          "line 2: column 'completion' is empty" },
-        { "[{\"prompt\": \"a\", \"completion\": \"b\"}, {\"prompt\": null, \"completion\": \"b\"}]",
-          "row 2: column 'prompt' is null" },
-        { "{\"title\": \"a\", \"body\": \"b\"}\n",
-          "line 1: the columns are title, body; data.format auto wants messages" },
-        { "{\"messages\": \"hello\"}\n", "line 1: column 'messages' is a text, wanted an array of messages" },
-        { "{\"messages\": []}\n", "line 1: column 'messages' is empty" },
-        { "{\"messages\": [{\"role\": \"user\"}]}\n", "line 1, turn 1: 'content' is missing" },
-        { "{\"messages\": [{\"role\": \"bot\", \"content\": \"a\"}]}\n",
-          "line 1, turn 1: unknown role 'bot'; wanted system, developer, user, assistant or tool" },
-        { "{\"conversations\": [{\"from\": \"robot\", \"value\": \"a\"}]}\n",
-          "turn 1: unknown role 'robot'; wanted human" },
-        { "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"\"}]}\n",
-          "line 1, turn 2: the answer is empty" },
-        { "{\"messages\": [{\"role\": \"user\", \"content\": [1]}]}\n",
-          "turn 1: part 1 of 'content' is without a text, wanted {\"type\": \"text\"" },
-        { "{\"messages\": [{\"role\": \"user\", \"content\": []}]}\n", "'content' is empty, wanted a text" },
-        { "{\"text\": \"a\\u0000b\"}\n", "'text' has the character \"\\u0000\"" },
-        { "{\"prompt\": \"a\", \"completion\": \"b\\ud83d\"}\n", "'completion' has half a surrogate pair" },
-        { "{\"prompt\": [{\"role\": \"user\", \"content\": \"a\"}], \"completion\": \"b\"}\n",
-          "column 'completion' is a text, wanted an array of messages, as the prompt is" },
-        { "{\"messages\": [{\"role\": \"user\", \"content\": \"refuse\"}]}\n", "refuses this conversation: no" },
-        { "{\"text\": \"\"}\n{\"text\": \"  \"}\n", "nothing to train on" },
-        { "", "it holds no rows" },
-        { "\n\n", "it holds no rows" },
-        { "{\"data\": [{\"prompt\": \"a\", \"completion\": \"b\"}]}\n",
-          "line 1, turn 1: 'from' is missing, wanted a message with 'from' and 'value'; rows that are no messages" },
-    };
-    test_file_write(test_folder(), "refuses.jinja",
-                    "{% for m in messages %}{% if m.content == 'refuse' %}{{ raise_exception('no') }}{% endif %}"
-                    "{{ m.content }}{% endfor %}");
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        tm_error          err = { 0 };
-        tm_source        *source = NULL;
-        tm_source_options o = options_of(test_in_folder("wrong.data"));
-        test_file_write(test_folder(), "wrong.data", cases[i].content);
-        o.sft.chat_template = test_in_folder("refuses.jinja");
-        tm_status st = tm_source_open(&o, &source, &err);
-        if (st == TM_OK || tm_status_exit_code(st) != 4) fail_msg("%s: accepted", cases[i].content);
-        refusal_is_sound(&err);
-        if (!strstr(err.text, cases[i].words) || !strstr(err.text, "wrong.data"))
-            fail_msg("'%s': wanted '%s' in: %s", cases[i].content, cases[i].words, err.text);
+    test_file_write(test_folder(), "pairs.jsonl", lines);
+    return open_source((tm_source_options){ .name = "preference",
+                                            .path = test_in_folder("pairs.jsonl"),
+                                            .seq = PAIR,
+                                            .seed = 1,
+                                            .sft = { .packed = packed, .overlong = overlong } });
+}
+
+/* prompt "ab", answers "cde" and "f": chosen and rejected one behind the other, each from position 0, the prompt masked
+ */
+TEST(a_pair_is_two_sequences_of_a_row)
+{
+    static const int32_t tokens[] = { 'a', 'b', 'c', 'd', 'e', 'a', 'b', 'f' };
+    static const int32_t targets[] = { -100, 'c', 'd', 'e', 256, -100, 'f', 256 };
+    static const int32_t positions[] = { 0, 1, 2, 3, 4, 0, 1, 2 }, first_key[] = { 0, 0, 0, 0, 0, 5, 5, 5 };
+    for (int packed = 0; packed < 2; packed++) {
+        tm_source *source = open_pairs("{\"prompt\": \"ab\", \"chosen\": \"cde\", \"rejected\": \"f\"}\n",
+                                       TM_OVERLONG_TRUNCATE, packed);
+        row        r;
+        get_row(source, TM_SPLIT_TRAIN, 0, &r);
+        assert_memory_equal(r.tokens, tokens, sizeof tokens);
+        assert_memory_equal(r.targets, targets, sizeof targets);
+        assert_memory_equal(r.positions, positions, sizeof positions);
+        assert_memory_equal(r.first_key, first_key, sizeof first_key);
+        assert_int_equal(r.weight, 1);
+        for (int t = 8; t < PAIR; t++) {
+            assert_int_equal(r.targets[t], -100);
+            assert_int_equal(r.first_key[t], 8);
+        }
+        tm_source_close(source);
     }
 }
+
+/* Half a row each, cut at its end; a pair that has no target left on one side is none. */
+TEST(long_answers_are_cut_or_left_out)
+{
+    static const char lines[] =
+        "{\"prompt\": \"p\", \"chosen\": \"0123456789012345678901234567890\", \"rejected\": \"x\"}\n"
+        "{\"prompt\": \"0123456789012345678901234567890\", \"chosen\": \"a\", \"rejected\": \"b\"}\n"
+        "{\"prompt\": \"q\", \"chosen\": \"same\", \"rejected\": \"same\"}\n"
+        "{\"prompt\": \"r\", \"chosen\": \"one\", \"rejected\": \"two\"}\n";
+    tm_source *source = open_pairs(lines, TM_OVERLONG_TRUNCATE, false);
+    assert_int_equal(tm_source_describe(source)->train_samples, 2);
+    for (int64_t i = 0; i < 2; i++) {
+        row r;
+        get_row(source, TM_SPLIT_TRAIN, i, &r);
+        if (r.tokens[0] != 'p') continue;
+        assert_int_equal(r.first_key[PAIR / 2 - 1], 0);
+        assert_int_equal(r.first_key[PAIR / 2], PAIR / 2); /* 21 tokens take 20 places */
+        assert_int_equal(r.targets[PAIR / 2 - 1], '9');    /* and do not end with the end */
+    }
+    tm_source_close(source);
+    source = open_pairs(lines, TM_OVERLONG_DROP, false);
+    assert_int_equal(tm_source_describe(source)->train_samples, 1);
+    tm_source_close(source);
+}
+
+/* --- what is wrong --- */
 
 TEST(options_that_cannot_be)
 {

@@ -93,39 +93,6 @@ TEST(probabilities_add_up)
     }
 }
 
-/* An order-3 predictor, counted on one half of a large sample and judged on the other, gains nothing over ln(C M). A
- * vocabulary of 8 keeps the table (8^4 counts) small against the sample, so that even a small dependence would show. */
-TEST(three_tokens_of_context_tell_nothing)
-{
-    enum { S = 8, CONTEXTS = S * S * S, T = 256, N = 12000 };
-    tm_source *source = open_language(S, T, 4);
-    double    *counts = calloc((size_t)CONTEXTS * S, sizeof *counts);
-    int32_t    x[T + 1];
-    double     cross = 0;
-    int64_t    judged = 0;
-    assert_non_null(counts);
-    for (int64_t i = 0; i < 2 * N; i++) {
-        tm_source_sample(source, TM_SPLIT_TRAIN, i, x);
-        for (int t = 16; t <= T; t++) {
-            double *row = counts + (ptrdiff_t)((x[t - 3] * S + x[t - 2]) * S + x[t - 1]) * S, total = 0;
-            if (i < N) {
-                row[x[t]]++;
-                continue;
-            }
-            for (int v = 0; v < S; v++) total += row[v] + 0.5;
-            cross -= log((row[x[t]] + 0.5) / total);
-            judged++;
-        }
-    }
-    cross /= (double)judged;
-    double stated = tm_source_describe(source)->ngram3_entropy, floor = tm_source_describe(source)->floor;
-    print_message("best order-3 predictor: stated %.5f, counted %.5f, floor %.5f\n", stated, cross, floor);
-    assert_true(fabs(stated - log(S)) < 1e-12);
-    if (!(fabs(cross - stated) < 0.002)) fail_msg("order 3: stated %.5f, counted %.5f", stated, cross);
-    free(counts);
-    tm_source_close(source);
-}
-
 TEST(at_least_half_a_nat_below_order_3)
 {
     for (int64_t vocab = 8; vocab <= 80; vocab++) {

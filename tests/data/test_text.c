@@ -71,7 +71,7 @@ static void expect_tokens(const tm_source *source, tm_split split, int64_t index
 }
 
 /* Documents in name order, depth first, an end token after each; windows of T + 1 that share one token. */
-TEST_WITH(stream_is_the_sorted_documents, NULL, test_folder_teardown)
+TEST(stream_is_the_sorted_documents)
 {
     write_text("b", "BBBBB");
     write_text("c", "");
@@ -93,50 +93,7 @@ TEST_WITH(stream_is_the_sorted_documents, NULL, test_folder_teardown)
     expect_refusal(test_folder(), 23, 0, "has 23 tokens to train on, wanted at least 24", "lower training.seq_len");
 }
 
-/* Each line of the files is unique; no line that is whole in one split occurs in the other; all bytes are in one of
- * them. */
-TEST_WITH(splits_share_no_byte, NULL, test_folder_teardown)
-{
-    enum { FILES = 30, SEQ = 16 };
-    int64_t total = 0;
-    for (int f = 0; f < FILES; f++) {
-        tm_text text = { 0 };
-        char    name[16];
-        for (int i = 0; i < 3 + f * 7; i++) tm_text_printf(&text, "<%02d:%04d>", f, i);
-        snprintf(name, sizeof name, "%02d", f);
-        write_text(name, text.data);
-        total += (int64_t)text.length;
-        tm_text_fini(&text);
-    }
-    tm_source             *source = open_text(test_folder(), SEQ, 0.2);
-    const tm_source_facts *facts = tm_source_describe(source);
-    tm_text                part[2] = { { 0 }, { 0 } };
-    int32_t                tokens[SEQ + 1];
-    int64_t                windows[2] = { facts->train_samples, facts->validation_samples };
-    for (int split = 0; split < 2; split++) {
-        for (int64_t i = 0; i < windows[split]; i++) {
-            tm_source_sample(source, (tm_split)split, i, tokens);
-            tm_source_decode(source, tokens, SEQ, &part[split]);
-            tm_text_add(&part[split], "\n"); /* train windows come shuffled: do not join them */
-        }
-    }
-    int lines = 0;
-    for (const char *s = part[1].data; (s = strchr(s, '<')) && strlen(s) >= 9; s++) {
-        char line[10] = { 0 };
-        memcpy(line, s, 9);
-        if (line[8] != '>') continue;
-        lines++;
-        if (strstr(part[0].data, line)) fail_msg("%s is in both splits", line);
-    }
-    assert_true(lines > 100);
-    assert_true(labs((long)(windows[1] * SEQ - total / 5)) < total / 20);
-    assert_true((windows[0] + windows[1]) * SEQ > total - 2 * SEQ);
-    tm_text_fini(&part[0]);
-    tm_text_fini(&part[1]);
-    tm_source_close(source);
-}
-
-TEST_WITH(unigram_entropy_is_of_the_validation_split, NULL, test_folder_teardown)
+TEST(unigram_entropy_is_of_the_validation_split)
 {
     char bytes[1000];
     memset(bytes, 'x', sizeof bytes);
@@ -153,7 +110,7 @@ TEST_WITH(unigram_entropy_is_of_the_validation_split, NULL, test_folder_teardown
     tm_source_close(source);
 }
 
-TEST_WITH(binary_bytes_come_back, NULL, test_folder_teardown)
+TEST(binary_bytes_come_back)
 {
     uint8_t bytes[256];
     int32_t tokens[257];
@@ -174,59 +131,71 @@ TEST_WITH(binary_bytes_come_back, NULL, test_folder_teardown)
     tm_source_close(source);
 }
 
-TEST_WITH(missing_and_empty_paths, NULL, test_folder_teardown)
+/* Makes what is told: "f NAME TEXT", a file; "d NAME", a folder; "l NAME TARGET", a link; "p NAME", a fifo; "s NAME", a
+ * socket; "n N", N folders in one another. */
+static void make(const char *things)
 {
-    expect_refusal(test_in_folder("nothing"), 4, 0, "cannot reach", "wanted a file or a directory of text");
-    expect_refusal(test_folder(), 4, 0, "no text in", "give data.path a file or directory of text");
-    write_text("empty", "");
-    expect_refusal(test_folder(), 4, 0, "1 empty files", "give data.path");
-    expect_refusal(test_in_folder("empty"), 4, 0, "1 empty files", "give data.path");
-    write_text("tiny", "abc");
-    expect_refusal(test_folder(), 4, 0, "has 4 tokens to train on, wanted at least 5", "give more text");
-    write_text("small", "0123456789012345678901234567890123456789");
-    expect_refusal(test_folder(), 16, 0.1, "too little to validate on, wanted at least 17 tokens",
-                   "raise data.validation_fraction");
-    expect_refusal(test_in_folder("small/under"), 4, 0, "cannot reach", "wanted a file or a directory of text");
+    char list[400], *rest = list, name[40], text[80];
+    snprintf(list, sizeof list, "%s", things);
+    for (char *one; (one = strsep(&rest, ","));) {
+        int depth = 0;
+        *name = *text = '\0';
+        sscanf(one + strspn(one, " ") + 1, "%39s %79[^,]", name, text);
+        one += strspn(one, " ");
+        if (*one == 'f') write_text(name, text);
+        if (*one == 'd') make_folder(name);
+        if (*one == 'l') link_to(text, name);
+        if (*one == 'p') assert_int_equal(mkfifo(test_in_folder(name), 0644), 0);
+        if (*one == 'n') depth = atoi(name);
+        if (*one == 's') {
+            struct sockaddr_un address = { .sun_family = AF_UNIX };
+            int                fd = socket(AF_UNIX, SOCK_STREAM, 0);
+            snprintf(address.sun_path, sizeof address.sun_path, "%s", test_in_folder(name));
+            assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+            close(fd);
+        }
+        char deep[100] = "";
+        while (depth-- > 0) make_folder(strcat(deep, *deep ? "/d" : "d"));
+    }
 }
 
-/* An open that waits for the other end of the fifo never ends. */
-TEST_WITH(fifos_sockets_and_devices_are_refused_without_waiting, NULL, test_folder_teardown)
+/* An open that waits for the other end of a fifo would never end. */
+TEST(other_things_are_refused_with_the_cure)
 {
-    write_text("a", "some text that is long enough");
-    assert_int_equal(mkfifo(test_in_folder("pipe"), 0644), 0);
-    expect_refusal(test_in_folder("pipe"), 4, 0, "is a fifo, wanted a regular file", "remove it");
-    expect_refusal(test_folder(), 4, 0, "is a fifo, wanted a regular file", "remove it");
-    unlink(test_in_folder("pipe"));
-    link_to("/dev/null", "device");
-    expect_refusal(test_folder(), 4, 0, "is a device", "remove it");
-    expect_refusal("/dev/zero", 4, 0, "is a device", "remove it");
-    unlink(test_in_folder("device"));
-    struct sockaddr_un address = { .sun_family = AF_UNIX };
-    int                fd = socket(AF_UNIX, SOCK_STREAM, 0);
-    snprintf(address.sun_path, sizeof address.sun_path, "%s/s", test_folder());
-    assert_true(fd >= 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
-    expect_refusal(test_folder(), 4, 0, "is a socket", "remove it");
-    close(fd);
-}
-
-TEST_WITH(links_that_loop_or_dangle_are_refused, NULL, test_folder_teardown)
-{
-    make_folder("a");
-    make_folder("a/b");
-    write_text("a/b/f", "some text that is long enough");
-    link_to("../../a", "a/b/up");
-    expect_refusal(test_folder(), 4, 0, "a loop", "remove it");
-    unlink(test_in_folder("a/b/up"));
-    link_to("me", "me");
-    expect_refusal(test_folder(), 4, 0, "leads back to itself", "remove it");
-    unlink(test_in_folder("me"));
-    link_to("nowhere", "lost");
-    expect_refusal(test_folder(), 4, 0, "a dangling symbolic link", "fix its target");
+    static const struct {
+        const char *things, *path, *says, *cure;
+        int64_t     seq;
+        double      fraction;
+    } cases[] = {
+        { "", "nothing", "cannot reach", "wanted a file or a directory of text", 4, 0 },
+        { "", "", "no text in", "give data.path a file or directory of text", 4, 0 },
+        { "f empty", "", "1 empty files", "give data.path", 4, 0 },
+        { "f empty", "empty", "1 empty files", "give data.path", 4, 0 },
+        { "f tiny abc", "", "has 4 tokens to train on, wanted at least 5", "give more text", 4, 0 },
+        { "f small 0123456789012345678901234567890123456789", "",
+          "too little to validate on, wanted at least 17 tokens", "raise data.validation_fraction", 16, 0.1 },
+        { "f small x", "small/under", "cannot reach", "wanted a file or a directory of text", 4, 0 },
+        { "f a enough text, p pipe", "pipe", "is a fifo, wanted a regular file", "remove it", 4, 0 },
+        { "f a enough text, p pipe", "", "is a fifo, wanted a regular file", "remove it", 4, 0 },
+        { "f a enough text, l device /dev/null", "", "is a device", "remove it", 4, 0 },
+        { "f a enough text, s socket", "", "is a socket", "remove it", 4, 0 },
+        { "d a, d a/b, f a/b/f enough text, l a/b/up ../../a", "", "a loop", "remove it", 4, 0 },
+        { "f a enough text, l me me", "", "leads back to itself", "remove it", 4, 0 },
+        { "f a enough text, l lost nowhere", "", "a dangling symbolic link", "fix its target", 4, 0 },
+        { "f a enough text, n 33", "", "more than 32 levels deep", "closer to the text", 4, 0 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        make(cases[i].things);
+        expect_refusal(*cases[i].path ? test_in_folder(cases[i].path) : test_folder(), cases[i].seq, cases[i].fraction,
+                       cases[i].says, cases[i].cure);
+        test_folder_remove();
+    }
+    make("f a 01234567, n 32");
+    tm_source_close(open_text(test_folder(), 8, 0));
 }
 
 /* More files than a first table of the seen ones has room for: each is found again. */
-TEST_WITH(many_files_reached_twice_count_once, NULL, test_folder_teardown)
+TEST(many_files_reached_twice_count_once)
 {
     char name[40], target[40], text[8];
     for (int i = 0; i < 300; i++) {
@@ -241,7 +210,7 @@ TEST_WITH(many_files_reached_twice_count_once, NULL, test_folder_teardown)
     tm_source_close(source);
 }
 
-TEST_WITH(unreadable_things_are_refused, NULL, test_folder_teardown)
+TEST(unreadable_things_are_refused)
 {
     write_text("f", "some text that is long enough");
     make_folder("d");
@@ -266,30 +235,6 @@ TEST_WITH(unreadable_things_are_refused, NULL, test_folder_teardown)
     assert_int_equal(chmod(test_in_folder("d"), 0755), 0);
 }
 
-TEST_WITH(depth_is_limited, NULL, test_folder_teardown)
-{
-    tm_text path = { 0 };
-    tm_text_printf(&path, "%s", test_folder());
-    for (int i = 0; i < 32; i++) {
-        tm_text_add(&path, "/d");
-        assert_int_equal(mkdir(path.data, 0755), 0);
-    }
-    tm_text file = { 0 };
-    tm_text_printf(&file, "%s/f", path.data);
-    FILE *f = fopen(file.data, "w");
-    assert_non_null(f);
-    assert_true(fputs("0123456", f) >= 0);
-    assert_int_equal(fclose(f), 0);
-    tm_source *source = open_text(test_folder(), 7, 0);
-    expect_tokens(source, TM_SPLIT_TRAIN, 0, "0123456|");
-    tm_source_close(source);
-    tm_text_add(&path, "/d");
-    assert_int_equal(mkdir(path.data, 0755), 0);
-    expect_refusal(test_folder(), 7, 0, "more than 32 levels deep", "closer to the text");
-    tm_text_fini(&path);
-    tm_text_fini(&file);
-}
-
 static void sparse(const char *name, int64_t bytes)
 {
     write_text(name, "");
@@ -312,7 +257,7 @@ static int refused_for(const tm_source *source, const char *name)
 }
 
 /* Large files stay where they are: a window is refused when one of those that it touches was changed. */
-TEST_WITH(files_that_change_meanwhile, NULL, test_folder_teardown)
+TEST(files_that_change_meanwhile)
 {
     enum { SEQ = 1 << 20 };
     write_text("a", "small enough to be copied");
@@ -341,4 +286,4 @@ TEST_WITH(files_that_change_meanwhile, NULL, test_folder_teardown)
     tm_source_close(source);
 }
 
-TESTS_IN_ORDER
+TEST_FIXTURE(NULL, test_folder_teardown)

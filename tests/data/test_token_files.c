@@ -226,35 +226,6 @@ TEST(documents_of_indexed_data_are_kept_apart)
     tm_source_close(source);
 }
 
-TEST(indexed_data_is_outlined)
-{
-    tm_text  text = { 0 };
-    tm_error err = { 0 };
-    char     wanted[600];
-    write_indexed("set", false);
-    write_indexed("held", true);
-    tm_source_options o = indexed_options("set");
-    snprintf(wanted, sizeof wanted,
-             "'%s': 8 samples take 2 epochs of 5 documents; their order takes 192 B of memory: documents 40 B, samples "
-             "104 B, shuffle 48 B\n",
-             o.path);
-    assert_int_equal(tm_source_outline(&o, &text, &err), TM_OK);
-    assert_string_equal(text.data, wanted);
-    tm_text_fini(&text);
-    /* held-out data must have one sample, of 5 tokens */
-    for (int n = 4; n <= 5; n++) {
-        tm_indexed_writer writer;
-        o = indexed_options("set");
-        o.validation_path = test_in_folder("short");
-        assert_int_equal(tm_indexed_begin(o.validation_path, false, &writer, &err), TM_OK);
-        for (int i = 0; i < n; i++) tm_indexed_add(&writer, &(int32_t){ 1 }, 1);
-        tm_indexed_end_document(&writer);
-        assert_int_equal(tm_indexed_finish(&writer, &err), TM_OK);
-        if (n == 4) expect_refusal(&o, "short' has 4 tokens, a sample takes 5", "training.seq_len");
-        if (n == 5) tm_source_close(open_source(&o));
-    }
-}
-
 TEST(indexed_data_that_does_not_fit_is_refused)
 {
     write_indexed("set", false);

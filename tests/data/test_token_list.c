@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Token ids in a file: JSON and numpy, every version and width, and damage with its whole message. */
+/* Token ids in a file: JSON and numpy, every version and width. Damage: test_damage.c. */
 #include "data/token_list.h"
 
 #include "support/folder.h"
@@ -38,17 +38,6 @@ static void expect_ids(const uint8_t *bytes, size_t size, const int64_t *wanted,
     free(ids);
 }
 
-static void expect_refused(const uint8_t *bytes, size_t size, tm_status status, const char *message)
-{
-    int32_t  *ids = NULL;
-    int64_t   got = -1;
-    tm_error  err = { 0 };
-    tm_status st = tm_token_list_parse("x", bytes, size, 70000, &ids, &got, &err);
-    if (strcmp(err.text, message) != 0) fail_msg("'%s', wanted '%s'", err.text, message);
-    assert_int_equal(st, status);
-    assert_null(ids);
-}
-
 static const int64_t values[] = { 0, 255, 256, 65536, 69999, 7 };
 
 TEST(lists_are_read)
@@ -63,45 +52,6 @@ TEST(lists_are_read)
     expect_ids(file, numpy(file, 1, "{'descr': '<i4', 'shape': (0,)}", 4, values, 0), values, 0);
     expect_ids((const uint8_t *)" [0, 255, 256, 65536, 69999,\n7] ", 32, values, 6);
     expect_ids((const uint8_t *)"[]", 2, values, 0);
-}
-
-TEST(what_is_no_list_is_refused)
-{
-    static const struct {
-        int         version, width;
-        const char *header, *message;
-    } damaged[] = {
-        { 0, 4, "{}", "'x': a numpy file of an unknown version" },
-        { 4, 4, "{}", "'x': a numpy file of an unknown version" },
-        { 1, 4, "{}", "'x': the elements are not int32 or int64: '{}'" },
-        { 1, 4, "{'descr': '<i2', 'shape': (6,)}",
-          "'x': the elements are not int32 or int64: '{'descr': '<i2', 'shape': (6,)}'" },
-        { 1, 4, "{'descr': '>i4', 'shape': (6,)}",
-          "'x': the elements are not int32 or int64: '{'descr': '>i4', 'shape': (6,)}'" },
-        { 1, 4, "{'descr': '<i4', 'shape': (2, 3)}", "'x' has 2 rows of tokens, wanted one" },
-        { 1, 4, "{'descr': '<i4'}", "'x': the shape in '{'descr': '<i4'}' does not fit 24 bytes of data" },
-        { 1, 4, "{'descr': '<i4', 'shape': (7,)}",
-          "'x': the shape in '{'descr': '<i4', 'shape': (7,)}' does not fit 24 bytes of data" },
-        { 1, 4, "{'descr': '<i8', 'shape': (6,)}",
-          "'x': the shape in '{'descr': '<i8', 'shape': (6,)}' does not fit 24 bytes of data" },
-    };
-    static const int64_t beyond[] = { 1, 70000 }, below[] = { -1 };
-    uint8_t              file[2048];
-    size_t               n;
-    for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++) {
-        n = numpy(file, damaged[i].version, damaged[i].header, damaged[i].width, values, 6);
-        expect_refused(file, n, TM_FORMAT, damaged[i].message);
-    }
-    expect_refused(file, numpy(file, 1, "{'descr': '<i4', 'shape': (2,)}", 4, beyond, 2), TM_INVALID,
-                   "'x': token 1 is 70000, the model has the ids 0 to 69999");
-    expect_refused(file, numpy(file, 1, "{'descr': '<i4', 'shape': (1,)}", 4, below, 1), TM_INVALID,
-                   "'x': token 0 is -1, the model has the ids 0 to 69999");
-    expect_refused((const uint8_t *)"", 0, TM_FORMAT,
-                   "'x' is neither a JSON array of token ids nor a numpy array: it is empty");
-    expect_refused((const uint8_t *)"{}", 2, TM_FORMAT, "'x' is not a JSON array of token ids: [1, 2, 3]");
-    expect_refused((const uint8_t *)"[1, 1.5]", 8, TM_FORMAT, "'x': element 1 is not a whole number");
-    expect_refused((const uint8_t *)"[1, 2, 70000]", 13, TM_INVALID,
-                   "'x': token 2 is 70000, the model has the ids 0 to 69999");
 }
 
 TEST_FIXTURE(NULL, test_folder_teardown)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Folders of adapters that are refused by the name of what is wrong. */
-#include "adapter_fixture.h"
+#include "parity_fixture.h"
 
 #include "support/refusal.h"
 
@@ -52,7 +52,7 @@ TEST(bad_configurations_are_refused)
         { "{\"lora_dropout\": 1.5}", TM_FORMAT, "'lora_dropout'" },
         { "{\"use_rslora\": 1}", TM_FORMAT, "'use_rslora'" },
     };
-    fixture f = load("llama.json");
+    fixture f = load("adapters/llama.json");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         adapted        a;
         tm_error       err = { 0 };
@@ -86,7 +86,7 @@ TEST(bad_files_are_refused)
         { NULL, "base_model.model.lm_head.base_layer.weight", TM_UNSUPPORTED, "save_embedding_layers=False" },
         { NULL, "base_model.model.model.layers.0.self_attn.q_proj.lora_magnitude_vector", TM_FORMAT, "only DoRA has" },
     };
-    fixture f = load("llama.json");
+    fixture f = load("adapters/llama.json");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         adapted        a;
         tm_error       err = { 0 };
@@ -94,7 +94,7 @@ TEST(bad_files_are_refused)
         json_t        *shapes = json_copy(json_object_get(f.root, "shapes"));
         if (cases[i].remove) assert_int_equal(json_object_del(shapes, cases[i].remove), 0);
         if (cases[i].add) json_object_set_new(shapes, cases[i].add, json_pack("[i,i]", 4, 32));
-        write_adapter_weights(f.adapter, shapes);
+        write_adapter_weights(f.adapter, shapes, false);
         tm_status st =
             open_adapted(&f, "cpu", &tm_precision_f32, tm_numerics_step(&none, &tm_precision_f32, f.seq), &a, &err);
         refusal_is_sound(&err);
@@ -106,7 +106,7 @@ TEST(bad_files_are_refused)
     tm_hf_adapter none;
     tm_error      err = { 0 };
     json_t       *nothing = json_object();
-    write_adapter_weights(f.adapter, nothing);
+    write_adapter_weights(f.adapter, nothing, false);
     json_decref(nothing);
     assert_int_equal(tm_hf_adapter_open(f.adapter, NULL, NULL, &none, &err), TM_FORMAT);
     refusal_is_sound(&err);

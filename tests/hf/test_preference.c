@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Losses and rewards of whole runs on pairs are those of TRL (tools/dpo_parity.py): all weights, adapters, each loss.
  */
-#include "hf/adapter.h"
+#include "parity_fixture.h"
+
 #include "op/preference.h"
-#include "support/folder.h"
 #include "support/full_config.h"
-#include "support/golden.h"
-#include "support/hf_folder.h"
-#include "support/training.h"
 #include "train/run/run.h"
 
 #include <math.h>
@@ -21,7 +18,7 @@
 
 enum { STEPS = 20, SEQ = 256 };
 
-static json_t *fixture; /* tests/hf/preference.json */
+static json_t *trl; /* tests/hf/preference.json */
 
 /* --- the model ---------------------------------------------------------------------------------------------------- */
 
@@ -31,7 +28,7 @@ typedef struct {
     bool          adapted;
 } first_weights;
 
-static tm_status load(void *context, tm_trainer *trainer, tm_error *err)
+static tm_status load_both(void *context, tm_trainer *trainer, tm_error *err)
 {
     const first_weights *w = context;
     tm_hf_report         report;
@@ -40,52 +37,16 @@ static tm_status load(void *context, tm_trainer *trainer, tm_error *err)
     return w->adapted ? tm_hf_adapter_load(&memory, &w->adapter, &w->adapter.adapters, 1, &report, err) : TM_OK;
 }
 
-/* A has the values of its names, B is zero. */
-static void write_adapter(const char *folder)
+/* Of adapters A has the values of its names, B is zero. */
+static void open_weights(bool beside, first_weights *out)
 {
-    tm_tensor_heading headings[32];
-    size_t            n = 0;
-    char              path[400];
-    const char       *name;
-    json_t           *shape;
-    tm_error          err = { 0 };
-    json_object_foreach(json_object_get(fixture, "shapes"), name, shape)
-    {
-        assert_true(n < 32);
-        headings[n] = (tm_tensor_heading){ .name = name, .dtype = TM_F32, .rank = 2 };
-        for (size_t k = 0; k < 2; k++) headings[n].n[k] = (int64_t)json_integer_value(json_array_get(shape, k));
-        n++;
-    }
-    tm_safetensors_writer *writer;
-    snprintf(path, sizeof path, "%s/adapter_model.safetensors", folder);
-    assert_int_equal(tm_safetensors_create(path, headings, n, NULL, &writer, &err), TM_OK);
-    for (size_t i = 0; i < n; i++)
-        for (int64_t k = 0; k < headings[i].n[0] * headings[i].n[1]; k++) {
-            bool  zero = strstr(headings[i].name, "lora_B") != NULL;
-            float value = zero ? 0 : (float)(0.25 * golden_unit(headings[i].name, (uint32_t)k));
-            tm_safetensors_write(writer, &value, sizeof value);
-        }
-    assert_int_equal(tm_safetensors_finish(writer, &err), TM_OK);
-    snprintf(path, sizeof path, "%s/adapter_config.json", folder);
-    assert_int_equal(json_dump_file(json_object_get(fixture, "adapter"), path, 0), 0);
-}
-
-static void open_weights(bool adapted, first_weights *out)
-{
-    char     folder[300];
-    char    *config = json_dumps(json_object_get(fixture, "config"), 0);
+    fixture  f = load("preference.json");
     tm_error err = { 0 };
-    *out = (first_weights){ .adapted = adapted };
-    snprintf(folder, sizeof folder, "%s/base", test_folder());
-    mkdir(folder, 0700);
-    test_hf_write(folder, config, NULL);
-    free(config);
-    if (test_hf_open(folder, "cpu", &tm_precision_f32, SEQ, &out->model, &err) != TM_OK) fail_msg("%s", err.text);
-    if (!adapted) return;
-    snprintf(folder, sizeof folder, "%s/adapter", test_folder());
-    mkdir(folder, 0700);
-    write_adapter(folder);
-    if (tm_hf_adapter_open(folder, NULL, NULL, &out->adapter, &err) != TM_OK) fail_msg("%s", err.text);
+    *out = (first_weights){ .adapted = beside };
+    write_adapter_weights(f.adapter, json_object_get(f.root, "shapes"), true);
+    if (test_hf_open(f.base, "cpu", &tm_precision_f32, SEQ, &out->model, &err) != TM_OK) fail_msg("%s", err.text);
+    if (beside && tm_hf_adapter_open(f.adapter, NULL, NULL, &out->adapter, &err) != TM_OK) fail_msg("%s", err.text);
+    json_decref(f.root);
 }
 
 static void close_weights(first_weights *w)
@@ -103,7 +64,7 @@ typedef struct {
     double        scale; /* of the losses: the largest one so far, at least 1 */
 } listener;
 
-static void close_to(const listener *l, const char *what, double value, double slack)
+static void is_near(const listener *l, const char *what, double value, double slack)
 {
     double wanted = json_number_value(json_array_get(json_object_get(l->wanted, what), (size_t)l->steps));
     if (!(fabs(value - wanted) <= slack))
@@ -117,11 +78,11 @@ static void listen(tm_sink *sink, const tm_event *event)
     if (event->kind != TM_EVENT_STEP_DONE) return;
     const tm_step_done *step = &event->step_done;
     l->scale = fmax(fmax(1, l->scale), fabs(step->loss));
-    close_to(l, "losses", step->loss, 1e-4 * l->scale);
+    is_near(l, "losses", step->loss, 1e-4 * l->scale);
     assert_int_equal(step->n_measures, 6);
     for (size_t i = 0; i < step->n_measures; i++) /* sums over tens of tokens are further apart than means */
-        close_to(l, step->measures[i].name, step->measures[i].value,
-                 (strncmp(step->measures[i].name, "logps", 5) == 0 ? 1e-3 : 1e-4) * l->scale);
+        is_near(l, step->measures[i].name, step->measures[i].value,
+                (strncmp(step->measures[i].name, "logps", 5) == 0 ? 1e-3 : 1e-4) * l->scale);
     l->steps++;
 }
 
@@ -136,7 +97,7 @@ static tm_preference_attr loss_of(const json_t *wanted)
 /* One pair a row, all of them a batch. */
 static void run_case(const json_t *wanted)
 {
-    size_t         rows = json_array_size(json_object_get(fixture, "rows"));
+    size_t         rows = json_array_size(json_object_get(trl, "rows"));
     first_weights  weights;
     tm_run_options o = { .model_name = "tiny",
                          .steps = STEPS,
@@ -144,7 +105,7 @@ static void run_case(const json_t *wanted)
                          .max_norm = 1,
                          .seed = 3,
                          .checkpoint_load_step = -1,
-                         .load_weights = load,
+                         .load_weights = load_both,
                          .load_context = &weights };
     o.source = (tm_source_options){ .name = "preference",
                                     .path = test_in_folder("rows.jsonl"),
@@ -183,9 +144,9 @@ FULL_TEST(runs_are_those_of_trl)
     size_t        i, n = 0;
     const json_t *one;
     tm_text       text = { 0 };
-    fixture = json_load_file("tests/hf/preference.json", 0, &problem);
-    if (!fixture) fail_msg("%s", problem.text);
-    json_array_foreach(json_object_get(fixture, "rows"), i, one)
+    trl = json_load_file("tests/hf/preference.json", 0, &problem);
+    if (!trl) fail_msg("%s", problem.text);
+    json_array_foreach(json_object_get(trl, "rows"), i, one)
     {
         char *line = json_dumps(one, 0);
         tm_text_printf(&text, "%s\n", line);
@@ -193,13 +154,13 @@ FULL_TEST(runs_are_those_of_trl)
     }
     test_file_write(test_folder(), "rows.jsonl", text.data);
     tm_text_fini(&text);
-    json_array_foreach(json_object_get(fixture, "cases"), i, one)
+    json_array_foreach(json_object_get(trl, "cases"), i, one)
     {
         run_case(one);
         n++;
     }
     assert_true(n >= 4);
-    json_decref(fixture);
+    json_decref(trl);
 }
 
 TEST_FIXTURE(NULL, test_folder_teardown)

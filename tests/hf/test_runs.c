@@ -228,50 +228,6 @@ TEST(runs_are_loaded_and_exported)
                    TM_F32, TM_F32, 1 << 30);
 }
 
-/* What belongs to the model and is not its numbers comes along, byte for byte; nothing else does. */
-TEST(files_beside_the_weights_come_along)
-{
-    static const char *const names[] = { "generation_config.json",
-                                         "tokenizer.json",
-                                         "tokenizer_config.json",
-                                         "special_tokens_map.json",
-                                         "added_tokens.json",
-                                         "chat_template.jinja",
-                                         "vocab.json",
-                                         "merges.txt",
-                                         "tokenizer.model",
-                                         "tekken.json",
-                                         "README.md" };
-    static const char        gpt2[] = "{\"model_type\": \"gpt2\", \"architectures\": [\"GPT2LMHeadModel\"], "
-                                      "\"vocab_size\": 32, \"n_embd\": 16, \"n_layer\": 2, \"n_head\": 2, \"n_positions\": 8}";
-    tm_error                 err = { 0 };
-    tm_hf_report             report = { 0 };
-    char                     from[300], to[300], text[64];
-    snprintf(from, sizeof from, "%s/from", test_folder());
-    snprintf(to, sizeof to, "%s/to", test_folder());
-    assert_int_equal(tm_folder_make(from, &err), TM_OK);
-    test_hf_write(from, gpt2, &(test_hf_options){ .dtype = TM_F32 });
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        snprintf(text, sizeof text, "%s is number %zu", names[i], i);
-        test_file_write(from, names[i], text);
-    }
-    tm_hf_source         source = open_source(from);
-    tm_hf_export_options o = { .folder = to, .dtype = TM_F32, .shard_bytes = 1 << 30 };
-    if (tm_hf_export(&source, &o, &report, &err) != TM_OK) fail_msg("%s", err.text);
-    tm_hf_source_close(&source);
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        char path[400];
-        snprintf(path, sizeof path, "%s/%s", to, names[i]);
-        snprintf(text, sizeof text, "%s is number %zu", names[i], i);
-        assert_int_equal(tm_file_exists(path), strcmp(names[i], "README.md") != 0);
-        if (!tm_file_exists(path)) continue;
-        tm_text copy = fake_read(path);
-        assert_string_equal(copy.data, text);
-        tm_text_fini(&copy);
-    }
-    test_folder_remove();
-}
-
 #define SMALL "model.family: llama\nmodel.n_kv_heads: 2\nmodel.vocab_size: 64\n" SIZES
 #define ADAPTED "lora.rank: 2\nlora.targets: [wqkv]\nmodel.hf_assets_path: base\n"
 

@@ -115,35 +115,6 @@ TEST(what_cannot_be_flushed_is_let_pass)
     }
 }
 
-static sigset_t committers;
-
-static int look_at_signals(int fd)
-{
-    (void)fd;
-    return pthread_sigmask(SIG_BLOCK, NULL, &committers);
-}
-
-/* A signal that ends a run, or stops it, is for the main thread; damage to memory is told where it happens. */
-TEST(signals_go_elsewhere)
-{
-    static const int others[] = { SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGHUP, SIGCHLD };
-    int              fd;
-    tm_error         err = { 0 };
-    sigset_t         now;
-    const char      *path = test_in_folder("signals");
-    assert_int_equal(tm_file_open_append(path, &fd, &err), TM_OK);
-    record_committer *c = record_committer_start(path, fd, 100000, look_at_signals);
-    record_committer_note(c);
-    assert_int_equal(record_committer_stop(c), 0); /* which the thread itself does */
-    pthread_sigmask(SIG_BLOCK, NULL, &now);
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        assert_int_equal(sigismember(&committers, others[i]), 1);
-        assert_int_equal(sigismember(&now, others[i]), 0);
-    }
-    assert_int_equal(sigismember(&committers, SIGBUS), 0);
-    close(fd);
-}
-
 TEST(nothing_from_before_a_checkpoint_is_lost)
 {
     const char        *path = test_in_folder("metrics.jsonl");
@@ -162,32 +133,6 @@ TEST(nothing_from_before_a_checkpoint_is_lost)
     kept_bytes = at_checkpoint;
     assert_int_equal(lines_after_power_cut(path), 6);
     fake_close(sink);
-}
-
-TEST(the_end_is_kept)
-{
-    const char        *path = test_in_folder("metrics.jsonl");
-    tm_error           err = { 0 };
-    tm_sink           *sink;
-    tm_metrics_options options = { path, flush_to_disk };
-    assert_int_equal(tm_metrics_sink_open(&options, &sink, &err), TM_OK);
-    fake_emit(sink, fake_started());
-    for (int step = 1; step <= 5; step++) fake_emit(sink, fake_step(step));
-    fake_close(sink);
-    assert_int_equal(lines_after_power_cut(path), 5);
-}
-
-TEST(a_disk_that_fails_is_told)
-{
-    tm_error           err = { 0 };
-    tm_sink           *sink;
-    tm_metrics_options options = { test_in_folder("metrics.jsonl"), flush_to_disk };
-    broken = 1;
-    assert_int_equal(tm_metrics_sink_open(&options, &sink, &err), TM_OK);
-    fake_emit(sink, fake_started());
-    fake_emit(sink, fake_step(1));
-    assert_int_equal(tm_sink_close(sink, &err), TM_IO);
-    assert_non_null(strstr(err.text, "cannot keep '"));
 }
 
 /* The name goes while the run still writes: the next step behind a flush knows. */

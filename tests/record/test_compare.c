@@ -16,49 +16,6 @@
 
 #include "support/test.h"
 
-/* A run that is not valid, or has no speed, is compared with nothing. */
-TEST(nothing_is_said_of_what_is_no_result)
-{
-    for (int i = 0; i < 3; i++) {
-        char              *text = NULL;
-        size_t             bytes = 0;
-        tm_sink           *sink;
-        tm_compare_options options = { .path = "reference",
-                                       .model = "llama3.1_8B",
-                                       .out = open_memstream(&text, &bytes) };
-        assert_int_equal(tm_compare_sink_open(&options, &sink, NULL), TM_OK);
-        fake_emit(sink, fake_started());
-        for (int64_t step = 1; step <= FAKE_STEPS; step++) fake_emit(sink, fake_step(step));
-        tm_event          end = fake_ended(FAKE_STEPS, i == 0 ? TM_VERDICT_INVALID : TM_VERDICT_NOISY, "");
-        tm_sample_summary speed = *end.run_ended.speed;
-        if (i == 1) speed.median_rate = (double)NAN;
-        end.run_ended.speed = &speed;
-        fake_emit(sink, end);
-        fake_close(sink);
-        fclose(options.out);
-        assert_true((bytes > 0) == (i == 2));
-        free(text);
-    }
-}
-
-/* Where the figures cannot be written, the run is told so. */
-TEST(a_full_output_is_reported)
-{
-    tm_sink           *sink;
-    tm_error           err = { 0 };
-    tm_compare_options options = { .path = "reference", .model = "llama3.1_8B", .out = fopen("/dev/full", "w") };
-    tm_event           start = fake_started();
-    start.run_started.model = "llama3.1_8B";
-    if (!options.out) skip();
-    assert_int_equal(tm_compare_sink_open(&options, &sink, &err), TM_OK);
-    fake_emit(sink, start);
-    fake_emit(sink, fake_step(1));
-    fake_emit(sink, fake_ended(1, TM_VERDICT_VALID, ""));
-    assert_int_equal(tm_sink_close(sink, &err), TM_IO);
-    assert_string_equal(err.text, "cannot write the comparison: No space left on device");
-    fclose(options.out);
-}
-
 /* What a run of these words prints that was asked to compare itself: the published figures, or that there are none. */
 static void is_compared(const char *words, const char *wanted, bool table)
 {

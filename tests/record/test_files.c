@@ -8,10 +8,12 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "record/record.h"
+#include "record/sink.h"
 #include "stats/sampling.h"
 
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,61 +105,6 @@ TEST(metrics_records)
     tm_text_fini(&text);
 }
 
-/* The records that were kept stay whole where the first of the resumed run does not fit. */
-TEST(kept_records_stay)
-{
-    const char   *path = test_in_folder("metrics.jsonl");
-    tm_error      err = { 0 };
-    tm_event      resumed = fake_started();
-    struct rlimit was, small;
-    tm_sink      *sink = open_metrics(path);
-    fake_emit(sink, fake_started());
-    for (int step = 1; step <= 2; step++) fake_emit(sink, fake_step(step));
-    fake_close(sink);
-    tm_text before = fake_read(path);
-    signal(SIGXFSZ, SIG_IGN);
-    getrlimit(RLIMIT_FSIZE, &was);
-    small = (struct rlimit){ .rlim_cur = before.length + 10, .rlim_max = was.rlim_max };
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-    sink = open_metrics(path);
-    resumed.run_started.first_step = 3;
-    fake_emit(sink, resumed);
-    fake_emit(sink, fake_step(3));
-    tm_status closed = tm_sink_close(sink, &err);
-    setrlimit(RLIMIT_FSIZE, &was);
-    assert_int_equal(closed, TM_IO);
-    tm_text after = fake_read(path);
-    assert_string_equal(after.data, before.data);
-    tm_text_fini(&before);
-    tm_text_fini(&after);
-}
-
-/* Readers of JSON keep numbers up to 2^63 - 1; a larger seed is told as text. */
-TEST(large_seeds_are_kept)
-{
-    tm_environment *environment = tm_environment_read("");
-    for (int above = 0; above < 2; above++) {
-        const char       *path = test_in_folder("seed.json");
-        tm_checks         checks = { 0 };
-        tm_result_options options = { path, .environment = environment, .checks = &checks, .configuration_hash = "" };
-        tm_event          start = fake_started(), end = fake_ended(FAKE_STEPS, TM_VERDICT_VALID, "");
-        tm_error          err = { 0 };
-        tm_sink          *sink;
-        start.run_started.seed = (uint64_t)INT64_MAX + (uint64_t)above;
-        assert_int_equal(tm_result_sink_open(&options, &sink, &err), TM_OK);
-        fake_emit(sink, start);
-        fake_emit(sink, end);
-        fake_close(sink);
-        json_t *result = json_load_file(path, 0, NULL), *seed = json_object_get(result, "seed");
-        if (above)
-            assert_string_equal(json_string_value(seed), "9223372036854775808");
-        else
-            assert_true(json_is_integer(seed) && json_integer_value(seed) == INT64_MAX);
-        json_decref(result);
-    }
-    tm_environment_destroy(environment);
-}
-
 /* A run that dies leaves no one else's result. What the machine was and how it was checked is that of the options. */
 TEST(result_of_this_run)
 {
@@ -188,41 +135,6 @@ TEST(result_of_this_run)
     json_decref(result);
     tm_environment_destroy(environment);
     tm_checks_fini(&checks);
-}
-
-/* Ctrl-C before the first step ended: every sink copes with an empty run. */
-TEST(a_run_without_steps)
-{
-    tm_error           err = { 0 };
-    tm_sink           *sinks[4] = { NULL };
-    char              *data = NULL;
-    size_t             bytes = 0;
-    tm_metrics_options metrics = { test_in_folder("metrics.jsonl"), NULL };
-    tm_result_options  result = { .path = test_in_folder("result.json") };
-    tm_perf_options    perf = { .path = test_in_folder("perf.csv") };
-    tm_console_options console = { .out = open_memstream(&data, &bytes), .log_freq = 1, .verbose = true };
-    assert_int_equal(tm_metrics_sink_open(&metrics, &sinks[0], &err), TM_OK);
-    assert_int_equal(tm_result_sink_open(&result, &sinks[1], &err), TM_OK);
-    assert_int_equal(tm_perf_sink_open(&perf, &sinks[2], &err), TM_OK);
-    assert_int_equal(tm_console_sink_open(&console, &sinks[3], &err), TM_OK);
-    tm_event end = fake_ended(0, TM_VERDICT_NOT_JUDGED, "interrupted");
-    end.run_ended.step_seconds = NULL;
-    for (int i = 0; i < 4; i++) {
-        fake_emit(sinks[i], fake_started());
-        fake_emit(sinks[i], end);
-        fake_close(sinks[i]);
-    }
-    fclose(console.out);
-    assert_non_null(strstr(data, "not-judged"));
-    assert_null(strstr(data, "performance:"));
-    free(data);
-    json_t *object = json_load_file(result.path, 0, NULL);
-    assert_true(json_is_null(json_object_get(json_object_get(object, "tokens_per_second_per_device"), "median")));
-    assert_int_equal(json_array_size(json_object_get(object, "step_seconds")), 0);
-    json_decref(object);
-    tm_text text = fake_read(perf.path);
-    assert_non_null(strstr(text.data, ",FAILURE,"));
-    tm_text_fini(&text);
 }
 
 /* Once a run is under way, recording it takes no more memory. */
@@ -275,6 +187,116 @@ TEST(every_member_is_documented)
     }
     json_decref(result);
     tm_text_fini(&page);
+}
+
+/* A run in which nothing diverged has no step at which it did, and no worst tensor. */
+TEST(a_result_of_looks_that_agree)
+{
+    for (int diverges = 0; diverges < 2; diverges++) {
+        tm_result_options options = { .path = test_in_folder("looks.json") };
+        tm_event          look = fake_look(7);
+        tm_sink          *sink;
+        tm_error          err = { 0 };
+        if (!diverges) look.look.first = look.look.worst = NULL;
+        assert_int_equal(tm_result_sink_open(&options, &sink, &err), TM_OK);
+        fake_emit(sink, fake_started());
+        fake_emit(sink, look);
+        fake_emit(sink, fake_ended(1, TM_VERDICT_VALID, ""));
+        fake_close(sink);
+        tm_text text = fake_read(options.path);
+        assert_non_null(
+            strstr(text.data, diverges ? "\"first_divergent_step\": 7," : "\"first_divergent_step\": null,"));
+        assert_non_null(strstr(text.data, diverges ? "\"worst\": \"layers.0.w1.weight.grad\"" : "\"worst\": null"));
+        tm_text_fini(&text);
+    }
+}
+
+/* --- what is kept between events; records of an earlier run ------------------------------------- */
+
+static void add_step(run_record *run, double seconds, const tm_named_f64 *phases, size_t n)
+{
+    run_record_add(run, &(tm_event){ .kind = TM_EVENT_STEP_DONE,
+                                     .step_done = { .seconds = seconds, .phases = phases, .n_phases = n } });
+}
+
+/* Sums are those of the steps after the first, of the first while it is alone. */
+TEST(phases_add_up)
+{
+    static const char longest[] = "a name of exactly forty-seven characters, so long",
+                      longer[] = "a name of exactly forty-seven characters, so long that it is cut";
+    const tm_named_f64 first[] = { { "one", 100 }, { "two", 200 } };
+    const tm_named_f64 later[] = { { "two", 2 }, { longest, 3 }, { longer, 4 }, { "unaccounted", 50 }, { "one", 1 } };
+    run_record         run;
+    run_record_init(&run);
+    assert_true(run_ledger_unaccounted(&run.ledger) == 0);
+    add_step(&run, 310, first, 2);
+    assert_true(run.ledger.count == 2 && run.ledger.seconds[0] == 100 && run.ledger.seconds[1] == 200);
+    assert_true(run.ledger.steps == 1 && run.ledger.step_seconds == 310 && run.steps == 1);
+    assert_true(run_ledger_unaccounted(&run.ledger) == 10);
+    add_step(&run, 12, later, 5);
+    assert_true(run.ledger.seconds[0] == 1 && run.ledger.seconds[1] == 2 && run.ledger.seconds[2] == 7);
+    assert_true(run.ledger.count == 3 && run.ledger.steps == 1 && run.ledger.step_seconds == 12 && run.steps == 2);
+    assert_true(run_ledger_unaccounted(&run.ledger) == 2);
+    add_step(&run, 14, later, 5);
+    assert_true(run.ledger.seconds[0] == 2 && run.ledger.seconds[2] == 14 && run.ledger.steps == 2 && run.steps == 3);
+    assert_true(run_ledger_unaccounted(&run.ledger) == 3);
+    add_step(&run, 1, later, 5); /* less than its phases: never below 0 */
+    assert_true(run_ledger_unaccounted(&run.ledger) == 0);
+    assert_true(run.stepped && !run.last.phases && run.last.n_phases == 0 && run.last.seconds == 1);
+    assert_int_equal(strlen(run.ledger.names[2]), LEDGER_NAME_BYTES - 1);
+    /* As many rows as there are, and one more. */
+    char         names[LEDGER_ROWS][16];
+    tm_named_f64 many[LEDGER_ROWS];
+    for (int i = 0; i < LEDGER_ROWS; i++) {
+        snprintf(names[i], sizeof names[i], "phase %d", i);
+        many[i] = (tm_named_f64){ names[i], i };
+    }
+    add_step(&run, 1, many, LEDGER_ROWS);
+    assert_int_equal(run.ledger.count, LEDGER_ROWS);
+    assert_string_equal(run.ledger.names[LEDGER_ROWS - 1], "phase 60");
+    assert_true(run.ledger.seconds[LEDGER_ROWS - 1] == LEDGER_ROWS - 4);
+    run_record_fini(&run);
+}
+
+/* --- records of an earlier run --------------------------------------------------------------------- */
+
+/* What is in the file after one more step. */
+static tm_text resumed_at(int64_t first_step, const char *before)
+{
+    const char        *path = test_in_folder("metrics.jsonl");
+    tm_metrics_options options = { path, NULL };
+    tm_event           start = fake_started();
+    tm_error           err = { 0 };
+    tm_sink           *sink = NULL;
+    assert_int_equal(tm_file_write(path, before, strlen(before), &err), TM_OK);
+    assert_int_equal(tm_metrics_sink_open(&options, &sink, &err), TM_OK);
+    start.run_started.first_step = first_step;
+    fake_emit(sink, start);
+    fake_emit(sink, fake_step(first_step));
+    fake_close(sink);
+    return fake_read(path);
+}
+
+TEST(only_records_of_earlier_steps_stay)
+{
+    static const char old[] = "{\"step\": 1}\n{\"step\": 3, \"b\": 1}\nno record\n\n{\"loss\": 2}\n{\"step\": 2.5}\n"
+                              "{\"step\": 4}\n{\"event\": \"x\", \"step\": 2}\n{\"step\": -1}\n{\"step\": 2";
+    static const struct {
+        int64_t     first;
+        const char *kept;
+    } rows[] = { { 4, "{\"step\": 1}\n{\"step\": 3, \"b\": 1}\n{\"event\": \"x\", \"step\": 2}\n{\"step\": -1}\n" },
+                 { 2, "{\"step\": 1}\n{\"step\": -1}\n" },
+                 { 1, "" } };
+    for (size_t i = 0; i < 3; i++) {
+        char    own[32];
+        tm_text text = resumed_at(rows[i].first, old);
+        size_t  n = strlen(rows[i].kept);
+        snprintf(own, sizeof own, "{\"step\": %d, ", (int)rows[i].first);
+        assert_memory_equal(text.data, rows[i].kept, n);
+        assert_memory_equal(text.data + n, own, strlen(own));
+        assert_ptr_equal(strchr(text.data + n, '\n') + 1, text.data + text.length);
+        tm_text_fini(&text);
+    }
 }
 
 /* --- faults ---------------------------------------------------------------------------------- */
@@ -344,17 +366,6 @@ TEST(file_size_limit)
             assert_false(tm_file_exists(path));
         }
     }
-}
-
-TEST(unusable_paths)
-{
-    tm_error err = { 0 };
-    tm_sink *sink = NULL;
-    assert_int_equal(metrics_opener(test_in_folder("no/such/folder"), &sink, &err), TM_INVALID);
-    assert_int_equal(result_opener(test_in_folder("no/such/folder"), &sink, &err), TM_OK);
-    fake_run(sink, TM_VERDICT_VALID, "");
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_sink_close(sink, &err), TM_INVALID);
 }
 
 TEST_FIXTURE(NULL, clean)

@@ -18,37 +18,6 @@
 
 #include "support/test.h"
 
-enum { MANY = 40 };
-
-static void count(tm_sink *sink, const tm_event *event)
-{
-    (void)event;
-    sink->error.line++;
-}
-
-/* Any number of sinks, each hears everything, and only a vital one's failure is one of the run. */
-TEST(a_bus_of_many)
-{
-    static tm_sink sinks[MANY];
-    tm_event_bus   bus = { 0 };
-    tm_error       err = { 0 };
-    for (int i = 0; i < MANY; i++) {
-        sinks[i] = (tm_sink){ .handle = count, .vital = i == MANY - 1 };
-        tm_event_bus_add(&bus, &sinks[i]);
-    }
-    for (int64_t step = 1; step <= 3; step++) {
-        tm_event event = fake_step(step);
-        tm_event_emit(&bus, &event);
-    }
-    for (int i = 0; i < MANY; i++) assert_int_equal(sinks[i].error.line, 3);
-    (void)tm_fail(&sinks[7].error, TM_IO, "lost");
-    assert_int_equal(tm_event_failure(&bus, &err), TM_OK);
-    (void)tm_fail(&sinks[MANY - 1].error, TM_IO, "lost for good");
-    assert_int_equal(tm_event_failure(&bus, &err), TM_IO);
-    assert_string_equal(err.text, "lost for good");
-    tm_event_bus_fini(&bus);
-}
-
 typedef struct {
     tm_config        *config;
     tm_run_options    run;
@@ -93,44 +62,6 @@ static void emit_run(const tm_outputs *outputs)
 {
     tm_event events[] = { fake_started(), fake_step(1), fake_ended(1, TM_VERDICT_VALID, "") };
     for (size_t i = 0; i < 3; i++) tm_event_emit(tm_outputs_bus(outputs), &events[i]);
-}
-
-TEST_WITH(the_files_of_a_run, NULL, clean)
-{
-    static const char *const files[] = { "config.yaml", "environment.csv", "metrics.jsonl",
-                                         "result.json", "perf.csv",        "lines.txt" };
-    fixture                  f;
-    tm_error                 err = { 0 };
-    tm_outputs              *outputs;
-    bool                     began;
-    begin(&f);
-    f.options.perf_csv = test_in_folder("all.csv");
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(tm_outputs_open(&f.options, &outputs, &err), TM_OK);
-        emit_run(outputs);
-        assert_int_equal(tm_outputs_close(outputs, TM_OK, &began, &err), TM_OK);
-        assert_true(began);
-    }
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        if (!tm_file_exists(test_in_folder(files[i]))) fail_msg("no %s", files[i]);
-    }
-    tm_text rows = fake_read(test_in_folder("all.csv"));
-    int     lines = 0;
-    for (const char *c = rows.data; *c; c++) lines += *c == '\n';
-    assert_int_equal(lines, 3);
-    tm_text_fini(&rows);
-    end(&f);
-}
-
-/* In the folder of the run, but where a whole path is meant. */
-TEST(where_a_file_is)
-{
-    const tm_output_options options = { .folder = "of/run" };
-    tm_arena               *arena = tm_arena_create();
-    assert_string_equal(record_path(&options, arena, "a.log"), "of/run/a.log");
-    assert_string_equal(record_path(&options, arena, "a/b.log"), "of/run/a/b.log");
-    assert_string_equal(record_path(&options, arena, "/a/b.log"), "/a/b.log");
-    tm_arena_destroy(arena);
 }
 
 /* Nothing was trained: an empty file would look like a run that died. */
@@ -249,36 +180,6 @@ TEST_WITH(what_is_stored, NULL, clean)
     assert_int_equal(stored_after(&f, 2, TM_NUMBERS, NULL, arena, &rows), 1);
     assert_int_equal(stored_after(&f, 3, TM_OK, "stored as result 2", arena, &rows), 2);
     tm_arena_destroy(arena);
-    end(&f);
-}
-
-/* A store that somebody named and that cannot be used ends the run before its first step; one in the home does not. */
-TEST_WITH(a_store_that_cannot_be_used, NULL, clean)
-{
-    fixture     f;
-    tm_error    err = { 0 };
-    tm_outputs *outputs;
-    bool        began;
-    tm_text     log = { 0 };
-    begin(&f);
-    assert_int_equal(tm_file_write(test_in_folder("all.db"), "no store", 8, &err), TM_OK);
-    tm_config_set(f.config, "store.path", test_in_folder("all.db"), "test");
-    assert_int_equal(tm_outputs_open(&f.options, &outputs, &err), TM_FORMAT);
-    assert_non_null(strstr(err.text, "all.db"));
-    tm_config_set(f.config, "store.path", NULL, "test");
-    unsetenv("TRAINMARK_STORE");
-    setenv("XDG_DATA_HOME", test_in_folder("home"), 1);
-    assert_int_equal(tm_file_write(test_in_folder("home"), "a file", 6, &err), TM_OK);
-    whole_log_open();
-    assert_int_equal(tm_outputs_open(&f.options, &outputs, &err), TM_OK);
-    emit_run(outputs);
-    assert_int_equal(tm_outputs_close(outputs, TM_OK, &began, &err), TM_OK);
-    whole_log_take(&log);
-    whole_log_close();
-    setenv("TRAINMARK_STORE", "none", 1);
-    if (!strstr(log.data, "this run will not be stored: ")) fail_msg("%s", log.data);
-    assert_null(strstr(log.data, "stored as result"));
-    tm_text_fini(&log);
     end(&f);
 }
 

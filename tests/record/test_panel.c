@@ -165,35 +165,6 @@ TEST(the_screen_after_every_frame)
     for (uint64_t seed = 1; seed <= 12; seed++) one_run(seed, seed % 2, seed % 3);
 }
 
-/* A frame for every size of a terminal: it fits, and says the step where there is any. */
-TEST(frames_of_all_sizes)
-{
-    static panel_data data;
-    static canvas     picture;
-    tm_event          event = started(60);
-    panel_data_take(&data, &event);
-    for (int64_t step = 1; step <= 40; step++) {
-        event = stepped(step, 1 + 6.0 / (double)step);
-        panel_data_take(&data, &event);
-    }
-    for (int columns = 0; columns <= 400; columns += columns < 45 ? 1 : 7)
-        for (int rows = 0; rows <= 60; rows++) {
-            tm_text text = { 0 };
-            panel_frame(&data, columns, rows, true, &picture);
-            assert_true(picture.rows <= rows / 2 || picture.rows == 0);
-            for (int y = 0; y < picture.rows; y++) {
-                int cells = canvas_line(&picture, y, false, &text);
-                assert_true(cells < columns);
-                tm_text_add(&text, "\n");
-            }
-            if (columns >= 40 && rows >= 2) assert_non_null(strstr(text.data, "step 40/60  67 %"));
-            if (columns >= 60 && rows >= 8) assert_non_null(strstr(text.data, "\nloss 1.1500"));
-            if (columns >= 60 && rows >= 8) assert_non_null(strstr(text.data, "tokens/s"));
-            if (columns < 24 || rows < 2) assert_int_equal(picture.rows, 0);
-            tm_text_fini(&text);
-        }
-}
-
 /* --- the curve, read back ----------------------------------------------------------------------------------------- */
 
 /* The curve's dots of a row of text; the label in front of it is 9 cells. */
@@ -274,22 +245,7 @@ TEST(the_curve_is_where_the_losses_are)
         for (uint64_t seed = 1; seed <= 5; seed++) check_curve(seed, columns[i], seed % 2);
 }
 
-/* A series of any length keeps its mean, and its order. */
-TEST(long_series_are_thinned)
-{
-    static panel_series series;
-    const int64_t       lengths[] = { 1, 1024, 1025, 4096, 100000 };
-    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
-        memset(&series, 0, sizeof series);
-        for (int64_t k = 1; k <= lengths[i]; k++) panel_series_add(&series, (double)k, 2.0 * (double)k);
-        assert_in_range(series.n, lengths[i] < 512 ? lengths[i] : 512, SERIES_POINTS);
-        for (int k = 0; k < series.n; k++) {
-            assert_true(fabs(series.y[k] - 2 * series.x[k]) < 1e-6);
-            assert_true(k == 0 || series.x[k] > series.x[k - 1]);
-        }
-        panel_series_add(&series, 1, (double)NAN);
-    }
-}
+/* --- figures --- */
 
 /* Bars: the shares that are printed are those of the phases. The time left: steps to do at the pace so far. */
 TEST(shares_and_the_time_left)
@@ -315,80 +271,4 @@ TEST(shares_and_the_time_left)
     assert_non_null(strstr(text.data, "2,048 tokens/s "));
     assert_non_null(strstr(text.data, "memory 117.74 MiB of 16.00 GiB (0.7 %)  61 °C  1980 MHz\n"));
     tm_text_fini(&text);
-}
-
-/* --- with the lines of a run -------------------------------------------------------------------------------------- */
-
-/* A run with a panel leaves on the terminal what it would have printed without one, messages between the lines. */
-TEST(the_end_is_as_without)
-{
-    for (int quick = 0; quick < 2; quick++) {
-        tm_terminal_size   size = { 150, 50 };
-        tm_sink           *sink = NULL;
-        tm_error           err = { 0 };
-        viewer             v;
-        tm_text            left = { 0 };
-        char              *plain = NULL;
-        size_t             bytes = 0;
-        tm_console_options bare = { .out = open_memstream(&plain, &bytes), .log_freq = 1 };
-        open_viewer(&v, 150, 50);
-        tm_console_options options = {
-            .out = v.file, .panel = v.file, .panel_size = &size, .utf8 = true, .log_freq = 1
-        };
-        for (int with = 0; with < 2; with++) {
-            assert_int_equal(tm_console_sink_open(with ? &options : &bare, &sink, &err), TM_OK);
-            fake_emit(sink, fake_started());
-            for (int64_t step = 1; step <= 20; step++) {
-                fake_emit(sink, fake_step(step));
-                fake_emit(sink, (tm_event){ .kind = TM_EVENT_BETWEEN_STEPS });
-                if (with) look(&v);
-                if (step % 8 == 0) fake_emit(sink, (tm_event){ .kind = TM_EVENT_EVALUATION_STARTED });
-                if (with) look(&v);
-                if (step % 8 == 0) fake_emit(sink, fake_evaluation(step));
-                if (step == 5 && with) tm_note("a message");
-                if (step == 5 && !with) fputs("trainmark: note: a message\n", bare.out);
-            }
-            if (!quick) fake_emit(sink, fake_ended(20, TM_VERDICT_VALID, "good"));
-            fake_close(sink);
-        }
-        fclose(bare.out);
-        look(&v);
-        screen_lines(&v.on, &left);
-        assert_string_equal(left.data, plain);
-        assert_int_equal(v.on.colours, 0);
-        assert_non_null(strstr(v.data, "ETA"));
-        free(plain);
-        tm_text_fini(&left);
-        close_viewer(&v);
-    }
-}
-
-TEST(what_is_no_terminal_has_no_panel)
-{
-    FILE *file = tmpfile();
-    assert_null(tm_panel_stream(file));
-    fclose(file);
-}
-
-/* Wide and combining characters, control characters, what is no UTF-8: the width of a line is what it takes. */
-TEST(names_of_any_width)
-{
-    static canvas picture;
-    static const struct {
-        const char *text, *shown;
-        int         cells;
-        bool        utf8;
-    } cases[] = { { "\346\250\241\345\236\213x", "\346\250\241\345\236\213x", 5, true },
-                  { "e\314\201x", "ex", 2, true },
-                  { "a\033[2Jb", "a?[2Jb", 6, true },
-                  { "a\377b\n", "a?b?", 4, true },
-                  { "\302\265x", "?x", 2, false } };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        tm_text text = { 0 };
-        canvas_clear(&picture, 20, 1, cases[i].utf8);
-        assert_int_equal(canvas_text(&picture, 0, 0, HUE_NONE, cases[i].text), cases[i].cells);
-        assert_int_equal(canvas_line(&picture, 0, true, &text), cases[i].cells);
-        assert_string_equal(text.data, cases[i].shown);
-        tm_text_fini(&text);
-    }
 }

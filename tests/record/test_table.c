@@ -148,32 +148,4 @@ TEST(every_name_of_a_table)
     }
 }
 
-/* A table without rows, without columns, of one row; a column that is empty everywhere. */
-TEST(poor_tables)
-{
-    tm_table *table = tm_table_create("t");
-    tm_text   text = { 0 };
-    tm_table_print(table, TM_TABLE_MARKDOWN, &text);
-    tm_table_show(table, &(tm_table_view){ .width = TM_TABLE_WIDTH }, &text);
-    tm_table_print(table, TM_TABLE_CSV, &text);
-    tm_table_print(table, TM_TABLE_JSONL, &text);
-    assert_string_equal(text.data, "|\n|\n|\n|\n\n");
-    text.length = 0;
-    tm_table_column(table, "ab", 0);
-    tm_table_column(table, "c", 0);
-    tm_table_print(table, TM_TABLE_MARKDOWN, &text);
-    tm_table_show(table, &(tm_table_view){ .width = TM_TABLE_WIDTH }, &text);
-    tm_table_print(table, TM_TABLE_JSON, &text);
-    assert_string_equal(text.data, "| ab | c |\n|---:|--:|\n| ab | c |\n|---:|--:|\n"
-                                   "{\n  \"name\": \"t\",\n  \"rows\": [],\n  \"notes\": []\n}\n");
-    text.length = 0;
-    tm_table_row(table);
-    tm_table_text(table, "c", "\r\nx\t|");
-    tm_table_print(table, TM_TABLE_MARKDOWN, &text);
-    tm_table_print(table, TM_TABLE_TSV, &text);
-    assert_string_equal(text.data, "| ab | c      |\n|---:|--------|\n|    | \r x\t\\| |\nab\tc\n\t  x |\n");
-    tm_text_fini(&text);
-    tm_table_destroy(table);
-}
-
 TEST_FIXTURE(NULL, test_folder_teardown)

@@ -113,12 +113,14 @@ TEST(the_file_holds_every_step)
     fake_clock_start(0, 0);
     fake_clock_pass(1500000000);
     fake_run(sink, TM_VERDICT_VALID, "");
+    fake_emit(sink, fake_step(16384)); /* of three bytes, seven bits in each, the lowest first */
     fake_close(sink);
     fake_clock_stop();
     size_t         n;
     unsigned char *bytes = event_file(test_in_folder("tb"), &n);
     int            step;
     float          value;
+    assert_non_null(memmem(bytes, n, "\x10\x80\x80\x01*", 5));
     assert_int_equal(find(bytes, n, "loss_metrics/global_avg_loss", &step, &value), FAKE_STEPS);
     assert_int_equal(step, FAKE_STEPS);
     assert_true(value == (float)fake_step(FAKE_STEPS).step_done.loss);
@@ -145,97 +147,6 @@ TEST(the_file_holds_every_step)
     free(bytes);
     tm_config_destroy(config);
     tm_arena_destroy(arena);
-}
-
-/* A run that never started, for want of memory, say: there is no folder, and no file of another is touched. */
-TEST(nothing_without_a_start)
-{
-    tm_config        *config = test_full_config();
-    tm_arena         *arena = tm_arena_create();
-    tm_output_options o = { .folder = test_in_folder("none"), .config = config };
-    tm_sink          *sink;
-    tm_error          err = { 0 };
-    assert_int_equal(record_tensorboard_kind.open(&o, NULL, arena, &sink, &err), TM_OK);
-    fake_emit(sink, fake_step(1));
-    fake_close(sink);
-    assert_int_not_equal(fcntl(STDIN_FILENO, F_GETFD), -1);
-    assert_int_equal(access(test_in_folder("none"), F_OK), -1);
-    tm_config_destroy(config);
-    tm_arena_destroy(arena);
-}
-
-/* Steps of two and three bytes, seven bits in each, the lowest first; of a model whose arithmetic nobody counted. */
-TEST(late_steps_of_a_model_without_arithmetic)
-{
-    static const struct {
-        int64_t       step;
-        unsigned char bytes[4];
-        int           n;
-    } steps[] = {
-        { 127, { 127 }, 1 }, { 128, { 0x80, 1 }, 2 }, { 16383, { 0xff, 0x7f }, 2 }, { 16384, { 0x80, 0x80, 1 }, 3 }
-    };
-    tm_config        *config = test_full_config();
-    tm_arena         *arena = tm_arena_create();
-    tm_output_options o = { .folder = test_in_folder("late"), .config = config };
-    tm_sink          *sink;
-    tm_error          err = { 0 };
-    tm_event          start = fake_started();
-    size_t            n, at = 0, seen = 0;
-    start.run_started.n_flops_per_token = 0;
-    assert_int_equal(tm_folder_make(o.folder, &err), TM_OK);
-    assert_int_equal(record_tensorboard_kind.open(&o, NULL, arena, &sink, &err), TM_OK);
-    fake_emit(sink, start);
-    for (size_t i = 0; i < 4; i++) fake_emit(sink, fake_step(steps[i].step));
-    fake_close(sink);
-    char tb[600];
-    snprintf(tb, sizeof tb, "%s/tb", test_in_folder("late"));
-    unsigned char *bytes = event_file(tb, &n);
-    for (; at < n; at += 16 + (size_t)little(bytes + at, 8), seen++) {
-        if (seen == 0) continue; /* the version */
-        const unsigned char *step = bytes + at + 12 + 9;
-        assert_int_equal(step[0], 16);
-        assert_memory_equal(step + 1, steps[(seen - 1) / 5].bytes, (size_t)steps[(seen - 1) / 5].n);
-        assert_int_equal(step[1 + steps[(seen - 1) / 5].n], 42);
-    }
-    assert_int_equal(seen, 1 + 4 * 5); /* no row of them is "tflops" */
-    assert_null(memmem(bytes, n, "tflops", 6));
-    free(bytes);
-    tm_config_destroy(config);
-    tm_arena_destroy(arena);
-}
-
-/* A file in the place of the folder, or of the event file, is told and left alone; the run goes on without. */
-TEST(a_place_that_is_taken)
-{
-    for (int i = 0; i < 2; i++) {
-        tm_config        *config = test_full_config();
-        tm_arena         *arena = tm_arena_create();
-        tm_output_options o = { .folder = test_folder(), .config = config };
-        tm_sink          *sink;
-        tm_error          err = { 0 };
-        char              name[900], host[72] = "host";
-        test_apply_words(config, i ? "--metrics.save_tb_folder taken_in" : "--metrics.save_tb_folder taken");
-        gethostname(host, sizeof host - 1);
-        fake_clock_start(0, 0);
-        assert_int_equal(record_tensorboard_kind.open(&o, NULL, arena, &sink, &err), TM_OK);
-        fake_clock_stop();
-        if (i) assert_int_equal(tm_folder_make(test_in_folder("taken_in"), &err), TM_OK);
-        if (i)
-            snprintf(name, sizeof name, "%s/events.out.tfevents.%lld.%s.%ld", test_in_folder("taken_in"),
-                     (long long)FAKE_BEGIN_S + (long long)FAKE_WALL_S, host, (long)getpid());
-        else
-            snprintf(name, sizeof name, "%s", test_in_folder("taken"));
-        assert_int_equal(tm_file_write(name, "mine", 4, &err), TM_OK);
-        fake_emit(sink, fake_started());
-        fake_emit(sink, fake_step(1));
-        assert_int_equal(tm_sink_close(sink, &err), i ? TM_IO : TM_INVALID);
-        assert_non_null(strstr(err.text, i ? "cannot make '" : "taken"));
-        tm_text text = fake_read(name);
-        assert_string_equal(text.data, "mine");
-        tm_text_fini(&text);
-        tm_config_destroy(config);
-        tm_arena_destroy(arena);
-    }
 }
 
 TESTS_ALONE

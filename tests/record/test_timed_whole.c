@@ -209,60 +209,6 @@ TEST(a_configuration_tells_the_log)
     whole_log_close();
 }
 
-/* Where the log cannot be written that is said before the run, with its key. */
-TEST(a_log_that_cannot_be_written)
-{
-    tm_config        *config = test_full_config();
-    tm_environment   *environment = tm_environment_read("");
-    tm_arena         *arena = tm_arena_create();
-    tm_output_options o = { .folder = test_folder(), .config = config, .environment = environment };
-    tm_sink          *sink = NULL;
-    tm_error          err = { 0 };
-    test_apply_words(config, "--mlperf.enable true --mlperf.benchmark trainmark_tiny --mlperf.submission_org Org "
-                             "--mlperf.submission_platform Box --mlperf.clear_caches false --mlperf.log no/such/log");
-    assert_int_equal(record_mllog_kind.open(&o, NULL, arena, &sink, &err), TM_INVALID);
-    assert_null(sink);
-    assert_non_null(strstr(err.text, "mlperf.log"));
-    assert_non_null(strstr(err.text, "no/such/log"));
-    tm_config_destroy(config);
-    tm_environment_destroy(environment);
-    tm_arena_destroy(arena);
-}
-
-/* Without a name the platform is the processor; where that is not known either, a name is asked for. */
-TEST(a_platform_without_a_name)
-{
-    for (int known = 0; known < 2; known++) {
-        tm_config        *config = test_full_config();
-        tm_environment   *environment = tm_environment_read(known ? "" : test_in_folder("no machine"));
-        tm_arena         *arena = tm_arena_create();
-        tm_output_options o = { .folder = test_folder(), .config = config, .environment = environment };
-        const char       *name = tm_environment_text(environment, "cpu", NULL, "model");
-        tm_sink          *sink = NULL;
-        tm_error          err = { 0 };
-        test_apply_words(config, "--mlperf.enable true --mlperf.benchmark trainmark_tiny --mlperf.submission_org Org "
-                                 "--mlperf.clear_caches false --mlperf.log named.txt");
-        tm_status st = record_mllog_kind.open(&o, NULL, arena, &sink, &err);
-        if (name && *name) {
-            char wanted[300];
-            assert_int_equal(st, TM_OK);
-            say(sink, (tm_event){ .kind = TM_EVENT_RUN_STARTED, .run_started = started() });
-            assert_int_equal(tm_sink_close(sink, &err), TM_OK);
-            tm_text text = fake_read(test_in_folder("named.txt"));
-            snprintf(wanted, sizeof wanted, "\"submission_platform\", \"value\": \"%.200s", name);
-            assert_non_null(strstr(text.data, wanted));
-            tm_text_fini(&text);
-        } else {
-            assert_int_equal(st, TM_INVALID);
-            assert_string_equal(err.text, "the name of the processor is not known; set mlperf.submission_platform");
-        }
-        assert_true(known || !name || !*name);
-        tm_config_destroy(config);
-        tm_environment_destroy(environment);
-        tm_arena_destroy(arena);
-    }
-}
-
 /* log.file, as a configuration asks for it: how often, in which style, never with colours. */
 TEST(logs_in_files)
 {

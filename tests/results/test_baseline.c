@@ -85,26 +85,6 @@ TEST(what_counts)
     drop(&b);
 }
 
-/* A time that is none: nobody knows whether they took turns. */
-TEST(a_time_that_is_none)
-{
-    runs               a = { 0 }, b = { 0 };
-    tm_baseline_result r;
-    tm_error           err = { 0 };
-    char               when[32];
-    for (int i = 0; i < 10; i++) {
-        snprintf(when, sizeof when, i == 4 ? "today" : "2028-01-01T00:0%d:00Z", i);
-        add(i % 2 ? &a : &b, "valid", when, i % 2 ? 90 : 100, "");
-    }
-    assert_int_equal(judge(&a, &b, 0.025, &r, &err), TM_OK);
-    assert_int_equal(r.judged.verdict, TM_STARTS_APART);
-    assert_string_equal(cell(r.verdict, 0, "verdict"), "no verdict: not in turns");
-    tm_table_destroy(r.sides);
-    tm_table_destroy(r.verdict);
-    drop(&a);
-    drop(&b);
-}
-
 TEST(what_is_no_side)
 {
     static const struct {

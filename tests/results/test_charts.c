@@ -31,47 +31,6 @@ static void lines_tell(chart_lines_options o, const char *wanted)
 static const double x[] = { 1, 2, 3, 4, 5 }, y[] = { 3, 2.5, 7, (double)NAN, 4.25 };
 static const double far[] = { 1e3, 3e6, 7e9, 2e13, 5e16 }, small[] = { 2e-3, 0, -1, 5e-5, (double)INFINITY };
 
-TEST(lines)
-{
-    static const chart_series all[] = {
-        { .name = "one <&>", .x = x, .y = y, .n = 5, .colour = 3 },
-        { .name = "two \"'\x1b", .x = x, .y = x, .n = 3, .colour = 9, .dashed = true },
-        { .name = "dots", .x = x, .y = y, .n = 5, .colour = 1, .dots = true },
-        { .name = "a name so long that it has to stand in a row of its own, far below the chart",
-          .x = x,
-          .y = x,
-          .n = 1,
-          .colour = 0,
-          .shape = 4 },
-        { .name = "and one behind it", .x = x, .y = x, .n = 1, .colour = 2 },
-    };
-    lines_tell((chart_lines_options){ .series = all, .n = 5, .shade_from = 2, .shade_to = 4, .shade_name = "shade" },
-               "T; y\" over x&\n"
-               "[2.00 .. 4.00]\n"
-               "one <&>: 1 3, 2 2.5, 3 7, 5 4.25\n"
-               "| one <&>\n"
-               "- two \"'\\x1b: 1 1, 2 2, 3 3\n"
-               "| two \"'\\x1b\n"
-               "* dots, x& 1: 3 y\"\n* dots, x& 2: 2.5 y\"\n* dots, x& 3: 7 y\"\n* dots, x& 5: 4.25 y\"\n"
-               "| dots\n"
-               "a name so long that it has to stand in a row of its own, far below the chart: 1 1\n"
-               "| a name so long that it has to stand in a row of its own, far …\n"
-               "and one behind it: 1 1\n"
-               "| and one behind it\n"
-               "| shade\n");
-}
-
-TEST(shades_are_in_the_frame)
-{
-    static const chart_series one[] = { { .name = "one", .x = x, .y = x, .n = 2, .colour = 3 } };
-    lines_tell((chart_lines_options){ .series = one, .n = 1, .shade_from = -5, .shade_to = 1.5, .shade_name = "s" },
-               "T; y\" over x&\n[1.00 .. 1.50]\none: 1 1, 2 2\n| one\n| s\n");
-    lines_tell((chart_lines_options){ .series = one, .n = 1, .shade_from = 1.25, .shade_to = 99, .shade_name = "s" },
-               "T; y\" over x&\n[1.25 .. 2.00]\none: 1 1, 2 2\n| one\n| s\n");
-    lines_tell((chart_lines_options){ .series = one, .n = 1, .shade_from = 4, .shade_to = 4 },
-               "T; y\" over x&\none: 1 1, 2 2\n| one\n");
-}
-
 /* What is not finite, and on a logarithmic scale what is not positive, is left out; nothing is a frame alone. */
 TEST(logarithmic_scales)
 {
@@ -131,61 +90,6 @@ TEST(stretches)
         lines_tell((chart_lines_options){ .series = &s, .n = 1 }, wanted.data);
         tm_text_fini(&wanted);
     }
-}
-
-/* --- stacks ------------------------------------------------------------------------------------------------------- */
-
-static const char *const columns[] = { "a", "b<", "c", "a name that is far too long for a column of the key" };
-static const char *const shown[] = { "1 s", "2 s", "3000 ms", "4 s", "20 s", "0 s", "-3 s", "2 ms" };
-static const int         colours[] = { 0, 4, 8, 31 };
-
-static void bars_tell(chart_bars_options o, const char *wanted)
-{
-    static const char *const rows[] = { "first", "sec&nd" }, *const sums[] = { "10 s", "20.002 s" };
-    tm_text out = { 0 };
-    o.id = "b", o.title = "B", o.rows = rows, o.sums = sums, o.columns = columns, o.shown = shown, o.colours = colours;
-    chart_bars(&out, &o);
-    tells(&out, "b", false, false, wanted);
-}
-
-TEST(bars)
-{
-    static const double values[] = { 1, 2, 3, 4, 20, 0, -3, 0.002 }, nothing[] = { 0, -1 };
-    bars_tell(
-        (chart_bars_options){ .n_rows = 2, .n_columns = 4, .values = values },
-        "B\n= first 10 s\n# first, a: 1 s\n# first, b<: 2 s\n# first, c: 3000 ms\n# first, a name that is far too "
-        "long for a column of the key: 4 s\n= sec&nd 20.002 s\n# sec&nd, a: 20 s\n| a\n| b<\n| c\n| a name that is "
-        "far too long fo…\n");
-    bars_tell(
-        (chart_bars_options){ .n_rows = 1, .n_columns = 3, .values = values },
-        "B\n= first 10 s\n# first, a: 1 s\n# first, b<: 2 s\n# first, c: 3000 ms\n| a 1 s\n| b< 2 s\n| c 3000 ms\n");
-    bars_tell((chart_bars_options){ .n_rows = 2, .n_columns = 1, .values = nothing }, "B\n| a\n");
-}
-
-static void areas_tell(chart_areas_options o, const char *wanted)
-{
-    tm_text out = { 0 };
-    o.id = "c", o.title = "C", o.x_name = "x", o.y_name = "MiB", o.columns = columns, o.shown = shown,
-    o.colours = colours;
-    chart_areas(&out, &o);
-    tells(&out, "c", false, false, wanted);
-}
-
-TEST(areas)
-{
-    static const double values[] = { 1, 2, 3, 4, 5, 6, 70, 8, 9, 0, 11, 12 };
-    areas_tell(
-        (chart_areas_options){ .n_columns = 3, .n_points = 4, .values = values, .limit = 100, .limit_name = "l & m" },
-        "C; MiB over x; from zero\n~ a: 1 s: 1 2 3 4\n~ b<: 2 s: 6 8 73 12\n~ c: 3000 ms: 15 8 84 24\n- l & m: 100\n"
-        "| a 1 s\n| b< 2 s\n| c 3000 ms\n");
-    areas_tell(
-        (chart_areas_options){ .n_columns = 3, .n_points = 1, .values = values },
-        "C; MiB over x; from zero\n~ a: 1 s: 1\n~ b<: 2 s: 3\n~ c: 3000 ms: 6\n| a 1 s\n| b< 2 s\n| c 3000 ms\n");
-    static const double first[] = { 100, 90, 1, 2 }; /* the frame has room for all of the first column */
-    areas_tell((chart_areas_options){ .n_columns = 2, .n_points = 2, .values = first },
-               "C; MiB over x; from zero\n~ a: 1 s: 100 90\n~ b<: 2 s: 101 92\n| a 1 s\n| b< 2 s\n");
-    areas_tell((chart_areas_options){ .n_columns = 2, .n_points = 2, .values = values, .limit = 3, .limit_name = "l" },
-               "C; MiB over x; from zero\n~ a: 1 s: 1 2\n~ b<: 2 s: 4 6\n- l: 3\n| a 1 s\n| b< 2 s\n");
 }
 
 /* --- roofline ----------------------------------------------------------------------------------------------------- */

@@ -282,23 +282,9 @@ static void log_is(const char *what, const char *status, int bad, const char *de
 
 TEST(logs_are_searched)
 {
-    static const char *const words[][2] = { { "NCCL ERROR", "a collective failed" },
-                                            { "NCCL timeout", "a collective timed out" },
-                                            { "ncclRemoteError", "another rank failed" },
-                                            { "ncclSystemError", "a collective failed" },
-                                            { "Watchdog caught collective operation timeout",
-                                              "a collective timed out" },
-                                            { "HW Exception by GPU", "a fault of the device" },
-                                            { "GPU Hang", "the device hung" },
-                                            { "GPU reset", "the device was reset" },
+    static const char *const words[][2] = { { "NCCL timeout", "a collective timed out" },
                                             { "Uncorrectable error", "memory that cannot be corrected" },
-                                            { "uncorrectable ECC", "memory that cannot be corrected" },
-                                            { "Memory access fault by GPU", "a fault of the device" },
-                                            { "torch.distributed.elastic.multiprocessing", "a worker failed" },
                                             { "Out of memory: Killed process", "killed for memory" },
-                                            { "CUDA out of memory", "out of memory" },
-                                            { "HIP out of memory", "out of memory" },
-                                            { "Segmentation fault", "a crash" },
                                             { "trainmark: error", "the run ended with an error" } };
     static const char *const names[] = { "a.out", "a.err", "a.txt", "result.txt" };
     tm_text                  json = told_text(rich);

@@ -9,21 +9,6 @@
 
 #include <unistd.h>
 
-/* The results that a filter lets through, by number. */
-static void listed(tm_store *store, const tm_store_filter *filter, const char *wanted)
-{
-    tm_arena  *arena = tm_arena_create();
-    tm_text    ids = { 0 };
-    tm_stored *rows;
-    size_t     n;
-    tm_error   err = { 0 };
-    if (tm_store_list(store, filter, arena, &rows, &n, &err) != TM_OK) fail_msg("%s", err.text);
-    for (size_t i = 0; i < n; i++) tm_text_printf(&ids, "%s%lld", i ? " " : "", (long long)rows[i].id);
-    assert_string_equal(ids.data, wanted);
-    tm_text_fini(&ids);
-    tm_arena_destroy(arena);
-}
-
 /* A row, its cells as text; ' ' begins the name of a column that must not be there. */
 typedef struct {
     const char *column, *cells[4]; /* of results 4 to 1; "": empty */
@@ -93,26 +78,6 @@ static void rows_are_tables(tm_store *store)
     tm_arena_destroy(arena);
 }
 
-/* Half of an interval in percent of a rate that is positive, where there is an interval. */
-TEST(widths_are_halves)
-{
-    static const double rates[][4] = {
-        { 0.5, 0.4, 0.7, 30 }, { 1, 1, 1, NAN }, { 0, 0, 1, NAN }, { -2, -3, -1, NAN }, { 2, 1, 5, 100 }
-    };
-    enum { RATES = sizeof rates / sizeof rates[0] };
-    tm_stored rows[RATES];
-    for (int i = 0; i < RATES; i++)
-        rows[i] =
-            (tm_stored){ .id = i, .rate = rates[i][0], .lo = rates[i][1], .hi = rates[i][2], .loss = i, .steps = 0 };
-    tm_table *table = tm_results_table(rows, RATES, false);
-    for (size_t i = 0; i < RATES; i++) {
-        const tm_cell *cell = tm_table_cell(table, i, (size_t)tm_table_find(table, "half_width_percent"));
-        if (isnan(rates[i][3]) ? cell->kind != TM_CELL_EMPTY : !(fabs(cell->f64 - rates[i][3]) < 1e-9))
-            fail_msg("%zu: %g", i, cell->f64);
-    }
-    tm_table_destroy(table);
-}
-
 TEST(results_are_listed)
 {
     static const char *const told[] = {
@@ -147,19 +112,6 @@ TEST(results_are_listed)
     assert_int_equal(tm_results_keep(store, all[3], NULL, NULL, &id, &err), TM_OK);
     assert_int_equal(id, 4);
     rows_are_tables(store);
-    listed(store, &(tm_store_filter){ .kind = "run" }, "4 2 1");
-    listed(store, &(tm_store_filter){ .host = "BOX" }, "1");
-    listed(store, &(tm_store_filter){ .device = "CPU" }, "3 1");
-    listed(store, &(tm_store_filter){ .precision = "bfloat16" }, "2");
-    listed(store, &(tm_store_filter){ .verdict = "NOISY" }, "1");
-    listed(store, &(tm_store_filter){ .hash = "00ff00ff00ff00ff" }, "1");
-    listed(store, &(tm_store_filter){ .label = "LABEL-?" }, "3 1");
-    listed(store, &(tm_store_filter){ .since = "2026-02-04" }, "3 2");
-    listed(store, &(tm_store_filter){ .until = "2026-02-03" }, "4 1");
-    listed(store, &(tm_store_filter){ .until = "2026-02-04T00:00:00Z" }, "4 2 1");
-    listed(store, &(tm_store_filter){ .since = "2026-02-04", .until = "2026-02-04" }, "3 2");
-    listed(store, &(tm_store_filter){ .before = 3, .limit = 2 }, "2 1");
-    listed(store, &(tm_store_filter){ .limit = 3 }, "4 3 2");
     const tm_text *documents[] = { tm_result_document(all[0], TM_DOCUMENT_RESULT), &lines };
     for (int i = 0; i < 3; i++) {
         tm_text back = { 0 };

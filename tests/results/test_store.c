@@ -98,38 +98,6 @@ TEST(what_is_added_comes_back)
 
 static void change(const char *name, const char *sql);
 
-/* Records of some hundred thousand steps lie in parts, the last of any length; what lacks one is damaged. */
-FULL_TEST(a_long_document_comes_back)
-{
-    static const char line[] =
-        "{\"step\": %8zu, \"loss\": 4.6351697781, \"phases\": {\"data\": 0.0010668, \"forward\": 0.24}}\n";
-    enum { LINE = sizeof line - 1 + 8 - 4, PART = 256 << 20 };
-    const size_t lines = PART / LINE + 1000;
-    tm_store    *store = open_store("long.db");
-    tm_text      document = { 0 }, out = { 0 };
-    tm_stored    row = row_named("long");
-    tm_error     err = { 0 };
-    int64_t      id, other;
-    bool         there;
-    for (size_t i = 0; i < lines; i++) tm_text_printf(&document, line, i);
-    assert_true(document.length > PART && document.length == lines * LINE);
-    const tm_text *documents[TM_DOCUMENT_COUNT] = { [TM_DOCUMENT_METRICS] = &document };
-    assert_int_equal(tm_store_add(store, &row, documents, &id, NULL), TM_OK);
-    assert_int_equal(tm_store_add(store, &row, NULL, &other, NULL), TM_OK);
-    assert_int_equal(tm_store_document(store, id, TM_DOCUMENT_METRICS, &out, &there, NULL), TM_OK);
-    assert_true(there && out.length == document.length);
-    assert_memory_equal(out.data, document.data, out.length);
-    tm_store_close(store);
-    change("long.db", "DELETE FROM documents WHERE kind >= 16");
-    store = open_store("long.db");
-    assert_int_equal(tm_store_document(store, id, TM_DOCUMENT_METRICS, &out, &there, &err), TM_FORMAT);
-    assert_int_equal(tm_store_delete(store, &id, 1, NULL), TM_OK);
-    assert_int_equal(count(store, &(tm_store_filter){ 0 }), 1);
-    tm_store_close(store);
-    tm_text_fini(&document);
-    tm_text_fini(&out);
-}
-
 TEST(filters_and_words_find)
 {
     tm_store *store = open_store("filter.db");
@@ -379,37 +347,6 @@ TEST(the_path_is_where_people_look)
     unsetenv("TRAINMARK_STORE");
     assert_null(tm_store_path(arena, NULL, &chosen));
     tm_arena_destroy(arena);
-}
-
-/* Of this process: others may have the processors. */
-static double cpu_seconds(void)
-{
-    struct timespec now;
-    assert_int_equal(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now), 0);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
-TEST(ten_thousand_are_listed_at_once)
-{
-    enum { MANY = 10000 };
-    tm_store *store = open_store("many.db");
-    tm_arena *arena = tm_arena_create();
-    tm_stored row;
-    tm_store_close(store);
-    change("many.db",
-           "INSERT INTO results (kind, name, finished, host, device, precision, verdict, hash, rate, lo, hi, loss)"
-           " WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10000)"
-           " SELECT 'run', 'model-' || (i % 50), '2026-01-31T12:00:00Z', 'box', 'cpu', 'float32', 'valid',"
-           " printf('%016x', i % 100), i, i, i, 2.5 FROM n");
-    store = open_store("many.db");
-    double begin = cpu_seconds();
-    assert_int_equal(count(store, &(tm_store_filter){ 0 }), MANY);
-    assert_int_equal(count(store, &(tm_store_filter){ .name = "MODEL-7" }), MANY / 50);
-    assert_int_equal(tm_store_find(store, "5000", arena, &row, NULL), TM_OK);
-    double seconds = cpu_seconds() - begin;
-    if (!(seconds < 2)) fail_msg("%.3f s", seconds);
-    tm_arena_destroy(arena);
-    tm_store_close(store);
 }
 
 /* A document that does not unpack, or says another length. */

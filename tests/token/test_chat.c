@@ -135,50 +135,6 @@ TEST(answers_are_found_with_every_template)
     }
 }
 
-static void mark(const tm_template_spans *spans, unsigned without, char *bytes, size_t n)
-{
-    memset(bytes, 0, n);
-    for (size_t i = 0; i < spans->count; i++)
-        if (!(without >> i & 1)) memset(bytes + spans->data[i].begin, 1, spans->data[i].end - spans->data[i].begin);
-}
-
-/* Without some of the answers: the text is the same, and the bytes of the others are what they are with all. */
-TEST(answers_without_weight_are_none)
-{
-    enum { TURNS = 3 };
-    static const char *const templates[] = { "llama2", "llama3", "mistral", "qwen3", "deepseek", "gpt-oss" };
-    for (size_t t = 0; t < sizeof templates / sizeof templates[0]; t++) {
-        tm_chat          *chat = open_chat(templates[t]);
-        tm_text           all = { 0 };
-        tm_template_spans spans = { 0 };
-        tm_error          err = { 0 };
-        json_t           *messages = conversation(TURNS, false);
-        assert_int_equal(tm_chat_render_answers(chat, messages, NULL, &all, &spans, &err), TM_OK);
-        for (unsigned without = 0; without < 1u << TURNS; without++) {
-            char              wanted[2048], found[2048];
-            tm_text           text = { 0 };
-            tm_template_spans some = { 0 };
-            for (int i = 0; i < TURNS; i++)
-                json_object_set_new(json_array_get(messages, (size_t)(2 * i + 1)), "weight",
-                                    json_integer(!(without >> i & 1)));
-            if (tm_chat_render_answers(chat, messages, NULL, &text, &some, &err) != TM_OK)
-                fail_msg("%s: %s", templates[t], err.text);
-            assert_string_equal(text.data, all.data);
-            assert_true(all.length < sizeof wanted);
-            mark(&spans, without, wanted, all.length);
-            mark(&some, 0, found, all.length);
-            if (memcmp(wanted, found, all.length) != 0)
-                fail_msg("%s without %u has other answers: %s", templates[t], without, all.data);
-            tm_text_fini(&text);
-            free(some.data);
-        }
-        json_decref(messages);
-        tm_text_fini(&all);
-        free(spans.data);
-        tm_chat_close(chat);
-    }
-}
-
 static tm_chat *chat_of(const char *text)
 {
     char     path[] = "/tmp/tm-chat-XXXXXX";

@@ -109,30 +109,3 @@ TEST(what_llama_cpp_lacks_is_not_put)
     assert_int_equal(head.count, 0);
     tm_tokenizer_close(t);
 }
-
-TEST(bytes_are_ids)
-{
-    for (int64_t vocab = 256; vocab < 300; vocab += 40) {
-        tm_gguf_head  head = { .count = 0 };
-        tm_tokenizer *t;
-        tm_ids        ids = { 0 };
-        tm_text       text = { 0 };
-        tm_error      err = { 0 };
-        int32_t       all[256];
-        const char   *path = test_in_folder("t.gguf");
-        assert_null(tm_gguf_put_tokenizer(&head, NULL, vocab));
-        write_file(&head, path);
-        if (tm_tokenizer_open(path, NULL, &t, &err) != TM_OK) fail_msg("%s", err.text);
-        encode(t, "a \xC3\xA4\n", &ids);
-        assert_true(ids.count == 5 && ids.data[0] == 'a' && ids.data[2] == 0xC3 && ids.data[4] == '\n');
-        for (int i = 0; i < 256; i++) all[i] = i;
-        tm_tokenizer_decode(t, all, 256, true, &text);
-        assert_int_equal(text.length, 256);
-        for (int i = 0; i < 256; i++) assert_int_equal((uint8_t)text.data[i], i);
-        assert_int_equal(tm_tokenizer_describe(t)->eos, vocab > 256 ? 256 : 0);
-        free(ids.data);
-        tm_text_fini(&text);
-        tm_tokenizer_close(t);
-        test_folder_remove();
-    }
-}

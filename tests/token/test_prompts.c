@@ -87,26 +87,6 @@ TEST(ids_are_those_of_transformers)
     json_decref(cases);
 }
 
-/* Both forms of a folder are one tokenizer. */
-TEST(parts_and_the_saved_file_agree)
-{
-    static const char *const pairs[][2] = { { "clip", "clip_json" }, { "t5", "t5_json" } };
-    for (int i = 0; i < 2; i++) {
-        const tm_tokenizer       *parts = opened[open_one(pairs[i][0])].tokenizer;
-        const tm_tokenizer       *saved = opened[open_one(pairs[i][1])].tokenizer;
-        const tm_tokenizer_facts *a = tm_tokenizer_describe(parts), *b = tm_tokenizer_describe(saved);
-        size_t                    m, n;
-        assert_string_equal(a->model, b->model);
-        assert_int_equal(a->vocab, b->vocab);
-        assert_int_equal(a->pad, b->pad);
-        assert_int_equal(a->eos, b->eos);
-        for (int32_t id = 0; id < a->vocab; id++) {
-            assert_string_equal(tm_tokenizer_text(parts, id, &m), tm_tokenizer_text(saved, id, &n));
-            assert_int_equal(tm_tokenizer_is_special(parts, id), tm_tokenizer_is_special(saved, id));
-        }
-    }
-}
-
 #define VOCAB "{\"a</w>\": 0, \"!\": 1, \"<|startoftext|>\": 2, \"<|endoftext|>\": 3}"
 #define CLASS "\"tokenizer_class\": \"CLIPTokenizer\""
 

@@ -137,29 +137,6 @@ TEST(cut_texts_have_the_same_ids)
         if (cuts[f] < 40) fail_msg("%s: %d cuts", files[f], cuts[f]);
 }
 
-TEST(facts_and_questions)
-{
-    const tm_tokenizer       *t = open_one("llama2.model", NULL)->tokenizer;
-    const tm_tokenizer_facts *f = tm_tokenizer_describe(t);
-    size_t                    n;
-    assert_string_equal(f->format, "sentencepiece");
-    assert_string_equal(f->model, "BPE");
-    assert_int_equal(f->bos, 1);
-    assert_int_equal(f->eos, 2);
-    assert_int_equal(tm_tokenizer_find(t, "<s>", 3), 1);
-    assert_int_equal(tm_tokenizer_find(t, "no such token", 13), -1);
-    assert_string_equal(tm_tokenizer_text(t, 2, &n), "</s>");
-    assert_null(tm_tokenizer_text(t, (int32_t)f->vocab, &n));
-    assert_true(tm_tokenizer_is_special(t, 1) && !tm_tokenizer_is_special(t, 300));
-    assert_string_equal(tm_tokenizer_describe(open_one("o200k.json", NULL)->tokenizer)->pattern, "o200k");
-    assert_null(tm_tokenizer_describe(open_one("deepseek.json", NULL)->tokenizer)->pattern);
-    /* Special tokens show only when asked for. */
-    tm_text out = { 0 };
-    tm_tokenizer_decode(t, (int32_t[]){ 1, 2, 1 << 20, -1 }, 4, true, &out);
-    assert_string_equal(out.data, "<s></s>");
-    tm_text_fini(&out);
-}
-
 static int load_cases(void **state)
 {
     json_error_t error;

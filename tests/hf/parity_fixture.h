@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of adapter folders share: a model and its adapter, written from a fixture, and opened on a device. */
-#ifndef TM_TESTS_ADAPTER_FIXTURE_H
-#define TM_TESTS_ADAPTER_FIXTURE_H
+/* A model, and its adapter if it has one, written from a fixture of tests/hf and opened on a device. */
+#ifndef TM_TESTS_PARITY_FIXTURE_H
+#define TM_TESTS_PARITY_FIXTURE_H
 
 #include "hf/adapter.h"
 #include "hf/numerics.h"
@@ -21,18 +21,19 @@
 
 #include "support/test.h"
 
-static const char fixtures[] = "tests/hf/adapters";
-static const int  threads = 2;
+static const int threads = 2;
 
 typedef struct {
     char    name[64], base[300], adapter[300];
     json_t *root;
+    bool    adapted;
     int64_t seq;
     int32_t tokens[64];
 } fixture;
 
-/* adapter_model.safetensors with element i of a tensor 0.25 unit(name, i), of lengths of rows 1 + that. */
-static inline void write_adapter_weights(const char *folder, const json_t *shapes)
+/* adapter_model.safetensors with element i of a tensor 0.25 unit(name, i), of lengths of rows 1 + that; B may be zero.
+ */
+static inline void write_adapter_weights(const char *folder, const json_t *shapes, bool zero_b)
 {
     tm_tensor_heading headings[128];
     size_t            n = 0;
@@ -57,7 +58,9 @@ static inline void write_adapter_weights(const char *folder, const json_t *shape
         float  *values = malloc((size_t)count * sizeof *values);
         double  mean = strstr(headings[i].name, "lora_magnitude") ? 1 : 0;
         for (int64_t k = 0; k < count; k++)
-            values[k] = (float)(mean + 0.25 * golden_unit(headings[i].name, (uint32_t)k));
+            values[k] = zero_b && strstr(headings[i].name, "lora_B")
+                            ? 0
+                            : (float)(mean + 0.25 * golden_unit(headings[i].name, (uint32_t)k));
         tm_safetensors_write(writer, values, (size_t)count * sizeof *values);
         free(values);
     }
@@ -77,16 +80,18 @@ static inline fixture load(const char *file)
     char    path[512];
     fixture f = { .name = "" };
     snprintf(f.name, sizeof f.name, "%s", file);
-    snprintf(path, sizeof path, "%s/%s", fixtures, file);
+    snprintf(path, sizeof path, "tests/hf/%s", file);
     f.root = test_json(path);
     snprintf(f.base, sizeof f.base, "%s/base", test_folder());
     snprintf(f.adapter, sizeof f.adapter, "%s/adapter", test_folder());
+    f.adapted = json_object_get(f.root, "adapter") != NULL;
     mkdir(f.base, 0700), mkdir(f.adapter, 0700);
     char *config = json_dumps(json_object_get(f.root, "config"), 0);
     test_hf_write(f.base, config, NULL);
     free(config);
-    write_config(&f, json_object_get(f.root, "adapter"));
-    write_adapter_weights(f.adapter, json_object_get(f.root, "shapes"));
+    if (f.adapted) write_config(&f, json_object_get(f.root, "adapter"));
+    if (f.adapted) write_adapter_weights(f.adapter, json_object_get(f.root, "shapes"), false);
+    if (!json_object_get(f.root, "sequence")) return f;
     f.seq = (int64_t)test_json_number(f.root, "sequence") - 1;
     golden_tokens(f.tokens, (int)f.seq + 1, (int)test_json_number(json_object_get(f.root, "config"), "vocab_size"));
     return f;
@@ -116,15 +121,17 @@ static inline tm_status open_adapted(const fixture *f, const char *device, const
     tm_hf_report report;
     *out = (adapted){ .model = { 0 } };
     if (test_hf_open(f->base, device, precision, f->seq, &out->model, err) != TM_OK) fail_msg("%s", err->text);
-    TM_TRY(tm_hf_adapter_open(f->adapter, out->model.weights, out->model.description.form, &out->adapter, err));
+    if (f->adapted)
+        TM_TRY(tm_hf_adapter_open(f->adapter, out->model.weights, out->model.description.form, &out->adapter, err));
     step.shape = out->model.shape;
-    step.adapters = out->adapter.adapters;
+    if (f->adapted) step.adapters = out->adapter.adapters;
     tm_trainer_close(out->model.trainer);
     out->model.trainer = NULL;
     TM_TRY(tm_trainer_open(out->model.device, &step, 1, &out->model.trainer, err));
     tm_hf_memory memory = tm_hf_trainer_memory(out->model.trainer, out->model.description.form);
     TM_TRY(tm_hf_load(&memory, out->model.weights, threads, &report, err));
-    return tm_hf_adapter_load(&memory, &out->adapter, &out->adapter.adapters, threads, &report, err);
+    return f->adapted ? tm_hf_adapter_load(&memory, &out->adapter, &out->adapter.adapters, threads, &report, err)
+                      : TM_OK;
 }
 
 static inline void close_adapted(adapted *a)
