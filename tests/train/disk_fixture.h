@@ -221,7 +221,7 @@ static inline void cut_power(disk *d, size_t undone, bool zeros)
         struct stat info;
         if (!n->is_live) continue;
         if (!n->is_linked && !(n->is_folder && d->n_moves > 0)) {
-            clear(n->path);
+            test_tree_remove(strdup(n->path));
         } else if (!n->is_flushed && stat(n->path, &info) == 0) {
             assert_int_equal(truncate(n->path, zeros ? 0 : info.st_size / 2), 0);
             if (zeros) assert_int_equal(truncate(n->path, info.st_size), 0);
