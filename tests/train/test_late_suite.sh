@@ -3,7 +3,7 @@
 # Training on the device `late`, which does nothing before somebody waits for it and whose memory nobody can look into: a
 # copy or a wait that was forgotten shows. The tests of training run on it as they do on cpu, and whole runs (evaluation,
 # checkpoints, resumption, generated text) leave the recorded bits. Not here: tests of the CPU's own memory, of long
-# trainings (test_ablation), of how often a step looks at the clock (test_fast_clock), and of what needs no device.
+# trainings, of how often a step looks at the clock (test_fast_clock), and of what needs no device.
 # shellcheck disable=SC1091,SC2046,SC2086,SC2154
 . "$(dirname "$0")/../cli/lib.sh"
 

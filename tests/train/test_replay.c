@@ -152,7 +152,7 @@ TEST(a_wrong_product_is_named)
 enum { RUN_STEPS = 8, MOST_RANKS = 2 };
 typedef struct {
     tm_sink        sink;
-    int            ranks, stages, faulty; /* stages: 0: copies of the whole; rank whose device is; -1: none */
+    int            ranks, stages, faulty; /* faulty: rank whose device is; -1: none */
     tm_op_id       op;
     int            at; /* launch of this op that is wrong */
     int64_t        every;
@@ -200,11 +200,12 @@ static void run_rank(tm_comm *comm, void *context)
     if (launches < j->at) j->status[rank] = TM_INTERNAL; /* it did not happen */
 }
 
-static run_job run_as(int ranks, int stages, int64_t every, int faulty, tm_op_id op, int at)
+/* Ranks are copies of the whole, or stages. */
+static run_job run_as(int ranks, bool stages, int64_t every, int faulty, tm_op_id op, int at)
 {
-    run_job j = { .stages = stages,
-                  .sink = { .handle = listen },
+    run_job j = { .sink = { .handle = listen },
                   .ranks = ranks,
+                  .stages = stages,
                   .faulty = faulty,
                   .op = op,
                   .at = at,
@@ -216,66 +217,60 @@ static run_job run_as(int ranks, int stages, int64_t every, int faulty, tm_op_id
     return j;
 }
 
-static run_job run_with(int ranks, int64_t every, int faulty, tm_op_id op, int at)
-{
-    return run_as(ranks, 0, every, faulty, op, at);
-}
-
+/* It comes to the bits of a run that repeats none. */
 TEST(a_run_repeats_every_so_many_th_step)
 {
-    run_job never = run_with(1, 0, -1, TM_OP_linear, 0), third = run_with(1, 3, -1, TM_OP_linear, 0);
-    assert_true(never.n == 0 && never.told.every == 0 && never.told.steps == 0);
-    assert_true(third.n == 2 && third.steps[0] == 3 && third.steps[1] == 6 && third.unequal == 0);
-    assert_true(third.told.every == 3 && third.told.steps == 2 && third.told.bytes > 0 && third.told.seconds > 0);
-    assert_true(third.told.n_mismatches == 0 && third.told.device_seconds > 0);
-    assert_true(third.told.products > 0 && third.told.wrong_products == 0);
-    assert_true(third.hash == never.hash && third.status[0] == TM_OK);
-    double excluded = third.told.excluded_per_hour * third.told.device_seconds / 3600;
-    assert_true(excluded > 2.99 && excluded < 3); /* -ln 0.05 */
-}
-
-/* Of a llama of two layers `linear` is launched several times in a micro-batch; step 2 is the first that is repeated.
- */
-TEST(a_wrong_bit_makes_a_run_invalid)
-{
-    run_job j = run_with(1, 2, 0, TM_OP_embedding_grad, 3); /* two micro-batches a step */
-    assert_int_equal(j.status[0], TM_NUMBERS);
-    assert_true(j.verdict == TM_VERDICT_INVALID && j.unequal == 1 && j.n == 4 && j.told.n_mismatches == 1);
-    assert_string_equal(j.reason, j.first);
-    const tm_replay_mismatch *m = &j.told.mismatches[0];
-    assert_true(m->step == 2 && m->rank == 0 && m->ranks == 1 && m->sure && m->bits >= 1);
-    assert_string_equal(m->wrong, "first");
-    assert_string_equal(m->op, "embedding_grad");
-    assert_non_null(
-        strstr(j.reason, "step 2: its gradients were computed twice on the same inputs and differ (faulty"));
-    assert_non_null(strstr(j.reason, "tok_embeddings"));
-    assert_true(j.told.excluded_per_hour != j.told.excluded_per_hour); /* nothing is excluded */
-}
-
-TEST(the_rank_is_named)
-{
-    run_job clean = run_with(2, 2, -1, TM_OP_linear, 0), none = run_with(2, 0, -1, TM_OP_linear, 0);
-    assert_true(clean.status[0] == TM_OK && clean.status[1] == TM_OK && clean.n == 4 && clean.unequal == 0);
-    assert_true(clean.hash == none.hash);
-    for (int faulty = 0; faulty < 2; faulty++) {
-        run_job j = run_with(2, 1, faulty, TM_OP_linear, 2); /* attention out, in the first step */
-        assert_true(j.status[0] == TM_NUMBERS && j.status[1] == TM_NUMBERS && j.verdict == TM_VERDICT_INVALID);
-        const tm_replay_mismatch *m = &j.told.mismatches[0];
-        if (!(m->rank == faulty && m->ranks == 2 && m->sure)) fail_msg("rank %d: %s", faulty, j.reason);
-        assert_non_null(strstr(j.reason, faulty ? "by rank 1 (faulty" : "by rank 0 (faulty"));
+    for (int way = 0; way < 3; way++) {
+        const int     ranks = way ? 2 : 1;
+        const int64_t every = way == 2 ? 1 : 3;
+        run_job       never = run_as(ranks, way == 2, 0, -1, TM_OP_linear, 0);
+        run_job       j = run_as(ranks, way == 2, every, -1, TM_OP_linear, 0);
+        assert_true(never.n == 0 && never.told.every == 0 && never.told.steps == 0);
+        assert_true(j.n == RUN_STEPS / every && j.steps[0] == every && j.steps[1] == 2 * every && j.unequal == 0);
+        assert_true(j.told.every == every && j.told.steps == j.n && j.told.bytes > 0 && j.told.seconds > 0);
+        assert_true(j.told.n_mismatches == 0 && j.told.device_seconds > 0);
+        assert_true(j.told.products > 0 && j.told.wrong_products == 0);
+        for (int r = 0; r < ranks; r++) assert_int_equal(j.status[r], TM_OK);
+        assert_true(j.hash == never.hash);
+        double excluded = j.told.excluded_per_hour * j.told.device_seconds / 3600;
+        assert_true(excluded > 2.99 && excluded < 3); /* -ln 0.05 */
     }
 }
 
-/* A stage's wrong gradient of what it received differs only on the stage before, and is named where it was computed. */
-TEST(the_stage_is_named)
+/* Of a stage the wrong gradient of what it received differs only on the stage before, and is named where it was
+ * computed. */
+TEST(a_wrong_bit_makes_a_run_invalid_and_its_rank_is_named)
 {
-    run_job clean = run_as(2, 2, 1, -1, TM_OP_linear, 0), none = run_as(2, 2, 0, -1, TM_OP_linear, 0);
-    assert_true(clean.status[0] == TM_OK && clean.n == RUN_STEPS && clean.unequal == 0 && clean.hash == none.hash);
-    for (int faulty = 0; faulty < 2; faulty++)
-        for (int at = 2; at < 5; at++) {
-            run_job                   j = run_as(2, 2, 1, faulty, TM_OP_linear_dgrad, at);
-            const tm_replay_mismatch *m = &j.told.mismatches[0];
-            assert_true(j.status[0] == TM_NUMBERS && j.told.n_mismatches == 1);
-            if (!(m->rank == faulty && m->sure)) fail_msg("rank %d, launch %d: %s", faulty, at, j.reason);
-        }
+    static const struct {
+        int      ranks, stages, every, faulty;
+        tm_op_id op;
+        int      at, step;
+    } rows[] = {
+        { 1, 0, 2, 0, TM_OP_embedding_grad, 3, 2 }, /* two micro-batches a step: the first that is repeated */
+        { 2, 0, 1, 0, TM_OP_linear, 2, 1 },         { 2, 0, 1, 1, TM_OP_linear, 2, 1 },
+        { 2, 1, 1, 0, TM_OP_linear_dgrad, 2, 1 },   { 2, 1, 1, 0, TM_OP_linear_dgrad, 4, 1 },
+        { 2, 1, 1, 1, TM_OP_linear_dgrad, 2, 1 },   { 2, 1, 1, 1, TM_OP_linear_dgrad, 3, 1 },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        run_job j = run_as(rows[i].ranks, rows[i].stages, rows[i].every, rows[i].faulty, rows[i].op, rows[i].at);
+        const tm_replay_mismatch *m = &j.told.mismatches[0];
+        char                      words[120], by[40] = "";
+        for (int r = 0; r < rows[i].ranks; r++) assert_int_equal(j.status[r], TM_NUMBERS);
+        assert_true(j.verdict == TM_VERDICT_INVALID && j.unequal >= 1 && j.told.n_mismatches >= 1);
+        assert_true(j.told.excluded_per_hour != j.told.excluded_per_hour); /* nothing is excluded */
+        assert_string_equal(j.reason, j.first);
+        if (m->step != rows[i].step || m->rank != rows[i].faulty || (!rows[i].stages && m->ranks != rows[i].ranks) ||
+            !m->sure || m->bits < 1)
+            fail_msg("row %zu: %s", i, j.reason);
+        if (rows[i].ranks > 1) snprintf(by, sizeof by, "by rank %d (faulty", rows[i].faulty);
+        snprintf(words, sizeof words, "step %d: its gradients were computed twice on the same inputs and differ",
+                 rows[i].step);
+        assert_non_null(strstr(j.reason, words));
+        assert_non_null(strstr(j.reason, by));
+        if (i > 0) continue;
+        assert_true(j.n == 4 && j.told.n_mismatches == 1);
+        assert_string_equal(m->wrong, "first");
+        assert_string_equal(m->op, "embedding_grad");
+        assert_non_null(strstr(j.reason, "tok_embeddings"));
+    }
 }
