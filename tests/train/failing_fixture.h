@@ -19,79 +19,28 @@ static tm_status count(tm_error *err)
     return tm_fail(err, TM_DEVICE, "planted at call %d", calls);
 }
 
-static tm_status alloc(tm_device *device, size_t bytes, tm_address *out, tm_error *err)
-{
-    TM_TRY(count(err));
-    return tm_backend_late.alloc(device, bytes, out, err);
-}
+/* A call of the backend that is counted first. */
+#define COUNTED(call, parameters, ...)                                                                                 \
+    static tm_status counted_##call parameters                                                                         \
+    {                                                                                                                  \
+        TM_TRY(count(err));                                                                                            \
+        return tm_backend_late.call(__VA_ARGS__);                                                                      \
+    }
+COUNTED(alloc, (tm_device * device, size_t bytes, tm_address *out, tm_error *err), device, bytes, out, err)
+COUNTED(queue_open, (tm_device * device, tm_queue **out, tm_error *err), device, out, err)
+COUNTED(write, (tm_queue * q, tm_address to, const void *from, size_t bytes, tm_error *err), q, to, from, bytes, err)
+COUNTED(read, (tm_queue * q, void *to, tm_address from, size_t bytes, tm_error *err), q, to, from, bytes, err)
+COUNTED(fill, (tm_queue * q, tm_address to, unsigned char value, size_t n, tm_error *err), q, to, value, n, err)
+COUNTED(launch, (tm_queue * q, const tm_kernel *kernel, const tm_call *call, tm_error *err), q, kernel, call, err)
+COUNTED(wait, (tm_queue * q, tm_error *err), q, err)
+COUNTED(instant_open, (tm_device * device, tm_instant **out, tm_error *err), device, out, err)
+COUNTED(record, (tm_queue * q, tm_instant *instant, tm_error *err), q, instant, err)
+COUNTED(time, (const tm_instant *a, const tm_instant *b, double *seconds, tm_error *err), a, b, seconds, err)
+COUNTED(wait_for, (tm_queue * q, tm_instant *instant, tm_error *err), q, instant, err)
+COUNTED(bind, (tm_device * device, tm_error *err), device, err)
+#undef COUNTED
 
-static tm_status queue_open(tm_device *device, tm_queue **out, tm_error *err)
-{
-    TM_TRY(count(err));
-    return tm_backend_late.queue_open(device, out, err);
-}
-
-static tm_status write_to(tm_queue *queue, tm_address to, const void *from, size_t bytes, tm_error *err)
-{
-    TM_TRY(count(err));
-    return tm_backend_late.write(queue, to, from, bytes, err);
-}
-
-static tm_status read_from(tm_queue *queue, void *to, tm_address from, size_t bytes, tm_error *err)
-{
-    TM_TRY(count(err));
-    return tm_backend_late.read(queue, to, from, bytes, err);
-}
-
-static tm_status fill(tm_queue *queue, tm_address to, unsigned char value, size_t bytes, tm_error *err)
-{
-    TM_TRY(count(err));
-    return tm_backend_late.fill(queue, to, value, bytes, err);
-}
-
-static tm_status launch(tm_queue *queue, const tm_kernel *kernel, const tm_call *call, tm_error *err)
-{
-    TM_TRY(count(err));
-    return tm_backend_late.launch(queue, kernel, call, err);
-}
-
-static tm_status wait_all(tm_queue *queue, tm_error *err)
-{
-    TM_TRY(count(err));
-    return tm_backend_late.wait(queue, err);
-}
-
-static tm_status instant_open(tm_device *device, tm_instant **out, tm_error *err)
-{
-    TM_TRY(count(err));
-    return tm_backend_late.instant_open(device, out, err);
-}
-
-static tm_status record(tm_queue *queue, tm_instant *instant, tm_error *err)
-{
-    TM_TRY(count(err));
-    return tm_backend_late.record(queue, instant, err);
-}
-
-static tm_status time_between(const tm_instant *a, const tm_instant *b, double *seconds, tm_error *err)
-{
-    TM_TRY(count(err));
-    return tm_backend_late.time(a, b, seconds, err);
-}
-
-static tm_status wait_for(tm_queue *queue, tm_instant *instant, tm_error *err)
-{
-    TM_TRY(count(err));
-    return tm_backend_late.wait_for(queue, instant, err);
-}
-
-static tm_status bind_next(tm_device *device, tm_error *err)
-{
-    TM_TRY(count(err));
-    return tm_backend_late.bind(device, err);
-}
-
-static tm_status play(tm_device *device, tm_bound *bound, tm_error *err)
+static tm_status counted_play(tm_device *device, tm_bound *bound, tm_error *err)
 {
     played++;
     TM_TRY(count(err));
@@ -102,19 +51,11 @@ static inline tm_backend failing(void)
 {
     tm_backend b = tm_backend_late;
     b.name = "failing";
-    b.alloc = alloc;
-    b.queue_open = queue_open;
-    b.write = write_to;
-    b.read = read_from;
-    b.fill = fill;
-    b.launch = launch;
-    b.wait = wait_all;
-    b.instant_open = instant_open;
-    b.record = record;
-    b.time = time_between;
-    b.wait_for = wait_for;
-    b.bind = bind_next;
-    b.play = play;
+    b.alloc = counted_alloc, b.queue_open = counted_queue_open;
+    b.write = counted_write, b.read = counted_read, b.fill = counted_fill;
+    b.launch = counted_launch, b.wait = counted_wait, b.wait_for = counted_wait_for;
+    b.instant_open = counted_instant_open, b.record = counted_record, b.time = counted_time;
+    b.bind = counted_bind, b.play = counted_play;
     return b;
 }
 
