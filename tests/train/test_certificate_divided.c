@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The certificate of several ranks, also of those that divide the model: in float64 its numbers are those of one rank;
- * a defect on one rank fails it on all, with the name of the group; attention that is dead on a part of a matrix is not
- * taken for dead. (Honest runs: test_rank_events.c.) */
+ * a defect on one rank fails it on all, with the name of the group; attention is dead on all or none. (Honest runs:
+ * test_rank_events.c.) */
 #include "support/test.h"
 #include "ranks_fixture.h"
 #include "train/certify/certificate.h"
@@ -226,52 +226,101 @@ TEST(a_weight_of_a_stage_without_a_gradient_fails_all)
 
 /* --- dead attention ----------------------------------------------------------------------------------------------- */
 
+/* Of a layer: elements of wq, wk, wv and of wv's gradient; gradients of wq and wk on each rank, in units of what
+ * rounding makes there, by the sizes of the values and of the other of the two. */
 typedef struct {
-    double ratios[4][2]; /* of each layer on each rank: gradients of wq and wk in units of what rounding makes there */
-    char   found[2][40];
+    double wq, wk, wv, v, q, k, other_q, other_k; /* other: on rank 1 */
 } attention;
 
-/* Weights of 0.1, gradients of wv of 1: what is found of all ranks' parts. */
+typedef struct {
+    layout      l;
+    bool        normal; /* queries and keys have their own norms */
+    attention   of[4];
+    const char *wanted; /* layers */
+} dying;
+
+typedef struct {
+    const dying *row;
+    char         found[2][40];
+} died;
+
 static void find_dead(const job *j, tm_trainer *trainer)
 {
     const tm_step *step = tm_trainer_step_of(trainer);
-    attention     *a = j->taken;
-    const int      rank = step->options.layout.rank;
-    const double   head = (double)step->options.shape.head_dim;
-    tm_comm       *world = tm_device_group(tm_trainer_device(trainer), TM_AXES_WORLD);
+    died          *to = j->taken;
+    const int      rank = ranks_of(j) > 1 ? step->options.layout.rank : 0;
+    tm_comm       *world = ranks_of(j) > 1 ? tm_device_group(tm_trainer_device(trainer), TM_AXES_WORLD) : NULL;
     tm_text        layers = { 0 };
     for (size_t i = 0; i < step->graph->n_tensors; i++) {
         const tm_tensor *t = &step->graph->tensors[i];
         if (t->role != TM_ROLE_PARAMETER || !strstr(t->name, "attention.wqkv")) continue;
-        double *w = test_values_read(trainer, (tm_tensor_id)i), *g = test_values_read(trainer, t->gradient);
-        int64_t columns = t->shape.n[1], of_v = t->pieces[2].rows * columns;
-        double  rounding = 2 * head * 0x1p-24 * sqrt(head) * 0.1 * 0.1 * (double)columns * sqrt((double)of_v);
+        const attention *a = &to->row->of[t->layer];
+        double          *w = test_values_read(trainer, (tm_tensor_id)i), *g = test_values_read(trainer, t->gradient);
+        int64_t          columns = t->shape.n[1];
+        double           row = sqrt((double)columns), norm_v = a->v * sqrt((double)(t->pieces[2].rows * columns));
+        double           unit = 2 * pow((double)step->options.shape.head_dim, 1.5) * 0x1p-24 * a->wv * row * norm_v;
+        double           of_wq = unit * (rank ? a->other_q : a->q) * (to->row->normal ? 1 : a->wk * row);
+        double           of_wk = unit * (rank ? a->other_k : a->k) * (to->row->normal ? 1 : a->wq * row);
+        double           weights[] = { a->wq, a->wk, a->wv }, norms[] = { of_wq, of_wk, norm_v };
         CHECK(t->n_pieces == 3);
         for (int p = 0; p < 3; p++)
-            for (int64_t k = 0, n = t->pieces[p].rows * columns; k < n; k++) {
-                w[t->pieces[p].row * columns + k] = 0.1;
-                g[t->pieces[p].row * columns + k] = p == 2 ? 1 : a->ratios[t->layer][rank] * rounding / sqrt((double)n);
+            for (int64_t e = 0, n = t->pieces[p].rows * columns; e < n; e++) {
+                w[t->pieces[p].row * columns + e] = weights[p];
+                g[t->pieces[p].row * columns + e] = norms[p] / sqrt((double)n);
             }
         test_values_write(trainer, (tm_tensor_id)i, w);
         test_values_write(trainer, t->gradient, g);
         free(w), free(g);
     }
     CHECK_OK(dead_attention_find(trainer, &j->o.shape, world, &layers, err));
-    snprintf(a->found[rank], sizeof a->found[rank], "%s", layers.data ? layers.data : "");
+    snprintf(to->found[rank], sizeof to->found[rank], "%s", layers.data ? layers.data : "");
     tm_text_fini(&layers);
 }
 
-/* Ranks that divide a matrix add up what they have of it; each stage has layers of its own. All say the same. */
-TEST(attention_is_dead_on_all_ranks_or_none)
+/* Of wq and wk both, and never more than 1/256 of wv's. Ranks that divide a matrix add up what they have of it; each
+ * stage has layers of its own. All say the same. */
+TEST(attention_is_dead_up_to_what_rounding_makes)
 {
-    attention    of[] = { { .ratios = { { 1.2, 0.2 }, { 0.9, 1.3 }, { 0.9, 0.9 }, { 0.2, 1.45 } } },
-                          { .ratios = { { 0.9 }, { 1.1 }, { 1.1, 1.1 }, { 1.1, 0.9 } } } };
-    const layout l[] = { { LLAMA, .tensor = 2, .micro_batches = 2 }, { LLAMA, .stages = 2, .micro_batches = 2 } };
-    for (int i = 0; i < 2; i++) {
-        job j = job_of(&l[i], NULL);
-        j.steps = 0, j.change = find_dead, j.taken = &of[i];
+    const attention below = { 0.1, 0.3, 0.2, 3, 0.98, 0.98, 0, 0 };
+    const attention q = { 0.1, 0.3, 0.2, 3, 1.02, 0.98, 0, 0 }, k = { 0.1, 0.3, 0.2, 3, 0.98, 1.02, 0, 0 };
+    const attention none = { 0.1, 0.3, 0.2, 3, 0, 0, 0, 0 }, all = { 0.1, 0.3, 0.2, 0, 0, 0, 0, 0 };
+    const dying     rows[] = {
+            { { LLAMA }, false, { below, q, k, below }, "0, 3" },
+            { { LLAMA }, true, { below, q, k, below }, "0, 3" },
+            { { LLAMA }, false, { q, none, all, k }, "1" },
+            { { LLAMA }, /* rounding of such weights would reach further: 0.01 of it is the 256th */
+              false,
+              { { 40, 40, 40, 1, 0.0098, 0.0098, 0, 0 },
+                { 40, 40, 40, 1, 0.0103, 0.0098, 0, 0 },
+                { 40, 40, 40, 1, 0.0098, 0.0103, 0, 0 },
+                { 40, 40, 40, 1, 0.005, 0.0098, 0, 0 } },
+              "0, 3" },
+            { { LLAMA, .tensor = 2 },
+              false,
+              { { 0.1, 0.1, 0.1, 1, 1.2, 1.2, 0.2, 0.2 },
+                { 0.1, 0.1, 0.1, 1, 0.9, 0.9, 1.3, 1.3 },
+                { 0.1, 0.1, 0.1, 1, 0.9, 0.9, 0.9, 0.9 },
+                { 0.1, 0.1, 0.1, 1, 0.2, 0.2, 1.45, 1.45 } },
+              "0, 2" },
+            { { LLAMA, .stages = 2, .micro_batches = 2 },
+              false,
+              { { 0.1, 0.1, 0.1, 1, 0.9, 0.9, 0, 0 },
+                { 0.1, 0.1, 0.1, 1, 1.1, 1.1, 0, 0 },
+                { 0.1, 0.1, 0.1, 1, 0, 0, 1.1, 1.1 },
+                { 0.1, 0.1, 0.1, 1, 0, 0, 0.9, 0.9 } },
+              "0, 3" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        died to = { .row = &rows[i] };
+        job  j = job_of(&rows[i].l, NULL);
+        j.steps = 0, j.change = find_dead, j.taken = &to;
         j.o.shape.n_layers = 4;
-        run_world(2, NULL, 120, false, rank_body, &j);
-        for (int r = 0; r < 2; r++) assert_string_equal(of[i].found[r], i ? "0, 3" : "0, 2");
+        j.o.shape.qk_norm = rows[i].normal;
+        if (ranks_of(&j) > 1)
+            run_world(ranks_of(&j), NULL, 120, false, rank_body, &j);
+        else
+            rank_body(NULL, &j);
+        for (int r = 0; r < ranks_of(&j); r++)
+            if (strcmp(to.found[r], rows[i].wanted) != 0) fail_msg("row %zu: '%s'", i, to.found[r]);
     }
 }

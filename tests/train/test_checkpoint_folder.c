@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A folder of checkpoints: paths as long as the system takes them; what is flushed when it is made; what is said of
- * what cannot be removed. */
+/* A folder of checkpoints: paths as long as the system takes them; what is flushed when it is made. */
 #include "checkpoint_fixture.h"
-#include "support/whole.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -95,54 +93,4 @@ TEST_WITH(what_a_new_directory_lies_in_is_flushed, NULL, test_folder_teardown)
         load_and_expect(folder, 1, 1);
     }
     assert_int_equal(chdir(before), 0);
-}
-
-static int remove_errno;
-
-static int removes_none_of_ranks(void *context, const char *path)
-{
-    if (!strstr(path, "tensors-")) return tm_checkpoint_system_io.remove_file(context, path);
-    errno = remove_errno;
-    return -1;
-}
-
-static int removes_no_folder(void *context, const char *path)
-{
-    (void)context, (void)path;
-    errno = remove_errno;
-    return -1;
-}
-
-/* What somebody else has removed is gone, as wanted; what others have put there stays and with it the directory. */
-TEST(what_is_not_removed_is_said_or_not)
-{
-    static const struct {
-        bool folder, said;
-        int  cause;
-    } cases[] = {
-        { false, true, EIO },  { false, true, ENOTEMPTY }, { false, false, ENOENT },   { true, true, EIO },
-        { true, true, EBUSY }, { true, false, ENOENT },    { true, false, ENOTEMPTY }, { true, false, EEXIST }
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        tm_checkpoint_io io = tm_checkpoint_system_io;
-        tm_error         err = { 0 };
-        tm_text          said = { 0 };
-        char            *folder = new_folder(), wanted[600];
-        if (cases[i].folder) io.remove_folder = removes_no_folder;
-        if (!cases[i].folder) io.remove_file = removes_none_of_ranks;
-        remove_errno = cases[i].cause;
-        save(folder, 1, 1, 0);
-        test_put(folder, "step-00000001/tensors-00002.bin", "x");
-        whole_log_open();
-        assert_int_equal(save_with(&io, folder, 2, 1, 1, &err), TM_OK);
-        whole_log_take(&said);
-        whole_log_close();
-        snprintf(wanted, sizeof wanted, "cannot remove '%s/step-00000001': %s\n", folder, strerror(cases[i].cause));
-        const char *found = said.data ? strstr(said.data, "cannot remove") : NULL;
-        assert_string_equal(found ? found : "", cases[i].said ? wanted : "");
-        assert_true(exists(folder, "step-00000001"));
-        assert_int_equal(exists(folder, "step-00000001/tensors-00002.bin"), !cases[i].folder);
-        tm_text_fini(&said);
-        test_tree_remove(folder);
-    }
 }

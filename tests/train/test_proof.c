@@ -5,7 +5,6 @@
 #include "run_fixture.h"
 #include "support/folder.h"
 #include "support/full_config.h"
-#include "train/certify/dead_attention.h"
 #include "train/run/run_state.h"
 
 #include <math.h>
@@ -316,85 +315,4 @@ FULL_TEST(the_main_job_with_its_losses_is_real)
     losses[2] += 9;
     proof_says(&o, r, (like){ .losses = losses }, "the loss of step 3 is ");
     tm_config_destroy(config);
-}
-
-/* --- dead attention ----------------------------------------------------------------------------------------------- */
-
-/* Lengths of the three parts' weights, of the gradient of wv, and those of wq and wk in units of what rounding makes.
- */
-typedef struct {
-    double wq, wk, wv, v, q, k;
-} attention;
-
-/* Of each part only elements at its ends and where pieces meet that are read at a time: together as long as said. */
-static void fill(tm_trainer *trainer, const tm_tensor *t, tm_tensor_id id, const double lengths[3])
-{
-    double *values = test_values_read(trainer, id);
-    int64_t columns = t->shape.n[1];
-    assert_int_equal(t->n_pieces, 3);
-    for (int p = 0; p < 3; p++) {
-        int64_t n = t->pieces[p].rows * columns, at[] = { 0, n - 1, (1 << 18) - 1, 1 << 18 };
-        double *part = values + t->pieces[p].row * columns;
-        for (int64_t i = 0; i < n; i++) part[i] = 0;
-        for (int i = 0; i < 4 && at[i] < n; i++) part[at[i]] = lengths[p] / (at[3] < n ? 2 : sqrt(2));
-    }
-    test_values_write(trainer, id, values);
-    free(values);
-}
-
-/* Gives each layer its weights and gradients; are the layers that are found those of `wanted`? */
-static void find(const tm_step_options *o, const attention *of, const char *wanted)
-{
-    tm_device     *device = test_device_open("cpu", 1);
-    tm_trainer    *trainer = test_trainer_open(device, o, 5);
-    tm_text        found = { 0 };
-    tm_error       err = { 0 };
-    const tm_step *step = tm_trainer_step_of(trainer);
-    for (size_t i = 0; i < step->graph->n_tensors; i++) {
-        const tm_tensor *t = &step->graph->tensors[i];
-        if (t->role != TM_ROLE_PARAMETER || !strstr(t->name, "attention.wqkv")) continue;
-        const attention *a = &of[t->layer];
-        double           q = a->wq / sqrt((double)t->pieces[0].rows), k = a->wk / sqrt((double)t->pieces[1].rows);
-        double           v = a->wv / sqrt((double)t->pieces[2].rows); /* of a row */
-        if (o->shape.qk_norm) q = k = 1;
-        double unit = pow((double)o->shape.head_dim, 1.5) * 2 * 0x1p-24 * v * a->v;
-        fill(trainer, t, (tm_tensor_id)i, (double[]){ a->wq, a->wk, a->wv });
-        fill(trainer, t, t->gradient, (double[]){ a->q * unit * k, a->k * unit * q, a->v });
-    }
-    if (dead_attention_find(trainer, &o->shape, NULL, &found, &err) != TM_OK) fail_msg("%s", err.text);
-    if (strcmp(found.data ? found.data : "", wanted) != 0) fail_msg("layers '%s', wanted '%s'", found.data, wanted);
-    tm_text_fini(&found);
-    tm_trainer_close(trainer);
-    tm_device_close(device);
-}
-
-/* Of wq and wk both, by the sizes of the values and of the other of the two; and never more than 1/256 of wv's. */
-TEST(attention_is_dead_up_to_what_rounding_makes)
-{
-    const attention below = { 1, 3, 2, 30, 0.98, 0.98 }, q = { 1, 3, 2, 30, 1.02, 0.98 },
-                    k = { 1, 3, 2, 30, 0.98, 1.02 }, none = { 1, 3, 2, 30, 0, 0 }, all = { 1, 3, 2, 0, 0, 0 };
-    tm_step_options o = test_llama_options();
-    o.shape.n_layers = 4;
-    for (int normal = 0; normal < 2; normal++) {
-        o.shape.qk_norm = normal;
-        find(&o, (attention[]){ below, q, k, below }, "0, 3");
-        find(&o, (attention[]){ q, none, all, k }, "1");
-        find(&o, (attention[]){ { 0.2, 3, 4, 10, 1.02, 0.5 }, { 4, 1, 3, 10, 0.5, 1.02 }, below, q }, "2");
-    }
-    o.precision = &tm_precision_bf16_pure; /* whose values are rounded themselves */
-    find(&o, (attention[]){ { 1, 3, 2, 30, 1.05, 0.9 }, { 1, 3, 2, 30, 0.9, 0.9 }, all, none }, "1, 3");
-    o = test_llama_options();
-    /* Rounding of weights as large as these would reach further: a 256th of wv's gradient is the most. */
-    const double    rows = 64, size = 1e4, kv = 32; /* of wq; of wk and wv */
-    const double    reach = pow(32, 1.5) * 0x1p-23 * size / sqrt(kv) * size, most = 0x1p-8 / reach;
-    const attention large = { size, size, size, 1, 0.98 * most * sqrt(kv), 0.98 * most * sqrt(rows) };
-    attention       more_q = large, more_k = large;
-    more_q.q *= 1.04, more_k.k *= 1.04;
-    assert_true(most * sqrt(rows) < 0.5);
-    find(&o, (attention[]){ large, more_q }, "0");
-    find(&o, (attention[]){ more_k, large }, "1");
-    /* Matrices of several pieces at a time. */
-    o.shape.dim = 640, o.shape.head_dim = 64, o.shape.n_heads = o.shape.n_kv_heads = 10;
-    find(&o, (attention[]){ below, q }, "0");
-    find(&o, (attention[]){ k, below }, "1");
 }
