@@ -190,7 +190,8 @@ static int look_along(const row *r, int ranks)
     test_batch     b = test_batch_random(o.micro_batch * o.accumulation, o.seq, o.shape.vocab_size, 7);
     tm_micro_batch batch = { .field = { b.tokens, b.targets }, .target_tokens = b.target_tokens };
     for (int t = 1; t <= r->warm; t++) test_step(trainer, t, 1e-2, 1, &b);
-    for (int seed = 1; seed <= r->seeds; seed++) {
+    const int seeds = r->wanted == HOLDS && !test_is_full() ? 1 : r->seeds; /* each says so */
+    for (int seed = 1; seed <= seeds; seed++) {
         tm_certificate c;
         const int32_t  target = b.targets[5];
         test_begin(trainer, 1, 0, 0, b.target_tokens);
@@ -404,26 +405,4 @@ TEST(probes_say_what_a_loss_may_see)
             if (document == 1) assert_int_equal(looks[0], 0);
             if (lengths[i] == 36 && document >= 36) assert_true(looks[0] > 20 * 20 && looks[1] > 20 * 2);
         }
-}
-
-TEST(groups_have_names)
-{
-#define TEN "abcdefghij"
-    static const char *const names[][2] = {
-        { "layers.3.attention.wo.weight", "layers.3 attention" },
-        { "layers.12.ffn_norm.weight", "layers.12 norms" },
-        { "h.7.attn.c_proj.bias", "h.7 attn" },
-        { "h.7.ln_1.weight", "h.7 norms" },
-        { "layers.0.moe.router.gate.weight", "layers.0 moe.router" },
-        { "layers.0.moe.experts.w13.weight", "layers.0 moe.experts" },
-        { "tok_embeddings.weight", "tok_embeddings" },
-        { "norm.weight", "norm" },
-        { "layers.0." TEN TEN TEN TEN TEN "k.w", "layers.0 " TEN TEN TEN TEN TEN },
-        { TEN TEN TEN TEN TEN TEN TEN TEN TEN "k.w", TEN TEN TEN TEN TEN TEN TEN TEN TEN },
-    };
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        char group[96];
-        tm_motion_group_of(names[i][0], group);
-        assert_string_equal(group, names[i][1]);
-    }
 }

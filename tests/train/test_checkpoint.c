@@ -291,75 +291,69 @@ static void change(const char *folder, const char *file)
     assert_true(pwrite(fd, &byte, 1, at) == 1 && close(fd) == 0);
 }
 
-static void refuses(const char *folder, int64_t step, tm_status wanted, const char *words)
+/* NULL: it says these words, and the folder. */
+static tm_checkpoint_view *view_of(const char *folder, int64_t step, tm_status wanted, const char *words)
 {
     tm_checkpoint_view *view = NULL;
     tm_error            err = { 0 };
-    assert_int_equal(tm_checkpoint_view_open(folder, step, &view, &err), wanted);
+    tm_status           st = tm_checkpoint_view_open(folder, step, &view, &err);
+    if (st != wanted) fail_msg("status %d, %s", (int)st, err.text);
+    if (st == TM_OK) return view;
     assert_says(&err, words);
     assert_says(&err, folder);
     assert_null(view);
+    return NULL;
 }
 
-static tm_checkpoint_view *opened(const char *folder, int64_t step)
+static void finds(tm_checkpoint_view *view, const char *name, tm_status wanted, size_t bytes, const char *words)
 {
-    tm_checkpoint_view *view;
-    tm_error            err = { 0 };
-    if (tm_checkpoint_view_open(folder, step, &view, &err) != TM_OK) fail_msg("%s", err.text);
-    return view;
+    int      dtype;
+    size_t   found = 0;
+    tm_error err = { 0 };
+    assert_int_equal(tm_checkpoint_view_find(view, name, &dtype, &found, &err), wanted);
+    if (wanted == TM_OK) assert_int_equal(found, bytes);
+    assert_says(&err, words);
 }
 
 /* Any run of bytes; of the newest whole checkpoint, or of a step; a state by the name of what it is of. */
 TEST(tensors_are_viewed_one_at_a_time)
 {
-    static holding h;
-    unsigned char  part[700];
-    int            dtype;
-    size_t         bytes;
-    tm_error       err = { 0 };
-    char          *folder = new_folder();
-    refuses(folder, -1, TM_INVALID, "there is no checkpoint in");
+    static holding      h;
+    unsigned char       part[700];
+    char               *folder = new_folder();
+    tm_error            err = { 0 };
+    tm_checkpoint_view *view = view_of(folder, -1, TM_INVALID, "there is no checkpoint in");
     save(folder, 5, 1, 0);
     save(folder, 12, 2, 0);
-    for (int64_t step = 0; step < 5; step += 4) refuses(folder, step, TM_INVALID, "there is no checkpoint of step ");
+    for (int64_t step = 0; step < 5; step += 4) view_of(folder, step, TM_INVALID, "there is no checkpoint of step ");
     for (int newest = 0; newest < 2; newest++) {
-        tm_checkpoint_view *view = opened(folder, newest ? -1 : 5);
+        view = view_of(folder, newest ? -1 : 5, TM_OK, "");
         hold(&h, FIRST, 0, 1);
         visit(&h, newest ? key_of(12, 2) : key_of(5, 1), true);
-        for (size_t i = 0; i < WHOLE; i++) {
-            const tm_checkpoint_tensor *t = &h.tensors[i];
-            if (tm_checkpoint_view_find(view, t->name, &dtype, &bytes, &err) != TM_OK) fail_msg("%s", err.text);
-            assert_true(dtype == t->dtype && bytes == t->bytes);
-            for (size_t from = 0; from < bytes; from += 1 + bytes / 7)
-                for (size_t n = 1; from + n <= bytes; n += n < 4 ? 1 : 13) {
-                    memset(part, 0xEE, sizeof part);
-                    assert_int_equal(tm_checkpoint_view_read(view, t->name, from, part, n, &err), TM_OK);
-                    assert_memory_equal(part, (const char *)t->at.at + from, n);
-                    assert_int_equal(part[n], 0xEE);
-                }
+        for (const tm_checkpoint_tensor *t = h.tensors; t < h.tensors + h.n; t++) {
+            finds(view, t->name, TM_OK, t->bytes, "");
+            for (size_t from = 0, n = 1; from + n <= t->bytes; from += 1 + t->bytes / 7, n = 1 + n * 3 % 80) {
+                memset(part, 0xEE, sizeof part);
+                assert_int_equal(tm_checkpoint_view_read(view, t->name, from, part, n, &err), TM_OK);
+                assert_memory_equal(part, (const char *)t->at.at + from, n);
+                assert_int_equal(part[n], 0xEE);
+            }
         }
-        err = (tm_error){ 0 };
-        assert_int_equal(tm_checkpoint_view_find(view, "other", &dtype, &bytes, &err), TM_INVALID);
-        assert_says(&err, "holds no tensor 'other'");
+        finds(view, "other", TM_INVALID, 0, "holds no tensor 'other'");
         assert_int_equal(tm_checkpoint_view_take(view, "eight", &err), TM_INVALID);
         assert_int_equal(tm_checkpoint_view_take(view, "weight", &err), TM_OK);
-        assert_int_equal(tm_checkpoint_view_find(view, "layers.0.wo", &dtype, &bytes, &err), TM_OK);
-        assert_int_equal(bytes, 672);
-        assert_int_equal(tm_checkpoint_view_find(view, "layers.0.norm", &dtype, &bytes, &err), TM_OK);
-        assert_int_equal(bytes, 76); /* it has no such state */
+        finds(view, "layers.0.wo", TM_OK, 672, "");
+        finds(view, "layers.0.norm", TM_OK, 76, ""); /* it has no such state */
         tm_checkpoint_view_close(view);
     }
     change(folder, "step-00000005/" TM_CHECKPOINT_DATA);
     change(folder, "step-00000012/" TM_CHECKPOINT_INDEX);
-    tm_checkpoint_view *view = opened(folder, -1); /* the older one */
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_checkpoint_view_find(view, "embedding", &dtype, &bytes, &err), TM_FORMAT);
-    assert_says(&err, "step-00000005': ");
-    assert_says(&err, "checksum");
-    assert_int_equal(tm_checkpoint_view_find(view, "experts", &dtype, &bytes, &err), TM_OK);
+    view = view_of(folder, -1, TM_OK, ""); /* the older one */
+    finds(view, "embedding", TM_FORMAT, 0, "step-00000005': tensor 'embedding' does not match its checksum");
+    finds(view, "experts", TM_OK, 320, "");
     tm_checkpoint_view_close(view);
     change(folder, "step-00000005/" TM_CHECKPOINT_INDEX);
-    refuses(folder, 5, TM_FORMAT, "/step-00000005': ");
-    refuses(folder, -1, TM_FORMAT, "/step-00000012': "); /* of the newest it is said why */
+    view_of(folder, 5, TM_FORMAT, "/step-00000005': ");
+    view_of(folder, -1, TM_FORMAT, "/step-00000012': "); /* of the newest it is said why */
     test_tree_remove(folder);
 }

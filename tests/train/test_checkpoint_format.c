@@ -173,33 +173,28 @@ TEST(earlier_versions_are_read)
 /* What is written is read; another byte is found by the checksum, or with a right one is another number of it. */
 TEST(seals_are_read_as_written)
 {
+    enum { BYTES = TM_CHECKPOINT_SEAL_BYTES, END = BYTES - 8 };
     for (int kind = 0; kind < 4; kind++) {
         const tm_checkpoint_seal seal = { 7, 700, 0x1122334455667788, 520, kind & 1, kind & 2 };
-        unsigned char            bytes[TM_CHECKPOINT_SEAL_BYTES + 8] = { 0 };
-        const size_t             end = TM_CHECKPOINT_SEAL_BYTES - 8;
-        tm_error                 err = { 0 };
+        unsigned char            bytes[BYTES + 8] = { 0 }, again[BYTES + 8] = { 0 };
         tm_checkpoint_seal       read;
+        tm_error                 err = { 0 };
         tm_checkpoint_seal_encode(&seal, bytes);
         for (size_t n = 0; n < sizeof bytes; n++)
-            assert_int_equal(tm_checkpoint_seal_decode(bytes, n, &read, &err),
-                             n == TM_CHECKPOINT_SEAL_BYTES ? TM_OK : TM_FORMAT);
-        assert_int_equal(tm_checkpoint_seal_decode(bytes, TM_CHECKPOINT_SEAL_BYTES, &read, &err), TM_OK);
+            assert_int_equal(tm_checkpoint_seal_decode(bytes, n, &read, &err), n == BYTES ? TM_OK : TM_FORMAT);
+        assert_int_equal(tm_checkpoint_seal_decode(bytes, BYTES, &read, &err), TM_OK);
         assert_true(read.step == 7 && read.index_bytes == 700 && read.index_hash == seal.index_hash);
         assert_true(read.data_bytes == 520 && read.in_pieces == (kind & 1) && read.safetensors == !!(kind & 2));
-        for (size_t at = 0; at < TM_CHECKPOINT_SEAL_BYTES; at++)
-            for (int repaired = 0; repaired < 2; repaired++) {
-                unsigned char own[sizeof bytes], again[sizeof bytes] = { 0 };
-                memcpy(own, bytes, sizeof own);
-                own[at]++;
-                uint64_t hash = tm_hash(own, end);
-                if (repaired && at < end) memcpy(own + end, &hash, sizeof hash);
-                tm_status st = tm_checkpoint_seal_decode(own, TM_CHECKPOINT_SEAL_BYTES, &read, &err);
-                if (!repaired || at >= end) assert_int_equal(st, TM_FORMAT);
-                if (at >= 16 && at < end && repaired) assert_int_equal(st, TM_OK); /* behind magic and version */
-                if (st != TM_OK) continue;
-                tm_checkpoint_seal_encode(&read, again);
-                assert_memory_equal(again + 16, own + 16, end - 16);
-            }
+        for (size_t at = 16; at < BYTES; at++) { /* behind magic and version */
+            bytes[at]++;
+            assert_int_equal(tm_checkpoint_seal_decode(bytes, BYTES, &read, &err), TM_FORMAT);
+            uint64_t hash = tm_hash(bytes, END);
+            memcpy(bytes + END, &hash, sizeof hash);
+            if (at >= END) continue;
+            assert_int_equal(tm_checkpoint_seal_decode(bytes, BYTES, &read, &err), TM_OK);
+            tm_checkpoint_seal_encode(&read, again);
+            assert_memory_equal(again + 16, bytes + 16, END - 16);
+        }
     }
 }
 
