@@ -16,24 +16,23 @@ static const int64_t others = (int64_t)WORDS * WIDTH + (2 * LAYERS + 1) * WIDTH;
 static const int64_t adapters = LAYERS * RANK * (2LL * (WIDTH + WIDTH) + 2LL * (WIDTH + KEYS) + 3LL * (WIDTH + HIDDEN));
 static const int64_t lengths = LAYERS * (2LL * WIDTH + 2LL * KEYS + 2LL * HIDDEN + WIDTH);
 
-static tm_step_options options_1b(tm_dtype base, bool dora)
+static tm_step *plan_1b(tm_dtype base, bool dora)
 {
+    tm_device      *device = test_device_open("cpu", 2);
+    tm_chooser      chooser = tm_device_chooser(device);
     tm_step_options o = test_llama_options();
     o.precision = &tm_precision_bf16;
     o.micro_batch = 1;
     o.seq = 512;
     o.recompute.cheap = true;
-    o.shape.vocab_size = WORDS;
-    o.shape.dim = WIDTH;
-    o.shape.n_layers = LAYERS;
-    o.shape.n_heads = 32;
-    o.shape.n_kv_heads = 8;
-    o.shape.head_dim = 64;
-    o.shape.ffn_dim = HIDDEN;
+    o.shape.vocab_size = WORDS, o.shape.dim = WIDTH, o.shape.n_layers = LAYERS, o.shape.ffn_dim = HIDDEN;
+    o.shape.n_heads = 32, o.shape.n_kv_heads = 8, o.shape.head_dim = 64;
     o.shape.tied = true;
     o.adapters = (tm_adapters){ .rank = RANK, .alpha = 16, .base = base, .place = "test", .dora = dora };
     strcpy(o.adapters.targets, "all-linear");
-    return o;
+    tm_step *step = test_step_plan(&o, &chooser);
+    tm_device_close(device);
+    return step;
 }
 
 static int64_t class_bytes(const tm_plan *plan, const char *name)
@@ -48,16 +47,6 @@ static void is_about(const char *what, int64_t bytes, int64_t wanted, const tm_g
 {
     if (bytes < wanted || bytes > wanted + 64 * (int64_t)graph->n_tensors)
         fail_msg("%s: %lld bytes, counted by hand %lld", what, (long long)bytes, (long long)wanted);
-}
-
-static tm_step *plan_1b(tm_dtype base, bool dora)
-{
-    tm_device      *device = test_device_open("cpu", 2);
-    tm_step_options o = options_1b(base, dora);
-    tm_chooser      chooser = tm_device_chooser(device);
-    tm_step        *step = test_step_plan(&o, &chooser);
-    tm_device_close(device);
-    return step;
 }
 
 TEST(a_stack_of_1b_takes_what_the_formula_says)
@@ -93,47 +82,4 @@ TEST(a_base_in_nf4_fits)
             fail_msg("%zu bytes are planned for 1 x 512, more than 2.5 GiB", step->plan->arena_bytes);
         tm_step_destroy(step);
     }
-}
-
-/* Bytes of the casts of a step's programs that read a weight in E4M3. */
-static int64_t cast_bytes(const tm_step *step)
-{
-    int64_t bytes = 0;
-    for (size_t p = 0; p < step->plan->n_programs; p++)
-        for (size_t x = 0; x < step->plan->programs[p].count; x++) {
-            const tm_call *call = &step->plan->programs[p].instructions[x].call;
-            if (call->op != &tm_op_cast || call->in[0].dtype != TM_E4M3_BLOCKS) continue;
-            bytes += (int64_t)tm_tensor_bytes(call->out[0].shape, call->out[0].dtype);
-        }
-    return bytes;
-}
-
-/* Where products decode E4M3 themselves, no copy of a matrix is in memory. */
-TEST(a_base_in_e4m3_needs_no_copies)
-{
-    static const char *const sets[] = { "avx512", "avx512_bf16" };
-    tm_step                 *step[2];
-    for (int s = 0; s < 2; s++) {
-        tm_device      *device = test_device_open("cpu", 2);
-        tm_step_options o = options_1b(TM_E4M3_BLOCKS, false);
-        tm_chooser      chooser = tm_device_chooser(device);
-        tm_error        err = { 0 };
-        o.shape.vocab_size = 1024; /* so that not the logits are the most */
-        if (tm_device_limit_isa(device, sets[s], &err) != TM_OK) {
-            print_message("# skipped: %s\n", err.text);
-            if (s) tm_step_destroy(step[0]);
-            tm_device_close(device);
-            return;
-        }
-        step[s] = test_step_plan(&o, &chooser);
-        tm_device_close(device);
-    }
-    int64_t copies = cast_bytes(step[0]), largest = 2 * 2 * (int64_t)HIDDEN * WIDTH; /* of gate and up */
-    assert_true(copies > 2 * matrices);                                              /* each at least once */
-    assert_int_equal(cast_bytes(step[1]), 0);
-    print_message("# %zu bytes with copies, %zu without\n", step[0]->plan->arena_bytes, step[1]->plan->arena_bytes);
-    /* but for what the kernels of the two sets pack */
-    assert_true(step[1]->plan->arena_bytes + (size_t)largest / 10 * 9 <= step[0]->plan->arena_bytes);
-    tm_step_destroy(step[0]);
-    tm_step_destroy(step[1]);
 }

@@ -32,15 +32,13 @@ static bool is_main(const char *key, const char *value)
         fail_msg("%s", err.text);
     if (key) tm_config_set(config, key, value, "test");
     if (tm_run_options_read(config, &options, &err) != TM_OK) fail_msg("%s", err.text);
-    bool is = tm_curve_is_main(&options);
+    bool    is = tm_curve_is_main(&options);
+    tm_text text = { 0 };
+    tm_curve_describe(&options, &text);
+    if (!is && !key) print_message("%s0x%016llx\n", text.data, (unsigned long long)tm_hash(text.data, text.length));
+    tm_text_fini(&text);
     options.load_weights = load_nothing; /* other weights have other losses */
     assert_false(tm_curve_is_main(&options));
-    if (!is && !key) {
-        tm_text text = { 0 };
-        tm_curve_describe(&options, &text);
-        print_message("%s0x%016llx\n", text.data, (unsigned long long)tm_hash(text.data, text.length));
-        tm_text_fini(&text);
-    }
     tm_config_destroy(config);
     return is;
 }
@@ -72,29 +70,29 @@ TEST(the_main_job_is_known)
 
 TEST(the_same_bits_are_equal)
 {
-    double   losses[STEPS];
-    char     why[TM_REASON_BYTES];
-    tm_curve curve;
-    for (int i = 0; i < STEPS; i++) losses[i] = stored[i];
-    tm_curve_compare("fused", losses, 1, STEPS, &curve, why);
-    assert_true(curve.equal && curve.steps == STEPS && !why[0]);
-    tm_curve_compare("fused", losses + 99, 100, STEPS - 99, &curve, why); /* goes on */
-    assert_true(curve.equal && curve.steps == STEPS - 99 && !why[0]);
-    tm_curve_compare("rounded-twice", losses, 1, STEPS, &curve, why); /* another order: in the band */
-    assert_true(!curve.equal && curve.steps == STEPS && !why[0]);
-    tm_curve_compare(NULL, losses, 1, STEPS, &curve, why);
-    assert_true(!curve.equal && !why[0]);
-    losses[17] = nextafter(losses[17], 9);
-    tm_curve_compare("fused", losses, 1, STEPS, &curve, why);
-    assert_true(!curve.equal && !why[0]);
-    tm_curve_compare("fused", losses, 1, 17, &curve, why);
-    assert_true(curve.equal && curve.steps == 17);
-    tm_curve_compare("fused", losses, 1, 1, &curve, why);
-    assert_true(curve.equal && curve.steps == 1);
-    tm_curve_compare("fused", losses, 1, 0, &curve, why);
-    assert_true(!curve.equal && curve.steps == 0);
-    tm_curve_compare("fused", losses + STEPS - 1, STEPS, 3, &curve, why); /* the last one that is known */
-    assert_true(curve.equal && curve.steps == 1 && !why[0]);
-    tm_curve_compare("fused", losses, STEPS + 1, 5, &curve, why);
-    assert_true(!curve.equal && curve.steps == 0 && !why[0]);
+    static const struct {
+        const char *sums;
+        int         first, n, steps;
+        bool        changed, equal; /* changed: the 18th by a bit, which is in the band */
+    } rows[] = {
+        { "fused", 1, STEPS, STEPS, false, true },
+        { "fused", 100, STEPS - 99, STEPS - 99, false, true }, /* goes on */
+        { "rounded-twice", 1, STEPS, STEPS, false, false },    /* another order: in the band */
+        { NULL, 1, STEPS, STEPS, false, false },
+        { "fused", 1, STEPS, STEPS, true, false },
+        { "fused", 1, 17, 17, true, true },
+        { "fused", 1, 1, 1, false, true },
+        { "fused", 1, 0, 0, false, false },
+        { "fused", STEPS, 3, 1, false, true }, /* the last one that is known */
+        { "fused", STEPS + 1, 5, 0, false, false },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        double   losses[STEPS + 10] = { 0 };
+        char     why[TM_REASON_BYTES];
+        tm_curve curve;
+        memcpy(losses, stored, sizeof stored);
+        if (rows[i].changed) losses[17] = nextafter(losses[17], 9);
+        tm_curve_compare(rows[i].sums, losses + rows[i].first - 1, rows[i].first, rows[i].n, &curve, why);
+        if (curve.equal != rows[i].equal || curve.steps != rows[i].steps || why[0]) fail_msg("row %zu: %s", i, why);
+    }
 }

@@ -3,7 +3,6 @@
  * training over all of it. */
 #include "support/test.h"
 #include "support/golden.h"
-#include "support/hf_folder.h"
 #include "support/training.h"
 #include "train/generate/decode.h"
 
@@ -12,22 +11,6 @@
 #include <string.h>
 
 enum { LENGTH = 70, VOCAB = 96 };
-
-/* In which all is computed, and how far logits may be apart then. */
-static const tm_precision *precision = &tm_precision_f32;
-static double              bound = 2e-5;
-
-static tm_trainer *open_trainer(tm_device *device, const tm_model_shape *shape)
-{
-    tm_step_options o = { .shape = *shape,
-                          .precision = precision,
-                          .micro_batch = 1,
-                          .seq = LENGTH,
-                          .accumulation = 1,
-                          .optimizer = tm_optimizer_find("SGD"),
-                          .sample = true };
-    return test_trainer_open(device, &o, 7);
-}
 
 /* The weights of one into the other, by name. */
 static void copy_weights(const tm_trainer *from, tm_decoder *to)
@@ -39,91 +22,69 @@ static void copy_weights(const tm_trainer *from, tm_decoder *to)
                 continue;
             tm_error err = { 0 };
             void    *values = test_tensor_read(from, (tm_tensor_id)k);
-            assert_int_equal(tm_forward_write(tm_decoder_forward(to), (tm_tensor_id)i, 0, values,
-                                              tm_tensor_bytes(a->tensors[k].shape, a->tensors[k].dtype), &err),
-                             TM_OK);
+            size_t   bytes = tm_tensor_bytes(a->tensors[k].shape, a->tensors[k].dtype);
+            assert_int_equal(tm_forward_write(tm_decoder_forward(to), (tm_tensor_id)i, 0, values, bytes, &err), TM_OK);
             free(values);
         }
 }
 
-/* (LENGTH, VOCAB) logits of the forward pass of training; the caller frees them. */
-static double *forward(tm_trainer *trainer, const int32_t *tokens)
+/* Tokens in parts, the logits behind each beside those of training; after another sequence, to the last place. */
+static void check(const tm_model_shape *shape, const tm_precision *precision, double bound)
 {
-    tm_error err = { 0 };
-    double  *z = malloc((size_t)LENGTH * VOCAB * sizeof *z);
-    for (int32_t t = 0; t < LENGTH; t++)
-        assert_int_equal(tm_trainer_logits(trainer, tokens, t, z + t * VOCAB, &err), TM_OK);
-    return z;
-}
-
-/* Feeds the tokens in the given parts and compares the logits behind each. */
-static void feed(tm_decoder *decoder, const int32_t *tokens, const double *wanted, const int *parts)
-{
-    double   logits[VOCAB];
-    tm_error err = { 0 };
-    int64_t  at = 0;
-    tm_decoder_restart(decoder);
-    for (; *parts; parts++) {
-        assert_int_equal(tm_decoder_feed(decoder, tokens + at, *parts, logits, &err), TM_OK);
-        at += *parts;
-        assert_int_equal(tm_decoder_position(decoder), at);
-        for (int v = 0; v < VOCAB; v++)
-            if (!(fabs(logits[v] - wanted[(at - 1) * VOCAB + v]) <= bound))
-                fail_msg("token %lld, logit %d: %.9g, wanted %.9g", (long long)at, v, logits[v],
-                         wanted[(at - 1) * VOCAB + v]);
-    }
-}
-
-static void check(const tm_model_shape *shape)
-{
-    tm_device  *device = test_device_open("cpu", 2);
-    tm_trainer *trainer = open_trainer(device, shape);
-    int32_t     tokens[LENGTH];
-    tm_decoder *decoder;
-    tm_error    err = { 0 };
+    static const int parts[][7] = { { 1, 1, 2, 30, 31, 5 }, { 40, 1, 1, 1, 27 }, { 70 } };
+    tm_step_options  o = { .shape = *shape,
+                           .precision = precision,
+                           .micro_batch = 1,
+                           .seq = LENGTH,
+                           .accumulation = 1,
+                           .optimizer = tm_optimizer_find("SGD"),
+                           .sample = true };
+    tm_device       *device = test_device_open("cpu", 2);
+    tm_trainer      *trainer = test_trainer_open(device, &o, 7);
+    int32_t          tokens[LENGTH];
+    double           wanted[LENGTH][VOCAB], logits[VOCAB];
+    tm_decoder      *decoder;
+    tm_error         err = { 0 };
     golden_tokens(tokens, LENGTH, VOCAB);
-    double *wanted = forward(trainer, tokens);
-    size_t  n;
-    tm_trainer_tensors(trainer, &n);
+    for (int32_t t = 0; t < LENGTH; t++)
+        assert_int_equal(tm_trainer_logits(trainer, tokens, t, wanted[t], &err), TM_OK);
     if (tm_decoder_open(device, shape, precision, LENGTH, 1, &decoder, &err) != TM_OK) fail_msg("%s", err.text);
     /* tokens of a prompt are read many at a time, but for tables that turn */
     assert_int_equal(tm_decoder_forward(decoder)->plan->graph->n_segments,
                      shape->window > 0 && shape->window < LENGTH ? 1 : 2);
     copy_weights(trainer, decoder);
-    feed(decoder, tokens, wanted, (const int[]){ 1, 1, 2, 30, 31, 5, 0 });
-    feed(decoder, tokens, wanted, (const int[]){ 40, 1, 1, 1, 27, 0 }); /* after another sequence, to the last place */
-    feed(decoder, tokens, wanted, (const int[]){ 70, 0 });
-    free(wanted);
+    for (int i = 0; i < 3; i++) {
+        int64_t at = 0;
+        tm_decoder_restart(decoder);
+        for (const int *part = parts[i]; *part; part++) {
+            assert_int_equal(tm_decoder_feed(decoder, tokens + at, *part, logits, &err), TM_OK);
+            at += *part;
+            assert_int_equal(tm_decoder_position(decoder), at);
+            for (int v = 0; v < VOCAB; v++)
+                if (!(fabs(logits[v] - wanted[at - 1][v]) <= bound))
+                    fail_msg("token %d, logit %d: %.9g, wanted %.9g", (int)at, v, logits[v], wanted[at - 1][v]);
+        }
+    }
     tm_decoder_close(decoder);
     tm_trainer_close(trainer);
     tm_device_close(device);
 }
 
-TEST(llama_reads_token_by_token)
+TEST(models_read_token_by_token)
 {
-    tm_step_options o = test_llama_options();
-    check(&o.shape);
-    o.shape.rope_interleaved = true;
-    o.shape.tied = true;
-    check(&o.shape);
-}
-
-TEST(gpt_reads_token_by_token)
-{
-    tm_step_options o = test_gpt_options();
-    check(&o.shape);
-}
-
-TEST(a_window_turns_its_table)
-{
-    tm_step_options o = test_llama_options();
-    o.shape.family = TM_FAMILY_MISTRAL;
-    o.shape.window = 11;
-    check(&o.shape);
-    o.shape.window = LENGTH;
-    check(&o.shape);
-    o.shape.window = 1; /* every token sees itself */
-    check(&o.shape);
+    static const int windows[] = { 0, 11, LENGTH, 1 }; /* every token sees itself */
+    for (int i = 0; i < 4; i++) {
+        tm_step_options o = test_llama_options();
+        if (i > 0) o.shape.family = TM_FAMILY_MISTRAL;
+        o.shape.window = windows[i];
+        check(&o.shape, &tm_precision_f32, 2e-5);
+        o.shape.rope_interleaved = o.shape.tied = i == 0;
+        if (i == 0) check(&o.shape, &tm_precision_f32, 2e-5);
+        if (i < 2) check(&o.shape, &tm_precision_bf16_pure, 0.02); /* weights are read as they are */
+        if (i == 0) o = test_gpt_options();
+        if (i == 0) check(&o.shape, &tm_precision_f32, 2e-5);
+        if (i == 0) check(&o.shape, &tm_precision_bf16_pure, 0.02);
+    }
 }
 
 /* Layers with tables of one length share the places in them, however many they are. */
@@ -134,22 +95,7 @@ TEST(windows_by_turns_have_two_tables)
     o.shape.dim = 32, o.shape.n_heads = o.shape.n_kv_heads = 1, o.shape.ffn_dim = 32;
     o.shape.window = 11;
     o.shape.window_every = 2;
-    check(&o.shape);
-}
-
-TEST(weights_of_bfloat16_are_read_as_they_are)
-{
-    tm_step_options llama = test_llama_options(), gpt = test_gpt_options();
-    precision = &tm_precision_bf16_pure;
-    bound = 0.02;
-    llama.shape.tied = true;
-    check(&llama.shape);
-    check(&gpt.shape);
-    llama.shape.family = TM_FAMILY_MISTRAL;
-    llama.shape.window = 11;
-    check(&llama.shape);
-    precision = &tm_precision_f32;
-    bound = 2e-5;
+    check(&o.shape, &tm_precision_f32, 2e-5);
 }
 
 /* Before there is any memory that would be given back. */

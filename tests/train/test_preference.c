@@ -1,87 +1,151 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs on pairs: they begin where model and reference are one, to the last bit; packing changes no loss; another
- * reference is refused. (Threads and stops: tests/differential.) */
+ * reference is refused. (Threads and stops: tests/differential; numbers of another program: tests/hf.) */
 #include "support/test.h"
-#include "pairs_fixture.h"
-#include "run_fixture.h"
 #include "op/preference.h"
+#include "run_fixture.h"
+#include "support/folder.h"
+#include "support/full_config.h"
 #include "train/trainer/preference.h"
 
-static tm_status run(const tm_run_options *options, int threads, listener *l, tm_error *err)
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SEQ = 96, PAIRS = 60, MOST = 8, MEASURES = TM_PREFERENCE_MEASURES };
+
+typedef struct {
+    tm_sink      sink;
+    tm_step_done step[MOST];
+    double       measures[MOST][MEASURES];
+    int          steps;
+    size_t       n_last;
+} listener;
+
+static void listen(tm_sink *sink, const tm_event *event)
 {
-    *l = (listener){ .sink = { .handle = listen } };
-    return run_small(options, "cpu", threads, &l->sink, NULL, err);
+    static const char *const names[MEASURES] = { "rewards/chosen",  "rewards/rejected", "rewards/accuracies",
+                                                 "rewards/margins", "logps/chosen",     "logps/rejected" };
+    listener                *l = (listener *)sink;
+    if (event->kind == TM_EVENT_RUN_ENDED) l->n_last = event->run_ended.n_measures;
+    if (event->kind != TM_EVENT_STEP_DONE) return;
+    assert_true(l->steps < MOST && event->step_done.n_measures == MEASURES);
+    for (int k = 0; k < MEASURES; k++) {
+        assert_string_equal(event->step_done.measures[k].name, names[k]);
+        l->measures[l->steps][k] = event->step_done.measures[k].value;
+    }
+    l->step[l->steps++] = event->step_done;
 }
 
-static void run_well(const tm_run_options *options, int threads, listener *l)
+/* Chosen answers are of capitals, rejected ones of small letters; lengths differ. */
+static int write_rows(void **state)
 {
-    tm_error err;
-    if (run(options, threads, l, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_text text = { 0 };
+    (void)state;
+    for (int i = 0; i < PAIRS; i++) {
+        tm_text_printf(&text, "{\"prompt\": \"%c%d?\", \"chosen\": \"", 'a' + i % 26, i);
+        for (int k = 0; k < 2 + i * 3 % 11; k++) tm_text_printf(&text, "%c", 'A' + (i + k * 3) % 26);
+        tm_text_add(&text, "\", \"rejected\": \"");
+        for (int k = 0; k < 2 + i * 5 % 13; k++) tm_text_printf(&text, "%c", 'a' + (i + k * 7) % 26);
+        tm_text_add(&text, "\"}\n");
+    }
+    test_file_write(test_folder(), "pairs.jsonl", text.data);
+    tm_text_fini(&text);
+    return 0;
+}
+
+static tm_run_options options_of(int64_t steps, bool packed)
+{
+    tm_run_options o = small_run("synthetic", steps);
+    tm_error       err = { 0 };
+    o.learning_rate = 1e-3;
+    o.step.shape.vocab_size = 257;
+    o.step.seq = SEQ;
+    o.step.accumulation = 2;
+    o.step.preference = (tm_preference_attr){ .kind = TM_PREFERENCE_SIGMOID, .beta = 0.2 };
+    o.schedule = (tm_schedule){ .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY, .steps = 1000, .decay_ratio = 0 };
+    o.source = (tm_source_options){ .name = "preference",
+                                    .path = test_in_folder("pairs.jsonl"),
+                                    .vocab = 257,
+                                    .seq = SEQ,
+                                    .seed = o.seed,
+                                    .sft = { .packed = packed } };
+    if (tm_source_fields(&o.source, o.step.fields, &o.step.n_fields, &err) != TM_OK) fail_msg("%s", err.text);
+    return o;
+}
+
+static tm_status run(const tm_run_options *options, listener *l, tm_error *err)
+{
+    *l = (listener){ .sink = { .handle = listen } };
+    return run_small(options, "cpu", 2, &l->sink, NULL, err);
+}
+
+static bool is_near(double a, double b, double slack)
+{
+    return fabs(a - b) <= slack;
 }
 
 TEST(runs_begin_where_model_and_reference_are_one)
 {
-    static listener l;
     static const struct {
-        tm_preference_attr loss;
-        double             start;
-    } cases[] = { { { .kind = TM_PREFERENCE_SIGMOID, .beta = 0.2 }, 0.69314718055994531 },
-                  { { .kind = TM_PREFERENCE_SIGMOID, .beta = 0.2, .label_smoothing = 0.3 }, 0.69314718055994531 },
-                  { { .kind = TM_PREFERENCE_HINGE, .beta = 0.2 }, 1 },
-                  { { .kind = TM_PREFERENCE_IPO, .beta = 0.2 }, 6.25 },
-                  { { .kind = TM_PREFERENCE_ROBUST, .beta = 0.2, .label_smoothing = 0.3 }, 0.69314718055994531 },
-                  { { .kind = TM_PREFERENCE_EXO, .beta = 0.2, .label_smoothing = 0.125 }, 0.41333928659223396 },
-                  { { .kind = TM_PREFERENCE_NCA, .beta = 0.2 }, 1.3862943611198906 },
-                  { { .kind = TM_PREFERENCE_BCO, .beta = 0.2 }, 1.3862943611198906 },
-                  { { .kind = TM_PREFERENCE_SPPO, .beta = 0.2 }, 12.5 },
-                  { { .kind = TM_PREFERENCE_APO_ZERO, .beta = 0.2 }, 1 },
-                  { { .kind = TM_PREFERENCE_APO_DOWN, .beta = 0.2 }, 1 },
-                  { { .kind = TM_PREFERENCE_SIGMOID_NORM, .beta = 0.2 }, 0.69314718055994531 } };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        for (int packed = 0; packed < 2; packed++) {
-            tm_run_options o = options_of(3, packed);
-            o.step.preference = cases[i].loss;
-            run_well(&o, 2, &l);
-            assert_true(is_near(l.step[0].loss, cases[i].start, 1e-15 + 1e-14 * cases[i].start));
-            assert_true(is_near(tm_preference_start(&cases[i].loss), cases[i].start, 1e-14 * cases[i].start));
-            for (int k = 0; k < 4; k++) assert_true(is_near(l.measures[0][k], 0, 0)); /* no difference at all */
-            assert_true(l.measures[0][4] < 0 && l.measures[0][5] < 0);
-            assert_true(l.step[0].grad_norm > 0);
-            assert_true(l.step[1].loss < l.step[0].loss);
-            assert_true(l.measures[2][3] > 0 && l.measures[2][2] > 0);
-            assert_true(is_near(l.measures[2][3], l.measures[2][0] - l.measures[2][1], 1e-12));
-            assert_int_equal(l.step[0].tokens, 4 * SEQ);
-            assert_in_range(l.end.n_measures, 6, 16); /* without an evaluation those of the last step */
-        }
+        int    kind;
+        double smoothing, start;
+    } cases[] = { { TM_PREFERENCE_SIGMOID, 0, 0.69314718055994531 },
+                  { TM_PREFERENCE_SIGMOID, 0.3, 0.69314718055994531 },
+                  { TM_PREFERENCE_HINGE, 0, 1 },
+                  { TM_PREFERENCE_IPO, 0, 6.25 },
+                  { TM_PREFERENCE_ROBUST, 0.3, 0.69314718055994531 },
+                  { TM_PREFERENCE_EXO, 0.125, 0.41333928659223396 },
+                  { TM_PREFERENCE_NCA, 0, 1.3862943611198906 },
+                  { TM_PREFERENCE_BCO, 0, 1.3862943611198906 },
+                  { TM_PREFERENCE_SPPO, 0, 12.5 },
+                  { TM_PREFERENCE_APO_ZERO, 0, 1 },
+                  { TM_PREFERENCE_APO_DOWN, 0, 1 },
+                  { TM_PREFERENCE_SIGMOID_NORM, 0, 0.69314718055994531 } };
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof cases[0]; i++) {
+        static listener l;
+        tm_run_options  o = options_of(3, i % 2);
+        tm_error        err;
+        double          start = cases[i / 2].start;
+        o.step.preference =
+            (tm_preference_attr){ .kind = cases[i / 2].kind, .beta = 0.2, .label_smoothing = cases[i / 2].smoothing };
+        if (run(&o, &l, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_true(is_near(l.step[0].loss, start, 1e-15 + 1e-14 * start));
+        assert_true(is_near(tm_preference_start(&o.step.preference), start, 1e-14 * start));
+        for (int k = 0; k < 4; k++) assert_true(is_near(l.measures[0][k], 0, 0)); /* no difference at all */
+        assert_true(l.measures[0][4] < 0 && l.measures[0][5] < 0 && l.step[0].grad_norm > 0);
+        assert_true(l.step[1].loss < l.step[0].loss);
+        assert_true(l.measures[2][3] > 0 && l.measures[2][2] > 0);
+        assert_true(is_near(l.measures[2][3], l.measures[2][0] - l.measures[2][1], 1e-12));
+        assert_int_equal(l.step[0].tokens, 4 * SEQ);
+        assert_in_range(l.n_last, 6, 16); /* without an evaluation those of the last step */
+    }
 }
 
 TEST(sums_are_told_by_the_pair)
 {
-    tm_named_f64 told[TM_PREFERENCE_MEASURES];
-    const double record[TM_PREFERRED_COUNT] = {
+    static const double record[TM_PREFERRED_COUNT] = {
         [TM_PREFERRED_PAIRS] = 4, [TM_PREFERRED_CHOSEN] = 6,         [TM_PREFERRED_REJECTED] = -2,
         [TM_PREFERRED_RIGHT] = 3, [TM_PREFERRED_LOGPS_CHOSEN] = -40, [TM_PREFERRED_LOGPS_REJECTED] = -72
     };
-    const double wanted[] = { 1.5, -0.5, 0.75, 2, -10, -18 };
+    static const double wanted[] = { 1.5, -0.5, 0.75, 2, -10, -18 };
+    tm_named_f64        told[MEASURES];
     tm_preference_measure(record, told);
-    for (int k = 0; k < TM_PREFERENCE_MEASURES; k++) {
-        assert_string_equal(told[k].name, names[k]);
-        assert_true(is_near(told[k].value, wanted[k], 0));
-    }
+    for (int k = 0; k < MEASURES; k++) assert_true(is_near(told[k].value, wanted[k], 0));
 }
 
 static tm_status change_one(void *context, tm_trainer *trainer, tm_error *err)
 {
     const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
     const float     value = 0.125f;
+    tm_tensor_id    id = 0;
     (void)context;
-    for (size_t i = 0; i < graph->n_tensors; i++)
-        if (graph->tensors[i].role == TM_ROLE_PARAMETER)
-            return tm_trainer_write(trainer, (tm_tensor_id)i, 0, &value, sizeof value, err);
-    return TM_OK;
+    while (graph->tensors[id].role != TM_ROLE_PARAMETER) id++;
+    return tm_trainer_write(trainer, id, 0, &value, sizeof value, err);
 }
 
-/* A run that goes on has the reference that it began with. (Threads and stops: tests/differential.) */
+/* A run that goes on has the reference that it began with. */
 TEST(another_reference_is_refused)
 {
     static listener l;
@@ -89,62 +153,65 @@ TEST(another_reference_is_refused)
     tm_error        err;
     o.checkpoint = true;
     o.checkpoint_folder = test_in_folder("full");
-    run_well(&o, 2, &l);
-    o.steps = 4;
-    run_well(&o, 2, &l);
+    for (; o.steps <= 4; o.steps++)
+        if (run(&o, &l, &err) != TM_OK) fail_msg("%s", err.text);
     assert_true(l.steps == 1 && l.step[0].step == 4);
-    o.steps = 5;
-    o.load_weights = change_one; /* to begin with: another reference */
-    assert_int_equal(run(&o, 2, &l, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "dpo.reference"));
-    o.load_weights = NULL;
-    o.reference_free = true;
-    assert_int_equal(run(&o, 2, &l, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "dpo.reference"));
-}
-
-/* Losses of all pairs together, without a reference. */
-static double sum_of(bool packed, int64_t *pairs)
-{
-    tm_run_options o = options_of(1, packed);
-    tm_source     *source;
-    tm_error       err = { 0 };
-    double         sum = 0;
-    o.source.validation_fraction = 0;
-    o.step.micro_batch = o.step.accumulation = 1;
-    if (tm_source_open(&o.source, &source, &err) != TM_OK) fail_msg("%s", err.text);
-    tm_device  *device = test_device_open("cpu", 2);
-    tm_trainer *trainer = test_trainer_open(device, &o.step, 3);
-    int64_t     rows = tm_source_describe(source)->train_samples;
-    assert_true(packed ? rows < PAIRS / 2 : rows == PAIRS);
-    *pairs = 0;
-    for (int64_t i = 0; i < rows; i++) {
-        int32_t        scratch[SEQ + 1], ints[4][SEQ];
-        float          reference[SEQ];
-        int64_t        weight;
-        double         loss, record[TM_PREFERRED_COUNT];
-        void          *at[] = { ints[0], ints[1], ints[2], ints[3], reference };
-        tm_micro_batch batch = { .field = { ints[0], ints[1], ints[2], ints[3], reference } };
-        if (tm_source_row(source, TM_SPLIT_TRAIN, i, scratch, at, &weight, &err) != TM_OK) fail_msg("%s", err.text);
-        if (tm_trainer_evaluate(trainer, &batch, &loss, &err) != TM_OK) fail_msg("%s", err.text);
-        if (tm_trainer_preferred(trainer, record, &err) != TM_OK) fail_msg("%s", err.text);
-        assert_true(is_near(record[TM_PREFERRED_PAIRS], (double)weight, 0));
-        *pairs += weight;
-        sum += loss;
+    for (int free_of_it = 0; free_of_it < 2; free_of_it++) {
+        o.load_weights = free_of_it ? NULL : change_one; /* to begin with: another reference */
+        o.reference_free = free_of_it;
+        assert_int_equal(run(&o, &l, &err), TM_INVALID);
+        assert_non_null(strstr(err.text, "dpo.reference"));
     }
-    tm_trainer_close(trainer);
-    tm_device_close(device);
-    tm_source_close(source);
-    return sum;
 }
 
+/* --- rows --------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    int32_t ints[4][SEQ];
+    float   reference[SEQ];
+    int64_t weight; /* pairs */
+} row;
+
+static void read_row(const tm_source *source, int64_t i, row *out)
+{
+    int32_t  scratch[SEQ + 1];
+    tm_error err = { 0 };
+    void    *at[] = { out->ints[0], out->ints[1], out->ints[2], out->ints[3], out->reference };
+    if (tm_source_row(source, TM_SPLIT_TRAIN, i, scratch, at, &out->weight, &err) != TM_OK) fail_msg("%s", err.text);
+}
+
+/* Losses of all pairs together, without a reference: packed pairs have their own. */
 TEST(packed_pairs_have_their_own_loss)
 {
-    int64_t packed_pairs, pairs;
-    double  packed = sum_of(true, &packed_pairs), apart = sum_of(false, &pairs);
-    assert_int_equal(packed_pairs, PAIRS);
-    assert_int_equal(pairs, PAIRS);
-    if (!is_near(packed, apart, 1e-5 * apart)) fail_msg("%.9g, alone %.9g", packed, apart);
+    double sum[2] = { 0 };
+    for (int packed = 0; packed < 2; packed++) {
+        tm_run_options o = options_of(1, packed);
+        tm_source     *source;
+        tm_error       err = { 0 };
+        int64_t        pairs = 0;
+        o.step.micro_batch = o.step.accumulation = 1;
+        if (tm_source_open(&o.source, &source, &err) != TM_OK) fail_msg("%s", err.text);
+        tm_device  *device = test_device_open("cpu", 2);
+        tm_trainer *trainer = test_trainer_open(device, &o.step, 3);
+        int64_t     rows = tm_source_describe(source)->train_samples;
+        assert_true(packed ? rows < PAIRS / 2 : rows == PAIRS);
+        for (int64_t i = 0; i < rows; i++) {
+            double loss, record[TM_PREFERRED_COUNT];
+            row    r;
+            read_row(source, i, &r);
+            tm_micro_batch batch = { .field = { r.ints[0], r.ints[1], r.ints[2], r.ints[3], r.reference } };
+            if (tm_trainer_evaluate(trainer, &batch, &loss, &err) != TM_OK) fail_msg("%s", err.text);
+            if (tm_trainer_preferred(trainer, record, &err) != TM_OK) fail_msg("%s", err.text);
+            assert_true(is_near(record[TM_PREFERRED_PAIRS], (double)r.weight, 0));
+            pairs += r.weight;
+            sum[packed] += loss;
+        }
+        assert_int_equal(pairs, PAIRS);
+        tm_trainer_close(trainer);
+        tm_device_close(device);
+        tm_source_close(source);
+    }
+    if (!is_near(sum[1], sum[0], 1e-5 * sum[0])) fail_msg("%.9g, alone %.9g", sum[1], sum[0]);
 }
 
 /* What was read of the reference: its losses of the same rows, and only where there is a target. */
@@ -155,37 +222,26 @@ TEST(references_are_kept_with_their_samples)
     tm_error       err = { 0 };
     if (tm_source_open(&o.source, &source, &err) != TM_OK) fail_msg("%s", err.text);
     int64_t rows = tm_source_describe(source)->train_samples;
-    assert_true(rows > 1);
     for (int64_t i = 0; i < rows; i++) {
         float losses[SEQ];
         for (int64_t t = 0; t < SEQ; t++) losses[t] = (float)(1000 * i + t);
         tm_source_keep_reference(source, TM_SPLIT_TRAIN, i, losses);
     }
     for (int64_t i = 0; i < 2 * rows; i++) { /* a second epoch has the same rows in another order */
-        int32_t scratch[SEQ + 1], ints[4][SEQ];
-        float   reference[SEQ];
-        int64_t weight, documents = 0, last = 0;
-        void   *at[] = { ints[0], ints[1], ints[2], ints[3], reference };
-        if (tm_source_row(source, TM_SPLIT_TRAIN, i, scratch, at, &weight, &err) != TM_OK) fail_msg("%s", err.text);
+        row     r;
+        int64_t documents = 0, last = 0;
+        read_row(source, i, &r);
         for (int64_t t = 0; t < SEQ; t++)
-            if (ints[3][t] == t) documents++, last = t;
+            if (r.ints[3][t] == t) documents++, last = t;
         int64_t used = documents % 2 ? last : SEQ; /* the odd one is what is left of the row */
-        assert_int_equal(documents / 2, weight);
-        if (i < rows)
-            for (int64_t t = 0; t < used; t++) assert_true(is_near((double)reference[t], (double)(1000 * i + t), 0));
-        for (int64_t t = used; t < SEQ; t++) assert_true(is_near((double)reference[t], 0, 0));
-        assert_true(is_near(fmod((double)reference[0], 1000), 0, 0));
+        assert_int_equal(documents / 2, r.weight);
+        for (int64_t t = 0; t < SEQ; t++)
+            if (i < rows || t >= used)
+                assert_true(is_near((double)r.reference[t], t < used ? (double)(1000 * i + t) : 0, 0));
+        assert_true(is_near(fmod((double)r.reference[0], 1000), 0, 0));
     }
+    assert_true(rows > 1);
     tm_source_close(source);
 }
 
-/* --- what makes a run valid --------------------------------------------------------------------------------------- */
-
-static int begin(void **state)
-{
-    (void)state;
-    write_rows();
-    return 0;
-}
-
-TEST_FIXTURE(begin, test_folder_teardown)
+TEST_FIXTURE(write_rows, test_folder_teardown)

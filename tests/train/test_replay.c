@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gradients of a step computed twice: a bit that a kernel gets wrong once is found and named, and a run with one is
- * invalid. (Training keeps its bits: tests/differential.) */
+/* The gradients of a step computed twice: a bit that a kernel gets wrong once, and a wrong product, are found and
+ * named, and a run with one is invalid. (Training keeps its bits: also tests/differential.) */
 #include "support/test.h"
 #include "device/backend.h"
 #include "device/host/host.h"
-#include "step_cases.h"
 #include "train/trainer/replay.h"
 
 #include <stdio.h>
@@ -13,158 +12,45 @@
 #include "rank_run.h"
 #include "run_fixture.h"
 
-/* --- a device that gets a bit wrong ------------------------------------------------------------------------------- */
+/* --- runs on a device that gets a bit wrong ----------------------------------------------------------------------- */
 
-/* Launches of this op are counted from 1; the results of these are wrong in bit `bit` of byte 3 of the output. */
-static _Thread_local tm_op_id wrong_op; /* a rank is a thread */
-static _Thread_local int      launches, wrong_launch, other_wrong_launch, wrong_bit;
+enum { STEPS = 8, MOST_RANKS = 2 };
+
+/* Launches of `op` are counted from 1; bit `bit` is wrong in byte 3 of the result of launch `at`, and in byte 7 of that
+ * of launch `also`. 0: none. */
+typedef struct {
+    int      ranks;
+    bool     stages; /* ranks are stages; else copies of the whole */
+    int64_t  every;
+    int      faulty; /* rank */
+    tm_op_id op;
+    int      at, also, bit;
+} fault;
+
+typedef struct {
+    tm_sink        sink;
+    fault          is;
+    tm_status      status[MOST_RANKS];
+    tm_replay_told told;
+    tm_verdict     verdict;
+    char           reason[TM_REASON_BYTES], first[TM_REASON_BYTES];
+    int64_t        steps[STEPS];
+    int            n, unequal, launches;
+    uint64_t       hash;
+} run_job;
+
+static _Thread_local const fault *planted; /* a rank is a thread */
+static _Thread_local int          launches;
 
 static tm_status launch(tm_queue *queue, const tm_kernel *kernel, const tm_call *call, tm_error *err)
 {
     TM_TRY(tm_host_launch(queue, kernel, call, err));
-    if (tm_op_id_of(call->op) != wrong_op) return TM_OK;
+    if (tm_op_id_of(call->op) != planted->op) return TM_OK;
     launches++;
-    if (launches == wrong_launch || launches == other_wrong_launch)
-        ((unsigned char *)call->out[0].data)[launches == wrong_launch ? 3 : 7] ^= (unsigned char)(1 << wrong_bit);
+    if (launches == planted->at || launches == planted->also)
+        ((unsigned char *)call->out[0].data)[launches == planted->at ? 3 : 7] ^= (unsigned char)(1 << planted->bit);
     return TM_OK;
 }
-
-static tm_device *open_faulty(tm_op_id op)
-{
-    static _Thread_local tm_backend backend;
-    tm_device                      *device;
-    tm_error                        err = { 0 };
-    backend = tm_backend_cpu;
-    backend.name = "faulty";
-    backend.launch = launch;
-    wrong_op = op;
-    launches = wrong_launch = other_wrong_launch = 0;
-    if (tm_device_open_backend(&backend, 1, false, &device, &err) != TM_OK) fail_msg("%s", err.text);
-    return device;
-}
-
-/* --- steps -------------------------------------------------------------------------------------------------------- */
-
-enum { STEPS = 3 };
-
-static test_batch batch_of(const tm_step_options *o, int64_t t)
-{
-    return test_batch_random(o->micro_batch * o->accumulation, o->seq, o->shape.vocab_size, (uint64_t)t);
-}
-
-static tm_replay_products checked; /* all; or those of the last step with a wrong one */
-
-/* Gradients of step t, with and without repeating them. */
-static void gradients(tm_trainer *trainer, tm_replay *replay, int64_t t, tm_replay_difference *found)
-{
-    const tm_step_options *o = &tm_trainer_step_of(trainer)->options;
-    test_batch             batch = batch_of(o, t);
-    tm_micro_batch         fed = { .field = { batch.tokens, batch.targets }, .target_tokens = batch.target_tokens };
-    tm_replay_compared     compared;
-    tm_error               err = { 0 };
-    test_begin(trainer, t, 1e-3, 1, batch.target_tokens);
-    if (replay && tm_replay_begin(replay, t, &err) != TM_OK) fail_msg("%s", err.text);
-    if (tm_trainer_gradients(trainer, &fed, NULL, &err) != TM_OK) fail_msg("%s", err.text);
-    if (replay && tm_replay_compare(replay, &fed, &compared, found, &err) != TM_OK) fail_msg("%s", err.text);
-    checked.products += replay ? compared.products.products : 0;
-    if (replay && compared.products.wrong > 0) checked = compared.products;
-    if (replay) assert_true(compared.of_bytes > 0 && compared.bytes <= 2 * compared.of_bytes);
-    if (replay && found->differs && tm_replay_decide(replay, &fed, found, &err) != TM_OK) fail_msg("%s", err.text);
-    if (tm_device_wait(tm_trainer_device(trainer), &err) != TM_OK) fail_msg("%s", err.text);
-    test_batch_fini(&batch);
-}
-
-/* --- wrong bits --------------------------------------------------------------------------------------------------- */
-
-static int launches_of_a_step(tm_trainer *trainer)
-{
-    tm_replay_difference found;
-    launches = wrong_launch = other_wrong_launch = 0;
-    gradients(trainer, NULL, 1, &found);
-    return launches;
-}
-
-TEST(a_wrong_bit_is_named)
-{
-    static const tm_replay_wrong wanted[] = { TM_REPLAY_FIRST_WRONG, TM_REPLAY_SECOND_WRONG };
-    tm_step_options              o = test_llama_options();
-    tm_device                   *device = open_faulty(TM_OP_embedding_grad);
-    tm_trainer                  *trainer = test_trainer_open(device, &o, 5);
-    tm_replay                   *replay = tm_replay_create(trainer, 3, 0);
-    tm_replay_difference         found;
-    int                          each = launches_of_a_step(trainer);
-    assert_int_equal(each, 1);
-    for (int which = 0; which < 2; which++)
-        for (wrong_bit = 0; wrong_bit < 8; wrong_bit++) {
-            launches = 0, wrong_launch = which + 1, other_wrong_launch = 0;
-            gradients(trainer, replay, 1, &found);
-            assert_true(found.differs && found.wrong == wanted[which]);
-            assert_string_equal(found.op, "embedding_grad");
-            assert_string_equal(found.program, "first");
-            assert_non_null(strstr(found.tensor, "tok_embeddings"));
-            assert_true(found.tensors == 1 && found.parts == 1 && found.bits == 1);
-            assert_true(found.first == 0 && found.end == 1024 && found.own && found.traced);
-        }
-    launches = 0, wrong_launch = 1, other_wrong_launch = 2, wrong_bit = 4;
-    gradients(trainer, replay, 1, &found);
-    assert_true(found.differs && found.bits == 2 && found.wrong == TM_REPLAY_UNDECIDED);
-    launches = 0, wrong_launch = 3, other_wrong_launch = 0; /* there is no third one */
-    gradients(trainer, replay, 1, &found);
-    assert_true(!found.differs && launches == 2);
-    tm_replay_destroy(replay);
-    tm_trainer_close(trainer);
-    tm_device_close(device);
-}
-
-/* Of the products of a step one in eight is checked in the second computation. */
-TEST(a_wrong_product_is_named)
-{
-    static const tm_op_id ops[] = { TM_OP_linear, TM_OP_linear_dgrad, TM_OP_linear_wgrad };
-    tm_step_options       o = test_llama_options();
-    o.shape.n_layers = 8;
-    for (int k = 0; k < 3; k++) {
-        tm_device           *device = open_faulty(ops[k]);
-        tm_trainer          *trainer = test_trainer_open(device, &o, 5);
-        tm_replay           *replay = tm_replay_create(trainer, 3, 0);
-        tm_replay_difference found;
-        const int            each = launches_of_a_step(trainer);
-        int                  named = 0;
-        wrong_bit = 6; /* of the exponent */
-        for (int at = each + 1; at <= 2 * each; at++) {
-            launches = 0, wrong_launch = at;
-            checked = (tm_replay_products){ 0 };
-            gradients(trainer, replay, 1, &found);
-            if (checked.wrong == 0) continue;
-            named++;
-            assert_string_equal(checked.op, tm_op_get(ops[k])->name);
-            assert_true(checked.how.row == 0 && checked.how.column == 0 && found.wrong == TM_REPLAY_SECOND_WRONG);
-        }
-        if (named < 1 || named > each / 2) fail_msg("%s: %d of %d", tm_op_get(ops[k])->name, named, each);
-        checked = (tm_replay_products){ 0 };
-        tm_replay_destroy(replay);
-        tm_trainer_close(trainer);
-        tm_device_close(device);
-    }
-}
-
-/* --- runs --------------------------------------------------------------------------------------------------------- */
-
-enum { RUN_STEPS = 8, MOST_RANKS = 2 };
-typedef struct {
-    tm_sink        sink;
-    int            ranks, stages, faulty; /* stages: 0: copies of the whole; rank whose device is; -1: none */
-    tm_op_id       op;
-    int            at; /* launch of this op that is wrong */
-    int64_t        every;
-    tm_status      status[MOST_RANKS];
-    tm_error       err[MOST_RANKS];
-    tm_replay_told told;
-    tm_verdict     verdict;
-    char           reason[TM_REASON_BYTES], first[TM_REASON_BYTES];
-    int64_t        steps[RUN_STEPS];
-    int            n, unequal;
-    uint64_t       hash;
-} run_job;
 
 static void listen(tm_sink *sink, const tm_event *event)
 {
@@ -181,101 +67,122 @@ static void listen(tm_sink *sink, const tm_event *event)
     snprintf(j->reason, sizeof j->reason, "%s", event->run_ended.reason);
 }
 
+/* Two micro-batches a step. */
 static void run_rank(tm_comm *comm, void *context)
 {
-    run_job       *j = context;
-    const int      rank = comm ? tm_comm_rank(comm) : 0;
-    tm_run_options o = small_run("synthetic", RUN_STEPS);
+    static _Thread_local tm_backend backend;
+    run_job                        *j = context;
+    const int                       rank = comm ? tm_comm_rank(comm) : 0;
+    fault                           own = j->is;
+    tm_run_options                  o = small_run("synthetic", STEPS);
+    tm_device                      *device;
+    tm_error                        err = { 0 };
     o.learning_rate = 3e-3;
     o.schedule.warmup_steps = 0;
-    o.replay = j->every;
+    o.replay = j->is.every;
     o.step.seq = o.source.seq = 16;
     o.step.n_fields = 0;
     o.step.accumulation = 2;
     o.step.layout.mesh = tm_mesh_one();
-    o.step.layout.mesh.degree[j->stages ? TM_AXIS_PP : TM_AXIS_REPLICATE] = j->ranks;
-    tm_device *device = open_faulty(j->op);
-    wrong_launch = rank == j->faulty ? j->at : 0, wrong_bit = 6;
-    j->status[rank] = rank_run(comm, &o, device, &j->sink, NULL, NULL, &j->err[rank]);
-    if (launches < j->at) j->status[rank] = TM_INTERNAL; /* it did not happen */
+    o.step.layout.mesh.degree[j->is.stages ? TM_AXIS_PP : TM_AXIS_REPLICATE] = j->is.ranks;
+    backend = tm_backend_cpu;
+    backend.name = "faulty";
+    backend.launch = launch;
+    if (rank != j->is.faulty) own.at = own.also = 0;
+    planted = &own, launches = 0;
+    CHECK(tm_device_open_backend(&backend, 1, false, &device, &err) == TM_OK);
+    j->status[rank] = rank_run(comm, &o, device, &j->sink, NULL, NULL, &err);
+    CHECK(launches >= own.at && launches >= own.also);
+    if (rank == 0) j->launches = launches;
 }
 
-static run_job run_as(int ranks, int stages, int64_t every, int faulty, tm_op_id op, int at)
+static run_job run_as(fault is)
 {
-    run_job j = { .stages = stages,
-                  .sink = { .handle = listen },
-                  .ranks = ranks,
-                  .faulty = faulty,
-                  .op = op,
-                  .at = at,
-                  .every = every };
-    if (ranks == 1)
+    run_job j = { .sink = { .handle = listen }, .is = is };
+    if (is.ranks == 1)
         run_rank(NULL, &j);
     else
-        run_world(ranks, NULL, 120, false, run_rank, &j);
+        run_world(is.ranks, NULL, 120, false, run_rank, &j);
     return j;
 }
 
-static run_job run_with(int ranks, int64_t every, int faulty, tm_op_id op, int at)
-{
-    return run_as(ranks, 0, every, faulty, op, at);
-}
+/* --- tests -------------------------------------------------------------------------------------------------------- */
 
+/* It comes to the bits of a run that repeats none. */
 TEST(a_run_repeats_every_so_many_th_step)
 {
-    run_job never = run_with(1, 0, -1, TM_OP_linear, 0), third = run_with(1, 3, -1, TM_OP_linear, 0);
-    assert_true(never.n == 0 && never.told.every == 0 && never.told.steps == 0);
-    assert_true(third.n == 2 && third.steps[0] == 3 && third.steps[1] == 6 && third.unequal == 0);
-    assert_true(third.told.every == 3 && third.told.steps == 2 && third.told.bytes > 0 && third.told.seconds > 0);
-    assert_true(third.told.n_mismatches == 0 && third.told.device_seconds > 0);
-    assert_true(third.told.products > 0 && third.told.wrong_products == 0);
-    assert_true(third.hash == never.hash && third.status[0] == TM_OK);
-    double excluded = third.told.excluded_per_hour * third.told.device_seconds / 3600;
-    assert_true(excluded > 2.99 && excluded < 3); /* -ln 0.05 */
-}
-
-/* Of a llama of two layers `linear` is launched several times in a micro-batch; step 2 is the first that is repeated.
- */
-TEST(a_wrong_bit_makes_a_run_invalid)
-{
-    run_job j = run_with(1, 2, 0, TM_OP_embedding_grad, 3); /* two micro-batches a step */
-    assert_int_equal(j.status[0], TM_NUMBERS);
-    assert_true(j.verdict == TM_VERDICT_INVALID && j.unequal == 1 && j.n == 4 && j.told.n_mismatches == 1);
-    assert_string_equal(j.reason, j.first);
-    const tm_replay_mismatch *m = &j.told.mismatches[0];
-    assert_true(m->step == 2 && m->rank == 0 && m->ranks == 1 && m->sure && m->bits >= 1);
-    assert_string_equal(m->wrong, "first");
-    assert_string_equal(m->op, "embedding_grad");
-    assert_non_null(
-        strstr(j.reason, "step 2: its gradients were computed twice on the same inputs and differ (faulty"));
-    assert_non_null(strstr(j.reason, "tok_embeddings"));
-    assert_true(j.told.excluded_per_hour != j.told.excluded_per_hour); /* nothing is excluded */
-}
-
-TEST(the_rank_is_named)
-{
-    run_job clean = run_with(2, 2, -1, TM_OP_linear, 0), none = run_with(2, 0, -1, TM_OP_linear, 0);
-    assert_true(clean.status[0] == TM_OK && clean.status[1] == TM_OK && clean.n == 4 && clean.unequal == 0);
-    assert_true(clean.hash == none.hash);
-    for (int faulty = 0; faulty < 2; faulty++) {
-        run_job j = run_with(2, 1, faulty, TM_OP_linear, 2); /* attention out, in the first step */
-        assert_true(j.status[0] == TM_NUMBERS && j.status[1] == TM_NUMBERS && j.verdict == TM_VERDICT_INVALID);
-        const tm_replay_mismatch *m = &j.told.mismatches[0];
-        if (!(m->rank == faulty && m->ranks == 2 && m->sure)) fail_msg("rank %d: %s", faulty, j.reason);
-        assert_non_null(strstr(j.reason, faulty ? "by rank 1 (faulty" : "by rank 0 (faulty"));
+    for (int way = 0; way < 3; way++) {
+        const int64_t every = way == 2 ? 1 : 3;
+        fault         is = { .ranks = way ? 2 : 1, .stages = way == 2, .op = TM_OP_linear };
+        run_job       never = run_as(is);
+        is.every = every;
+        run_job j = run_as(is);
+        assert_true(never.n == 0 && never.told.every == 0 && never.told.steps == 0);
+        assert_true(j.n == STEPS / every && j.steps[0] == every && j.steps[1] == 2 * every && j.unequal == 0);
+        assert_true(j.told.every == every && j.told.steps == j.n && j.told.bytes > 0 && j.told.seconds > 0);
+        assert_true(j.told.n_mismatches == 0 && j.told.device_seconds > 0);
+        assert_true(j.told.products > 0 && j.told.wrong_products == 0);
+        for (int r = 0; r < is.ranks; r++) assert_int_equal(j.status[r], TM_OK);
+        assert_true(j.hash == never.hash);
+        double excluded = j.told.excluded_per_hour * j.told.device_seconds / 3600;
+        assert_true(excluded > 2.99 && excluded < 3); /* -ln 0.05 */
     }
 }
 
-/* A stage's wrong gradient of what it received differs only on the stage before, and is named where it was computed. */
-TEST(the_stage_is_named)
+/* Of a stage the wrong gradient of what it received differs only on the stage before, and is named where it was
+ * computed. */
+TEST(a_wrong_bit_makes_a_run_invalid_and_its_rank_is_named)
 {
-    run_job clean = run_as(2, 2, 1, -1, TM_OP_linear, 0), none = run_as(2, 2, 0, -1, TM_OP_linear, 0);
-    assert_true(clean.status[0] == TM_OK && clean.n == RUN_STEPS && clean.unequal == 0 && clean.hash == none.hash);
-    for (int faulty = 0; faulty < 2; faulty++)
-        for (int at = 2; at < 5; at++) {
-            run_job                   j = run_as(2, 2, 1, faulty, TM_OP_linear_dgrad, at);
-            const tm_replay_mismatch *m = &j.told.mismatches[0];
-            assert_true(j.status[0] == TM_NUMBERS && j.told.n_mismatches == 1);
-            if (!(m->rank == faulty && m->sure)) fail_msg("rank %d, launch %d: %s", faulty, at, j.reason);
+    static const struct {
+        fault       is;
+        int         step;
+        const char *wrong, *words; /* which computation; NULL: not looked at */
+    } rows[] = {
+        { { 1, false, 2, 0, TM_OP_embedding_grad, 3, 0, 0 }, 2, "first", "tok_embeddings.weight.grad, written by" },
+        { { 1, false, 2, 0, TM_OP_embedding_grad, 4, 0, 7 }, 2, "first", "elements 0 to 1023, at least 1 bit;" },
+        { { 1, false, 2, 0, TM_OP_embedding_grad, 5, 0, 3 }, 2, "second", "in all 1 tensor, 1 part of 4096 bytes" },
+        { { 1, false, 1, 0, TM_OP_embedding_grad, 2, 4, 4 }, 1, NULL, "at least 2 bits" },
+        { { 2, false, 1, 0, TM_OP_linear, 2, 0, 6 }, 1, "first", "by rank 0 (faulty" },
+        { { 2, false, 1, 1, TM_OP_linear, 2, 0, 6 }, 1, "first", "by rank 1 (faulty" },
+        { { 2, true, 1, 0, TM_OP_linear_dgrad, 2, 0, 6 }, 1, "first", "by rank 0 (faulty" },
+        { { 2, true, 1, 0, TM_OP_linear_dgrad, 4, 0, 6 }, 1, "first", "by rank 0 (faulty" },
+        { { 2, true, 1, 1, TM_OP_linear_dgrad, 2, 0, 6 }, 1, "first", "by rank 1 (faulty" },
+        { { 2, true, 1, 1, TM_OP_linear_dgrad, 3, 0, 6 }, 1, "first", "by rank 1 (faulty" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const fault              *is = &rows[i].is;
+        run_job                   j = run_as(*is);
+        const tm_replay_mismatch *m = &j.told.mismatches[0];
+        char                      words[120];
+        for (int r = 0; r < is->ranks; r++) assert_int_equal(j.status[r], TM_NUMBERS);
+        assert_true(j.verdict == TM_VERDICT_INVALID && j.n == STEPS / is->every && j.told.n_mismatches >= 1);
+        assert_true(j.told.excluded_per_hour != j.told.excluded_per_hour); /* nothing is excluded */
+        assert_string_equal(j.reason, j.first);
+        if (m->step != rows[i].step || m->rank != is->faulty || !m->sure || m->bits < 1 ||
+            (!is->stages && m->ranks != is->ranks))
+            fail_msg("row %zu: %s", i, j.reason);
+        snprintf(words, sizeof words, "step %d: its gradients were computed twice on the same inputs and differ",
+                 rows[i].step);
+        if (!strstr(j.reason, words) || !strstr(j.reason, rows[i].words)) fail_msg("row %zu: %s", i, j.reason);
+        if (rows[i].wrong) assert_string_equal(m->wrong, rows[i].wrong);
+        if (is->ranks == 1) assert_true(j.unequal == 1 && strcmp(m->op, "embedding_grad") == 0);
+    }
+}
+
+/* Of the products of a step one in eight is checked in the second computation. */
+TEST(wrong_products_are_counted)
+{
+    static const tm_op_id ops[] = { TM_OP_linear, TM_OP_linear_wgrad };
+    for (int k = 0; k < 2; k++) {
+        fault     is = { .ranks = 1, .every = 1, .op = ops[k], .bit = 6 /* of the exponent */ };
+        const int each = run_as(is).launches / (2 * STEPS);
+        int       named = 0;
+        for (is.at = each + 1; is.at <= 2 * each; is.at++) {
+            run_job j = run_as(is);
+            assert_in_range(j.told.wrong_products, 0, 1);
+            named += j.told.wrong_products > 0;
+            if (j.told.wrong_products > 0) assert_int_equal(j.status[0], TM_NUMBERS);
         }
+        if (named < 1 || named > each / 2) fail_msg("%s: %d of %d", tm_op_get(ops[k])->name, named, each);
+    }
 }

@@ -2,22 +2,21 @@
 /* What a run takes from a checkpoint beside the tensors: numbers no run wrote are refused; a run that was stopped
  * leaves the same bytes as one that was not. (Other data: test_whole_runs.c, tests/cli/test_attacks.sh.) */
 #include "support/test.h"
-#include "support/training.h"
-#include "support/whole.h"
-
-#include "checkpoint_fixture.h"
+#include "base/file.h"
 #include "run_fixture.h"
+#include "support/folder.h"
 #include "train/checkpoint/description.h"
+#include "train/checkpoint/io.h"
 #include "train/run/run_state.h"
 
-#include <fcntl.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 static int64_t               stop_after;
 static volatile sig_atomic_t stopped;
-
-static double      first_loss_told;
-static const char *device_name = "cpu";
+static double                first_loss_told;
 
 static void hear(tm_sink *sink, const tm_event *event)
 {
@@ -32,7 +31,6 @@ static tm_run_options options_of(const char *folder, int64_t steps)
     o.learning_rate = 3e-3;
     o.checkpoint = true;
     o.checkpoint_folder = folder;
-    o.step.recompute.cheap = true;
     o.schedule.steps = 8;
     return o;
 }
@@ -41,68 +39,29 @@ static tm_status go(const tm_run_options *options, tm_error *err)
 {
     tm_sink sink = { .handle = hear };
     stopped = 0;
-    return run_small(options, device_name, 1, &sink, &stopped, err);
+    return run_small(options, "cpu", 1, &sink, &stopped, err);
 }
 
-/* --- numbers ------------------------------------------------------------------------------------------------------ */
-
-static tm_status take(tm_checkpoint_state state, tm_error *err)
+/* The state of a checkpoint; its index in `bytes`. */
+static tm_checkpoint_state state_in(const char *folder, int step, tm_text *bytes)
 {
-    tm_run_options options = options_of("folder", 6);
-    tm_device     *device = test_device_open(device_name, 1);
-    tm_source     *source;
-    assert_int_equal(tm_source_open(&options.source, &source, err), TM_OK);
-    run       r = { .options = &options, .source = source, .device = device };
-    tm_status st = run_take_state(&r, &state, err);
-    tm_source_close(source);
-    tm_device_close(device);
-    return st;
+    char                name[600];
+    tm_arena           *arena = tm_arena_create();
+    tm_checkpoint_index index;
+    tm_error            err = { 0 };
+    snprintf(name, sizeof name, "%s/step-%08d/index.bin", folder, step);
+    tm_text_fini(bytes);
+    assert_int_equal(tm_file_read(name, 1 << 20, bytes, &err), TM_OK);
+    const unsigned char *data = (const unsigned char *)bytes->data;
+    assert_int_equal(tm_checkpoint_index_decode(data, bytes->length, arena, &index, &err), TM_OK);
+    tm_arena_destroy(arena);
+    return index.state;
 }
 
-static tm_checkpoint_state state_of(double first, double mean, double deviation, double count)
-{
-    tm_checkpoint_state s = { .step = 60, .samples_consumed = 480, .seed = 77 };
-    tm_checkpoint_add_scalar(&s, "first_loss", first);
-    tm_checkpoint_add_scalar(&s, "head_loss_mean", mean);
-    tm_checkpoint_add_scalar(&s, "head_loss_deviation", deviation);
-    tm_checkpoint_add_scalar(&s, "head_loss_count", count);
-    return s;
-}
+/* --- scalars ------------------------------------------------------------------------------------------------------ */
 
-TEST(numbers_no_run_wrote_are_refused)
-{
-    const double nan_value = (double)NAN, infinite = (double)INFINITY;
-    const struct {
-        double      first, mean, deviation, count;
-        const char *words;
-    } bad[] = {
-        { nan_value, 4, 0.1, 6, "'first_loss' is nan" },
-        { -1, 4, 0.1, 6, "'first_loss' is -1, wanted 0 to 1e+06" },
-        { 1e308, 4, 0.1, 6, "'first_loss' is 1e+308" },
-        { 4, nan_value, 0.1, 6, "'head_loss_mean' is nan" },
-        { 4, -1, 0.1, 6, "'head_loss_mean' is -1" },
-        { 4, infinite, 0.1, 6, "'head_loss_mean' is inf" },
-        { 4, 1e308, 0.1, 6, "'head_loss_mean' is 1e+308" },
-        { 4, 4, -0.1, 6, "'head_loss_deviation' is -0.1" },
-        { 4, 4, nan_value, 6, "'head_loss_deviation' is nan" },
-        { 4, 4, 0.1, 61, "'head_loss_count' is 61, wanted 0 to 60" },
-        { 4, 4, 0.1, 5.5, "'head_loss_count' is 5.5, wanted an integer" },
-        { 4, 4, 0.1, -6, "'head_loss_count' is -6" },
-        { 4, 4, 0.1, nan_value, "'head_loss_count' is nan" },
-    };
-    tm_error err = { 0 };
-    if (take(state_of(4.5, 4, 0.1, 6), &err) != TM_OK) fail_msg("%s", err.text);
-    assert_int_equal(take(state_of(0, 0, 0, 0), &err), TM_OK);
-    assert_int_equal(take(state_of(1e6, 4, 0.1, 60), &err), TM_OK);
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        err = (tm_error){ 0 };
-        assert_int_equal(take(state_of(bad[i].first, bad[i].mean, bad[i].deviation, bad[i].count), &err), TM_FORMAT);
-        assert_says(&err, bad[i].words);
-    }
-}
-
-/* Saves step 6 again with these scalars. */
-static void save_with(const tm_run_options *options, const tm_checkpoint_scalar *scalars, size_t n_scalars)
+/* Saves step 6 again with these. */
+static void save_scalars(const tm_run_options *options, const tm_checkpoint_scalar *scalars, size_t n_scalars)
 {
     tm_device                  *device = test_device_open("cpu", 1);
     tm_trainer                 *trainer = test_trainer_open(device, &options->step, 1);
@@ -120,34 +79,53 @@ static void save_with(const tm_run_options *options, const tm_checkpoint_scalar 
     tm_device_close(device);
 }
 
-/* Scalars have names: a checkpoint that lacks one, or has one more, is not gone on from. */
-TEST(names_decide)
+/* One that is missing, one more, one out of its range; else they are the run's, in any order. */
+TEST(scalars_are_those_of_a_run)
 {
-    /* in another order than the program writes them; the numbers are made up, and told at the end of the run */
-    const tm_checkpoint_scalar kept[] = { { "another", 1 },
-                                          { "head_loss_count", 5 },
-                                          { "head_loss_mean", 4.25 },
-                                          { "first_loss", 4.3125 },
-                                          { "head_loss_deviation", 0.01 } };
-    fixture                    f = new_fixture();
-    tm_run_options             o = options_of(f.folder, 6);
-    tm_error                   err;
+    enum { COUNT, MEAN, FIRST_LOSS, DEVIATION, ANOTHER };
+    static const char *const names[] = { "head_loss_count", "head_loss_mean", "first_loss", "head_loss_deviation",
+                                         "another" };
+    static const struct {
+        int         n, changed;
+        double      to;
+        tm_status   status;
+        const char *words;
+    } rows[] = {
+        { 5, ANOTHER, 1, TM_INVALID, "it holds scalar 'another' = 1, which this program does not know" },
+        { 3, ANOTHER, 1, TM_INVALID, "scalar 'head_loss_deviation' is expected and is missing; continue with" },
+        { 4, FIRST_LOSS, (double)NAN, TM_FORMAT, "'first_loss' is nan" },
+        { 4, FIRST_LOSS, -1, TM_FORMAT, "'first_loss' is -1, wanted 0 to 1e+06" },
+        { 4, FIRST_LOSS, 1e6 + 1, TM_FORMAT, "'first_loss' is 1e+06" },
+        { 4, MEAN, (double)INFINITY, TM_FORMAT, "'head_loss_mean' is inf" },
+        { 4, MEAN, -1, TM_FORMAT, "'head_loss_mean' is -1" },
+        { 4, DEVIATION, -0.1, TM_FORMAT, "'head_loss_deviation' is -0.1" },
+        { 4, COUNT, 7, TM_FORMAT, "'head_loss_count' is 7, wanted 0 to 6" },
+        { 4, COUNT, 5.5, TM_FORMAT, "'head_loss_count' is 5.5, wanted an integer" },
+        { 4, COUNT, -6, TM_FORMAT, "'head_loss_count' is -6" },
+        { 4, COUNT, 6, TM_OK, "" },
+        { 4, FIRST_LOSS, 1e6, TM_OK, "" },
+        { 4, FIRST_LOSS, 4.3125, TM_OK, "" },
+    };
+    char          *folder = test_tree_make();
+    tm_run_options o = options_of(folder, 6);
+    tm_error       err;
     assert_int_equal(go(&o, &err), TM_OK);
-    o.steps = 8;
-    save_with(&o, kept, 5);
-    assert_int_equal(go(&o, &err), TM_INVALID);
-    assert_says(&err, "the checkpoint of step 6 in '");
-    assert_says(&err, "it holds scalar 'another' = 1, which this program does not know");
-    save_with(&o, kept + 1, 3);
-    assert_int_equal(go(&o, &err), TM_INVALID);
-    assert_says(&err, "scalar 'head_loss_deviation' is expected and is missing; continue with");
-    save_with(&o, kept + 1, 4);
-    assert_int_equal(go(&o, &err), TM_OK);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        tm_checkpoint_scalar scalars[] = { { "", 5 }, { "", 4.25 }, { "", 4.3125 }, { "", 0.01 }, { "", 1 } };
+        for (int k = 0; k < 5; k++) snprintf(scalars[k].name, sizeof scalars[k].name, "%s", names[k]);
+        scalars[rows[i].changed].value = rows[i].to;
+        o.checkpoint_load_step = 6;
+        o.steps = 7;
+        save_scalars(&o, scalars, (size_t)rows[i].n);
+        assert_int_equal(go(&o, &err), rows[i].status);
+        if (!strstr(err.text, rows[i].words)) fail_msg("'%s' lacks '%s'", err.text, rows[i].words);
+        if (rows[i].status != TM_OK) assert_non_null(strstr(err.text, "the checkpoint of step 6 in '"));
+    }
     assert_true(first_loss_told == 4.3125);
-    clear(f.folder);
+    test_tree_remove(folder);
 }
 
-/* --- weights that it begins with ---------------------------------------------------------------------------------- */
+/* --- what it is of ------------------------------------------------------------------------------------------------ */
 
 static tm_status count_loads(void *context, tm_trainer *trainer, tm_error *err)
 {
@@ -159,8 +137,8 @@ static tm_status count_loads(void *context, tm_trainer *trainer, tm_error *err)
 /* Weights that a run begins with are loaded once: a run that goes on has those of its checkpoint. */
 TEST(weights_are_not_loaded_again)
 {
-    fixture        f = new_fixture();
-    tm_run_options o = options_of(f.folder, 2);
+    char          *folder = test_tree_make();
+    tm_run_options o = options_of(folder, 2);
     tm_error       err;
     int            loads = 0;
     o.load_weights = count_loads;
@@ -169,112 +147,72 @@ TEST(weights_are_not_loaded_again)
         assert_int_equal(go(&o, &err), TM_OK);
         assert_int_equal(loads, 1);
     }
-    clear(f.folder);
+    test_tree_remove(folder);
 }
 
-/* --- bits --------------------------------------------------------------------------------------------------------- */
-
-static tm_text index_of(const fixture *f, int step)
-{
-    char    path[600];
-    tm_text text = { 0 };
-    snprintf(path, sizeof path, "%s/step-%08d/" TM_CHECKPOINT_INDEX, f->folder, step);
-    int  fd = open(path, O_RDONLY);
-    char part[4096];
-    assert_true(fd >= 0);
-    for (ssize_t n; (n = read(fd, part, sizeof part)) > 0;) tm_text_add_n(&text, part, (size_t)n);
-    close(fd);
-    return text;
-}
-
-/* What a checkpoint says of its model: its name, as much of it as there is room for; adapters where there are some; the
- * order in which this device sums products. */
+/* Of its model: its name, as much of it as there is room for; adapters where there are some; the order in which this
+ * device sums products. */
 TEST(a_checkpoint_says_what_it_is_of)
 {
-    tm_device  *device = test_device_open("cpu", 1);
-    const char *sums = tm_device_describe(device)->sums[0];
-    for (int64_t rank = 0; rank < 3; rank++) {
-        fixture             f = new_fixture();
-        tm_run_options      o = options_of(f.folder, 1);
-        tm_error            err;
-        tm_text             wanted = { 0 };
-        tm_arena           *arena = tm_arena_create();
-        tm_checkpoint_index index;
-        char                name[100] = "";
-        memset(name, 'n', 80);
-        name[62] = 'o';
+    tm_device *device = test_device_open("cpu", 1);
+    char       name[100] = "", sums[100];
+    memset(name, 'n', 80);
+    snprintf(sums, sizeof sums, "sums %s", tm_device_describe(device)->sums[0]);
+    for (int64_t rank = 0; rank < 3; rank += 2) {
+        char          *folder = test_tree_make();
+        tm_run_options o = options_of(folder, 1);
+        tm_error       err;
+        tm_text        wanted = { 0 }, index = { 0 };
         o.model_name = name;
-        if (rank > 0)
-            o.step.adapters = (tm_adapters){ .rank = rank, .alpha = 4, .base = TM_DTYPE_COUNT, .place = "here" };
-        if (rank > 0) strcpy(o.step.adapters.targets, "wq");
-        if (rank == 2) o.step.adapters.dora = true, o.step.adapters.dropout = 0.25;
+        o.step.adapters =
+            (tm_adapters){ .rank = rank, .alpha = 4, .base = TM_DTYPE_COUNT, .dora = true, .dropout = 0.25 };
+        strcpy(o.step.adapters.targets, "wq");
         assert_int_equal(go(&o, &err), TM_OK);
-        tm_text text = index_of(&f, 1);
-        assert_int_equal(tm_checkpoint_index_decode((const unsigned char *)text.data, text.length, arena, &index, &err),
-                         TM_OK);
-        assert_true(index.n_files == 1 && index.files[0].writer == -1); /* one process: tensors are whole */
-        name[63] = '\0';
-        assert_string_equal(index.state.model, name);
+        tm_checkpoint_state state = state_in(folder, 1, &index);
+        assert_true(strlen(state.model) == 63 && strncmp(state.model, name, 63) == 0);
         tm_description_print(&o.step.shape, &wanted);
-        if (rank > 0)
-            tm_text_printf(&wanted, "lora.rank %d\nlora.scale %d\n%slora.base ", (int)rank, 4 / (int)rank,
-                           rank == 2 ? "lora.dora true\nlora.dropout 0.25\n" : "");
-        const char *at = index.state.description;
-        assert_memory_equal(at, wanted.data, wanted.length);
-        at += wanted.length;
-        if (rank > 0) at += strcspn(at, "\n") + 1;
-        tm_text_fini(&wanted);
-        tm_text_printf(&wanted, sums ? "sums %s\n" : "", sums);
-        assert_string_equal(at, wanted.data ? wanted.data : "");
-        tm_text_fini(&wanted);
-        tm_text_fini(&text);
-        tm_arena_destroy(arena);
-        clear(f.folder);
+        if (rank > 0) tm_text_add(&wanted, "lora.rank 2\nlora.scale 2\nlora.dora true\nlora.dropout 0.25\nlora.base ");
+        assert_memory_equal(state.description, wanted.data, wanted.length);
+        if (tm_device_describe(device)->sums[0]) assert_non_null(strstr(state.description + wanted.length, sums));
+        tm_text_fini(&wanted), tm_text_fini(&index);
+        test_tree_remove(folder);
     }
     tm_device_close(device);
 }
 
-static double head_count(const fixture *f, int step)
-{
-    tm_text             text = index_of(f, step);
-    tm_arena           *arena = tm_arena_create();
-    tm_checkpoint_index index;
-    double              count = -1;
-    tm_error            err = { 0 };
-    if (tm_checkpoint_index_decode((const unsigned char *)text.data, text.length, arena, &index, &err) != TM_OK)
-        fail_msg("%s", err.text);
-    for (size_t i = 0; i < index.state.n_scalars; i++)
-        if (strcmp(index.state.scalars[i].name, "head_loss_count") == 0) count = index.state.scalars[i].value;
-    tm_arena_destroy(arena);
-    tm_text_fini(&text);
-    return count;
-}
+/* --- bits --------------------------------------------------------------------------------------------------------- */
 
 /* Stopped while the head was still being taken in, and again after it. */
 TEST(a_stopped_run_leaves_the_same_index)
 {
     enum { STEPS = 12 };
-    fixture        whole = new_fixture(), parts = new_fixture();
-    tm_run_options o = options_of(whole.folder, STEPS);
-    tm_error       err;
+    static const char *const count[] = { "head_loss_count", "first_loss", "head_loss_mean", "head_loss_deviation" };
+    static const int64_t     stops[] = { 2, 3, 8, -1 };
+    char                    *whole_run = test_tree_make(), *parts = test_tree_make();
+    tm_run_options           o = options_of(whole_run, STEPS);
+    tm_text                  a = { 0 }, b = { 0 };
+    double                   values[4];
+    tm_error                 err;
     stop_after = -1;
     assert_int_equal(go(&o, &err), TM_OK);
-    o = options_of(parts.folder, STEPS);
-    static const int64_t stops[] = { 2, 3, 8, -1 };
+    o = options_of(parts, STEPS);
     for (int i = 0; i < 4; i++) {
         stop_after = stops[i];
         assert_int_equal(go(&o, &err), stops[i] > 0 ? TM_INTERRUPTED : TM_OK);
     }
-    tm_text a = index_of(&whole, STEPS), b = index_of(&parts, STEPS);
+    tm_checkpoint_state state = state_in(whole_run, STEPS, &a);
+    (void)state_in(parts, STEPS, &b);
     assert_int_equal(a.length, b.length);
     assert_memory_equal(a.data, b.data, a.length);
-    tm_text_fini(&a);
-    tm_text_fini(&b);
-    assert_true(head_count(&whole, STEPS) == 5);
-    o.steps = 80; /* its head would be 8 losses, but some of them are gone */
-    stop_after = STEPS + 2;
-    assert_int_equal(go(&o, &err), TM_INTERRUPTED);
-    assert_true(head_count(&parts, STEPS + 2) == 5);
-    clear(whole.folder);
-    clear(parts.folder);
+    for (int more = 0; more < 2; more++) { /* of a longer run the head would be 8 losses, but some of them are gone */
+        assert_int_equal(tm_checkpoint_scalars(&state, count, values, 4, &err), TM_OK);
+        assert_true(values[0] == 5);
+        if (more) break;
+        o.steps = 80;
+        stop_after = STEPS + 2;
+        assert_int_equal(go(&o, &err), TM_INTERRUPTED);
+        state = state_in(parts, STEPS + 2, &b);
+    }
+    tm_text_fini(&a), tm_text_fini(&b);
+    test_tree_remove(whole_run), test_tree_remove(parts);
 }

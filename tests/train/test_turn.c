@@ -28,27 +28,23 @@ ssize_t write(int fd, const void *from, size_t bytes)
 
 ssize_t read(int fd, void *to, size_t bytes)
 {
-    if (fails) {
-        errno = fails;
-        fails = 0;
-        return -1;
-    }
-    return broken_off() ? -1 : recv(fd, to, bytes, 0);
+    int cause = fails;
+    fails = 0;
+    if (cause) errno = cause;
+    return cause || broken_off() ? -1 : recv(fd, to, bytes, 0);
 }
 
 static int          ours, theirs;
 static tm_turn     *turn;
-static sig_atomic_t never;
-static sig_atomic_t always = 1;
+static tm_error     err;
+static sig_atomic_t never, always = 1;
 
 static int set_up(void **state)
 {
     (void)state;
-    int      pair[2];
-    tm_error err = { 0 };
+    int pair[2];
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0) return -1;
-    ours = pair[0];
-    theirs = pair[1];
+    ours = pair[0], theirs = pair[1];
     return tm_turn_open(theirs, &turn, &err) == TM_OK ? 0 : -1;
 }
 
@@ -56,8 +52,7 @@ static int tear_down(void **state)
 {
     (void)state;
     tm_turn_close(turn);
-    close(ours);
-    close(theirs);
+    close(ours), close(theirs);
     return 0;
 }
 
@@ -74,103 +69,84 @@ static void say(const char *text)
     assert_int_equal(send(ours, text, strlen(text), 0), strlen(text));
 }
 
-TEST_WITH(a_turn_is_whole_steps, set_up, tear_down)
+static void step(int64_t number, double seconds, int64_t tokens, bool waits)
 {
-    tm_error err = { 0 };
-    bool     waited = true;
+    bool waited = !waits;
+    assert_int_equal(tm_turn_step(turn, number, seconds, tokens, &never, &waited, &err), TM_OK);
+    assert_int_equal(waited, waits);
+}
+
+static void expect_gone(tm_status st)
+{
+    assert_int_equal(st, TM_INTERRUPTED);
+    assert_string_equal(err.text, "the program that controls the turns (" TM_TURN_VARIABLE ") has ended");
+    err = (tm_error){ 0 };
+}
+
+TEST(a_turn_is_whole_steps)
+{
     heard(TM_TURN_HELLO "\n");
     say("turn 0.25\nturn 0.3\nturn inf\n");
     assert_int_equal(tm_turn_begin(turn, &never, &err), TM_OK);
-    assert_int_equal(tm_turn_step(turn, 1, 0.125, 64, &never, &waited, &err), TM_OK);
-    assert_false(waited);
+    step(1, 0.125, 64, false);
     heard(""); /* nobody is woken within a turn */
-    assert_int_equal(tm_turn_step(turn, 2, 0.125, 63, &never, &waited, &err), TM_OK);
-    assert_true(waited);
+    step(2, 0.125, 63, true);
     heard("step 1 0.125000000 64\nstep 2 0.125000000 63\npause\n");
-    assert_int_equal(tm_turn_step(turn, 3, 0.0625, 64, &never, &waited, &err), TM_OK);
-    assert_false(waited); /* the seconds of the turn before do not count */
-    assert_int_equal(tm_turn_step(turn, 4, 0.25, 64, &never, &waited, &err), TM_OK);
-    assert_true(waited);
+    step(3, 0.0625, 64, false); /* the seconds of the turn before do not count */
+    step(4, 0.25, 64, true);
     heard("step 3 0.062500000 64\nstep 4 0.250000000 64\npause\n");
-    for (int64_t step = 5; step < 7; step++) {
-        assert_int_equal(tm_turn_step(turn, step, 1000, 64, &never, &waited, &err), TM_OK);
-        assert_false(waited);
-    }
+    step(5, 1000, 64, false);
     tm_turn_close(turn);
     turn = NULL;
-    heard("step 5 1000.000000000 64\nstep 6 1000.000000000 64\n");
-}
-
-TEST_WITH(signals_and_short_writes_lose_nothing, set_up, tear_down)
-{
-    tm_error err = { 0 };
-    bool     waited = false;
-    heard(TM_TURN_HELLO "\n");
-    few = 5; /* the last write has fewer */
-    say("turn 0.2\nturn 1\n");
-    assert_int_equal(tm_turn_begin(turn, &never, &err), TM_OK);
-    assert_int_equal(tm_turn_step(turn, 7, 0.25, 64, &never, &waited, &err), TM_OK);
-    assert_true(waited);
-    few = SIZE_MAX;
-    heard("step 7 0.250000000 64\npause\n");
-    shutdown(ours, SHUT_WR); /* with a signal in front of the end */
-    few = 5;
-    assert_int_equal(tm_turn_begin(turn, &never, &err), TM_INTERRUPTED);
-    few = SIZE_MAX;
-    shutdown(theirs, SHUT_WR);
-    assert_int_equal(tm_turn_step(turn, 8, 2, 64, &never, &waited, &err), TM_INTERRUPTED);
-    assert_string_equal(err.text, "the program that controls the turns (" TM_TURN_VARIABLE ") has ended");
-}
-
-TEST_WITH(the_other_side_goes, set_up, tear_down)
-{
-    tm_error err = { 0 };
-    shutdown(ours, SHUT_WR);
-    assert_int_equal(tm_turn_begin(turn, &never, &err), TM_INTERRUPTED);
-    assert_string_equal(err.text, "the program that controls the turns (" TM_TURN_VARIABLE ") has ended");
+    heard("step 5 1000.000000000 64\n");
 }
 
 /* After a signal it is read again, after anything else it is not, whatever is there by then. */
-TEST_WITH(a_socket_that_fails_is_read_no_more, set_up, tear_down)
+TEST(signals_and_short_writes_lose_nothing)
 {
-    tm_error err = { 0 };
-    say("turn 1\nturn 2\n");
-    fails = EINTR;
+    heard(TM_TURN_HELLO "\n");
+    few = 5; /* the last write has fewer */
+    say("turn 0.2\nturn 1\nturn 1\n");
     assert_int_equal(tm_turn_begin(turn, &never, &err), TM_OK);
+    step(7, 0.25, 64, true);
+    few = SIZE_MAX;
+    heard("step 7 0.250000000 64\npause\n");
     fails = EIO;
-    assert_int_equal(tm_turn_begin(turn, &never, &err), TM_INTERRUPTED);
-    assert_string_equal(err.text, "the program that controls the turns (" TM_TURN_VARIABLE ") has ended");
+    expect_gone(tm_turn_begin(turn, &never, &err));
+    expect_gone(tm_turn_begin(turn, &always, &err)); /* told to stop */
 }
 
-TEST_WITH(a_signal_ends_waiting, set_up, tear_down)
+TEST(the_other_side_goes)
 {
-    tm_error err = { 0 };
-    assert_int_equal(tm_turn_begin(turn, &always, &err), TM_INTERRUPTED);
+    bool waited = false;
+    shutdown(ours, SHUT_WR);
+    few = 5; /* with a signal in front of the end */
+    expect_gone(tm_turn_begin(turn, &never, &err));
+    few = SIZE_MAX;
+    shutdown(theirs, SHUT_WR);
+    expect_gone(tm_turn_step(turn, 8, 2, 64, &never, &waited, &err));
 }
 
-TEST_WITH(what_is_no_turn, set_up, tear_down)
+/* Of a line that is too long, 63 letters. */
+TEST(what_is_no_turn)
 {
-    const char *const bad[] = { "turn\n",     "turn \n",    "turn x\n", "turn -1\n", "turn 0\n",
-                                "turn nan\n", "turn 1 2\n", "turn-5\n", "go\n",      "\n" };
+    static const char        zeros[] = "turn 1000000000000000000000000000000000000000000000000000000000";
+    static const char *const bad[] = { "turn",     "turn ",    "turn x", "turn -1", "turn 0",
+                                       "turn nan", "turn 1 2", "turn-5", "go",      "" };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        tm_error err = { 0 };
-        char     words[160];
-        say(bad[i]);
+        char words[160];
+        say(bad[i]), say("\n");
+        err = (tm_error){ 0 };
         assert_int_equal(tm_turn_begin(turn, &never, &err), TM_INVALID);
-        snprintf(words, sizeof words, TM_TURN_VARIABLE ": heard '%.*s', wanted 'turn SECONDS'", (int)strlen(bad[i]) - 1,
-                 bad[i]);
+        snprintf(words, sizeof words, TM_TURN_VARIABLE ": heard '%s', wanted 'turn SECONDS'", bad[i]);
         assert_string_equal(err.text, words);
     }
-    /* Of a line that is too long, 63 letters. */
-    tm_error err = { 0 };
-    say("turn 1");
-    for (int i = 0; i < 57; i++) say("0");
-    say("x\n");
+    assert_int_equal(strlen(zeros), 63);
+    say(zeros), say("x\n");
     assert_int_equal(tm_turn_begin(turn, &never, &err), TM_OK);
-    say("turn 1");
-    for (int i = 0; i < 56; i++) say("0");
-    say("x\n");
+    say(zeros + 1), say("\n"); /* "urn 1..." */
     assert_int_equal(tm_turn_begin(turn, &never, &err), TM_INVALID);
 }
 
 TESTS_ALONE
+TEST_FIXTURE(set_up, tear_down)
