@@ -82,7 +82,6 @@ enum {
 enum {
     FLOATS = 1u << 24,
     READS_VCC = 1u << 25,
-    READS_M0 = 1u << 26,
     ORDERS = 1u << 27,
     GFX950 = 1u << 28,
     HIGH = 1u << 29,
@@ -179,7 +178,7 @@ bool gcn_kernels_complete(gcn_module *m);
 /* --- runs ---------------------------------------------------------------------------------------- */
 
 /* How an instruction accesses memory (gcn.def's ACCESS): up to LOAD it brings registers. */
-enum { SCALAR_LOAD = 1, LDS_PERMUTE, LDS_READ, SCRATCH_LOAD, LOAD, STORE, ATOMIC, TO_LDS, LDS_WRITE, SCRATCH_STORE };
+enum { SCALAR_LOAD = 1, LDS_PERMUTE, LDS_READ, SCRATCH_LOAD, LOAD, STORE, ATOMIC, LDS_WRITE, SCRATCH_STORE };
 
 /* An access that is under way. */
 typedef struct pending {
@@ -209,7 +208,6 @@ typedef struct run {
     u8                  *lds;
     machine_shadow       shadow;
     u32                  lds_bytes;
-    int                  to_lds; /* direct loads into LDS under way */
     bool                 failed;
 } run;
 

@@ -163,9 +163,8 @@ bool machine_lanes_agree(uint64_t mask, const uint64_t address[64], uint32_t dat
 
 /* --- LDS ----------------------------------------------------------------------------------------- */
 
-/* Numbers in its shadows: epoch and thread, that is wave and lane; several waves; a load that has not landed. */
+/* Numbers in its shadows: epoch and thread, that is wave and lane; several waves. */
 enum { THREAD_BITS = 11, MANY_THREADS = 2047 };
-#define OWED 0xffffffffu
 
 static uint32_t *zeros(uint32_t bytes)
 {
@@ -210,9 +209,7 @@ static bool shared_race(const machine_shadow *s, uint32_t unit, uint32_t mine, c
     bool     written = collides(s->writer[unit], mine);
     uint32_t other = (written ? s->writer[unit] : s->reader[unit]) & MANY_THREADS, byte = unit << s->shift;
     uint32_t lane = mine % LANES, wave = (mine & MANY_THREADS) / LANES;
-    if (s->writer[unit] == OWED)
-        snprintf(why, MACHINE_RACE_ROOM, "LDS byte %u before the vmcnt wait for its global_load_lds", byte);
-    else if (other == MANY_THREADS)
+    if (other == MANY_THREADS)
         snprintf(why, MACHINE_RACE_ROOM,
                  "race on LDS byte %u: read by several waves, no barrier before lane %u of wave %u", byte, lane, wave);
     else
@@ -253,24 +250,4 @@ bool machine_note_shared(machine_shadow *s, uint32_t wave, uint64_t mask, const 
     else
         bad = write ? note_lanes(s, mine, mask, at, n, true) : note_lanes(s, mine, mask, at, n, false);
     return bad == LANES || shared_race(s, at[bad] >> s->shift, mine + (uint32_t)bad, why);
-}
-
-void machine_owe_shared(machine_shadow *s, uint32_t wave, uint64_t mask, const uint32_t *at, int bytes, bool landed)
-{
-    for (; mask; mask &= mask - 1) {
-        uint32_t i = (uint32_t)__builtin_ctzll(mask), unit = at[i] >> s->shift;
-        for (int u = 0; u < bytes >> s->shift; u++)
-            s->writer[unit + (uint32_t)u] = landed ? number_of(s, wave) + i : OWED;
-    }
-}
-
-bool machine_none_owed(const machine_shadow *s, uint64_t mask, const uint32_t *at, int bytes,
-                       char why[MACHINE_RACE_ROOM])
-{
-    for (; mask; mask &= mask - 1) {
-        uint32_t i = (uint32_t)__builtin_ctzll(mask), unit = at[i] >> s->shift;
-        for (int u = 0; u < bytes >> s->shift; u++)
-            if (s->writer[unit + (uint32_t)u] == OWED) return shared_race(s, unit, number_of(s, 0) + i, why);
-    }
-    return true;
 }

@@ -53,9 +53,4 @@ void machine_shadow_end(machine_shadow *s);
 bool machine_note_shared(machine_shadow *s, uint32_t wave, uint64_t mask, const uint32_t *at, int bytes, bool write,
                          char why[MACHINE_RACE_ROOM]);
 
-/* Bytes that a load from global memory will write are owed until it has landed: nobody may touch them. */
-void machine_owe_shared(machine_shadow *s, uint32_t wave, uint64_t mask, const uint32_t *at, int bytes, bool landed);
-bool machine_none_owed(const machine_shadow *s, uint64_t mask, const uint32_t *at, int bytes,
-                       char why[MACHINE_RACE_ROOM]);
-
 #endif
