@@ -96,3 +96,11 @@ bool emulated_device(const char *name)
     print_message("SKIPPED: no compiler of kernels for %s (tools/kernel_compilers.sh): %s\n", name, err.text);
     return false;
 }
+
+tm_device *emulated_open(const char *name)
+{
+    tm_device *device;
+    tm_error   err = { 0 };
+    if (tm_device_open(name, 2, &device, &err) != TM_OK) fail_msg("%s: %s", name, err.text);
+    return device;
+}

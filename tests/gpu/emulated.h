@@ -4,6 +4,8 @@
 #ifndef TESTS_GPU_EMULATED_H
 #define TESTS_GPU_EMULATED_H
 
+#include "device/device.h"
+
 #include <stdbool.h>
 
 /* TM_TEST_GPU=real: the tests are to use the machine's own GPU and libraries (tools/gpu_acceptance.sh). */
@@ -19,5 +21,8 @@ bool emulated_opencl(void);
 
 /* The same, but there is no compiler, and nothing is kept. */
 void emulated_without_compiler(const char *name);
+
+/* "cuda", "hip" or "cpu", with two threads. */
+tm_device *emulated_open(const char *name);
 
 #endif

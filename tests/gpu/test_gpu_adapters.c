@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adapters on the devices cuda and hip: frozen weights in blocks are decoded to the CPU's values, bit for bit;
- * trainings with LoRA, DoRA, dropout and frozen weights in 4 and 8 bits have the CPU's losses and norms within
- * rounding, and the same bits bound, launched one by one, timed, and a second time. */
+/* Frozen weights in blocks of 4 and 8 bits, decoded on the devices cuda and hip to the CPU's values, bit for bit. */
 #include "base/random.h"
 #include "device/backend.h"
 #include "gpu/emulated.h"
 #include "graph/blocks.h"
 #include "graph/value.h"
 #include "op/describe.h"
-#include "support/training.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,17 +13,6 @@
 #include <string.h>
 
 #include "support/test.h"
-
-static tm_device *opened(const char *name)
-{
-    tm_device *device;
-    tm_error   err = { 0 };
-    if (tm_device_open(name, 2, &device, &err) != TM_OK) fail_msg("%s: %s", name, err.text);
-    return device;
-}
-
-/* --- weights in blocks ----------------------------------------------------------------------------------------------
- */
 
 /* Of n elements, in which every code, every number of a map and scales of several sizes occur. */
 static unsigned char *blocks_of(tm_dtype dtype, int64_t n)
@@ -118,7 +104,7 @@ static void blocks_are_decoded_on(const char *name)
     static const int64_t  lengths[] = { 1, 7, 8, 63, 64, 65, 1001, 16384, 16385, 40003 };
     if (!emulated_device(name)) skip();
     setenv("STANDIN_GPU_UNITS", "1", 1); /* threads go on to further elements */
-    tm_device *device = opened(name);
+    tm_device *device = emulated_open(name);
     for (int f = 0; f < 3; f++)
         for (int t = 0; t < 2; t++) {
             tm_call call = { .op = &tm_op_cast, .device = device };
@@ -143,157 +129,4 @@ FULL_TEST(blocks_are_decoded_on_cuda)
 FULL_TEST(blocks_are_decoded_on_hip)
 {
     blocks_are_decoded_on("hip");
-}
-
-/* --- trainings ------------------------------------------------------------------------------------------------------
- */
-
-enum { MOST_STEPS = 20, FEW_STEPS = 3 }; /* the third is timed as a whole */
-
-typedef enum { BOUND, ONE_BY_ONE, WITH_LEDGER } way;
-
-typedef struct {
-    double   loss[MOST_STEPS], norm[MOST_STEPS], evaluation;
-    uint64_t state;
-} outcome;
-
-typedef struct {
-    const char         *what;
-    bool                gpt;
-    const tm_precision *precision;
-    int64_t             rank;
-    double              alpha, dropout;
-    bool                dora;
-    tm_dtype            base;
-    const char         *targets;
-    const char         *quick; /* device of the quick suite, and whether by own kernels: "cuda own"; NULL: neither */
-} recipe;
-
-static const recipe recipes[] = {
-    { "LoRA", false, &tm_precision_f32, 4, 6, 0, false, TM_DTYPE_COUNT, "all-linear", "cuda" },
-    { "LoRA", false, &tm_precision_bf16, 8, 16, 0, false, TM_DTYPE_COUNT, "all-linear", "hip own" },
-    { "LoRA of two modules", false, &tm_precision_bf16, 3, 4, 0.2, false, TM_DTYPE_COUNT, "wq,wv", NULL },
-    { "DoRA", true, &tm_precision_f32, 4, 6, 0.1, true, TM_DTYPE_COUNT, "all-linear", "hip" },
-    { "DoRA of nf4", false, &tm_precision_bf16, 4, 8, 0, true, TM_NF4_BLOCKS, "all-linear", "cuda own" },
-    { "QLoRA of nf4", true, &tm_precision_f32, 4, 6, 0.1, false, TM_NF4_BLOCKS, "all-linear", NULL },
-    { "QLoRA of nf4", false, &tm_precision_bf16, 8, 16, 0.1, false, TM_NF4_BLOCKS, "all-linear", NULL },
-    { "QLoRA of e4m3", false, &tm_precision_bf16, 8, 8, 0.1, false, TM_E4M3_BLOCKS, "all-linear", NULL },
-    { "QLoRA of e4m3", false, &tm_precision_f32, 5, 7, 0, false, TM_E4M3_BLOCKS, "all-linear", NULL },
-    { "output layer", false, &tm_precision_f32, 4, 6, 0.1, false, TM_DTYPE_COUNT, "wo,lm_head", "cuda own" },
-    { "output layer", false, &tm_precision_bf16, 4, 8, 0, false, TM_NF4_BLOCKS, "wo,lm_head", NULL },
-    { "bfloat16 weights", false, &tm_precision_f32, 4, 6, 0, false, TM_BF16, "all-linear", NULL },
-};
-
-static tm_step_options options_of(const recipe *r)
-{
-    tm_step_options o = r->gpt ? test_gpt_options() : test_llama_options();
-    o.shape.n_layers = 1, o.shape.dim = 32, o.shape.head_dim = 16, o.shape.ffn_dim = 80;
-    o.accumulation = 2;
-    o.seq = 16;
-    o.precision = r->precision;
-    o.adapters = (tm_adapters){ .rank = r->rank, .alpha = r->alpha, .dropout = r->dropout, .base = r->base };
-    o.adapters.dora = r->dora, o.adapters.place = "test", o.adapters.seed = 11;
-    snprintf(o.adapters.targets, sizeof o.adapters.targets, "%s", r->targets);
-    return o;
-}
-
-/* b begins as zeros: here it does something from the first step on. */
-static void fill_adapters(tm_trainer *trainer)
-{
-    const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
-    for (size_t i = 0; i < graph->n_tensors; i++)
-        for (const tm_adapter *one = graph->tensors[i].adapter; one && one->b != TM_NONE; one = one->next) {
-            int64_t n = tm_shape_elements(tm_graph_at(graph, one->b)->shape);
-            double *values = test_values_read(trainer, one->b);
-            for (int64_t k = 0; k < n; k++) values[k] = 0.1 * tm_random_normal(5, (uint64_t)one->b, (uint64_t)k);
-            test_values_write(trainer, one->b, values);
-            free(values);
-        }
-}
-
-static outcome train(tm_device *device, const tm_step_options *o, int steps, way how)
-{
-    tm_trainer *trainer = test_trainer_open(device, o, 7);
-    outcome     out = { .evaluation = 0 };
-    tm_ledger   ledger = { 0 };
-    fill_adapters(trainer);
-    tm_device_one_by_one(device, how == ONE_BY_ONE);
-    for (int t = 1; t <= steps; t++) {
-        test_batch batch =
-            test_batch_random(o->micro_batch * o->accumulation, o->seq, o->shape.vocab_size, (uint64_t)t);
-        tm_step_result result;
-        tm_error       err = { 0 };
-        tm_micro_batch fields = { .field = { batch.tokens, batch.targets } };
-        test_begin(trainer, t, 1e-3, 1, o->micro_batch * o->accumulation * o->seq);
-        if (tm_trainer_step(trainer, &fields, &result, how == WITH_LEDGER ? &ledger : NULL, &err) != TM_OK)
-            fail_msg("step %d: %s", t, err.text);
-        out.loss[t - 1] = result.loss, out.norm[t - 1] = result.grad_norm;
-        test_batch_fini(&batch);
-    }
-    test_batch batch = test_batch_random(o->micro_batch, o->seq, o->shape.vocab_size, 99);
-    out.evaluation = test_evaluate(trainer, batch.tokens, batch.targets);
-    test_batch_fini(&batch);
-    out.state = test_state_hash(trainer);
-    tm_trainer_close(trainer);
-    return out;
-}
-
-static void compare(const outcome *a, const outcome *b, int steps, double bound, const char *what)
-{
-    for (int t = 0; t < steps; t++)
-        if (!(fabs(a->loss[t] - b->loss[t]) <= bound && fabs(a->norm[t] - b->norm[t]) <= bound * fabs(b->norm[t])))
-            fail_msg("%s, step %d: loss %.9g, norm %.9g; on the CPU %.9g, %.9g", what, t + 1, a->loss[t], a->norm[t],
-                     b->loss[t], b->norm[t]);
-    if (!(fabs(a->evaluation - b->evaluation) <= bound * fabs(b->evaluation)))
-        fail_msg("%s: evaluation %.9g, on the CPU %.9g", what, a->evaluation, b->evaluation);
-}
-
-/* ways: also whether all of them leave the same bits. */
-static void train_on(tm_device *cpu, tm_device *gpu, const recipe *r, bool ways, const char *how)
-{
-    tm_step_options o = options_of(r);
-    int             steps = test_is_full() ? MOST_STEPS : FEW_STEPS;
-    char            what[100];
-    snprintf(what, sizeof what, "%s, %s, on %s", r->what, r->precision->name, how);
-    outcome wanted = train(cpu, &o, steps, BOUND), found = train(gpu, &o, steps, BOUND);
-    compare(&found, &wanted, steps, r->precision == &tm_precision_f32 ? 1e-4 : 1e-2, what);
-    if (!ways) return;
-    outcome first = test_is_full() ? train(gpu, &o, FEW_STEPS, BOUND) : found;
-    for (int k = BOUND; k <= WITH_LEDGER; k++) {
-        outcome again = train(gpu, &o, FEW_STEPS, (way)k);
-        if (memcmp(&again, &first, sizeof again) != 0) fail_msg("%s, way %d: other bits", what, k);
-    }
-}
-
-/* Products by the maker's library, and by own kernels. */
-static void adapters_train_on(const char *name)
-{
-    const char *variable = strcmp(name, "hip") == 0 ? "TRAINMARK_HIPBLASLT" : "TRAINMARK_CUBLASLT";
-    int         trained = 0;
-    if (!emulated_device(name)) skip();
-    tm_device *cpu = opened("cpu");
-    for (int own = 0; own < 2; own++) {
-        char how[16];
-        snprintf(how, sizeof how, "%s%s", name, own ? " own" : "");
-        if (own) setenv(variable, "none", 1);
-        tm_device *gpu = opened(name);
-        for (int k = 0; k < TM_COUNT_OF(recipes); k++) {
-            if (!test_is_full() && !(recipes[k].quick && strcmp(recipes[k].quick, how) == 0)) continue;
-            train_on(cpu, gpu, &recipes[k], !test_is_full() || (k + own) % 2 == 0, how);
-            trained++;
-        }
-        tm_device_close(gpu);
-    }
-    assert_true(trained >= 2);
-    tm_device_close(cpu);
-}
-
-FULL_TEST(adapters_train_on_cuda)
-{
-    adapters_train_on("cuda");
-}
-
-FULL_TEST(adapters_train_on_hip)
-{
-    adapters_train_on("hip");
 }

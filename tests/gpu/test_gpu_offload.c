@@ -14,14 +14,6 @@
 
 enum { STEPS = 2, FORMS = 4 };
 
-static tm_device *opened(const char *name)
-{
-    tm_device *device;
-    tm_error   err = { 0 };
-    if (tm_device_open(name, 2, &device, &err) != TM_OK) fail_msg("%s: %s", name, err.text);
-    return device;
-}
-
 /* form: bit 0 moments, bit 1 activations. */
 static tm_step_options options_of(int form, const tm_precision *precision, const tm_optimizer *optimizer)
 {
@@ -72,7 +64,7 @@ static size_t copies_of(const tm_plan *plan)
 
 static void offload_changes_no_bit(const char *name, const tm_precision *precision, const tm_optimizer *optimizer)
 {
-    tm_device *device = opened(name);
+    tm_device *device = emulated_open(name);
     uint64_t   wanted = 0;
     size_t     resident = 0;
     for (int form = 0; form < FORMS; form++)
@@ -120,7 +112,7 @@ TEST(memory_of_the_host_is_like_any_other)
     tm_error   err = { 0 };
     tm_address near, there;
     if (!emulated_device("hip")) skip();
-    tm_device     *device = opened("hip");
+    tm_device     *device = emulated_open("hip");
     unsigned char *a = malloc(BYTES), *b = malloc(BYTES);
     for (int i = 0; i < BYTES; i++) a[i] = (unsigned char)(i * 7 + i / 1000);
     assert_int_equal(tm_device_alloc_near(device, BYTES, &near, &err), TM_OK);
@@ -154,7 +146,7 @@ TEST(a_copy_that_fails_is_told)
         tm_trainer     *trainer = NULL;
         fflush(NULL);
         setenv("STANDIN_GPU_FAIL", rows[i][0], 1);
-        tm_device *device = opened("cuda");
+        tm_device *device = emulated_open("cuda");
         tm_status  st = tm_trainer_open(device, &o, 7, &trainer, &err);
         unsetenv("STANDIN_GPU_FAIL");
         if (st != TM_DEVICE || !strstr(err.text, rows[i][1]) || !strstr(err.text, "(error 719)"))
