@@ -16,9 +16,6 @@ bool gpu_is_real(void);
  * fail where TM_TEST_COMPILERS says "required". */
 bool emulated_device(const char *name);
 
-/* The same for "cuda", whose kernels are OpenCL's for PoCL (machine/opencl.h). */
-bool emulated_opencl(void);
-
 /* The same, but there is no compiler, and nothing is kept. */
 void emulated_without_compiler(const char *name);
 

@@ -6,7 +6,6 @@
  *   gcn_kernel.c  descriptors and metadata; kernel arguments, hidden ones included
  *   gcn_scalar.c, gcn_vector.c, gcn_matrix.c, gcn_memory.c   what each does
  *   gcn_waits.c   waits that the code alone proves to be needless
- *   gcn_record.c  launches written down for another emulator
  *   gcn.c         waves, blocks, launches; machine.h's functions
  *
  * Documents: AMD's "Instinct MI300" and "Instinct MI350 Instruction Set Architecture", LLVM's "User Guide for AMDGPU
@@ -151,8 +150,7 @@ typedef struct label {
 
 typedef struct gcn_module {
     machine_module head;
-    char          *text;  /* lines, ended by 0 */
-    char          *whole; /* as it came; NULL: launches are not recorded */
+    char          *text; /* lines, ended by 0 */
     bool           gfx950;
     instruction   *code;
     int            n_code, code_room;
@@ -228,10 +226,6 @@ __attribute__((format(printf, 3, 4))) bool gcn_fail(wave *w, const instruction *
 bool                                       gcn_complete(wave *w, queue *q, int left); /* until `left` are under way */
 
 bool gcn_needless(const machine_module *module, int at); /* machine_needless */
-
-/* gcn_record.c: before a launch and after it; NULL, and nothing, unless it is to be recorded. */
-u8  *gcn_record_before(const run *r);
-void gcn_record_after(const run *r, const machine_launch *l, u8 *before, bool well);
 
 static inline u64 scalar_pair(const wave *w, int at)
 {
