@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Frozen weights in blocks of 4 and 8 bits, decoded on the devices cuda and hip to the CPU's values, bit for bit. */
 #include "base/random.h"
-#include "device/backend.h"
+#include "gpu/called.h"
 #include "gpu/emulated.h"
 #include "graph/blocks.h"
 #include "graph/value.h"
@@ -32,70 +32,30 @@ static unsigned char *blocks_of(tm_dtype dtype, int64_t n)
     return data;
 }
 
-typedef struct {
-    tm_device       *device;
-    const tm_kernel *kernel;
-    tm_dtype         from, to;
-    int64_t          n, shift; /* elements between an address of 256 bytes and the result */
-} decoding;
-
-static void *device_bytes(tm_device *device, const void *from, size_t bytes)
-{
-    tm_address at;
-    tm_error   err = { 0 };
-    if (tm_device_alloc(device, bytes, &at, &err) != TM_OK) fail_msg("%s", err.text);
-    assert_int_equal(tm_device_write(device, at, from, bytes, &err), TM_OK);
-    return (void *)at.at; // NOLINT(performance-no-int-to-ptr)
-}
-
-/* The result, with what stands before and behind it: the caller's to free. */
-static char *decoded(const decoding *d, const unsigned char *blocks)
-{
-    size_t   element = tm_dtype_bytes(d->to), bytes = (size_t)(d->n + 2 * d->shift) * element;
-    char    *image = memset(malloc(bytes), 0x77, bytes);
-    void    *to = device_bytes(d->device, image, bytes);
-    tm_call  call = { .op = &tm_op_cast, .device = d->device, .queue = d->device->queues[TM_ON_COMPUTE] };
-    tm_error err = { 0 };
-    for (int k = 0; k < TM_MAX_IN; k++) call.in[k].shape.rank = -1;
-    for (int k = 0; k < TM_MAX_OUT; k++) call.out[k].shape.rank = -1;
-    call.in[0] = (tm_view){ .shape = tm_shape_1(d->n), .dtype = d->from };
-    call.in[0].data = device_bytes(d->device, blocks, tm_blocked_bytes(d->from, d->n));
-    call.out[0] = (tm_view){ .shape = tm_shape_1(d->n), .dtype = d->to };
-    call.out[0].data = (char *)to + (size_t)d->shift * element;
-    assert_null(d->kernel->refuse(&call));
-    tm_status st = d->kernel->prepare(d->device, &call, &call.state, &err);
-    if (st == TM_OK) st = d->device->backend->prepared(d->device, &err);
-    if (st == TM_OK) st = d->kernel->launch(&call, &err);
-    if (st == TM_OK) st = tm_device_read(d->device, image, (tm_address){ (uintptr_t)to }, bytes, &err);
-    if (st == TM_OK) st = tm_device_wait(d->device, &err);
-    if (st != TM_OK) fail_msg("%s", err.text);
-    d->kernel->release(call.state);
-    tm_device_release(d->device, (tm_address){ (uintptr_t)call.in[0].data }, tm_blocked_bytes(d->from, d->n));
-    tm_device_release(d->device, (tm_address){ (uintptr_t)to }, bytes);
-    return image;
-}
-
 static bool is_nan_of(const char *bytes, tm_dtype dtype)
 {
     return isnan(tm_value_get(bytes, dtype, 0));
 }
 
-static void check_decoding(const decoding *d)
+/* shift: elements between where memory begins and the result. */
+static void check_decoding(tm_device *device, tm_dtype from, tm_dtype to, int64_t n, int shift)
 {
-    unsigned char *blocks = blocks_of(d->from, d->n);
-    char          *image = decoded(d, blocks), wanted[4];
-    size_t         element = tm_dtype_bytes(d->to);
-    for (int64_t i = -d->shift; i < d->n + d->shift; i++) {
-        const char *found = image + (size_t)(i + d->shift) * element;
-        memset(wanted, 0x77, sizeof wanted);
-        if (i >= 0 && i < d->n) tm_value_set(wanted, d->to, 0, (double)tm_blocked_value(d->from, blocks, i));
-        if (memcmp(found, wanted, element) == 0) continue;
-        if (i >= 0 && i < d->n && is_nan_of(found, d->to) && is_nan_of(wanted, d->to)) continue;
-        fail_msg("%s of %lld elements to %s: %.9g at %lld, wanted %.9g", tm_dtype_name(d->from), (long long)d->n,
-                 tm_dtype_name(d->to), tm_value_get(found, d->to, 0), (long long)i, tm_value_get(wanted, d->to, 0));
+    char   *image[TM_MAX_IN + TM_MAX_OUT] = { (char *)blocks_of(from, n) }, *out[TM_MAX_OUT], wanted[4];
+    tm_call call = { .op = &tm_op_cast };
+    size_t  element = tm_dtype_bytes(to);
+    for (int k = 0; k < TM_MAX_IN; k++) call.in[k].shape.rank = -1;
+    for (int k = 0; k < TM_MAX_OUT; k++) call.out[k].shape.rank = -1;
+    call.in[0] = (tm_view){ .shape = tm_shape_1(n), .dtype = from };
+    call.out[0] = (tm_view){ .shape = tm_shape_1(n), .dtype = to };
+    call_on(device, &call, image, shift, out);
+    for (int64_t i = 0; i < n; i++) {
+        const char *found = out[0] + (size_t)i * element;
+        tm_value_set(wanted, to, 0, (double)tm_blocked_value(from, (unsigned char *)image[0], i));
+        if (memcmp(found, wanted, element) == 0 || (is_nan_of(found, to) && is_nan_of(wanted, to))) continue;
+        fail_msg("%s of %lld elements to %s: %.9g at %lld, wanted %.9g", tm_dtype_name(from), (long long)n,
+                 tm_dtype_name(to), tm_value_get(found, to, 0), (long long)i, tm_value_get(wanted, to, 0));
     }
-    free(blocks);
-    free(image);
+    free(image[0]), free(out[0]);
 }
 
 static void blocks_are_decoded_on(const char *name)
@@ -106,17 +66,10 @@ static void blocks_are_decoded_on(const char *name)
     setenv("STANDIN_GPU_UNITS", "1", 1); /* threads go on to further elements */
     tm_device *device = emulated_open(name);
     for (int f = 0; f < 3; f++)
-        for (int t = 0; t < 2; t++) {
-            tm_call call = { .op = &tm_op_cast, .device = device };
-            call.in[0] = (tm_view){ .shape = tm_shape_1(8), .dtype = formats[f] };
-            call.out[0] = (tm_view){ .shape = tm_shape_1(8), .dtype = to[t] };
-            decoding d = { device, device->backend->choose(device, &call, NULL), formats[f], to[t], 0, 0 };
-            assert_non_null(d.kernel);
-            for (int k = 0; k < TM_COUNT_OF(lengths); k++) {
-                d.n = lengths[k], d.shift = k % 3 == 1 ? 3 : 0; /* also where it cannot be stored 16 bytes at a time */
-                if (test_is_full() || d.n < 2000 || (f == 2 * t && d.n == 16385)) check_decoding(&d);
-            }
-        }
+        for (int t = 0; t < 2; t++)
+            for (int k = 0; k < TM_COUNT_OF(lengths); k++) /* also where 16 bytes cannot be stored at a time */
+                if (test_is_full() || lengths[k] < 2000 || (f == 2 * t && lengths[k] == 16385))
+                    check_decoding(device, formats[f], to[t], lengths[k], k % 3 == 1 ? 3 : 0);
     tm_device_close(device);
     unsetenv("STANDIN_GPU_UNITS");
 }

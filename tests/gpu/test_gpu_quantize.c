@@ -4,6 +4,7 @@
 #include "../support/execute.h"
 #include "base/random.h"
 #include "device/backend.h"
+#include "gpu/called.h"
 #include "gpu/emulated.h"
 #include "graph/value.h"
 #include "op/describe.h"
@@ -29,47 +30,6 @@ typedef struct {
 static tm_view *view_at(tm_call *call, int i)
 {
     return i < TM_MAX_IN ? &call->in[i] : &call->out[i - TM_MAX_IN];
-}
-
-static void *device_bytes(tm_device *device, const void *from, size_t bytes)
-{
-    tm_address at;
-    tm_error   err = { 0 };
-    if (tm_device_alloc(device, bytes + 1, &at, &err) != TM_OK) fail_msg("%s", err.text);
-    if (from) assert_int_equal(tm_device_write(device, at, from, bytes, &err), TM_OK);
-    return (void *)at.at; // NOLINT(performance-no-int-to-ptr)
-}
-
-/* The results as `device` leaves them, in images of their own. */
-static void run_on(tm_device *device, const operands *o, char *result[TM_MAX_OUT], const char *what)
-{
-    tm_call  call = o->call;
-    tm_error err = { 0 };
-    call.device = device;
-    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++)
-        if (tm_view_present(view_at(&call, i)))
-            view_at(&call, i)->data = device_bytes(device, o->image[i], o->bytes[i]);
-    const tm_kernel *kernel = device->backend->choose(device, &call, NULL);
-    if (!kernel) fail_msg("%s: %s has no kernel", what, device->info.name);
-    call.workspace_bytes = kernel->workspace ? kernel->workspace(&call) : 0;
-    call.workspace = device_bytes(device, NULL, call.workspace_bytes);
-    call.queue = device->queues[TM_ON_COMPUTE];
-    tm_status st = kernel->prepare ? kernel->prepare(device, &call, &call.state, &err) : TM_OK;
-    if (st == TM_OK && device->backend->prepared) st = device->backend->prepared(device, &err);
-    if (st == TM_OK) st = device->backend->launch(call.queue, kernel, &call, &err);
-    for (int k = 0; k < TM_MAX_OUT; k++) {
-        result[k] = calloc(o->bytes[TM_MAX_IN + k] + 1, 1);
-        if (st == TM_OK && tm_view_present(&call.out[k]))
-            st = tm_device_read(device, result[k], (tm_address){ (uintptr_t)call.out[k].data }, o->bytes[TM_MAX_IN + k],
-                                &err);
-    }
-    if (st == TM_OK) st = tm_device_wait(device, &err);
-    if (st != TM_OK) fail_msg("%s: %s", what, err.text);
-    if (kernel->release) kernel->release(call.state);
-    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++)
-        if (tm_view_present(view_at(&call, i)))
-            tm_device_release(device, (tm_address){ (uintptr_t)view_at(&call, i)->data }, o->bytes[i] + 1);
-    tm_device_release(device, (tm_address){ (uintptr_t)call.workspace }, call.workspace_bytes + 1);
 }
 
 /* All but which NaN it is. */
@@ -134,8 +94,8 @@ static void both(tm_device *cpu, tm_device *gpu, operands *o, const char *what)
     char *wanted[TM_MAX_OUT], *found[TM_MAX_OUT];
     for (int adds = 0; adds < (tm_view_present(&o->call.out[1]) && o->call.op == &tm_op_quantize ? 2 : 1); adds++) {
         o->call.accumulate = adds ? 1U << 1 : 0;
-        run_on(cpu, o, wanted, what);
-        run_on(gpu, o, found, what);
+        call_on(cpu, &o->call, o->image, 0, wanted);
+        call_on(gpu, &o->call, o->image, 0, found);
         compare_bits(o, found, wanted, what);
         for (int k = 0; k < TM_MAX_OUT; k++) free(wanted[k]), free(found[k]);
     }
@@ -214,7 +174,7 @@ static void recipes_have_the_bits_of_cpus(const char *name)
 /* --- codes as they lie and transposed, of one look: those of two ops on the CPU */
 
 /* What the two leave, one after the other, where one op leaves it. */
-static void two_on(tm_device *cpu, const operands *o, char *result[TM_MAX_OUT], const char *what)
+static void two_on(tm_device *cpu, const operands *o, char *result[TM_MAX_OUT])
 {
     static const int places[2][TM_MAX_OUT] = { { 0, 1, TM_QUANTIZE_SCALES },
                                                { TM_QUANTIZE_TURNED, 1, TM_QUANTIZE_TURNED_SCALES } };
@@ -232,7 +192,7 @@ static void two_on(tm_device *cpu, const operands *o, char *result[TM_MAX_OUT], 
             half.bytes[TM_MAX_IN + k] = k < 3 ? o->bytes[TM_MAX_IN + from] : 0;
         }
         if (turns && result[1]) half.image[TM_MAX_IN + 1] = result[1];
-        run_on(cpu, &half, left, what);
+        call_on(cpu, &half.call, half.image, 0, left);
         if (turns) free(result[1]);
         for (int k = 0; k < 3; k++) result[place[k]] = left[k];
         for (int k = 3; k < TM_MAX_OUT; k++) free(left[k]);
@@ -244,8 +204,8 @@ static void one_as_two(tm_device *cpu, tm_device *gpu, operands *o, const char *
     for (int adds = 0; adds < 2; adds++) {
         char *wanted[TM_MAX_OUT], *found[TM_MAX_OUT];
         o->call.accumulate = adds ? 1U << 1 : 0;
-        two_on(cpu, o, wanted, what);
-        run_on(gpu, o, found, what);
+        two_on(cpu, o, wanted);
+        call_on(gpu, &o->call, o->image, 0, found);
         compare_bits(o, found, wanted, what);
         for (int k = 0; k < TM_MAX_OUT; k++) free(wanted[k]), free(found[k]);
     }
@@ -284,10 +244,10 @@ static void one_as_three(tm_device *cpu, tm_device *gpu, operands *o, const char
     for (int k = 0; k < TM_MAX_OUT; k++) maker.bytes[TM_MAX_IN + k] = 0;
     maker.bytes[TM_MAX_IN] = apart.bytes[0] = tm_tensor_bytes(maker.call.out[0].shape, maker.call.out[0].dtype);
     maker.image[TM_MAX_IN] = calloc(apart.bytes[0] + 1, 1);
-    run_on(gpu, &maker, x, what);
+    call_on(gpu, &maker.call, maker.image, 0, x);
     apart.image[0] = x[0];
-    two_on(cpu, &apart, wanted, what);
-    run_on(gpu, o, found, what);
+    two_on(cpu, &apart, wanted);
+    call_on(gpu, &o->call, o->image, 0, found);
     compare_bits(o, found, wanted, what);
     for (int k = 0; k < TM_MAX_OUT; k++) free(wanted[k]), free(found[k]), free(x[k]);
     for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) free(o->image[i]);
