@@ -176,7 +176,7 @@ bool gcn_kernels_complete(gcn_module *m);
 /* --- runs ---------------------------------------------------------------------------------------- */
 
 /* How an instruction accesses memory (gcn.def's ACCESS): up to LOAD it brings registers. */
-enum { SCALAR_LOAD = 1, LDS_PERMUTE, LDS_READ, SCRATCH_LOAD, LOAD, STORE, ATOMIC, LDS_WRITE, SCRATCH_STORE };
+enum { SCALAR_LOAD = 1, LDS_PERMUTE, LDS_READ, SCRATCH_LOAD, LOAD, STORE, LDS_WRITE, SCRATCH_STORE };
 
 /* An access that is under way. */
 typedef struct pending {

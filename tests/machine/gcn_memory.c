@@ -15,11 +15,10 @@ static bool note_global(wave *w, const instruction *x, u64 mask, const u64 *addr
 {
     const run          *r = w->r;
     machine_actor       actor = { (u32)w->number, r->epoch, r->group_epoch };
-    const machine_touch touches[] = { [SCALAR_LOAD] = MACHINE_READS_CONSTANT,
-                                      [LOAD] = MACHINE_READS,
-                                      [STORE] = MACHINE_WRITES,
-                                      [ATOMIC] = MACHINE_ADDS };
-    char                why[MACHINE_RACE_ROOM];
+    const machine_touch touches[] = {
+        [SCALAR_LOAD] = MACHINE_READS_CONSTANT, [LOAD] = MACHINE_READS, [STORE] = MACHINE_WRITES
+    };
+    char why[MACHINE_RACE_ROOM];
     return r->order->blind ||
            machine_note_global(r->memory, actor, touches[x->row->kind], mask, address, x->row->bytes, why) ||
            gcn_fail(w, x, "%s", why);
@@ -95,23 +94,9 @@ static void move(u8 *memory, const u32 *place, u32 (*value)[LANES], int bytes, u
 /* What an access does with memory, which has lane i's bytes at memory + place[i]. */
 static void exchange(wave *w, pending *p, u8 *memory, const u32 *place, u64 mask)
 {
-    int bytes = p->x->row->bytes;
-    switch (p->x->row->kind) {
-    case ATOMIC:
-        EACH_ON
-        {
-            float sum;
-            memcpy(&sum, memory + place[i], 4);
-            sum += float_of(p->data[0][i]);
-            memcpy(memory + place[i], &sum, 4);
-        }
-        break;
-    case LOAD:
-        move(memory, place, w->v + p->x->o[0].at, bytes, mask, false);
-        break;
-    default:
-        move(memory, place, p->data, bytes, mask, true);
-    }
+    int  bytes = p->x->row->bytes;
+    bool load = p->x->row->kind == LOAD;
+    move(memory, place, load ? w->v + p->x->o[0].at : p->data, bytes, mask, !load);
 }
 
 /* All that lanes may touch at once, if it is allowed: where its first byte lies; place[i]: lane i's from there. */
@@ -307,7 +292,7 @@ static bool step_scratch(wave *w, const instruction *x)
 static bool step_access(wave *w, const instruction *x)
 {
     int      kind = x->row->kind, first = kind <= LOAD, stored = first + 1, n = 0;
-    bool     global = kind >= LOAD && kind <= ATOMIC;
+    bool     global = kind == LOAD || kind == STORE;
     pending *p = issue(w, x, global ? &w->vm : &w->lgkm);
     if (!p) return false;
     const operand *address = &x->o[first], *base = &x->o[x->n - 1];

@@ -9,9 +9,8 @@ enum { LANES = 64, PAGE = 4096 };
 
 /* --- global memory ------------------------------------------------------------------------------- */
 
-/* Numbers in the traces: epoch and wave; many waves; anybody's atomics. 0: nobody. */
+/* Numbers in the traces: epoch and wave; many waves. 0: nobody. */
 enum { WAVE_BITS = 5, MANY = 31 };
-#define ATOMICS 0xffffffffu
 
 typedef struct who {
     uint32_t mine, epoch, group; /* this wave; the first number of this epoch, and of this block */
@@ -73,7 +72,6 @@ static bool race(const machine_trace *t, who me, machine_touch touch, uint64_t a
     bool        writer = conflicts(t->writer, me) || touch == MACHINE_READS_CONSTANT;
     uint32_t    other = writer ? t->writer : t->reader;
     const char *by = other < me.group ? "another block" : "another wave of the block";
-    if (other == ATOMICS) by = "atomics";
     if (other == me.mine) by = "this wave, past the scalar cache,";
     snprintf(why, MACHINE_RACE_ROOM, "race on global memory at %#llx: %s by %s, no barrier between",
              (unsigned long long)address, writer ? "written" : "read", by);
@@ -109,7 +107,6 @@ bool machine_note_global(machine_memory *memory, machine_actor actor, machine_to
 {
     who  me = { actor.epoch << WAVE_BITS | (actor.wave + 1), actor.epoch << WAVE_BITS, actor.group_epoch << WAVE_BITS };
     page last = { 0, NULL };
-    if (touch == MACHINE_ADDS) me.mine = ATOMICS;
     for (int i = 0, end; i < LANES; i = end) {
         end = i + 1;
         if (!(mask >> i & 1)) continue;

@@ -2,7 +2,7 @@
 /* Who touched which byte, and when: races in global memory and in LDS (shared memory). For the interpreters.
  *
  * Global memory: two blocks must not touch a byte in one launch, one of them writing; nor two waves (warps) of a block
- * between two barriers. Atomics may meet atomics. LDS: the same for the waves of a block. A wave is in order in itself:
+ * between two barriers. LDS: the same for the waves of a block. A wave is in order in itself:
  * compilers leave out the barriers of a block that is one wave.
  */
 #ifndef TESTS_MACHINE_RACES_H
@@ -16,7 +16,6 @@ typedef enum machine_touch {
     MACHINE_READS,
     MACHINE_READS_CONSTANT, /* through a cache that does not see this launch's stores */
     MACHINE_WRITES,
-    MACHINE_ADDS, /* atomically */
 } machine_touch;
 
 /* --- global memory ------------------------------------------------------------------------------- */

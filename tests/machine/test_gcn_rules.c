@@ -454,20 +454,6 @@ TEST(bank_conflicts_are_counted)
     }
 }
 
-/* An atomic addition of 64 lanes of two blocks, in memory. */
-TEST(atomics_add_up)
-{
-    uint32_t sum[1] = { 0 };
-    gcn_text text = {
-        .body = "s_load_dwordx2 s[4:5], s[0:1], 0x0\nv_mov_b32_e32 v1, 2.0\nv_mov_b32_e32 v9, 0\ns_waitcnt lgkmcnt(0)\n"
-                "global_atomic_add_f32 v9, v1, s[4:5]\ns_endpgm\n",
-        .pointers = 1
-    };
-    gcn_trial trial = { .buffers = { sum }, .count = { 1 }, .blocks = 2 };
-    assert_string_equal(gcn_try(&text, &trial), "");
-    assert_int_equal(sum[0], 0x43800000); /* 256.0 */
-}
-
 /* --- what audits ask; memory --------------------------------------------------------------------- */
 
 TEST(a_module_tells_what_it_has)
