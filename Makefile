@@ -256,7 +256,7 @@ $(STANDINS):
 	@mkdir -p $(@D)
 	$(call say,  LD  $@)
 	$(Q)$(CC) $(OPT) -std=c11 $(filter -W%,$(CFLAGS)) -fPIC -shared -fvisibility=hidden -Itests $(STANDIN) -o $@ $(filter %.c %.o,$^) -pthread -ldl -lm
-MACHINE  := $(patsubst %.c,$(BUILD)/%.o,$(addprefix tests/machine/,audit.c clocks.c counts.c memory.c module.c races.c) $(filter-out %_texts.c,$(wildcard tests/machine/gcn*.c tests/machine/opencl*.c tests/machine/ptx*.c)))
+MACHINE  := $(patsubst %.c,$(BUILD)/%.o,$(addprefix tests/machine/,audit.c clocks.c counts.c memory.c module.c races.c) $(wildcard tests/machine/gcn*.c tests/machine/ptx*.c))
 $(addprefix $(BUILD)/tests/standins/,cuda.so hip.so): $(wildcard tests/standins/gpu*.c) $(MACHINE) tests/standins/gpu.h
 $(addprefix $(BUILD)/tests/standins/,nvrtc.so hiprtc.so): tests/standins/compilers.c
 $(addprefix $(BUILD)/tests/standins/,cublaslt.so hipblaslt.so): tests/standins/blaslt.c tests/standins/blaslt_codes.h tests/standins/gpu.h
@@ -400,12 +400,10 @@ fuzz:
 mutants:
 	SEED='$(SEED)' tools/mutants.sh '$(RANDOM)'
 
-# Leaves out every wait and barrier of the GPU kernels, shipped ones and those of tests/machine/kernels/, one at a time: does
-# anything notice?
+# Leaves out every wait and barrier of the GPU kernels, one at a time: does anything notice?
 machine-audit:
-	@$(MAKE) --no-print-directory $(BUILD)/tests/machine/all $(BUILD)/tests/gpu/all
-	@failed=; $(BUILD)/tests/machine/all audit || failed=1; \
-	    for arch in gfx942 gfx950 sm_80 sm_90; do $(BUILD)/tests/gpu/all audit $$arch || failed=1; done; test -z "$$failed"
+	@$(MAKE) --no-print-directory $(BUILD)/tests/gpu/all
+	@failed=; for arch in gfx942 gfx950 sm_80 sm_90; do $(BUILD)/tests/gpu/all audit $$arch || failed=1; done; test -z "$$failed"
 
 # Executes the GPU kernels that packages have inside, those very bytes, and notes that they are right (docs/gpu.md).
 judge-kernels: $(KERNEL_SET)
@@ -416,9 +414,8 @@ judge-kernels: $(KERNEL_SET)
 # Executes the kernels for gfx942 as another clang compiles them: users' hiprtc is of LLVM 17 to 19 (docs/emulators.md).
 CLANG ?= clang-19
 judge-clang:
-	@$(MAKE) --no-print-directory $(BUILD)/tests/gpu/all $(BUILD)/tests/machine/all $(STANDINS)
+	@$(MAKE) --no-print-directory $(BUILD)/tests/gpu/all $(STANDINS)
 	@TM_HIP_CLANG='$(CLANG)' TM_TEST_FULL=1 TM_TEST_COMPILERS=required $(BUILD)/tests/gpu/all other-clang
-	@TM_HIP_CLANG='$(CLANG)' $(BUILD)/tests/machine/all other-clang
 
 # Asks a real cuDNN without a GPU which kernels it has for the graphs of attention (tests/gpu/deviceless.c). DRIVER: 13000, for a
 # library of CUDA 12 12080; libcuda.so.1 has to be somewhere, its driver not.

@@ -14,7 +14,7 @@ work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT
 objects=
-for name in clocks counts memory module races gcn gcn_kernel gcn_matrix gcn_memory gcn_record gcn_scalar gcn_text gcn_vector gcn_wide \
+for name in clocks counts memory module races gcn gcn_kernel gcn_matrix gcn_memory gcn_scalar gcn_text gcn_vector gcn_wide \
     ptx ptx_alu ptx_async ptx_load ptx_matrix ptx_memory ptx_resolve; do
     objects="$objects $build/tests/machine/$name.o"
 done

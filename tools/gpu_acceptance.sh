@@ -199,7 +199,8 @@ fine_tuning()
         training lora 60 tiny-llama --device "$device" --training.dtype bfloat16 --lora.rank 4 --lora.base_format nf4 $in_small
         return
     fi
-    tests_of adapters 30 test_gpu_adapters
+    tests_of blocks 10 test_gpu_adapters
+    tests_of adapters 20 test_gpu_training "adapters_train_on_$device"
     tests_of recipes 30 test_gpu_quantize
     set -- STEPS=8 WARMUP=2 BATCH=4 SEQ=4096 LAYERS=4 MODES=compile
     beside tensorwise 80 llama-8b-block 1 FLOAT8=tensorwise "$@"
@@ -216,8 +217,9 @@ families()
         training experts 60 mixtral_8x7B --device "$device" $in_small --model.n_experts 4 --model.moe_ffn_dim 32
         return
     fi
-    tests_of experts 30 test_gpu_experts
-    tests_of images 20 test_gpu_images
+    tests_of experts 20 test_gpu_training "experts_train_on_$device"
+    tests_of flux 15 test_gpu_training "flux_trains_on_$device"
+    tests_of images 15 test_gpu_images
     set -- STEPS=8 WARMUP=2 MODES=compile
     beside mixtral 55 mixtral-8x7b 1 BATCH=2 SEQ=4096 "$@"
     beside qwen3-moe 50 qwen3-30b-a3b 1 BATCH=2 SEQ=4096 LAYERS=2 "$@"
@@ -254,7 +256,7 @@ export TM_TEST_GPU=real TM_TEST_SECONDS=100 TM_TEST_COMPILERS=required
 tests=$out/tests
 mkdir -p "$tests"
 export TRAINMARK_STORE="$tests/results.db"
-for file in test_gpu_kernels test_gpu_training test_products test_gpu_adapters test_gpu_quantize test_gpu_experts test_gpu_images; do
+for file in test_gpu_kernels test_gpu_training test_products test_gpu_adapters test_gpu_quantize test_gpu_images; do
     ln -sf "$here/lib/gpu_tests" "$tests/$file"
 done
 paths="LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"

@@ -358,29 +358,6 @@ TEST(wide_heads)
     free_call(&forward), free_call(&back);
 }
 
-/* A window said as first keys gives the bits of the attribute; one of the whole sequence those of none. */
-TEST(windows_can_be_said_otherwise)
-{
-    enum { T = 300, W = 90 };
-    isa_table tables[COUNT(all_tables) + 1];
-    int32_t   first[T];
-    for (int i = 0; i < T; i++) first[i] = i >= W ? i - W + 1 : 0;
-    mask_case c[4] = { { .batch = 1 }, { .batch = 1, .first_key = first }, { .batch = 1 }, { .batch = 1 } };
-    for (int i = 0; i < 4; i++) {
-        c[i].attr = attr_of(T, T, 2, 1, 32, 32);
-        c[i].attr.window = (int64_t[]){ W, 0, T, 0 }[i];
-    }
-    for (int i = 0; i < 4; i += 2) {
-        tm_call a = call_of(&c[i], NULL), b = call_of(&c[i + 1], NULL);
-        for (int t = 0, n = list_tables(tables); t < n && strcmp(tables[t].isa, "avx512_bf16") != 0; t++) {
-            tm_call said = run(&tables[t], &a, TM_F32, 3), otherwise = run(&tables[t], &b, TM_F32, 3);
-            same_bits("another word", i, &said, &otherwise);
-            free_call(&said), free_call(&otherwise);
-        }
-        free_call(&a), free_call(&b);
-    }
-}
-
 /* 1 MB of scratch and above: any number of threads, of each format; AVX-512, and its instruction for bfloat16, as AVX2.
  */
 TEST(long_sequences_have_the_same_bits)
@@ -414,26 +391,5 @@ TEST(long_sequences_have_the_same_bits)
             free_call(&one);
         }
         free_call(&forward), free_call(&back);
-    }
-}
-
-TEST(scratch_memory_does_not_grow_with_the_sequence)
-{
-    for (int64_t T = 1; T < 200000; T = T * 3 + 1) {
-        tm_attention_attr attr = attr_of(T, T, 32, 8, 128, 128);
-        tm_call           call = { .op = &tm_op_attention, .attr = &attr, .threads = 4 };
-        for (int k = 0; k < OPERANDS; k++) view_of(&call, k)->shape.rank = -1;
-        for (int k = 0; k < 3; k++) call.in[k] = (tm_view){ TM_F32, tm_shape_2(2 * T, (k ? 8 : 32) * 128), NULL, 0 };
-        call.out[0] = (tm_view){ TM_F32, tm_shape_2(2 * T, 4096), NULL, 0 };
-        call.out[1] = (tm_view){ TM_F32, tm_shape_3(2, 32, T), NULL, 0 };
-        assert_true(kernel_find(all_tables[0].kernels, TM_OP_attention)->workspace(&call) <=
-                    (size_t)4 * 2 * 1024 * 1024);
-        call.op = &tm_op_attention_grad;
-        for (int k = 0; k < 3; k++) call.out[k] = call.in[k];
-        for (int k = 3; k > 0; k--) call.in[k] = call.in[k - 1];
-        call.in[0] = call.in[4] = (tm_view){ TM_F32, tm_shape_2(2 * T, 4096), NULL, 0 };
-        call.in[5] = (tm_view){ TM_F32, tm_shape_3(2, 32, T), NULL, 0 };
-        assert_true(kernel_find(all_tables[0].kernels, TM_OP_attention_grad)->workspace(&call) <=
-                    (size_t)4 * 2 * 1024 * 1024);
     }
 }

@@ -111,37 +111,6 @@ static void threads_share_the_arrays(void **state)
         }
 }
 
-/* The shortest of some calls, in nanoseconds. */
-static double shortest(double (*compute)(int64_t), int64_t rounds)
-{
-    int64_t best = INT64_MAX;
-    for (int i = 0; i < 5; i++) {
-        int64_t begin = tm_now_ns();
-        (void)compute(rounds);
-        int64_t took = tm_now_ns() - begin;
-        best = took < best ? took : best;
-    }
-    return (double)best;
-}
-
-/* No processor does more than four instructions of a kind in a cycle, nor has one more than ten cycles in a nanosecond:
- * less time is that of loops from which something has gone. */
-static void what_is_counted_takes_time(void **state)
-{
-    enum { ROUNDS = 2000 };
-    const tm_cpu_probe *probes[3];
-    size_t              n = probes_here(probes);
-    tm_cpu_isa          isa = tm_cpu_isa_probe();
-    (void)state;
-    for (size_t p = 0; p < n; p++) {
-        double least = ROUNDS * 64. * probes[p]->chains / 4 / 10, took = shortest(probes[p]->multiply_add, ROUNDS);
-        if (!(took >= least)) fail_msg("%s: %g ns, at least %g", probes[p]->isa, took, least);
-        if (!isa.avx512_bf16 || !probes[p]->multiply_add_bf16) continue;
-        took = shortest(probes[p]->multiply_add_bf16, ROUNDS);
-        if (!(took >= least)) fail_msg("%s, bfloat16: %g ns, at least %g", probes[p]->isa, took, least);
-    }
-}
-
 /* FLOPs of a round: 64 steps of every chain, an addition and a multiplication each where they are fused. */
 static void peaks_count_what_they_compute(void **state)
 {
@@ -342,7 +311,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(stream_kernels_compute_what_they_say),
     cmocka_unit_test(threads_share_the_arrays),
     cmocka_unit_test(peaks_count_what_they_compute),
-    cmocka_unit_test(what_is_counted_takes_time),
     cmocka_unit_test(data_sheets_tell_widths),
     cmocka_unit_test(the_best_sample_of_the_best_pattern_counts),
     cmocka_unit_test(nothing_beats_the_ceilings),

@@ -117,25 +117,3 @@ TEST(messages_arrive_and_are_named)
                           { 1, 2, "'rows of stage 1'" } };
     for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) run_world(2, NULL, 0.5, false, message_body, &jobs[i]);
 }
-
-TEST(alone_nothing_is_sent)
-{
-    static const tm_dtype dtypes[] = { TM_F32, TM_BF16, TM_F64 };
-    tm_device            *device;
-    tm_message_attr       attr = attr_of(1, 0, 1);
-    double                memory[2][N];
-    CHECK_OK(tm_device_open("cpu", 1, &device, err));
-    for (size_t d = 0; d < sizeof dtypes / sizeof dtypes[0]; d++) {
-        tm_view x = view_of(dtypes[d], memory[0]), y = view_of(dtypes[d], memory[1]);
-        tm_call send = call_of(TM_OP_send, &attr, &x, &y), receive = call_of(TM_OP_receive, &attr, NULL, &y);
-        CHECK(!kernel_of(TM_OP_send)->refuse(&send) && !kernel_of(TM_OP_receive)->refuse(&receive));
-        CHECK_OK(kernel_of(TM_OP_send)->prepare(device, &send, &send.state, err));
-        CHECK(send.state == NULL);
-        fill(&x, 1);
-        CHECK_OK(tm_kernel_run(kernel_of(TM_OP_send), &send, err));
-        check(&y, 1);
-        CHECK_OK(tm_kernel_run(kernel_of(TM_OP_receive), &receive, err));
-        for (int i = 0; i < N; i++) CHECK(tm_value_get(y.data, y.dtype, i) == 0);
-    }
-    tm_device_close(device);
-}

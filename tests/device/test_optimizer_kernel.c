@@ -1,65 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What test_kernels.c does not see of the optimizers: rounding by chance, bit for bit against a plain float32 loop, and
- * where many small steps lead. */
+/* What test_kernels.c does not see of the optimizers: where many small steps lead. (Bits: tests/gpu/test_optimizers.c.)
+ */
 #include "support/test.h"
 #include "kernel_test.h"
 
 static const isa_table tables[] = ISA_TABLES(optimizer);
-
-static double rounded(float value, tm_dtype dtype)
-{
-    return dtype == TM_BF16 ? (double)tm_bf16_value(tm_bf16_round(value)) : (double)value;
-}
-
-/* By chance: with the 16 bits `shift` of word `which` of element i (device/cpu/simd/rounding.h, written down again). */
-static uint32_t mixed(uint32_t x)
-{
-    x = (x ^ x >> 16) * 0x85ebca6bu;
-    x = (x ^ x >> 13) * 0xc2b2ae35u;
-    return x ^ x >> 16;
-}
-static double chosen(float value, tm_dtype dtype, int64_t stream, double step, int64_t i, uint32_t which, int shift)
-{
-    if (dtype != TM_BF16 || stream == 0) return rounded(value, dtype);
-    uint64_t key = tm_random_u64((uint64_t)step, (uint64_t)stream, 0);
-    uint32_t salt = (uint32_t)(key >> 32) + (uint32_t)((uint64_t)i >> 32) + which * 0x9e3779b9u;
-    uint32_t word = mixed(mixed((uint32_t)i ^ (uint32_t)key) + mixed(salt)), bits;
-    memcpy(&bits, &value, sizeof bits);
-    return (double)tm_bf16_value((uint16_t)((bits + (word >> shift & 0xffffu)) >> 16));
-}
-
-/* The operations in their order, each rounded to float32. */
-static void step_f32(const job *j, int64_t i, float *p, float *m, float *v)
-{
-    const tm_adamw_attr *a = j->call.attr;
-    double               rate = in_at(j, 4, TM_SCALAR_LEARNING_RATE);
-    float decay = (float)(rate * a->weight_decay), blend1 = (float)(1. - a->beta1), blend2 = (float)(1. - a->beta2);
-    float step = (float)(rate / in_at(j, 4, TM_SCALAR_CORRECTION1)),
-          root = (float)sqrt(in_at(j, 4, TM_SCALAR_CORRECTION2));
-    float g = (float)in_at(j, 1, i) * (float)in_at(j, 5, 1);
-    *p = (float)in_at(j, 0, i) + (j->in[6].present ? (float)in_at(j, 6, i) : 0), *m = (float)in_at(j, 2, i),
-    *v = (float)in_at(j, 3, i);
-    *p -= decay * *p;
-    *m += blend1 * (g - *m);
-    *v = (float)a->beta2 * *v + blend2 * g * g;
-    *p -= step * *m / (sqrtf(*v) / root + (float)a->eps);
-}
-static void adamw_judge(const job *j, const char *isa)
-{
-    for (int64_t i = 0; i < tm_shape_elements(j->in[0].shape); i++) {
-        float pf, mf, vf;
-        step_f32(j, i, &pf, &mf, &vf);
-        tm_dtype format = j->out[0].dtype, moments = j->out[1].dtype;
-        int64_t  stream = ((const tm_adamw_attr *)j->call.attr)->rounding;
-        int64_t  at = ((const tm_adamw_attr *)j->call.attr)->first + i;
-        double   step = in_at(j, 4, TM_SCALAR_ROUNDING), p = chosen(pf, format, stream, step, at, 0, 0);
-        if (out_at(j, 0, i) != p || out_at(j, 1, i) != chosen(mf, moments, stream, step, at, 0, 16) ||
-            out_at(j, 2, i) != chosen(vf, moments, stream, step, at, 1, 0))
-            fail_msg("%s: element %lld has other bits than a plain loop", isa, (long long)i);
-        if (j->out[3].present && out_at(j, 3, i) != rounded(pf - (float)p, format))
-            fail_msg("%s: the rest of element %lld is not what rounding took", isa, (long long)i);
-    }
-}
 
 static job adamw_job(int64_t n, tm_dtype format, tm_dtype moments, const tm_adamw_attr *attr, int step, bool shared)
 {
@@ -78,25 +23,6 @@ static job adamw_job(int64_t n, tm_dtype format, tm_dtype moments, const tm_adam
     }
     return j;
 }
-static void adamw(tm_dtype format, tm_dtype moments)
-{
-    static const int64_t       sizes[] = { 17, 20001 };
-    static const tm_adamw_attr attrs[] = { { .beta1 = .9, .beta2 = .95, .eps = 1e-8, .weight_decay = .1 },
-                                           { .beta1 = .9, .beta2 = .95, .eps = 1e-8, .rounding = 77 },
-                                           /* of a part whose index passes the low half of it between two lanes */
-                                           { .beta1 = .9, .rounding = 77, .eps = 1e-8, .first = (1LL << 32) - 23 } };
-    for (int s = 0; s < COUNT(sizes); s++)
-        for (int k = 0; k < COUNT(attrs); k++) {
-            job j = adamw_job(sizes[s], format, moments, &attrs[k], 3, s == 0);
-            job_check(&j, tables, COUNT(tables), adamw_judge);
-        }
-}
-TEST(adamw_has_the_bits_of_a_plain_loop)
-{
-    adamw(TM_F32, TM_BF16);
-    adamw(TM_BF16, TM_BF16);
-}
-
 /* What rounding takes from a weight comes back: after many steps too small for bfloat16 the weight has moved as float32
  * would; without compensation it stands still, and by chance the mean of many weights moves. */
 TEST(small_steps_add_up)
@@ -133,48 +59,6 @@ TEST(small_steps_add_up)
         assert_true(fabs(moved[1] - STEPS * 1e-4) < .02 * STEPS * 1e-4);
         assert_true(fabs(moved[2] - STEPS * 1e-4) < .05 * STEPS * 1e-4);
     }
-}
-
-/* ---- sgd ---- */
-
-static void sgd_judge(const job *j, const char *isa)
-{
-    const tm_sgd_attr *a = j->call.attr;
-    float              rate = (float)in_at(j, 3, TM_SCALAR_LEARNING_RATE), momentum = (float)a->momentum;
-    double             step = in_at(j, 3, TM_SCALAR_ROUNDING);
-    for (int64_t i = 0; i < tm_shape_elements(j->in[0].shape); i++) {
-        float p = (float)in_at(j, 0, i), g = (float)in_at(j, 1, i) * (float)in_at(j, 4, 1), move;
-        g = g + (float)a->weight_decay * p;
-        move = g;
-        if (a->momentum > 0) {
-            float b = momentum * (float)in_at(j, 2, i) + g;
-            move = a->nesterov ? g + momentum * b : b;
-            if (out_at(j, 1, i) != chosen(b, j->out[1].dtype, a->rounding, step, a->first + i, 0, 16))
-                fail_msg("%s: buffer %lld has other bits than a plain loop", isa, (long long)i);
-        }
-        if (out_at(j, 0, i) != chosen(p - rate * move, j->out[0].dtype, a->rounding, step, a->first + i, 0, 0))
-            fail_msg("%s: element %lld has other bits than a plain loop", isa, (long long)i);
-    }
-}
-TEST(sgd_has_the_bits_of_a_plain_loop)
-{
-    static const int64_t     sizes[] = { 17, 20001 };
-    static const tm_sgd_attr attrs[] = { { .momentum = .8, .nesterov = 1 },
-                                         { .momentum = .9, .weight_decay = .1, .rounding = 5, .first = 1001 } };
-    for (int s = 0; s < COUNT(sizes); s++)
-        for (int k = 0; k < COUNT(attrs); k++) {
-            const tm_sgd_attr *attr = &attrs[k];
-            tm_dtype           format = k ? TM_BF16 : TM_F32;
-            job                j = job_new(TM_OP_sgd, attr);
-            for (int i = 0; i < (attr->momentum > 0 ? 3 : 2); i++) job_in(&j, i, format, tm_shape_1(sizes[s]), 0., 1.);
-            job_in(&j, 3, TM_F64, tm_shape_1(TM_SCALAR_COUNT), 0.1, .01);
-            tm_value_set(j.in[3].initial, TM_F64, TM_SCALAR_ROUNDING, 0x1p52 + 12345);
-            job_in(&j, 4, TM_F64, tm_shape_1(2), .5, .1);
-            job_out(&j, 0, format, tm_shape_1(sizes[s]));
-            if (attr->momentum > 0) job_out(&j, 1, format, tm_shape_1(sizes[s]));
-            j.alias[0] = s % 2 ? 0 : -1;
-            job_check(&j, tables, COUNT(tables), sgd_judge);
-        }
 }
 
 /* ---- ema ---- */

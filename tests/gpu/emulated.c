@@ -62,24 +62,6 @@ static bool is_required(void)
     return wanted && strcmp(wanted, "required") == 0;
 }
 
-bool emulated_opencl(void)
-{
-    const char *(*missing)(void);
-    take_standins(false);
-    take_standin("TRAINMARK_NVRTC", "standins/nvrtc.so");
-    take_standin("POCL_CACHE_DIR", "pocl");
-    setenv("TRAINMARK_KERNELS", "", 1); /* PTX of the same sources is kept there */
-    setenv("STANDIN_OPENCL", "1", 1);
-    setenv("STANDIN_GPU_ARCH", "sm_75", 1); /* without the matrix units of sm_80: everything that can be is portable */
-    void *runtime = dlopen(getenv("TRAINMARK_GPU_RUNTIME"), RTLD_NOW); /* it stays, with the device that it opened */
-    *(void **)&missing = runtime ? dlsym(runtime, "standin_opencl_missing") : NULL;
-    if (!missing) fail_msg("no OpenCL in %s", getenv("TRAINMARK_GPU_RUNTIME"));
-    const char *why = missing();
-    if (why && is_required() && !strstr(why, "takes no SPIR")) fail_msg("%s", why); /* nobody can install that */
-    if (why) print_message("SKIPPED: no OpenCL (apt-get install pocl-opencl-icd ocl-icd-libopencl1): %s\n", why);
-    return !why;
-}
-
 bool emulated_device(const char *name)
 {
     bool     hip = strcmp(name, "hip") == 0;
@@ -95,4 +77,12 @@ bool emulated_device(const char *name)
     if (is_required()) fail_msg("%s", err.text);
     print_message("SKIPPED: no compiler of kernels for %s (tools/kernel_compilers.sh): %s\n", name, err.text);
     return false;
+}
+
+tm_device *emulated_open(const char *name)
+{
+    tm_device *device;
+    tm_error   err = { 0 };
+    if (tm_device_open(name, 2, &device, &err) != TM_OK) fail_msg("%s: %s", name, err.text);
+    return device;
 }

@@ -4,6 +4,8 @@
 #ifndef TESTS_GPU_EMULATED_H
 #define TESTS_GPU_EMULATED_H
 
+#include "device/device.h"
+
 #include <stdbool.h>
 
 /* TM_TEST_GPU=real: the tests are to use the machine's own GPU and libraries (tools/gpu_acceptance.sh). */
@@ -14,10 +16,10 @@ bool gpu_is_real(void);
  * fail where TM_TEST_COMPILERS says "required". */
 bool emulated_device(const char *name);
 
-/* The same for "cuda", whose kernels are OpenCL's for PoCL (machine/opencl.h). */
-bool emulated_opencl(void);
-
 /* The same, but there is no compiler, and nothing is kept. */
 void emulated_without_compiler(const char *name);
+
+/* "cuda", "hip" or "cpu", with two threads. */
+tm_device *emulated_open(const char *name);
 
 #endif

@@ -21,6 +21,80 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* --- layouts ------------------------------------------------------------------------------------------------------ */
+
+#define MEMBER(name)                                                                                                   \
+    {                                                                                                                  \
+#name, offsetof(plan_of, name)                                                                                 \
+    }
+static const struct {
+    const char *name;
+    size_t      at;
+} members[] = { MEMBER(ranks),   MEMBER(copies),  MEMBER(tensor),     MEMBER(context),     MEMBER(stages),
+                MEMBER(experts), MEMBER(sharing), MEMBER(order),      MEMBER(chunks),      MEMBER(samples),
+                MEMBER(layers),  MEMBER(percent), MEMBER(tied),       MEMBER(divide_head), MEMBER(mixture),
+                MEMBER(let_go),  MEMBER(ring),    MEMBER(whole_rows), MEMBER(narrow),      MEMBER(keeps),
+                MEMBER(codes) };
+
+static const struct {
+    const char *name;
+    int         value;
+} values[] = { { "optimizer", TM_SHARE_OPTIMIZER },
+               { "gradients", TM_SHARE_GRADIENTS },
+               { "weights", TM_SHARE_ALL },
+               { "gpipe", TM_PIPELINE_GPIPE },
+               { "1f1b", TM_PIPELINE_1F1B },
+               { "interleaved", TM_PIPELINE_INTERLEAVED },
+               { "interleaved_zero", TM_PIPELINE_INTERLEAVED_ZERO },
+               { "zbv", TM_PIPELINE_ZBV },
+               { "dual_v", TM_PIPELINE_DUAL_V } };
+
+static int value_of(const char *text)
+{
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
+        if (strcmp(values[i].name, text) == 0) return values[i].value;
+    int n = atoi(text);
+    if (n <= 0) fail_msg("'%s' is no value of a layout", text);
+    return n;
+}
+
+static void set_member(plan_of *p, const char *name, int value)
+{
+    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
+        if (strcmp(members[i].name, name) == 0) {
+            memcpy((char *)p + members[i].at, &value, sizeof value);
+            return;
+        }
+    fail_msg("'%s' is no member of a layout", name);
+}
+
+plan_of plan_from(const char *words)
+{
+    plan_of p = { .words = words };
+    char    copy[200];
+    snprintf(copy, sizeof copy, "%s", words);
+    for (char *rest = copy, *word; (word = strsep(&rest, " "));) {
+        char *value = strchr(word, '=');
+        if (!value) fail_msg("%s: '%s'", words, word);
+        *value++ = '\0';
+        set_member(&p, word, value_of(value));
+    }
+    return p;
+}
+
+plan_of alone_of(const plan_of *p)
+{
+    return (plan_of){ .words = "one rank",
+                      .ranks = 1,
+                      .samples = p->samples,
+                      .layers = p->layers,
+                      .tied = p->tied,
+                      .mixture = p->mixture,
+                      .codes = p->codes };
+}
+
+/* --- ranks -------------------------------------------------------------------------------------------------------- */
+
 /* One that is stopped is killed later on. */
 static void die(int how)
 {
@@ -124,7 +198,7 @@ static tm_status lay_out(const plan_of *p, int rank, tm_step_options *step, tm_e
     l->mesh.degree[TM_AXIS_CP] = of(p->context);
     l->mesh.degree[TM_AXIS_PP] = of(p->stages);
     l->rank = rank;
-    l->sharing = p->sharing;
+    l->sharing = (tm_sharing)p->sharing;
     l->reshard = !p->keeps;
     l->prefetch = 1;
     l->narrow = p->narrow;
@@ -132,12 +206,12 @@ static tm_status lay_out(const plan_of *p, int rank, tm_step_options *step, tm_e
     l->whole_rows = p->whole_rows;
     if (p->codes) take_codes(step);
     l->mesh.degree[TM_AXIS_EP] = of(p->experts);
-    l->order = p->order;
+    l->order = (tm_pipeline_order)p->order;
     l->chunks = p->chunks;
     l->divide_head = p->divide_head;
     l->head_blocks = p->divide_head ? 2 : 0;
     l->let_go = p->let_go;
-    l->expert_capacity = p->capacity;
+    l->expert_capacity = p->percent / 100.0;
     step->accumulation = (p->samples ? p->samples : BATCH) * parts / p->ranks;
     return tm_mesh_fill(&l->mesh, p->ranks, err);
 }
@@ -286,12 +360,14 @@ double bound_for(const plan_of *plan, const tm_precision *precision)
 }
 
 /* GPUs beside processors in the same layout, and those beside one rank. */
-void trains(const char *device, const plan_of *plan, const tm_precision *precision, const found *alone)
+void trains(const char *device, const plan_of *plan, const tm_precision *precision)
 {
-    job   gpus = new_job(device, plan, precision), cpus = new_job("cpu", plan, precision);
-    found a = run_job(&gpus, TM_OK), b = run_job(&cpus, TM_OK);
+    plan_of one = alone_of(plan);
+    job     gpus = new_job(device, plan, precision), cpus = new_job("cpu", plan, precision);
+    job     single = new_job(device, &one, precision);
+    found   a = run_job(&gpus, TM_OK), b = run_job(&cpus, TM_OK), alone = run_job(&single, TM_OK);
     compare_runs(&gpus, &a, &b, 1, bound_for(plan, precision));
-    compare_runs(&gpus, &a, alone, 1, bound_for(plan, precision));
+    compare_runs(&gpus, &a, &alone, 1, bound_for(plan, precision));
     if (!strstr(a.sums, strcmp(device, "hip") == 0 ? "-rccl-2.28.9" : "-nccl-2.28.9"))
         fail_msg("%s: sums '%s'", device, a.sums);
     if (!(a.communication > 0 && a.gap < 1e-6))

@@ -9,20 +9,25 @@
 
 enum { STEPS = 3, BATCH = 4, MOST = 8, VOCAB = 64, SEQ = 16 };
 
-/* How ranks are laid out. */
+/* How ranks are laid out, and of what model. */
 typedef struct {
-    const char       *words;
-    int               ranks, copies, tensor, context, stages, experts;
-    tm_sharing        sharing;
-    tm_pipeline_order order;
-    int               chunks;          /* stages of each rank; 0: one */
-    int               samples, layers; /* of a step; of the model; 0: BATCH, 2 */
-    bool              tied, divide_head, mixture;
-    bool              let_go;                          /* with stages: shards are gathered for each micro-batch */
-    double            capacity;                        /* of experts: rows of a round; 0: all in one */
-    bool              ring, whole_rows, narrow, keeps; /* keeps: weights stay gathered after the forward pass */
-    bool              codes;                           /* products of 8 bits, on CPUs emulated */
+    const char *words;
+    int         ranks, copies, tensor, context, stages, experts;
+    int         sharing, order;  /* tm_sharing, tm_pipeline_order */
+    int         chunks;          /* stages of each rank; 0: one */
+    int         samples, layers; /* of a step; of the model; 0: BATCH, 2 */
+    int         percent;         /* capacity of experts: rows of a round; 0: all in one */
+    int         tied, divide_head, mixture;
+    int         let_go;                          /* with stages: shards are gathered for each micro-batch */
+    int         ring, whole_rows, narrow, keeps; /* keeps: weights stay gathered after the forward pass */
+    int         codes;                           /* products of 8 bits, on CPUs emulated */
 } plan_of;
+
+/* "ranks=4 stages=2 order=zbv tied=1": members by name; sharing: optimizer, gradients, weights; order: gpipe, 1f1b,
+ * interleaved, interleaved_zero, zbv, dual_v. Any other word ends the test. */
+plan_of plan_from(const char *words);
+/* One rank with the same model. */
+plan_of alone_of(const plan_of *plan);
 
 /* What a rank found; in memory that its process shares with the test. */
 typedef struct {
@@ -57,7 +62,7 @@ found run_job(const job *j, tm_status wanted);
 void   compare_runs(const job *j, const found *a, const found *b, int from, double bound);
 double bound_for(const plan_of *plan, const tm_precision *precision);
 /* GPUs beside processors in the same layout, and beside one rank. */
-void trains(const char *device, const plan_of *plan, const tm_precision *precision, const found *alone);
+void trains(const char *device, const plan_of *plan, const tm_precision *precision);
 /* Skips where the stand-ins are not. */
 void begin_on(const char *device);
 

@@ -264,31 +264,3 @@ TEST(a_call_that_fails_is_told)
         check_nothing_is_left(false, told);
     }
 }
-
-/* Those that do not run there say so before a GPU is looked for. */
-TEST(other_workloads_are_refused)
-{
-    static const char *const names[] = { "collectives" };
-    setenv("TRAINMARK_GPU_RUNTIME", "/nowhere/libcuda.so.1", 1);
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const tm_workload *workload = tm_workload_find(names[i]);
-        tm_config         *config = tm_bench_configure(workload, "help");
-        tm_table          *table = tm_table_create(names[i]);
-        tm_error           err = { 0 };
-        char               wanted[200];
-        tm_config_set(config, "device", "hip:1", "the test");
-        assert_int_equal(tm_config_finish(config, &err), TM_OK);
-        assert_int_equal(tm_bench_run(workload, config, NULL, NULL, table, &err), TM_USAGE);
-        snprintf(wanted, sizeof wanted,
-                 "bench %s runs on the devices cpu, reference, null, found --device hip:1; on GPUs "
-                 "run: gemm",
-                 names[i]);
-        if (!strstr(err.text, wanted)) fail_msg("'%s'", err.text);
-        tm_table_destroy(table);
-        tm_config_destroy(config);
-    }
-    measured m = measure("gemm", "cuda", "M=16");
-    assert_int_equal(m.status, TM_INVALID);
-    assert_non_null(strstr(m.err.text, "no runtime of a GPU was found"));
-    tm_table_destroy(m.table);
-}

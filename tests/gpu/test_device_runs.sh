@@ -139,16 +139,6 @@ steps=$(($(cell_of gpt.json calls_before) + $(cell_of gpt.json warmup) + $(cell_
 trainmark run micro.yaml --device hip --validation.enable false --out micro
 check "takes the first step of run" [ "$(cell_of gpt.json loss_first)" = "$(loss_of micro 1)" ]
 check "and its last one" [ "$(cell_of gpt.json loss_last)" = "$(loss_of micro "$steps")" ]
-trainmark bench gemm --device hip --M 16 --N 24 --K 32 --rep-ms 1 --precision 0 --libraries --output-file gemm.json
-check "bench gemm on a GPU" ended_well
-check "by our kernels" has gemm.json '"engine": "trainmark"'
-check "and by the library" has gemm.json '"engine": "hipBLASLt"'
-STANDIN_BLAS_WRONG=1 trainmark bench gemm --device hip --M 16 --N 24 --K 32 --rep-ms 1 --precision 0
-check "a wrong product: exit 3" [ "$code" -eq 3 ]
-check "which one" has "$err" "hipBLASLt 16x24x32:nn: wrong result: C.15..23. is"
-trainmark bench collectives --device hip --ranks 1
-check "a bench that does not run there: exit 2" [ "$code" -eq 2 ]
-check "with those that do" has "$err" "bench collectives runs on the devices cpu, reference, null, found --device hip; on GPUs run: gemm, attention, mlp"
 TRAINMARK_GPU_RUNTIME=/nowhere/libamdhip64.so trainmark bench gemm --device hip
 check "no runtime: exit 4, as of run" [ "$code" -eq 4 ]
 check "and what to install" has "$err" "install ROCm's libamdhip64.so"

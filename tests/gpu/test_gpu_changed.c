@@ -9,7 +9,6 @@
 #include "gpu/judged_texts.h"
 #include "gpu/trials.h"
 #include "op/describe.h"
-#include "support/folder.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,13 +19,10 @@
 
 enum { SECONDS = 20 }; /* for each maker */
 
-/* A trial, the first changed text that it takes, and its module: a number of the planner's. turn: how many of its
- * kernel and precision come before it; behind: how many modules of the text in that turn. */
+/* A trial that takes a changed text. turn: how many of its kernel and precision come before it. */
 typedef struct {
-    trial_of           trial;
-    const tm_gpu_text *text;
-    size_t             module;
-    int                turn, behind;
+    trial_of trial;
+    int      turn;
 } changed_trial;
 
 typedef struct {
@@ -38,36 +34,31 @@ typedef struct {
 
 /* --- which trials take a changed text */
 
-/* NULL: it takes none. */
-static const tm_gpu_text *changed_text(const changed_trials *c, const char *const *lines)
+static bool is_changed(const changed_trials *c, const char *const *lines)
 {
     for (const tm_gpu_text *t = tm_gpu_texts; t->name; t++)
-        if (t->lines == lines) return judged_texts_changed(c->judged, t) ? t : NULL;
-    return NULL;
+        if (t->lines == lines) return judged_texts_changed(c->judged, t);
+    return false;
 }
 
 static void add_if_changed(void *out, const trial_of *trial, const tm_call *call)
 {
-    changed_trials    *c = out;
-    const tm_gpu_own  *own = c->planner->own;
-    const tm_gpu_text *text = NULL;
-    void              *state = NULL;
-    tm_error           err = { 0 };
+    changed_trials   *c = out;
+    const tm_gpu_own *own = c->planner->own;
+    bool              changed = false;
+    void             *state = NULL;
+    tm_error          err = { 0 };
     if (trial->kernel->prepare(c->planner, call, &state, &err) != TM_OK) fail_msg("%s", err.text);
     const tm_gpu_noted *noted = state;
-    size_t              module = 0;
-    for (int k = 0; k < noted->n && !text; k++) {
-        if (!noted->all[k].name) continue;
-        module = noted->all[k].module;
-        text = changed_text(c, own->modules[module].text);
-    }
+    for (int k = 0; k < noted->n && !changed; k++)
+        changed = noted->all[k].name && is_changed(c, own->modules[noted->all[k].module].text);
     trial->kernel->release(state);
-    if (!text) return;
+    if (!changed) return;
     if (c->n == c->room) {
         c->room = c->room ? 2 * c->room : 64;
         c->all = tm_realloc(c->all, c->room * sizeof *c->all);
     }
-    c->all[c->n++] = (changed_trial){ .trial = *trial, .text = text, .module = module };
+    c->all[c->n++] = (changed_trial){ .trial = *trial };
 }
 
 static int by_cost(const void *a, const void *b)
@@ -79,42 +70,18 @@ static int by_cost(const void *a, const void *b)
 static int by_turn(const void *a, const void *b)
 {
     const changed_trial *x = a, *y = b;
-    if (x->turn != y->turn) return x->turn - y->turn;
-    return x->behind != y->behind ? x->behind - y->behind : by_cost(a, b);
+    return x->turn != y->turn ? x->turn - y->turn : by_cost(a, b);
 }
 
-static bool is_of_one_kind(const changed_trial *a, const changed_trial *b)
-{
-    return a->trial.kernel == b->trial.kernel && a->trial.precision == b->trial.precision;
-}
-
-/* Every kernel in every precision has its turn before any has the next one. A kernel begins with its largest trial of a
- * usual cost, as the smallest ones have rows of few elements; then come these. A turn begins with one module of each
- * text and all that takes it, as compilers take most of the time. */
+/* Every kernel in every precision has its turn before any has the next one, the shortest trials first. */
 static void put_in_turns(changed_trials *c)
 {
-    enum { USUAL = 3000 };
     if (c->n == 0) return;
     qsort(c->all, c->n, sizeof *c->all, by_cost);
-    for (size_t i = 0; i < c->n; i++) {
-        int before = 0, usual = 0; /* of its kind: of lower cost; of a usual cost */
-        for (size_t k = 0; k < c->n; k++) {
-            if (!is_of_one_kind(&c->all[k], &c->all[i])) continue;
-            before += k < i;
-            usual += c->all[k].trial.cost <= USUAL;
-        }
-        c->all[i].turn = before + 1 == usual ? 0 : before < usual ? before + 1 : before;
-    }
     for (size_t i = 0; i < c->n; i++)
-        for (size_t k = 0; k < i; k++) {
-            changed_trial *mine = &c->all[i], *other = &c->all[k];
-            if (other->turn != mine->turn || other->text != mine->text) continue;
-            if (other->module == mine->module) {
-                mine->behind = other->behind;
-                break;
-            }
-            if (mine->behind <= other->behind) mine->behind = other->behind + 1;
-        }
+        for (size_t k = 0; k < i; k++)
+            c->all[i].turn += c->all[k].trial.kernel == c->all[i].trial.kernel &&
+                              c->all[k].trial.precision == c->all[i].trial.precision;
     qsort(c->all, c->n, sizeof *c->all, by_turn);
 }
 
@@ -229,111 +196,4 @@ TEST(a_changed_text_is_found)
             assert_null(names.data);
         tm_text_fini(&list), tm_text_fini(&names);
     }
-}
-
-/* The hash is of the dialect and of every line, and of where a line ends. */
-TEST(hashes_are_of_all_that_is_compiled)
-{
-    static const char *const lines[][3] = { { "a", "b" }, { "a", "c" }, { "ab", "" }, { "b", "a" }, { "a" } };
-    static const char *const dialects[][2] = { { "d" }, { "e" } };
-    uint64_t                 hash[10];
-    for (int i = 0; i < 10; i++) {
-        tm_gpu_text text = { "made up", lines[i % 5] };
-        hash[i] = judged_texts_hash(&text, dialects[i / 5]);
-        for (int k = 0; k < i; k++) assert_true(hash[k] != hash[i]);
-    }
-}
-
-/* All trials take the changed text; each kind has one trial in each turn, and goes on to larger ones. A part of texts
- * has no line of its own. Within no time none is executed. */
-static void check_trials(const char *device)
-{
-    tm_text        list = list_without("softmax", ""), other = list_without("row_loss", "");
-    changed_trials none = trials_of(device, list.data), some = trials_of(device, other.data);
-    assert_int_equal(none.n, 0);
-    assert_true(some.n > 20);
-    for (size_t i = 0; i < some.n; i++) {
-        const changed_trial *last = NULL;
-        assert_string_equal(some.all[i].text->name, "row_loss");
-        for (size_t k = 0; k < i; k++)
-            if (is_of_one_kind(&some.all[k], &some.all[i])) last = &some.all[k];
-        assert_int_equal(some.all[i].turn, last ? last->turn + 1 : 0);
-        assert_true(!last || last->turn == 0 || last->trial.cost <= some.all[i].trial.cost);
-        assert_true(i == 0 || some.all[i].turn >= some.all[i - 1].turn);
-    }
-    assert_int_equal(try_within(device, &some, 0), 0);
-    tm_text_fini(&list), tm_text_fini(&other);
-    free(some.all);
-}
-
-TEST(a_changed_text_has_its_trials_on_cuda)
-{
-    check_trials("cuda");
-}
-
-TEST(a_changed_text_has_its_trials_on_hip)
-{
-    check_trials("hip");
-}
-
-/* --- what a sweep leaves */
-
-/* A part that has compiled these texts: all that examples reach, but for one. */
-static void note_without(const char *part, const char *left_out)
-{
-    enum { MOST = 100 };
-    tm_gpu_module modules[MOST];
-    tm_gpu_own    own = { .modules = modules };
-    tm_device     device = { .own = &own };
-    for (const tm_gpu_text *t = tm_gpu_texts; t->name; t++)
-        if (!judged_texts_elsewhere(t->name) && strcmp(t->name, left_out) != 0 && own.n_modules < MOST)
-            modules[own.n_modules++] = (tm_gpu_module){ .name = t->name, .text = t->lines };
-    judged_texts_note(test_in_folder("note"), part, &device);
-}
-
-static const char *differs(char why[JUDGED_WHY])
-{
-    tm_text     list = { 0 };
-    const char *found;
-    tm_text_add(&list, test_in_folder("list"));
-    found = judged_texts_differ(test_in_folder("note"), list.data, why);
-    tm_text_fini(&list);
-    return found;
-}
-
-/* The list is judged, and written, only when all four parts have passed with the texts as they are. */
-TEST(a_sweep_judges_the_list)
-{
-    char     why[JUDGED_WHY];
-    tm_error err = { 0 };
-    tm_text  list = { 0 };
-    unsetenv("TM_RECORD");
-    if (tm_file_write(test_in_folder("list"), "matrix 0\n", 9, &err) != TM_OK) fail_msg("%s", err.text);
-    note_without("on_cuda", "matrix"), note_without("on_cuda_too", "matrix"), note_without("on_hip", "matrix");
-    setenv("TM_RECORD", "1", 1);
-    assert_null(differs(why)); /* a part is missing */
-    if (tm_file_read(test_in_folder("list"), 1 << 20, &list, &err) != TM_OK) fail_msg("%s", err.text);
-    assert_string_equal(list.data, "matrix 0\n");
-    tm_text_fini(&list);
-    unsetenv("TM_RECORD");
-    note_without("on_hip_too", "matrix");
-    assert_non_null(strstr(differs(why), "matrix.cu: no example"));
-    note_without("on_hip", "");
-    assert_non_null(strstr(differs(why), "TM_RECORD=1"));
-    setenv("TM_RECORD", "1", 1);
-    assert_null(differs(why));
-    unsetenv("TM_RECORD");
-    assert_null(differs(why));
-    if (tm_file_read(test_in_folder("list"), 1 << 20, &list, &err) != TM_OK) fail_msg("%s", err.text);
-    tm_text names = changed_names(list.data);
-    assert_null(names.data);
-    *strstr(list.data, "matrix ") = 'M';
-    if (tm_file_write(test_in_folder("list"), list.data, list.length, &err) != TM_OK) fail_msg("%s", err.text);
-    assert_non_null(strstr(differs(why), "TM_RECORD=1"));
-    judged_texts_forget(test_in_folder("note"), "on_cuda");
-    assert_null(differs(why));
-    if (tm_file_write(test_in_folder("note.on_cuda"), "all 0\n", 6, &err) != TM_OK) fail_msg("%s", err.text);
-    assert_null(differs(why)); /* it has judged other texts */
-    tm_text_fini(&list);
-    test_folder_remove();
 }

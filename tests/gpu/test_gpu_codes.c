@@ -3,6 +3,7 @@
  * values in the place of codes, on the same GPU and on the CPU; which products are codes, and why others are not. */
 #include "device/backend.h"
 #include "gpu/emulated.h"
+#include "op/describe.h"
 #include "op/quantize.h"
 #include "support/training.h"
 
@@ -14,14 +15,16 @@
 #include "support/test.h"
 
 enum { STEPS = 3 };
+/* FNUZ: formats of gfx942. WIDE: sizes are multiples of 128. OWN: without the library. AGAIN: the forward pass of each
+ * block is computed again. */
+enum { BF16 = 1, FNUZ = 2, WIDE = 4, OWN = 8, AGAIN = 16 };
 
 typedef struct {
     const char     *device, *arch, *recipe;
     tm_model_family family;
-    bool            bf16, fnuz;
-    bool            wide;       /* sizes are multiples of 128 */
-    bool            own;        /* by own kernels, without the library */
-    bool            recomputed; /* the forward pass of each block, in the backward pass */
+    unsigned        how;
+    int             products; /* of codes */
+    const char     *words;    /* what is said of them; NULL: anything */
 } job;
 
 typedef struct {
@@ -40,16 +43,16 @@ static tm_step_options options_of(const job *j)
     o.shape.n_layers = 1;
     if (j->family != TM_FAMILY_GPT) o.shape.ffn_dim = 96;
     o.accumulation = 2;
-    if (j->wide) {
+    if (j->how & WIDE) {
         o.shape.dim = o.shape.ffn_dim = 128, o.shape.n_heads = 4, o.shape.n_kv_heads = 2;
         o.seq = 64;
     }
     if (j->family == TM_FAMILY_MIXTRAL) o.shape.moe.experts = 5, o.shape.moe.top_k = 2, o.shape.moe.ffn_dim = 48;
-    if (j->bf16) o.precision = &tm_precision_bf16;
-    if (j->recomputed) o.recompute.every_n = 1;
+    if (j->how & BF16) o.precision = &tm_precision_bf16;
+    if (j->how & AGAIN) o.recompute.every_n = 1;
     o.quantize = (tm_quantize){ .on = true, .switch_step = -1, .history = 4, .seed = 1 };
     o.quantize.recipe[0] = *tm_quantize_recipe_find(j->recipe);
-    for (int f = 0; f < TM_FACTORS && j->fnuz; f++) {
+    for (int f = 0; f < TM_FACTORS && j->how & FNUZ; f++) {
         uint8_t *format = &o.quantize.recipe[0].factor[f].format;
         *format = *format == TM_E5M2 ? TM_E5M2FNUZ : TM_E4M3FNUZ;
     }
@@ -78,13 +81,11 @@ static void count_nodes(const tm_plan *plan, outcome *out)
 /* apart: no program is a graph that is played, and each product's factors are quantized for it alone. */
 static outcome train(const char *name, const job *j, bool values, bool apart)
 {
-    tm_device      *device;
-    tm_error        err = { 0 };
+    tm_device      *device = emulated_open(name);
     tm_step_options o = options_of(j);
     outcome         out = { .record = NULL };
     tm_text         words = { 0 };
-    if (tm_device_open(name, 2, &device, &err) != TM_OK) fail_msg("%s: %s", name, err.text);
-    tm_device_own_kernels(device, j->own);
+    tm_device_own_kernels(device, j->how & OWN);
     if (values) keep_values(&o);
     if (apart && j->family != TM_FAMILY_GPT)
         device->info.fuses = false; /* else gelu's gradients add in another order */
@@ -115,11 +116,9 @@ static outcome train(const char *name, const job *j, bool values, bool apart)
 /* Weights are the same in the first step: amax, scale and the shares of their codes are, bit for bit. */
 static void compare_weights(const job *j, const outcome *a, const outcome *b, const char *what)
 {
-    tm_step_options o = options_of(j);
-    tm_device      *cpu;
-    tm_error        err = { 0 };
-    int             same = 0;
-    assert_int_equal(tm_device_open("cpu", 2, &cpu, &err), TM_OK);
+    tm_step_options     o = options_of(j);
+    tm_device          *cpu = emulated_open("cpu");
+    int                 same = 0;
     tm_trainer         *trainer = test_trainer_open(cpu, &o, 7);
     const tm_quantized *made = &tm_trainer_step_of(trainer)->quantized;
     assert_int_equal(a->rows, b->rows);
@@ -137,12 +136,10 @@ static void compare_weights(const job *j, const outcome *a, const outcome *b, co
 /* With biases that are not 0. Returns the trainer's device. */
 static tm_device *with_gradients(const char *name, const job *j, bool values, tm_trainer **trainer)
 {
-    tm_device      *device;
-    tm_error        err = { 0 };
+    tm_device      *device = emulated_open(name);
     tm_step_options o = options_of(j);
     test_batch      batch = test_batch_random(o.micro_batch * o.accumulation, o.seq, o.shape.vocab_size, 3);
-    if (tm_device_open(name, 2, &device, &err) != TM_OK) fail_msg("%s: %s", name, err.text);
-    tm_device_own_kernels(device, j->own);
+    tm_device_own_kernels(device, j->how & OWN);
     if (values) keep_values(&o);
     *trainer = test_trainer_open(device, &o, 7);
     const tm_graph *graph = tm_trainer_step_of(*trainer)->graph;
@@ -177,7 +174,7 @@ static void gradients_are_alike(const job *j, bool on_cpu)
                 h = b->tensors[k].gradient;
         if (g == TM_NONE) continue;
         double off = test_relative_difference(codes, values, g, h);
-        if (!(off <= (j->bf16 ? 0.1 : 0.03)))
+        if (!(off <= (j->how & BF16 ? 0.1 : 0.03)))
             fail_msg("%s on %s: the gradient of %s is off by %g", j->recipe, j->arch, a->tensors[i].name, off);
         compared++;
     }
@@ -189,20 +186,14 @@ static void gradients_are_alike(const job *j, bool on_cpu)
 
 FULL_TEST(gradients_of_codes_are_those_of_values)
 {
-    if (emulated_device("cuda")) {
-        gradients_are_alike(
-            &(job){ "cuda", "sm_90", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false, false, false }, false);
-        gradients_are_alike(
-            &(job){ "cuda", "sm_90", "fp8_rowwise", TM_FAMILY_LLAMA, false, false, false, false, false }, false);
-    }
-    if (emulated_device("hip")) { /* biases of parts */
-        gradients_are_alike(
-            &(job){ "hip", "gfx950", "fp8_tensorwise", TM_FAMILY_QWEN2, true, false, false, false, false }, true);
-        gradients_are_alike(&(job){ "hip", "gfx950", "mxfp8_turbo", TM_FAMILY_LLAMA, true, false, true, false, false },
-                            false);
-        gradients_are_alike(&(job){ "hip", "gfx950", "mxfp4", TM_FAMILY_LLAMA, true, false, true, false, false },
-                            false);
-    }
+    static const job jobs[] = { { "cuda", "sm_90", "fp8_tensorwise", TM_FAMILY_LLAMA, .how = 0 },
+                                { "cuda", "sm_90", "fp8_rowwise", TM_FAMILY_LLAMA, .how = 0 },
+                                { "hip", "gfx950", "fp8_tensorwise", TM_FAMILY_QWEN2,
+                                  .how = BF16 }, /* biases of parts */
+                                { "hip", "gfx950", "mxfp8_turbo", TM_FAMILY_LLAMA, .how = BF16 | WIDE },
+                                { "hip", "gfx950", "mxfp4", TM_FAMILY_LLAMA, .how = BF16 | WIDE } };
+    for (int k = 0; k < TM_COUNT_OF(jobs); k++)
+        if (emulated_device(jobs[k].device)) gradients_are_alike(&jobs[k], k == 2);
 }
 
 /* In both programs of a step: of 4 linears all gradients, and where blocks are computed again, x and w of those that
@@ -210,8 +201,8 @@ FULL_TEST(gradients_of_codes_are_those_of_values)
  * of each pass, and the gradient of a gate; that of gelu is added up for a bias, too. */
 static void compare_both(const job *j, const outcome *together, const outcome *apart, const char *what)
 {
-    bool narrow = strncmp(j->recipe, "mxfp4", 5) == 0;
-    int  wanted = narrow ? 0 : 2 * (j->recomputed ? 4 + 2 * 3 : 4);
+    bool narrow = strncmp(j->recipe, "mxfp4", 5) == 0 || !j->products;
+    int  wanted = narrow ? 0 : 2 * (j->how & AGAIN ? 4 + 2 * 3 : 4);
     if (together->both != wanted || (j->family != TM_FAMILY_GPT && apart->both != 0))
         fail_msg("%s: %d factors by one op, wanted %d; apart %d", what, together->both, wanted, apart->both);
     bool kept = narrow || j->family == TM_FAMILY_MIXTRAL;
@@ -221,14 +212,14 @@ static void compare_both(const job *j, const outcome *together, const outcome *a
                  apart->made);
 }
 
-static void trains_on_codes(const job *j, int products, int emulated, const char *words)
+static void trains_on_codes(const job *j)
 {
     char what[120];
-    snprintf(what, sizeof what, "%s on %s %s%s", j->recipe, j->device, j->arch, j->bf16 ? ", bfloat16" : "");
+    snprintf(what, sizeof what, "%s on %s %s%s", j->recipe, j->device, j->arch, j->how & BF16 ? ", bfloat16" : "");
     setenv("STANDIN_GPU_ARCH", j->arch, 1);
     outcome codes = train(j->device, j, false, false), again = train(j->device, j, false, true),
             values = train(j->device, j, true, false), cpu = train("cpu", j, false, false);
-    if (codes.products != products || codes.emulated != emulated || (words && strcmp(codes.words, words) != 0))
+    if (codes.products != j->products || (j->words && strcmp(codes.words, j->words) != 0))
         fail_msg("%s: %d products of codes, %d emulated: %s", what, codes.products, codes.emulated, codes.words);
     assert_int_equal(values.products, 0);
     assert_int_equal(cpu.products + cpu.emulated, 0);
@@ -238,15 +229,15 @@ static void trains_on_codes(const job *j, int products, int emulated, const char
     if (memcmp(codes.record, again.record, 4 * codes.rows * sizeof *codes.record) != 0)
         fail_msg("%s: other records, with quantize for each product", what);
     compare_both(j, &codes, &again, what);
-    if (!j->bf16 && !(fabs(codes.loss[0] - values.loss[0]) <= 1e-5))
+    if (!j->how & BF16 && !(fabs(codes.loss[0] - values.loss[0]) <= 1e-5))
         fail_msg("%s: the first loss is %.9g, of values %.9g", what, codes.loss[0], values.loss[0]);
     for (int t = 0; t < STEPS; t++) {
         double other[] = { values.loss[t], cpu.loss[t] };
         for (int k = 0; k < 2; k++)
-            if (!(fabs(codes.loss[t] - other[k]) <= (j->bf16 ? 1e-2 : 1e-3)))
+            if (!(fabs(codes.loss[t] - other[k]) <= (j->how & BF16 ? 1e-2 : 1e-3)))
                 fail_msg("%s, step %d: loss %.9g, %s %.9g", what, t + 1, codes.loss[t], k ? "on the CPU" : "of values",
                          other[k]);
-        if (!(fabs(codes.norm[t] - values.norm[t]) <= (j->bf16 ? 2e-2 : 5e-3) * values.norm[t]))
+        if (!(fabs(codes.norm[t] - values.norm[t]) <= (j->how & BF16 ? 2e-2 : 5e-3) * values.norm[t]))
             fail_msg("%s, step %d: norm %.9g, of values %.9g", what, t + 1, codes.norm[t], values.norm[t]);
     }
     compare_weights(j, &codes, &values, what);
@@ -255,166 +246,60 @@ static void trains_on_codes(const job *j, int products, int emulated, const char
     unsetenv("STANDIN_GPU_ARCH");
 }
 
-/* A fused weight has parts with scales of their own; a residual is added. */
-FULL_TEST(llamas_train_on_codes)
+#define ALL "12 of 12 products multiply codes"
+#define BY_OWN ALL ", 12 by own kernels; not by the library: own kernels are asked for (12)"
+
+/* Fused weights have parts with scales of their own; a residual is added; blocks end within parts, as sizes are small;
+ * biases of GPTs are those of parts; experts have scales of their own, of rows that are found on the GPU. */
+static const job trainings[] = {
+    { "cuda", "sm_90", "fp8_tensorwise", TM_FAMILY_LLAMA, 0, 12, ALL },
+    { "cuda", "sm_89", "fp8_current", TM_FAMILY_LLAMA, BF16, .products = 12 },
+    { "cuda", "sm_90", "fp8_blockwise", TM_FAMILY_LLAMA, 0, 12, ALL },
+    { "cuda", "sm_90", "fp8_blockwise_turbo", TM_FAMILY_LLAMA, BF16, .products = 12 },
+    { "cuda", "sm_90", "fp8_blockwise", TM_FAMILY_GPT, BF16 | WIDE, .products = 12 },
+    { "cuda", "sm_100", "mxfp8", TM_FAMILY_LLAMA, BF16, .products = 12 },
+    { "cuda", "sm_100", "mxfp8_turbo", TM_FAMILY_QWEN2, BF16 | WIDE, .products = 12 },
+    { "cuda", "sm_90", "fp8_rowwise", TM_FAMILY_GPT, BF16, .products = 12 },
+    { "cuda", "sm_89", "fp8_tensorwise", TM_FAMILY_LLAMA, OWN, 12, BY_OWN },
+    { "cuda", "sm_90", "fp8_delayed", TM_FAMILY_GPT, OWN, .products = 12 },
+    { "cuda", "sm_90", "fp8_tensorwise", TM_FAMILY_MIXTRAL, 0, .products = 12 },
+    { "cuda", "sm_90", "fp8_delayed", TM_FAMILY_MIXTRAL, OWN, .products = 12 },
+    { "cuda", "sm_90", "nvfp4", TM_FAMILY_LLAMA, BF16, .products = 0 }, /* of two levels, rotated, at random: values */
+    { "hip", "gfx942", "fp8_delayed", TM_FAMILY_LLAMA, FNUZ | AGAIN, .products = 15 },
+    { "hip", "gfx950", "fp8_rowwise", TM_FAMILY_LLAMA, BF16, .products = 12 },
+    { "hip", "gfx950", "mxfp8", TM_FAMILY_LLAMA, WIDE, .products = 12 },
+    { "hip", "gfx950", "mxfp8_turbo", TM_FAMILY_LLAMA, BF16 | WIDE, .products = 12 },
+    { "hip", "gfx950", "mxfp4", TM_FAMILY_LLAMA, WIDE, .products = 12 },
+    { "hip", "gfx950", "mxfp4_turbo", TM_FAMILY_LLAMA, BF16 | WIDE, .products = 12 },
+    { "hip", "gfx942", "fp8_rowwise", TM_FAMILY_LLAMA, BF16 | FNUZ | OWN, 12, BY_OWN },
+    { "hip", "gfx950", "fp8_blockwise", TM_FAMILY_LLAMA, OWN, 12, BY_OWN }, /* no library has them there */
+    { "hip", "gfx942", "fp8_blockwise_turbo", TM_FAMILY_LLAMA, BF16 | FNUZ | WIDE | OWN, .products = 12 },
+    { "hip", "gfx950", "fp8_current", TM_FAMILY_GPT, OWN, .products = 12 },
+    { "hip", "gfx942", "fp8_delayed", TM_FAMILY_GPT, FNUZ, 12,
+      ALL ", 4 by own kernels; not by the library: the library adds a bias to products of codes in bfloat16 only (4)" },
+    { "hip", "gfx942", "fp8_rowwise", TM_FAMILY_MIXTRAL, FNUZ, 12,
+      ALL ", 6 by own kernels; not by the library: no library multiplies codes of experts (6)" },
+    { "hip", "gfx950", "fp8_current", TM_FAMILY_MIXTRAL, 0, .products = 12 },
+};
+
+/* Every second one: a test has two minutes. */
+static void train_from(int first)
 {
-    if (emulated_device("cuda"))
-        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false, false, false },
-                        12, 0, "12 of 12 products multiply codes");
-    if (emulated_device("hip"))
-        trains_on_codes(&(job){ "hip", "gfx942", "fp8_delayed", TM_FAMILY_LLAMA, false, true, false, false, true }, 15,
-                        0, NULL);
+    for (int k = first; k < TM_COUNT_OF(trainings); k += 2)
+        if (emulated_device(trainings[k].device)) trains_on_codes(&trainings[k]);
 }
 
-/* Scales of blocks: of parts that end within them here, as sizes are small. */
-FULL_TEST(trainings_with_scales_of_blocks)
+FULL_TEST(trainings_on_codes)
 {
-    if (emulated_device("cuda")) {
-        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_blockwise", TM_FAMILY_LLAMA, false, false, false, false, false },
-                        12, 0, "12 of 12 products multiply codes");
-        trains_on_codes(&(job){ "cuda", "sm_100", "mxfp8", TM_FAMILY_LLAMA, true, false, false, false, false }, 12, 0,
-                        NULL);
-    }
+    train_from(0);
 }
 
-FULL_TEST(by_other_blocks_too)
+FULL_TEST(further_trainings_on_codes)
 {
-    if (emulated_device("cuda")) {
-        trains_on_codes(
-            &(job){ "cuda", "sm_90", "fp8_blockwise_turbo", TM_FAMILY_LLAMA, true, false, false, false, false }, 12, 0,
-            NULL);
-        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_blockwise", TM_FAMILY_GPT, true, false, true, false, false }, 12,
-                        0, NULL);
-        trains_on_codes(&(job){ "cuda", "sm_100", "mxfp8_turbo", TM_FAMILY_QWEN2, true, false, true, false, false }, 12,
-                        0, NULL);
-        trains_on_codes(&(job){ "cuda", "sm_100", "mxfp8", TM_FAMILY_LLAMA, false, false, false, false, false }, 12, 0,
-                        NULL);
-    }
-    if (emulated_device("hip")) {
-        trains_on_codes(&(job){ "hip", "gfx950", "mxfp8", TM_FAMILY_LLAMA, false, false, true, false, false }, 12, 0,
-                        NULL);
-        trains_on_codes(&(job){ "hip", "gfx950", "mxfp8_turbo", TM_FAMILY_LLAMA, true, false, true, false, false }, 12,
-                        0, NULL);
-        trains_on_codes(&(job){ "hip", "gfx950", "mxfp4", TM_FAMILY_LLAMA, false, false, true, false, false }, 12, 0,
-                        NULL);
-        trains_on_codes(&(job){ "hip", "gfx950", "mxfp4_turbo", TM_FAMILY_LLAMA, true, false, true, false, false }, 12,
-                        0, NULL);
-    }
+    train_from(1);
 }
 
-static const char *const recipes[] = { "fp8_tensorwise", "fp8_current", "fp8_delayed", "fp8_rowwise" };
-
-/* Without the library: products by own kernels, on every architecture that multiplies codes. */
-FULL_TEST(own_kernels_train_on_codes)
-{
-    static const char *const words =
-        "12 of 12 products multiply codes, 12 by own kernels; not by the library: own kernels "
-        "are asked for (12)";
-    if (emulated_device("cuda"))
-        trains_on_codes(&(job){ "cuda", "sm_89", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false, true, false },
-                        12, 0, words);
-    if (emulated_device("hip"))
-        trains_on_codes(&(job){ "hip", "gfx942", "fp8_rowwise", TM_FAMILY_LLAMA, true, true, false, true, false }, 12,
-                        0, words);
-    if (emulated_device("hip") && test_is_full()) /* which no library has there */
-        trains_on_codes(&(job){ "hip", "gfx950", "fp8_blockwise", TM_FAMILY_LLAMA, false, false, false, true, false },
-                        12, 0, words);
-}
-
-static void own_kernels_train(const char *device, const char *arch, bool gpt)
-{
-    static const char *const all[] = { "fp8_tensorwise", "fp8_current",   "fp8_delayed",
-                                       "fp8_rowwise",    "fp8_blockwise", "fp8_blockwise_turbo" };
-    if (!emulated_device(device)) skip();
-    for (int r = 0; r < 6; r++)
-        for (int bf16 = 0; bf16 < 2; bf16++) {
-            /* Emulated, factors whose scales are no powers of two are float32, beside which no bias is bfloat16. */
-            bool values = bf16 && r != 3 && r != 4, fnuz = strcmp(arch, "gfx942") == 0;
-            trains_on_codes(&(job){ device, arch, all[r], gpt && !values ? TM_FAMILY_GPT : TM_FAMILY_LLAMA, bf16, fnuz,
-                                    fnuz && r > 3, true, false },
-                            12, 0, NULL);
-        }
-}
-
-FULL_TEST(own_kernels_train_on_sm_90)
-{
-    own_kernels_train("cuda", "sm_90", true);
-}
-
-FULL_TEST(own_kernels_train_on_gfx942)
-{
-    own_kernels_train("hip", "gfx942", false);
-}
-
-FULL_TEST(own_kernels_train_on_gfx950)
-{
-    own_kernels_train("hip", "gfx950", true);
-}
-
-FULL_TEST(by_other_recipes_too)
-{
-    for (int r = 0; r < 4; r++) {
-        int bf16 = r % 2;
-        if (emulated_device("cuda"))
-            trains_on_codes(&(job){ "cuda", "sm_90", recipes[r], TM_FAMILY_LLAMA, bf16, false, false, false, false },
-                            12, 0, NULL);
-        if (emulated_device("cuda") && r < 3)
-            trains_on_codes(&(job){ "cuda", "sm_89", recipes[r], TM_FAMILY_LLAMA, bf16, false, false, false, false },
-                            12, 0, NULL);
-        if (emulated_device("hip"))
-            trains_on_codes(&(job){ "hip", "gfx942", recipes[r], TM_FAMILY_LLAMA, bf16, true, false, false, false }, 12,
-                            0, NULL);
-        if (emulated_device("hip"))
-            trains_on_codes(&(job){ "hip", "gfx950", recipes[r], TM_FAMILY_LLAMA, bf16, false, false, false, false },
-                            12, 0, NULL);
-    }
-}
-
-/* Experts' own scales, of rows that are found on the GPU; the linears by the library. */
-FULL_TEST(experts_train_on_codes)
-{
-    static const char *const words =
-        "12 of 12 products multiply codes, 6 by own kernels; not by the library: no library "
-        "multiplies codes of experts (6)";
-    if (emulated_device("cuda") && test_is_full())
-        trains_on_codes(
-            &(job){ "cuda", "sm_90", "fp8_tensorwise", TM_FAMILY_MIXTRAL, false, false, false, false, false }, 12, 0,
-            NULL);
-    if (emulated_device("hip"))
-        trains_on_codes(&(job){ "hip", "gfx942", "fp8_rowwise", TM_FAMILY_MIXTRAL, false, true, false, false, false },
-                        12, 0, words);
-}
-
-FULL_TEST(experts_train_by_other_recipes_too)
-{
-    static const char *const all[] = { "fp8_tensorwise", "fp8_current", "fp8_delayed", "fp8_rowwise" };
-    for (int r = 0; r < 4; r++) {
-        if (emulated_device("cuda"))
-            trains_on_codes(&(job){ "cuda", "sm_90", all[r], TM_FAMILY_MIXTRAL, false, false, false, r % 2, false }, 12,
-                            0, NULL);
-        if (emulated_device("hip"))
-            trains_on_codes(&(job){ "hip", "gfx942", all[r], TM_FAMILY_MIXTRAL, false, true, false, true, false }, 12,
-                            0, NULL);
-        if (emulated_device("hip"))
-            trains_on_codes(&(job){ "hip", "gfx950", all[r], TM_FAMILY_MIXTRAL, false, false, false, false, false }, 12,
-                            0, NULL);
-    }
-}
-
-/* Biases are those of parts. */
-FULL_TEST(gpts_train_on_codes)
-{
-    if (emulated_device("cuda"))
-        trains_on_codes(&(job){ "cuda", "sm_90", "fp8_rowwise", TM_FAMILY_GPT, true, false, false, false, false }, 12,
-                        0, NULL);
-    if (emulated_device("hip") && test_is_full())
-        trains_on_codes(
-            &(job){ "hip", "gfx942", "fp8_delayed", TM_FAMILY_GPT, false, true, false, false, false }, 12, 0,
-            "12 of 12 products multiply codes, 4 by own kernels; not by the library: the library adds a bias "
-            "to products of codes in bfloat16 only (4)");
-}
-
-static void is_said(const job *j, const char *wanted)
+static void is_said(const job *j)
 {
     tm_device *device;
     tm_error   err = { 0 };
@@ -422,12 +307,12 @@ static void is_said(const job *j, const char *wanted)
     tm_text    words = { 0 };
     setenv("STANDIN_GPU_ARCH", j->arch, 1);
     tm_step_options o = options_of(j);
-    assert_int_equal(tm_device_open(j->device, 2, &device, &err), TM_OK);
-    tm_device_own_kernels(device, j->own);
+    device = emulated_open(j->device);
+    tm_device_own_kernels(device, j->how & OWN);
     tm_chooser chooser = tm_device_chooser(device);
     if (tm_step_create(&o, &chooser, &step, &err) != TM_OK) fail_msg("%s", err.text);
     tm_step_codes(step, &words);
-    assert_string_equal(words.data, wanted);
+    if (strcmp(words.data, j->words) != 0) fail_msg("%s on %s: %s", j->recipe, j->arch, words.data);
     assert_int_equal(tm_step_products(step) != NULL, step->codes.emulated > 0);
     tm_text_fini(&words);
     tm_step_destroy(step);
@@ -435,66 +320,64 @@ static void is_said(const job *j, const char *wanted)
     unsetenv("STANDIN_GPU_ARCH");
 }
 
+#define NO_CODES "0 of 12 products multiply codes; no codes: "
+
 /* What is emulated, and what own kernels do, is said with the reason. */
 TEST(what_others_do_is_said)
 {
-    static const struct {
-        job         of;
-        const char *words;
-    } all[] = {
-        { { "cuda", "sm_80", "fp8_tensorwise", TM_FAMILY_LLAMA, true, false, false, false, false },
-          "0 of 12 products multiply codes; no codes: products of codes need sm_89 or later (12)" },
-        { { "cuda", "sm_100", "fp8_rowwise", TM_FAMILY_LLAMA, true, false, false, false, false },
-          "12 of 12 products multiply codes, 12 by own kernels; not by the library: scales of lines need sm_90, no "
-          "other GPU (12)" },
-        { { "hip", "gfx942", "fp8_tensorwise", TM_FAMILY_LLAMA, true, false, false, false, false },
-          "0 of 12 products multiply codes; no codes: gfx942 has formats of FNUZ only "
-          "(quantize.fnuz) (12)" },
-        { { "cuda", "sm_90", "mxfp8", TM_FAMILY_LLAMA, true, false, false, false, false },
-          "0 of 12 products multiply codes; no codes: scales of blocks of 32 need sm_100 to sm_110 (12)" },
-        { { "cuda", "sm_100", "fp8_blockwise", TM_FAMILY_LLAMA, true, false, false, false, false },
-          "12 of 12 products multiply codes, 12 by own kernels; not by the library: scales of blocks of 128 need "
-          "sm_90, no other GPU (12)" },
-        { { "cuda", "sm_100", "mxfp4", TM_FAMILY_LLAMA, true, false, false, false, false },
-          "0 of 12 products multiply codes; no codes: cublasLt multiplies codes of 4 bits with scales of "
-          "blocks of 16 only (12)" },
-        { { "cuda", "sm_100", "mxfp6_e3m2", TM_FAMILY_LLAMA, true, false, false, false, false },
-          "0 of 12 products multiply codes; no codes: codes have 8 or 4 bits (12)" },
-        { { "cuda", "sm_100", "nvfp4", TM_FAMILY_LLAMA, true, false, false, false, false },
-          "0 of 12 products multiply codes; no codes: scales of two levels are multiplied as values (12)" },
-        { { "hip", "gfx950", "fp8_blockwise", TM_FAMILY_LLAMA, true, false, false, false, false },
-          "12 of 12 products multiply codes, 12 by own kernels; not by the library: hipBLASLt has no scales of blocks "
-          "of 128 (12)" },
-        { { "hip", "gfx950", "mxfp8", TM_FAMILY_LLAMA, true, false, false, false, false },
-          "1 of 12 products multiply codes; no codes: rows must be multiples of 16 and the depth one of 128 "
-          "with scales of blocks of 32 (11)" },
-        { { "cuda", "sm_90", "fp8_rowwise_with_gw_hp", TM_FAMILY_LLAMA, true, false, false, false, false },
+    static const job all[] = {
+        { "cuda", "sm_80", "fp8_tensorwise", TM_FAMILY_LLAMA, BF16, 0,
+          NO_CODES "products of codes need sm_89 or later (12)" },
+        { "cuda", "sm_100", "fp8_rowwise", TM_FAMILY_LLAMA, BF16, 0,
+          ALL ", 12 by own kernels; not by the library: scales of lines need sm_90, no other GPU (12)" },
+        { "hip", "gfx942", "fp8_tensorwise", TM_FAMILY_LLAMA, BF16, 0,
+          NO_CODES "gfx942 has formats of FNUZ only (quantize.fnuz) (12)" },
+        { "cuda", "sm_90", "mxfp8", TM_FAMILY_LLAMA, BF16, 0,
+          NO_CODES "scales of blocks of 32 need sm_100 to sm_110 (12)" },
+        { "cuda", "sm_100", "fp8_blockwise", TM_FAMILY_LLAMA, BF16, 0,
+          ALL ", 12 by own kernels; not by the library: scales of blocks of 128 need sm_90, no other GPU (12)" },
+        { "cuda", "sm_100", "mxfp4", TM_FAMILY_LLAMA, BF16, 0,
+          NO_CODES "cublasLt multiplies codes of 4 bits with scales of blocks of 16 only (12)" },
+        { "cuda", "sm_100", "mxfp6_e3m2", TM_FAMILY_LLAMA, BF16, 0, NO_CODES "codes have 8 or 4 bits (12)" },
+        { "cuda", "sm_100", "nvfp4", TM_FAMILY_LLAMA, BF16, 0,
+          NO_CODES "scales of two levels are multiplied as values (12)" },
+        { "hip", "gfx950", "fp8_blockwise", TM_FAMILY_LLAMA, BF16, 0,
+          ALL ", 12 by own kernels; not by the library: hipBLASLt has no scales of blocks of 128 (12)" },
+        { "hip", "gfx950", "mxfp8", TM_FAMILY_LLAMA, BF16, 0,
+          "1 of 12 products multiply codes; no codes: rows must be multiples of 16 and the depth one of 128 with "
+          "scales of blocks of 32 (11)" },
+        { "cuda", "sm_90", "fp8_rowwise_with_gw_hp", TM_FAMILY_LLAMA, BF16, 0,
           "8 of 8 products multiply codes, 4 by own kernels; not by the library: the scale of a matrix beside scales "
           "of lines (4)" },
-        { { "hip", "gfx942", "fp8_rowwise", TM_FAMILY_LLAMA, true, true, false, true, false },
-          "12 of 12 products multiply codes, 12 by own kernels; not by the library: own kernels are asked for (12)" }
+        { "hip", "gfx942", "fp8_rowwise", TM_FAMILY_LLAMA, BF16 | FNUZ | OWN, 0, BY_OWN },
     };
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        if (emulated_device(all[i].of.device)) is_said(&all[i].of, all[i].words);
+    for (int k = 0; k < TM_COUNT_OF(all); k++)
+        if (emulated_device(all[k].device)) is_said(&all[k]);
 }
 
 /* PTX of an older one has no products of codes, and a driver would refuse it. */
 FULL_TEST(an_old_compiler_multiplies_values)
 {
-    job j = { "cuda", "sm_90", "fp8_rowwise", TM_FAMILY_LLAMA, true, false, false, true, false };
+    job j = { "cuda",
+              "sm_90",
+              "fp8_rowwise",
+              TM_FAMILY_LLAMA,
+              BF16 | OWN,
+              0,
+              NO_CODES "products of codes need NVRTC 12.4 (12)" };
     if (gpu_is_real() || !emulated_device("cuda")) skip();
     setenv("STANDIN_COMPILER_VERSION", "12.3", 1);
-    is_said(&j, "0 of 12 products multiply codes; no codes: products of codes need NVRTC 12.4 (12)");
+    is_said(&j);
     setenv("STANDIN_COMPILER_VERSION", "12.4", 1);
-    is_said(&j,
-            "12 of 12 products multiply codes, 12 by own kernels; not by the library: own kernels are asked for (12)");
+    j.words = BY_OWN;
+    is_said(&j);
     unsetenv("STANDIN_COMPILER_VERSION");
 }
 
 /* A reference that is allowed is no library. */
 TEST(references_are_not_asked)
 {
-    const job       j = { "cpu", "", "fp8_tensorwise", TM_FAMILY_LLAMA, false, false, false, false, false };
+    const job       j = { "cpu", "", "fp8_tensorwise", .family = TM_FAMILY_LLAMA };
     tm_device      *device;
     tm_error        err = { 0 };
     tm_step        *step;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The microscope's records on the devices cuda and hip: what is infinite, no number or zero is counted where the double
  * reference counts it, sums of small whole numbers are exact, and other rows of the record stay as they were. */
-#include "device/backend.h"
-#include "device/gpu/gpu.h"
+#include "gpu/called.h"
 #include "gpu/emulated.h"
 #include "graph/value.h"
 #include "op/compare.h"
@@ -16,15 +15,6 @@
 
 enum { ROWS = 37, COLUMNS = 41, GAP = 3, LD = COLUMNS + GAP, RECORDS = 3 };
 
-static void *placed(tm_device *device, const void *from, size_t bytes)
-{
-    tm_address at;
-    tm_error   err = { 0 };
-    if (tm_device_alloc(device, bytes, &at, &err) != TM_OK) fail_msg("%s", err.text);
-    if (from && tm_device_write(device, at, from, bytes, &err) != TM_OK) fail_msg("%s", err.text);
-    return (void *)at.at; // NOLINT(performance-no-int-to-ptr)
-}
-
 /* Element (r, c) of either tensor; every fifth is special. */
 static double value_of(int which, int64_t r, int64_t c)
 {
@@ -34,65 +24,48 @@ static double value_of(int which, int64_t r, int64_t c)
     return i % 5 == 2 ? special[which][i / 5 % 11] : (double)(i * (which ? 7 : 3) % 11 - 5);
 }
 
-/* Runs the call, whose views have no memory yet, on the device. */
-static void run(tm_device *device, tm_call *call, double record[RECORDS][TM_COMPARED])
+/* Rows of a tensor, with no numbers between them. */
+static char *image_of(const tm_view *view, int which)
 {
-    const tm_kernel *kernel = &tm_gpu_compare[0];
-    tm_error         err = { 0 };
-    char            *image = malloc((size_t)ROWS * LD * sizeof(float));
-    assert_null(kernel->refuse(call));
-    for (int k = 0; k < 2; k++) {
-        memset(image, 0xff, (size_t)ROWS * LD * sizeof(float)); /* between the rows: no numbers */
-        for (int64_t i = 0; i < (int64_t)ROWS * COLUMNS; i++)
-            tm_value_set(image, call->in[k].dtype, i / COLUMNS * LD + i % COLUMNS,
-                         value_of(k, i / COLUMNS, i % COLUMNS));
-        call->in[k].data = placed(device, image, (size_t)ROWS * LD * tm_dtype_bytes(call->in[k].dtype));
-    }
-    call->out[0].data = placed(device, record, sizeof(double[RECORDS][TM_COMPARED]));
-    call->workspace_bytes = kernel->workspace(call);
-    call->workspace = placed(device, NULL, call->workspace_bytes);
-    call->device = device;
-    call->queue = device->queues[TM_ON_COMPUTE];
-    tm_status st = kernel->prepare(device, call, &call->state, &err);
-    if (st == TM_OK) st = device->backend->prepared(device, &err);
-    if (st == TM_OK) st = kernel->launch(call, &err);
-    if (st == TM_OK)
-        st = tm_device_read(device, record, (tm_address){ (uintptr_t)call->out[0].data },
-                            sizeof(double[RECORDS][TM_COMPARED]), &err);
-    if (st == TM_OK) st = tm_device_wait(device, &err);
-    if (st != TM_OK) fail_msg("%s", err.text);
-    kernel->release(call->state);
-    free(image);
+    char *image = memset(malloc(called_bytes(view)), 0xff, called_bytes(view));
+    for (int64_t i = 0; i < (int64_t)ROWS * COLUMNS; i++)
+        tm_value_set(image, view->dtype, i / COLUMNS * LD + i % COLUMNS, value_of(which, i / COLUMNS, i % COLUMNS));
+    return image;
 }
 
 static void counts_as_the_reference(const char *name)
 {
     static const tm_compare_attr attr = { .row = 1, .rows = RECORDS };
-    static double                values[2][ROWS * COLUMNS], wanted[RECORDS][TM_COMPARED], found[RECORDS][TM_COMPARED];
-    tm_device                   *device;
-    tm_error                     err = { 0 };
+    static double                values[2][ROWS * COLUMNS], wanted[RECORDS][TM_COMPARED];
     if (!emulated_device(name)) skip();
-    if (tm_device_open(name, 1, &device, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_device *device = emulated_open(name);
     for (int which = 0; which < 2; which++) {
         tm_shape shape = tm_shape_2(ROWS, COLUMNS), of_record = tm_shape_2(RECORDS, TM_COMPARED);
         tm_dtype formats[2] = { which ? TM_BF16 : TM_F32, which ? TM_F32 : TM_BF16 };
         tm_call  reference = { .op = &tm_op_compare, .attr = &attr }, call = reference;
+        char    *image[TM_MAX_IN + TM_MAX_OUT] = { NULL }, *out[TM_MAX_OUT];
+        for (int k = 0; k < TM_MAX_IN; k++) call.in[k].shape.rank = -1;
+        for (int k = 0; k < TM_MAX_OUT; k++) call.out[k].shape.rank = -1;
         for (int k = 0; k < 2; k++) {
             for (int64_t i = 0; i < (int64_t)ROWS * COLUMNS; i++) values[k][i] = value_of(k, i / COLUMNS, i % COLUMNS);
             reference.in[k] = (tm_view){ .dtype = TM_F64, .shape = shape, .data = values[k] };
             call.in[k] = (tm_view){ .dtype = formats[k], .shape = shape, .ld = LD };
+            image[k] = image_of(&call.in[k], k);
         }
-        memset(wanted, 0, sizeof wanted), memset(found, 0, sizeof found);
+        memset(wanted, 0, sizeof wanted);
         reference.out[0] = (tm_view){ .dtype = TM_F64, .shape = of_record, .data = wanted };
         call.out[0] = (tm_view){ .dtype = TM_F64, .shape = of_record };
         tm_op_compare.reference(&reference);
         assert_true(wanted[1][TM_COMPARED_OVERFLOW] > 0 && wanted[1][TM_COMPARED_BROKEN] > 0);
         assert_true(wanted[1][TM_COMPARED_UNDERFLOW] > 0 && wanted[1][TM_COMPARED_OWN_MOST] == 0x1p20);
-        run(device, &call, found);
+        image[TM_MAX_IN] = calloc(1, sizeof wanted);
+        call_on(device, &call, image, 0, out);
+        double(*found)[TM_COMPARED] = (void *)out[0];
         for (int r = 0; r < RECORDS; r++)
             for (int c = 0; c < TM_COMPARED; c++)
                 if (fabs(found[r][c] - wanted[r][c]) > 1e-12 * fabs(wanted[r][c]))
                     fail_msg("%s, row %d, column %d: %.17g, wanted %.17g", name, r, c, found[r][c], wanted[r][c]);
+        free(image[0]), free(image[1]), free(image[TM_MAX_IN]), free(out[0]);
     }
     tm_device_close(device);
 }

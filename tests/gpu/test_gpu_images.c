@@ -1,19 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* FLUX.1 on the devices cuda and hip, whose kernels run as machine code: losses and norms of training are those of the
- * CPU within rounding, and the same bits however a program is launched; frozen encoders compute what diffusers and
- * transformers do (tests/encoder/data). */
+/* Images on the devices cuda and hip, whose kernels run as machine code: frozen encoders compute what diffusers and
+ * transformers do (tests/encoder/data), and so does `trainmark generate`. */
 #include "base/file.h"
-#include "base/random.h"
 #include "cli/cli.h"
 #include "cli/command.h"
 #include "data/safetensors.h"
-#include "device/backend.h"
 #include "encoder/encoder.h"
 #include "gpu/emulated.h"
 #include "image/image.h"
 #include "support/folder.h"
-#include "support/golden.h"
-#include "support/training.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -21,131 +16,6 @@
 #include <string.h>
 
 #include "support/test.h"
-
-enum { MOST_STEPS = 20, FEW_STEPS = 3, SAMPLES = 2 }; /* the third step is timed as a whole */
-
-typedef enum { BOUND, ONE_BY_ONE, WITH_LEDGER } way;
-
-typedef struct {
-    double   loss[MOST_STEPS], norm[MOST_STEPS], evaluation;
-    uint64_t state;
-} outcome;
-
-static tm_device *opened(const char *name)
-{
-    tm_device *device;
-    tm_error   err = { 0 };
-    if (tm_device_open(name, 1, &device, &err) != TM_OK) fail_msg("%s: %s", name, err.text);
-    return device;
-}
-
-/* --- training ----------------------------------------------------------------------------------------------------- */
-
-static tm_step_options options_of(const tm_precision *precision)
-{
-    tm_step_options o = golden_flux_options(precision);
-    o.micro_batch = SAMPLES;
-    o.accumulation = 2;
-    o.shape.n_layers = o.shape.flux.n_single = 2;
-    return o;
-}
-
-/* Random values of every field of `samples` samples; times are between 0 and 1. */
-static tm_micro_batch fields_of(const tm_step_options *o, int64_t samples, uint64_t seed)
-{
-    tm_micro_batch batch = { .target_tokens = samples * o->seq };
-    for (int f = 0; f < o->n_fields; f++) {
-        int64_t n = samples * tm_shape_elements(o->fields[f].shape);
-        float  *x = malloc((size_t)n * sizeof *x);
-        assert_non_null(x);
-        for (int64_t i = 0; i < n; i++)
-            x[i] = strcmp(o->fields[f].name, "time") == 0 ? (float)tm_random_uniform(seed, (uint64_t)f, (uint64_t)i)
-                                                          : (float)tm_random_normal(seed, (uint64_t)f, (uint64_t)i);
-        batch.field[f] = x;
-    }
-    return batch;
-}
-
-static void release_fields(tm_micro_batch *batch)
-{
-    for (int f = 0; f < TM_MAX_FIELDS; f++) free((void *)(uintptr_t)batch->field[f]);
-}
-
-static outcome train(tm_device *device, const tm_step_options *o, int steps, way how)
-{
-    tm_trainer *trainer = test_trainer_open(device, o, 7);
-    outcome     out = { .evaluation = 0 };
-    tm_ledger   ledger = { 0 };
-    tm_error    err = { 0 };
-    golden_fill(trainer); /* the initial modulations are zeros */
-    tm_device_one_by_one(device, how == ONE_BY_ONE);
-    for (int t = 1; t <= steps; t++) {
-        tm_step_result result;
-        tm_micro_batch batch = fields_of(o, o->micro_batch * o->accumulation, (uint64_t)t);
-        test_begin(trainer, t, 1e-3, 1, batch.target_tokens);
-        if (tm_trainer_step(trainer, &batch, &result, how == WITH_LEDGER ? &ledger : NULL, &err) != TM_OK)
-            fail_msg("step %d: %s", t, err.text);
-        out.loss[t - 1] = result.loss, out.norm[t - 1] = result.grad_norm;
-        release_fields(&batch);
-    }
-    tm_micro_batch batch = fields_of(o, o->micro_batch, 99);
-    if (tm_trainer_evaluate(trainer, &batch, &out.evaluation, &err) != TM_OK) fail_msg("%s", err.text);
-    release_fields(&batch);
-    out.state = test_state_hash(trainer);
-    assert_int_equal(ledger.count > 0, how == WITH_LEDGER);
-    tm_trainer_close(trainer);
-    return out;
-}
-
-static void compare(const outcome *a, const outcome *b, int steps, double bound, const char *what)
-{
-    for (int t = 0; t < steps; t++)
-        if (!(fabs(a->loss[t] - b->loss[t]) <= bound * fmax(1, fabs(b->loss[t])) &&
-              fabs(a->norm[t] - b->norm[t]) <= bound * fabs(b->norm[t])))
-            fail_msg("%s, step %d: loss %.9g, norm %.9g; on the CPU %.9g, %.9g", what, t + 1, a->loss[t], a->norm[t],
-                     b->loss[t], b->norm[t]);
-    if (!(fabs(a->evaluation - b->evaluation) <= bound * fabs(b->evaluation)))
-        fail_msg("%s: evaluation %.9g, on the CPU %.9g", what, a->evaluation, b->evaluation);
-    assert_true(fabs(b->loss[0] - b->loss[steps - 1]) > bound * fabs(b->loss[0])); /* it has learnt */
-}
-
-static void trains(const char *name, const tm_precision *precision, bool own)
-{
-    tm_step_options o = options_of(precision);
-    int             steps = test_is_full() ? MOST_STEPS : FEW_STEPS;
-    const char     *variable = strcmp(name, "hip") == 0 ? "TRAINMARK_HIPBLASLT" : "TRAINMARK_CUBLASLT";
-    char            what[120];
-    if (!emulated_device(name)) skip();
-    if (own) setenv(variable, "none", 1);
-    snprintf(what, sizeof what, "%s, %s, %s", name, precision->name, own ? "own products" : "products by the library");
-    tm_device *cpu = opened("cpu"), *gpu = opened(name);
-    outcome    wanted = train(cpu, &o, steps, BOUND), found = train(gpu, &o, steps, BOUND);
-    compare(&found, &wanted, steps, precision == &tm_precision_f32 ? 1e-4 : 1e-2, what);
-    outcome first = test_is_full() ? train(gpu, &o, FEW_STEPS, BOUND) : found;
-    for (int how = test_is_full() ? BOUND : ONE_BY_ONE; how <= WITH_LEDGER && (test_is_full() || how < 2); how++) {
-        outcome again = train(gpu, &o, FEW_STEPS, (way)how);
-        if (memcmp(&again, &first, sizeof again) != 0) fail_msg("%s, way %d: other bits", what, how);
-    }
-    tm_device_close(gpu);
-    tm_device_close(cpu);
-}
-
-#define TRAINS(maker, format, kernels, is_own)                                                                         \
-    static void flux_trains_on_##maker##_in_##format##_by_##kernels(void **state)                                      \
-    {                                                                                                                  \
-        (void)state;                                                                                                   \
-        trains(#maker, &tm_precision_##format, is_own);                                                                \
-    }
-TRAINS(cuda, f32, library, false)
-TRAINS(cuda, f32, own, true)
-TRAINS(cuda, bf16, library, false)
-TRAINS(cuda, bf16, own, true)
-TRAINS(hip, f32, library, false)
-TRAINS(hip, f32, own, true)
-TRAINS(hip, bf16, library, false)
-TRAINS(hip, bf16, own, true)
-
-/* --- encoders ----------------------------------------------------------------------------------------------------- */
 
 /* Numbers of a file, and the largest of them. */
 typedef struct {
@@ -252,7 +122,7 @@ static void encoders_on(const char *name)
     if (!emulated_device(name)) skip();
     for (int own = 0; own < (test_is_full() ? 2 : 1); own++) {
         if (own) setenv(strcmp(name, "hip") == 0 ? "TRAINMARK_HIPBLASLT" : "TRAINMARK_CUBLASLT", "none", 1);
-        tm_device *device = opened(name);
+        tm_device *device = emulated_open(name);
         for (int p = 0; p < 2; p++) {
             tm_dtype compute = p ? TM_BF16 : TM_F32;
             check_text(device, "clip_largest", TM_FROZEN_CLIP, compute);
@@ -268,15 +138,13 @@ static void encoders_on(const char *name)
     }
 }
 
-static void encoders_on_cuda(void **state)
+FULL_TEST(encoders_on_cuda)
 {
-    (void)state;
     encoders_on("cuda");
 }
 
-static void encoders_on_hip(void **state)
+FULL_TEST(encoders_on_hip)
 {
-    (void)state;
     encoders_on("hip");
 }
 
@@ -315,30 +183,14 @@ static void draws_on(const char *name)
     tm_text_fini(&bytes);
 }
 
-static void a_picture_is_drawn_on_cuda(void **state)
+FULL_TEST(a_picture_is_drawn_on_cuda)
 {
-    (void)state;
     draws_on("cuda");
 }
 
-static void a_picture_is_drawn_on_hip(void **state)
+FULL_TEST(a_picture_is_drawn_on_hip)
 {
-    (void)state;
     draws_on("hip");
 }
 
-static const struct CMUnitTest tests[] = { full_test(flux_trains_on_cuda_in_bf16_by_library),
-                                           full_test(flux_trains_on_hip_in_f32_by_own),
-                                           full_test(flux_trains_on_cuda_in_f32_by_library),
-                                           full_test(flux_trains_on_cuda_in_f32_by_own),
-                                           full_test(flux_trains_on_cuda_in_bf16_by_own),
-                                           full_test(flux_trains_on_hip_in_f32_by_library),
-                                           full_test(flux_trains_on_hip_in_bf16_by_library),
-                                           full_test(flux_trains_on_hip_in_bf16_by_own),
-                                           full_test(encoders_on_cuda),
-                                           full_test(encoders_on_hip),
-                                           full_test(a_picture_is_drawn_on_cuda),
-                                           full_test(a_picture_is_drawn_on_hip) };
-
-TEST_TABLE(tests)
 TEST_FIXTURE(NULL, test_folder_teardown)

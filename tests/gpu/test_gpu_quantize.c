@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Low precision on the devices cuda and hip: what kernels leave has the bits of the CPU's, codes, scales and records
- * alike, for every recipe and every example of the ops; trainings by recipes follow the CPU's. */
+ * alike, for every recipe and every example of the ops. */
 #include "../support/execute.h"
 #include "base/random.h"
 #include "device/backend.h"
+#include "gpu/called.h"
 #include "gpu/emulated.h"
 #include "graph/value.h"
 #include "op/describe.h"
-#include "support/training.h"
+#include "graph/passes/quantize.h"
+#include "op/quantize.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -15,8 +17,6 @@
 #include <string.h>
 
 #include "support/test.h"
-
-static const char *const makers[] = { "cuda", "hip" };
 
 /* --- bits of kernels */
 
@@ -30,47 +30,6 @@ typedef struct {
 static tm_view *view_at(tm_call *call, int i)
 {
     return i < TM_MAX_IN ? &call->in[i] : &call->out[i - TM_MAX_IN];
-}
-
-static void *device_bytes(tm_device *device, const void *from, size_t bytes)
-{
-    tm_address at;
-    tm_error   err = { 0 };
-    if (tm_device_alloc(device, bytes + 1, &at, &err) != TM_OK) fail_msg("%s", err.text);
-    if (from) assert_int_equal(tm_device_write(device, at, from, bytes, &err), TM_OK);
-    return (void *)at.at; // NOLINT(performance-no-int-to-ptr)
-}
-
-/* The results as `device` leaves them, in images of their own. */
-static void run_on(tm_device *device, const operands *o, char *result[TM_MAX_OUT], const char *what)
-{
-    tm_call  call = o->call;
-    tm_error err = { 0 };
-    call.device = device;
-    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++)
-        if (tm_view_present(view_at(&call, i)))
-            view_at(&call, i)->data = device_bytes(device, o->image[i], o->bytes[i]);
-    const tm_kernel *kernel = device->backend->choose(device, &call, NULL);
-    if (!kernel) fail_msg("%s: %s has no kernel", what, device->info.name);
-    call.workspace_bytes = kernel->workspace ? kernel->workspace(&call) : 0;
-    call.workspace = device_bytes(device, NULL, call.workspace_bytes);
-    call.queue = device->queues[TM_ON_COMPUTE];
-    tm_status st = kernel->prepare ? kernel->prepare(device, &call, &call.state, &err) : TM_OK;
-    if (st == TM_OK && device->backend->prepared) st = device->backend->prepared(device, &err);
-    if (st == TM_OK) st = device->backend->launch(call.queue, kernel, &call, &err);
-    for (int k = 0; k < TM_MAX_OUT; k++) {
-        result[k] = calloc(o->bytes[TM_MAX_IN + k] + 1, 1);
-        if (st == TM_OK && tm_view_present(&call.out[k]))
-            st = tm_device_read(device, result[k], (tm_address){ (uintptr_t)call.out[k].data }, o->bytes[TM_MAX_IN + k],
-                                &err);
-    }
-    if (st == TM_OK) st = tm_device_wait(device, &err);
-    if (st != TM_OK) fail_msg("%s: %s", what, err.text);
-    if (kernel->release) kernel->release(call.state);
-    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++)
-        if (tm_view_present(view_at(&call, i)))
-            tm_device_release(device, (tm_address){ (uintptr_t)view_at(&call, i)->data }, o->bytes[i] + 1);
-    tm_device_release(device, (tm_address){ (uintptr_t)call.workspace }, call.workspace_bytes + 1);
 }
 
 /* All but which NaN it is. */
@@ -135,20 +94,12 @@ static void both(tm_device *cpu, tm_device *gpu, operands *o, const char *what)
     char *wanted[TM_MAX_OUT], *found[TM_MAX_OUT];
     for (int adds = 0; adds < (tm_view_present(&o->call.out[1]) && o->call.op == &tm_op_quantize ? 2 : 1); adds++) {
         o->call.accumulate = adds ? 1U << 1 : 0;
-        run_on(cpu, o, wanted, what);
-        run_on(gpu, o, found, what);
+        call_on(cpu, &o->call, o->image, 0, wanted);
+        call_on(gpu, &o->call, o->image, 0, found);
         compare_bits(o, found, wanted, what);
         for (int k = 0; k < TM_MAX_OUT; k++) free(wanted[k]), free(found[k]);
     }
     for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) free(o->image[i]);
-}
-
-static tm_device *opened(const char *name)
-{
-    tm_device *device;
-    tm_error   err = { 0 };
-    if (tm_device_open(name, 2, &device, &err) != TM_OK) fail_msg("%s: %s", name, err.text);
-    return device;
 }
 
 static void examples_have_the_bits_of_cpus(const char *name)
@@ -156,7 +107,7 @@ static void examples_have_the_bits_of_cpus(const char *name)
     static const tm_op *const ops[] = { &tm_op_quantize, &tm_op_quantize_largest, &tm_op_scale_history, &tm_op_tick };
     static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16 };
     if (!emulated_device(name)) skip();
-    tm_device *cpu = opened("cpu"), *gpu = opened(name);
+    tm_device *cpu = emulated_open("cpu"), *gpu = emulated_open(name);
     for (int op = 0; op < 4; op++) {
         tm_example example;
         for (int k = 0; ops[op]->example(k, &example); k++)
@@ -204,7 +155,7 @@ static void try_factor(tm_device *cpu, tm_device *gpu, const tm_quantizer *z, bo
 static void recipes_have_the_bits_of_cpus(const char *name)
 {
     if (!emulated_device(name)) skip();
-    tm_device *cpu = opened("cpu"), *gpu = opened(name);
+    tm_device *cpu = emulated_open("cpu"), *gpu = emulated_open(name);
     for (int i = 0; tm_quantize_recipe_at(i); i++)
         for (int f = 0; f < TM_FACTORS; f++) {
             const tm_quantize_recipe *recipe = tm_quantize_recipe_at(i);
@@ -223,7 +174,7 @@ static void recipes_have_the_bits_of_cpus(const char *name)
 /* --- codes as they lie and transposed, of one look: those of two ops on the CPU */
 
 /* What the two leave, one after the other, where one op leaves it. */
-static void two_on(tm_device *cpu, const operands *o, char *result[TM_MAX_OUT], const char *what)
+static void two_on(tm_device *cpu, const operands *o, char *result[TM_MAX_OUT])
 {
     static const int places[2][TM_MAX_OUT] = { { 0, 1, TM_QUANTIZE_SCALES },
                                                { TM_QUANTIZE_TURNED, 1, TM_QUANTIZE_TURNED_SCALES } };
@@ -241,7 +192,7 @@ static void two_on(tm_device *cpu, const operands *o, char *result[TM_MAX_OUT], 
             half.bytes[TM_MAX_IN + k] = k < 3 ? o->bytes[TM_MAX_IN + from] : 0;
         }
         if (turns && result[1]) half.image[TM_MAX_IN + 1] = result[1];
-        run_on(cpu, &half, left, what);
+        call_on(cpu, &half.call, half.image, 0, left);
         if (turns) free(result[1]);
         for (int k = 0; k < 3; k++) result[place[k]] = left[k];
         for (int k = 3; k < TM_MAX_OUT; k++) free(left[k]);
@@ -253,8 +204,8 @@ static void one_as_two(tm_device *cpu, tm_device *gpu, operands *o, const char *
     for (int adds = 0; adds < 2; adds++) {
         char *wanted[TM_MAX_OUT], *found[TM_MAX_OUT];
         o->call.accumulate = adds ? 1U << 1 : 0;
-        two_on(cpu, o, wanted, what);
-        run_on(gpu, o, found, what);
+        two_on(cpu, o, wanted);
+        call_on(gpu, &o->call, o->image, 0, found);
         compare_bits(o, found, wanted, what);
         for (int k = 0; k < TM_MAX_OUT; k++) free(wanted[k]), free(found[k]);
     }
@@ -266,7 +217,7 @@ static void codes_of_both_directions(const char *name)
     static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16 };
     tm_example                       example;
     if (!emulated_device(name)) skip();
-    tm_device *cpu = opened("cpu"), *gpu = opened(name);
+    tm_device *cpu = emulated_open("cpu"), *gpu = emulated_open(name);
     for (int k = 0; tm_op_quantize_both.example(k, &example); k++)
         for (int p = 0; p < 2; p++) {
             char     what[120];
@@ -293,10 +244,10 @@ static void one_as_three(tm_device *cpu, tm_device *gpu, operands *o, const char
     for (int k = 0; k < TM_MAX_OUT; k++) maker.bytes[TM_MAX_IN + k] = 0;
     maker.bytes[TM_MAX_IN] = apart.bytes[0] = tm_tensor_bytes(maker.call.out[0].shape, maker.call.out[0].dtype);
     maker.image[TM_MAX_IN] = calloc(apart.bytes[0] + 1, 1);
-    run_on(gpu, &maker, x, what);
+    call_on(gpu, &maker.call, maker.image, 0, x);
     apart.image[0] = x[0];
-    two_on(cpu, &apart, wanted, what);
-    run_on(gpu, o, found, what);
+    two_on(cpu, &apart, wanted);
+    call_on(gpu, &o->call, o->image, 0, found);
     compare_bits(o, found, wanted, what);
     for (int k = 0; k < TM_MAX_OUT; k++) free(wanted[k]), free(found[k]), free(x[k]);
     for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) free(o->image[i]);
@@ -308,7 +259,7 @@ static void codes_of_what_is_made(const char *name)
     static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16 };
     tm_example                       example;
     if (!emulated_device(name)) skip();
-    tm_device *cpu = opened("cpu"), *gpu = opened(name);
+    tm_device *cpu = emulated_open("cpu"), *gpu = emulated_open(name);
     for (int k = 0; tm_op_quantize_made.example(k, &example); k++)
         for (int p = 0; p < 2; p++) {
             char     what[120];
@@ -347,108 +298,4 @@ FULL_TEST(hip_has_the_bits_of_cpus)
 {
     examples_have_the_bits_of_cpus("hip");
     recipes_have_the_bits_of_cpus("hip");
-}
-
-/* --- trainings */
-
-enum { MOST_STEPS = 20, FEW_STEPS = 3 };
-
-typedef struct {
-    double   loss[MOST_STEPS];
-    float   *record; /* after the first step */
-    size_t   rows;
-    uint64_t state;
-} outcome;
-
-static tm_step_options options_with(const char *recipe, bool bf16)
-{
-    tm_step_options o = test_llama_options();
-    o.shape.n_layers = 1;
-    o.shape.ffn_dim = 96; /* whole blocks */
-    o.accumulation = 2;
-    if (bf16) o.precision = &tm_precision_bf16;
-    o.quantize = (tm_quantize){ .on = true, .switch_step = -1, .history = 4, .seed = 1 };
-    o.quantize.recipe[0] = *tm_quantize_recipe_find(recipe);
-    return o;
-}
-
-static outcome train(tm_device *device, const tm_step_options *o, int steps, bool one_by_one)
-{
-    tm_trainer *trainer = test_trainer_open(device, o, 7);
-    outcome     out = { .record = NULL };
-    tm_device_one_by_one(device, one_by_one);
-    for (int t = 1; t <= steps; t++) {
-        test_batch batch =
-            test_batch_random(o->micro_batch * o->accumulation, o->seq, o->shape.vocab_size, (uint64_t)t);
-        out.loss[t - 1] = test_step(trainer, t, 1e-3, 1, &batch).loss;
-        test_batch_fini(&batch);
-        if (t > 1) continue;
-        const tm_quantized *made = &tm_trainer_step_of(trainer)->quantized;
-        out.record = test_tensor_read(trainer, made->record);
-        out.rows = made->n_rows;
-    }
-    out.state = test_state_hash(trainer);
-    tm_trainer_close(trainer);
-    return out;
-}
-
-/* In the first step both have the same weights: largest magnitude, scale, shares of their codes are the same bits. What
- * products went into before differs in rounding: gradients of queries that see one key are 0 on one of them. */
-static void compare_records(const tm_step *step, const outcome *a, const outcome *b, const char *what)
-{
-    const tm_quantized *made = &step->quantized;
-    int                 same = 0;
-    assert_int_equal(a->rows, b->rows);
-    for (size_t r = 0; r < a->rows; r++) {
-        const float *x = a->record + 4 * r, *y = b->record + 4 * r;
-        if (made->rows[r].factor == TM_FACTOR_W || made->rows[r].factor == TM_FACTOR_W_DX) {
-            if (memcmp(x, y, 4 * sizeof *x) != 0) fail_msg("%s: other codes of %s", what, made->rows[r].name);
-            same++;
-        } else if (!(fabsf(x[0] - y[0]) <= 0.3f * fabsf(y[0]) && fabsf(x[3] - y[3]) <= 0.05f))
-            fail_msg("%s: %s %s has %g, %g; on the CPU %g, %g", what, made->rows[r].name,
-                     tm_factor_name(made->rows[r].factor), (double)x[0], (double)x[3], (double)y[0], (double)y[3]);
-    }
-    assert_true(same > 0);
-}
-
-static void trains_by(const char *name, const char *recipe, bool bf16)
-{
-    char what[120];
-    snprintf(what, sizeof what, "%s on %s, %s", recipe, name, bf16 ? "bfloat16" : "float32");
-    tm_device      *cpu = opened("cpu"), *gpu = opened(name);
-    tm_step_options o = options_with(recipe, bf16);
-    int             steps = test_is_full() ? MOST_STEPS : FEW_STEPS;
-    outcome         wanted = train(cpu, &o, steps, false), found = train(gpu, &o, steps, false),
-            again = train(gpu, &o, FEW_STEPS, true);
-    for (int t = 0; t < steps; t++)
-        if (!(fabs(found.loss[t] - wanted.loss[t]) <= 1e-2))
-            fail_msg("%s, step %d: loss %.9g, on the CPU %.9g", what, t + 1, found.loss[t], wanted.loss[t]);
-    if ((steps == FEW_STEPS && again.state != found.state) ||
-        memcmp(again.loss, found.loss, FEW_STEPS * sizeof found.loss[0]) != 0)
-        fail_msg("%s: other bits, launched one by one", what);
-    tm_trainer *trainer = test_trainer_open(cpu, &o, 7);
-    compare_records(tm_trainer_step_of(trainer), &found, &wanted, what);
-    bool exact = bf16 && strstr(recipe, "mx"); /* powers of two alone */
-    if (exact || !bf16 || !strcmp(recipe, "fp8_delayed"))
-        assert_string_equal(tm_step_products(tm_trainer_step_of(trainer)), exact ? "bfloat16" : "float32");
-    tm_trainer_close(trainer);
-    free(wanted.record), free(found.record), free(again.record);
-    tm_device_close(gpu);
-    tm_device_close(cpu);
-}
-
-/* Scales of steps before; of two levels, rotated, at random. */
-FULL_TEST(recipes_train_as_on_cpus)
-{
-    for (int m = 0; m < 2; m++) {
-        if (!emulated_device(makers[m])) continue;
-        trains_by(makers[m], m ? "nvfp4" : "fp8_delayed", true);
-    }
-}
-
-FULL_TEST(all_recipes_train_as_on_cpus)
-{
-    for (int m = 0; m < 2; m++)
-        for (int i = 0; emulated_device(makers[m]) && tm_quantize_recipe_at(i); i++)
-            trains_by(makers[m], tm_quantize_recipe_at(i)->name, (i + m) % 3 != 0);
 }

@@ -5,73 +5,83 @@
 #include "support/test.h"
 #include "gpu/rank_jobs.h"
 #include "support/folder.h"
-#include "support/training.h"
 
-#include "base/clock.h"
-#include "base/log.h"
-
-#include <arpa/inet.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <math.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include <string.h>
 
-/* --- layouts ------------------------------------------------------------------------------------------------------ */
+/* --- layouts: shards and parts, stages, experts ------------------------------------------------------------------- */
 
-static const plan_of layouts[] = {
-    { .words = "two copies", .ranks = 2, .copies = 2 },
-    { .words = "two shards of the optimizer", .ranks = 2, .sharing = TM_SHARE_OPTIMIZER },
-    { .words = "two shards of gradients", .ranks = 2, .sharing = TM_SHARE_GRADIENTS },
-    { .words = "two shards of weights", .ranks = 2, .sharing = TM_SHARE_ALL },
-    { .words = "parts of matrices", .ranks = 2, .tensor = 2 },
-    { .words = "parts of matrices, whole rows", .ranks = 2, .tensor = 2, .whole_rows = true },
-    { .words = "parts of sequences", .ranks = 2, .context = 2, .sharing = TM_SHARE_ALL },
-    { .words = "keys in a ring", .ranks = 2, .context = 2, .sharing = TM_SHARE_ALL, .ring = true },
-    { .words = "sums in bfloat16", .ranks = 2, .sharing = TM_SHARE_ALL, .narrow = true },
-    { .words = "keys in a ring of four", .ranks = 4, .context = 4, .sharing = TM_SHARE_ALL, .ring = true },
-    { .words = "copies of shards", .ranks = 4, .copies = 2, .sharing = TM_SHARE_ALL },
-    { .words = "shards of parts", .ranks = 4, .tensor = 2, .sharing = TM_SHARE_ALL, .keeps = true },
+#define COPIES "ranks=2 copies=2"
+#define SHARDS "ranks=2 sharing=weights"
+#define STAGES "ranks=2 stages=2 order=1f1b"
+#define EXPERTS "ranks=2 experts=2 mixture=1 sharing=weights percent=50"
+
+static const char *const divided[] = {
+    SHARDS,
+    "ranks=2 tensor=2 whole_rows=1",
+    COPIES,
+    "ranks=2 sharing=optimizer",
+    "ranks=2 sharing=gradients narrow=1",
+    "ranks=2 context=2 sharing=weights",
+    "ranks=4 context=4 sharing=weights ring=1",
+    "ranks=4 copies=2 sharing=weights",
+    "ranks=4 tensor=2 sharing=weights keeps=1",
+    "ranks=2 sharing=weights codes=1", /* parts of a fused weight are products, whose gradients are sums of their own */
 };
-enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
+static const char *const staged[] = {
+    "ranks=2 stages=2 order=zbv chunks=2 layers=4 tied=1",
+    "ranks=2 stages=2 order=gpipe tied=1",
+    "ranks=2 stages=2 order=interleaved_zero layers=4",
+    "ranks=2 stages=2 order=dual_v chunks=2 layers=4 samples=4",
+    "ranks=2 stages=2 order=interleaved chunks=2 layers=4 tied=1 divide_head=1",
+    "ranks=4 stages=4 order=1f1b layers=4",
+    "ranks=4 stages=2 sharing=weights let_go=1 order=interleaved chunks=2 layers=4",
+    "ranks=4 stages=2 sharing=optimizer tied=1 order=zbv chunks=2 layers=4",
+    "ranks=4 stages=2 context=2 ring=1 sharing=weights order=1f1b",
+    "ranks=8 stages=2 tensor=2 sharing=weights order=interleaved chunks=2 layers=4",
+};
+static const char *const of_experts[] = {
+    EXPERTS,
+    "ranks=2 experts=2 mixture=1 sharing=optimizer",
+    "ranks=4 copies=2 experts=2 mixture=1 sharing=gradients",
+    "ranks=4 experts=4 tensor=2 mixture=1 sharing=weights",
+    "ranks=4 stages=2 experts=2 mixture=1 sharing=weights order=interleaved chunks=2 layers=4",
+    "ranks=8 experts=8 mixture=1 samples=8 sharing=weights percent=100",
+};
 
-/* `from`, and those `step` apart, up to `last`. */
-static void all_layouts(const char *device, int from, int step, int last, const tm_precision *precision)
+/* Those from number `from` on, `step` apart. */
+static void train_layouts(const char *device, const char *const *all, size_t n, size_t from, size_t step)
 {
-    static const plan_of one = { .words = "one rank", .ranks = 1 };
     begin_on(device);
-    job   j = new_job(device, &one, precision);
-    found alone = run_job(&j, TM_OK);
-    for (int k = from; k <= last; k += step) trains(device, &layouts[k], precision, &alone);
+    for (size_t k = from; k < n; k += step) {
+        plan_of p = plan_from(all[k]);
+        if (!p.codes || strcmp(device, "hip") == 0) /* formats of gfx942 */
+            trains(device, &p, k % 2 ? &tm_precision_bf16 : &tm_precision_f32);
+    }
 }
 
+#define COUNT(all) (sizeof(all) / sizeof(all)[0])
+#define TRAIN(all, device)                                                                                             \
+    FULL_TEST(all##_train_on_##device)                                                                                 \
+    {                                                                                                                  \
+        train_layouts(#device, all, COUNT(all), 0, 2);                                                                 \
+    }                                                                                                                  \
+    FULL_TEST(all##_train_on_##device##_too)                                                                           \
+    {                                                                                                                  \
+        train_layouts(#device, all, COUNT(all), 1, 2);                                                                 \
+    }
+TRAIN(divided, cuda)
+TRAIN(divided, hip)
+TRAIN(staged, cuda)
+TRAIN(staged, hip)
+TRAIN(of_experts, cuda)
+
+/* Shards of weights and parts of matrices: every collective that layouts take. */
 TEST(layouts_train_on_cuda)
 {
-    /* Quick: shards of weights, and parts of matrices: every collective that layouts take. */
-    bool full = test_is_full();
-    all_layouts("cuda", full ? 0 : 3, full ? 1 : 2, full ? LAYOUTS - 1 : 5, &tm_precision_f32);
-}
-
-FULL_TEST(layouts_train_on_hip)
-{
-    all_layouts("hip", test_is_full() ? 0 : 3, test_is_full() ? 1 : 8, LAYOUTS - 1, &tm_precision_bf16);
-}
-
-/* Parts of a fused weight are products of their own, whose gradients are sums of their own. */
-FULL_TEST(codes_are_multiplied_in_shards)
-{
-    static const plan_of with[] = { { .words = "one rank, codes", .ranks = 1, .codes = true },
-                                    { .words = "shards, codes", .ranks = 2, .sharing = TM_SHARE_ALL, .codes = true } };
-    begin_on("hip");
-    job   j = new_job("hip", &with[0], &tm_precision_f32);
-    found alone = run_job(&j, TM_OK);
-    trains("hip", &with[1], &tm_precision_f32, &alone);
+    train_layouts("cuda", divided, 2, 0, 1);
 }
 
 /* --- the same again ----------------------------------------------------------------------------------------------- */
@@ -79,33 +89,34 @@ FULL_TEST(codes_are_multiplied_in_shards)
 /* Played, and launched one by one. */
 FULL_TEST(two_runs_have_the_same_bits)
 {
+    const char *const all[] = { SHARDS, staged[0], EXPERTS };
     begin_on("cuda");
-    job   j = new_job("cuda", &layouts[3], &tm_precision_bf16);
-    found a = run_job(&j, TM_OK);
-    for (int k = 0; k < 2; k++) {
-        j.one_by_one = k;
-        found b = run_job(&j, TM_OK);
-        assert_memory_equal(a.loss, b.loss, sizeof a.loss);
-        assert_memory_equal(a.norm, b.norm, sizeof a.norm);
-        assert_true(a.weights == b.weights && a.weights != 0);
+    for (size_t i = 0; i < COUNT(all); i++) {
+        plan_of p = plan_from(all[i]);
+        job     j = new_job("cuda", &p, &tm_precision_bf16);
+        found   a = run_job(&j, TM_OK);
+        for (int k = 0; k < 2; k++) {
+            j.one_by_one = k;
+            found b = run_job(&j, TM_OK);
+            assert_memory_equal(a.loss, b.loss, sizeof a.loss);
+            assert_memory_equal(a.norm, b.norm, sizeof a.norm);
+            assert_true(a.weights == b.weights && a.weights != 0);
+        }
     }
 }
 
 /* From two GPUs to four, to one, and to processors. */
 FULL_TEST(checkpoints_go_on_with_other_ranks)
 {
-    static const plan_of four = { .words = "four copies", .ranks = 4, .copies = 4 },
-                         one = { .words = "one rank", .ranks = 1 };
-    static const struct {
-        const char    *device;
-        const plan_of *plan;
-    } after[] = { { "hip", &four }, { "hip", &one }, { "cpu", &layouts[0] } };
+    static const char *const after[][2] = { { "hip", "ranks=4 copies=4" }, { "hip", "ranks=1" }, { "cpu", COPIES } };
+    plan_of                  p = plan_from(SHARDS);
     begin_on("hip");
-    job   whole = new_job("hip", &layouts[3], &tm_precision_f32);
+    job   whole = new_job("hip", &p, &tm_precision_f32);
     found wanted = run_job(&whole, TM_OK);
-    for (size_t i = 0; i < sizeof after / sizeof after[0]; i++) {
-        char *folder = test_tree_make();
-        job   first = whole, second = new_job(after[i].device, after[i].plan, &tm_precision_f32);
+    for (size_t i = 0; i < COUNT(after); i++) {
+        char   *folder = test_tree_make();
+        plan_of other = plan_from(after[i][1]);
+        job     first = whole, second = new_job(after[i][0], &other, &tm_precision_f32);
         first.folder = second.folder = folder;
         first.stop_after = 2;
         found a = run_job(&first, TM_INTERRUPTED);
@@ -118,33 +129,109 @@ FULL_TEST(checkpoints_go_on_with_other_ranks)
 
 /* --- when something goes wrong ------------------------------------------------------------------------------------ */
 
-/* A job of two copies with a deadline of a second, in which rank 1 meets that: what rank 0 says, and the second one's
- * end. */
-static void goes_wrong(const char *variable, const char *value, int death, const char *of_0, const char *of_1)
+typedef struct {
+    const char *layout, *variable, *value;
+    const char *says[2]; /* each rank; NULL: anything */
+    int         death;   /* of rank 1 */
+} mishap;
+
+/* Two ranks with a deadline of two seconds: both end with an error. */
+static void goes_wrong(const mishap *m)
 {
-    int codes[MOST];
-    job j = new_job("cuda", &layouts[0], &tm_precision_f32);
+    plan_of p = plan_from(m->layout);
+    int     codes[MOST];
+    job     j = new_job("cuda", &p, &tm_precision_f32);
     j.deadline = 2;
-    j.death = death;
-    if (variable) setenv(variable, value, 1);
+    j.death = m->death;
+    if (m->variable) setenv(m->variable, m->value, 1);
     found *all = run_all(&j, codes);
-    if (variable) unsetenv(variable);
-    if (all[0].status == TM_OK || codes[0] != 1 || !strstr(all[0].said, of_0))
-        fail_msg("%s=%s: rank 0: exit code %d, status %d: %s; wanted: %s", variable, value, codes[0],
-                 (int)all[0].status, all[0].said, of_0);
-    if (of_1 ? !strstr(all[1].said, of_1) : codes[1] != 128 + SIGKILL)
-        fail_msg("%s=%s: rank 1: exit code %d: %s; wanted: %s", variable, value, codes[1], all[1].said, of_1);
+    if (m->variable) unsetenv(m->variable);
+    for (int r = 0; r < 2; r++) {
+        if (r == 1 && m->death && codes[1] == 128 + SIGKILL) continue;
+        if (codes[r] != 1 || all[r].status == TM_OK || (m->says[r] && !strstr(all[r].said, m->says[r])))
+            fail_msg("%s, %s: rank %d: exit code %d, status %d: %s; wanted: %s", m->layout, m->value, r, codes[r],
+                     (int)all[r].status, all[r].said, m->says[r] ? m->says[r] : "a failure");
+    }
     end_all(all);
 }
 
+/* Of stages rank 1 is in the communicator of activations the receiver, in that of gradients the sender. */
 FULL_TEST(failures_name_rank_and_call)
 {
+    static const mishap all[] = {
+        { COPIES,
+          "STANDIN_HANG",
+          "1@2=",
+          { "rank 0 has waited 2 s for the end of all-reduce (sum) of ",
+            "rank 1 has waited 2 s for the end of all-reduce (sum) of " },
+          0 },
+        { COPIES,
+          "STANDIN_HANG",
+          "1@2=",
+          { "float32 'gradients of layer 1' on GPU 0 (0000:10:00.0); all ranks are there", "on GPU 1 (0000:11:00.0)" },
+          0 },
+        { COPIES, "STANDIN_RETURN", "1@2=3", { "rank 1", "rank 1: ncclAllReduce (all-reduce (sum) of " }, 0 },
+        { COPIES, NULL, "dies", { "rank 1" }, SIGKILL },
+        { COPIES, NULL, "stops", { "rank 1 of group world is late" }, SIGSTOP },
+        { STAGES,
+          "STANDIN_HANG",
+          "1@2=",
+          { "bytes 'gradients of stage 1, from rank 1' on GPU 0 (0000:10:00.0)",
+            "bytes 'activations of stage 0, from rank 0' on GPU 1 (0000:11:00.0)" },
+          0 },
+        { STAGES,
+          "STANDIN_NCCL_FAIL",
+          "1:ncclRecv@2=3",
+          { "rank 1", "'activations of stage 0, from rank 0'): internal" },
+          0 },
+        { STAGES,
+          "STANDIN_NCCL_FAIL",
+          "0:ncclSend@2=3",
+          { "'activations of stage 0, to rank 1'): internal", "rank 0" },
+          0 },
+        { STAGES, "STANDIN_ASYNC", "1@2=6", { "rank 1", "rank 1: what was under way (" }, 0 },
+        { EXPERTS, "STANDIN_NCCL_FAIL", "1:ncclAllGather@1=3", { NULL, "rank 1: ncclAllGather (all-" }, 0 },
+        { EXPERTS, "STANDIN_NCCL_FAIL", "1:ncclSend@3=3", { NULL, "rank 1: ncclSend (all-" }, 0 },
+        { EXPERTS, "STANDIN_NCCL_FAIL", "1:ncclRecv@3=3", { NULL, "rank 1: ncclRecv (all-" }, 0 },
+        { EXPERTS, "STANDIN_NCCL_FAIL", "1:ncclGroupEnd@7=6", { NULL, "rank 1: ncclGroupEnd (all-" }, 0 },
+    };
     begin_on("cuda");
-    goes_wrong("STANDIN_HANG", "1@2=", 0, "rank 0 has waited 2 s for the end of all-reduce (sum) of ",
-               "rank 1 has waited 2 s for the end of all-reduce (sum) of ");
-    goes_wrong("STANDIN_HANG", "1@2=", 0, "float32 'gradients of layer 1' on GPU 0 (0000:10:00.0); all ranks are there",
-               "on GPU 1 (0000:11:00.0)");
-    goes_wrong("STANDIN_RETURN", "1@2=3", 0, "rank 1", "rank 1: ncclAllReduce (all-reduce (sum) of ");
-    goes_wrong(NULL, NULL, SIGKILL, "rank 1", NULL);
-    goes_wrong(NULL, NULL, SIGSTOP, "rank 1 of group world is late", NULL);
+    for (size_t i = 0; i < COUNT(all); i++) goes_wrong(&all[i]);
+}
+
+/* Each call of the library fails once on a rank, each of the driver on both. */
+FULL_TEST(every_call_fails_once)
+{
+    static const char *const library[] = { "ncclCommInitRankConfig@3", "ncclSend@1", "ncclRecv@1", "ncclAllReduce@1",
+                                           "ncclCommGetAsyncError@1" };
+    /* this one, and all behind it */
+    static const char *const driver[] = { "cuMemAlloc_v2@3",
+                                          "cuMemHostAlloc@3",
+                                          "cuStreamCreate@5",
+                                          "cuEventCreate@5",
+                                          "cuEventRecord@30",
+                                          "cuStreamWaitEvent@30",
+                                          "cuMemcpyDtoDAsync_v2@5",
+                                          "cuMemcpyDtoHAsync_v2@40",
+                                          "cuMemcpyHtoDAsync_v2@5",
+                                          "cuStreamQuery@40",
+                                          "cuStreamBeginCapture_v2@3",
+                                          "cuStreamEndCapture@3",
+                                          "cuGraphInstantiateWithFlags@3",
+                                          "cuGraphLaunch@2",
+                                          "cuLaunchKernel@50" };
+    char                     value[64], words[64];
+    begin_on("cuda");
+    for (size_t i = 0; i < COUNT(library); i++)
+        for (int r = 0; r < 2; r++) {
+            mishap m = { STAGES, "STANDIN_NCCL_FAIL", value, { NULL }, 0 };
+            snprintf(value, sizeof value, "%d:%s=3", r, library[i]);
+            snprintf(words, sizeof words, "rank %d: %.*s", r, (int)strcspn(library[i], "@"), library[i]);
+            m.says[r] = words;
+            goes_wrong(&m);
+        }
+    for (size_t i = 0; i < COUNT(driver); i++) {
+        snprintf(value, sizeof value, "%s=2", driver[i]);
+        goes_wrong(&(mishap){ STAGES, "STANDIN_GPU_FAIL", value, { NULL }, 0 });
+    }
 }

@@ -4,8 +4,10 @@
  * does a second run; a call of the runtime or of the library of products that fails is told. */
 #include "device/backend.h"
 #include "gpu/emulated.h"
+#include "gpu/trained.h"
+#include "op/describe.h"
 #include "support/folder.h"
-#include "support/training.h"
+#include "support/golden.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -15,177 +17,243 @@
 
 #include "support/test.h"
 
-enum { MOST_STEPS = 20, FEW_STEPS = 3 }; /* the third is timed as a whole */
+enum { STEPS = 5, FEW_STEPS = 3, SEQ = 16 }; /* the third is timed as a whole */
 
-typedef enum { BOUND, ONE_BY_ONE, WITH_LEDGER } way;
+/* --- models ------------------------------------------------------------------------------------------------------- */
+
+#define TINY                                                                                                           \
+    "--model.dim=32 --model.n_layers=2 --model.n_heads=2 --model.ffn_dim=80 --model.vocab_size=50 "                    \
+    "--model.max_seq_len=64 --training.seq_len=16 "
+#define GROUPED TINY "--model.n_kv_heads=1 "
+#define LATENT                                                                                                         \
+    TINY "--model.n_dense_layers=2 --model.kv_lora_rank=24 --model.qk_nope_head_dim=12 --model.qk_rope_head_dim=4 "    \
+         "--model.v_head_dim=20 "
+#define EXPERTS GROUPED "--model.head_dim=16 --model.moe_ffn_dim=24 --model.n_experts_per_token=2 "
+#define LLAMA "llama3_debugmodel"
+#define ALL "all-linear"
+
+typedef enum { DENSE, FAMILY, ADAPTED, MIXTURE, FLUX } group;
 
 typedef struct {
-    double   loss[MOST_STEPS], norm[MOST_STEPS], evaluation;
-    uint64_t state;
-} outcome;
+    const char *name;
+    group       group;
+    const char *preset, *keys;
+    bool        documents;  /* several in one sequence */
+    int64_t     recomputed; /* > 0: every so many-th block */
+    tm_adapters adapters;
+} model;
 
-static tm_step_options options_of(bool gpt, const tm_precision *precision)
+#define NO_BASE .base = TM_DTYPE_COUNT
+static const model models[] = {
+    { "llama", DENSE, LLAMA, .keys = GROUPED "--model.rope_layout=interleaved", .recomputed = 1 },
+    { "gpt", DENSE, "gpt2-124M", .keys = TINY, .documents = true },
+    { "mistral", FAMILY, "mistral_7B", .keys = GROUPED "--model.sliding_window=9" },
+    { "qwen2", FAMILY, "qwen2.5_0.5B", .keys = GROUPED, .documents = true, .recomputed = 2 },
+    { "qwen3", FAMILY, "qwen3_debugmodel", .keys = GROUPED "--model.head_dim=24", .documents = true },
+    { "deepseek", FAMILY, "deepseek_v2_lite", .keys = LATENT },
+    { "deepseek, low-rank queries", FAMILY, "deepseek_v3", .keys = LATENT "--model.q_lora_rank=16", .documents = true,
+      .recomputed = 1 },
+    { "llama with the parts of gpt_oss", FAMILY, LLAMA,
+      .keys = GROUPED "--model.sinks=true --model.activation=swiglu_clamped --model.bias=all --model.sliding_window=9 "
+                      "--model.sliding_window_every=2 --model.rope_scaling=yarn" },
+    { "LoRA", ADAPTED, LLAMA, .keys = GROUPED, .adapters = { .rank = 4, .alpha = 6, NO_BASE, .targets = ALL } },
+    { "LoRA of two modules", ADAPTED, LLAMA, .keys = GROUPED,
+      .adapters = { .rank = 3, .alpha = 4, .dropout = 0.2, NO_BASE, .targets = "wq,wv" } },
+    { "DoRA", ADAPTED, "gpt2-124M", .keys = TINY,
+      .adapters = { .rank = 4, .alpha = 6, .dropout = 0.1, .dora = true, NO_BASE, .targets = ALL } },
+    { "DoRA of nf4", ADAPTED, LLAMA, .keys = GROUPED,
+      .adapters = { .rank = 4, .alpha = 8, .dora = true, .base = TM_NF4_BLOCKS, .targets = ALL } },
+    { "QLoRA of nf4", ADAPTED, "gpt2-124M", .keys = TINY,
+      .adapters = { .rank = 8, .alpha = 16, .dropout = 0.1, .base = TM_NF4_BLOCKS, .targets = ALL } },
+    { "QLoRA of e4m3", ADAPTED, LLAMA, .keys = GROUPED,
+      .adapters = { .rank = 5, .alpha = 7, .dropout = 0.1, .base = TM_E4M3_BLOCKS, .targets = ALL } },
+    { "LoRA of the output layer", ADAPTED, LLAMA, .keys = GROUPED,
+      .adapters = { .rank = 4, .alpha = 6, .dropout = 0.1, NO_BASE, .targets = "wo,lm_head" } },
+    { "LoRA of bfloat16", ADAPTED, LLAMA, .keys = GROUPED,
+      .adapters = { .rank = 4, .alpha = 6, .base = TM_BF16, .targets = ALL } },
+    { "mixtral", MIXTURE, "mixtral_8x7B",
+      .keys = EXPERTS "--model.n_experts=8 --model.moe_aux_loss=0.02 --model.moe_bias_rate=0.01" },
+    { "groups, sigmoid scores, shared experts, a dense layer", MIXTURE, "tiny-llama",
+      .keys = EXPERTS
+      "--model.n_experts=12 --model.n_expert_groups=4 --model.n_limited_groups=2 --model.expert_group_best=2 "
+      "--model.moe_score=sigmoid --model.moe_normalise=true --model.moe_scale=2.5 --model.n_shared_experts=1 "
+      "--model.n_dense_layers=1 --model.moe_bias_rate=0.01 --model.moe_aux_loss=0.02 "
+      "--model.moe_aux_loss_per_sequence=false" },
+    { "more experts than rows", MIXTURE, "tiny-llama",
+      .keys = EXPERTS "--model.n_experts=40 --model.moe_aux_loss=0.05" },
+    { "deepseek", MIXTURE, "deepseek_v3",
+      .keys =
+          TINY "--model.kv_lora_rank=16 --model.q_lora_rank=16 --model.qk_nope_head_dim=8 --model.qk_rope_head_dim=8 "
+               "--model.v_head_dim=8 --model.n_experts=8 --model.n_experts_per_token=2 --model.moe_ffn_dim=16 "
+               "--model.n_dense_layers=1 --model.n_expert_groups=4 --model.n_limited_groups=2" },
+    { "gpt_oss", MIXTURE, "gpt_oss_20B", .keys = EXPERTS "--model.n_experts=4" },
+    { "qwen3_moe", MIXTURE, "qwen3_30B-A3B", .keys = EXPERTS "--model.n_experts=8" },
+    { "mixtral, routes in turn", MIXTURE, "mixtral_8x7B",
+      .keys = EXPERTS "--model.n_experts=8 --model.moe_aux_loss=0.02 --debug.moe_force_load_balance=true" },
+    { "mixtral, adapters of experts", MIXTURE, "mixtral_8x7B", .keys = EXPERTS "--model.n_experts=4",
+      .adapters = { .rank = 4, .alpha = 8, NO_BASE, .targets = "wq,experts.gate_up_proj,experts.down_proj" } },
+    { "FLUX.1", .group = FLUX },
+};
+
+static tm_step_options options_of(const model *m, const tm_precision *precision)
 {
-    tm_step_options o = gpt ? test_gpt_options() : test_llama_options();
-    o.shape.n_layers = 2;
-    o.accumulation = 2;
+    static const char *const names[] = { "tokens", "targets", "positions", "first_key" };
+    tm_step_options          o = m->group == FLUX ? golden_flux_options(precision) : test_llama_options();
     o.precision = precision;
+    o.accumulation = 2;
+    if (m->group == FLUX) {
+        o.micro_batch = 2;
+        o.shape.n_layers = o.shape.flux.n_single = 2;
+        return o;
+    }
+    o.shape = test_shape_preset(m->preset, m->keys);
+    o.seq = SEQ;
+    o.micro_batch = 1;
+    o.sample = m->group <= FAMILY;
+    o.recompute = (tm_recompute){ .cheap = true, .every_n = m->recomputed };
+    o.adapters = m->adapters;
+    o.adapters.place = "test", o.adapters.seed = 11;
+    for (int f = 0; f < 4; f++) o.fields[f] = (tm_field){ .name = names[f], .dtype = TM_I32, .shape = tm_shape_1(SEQ) };
+    o.n_fields = m->documents ? 4 : 0;
     return o;
 }
 
-/* Steps of one micro-batch are not clipped. */
-static outcome train(tm_device *device, const tm_step_options *o, int steps, way how)
-{
-    tm_trainer *trainer = test_trainer_open(device, o, 7);
-    outcome     out = { .evaluation = 0 };
-    tm_ledger   ledger = { 0 };
-    tm_device_one_by_one(device, how == ONE_BY_ONE);
-    for (int t = 1; t <= steps; t++) {
-        test_batch batch =
-            test_batch_random(o->micro_batch * o->accumulation, o->seq, o->shape.vocab_size, (uint64_t)t);
-        tm_step_result result;
-        tm_error       err = { 0 };
-        tm_micro_batch fields = { .field = { batch.tokens, batch.targets } };
-        test_begin(trainer, t, 1e-3, o->accumulation > 1, o->micro_batch * o->accumulation * o->seq);
-        if (tm_trainer_step(trainer, &fields, &result, how == WITH_LEDGER ? &ledger : NULL, &err) != TM_OK)
-            fail_msg("step %d: %s", t, err.text);
-        out.loss[t - 1] = result.loss, out.norm[t - 1] = result.grad_norm;
-        test_batch_fini(&batch);
-    }
-    test_batch batch = test_batch_random(o->micro_batch, o->seq, o->shape.vocab_size, 99);
-    out.evaluation = test_evaluate(trainer, batch.tokens, batch.targets);
-    test_batch_fini(&batch);
-    out.state = test_state_hash(trainer);
-    assert_int_equal(ledger.count > 0, how == WITH_LEDGER);
-    for (size_t i = 0; i < ledger.count; i++) assert_true(ledger.lines[i].value > 0);
-    tm_trainer_close(trainer);
-    return out;
-}
+/* --- beside the CPU ----------------------------------------------------------------------------------------------- */
 
-static tm_device *opened(const char *name)
+static void train_twice(tm_device *cpu, tm_device *gpu, const model *m, const tm_precision *precision, const char *how)
 {
-    tm_device *device;
-    tm_error   err = { 0 };
-    if (tm_device_open(name, 2, &device, &err) != TM_OK) fail_msg("%s: %s", name, err.text);
-    return device;
-}
-
-static void compare(const outcome *a, const outcome *b, int steps, double bound, const char *what)
-{
-    for (int t = 0; t < steps; t++)
-        if (!(fabs(a->loss[t] - b->loss[t]) <= bound && fabs(a->norm[t] - b->norm[t]) <= bound * fabs(b->norm[t])))
-            fail_msg("%s, step %d: loss %.9g, norm %.9g; on the CPU %.9g, %.9g", what, t + 1, a->loss[t], a->norm[t],
-                     b->loss[t], b->norm[t]);
-    if (!(fabs(a->evaluation - b->evaluation) <= bound * fabs(b->evaluation)))
-        fail_msg("%s: evaluation %.9g, on the CPU %.9g", what, a->evaluation, b->evaluation);
-}
-
-static void train_twice(tm_device *cpu, tm_device *gpu, bool gpt, const tm_precision *precision, bool ways,
-                        const char *what)
-{
-    tm_step_options o = options_of(gpt, precision);
-    int             steps = test_is_full() ? MOST_STEPS : ways ? FEW_STEPS : FEW_STEPS - 1;
-    outcome         wanted = train(cpu, &o, steps, BOUND), found = train(gpu, &o, steps, BOUND);
-    compare(&found, &wanted, steps, precision == &tm_precision_f32 ? 1e-4 : 1e-2, what);
+    tm_step_options o = options_of(m, precision);
+    bool            ways = precision != &tm_precision_f32;
+    int             steps = test_is_full() ? STEPS : ways ? FEW_STEPS : FEW_STEPS - 1;
+    char            what[200];
+    snprintf(what, sizeof what, "%s on %s, %s, %s", m->name, gpu->info.name, precision->name, how);
+    trained wanted = train(cpu, &o, steps, BOUND), found = train(gpu, &o, steps, BOUND);
+    compare_trained(&found, &wanted, &o, steps, what);
     if (!ways) return;
-    outcome first = test_is_full() ? train(gpu, &o, FEW_STEPS, BOUND) : found;
-    for (int how = test_is_full() ? BOUND : WITH_LEDGER; how <= WITH_LEDGER; how++) {
-        outcome again = train(gpu, &o, FEW_STEPS, (way)how);
-        if (memcmp(&again, &first, sizeof again) != 0) fail_msg("%s, way %d: other bits", what, how);
+    trained first = steps == FEW_STEPS ? found : train(gpu, &o, FEW_STEPS, BOUND);
+    for (int way = test_is_full() ? BOUND : ONE_BY_ONE; way < TRAINED_WAYS; way++) {
+        trained again = train(gpu, &o, FEW_STEPS, (trained_way)way);
+        if (memcmp(&again, &first, sizeof again) != 0) fail_msg("%s, way %d: other bits", what, way);
     }
 }
 
-/* Products and NVIDIA's attention by the makers' libraries, where there are, and by own kernels. quick: own kernels in
- * one precision. */
-static void trains_as_a_cpu(const char *name, int quick)
+/* Products and NVIDIA's attention by the makers' libraries, or by own kernels: each model in one format by these, in
+ * the other by those; on a real GPU in both. */
+static void trains_as_a_cpu(const char *name, group from, group to)
 {
     static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16 };
-    const char                      *variable = strcmp(name, "hip") == 0 ? "TRAINMARK_HIPBLASLT" : "TRAINMARK_CUBLASLT";
+    bool                             hip = strcmp(name, "hip") == 0;
+    tm_device                       *gpu[2];
     if (!emulated_device(name)) skip();
-    tm_device *cpu = opened("cpu");
     for (int own = 0; own < 2; own++) {
-        if (!gpu_is_real()) setenv("TRAINMARK_CUDNN", own ? "none" : test_built("standins/cudnn.so"), 1);
-        if (own) setenv(variable, "none", 1), setenv("TRAINMARK_CUDNN", "none", 1);
-        tm_device  *gpu = opened(name);
-        const char *text = tm_device_describe(gpu)->text, *by = strstr(text, "products by ");
+        if (own) setenv(hip ? "TRAINMARK_HIPBLASLT" : "TRAINMARK_CUBLASLT", "none", 1);
+        gpu[own] = emulated_open(name);
+        const char *text = tm_device_describe(gpu[own])->text, *by = strstr(text, "products by ");
         if (!by || ((own || !gpu_is_real()) && (strstr(by, "own kernels") != NULL) != own))
-            fail_msg("own %d: '%s'", own, text);
-        for (int gpt = 0; gpt < (test_is_full() ? 2 : 1); gpt++)
-            for (int p = 0; p < 2; p++) {
-                char what[160];
-                if (own && p != quick) continue;
-                snprintf(what, sizeof what, "%s on %s, %s, %s", gpt ? "gpt" : "llama", name, precisions[p]->name, by);
-                train_twice(cpu, gpu, gpt, precisions[p], !own && p != gpt, what);
-            }
-        bool attends = strstr(text, "; attention by cuDNN") != NULL;
-        if (!gpu_is_real() && attends != (!own && strcmp(name, "cuda") == 0)) fail_msg("own %d: '%s'", own, text);
-        tm_device_close(gpu);
+            fail_msg("%d: %s", own, text);
+    }
+    tm_device *cpu = emulated_open("cpu");
+    for (int k = 0; k < TM_COUNT_OF(models); k++)
+        for (int way = 0; way < 4; way++) {
+            int own = way / 2, p = way % 2;
+            if (models[k].group < from || models[k].group > to) continue;
+            if (!test_is_full() && from == DENSE && k != hip) continue;
+            if (!gpu_is_real() && own == (k + p + hip) % 2) continue;
+            if (own || !gpu_is_real()) setenv("TRAINMARK_CUDNN", own ? "none" : test_built("standins/cudnn.so"), 1);
+            train_twice(cpu, gpu[own], &models[k], precisions[p], own ? "own kernels" : "libraries");
+        }
+    for (int own = 0; own < 2; own++) {
+        const char *text = tm_device_describe(gpu[own])->text;
+        bool        attends = strstr(text, "; attention by cuDNN") != NULL;
+        if (!gpu_is_real() && from == DENSE && attends != (!own && !hip)) fail_msg("%d: %s", own, text);
+        tm_device_close(gpu[own]);
     }
     tm_device_close(cpu);
 }
 
-static void cuda_trains_as_a_cpu(void **state)
+TEST(cuda_trains_as_a_cpu)
 {
-    (void)state;
-    trains_as_a_cpu("cuda", 1);
+    trains_as_a_cpu("cuda", DENSE, DENSE);
 }
 
-static void hip_trains_as_a_cpu(void **state)
+TEST(hip_trains_as_a_cpu)
 {
-    (void)state;
-    trains_as_a_cpu("hip", 0);
+    trains_as_a_cpu("hip", DENSE, DENSE);
+}
+
+FULL_TEST(families_train_on_cuda)
+{
+    trains_as_a_cpu("cuda", FAMILY, FAMILY);
+}
+
+FULL_TEST(families_train_on_hip)
+{
+    trains_as_a_cpu("hip", FAMILY, FAMILY);
+}
+
+FULL_TEST(adapters_train_on_cuda)
+{
+    trains_as_a_cpu("cuda", ADAPTED, ADAPTED);
+}
+
+FULL_TEST(adapters_train_on_hip)
+{
+    trains_as_a_cpu("hip", ADAPTED, ADAPTED);
+}
+
+FULL_TEST(experts_train_on_cuda)
+{
+    trains_as_a_cpu("cuda", MIXTURE, MIXTURE);
+}
+
+FULL_TEST(experts_train_on_hip)
+{
+    trains_as_a_cpu("hip", MIXTURE, MIXTURE);
+}
+
+FULL_TEST(flux_trains_on_cuda)
+{
+    trains_as_a_cpu("cuda", FLUX, FLUX);
+}
+
+FULL_TEST(flux_trains_on_hip)
+{
+    trains_as_a_cpu("hip", FLUX, FLUX);
 }
 
 /* Weights are cast once a step, by the op of the optimizer, or for each use: the same bits. */
-static void copies_leave_the_bits_of_casts(const char *name)
+FULL_TEST(copies_leave_the_bits_of_casts)
 {
-    if (!emulated_device(name)) skip();
-    tm_device *gpu = opened(name);
-    assert_true(gpu->info.weight_copies);
-    for (int gpt = 0; gpt < (test_is_full() ? 2 : 1); gpt++) {
-        tm_step_options o = options_of(gpt, &tm_precision_bf16);
-        outcome         found = train(gpu, &o, FEW_STEPS - 1, BOUND), wanted;
+    for (int hip = 0; hip < 2; hip++) {
+        if (!emulated_device(hip ? "hip" : "cuda")) skip();
+        tm_device      *gpu = emulated_open(hip ? "hip" : "cuda");
+        tm_step_options o = options_of(&models[hip], &tm_precision_bf16);
+        assert_true(gpu->info.weight_copies);
+        trained found = train(gpu, &o, FEW_STEPS, BOUND);
         gpu->info.weight_copies = false;
-        wanted = train(gpu, &o, FEW_STEPS - 1, BOUND);
-        gpu->info.weight_copies = true;
-        if (memcmp(&found, &wanted, sizeof found) != 0)
-            fail_msg("%s on %s: loss %.9g, evaluation %.9g; with casts %.9g, %.9g", gpt ? "gpt" : "llama", name,
-                     found.loss[1], found.evaluation, wanted.loss[1], wanted.evaluation);
+        trained wanted = train(gpu, &o, FEW_STEPS, BOUND);
+        assert_memory_equal(&found, &wanted, sizeof found);
+        tm_device_close(gpu);
     }
-    tm_device_close(gpu);
-}
-
-static void copies_leave_the_bits_of_casts_on_cuda(void **state)
-{
-    (void)state;
-    copies_leave_the_bits_of_casts("cuda");
-}
-
-static void copies_leave_the_bits_of_casts_on_hip(void **state)
-{
-    (void)state;
-    copies_leave_the_bits_of_casts("hip");
 }
 
 /* Weights updated within the backward pass, which read them from copies. Norms are added in another order. */
-static void early_updates_leave_the_bits(void **state)
+FULL_TEST(early_updates_leave_the_bits)
 {
-    tm_step_options o = options_of(true, &tm_precision_bf16);
-    (void)state;
+    tm_step_options o = options_of(&models[1], &tm_precision_bf16);
     o.accumulation = 1;
     if (!emulated_device("hip")) skip();
-    tm_device *gpu = opened("hip");
-    outcome    wanted = train(gpu, &o, FEW_STEPS - 1, BOUND), found;
+    tm_device *gpu = emulated_open("hip");
+    trained    wanted = train(gpu, &o, FEW_STEPS, BOUND);
     o.early_updates = true;
-    found = train(gpu, &o, FEW_STEPS - 1, BOUND);
+    trained found = train(gpu, &o, FEW_STEPS, BOUND);
     assert_true(found.state == wanted.state);
     assert_memory_equal(found.loss, wanted.loss, sizeof found.loss);
-    for (int t = 0; t < FEW_STEPS - 1; t++) assert_true(fabs(found.norm[t] - wanted.norm[t]) < 1e-5 * wanted.norm[t]);
+    for (int t = 0; t < FEW_STEPS; t++) assert_true(fabs(found.norm[t] - wanted.norm[t]) < 1e-5 * wanted.norm[t]);
     tm_device_close(gpu);
 }
 
-/* --- a Llama of 0.95 million parameters ----------------------------------------------------------------------------
- */
+/* --- a Llama of 0.95 million parameters --------------------------------------------------------------------------- */
 
 static double processor_seconds(void)
 {
@@ -205,22 +273,21 @@ static void a_llama_trains_on(const char *name, const char *arch)
     setenv("STANDIN_GPU_ARCH", arch, 1);
     setenv("TRAINMARK_HIPBLASLT", "none", 1);
     setenv("TRAINMARK_CUBLASLT", "none", 1);
-    tm_device *cpu = opened("cpu"), *gpu = opened(name);
+    tm_device *cpu = emulated_open("cpu"), *gpu = emulated_open(name);
     assert_non_null(strstr(tm_device_describe(gpu)->text, arch));
-    outcome wanted = train(cpu, &o, MOST_STEPS, BOUND);
+    trained wanted = train(cpu, &o, TRAINED_MOST, BOUND);
     double  start = processor_seconds();
-    outcome found = train(gpu, &o, MOST_STEPS, BOUND);
-    print_message("# %s: %d steps in %.1f s of processor time; loss %.4f to %.4f\n", arch, MOST_STEPS,
-                  processor_seconds() - start, found.loss[0], found.loss[MOST_STEPS - 1]);
-    compare(&found, &wanted, MOST_STEPS, 1e-2, arch);
+    trained found = train(gpu, &o, TRAINED_MOST, BOUND);
+    print_message("# %s: %d steps in %.1f s of processor time; loss %.4f to %.4f\n", arch, TRAINED_MOST,
+                  processor_seconds() - start, found.loss[0], found.loss[TRAINED_MOST - 1]);
+    compare_trained(&found, &wanted, &o, TRAINED_MOST, arch);
     tm_device_close(gpu);
     tm_device_close(cpu);
 }
 
 #define TRAINS_ON(name, arch)                                                                                          \
-    static void a_llama_trains_on_##arch(void **state)                                                                 \
+    FULL_TEST(a_llama_trains_on_##arch)                                                                                \
     {                                                                                                                  \
-        (void)state;                                                                                                   \
         a_llama_trains_on(name, #arch);                                                                                \
     }
 TRAINS_ON("hip", gfx942)
@@ -228,8 +295,7 @@ TRAINS_ON("hip", gfx950)
 TRAINS_ON("cuda", sm_80)
 TRAINS_ON("cuda", sm_90)
 
-/* --- what fails
- * --------------------------------------------------------------------------------------------------------- */
+/* --- what fails --------------------------------------------------------------------------------------------------- */
 
 /* Calls of CUDA that a step makes; each fails, the first time or a later one. */
 static const char *const calls[] = { "cuInit",
@@ -253,7 +319,7 @@ static const char *const calls[] = { "cuInit",
 /* A step; what it says if it cannot. */
 static tm_status try_step(const char *name, tm_error *err)
 {
-    tm_step_options o = options_of(false, &tm_precision_f32);
+    tm_step_options o = options_of(&models[0], &tm_precision_f32);
     tm_device      *device;
     tm_trainer     *trainer = NULL;
     tm_step_result  result;
@@ -272,9 +338,8 @@ static tm_status try_step(const char *name, tm_error *err)
     return st;
 }
 
-static void a_call_that_fails_is_told(void **state)
+FULL_TEST(a_call_that_fails_is_told)
 {
-    (void)state;
     if (gpu_is_real() || !emulated_device("cuda")) skip();
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
         for (int n = 1; n <= 2; n++) {
@@ -292,12 +357,11 @@ static void a_call_that_fails_is_told(void **state)
 }
 
 /* Of the library of products as well; where it has no algorithm for a shape the own kernel is taken. */
-static void a_library_that_fails_is_told(void **state)
+FULL_TEST(a_library_that_fails_is_told)
 {
     static const char *const names[] = { "cublasLtCreate", "cublasLtMatmulDescCreate", "cublasLtMatmulAlgoGetHeuristic",
                                          "cublasLtMatmul" };
     tm_error                 err = { 0 };
-    (void)state;
     if (gpu_is_real() || !emulated_device("cuda")) skip();
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char told[80];
@@ -310,7 +374,7 @@ static void a_library_that_fails_is_told(void **state)
             fail_msg("%s: status %d, '%s'", told, (int)st, err.text);
     }
     char depth[24];
-    snprintf(depth, sizeof depth, "%d", (int)test_llama_options().shape.dim);
+    snprintf(depth, sizeof depth, "%d", (int)options_of(&models[0], &tm_precision_f32).shape.dim);
     setenv("STANDIN_BLAS_REFUSES", depth, 1);
     if (try_step("cuda", &err) != TM_OK) fail_msg("%s", err.text);
     unsetenv("STANDIN_BLAS_REFUSES");
@@ -318,13 +382,12 @@ static void a_library_that_fails_is_told(void **state)
 
 /* With a ledger the first two steps are launched by operation, the third is played: it alone meets a launch that fails.
  */
-static void with_a_ledger_the_third_step_is_played(void **state)
+TEST(with_a_ledger_the_third_step_is_played)
 {
-    (void)state;
     if (gpu_is_real() || !emulated_device("hip")) skip();
-    tm_step_options o = options_of(false, &tm_precision_f32);
+    tm_step_options o = options_of(&models[0], &tm_precision_f32);
     o.accumulation = 1;
-    tm_device     *device = opened("hip");
+    tm_device     *device = emulated_open("hip");
     tm_trainer    *trainer = test_trainer_open(device, &o, 7);
     tm_ledger      ledger = { 0 };
     test_batch     batch = test_batch_random(o.micro_batch, o.seq, o.shape.vocab_size, 1);
@@ -342,18 +405,3 @@ static void with_a_ledger_the_third_step_is_played(void **state)
     tm_device_close(device);
     test_batch_fini(&batch);
 }
-
-static const struct CMUnitTest tests[] = { cmocka_unit_test(cuda_trains_as_a_cpu),
-                                           cmocka_unit_test(hip_trains_as_a_cpu),
-                                           full_test(copies_leave_the_bits_of_casts_on_cuda),
-                                           full_test(copies_leave_the_bits_of_casts_on_hip),
-                                           full_test(early_updates_leave_the_bits),
-                                           full_test(a_llama_trains_on_gfx942),
-                                           full_test(a_llama_trains_on_gfx950),
-                                           full_test(a_llama_trains_on_sm_80),
-                                           full_test(a_llama_trains_on_sm_90),
-                                           full_test(a_call_that_fails_is_told),
-                                           full_test(a_library_that_fails_is_told),
-                                           cmocka_unit_test(with_a_ledger_the_third_step_is_played) };
-
-TEST_TABLE(tests)

@@ -4,7 +4,9 @@
  * chance; whole trainings by each of them have the CPU's losses, bound or not.
  */
 #include "device/backend.h"
+#include "gpu/called.h"
 #include "gpu/emulated.h"
+#include "gpu/trained.h"
 #include "graph/value.h"
 #include "op/attrs.h"
 #include "op/dynamic.h"
@@ -19,14 +21,6 @@
 #include "support/test.h"
 
 enum { SEED = 5, MOST_VALUES = 20000, QUICK_VALUES = 2000 };
-
-static tm_device *opened(const char *name)
-{
-    tm_device *device;
-    tm_error   err = { 0 };
-    if (tm_device_open(name, 2, &device, &err) != TM_OK) fail_msg("%s: %s", name, err.text);
-    return device;
-}
 
 /* --- one update
  * -----------------------------------------------------------------------------------------------------
@@ -44,15 +38,6 @@ static const struct {
     { &tm_op_ema, SIZE_MAX, SIZE_MAX },
 };
 
-static void *bytes_at(tm_device *device, const void *from, size_t bytes)
-{
-    tm_address at;
-    tm_error   err = { 0 };
-    if (tm_device_alloc(device, bytes, &at, &err) != TM_OK) fail_msg("%s", err.text);
-    if (from && tm_device_write(device, at, from, bytes, &err) != TM_OK) fail_msg("%s", err.text);
-    return (void *)at.at; // NOLINT(performance-no-int-to-ptr): the device's
-}
-
 /* The inputs' values in the formats of the call. */
 static void *image_of(const tm_view *view, const tm_view *from)
 {
@@ -62,73 +47,19 @@ static void *image_of(const tm_view *view, const tm_view *from)
     return image;
 }
 
-/* So many elements of a view. */
-static size_t bytes_of(const tm_view *view, int elements)
-{
-    return (size_t)elements * (size_t)tm_dtype_bits(view->dtype) / 8;
-}
-
-/* Runs the call on a device, in place or not, on tensors that begin so many elements behind where memory does; out: the
- * results' bytes, the caller's. */
-static void run_on(tm_device *device, const tm_call *values, tm_call call, int skew, char **out)
-{
-    tm_error err = { 0 };
-    call.device = device;
-    call.threads = 2;
-    const tm_kernel *kernel = device->backend->choose(device, &call, NULL);
-    if (!kernel) fail_msg("%s has no kernel for %s", device->info.name, call.op->name);
-    for (int k = 0; k < TM_MAX_IN; k++) {
-        tm_view *view = &call.in[k];
-        if (!tm_view_present(view)) continue;
-        void  *image = image_of(view, &values->in[k]);
-        size_t bytes = tm_tensor_bytes(view->shape, view->dtype), before = bytes_of(view, skew);
-        char  *room = calloc(1, before + bytes + 1);
-        memcpy(room + before, image, bytes);
-        view->data = (char *)bytes_at(device, room, before + bytes) + before;
-        if (tm_device_wait(device, &err) != TM_OK) fail_msg("%s", err.text);
-        free(image), free(room);
-    }
-    for (int k = 0; k < TM_MAX_OUT; k++) {
-        tm_view *view = &call.out[k];
-        if (!tm_view_present(view)) continue;
-        size_t before = bytes_of(view, skew);
-        view->data = (char *)bytes_at(device, NULL, before + tm_tensor_bytes(view->shape, view->dtype)) + before;
-    }
-    call.workspace_bytes = kernel->workspace ? kernel->workspace(&call) : 0;
-    call.workspace = call.workspace_bytes ? bytes_at(device, NULL, call.workspace_bytes) : NULL;
-    call.queue = device->queues[TM_ON_COMPUTE];
-    tm_status st = kernel->prepare ? kernel->prepare(device, &call, &call.state, &err) : TM_OK;
-    if (st == TM_OK && device->backend->prepared) st = device->backend->prepared(device, &err);
-    if (st == TM_OK) st = device->backend->launch(device->queues[TM_ON_COMPUTE], kernel, &call, &err);
-    for (int k = 0; k < TM_MAX_OUT && st == TM_OK; k++) {
-        if (!tm_view_present(&call.out[k])) continue;
-        size_t bytes = tm_tensor_bytes(call.out[k].shape, call.out[k].dtype);
-        out[k] = malloc(bytes + 1);
-        st = tm_device_read(device, out[k], (tm_address){ (uintptr_t)call.out[k].data }, bytes, &err);
-    }
-    if (st == TM_OK) st = tm_device_wait(device, &err);
-    if (st != TM_OK) fail_msg("%s on %s: %s", kernel->name, device->info.name, err.text);
-    if (kernel->release) kernel->release(call.state);
-    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) {
-        const tm_view *view = i < TM_MAX_IN ? &call.in[i] : &call.out[i - TM_MAX_IN];
-        if (!tm_view_present(view)) continue;
-        size_t before = bytes_of(view, skew);
-        tm_device_release(device, (tm_address){ (uintptr_t)view->data - before },
-                          before + tm_tensor_bytes(view->shape, view->dtype));
-    }
-    tm_device_release(device, (tm_address){ (uintptr_t)call.workspace }, call.workspace_bytes);
-}
-
 /* A call of the example in this precision on both; values: what it works on, in
  * float64. */
 static void same_bits(tm_device *cpu, tm_device *gpu, const tm_call *values, const tm_example *example,
                       const tm_precision *precision, int skew, const char *what)
 {
-    char   *wanted[TM_MAX_OUT] = { NULL }, *found[TM_MAX_OUT] = { NULL };
+    char   *wanted[TM_MAX_OUT], *found[TM_MAX_OUT], *image[TM_MAX_IN + TM_MAX_OUT] = { NULL };
     tm_call call = tm_example_call(values->op, example, precision);
     call.attr = example->attr;
-    run_on(cpu, values, call, 0, wanted);
-    run_on(gpu, values, call, skew, found);
+    for (int k = 0; k < TM_MAX_IN; k++)
+        if (tm_view_present(&call.in[k])) image[k] = image_of(&call.in[k], &values->in[k]);
+    call_on(cpu, &call, image, 0, wanted);
+    call_on(gpu, &call, image, skew, found);
+    for (int k = 0; k < TM_MAX_IN; k++) free(image[k]);
     for (int k = 0; k < TM_MAX_OUT; k++) {
         if (!wanted[k]) continue;
         size_t bytes = tm_tensor_bytes(call.out[k].shape, call.out[k].dtype);
@@ -197,7 +128,7 @@ static void try_update(tm_device *cpu, tm_device *gpu, int u, int number, int ho
 static void updates_have_the_bits_of_a_cpu(const char *name)
 {
     if (!emulated_device(name)) skip();
-    tm_device *cpu = opened("cpu"), *gpu = opened(name);
+    tm_device *cpu = emulated_open("cpu"), *gpu = emulated_open(name);
     codes_are_right_at_their_bounds(cpu, gpu);
     for (int u = 0; u < (int)(sizeof updates / sizeof updates[0]); u++)
         for (int how = 0; how < 3; how++) {
@@ -227,9 +158,6 @@ typedef struct {
     const tm_precision *precisions[2];
     const tm_optimizer *optimizer;
     tm_hyper            hyper;
-    double              rate;
-    const char         *quick; /* the maker that the quick suite takes, in the first
-                                  precision; NULL: none */
 } training;
 
 #define ADAM .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1
@@ -242,103 +170,58 @@ typedef struct {
         &tm_precision_bf16_pure, NULL                                                                                  \
     }
 static const training trainings[] = {
-    { "SGD", BOTH, &tm_optimizer_sgd, { .momentum = 0.9, .nesterov = true }, 1e-2, "cuda" },
+    { "SGD", BOTH, &tm_optimizer_sgd, { .momentum = 0.9, .nesterov = true } },
     { "Adafactor",
       BOTH,
       &tm_optimizer_adafactor,
-      { .beta2_decay = -0.8, .eps1 = NAN, .eps2 = 1e-3, .clip_threshold = 1 },
-      1e-2,
-      "hip" },
-    { "AdamW8bit", BOTH, &tm_optimizer_adamw8bit, { ADAM, .definition = TM_DEFINED_TORCHAO }, 1e-3, "hip" },
+      { .beta2_decay = -0.8, .eps1 = NAN, .eps2 = 1e-3, .clip_threshold = 1 } },
+    { "AdamW8bit", BOTH, &tm_optimizer_adamw8bit, { ADAM, .definition = TM_DEFINED_TORCHAO } },
     { "Muon",
       BOTH,
       &tm_optimizer_muon,
-      { ADAM, .momentum = 0.95, .nesterov = true, .definition = TM_DEFINED_TORCH, .scale = TM_MUON_ORIGINAL },
-      1e-3,
-      "cuda" },
-    { "averages", { &tm_precision_f32, NULL }, &tm_optimizer_adamw, { ADAM, .ema_decay = 0.9 }, 1e-3, NULL },
-    { "AdamW by chance", PURE, &tm_optimizer_adamw, { ADAM, .stochastic = true }, 1e-3, "cuda" },
+      { ADAM, .momentum = 0.95, .nesterov = true, .definition = TM_DEFINED_TORCH, .scale = TM_MUON_ORIGINAL } },
+    { "averages", { &tm_precision_f32, NULL }, &tm_optimizer_adamw, { ADAM, .ema_decay = 0.9 } },
+    { "AdamW by chance", PURE, &tm_optimizer_adamw, { ADAM, .stochastic = true } },
     { "AdamW8bit by chance",
       PURE,
       &tm_optimizer_adamw8bit,
-      { ADAM, .definition = TM_DEFINED_BITSANDBYTES, .stochastic = true },
-      1e-3,
-      NULL },
+      { ADAM, .definition = TM_DEFINED_BITSANDBYTES, .stochastic = true } },
     { "Muon by chance",
       PURE,
       &tm_optimizer_muon,
-      { ADAM, .momentum = 0.95, .definition = TM_DEFINED_MEGATRON, .scale = TM_MUON_SPECTRAL, .stochastic = true },
-      1e-3,
-      NULL },
-    { "Kahan", PURE, &tm_optimizer_adamw, { ADAM, .kahan = true }, 1e-3, NULL },
-    { "moments in bfloat16",
-      { &tm_precision_bf16, NULL },
-      &tm_optimizer_adamw,
-      { ADAM, .bf16_moments = true },
-      1e-3,
-      NULL },
+      { ADAM, .momentum = 0.95, .definition = TM_DEFINED_MEGATRON, .scale = TM_MUON_SPECTRAL, .stochastic = true } },
+    { "Kahan", PURE, &tm_optimizer_adamw, { ADAM, .kahan = true } },
+    { "moments in bfloat16", { &tm_precision_bf16, NULL }, &tm_optimizer_adamw, { ADAM, .bf16_moments = true } },
 };
 
-enum { MOST_STEPS = 20, FEW_STEPS = 2 };
-
-typedef struct {
-    double   loss[MOST_STEPS];
-    uint64_t state;
-} outcome;
-
-/* The same batch in every step, which is learnt. */
-static outcome train(tm_device *device, const training *of, const tm_precision *precision, int steps, bool one_by_one)
+static void compare(tm_device *cpu, tm_device *gpu, const training *of, const tm_precision *precision)
 {
+    enum { STEPS = 5 };
     tm_step_options o = test_llama_options();
-    outcome         out = { .state = 0 };
+    char            what[120];
     o.shape.n_layers = 1;
     o.shape.dim = 32, o.shape.head_dim = 16, o.shape.ffn_dim = 80, o.seq = 16;
     o.precision = precision;
     o.optimizer = of->optimizer;
     o.hyper = of->hyper;
-    tm_device_one_by_one(device, one_by_one);
-    tm_trainer *trainer = test_trainer_open(device, &o, 7);
-    test_batch  batch = test_batch_random(o.micro_batch, o.seq, o.shape.vocab_size, 1);
-    for (int t = 1; t <= steps; t++) out.loss[t - 1] = test_step(trainer, t, of->rate, 1, &batch).loss;
-    test_batch_fini(&batch);
-    out.state = test_state_hash(trainer);
-    tm_trainer_close(trainer);
-    return out;
+    snprintf(what, sizeof what, "%s on %s, %s", of->what, gpu->info.name, precision->name);
+    trained wanted = train(cpu, &o, STEPS, BOUND), found = train(gpu, &o, STEPS, BOUND),
+            again = train(gpu, &o, STEPS, ONE_BY_ONE);
+    compare_trained(&found, &wanted, &o, STEPS, what);
+    if (memcmp(&again, &found, sizeof found) != 0) fail_msg("%s: one by one, other bits", what);
 }
 
-static void compare(tm_device *cpu, tm_device *gpu, const training *of, const tm_precision *precision)
-{
-    int     steps = test_is_full() ? MOST_STEPS : FEW_STEPS;
-    outcome wanted = train(cpu, of, precision, steps, false), found = train(gpu, of, precision, steps, false);
-    double  bound = precision == &tm_precision_f32 ? 1e-4 : 1e-2;
-    for (int t = 0; t < steps; t++)
-        if (!(fabs(found.loss[t] - wanted.loss[t]) <= bound))
-            fail_msg("%s on %s, %s, step %d: loss %.9g, on the CPU %.9g", of->what, gpu->info.name, precision->name,
-                     t + 1, found.loss[t], wanted.loss[t]);
-    if (!(found.loss[steps - 1] < found.loss[0])) fail_msg("%s on %s learns nothing", of->what, gpu->info.name);
-    if (steps > FEW_STEPS) found = train(gpu, of, precision, FEW_STEPS, false);
-    outcome again = train(gpu, of, precision, FEW_STEPS, true);
-    if (memcmp(&again, &found, sizeof found) != 0)
-        fail_msg("%s on %s, %s: one by one, other bits", of->what, gpu->info.name, precision->name);
-}
-
-/* Products by the maker's library; those of Muon, in the full suite, by own
- * kernels, too. */
+/* Products by the maker's library; those of Muon by own kernels, too. */
 static void trains_as_a_cpu(const char *name)
 {
     if (!emulated_device(name)) skip();
-    tm_device *cpu = opened("cpu"), *gpu = opened(name);
+    tm_device *cpu = emulated_open("cpu"), *gpu = emulated_open(name);
     for (size_t i = 0; i < sizeof trainings / sizeof trainings[0]; i++)
-        for (int p = 0; p < 2; p++) {
-            const training *of = &trainings[i];
-            if (!of->precisions[p]) continue;
-            if (!test_is_full() && (p > 0 || !of->quick || strcmp(of->quick, name) != 0)) continue;
-            compare(cpu, gpu, of, of->precisions[p]);
-            if (!test_is_full() || of->optimizer != &tm_optimizer_muon) continue;
-            tm_device_own_kernels(gpu, true);
-            compare(cpu, gpu, of, of->precisions[p]);
-            tm_device_own_kernels(gpu, false);
-        }
+        for (int p = 0; p < 2 && trainings[i].precisions[p]; p++)
+            for (int own = 0; own < (trainings[i].optimizer == &tm_optimizer_muon ? 2 : 1); own++) {
+                tm_device_own_kernels(gpu, own);
+                compare(cpu, gpu, &trainings[i], trainings[i].precisions[p]);
+            }
     tm_device_close(gpu);
     tm_device_close(cpu);
 }

@@ -143,7 +143,7 @@ static void check_orders(tm_trial *t)
         if (alias >= 0 && !(t->judge->op->inplace >> alias & 1U)) continue;
         if (alias >= 0 && (!tm_view_present(&t->call.in[alias]) || t->call.in[alias].dtype != t->call.out[0].dtype))
             continue;
-        if (alias < 0 && (is_audited() || code_of_trials == CODE_OPENCL)) continue; /* these have their own */
+        if (alias < 0 && is_audited()) continue; /* these have their own */
         if (alias < 0) setenv("STANDIN_GPU_ORDER", orders[o], 1);
         run(t, 0, alias);
         unsetenv("STANDIN_GPU_ORDER");
@@ -183,8 +183,7 @@ static bool is_tried(const tm_op *op, const tm_example *example)
 {
     tm_call call = tm_example_call(op, example, &tm_precision_f32);
     call.attr = example->attr;
-    bool ways = code_of_trials == CODE_OPENCL /* unoptimized, it is slow */ || is_audited();
-    if (ways) return within(op, &call, WAYS_FLOPS, WAYS_VALUES);
+    if (is_audited()) return within(op, &call, WAYS_FLOPS, WAYS_VALUES);
     return test_is_full() ? within(op, &call, MOST_FLOPS, MOST_VALUES) : within(op, &call, QUICK_FLOPS, QUICK_VALUES);
 }
 
@@ -256,7 +255,7 @@ static void try_usual_heads(const tm_op *op, const tm_kernel *kernel, tm_device 
         if (!gpu_usual_heads(op, usual_heads[i], &s)) return;
         if (!must_take(kernel, &s)) continue;
         tm_judge_open(&j, op, &s.example, SHAPES + 100 + i, precision == &tm_precision_bf16);
-        if (!try_precision(&j, device, kernel, precision, s.gap) && code_of_trials != CODE_OPENCL)
+        if (!try_precision(&j, device, kernel, precision, s.gap))
             fail_msg("%s: heads of %d are not inside", kernel->name, (int)usual_heads[i]);
         tm_judge_close(&j);
     }
@@ -275,7 +274,6 @@ static bool takes_shape(const tm_op *op, const tm_kernel *kernel, const gpu_shap
     enum { MOST_IN_TILES = 3000000 };
     tm_call call = tm_example_call(op, &s->example, &tm_precision_f32);
     call.attr = s->example.attr;
-    if (code_of_trials == CODE_OPENCL && !within(op, &call, WAYS_FLOPS, WAYS_VALUES)) return false;
     bool tiles = strstr(kernel->name, "attention") && !by_units(kernel);
     return !tiles || (!s->quick && within(op, &call, MOST_IN_TILES, MOST_VALUES));
 }
@@ -408,21 +406,9 @@ void trials_try(tm_device *device, const trial_of *t)
 static bool open_libraries(const char *name, trials_code code)
 {
     if (!gpu_is_real()) setenv("TRAINMARK_CUDNN", test_built("standins/cudnn.so"), 1);
-    if (code == CODE_OPENCL) return emulated_opencl();
     if (code == CODE_COMPILED) return emulated_device(name);
     emulated_without_compiler(name);
     return true;
-}
-
-/* What PoCL cannot judge: in head_norm waves of a block go different ways, which its barriers do not allow; parameters
- * of the texts of quantize have addresses in a struct. */
-static bool beyond_opencl(const char *kernel)
-{
-    static const char *const all[] = { "head_norm/", "head_norm_grad/", "head_rope/", "head_rope_grad/",
-                                       "quantize",   "scale_history/",  "tick/" };
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        if (strncmp(kernel, all[i], strlen(all[i])) == 0) return true;
-    return false;
 }
 
 /* Attention by NVIDIA's library, which another maker's GPU has not, and a real one may lack. */
@@ -443,8 +429,7 @@ static bool lacks_codes(const tm_device *device)
 static bool is_judged(const tm_kernel *kernel, const tm_device *device)
 {
     if (strstr(kernel->name, "/blocks")) return false; /* formats that no example has: test_gpu_adapters.c */
-    if (code_of_trials == CODE_OPENCL && beyond_opencl(kernel->name)) return false;
-    if (!kernel->prepare) return false; /* copies between host and device: test_gpu_offload.c */
+    if (!kernel->prepare) return false;                /* copies between host and device: test_gpu_offload.c */
     if (strstr(tm_op_get(kernel->op)->name, "scaled_") && lacks_codes(device)) return false;
     if (lacks_library(name_of_device, kernel->name)) return false;
     return !strstr(kernel->name, "/wgmma") || strstr(device->info.text, ", sm_90;");
@@ -482,8 +467,7 @@ void part_of_kernels_is_right(const char *name, trials_code code, int part, int 
         for (int k = 0; (!only || strcmp(only, op->name) == 0) && (kernel = trials_kernel(device, id, k)); k++) {
             if (kind && !strstr(kernel->name, kind)) continue;
             ops++;
-            bool matrix = code == CODE_OPENCL && strstr(kernel->name, "/matrix");
-            if (try_op(op, kernel, device) == 0 && code != CODE_INSIDE && !matrix)
+            if (try_op(op, kernel, device) == 0 && code != CODE_INSIDE)
                 fail_msg("no example of %s was tried", kernel->name);
         }
     }

@@ -12,7 +12,6 @@
 typedef enum {
     CODE_COMPILED, /* as a user's machine would compile it */
     CODE_INSIDE,   /* what the program has inside, without a compiler; examples that take other code are left out */
-    CODE_OPENCL,   /* by PoCL (machine/opencl.h), of "cuda" without matrix units */
 } trials_code;
 
 /* TM_TEST_OP, TM_TEST_KERNEL: of this op; kernels with this in their names. */

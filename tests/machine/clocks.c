@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A stamp is a time (20 bits) and an agent (11 bits). A trace's writer is a stamp (top bit: by an atomic, or
- * asynchronous), its reader a stamp, or (top bit) the first of a list. */
+/* A stamp is a time (20 bits) and an agent (11 bits). A trace's writer is a stamp (top bit: asynchronous), its reader a
+ * stamp, or (top bit) the first of a list. */
 enum { AGENT_BITS = 11, AGENT = (1 << AGENT_BITS) - 1, TIME = (1 << 20) - 1, LANES = 32 };
 
 #define TOP 0x80000000u
@@ -226,11 +226,11 @@ static int64_t unknown_reader(const machine_clocks *c, const machine_reader_list
 const char *machine_clocks_touch(const machine_clocks *c, machine_reader_lists *s, machine_trace *t, uint32_t n,
                                  const machine_doer *a, machine_deed deed, int64_t *who)
 {
-    uint32_t mark = deed == MACHINE_ATOMIC || deed == MACHINE_ASYNC_WRITE ? TOP : 0;
+    uint32_t mark = deed == MACHINE_ASYNC_WRITE ? TOP : 0;
     uint32_t stamp = mark | a->time << AGENT_BITS | (a->first + first_of(a->lanes));
     for (uint32_t i = 0; i < n; i++, t++) {
         uint32_t time = time_of(t->writer);
-        if (t->writer && (time < c->begin || time >= c->floor) && !(deed == MACHINE_ATOMIC && t->writer & TOP)) {
+        if (t->writer && (time < c->begin || time >= c->floor)) {
             *who = t->writer & AGENT;
             if (time < c->begin) return "another block has written this";
             if (!known(c, a, t->writer & AGENT, time)) return "another thread has written this, and nothing is between";

@@ -55,7 +55,7 @@ typedef struct machine_reader_lists {
     uint32_t         n, room, free;
 } machine_reader_lists;
 
-typedef enum machine_deed { MACHINE_READ, MACHINE_WRITE, MACHINE_ATOMIC, MACHINE_ASYNC_WRITE } machine_deed;
+typedef enum machine_deed { MACHINE_READ, MACHINE_WRITE, MACHINE_ASYNC_WRITE } machine_deed;
 
 /* Who acts: lanes from thread `first` on, or (lanes 1) one agent, for the thread `knows`. */
 typedef struct machine_doer {

@@ -277,9 +277,7 @@ static bool run_launch(machine_module *module, machine_memory *memory, const mac
         r.waves[i].scratch = scratch + (size_t)i * words;
     }
     bool well = place_arguments(&r, l);
-    u8  *before = well ? gcn_record_before(&r) : NULL;
     well = well && run_blocks(&r, l);
-    gcn_record_after(&r, l, before, well);
     if (r.arguments) machine_release(memory, r.arguments);
     machine_shadow_end(&r.shadow);
     void *const taken[] = { r.lds, r.waves, room, scratch, r.declared };
@@ -297,7 +295,6 @@ static void unload(machine_module *module)
     free(m->kernels);
     free(m->code);
     free(m->text);
-    free(m->whole);
     free(m);
 }
 
@@ -344,7 +341,6 @@ machine_module *machine_load_gcn(const char *text, char error[MACHINE_ERROR_ROOM
     if (!m) abort();
     m->head.interpreter = &gcn;
     m->text = strdup(text);
-    m->whole = getenv("TM_MACHINE_RECORD") ? strdup(text) : NULL;
     m->error = error;
     error[0] = 0;
     if (gcn_read_text(m)) return &m->head;

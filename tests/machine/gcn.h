@@ -6,7 +6,6 @@
  *   gcn_kernel.c  descriptors and metadata; kernel arguments, hidden ones included
  *   gcn_scalar.c, gcn_vector.c, gcn_matrix.c, gcn_memory.c   what each does
  *   gcn_waits.c   waits that the code alone proves to be needless
- *   gcn_record.c  launches written down for another emulator
  *   gcn.c         waves, blocks, launches; machine.h's functions
  *
  * Documents: AMD's "Instinct MI300" and "Instinct MI350 Instruction Set Architecture", LLVM's "User Guide for AMDGPU
@@ -82,7 +81,6 @@ enum {
 enum {
     FLOATS = 1u << 24,
     READS_VCC = 1u << 25,
-    READS_M0 = 1u << 26,
     ORDERS = 1u << 27,
     GFX950 = 1u << 28,
     HIGH = 1u << 29,
@@ -152,8 +150,7 @@ typedef struct label {
 
 typedef struct gcn_module {
     machine_module head;
-    char          *text;  /* lines, ended by 0 */
-    char          *whole; /* as it came; NULL: launches are not recorded */
+    char          *text; /* lines, ended by 0 */
     bool           gfx950;
     instruction   *code;
     int            n_code, code_room;
@@ -179,7 +176,7 @@ bool gcn_kernels_complete(gcn_module *m);
 /* --- runs ---------------------------------------------------------------------------------------- */
 
 /* How an instruction accesses memory (gcn.def's ACCESS): up to LOAD it brings registers. */
-enum { SCALAR_LOAD = 1, LDS_PERMUTE, LDS_READ, SCRATCH_LOAD, LOAD, STORE, ATOMIC, TO_LDS, LDS_WRITE, SCRATCH_STORE };
+enum { SCALAR_LOAD = 1, LDS_PERMUTE, LDS_READ, SCRATCH_LOAD, LOAD, STORE, LDS_WRITE, SCRATCH_STORE };
 
 /* An access that is under way. */
 typedef struct pending {
@@ -209,7 +206,6 @@ typedef struct run {
     u8                  *lds;
     machine_shadow       shadow;
     u32                  lds_bytes;
-    int                  to_lds; /* direct loads into LDS under way */
     bool                 failed;
 } run;
 
@@ -230,10 +226,6 @@ __attribute__((format(printf, 3, 4))) bool gcn_fail(wave *w, const instruction *
 bool                                       gcn_complete(wave *w, queue *q, int left); /* until `left` are under way */
 
 bool gcn_needless(const machine_module *module, int at); /* machine_needless */
-
-/* gcn_record.c: before a launch and after it; NULL, and nothing, unless it is to be recorded. */
-u8  *gcn_record_before(const run *r);
-void gcn_record_after(const run *r, const machine_launch *l, u8 *before, bool well);
 
 static inline u64 scalar_pair(const wave *w, int at)
 {

@@ -121,7 +121,7 @@ bool gcn_kernels_complete(gcn_module *m)
                                   k->argument_bytes);
         for (int at = k->told.first; at < k->told.end; at++) {
             const instruction *x = &m->code[at];
-            bool               lds = x->row->kind == LDS_READ || x->row->kind == LDS_WRITE || x->row->kind == TO_LDS;
+            bool               lds = x->row->kind == LDS_READ || x->row->kind == LDS_WRITE;
             while (lds && x->row->bytes && x->row->bytes >> k->lds_shift == 0) k->lds_shift--;
             if (x->row->bytes == 1) k->global_shift = 0;
             for (int o = 0; o < x->n; o++) {

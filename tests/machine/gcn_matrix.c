@@ -3,7 +3,7 @@
  *
  * Of an M x M product over K, lane i has of A row i % M and of B column i % M, both with `each` = K M / 64 of k, from
  * (i / M) each on, in the order of its registers' bits. Of C and D it has column i % M, and in register r row
- * 4 (64 / M) (r / 4) + 4 (i / M) + r % 4 (the MI300 document's chapter 7; test_gcn.c states it once more).
+ * 4 (64 / M) (r / 4) + 4 (i / M) + r % 4 (the MI300 document's chapter 7).
  *
  * How the sum over k is rounded is not documented: here in ascending order, in float32, products exact.
  */
@@ -17,7 +17,7 @@ typedef struct floats {
     _Alignas(32) float k[32][32]; /* [k][row of A or column of B] */
 } floats;
 
-enum { IS_F32, IS_F16, IS_BF16, IS_FP8, IS_BF8 };
+enum { IS_BF16, IS_FP8, IS_BF8 };
 typedef struct product {
     int side, depth, format[2]; /* M, K; of A and of B */
 } product;
@@ -53,21 +53,11 @@ static const float *fp8_table(bool bf8, bool ocp)
     return tables[bf8][ocp];
 }
 
-static inline float from_half(u32 h)
-{
-    u32 x = (h & 0x7fff) << 13, sign = (h & 0x8000) << 16;
-    return float_of(((h & 0x7c00) == 0x7c00 ? x | 0x7f800000 : bits_of(float_of(x) * 0x1p112f)) | sign);
-}
-
 /* Numbers e of each lane of a group, of `lanes` lanes, from their register. */
 static void unpack(int format, const float *table, const u32 *from, int e, int lanes, float *to)
 {
     int half = 16 * (e & 1), quarter = 8 * (e & 3);
-    if (format == IS_F32)
-        for (int i = 0; i < lanes; i++) to[i] = float_of(from[i]);
-    else if (format == IS_F16)
-        for (int i = 0; i < lanes; i++) to[i] = from_half(from[i] >> half & 0xffff);
-    else if (format == IS_BF16)
+    if (format == IS_BF16)
         for (int i = 0; i < lanes; i++) to[i] = float_of(from[i] >> half << 16);
     else
         for (int i = 0; i < lanes; i++) to[i] = table[from[i] >> quarter & 255];
@@ -78,7 +68,7 @@ static void unpack_operand(wave *w, const product *p, int which, const operand *
     int          format = p->format[which];
     const float *table = fp8_table(format == IS_BF8, w->r->module->gfx950);
     int          each = p->depth * p->side / LANES;
-    int          in_register = format == IS_F32 ? 1 : format >= IS_FP8 ? 4 : 2;
+    int          in_register = format >= IS_FP8 ? 4 : 2;
     for (int group = 0; group < LANES / p->side; group++)
         for (int e = 0; e < each; e++)
             unpack(format, table, w->v[o->at + e / in_register] + group * p->side, e, p->side, to->k[group * each + e]);

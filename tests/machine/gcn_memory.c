@@ -15,12 +15,10 @@ static bool note_global(wave *w, const instruction *x, u64 mask, const u64 *addr
 {
     const run          *r = w->r;
     machine_actor       actor = { (u32)w->number, r->epoch, r->group_epoch };
-    const machine_touch touches[] = { [SCALAR_LOAD] = MACHINE_READS_CONSTANT,
-                                      [LOAD] = MACHINE_READS,
-                                      [TO_LDS] = MACHINE_READS,
-                                      [STORE] = MACHINE_WRITES,
-                                      [ATOMIC] = MACHINE_ADDS };
-    char                why[MACHINE_RACE_ROOM];
+    const machine_touch touches[] = {
+        [SCALAR_LOAD] = MACHINE_READS_CONSTANT, [LOAD] = MACHINE_READS, [STORE] = MACHINE_WRITES
+    };
+    char why[MACHINE_RACE_ROOM];
     return r->order->blind ||
            machine_note_global(r->memory, actor, touches[x->row->kind], mask, address, x->row->bytes, why) ||
            gcn_fail(w, x, "%s", why);
@@ -96,26 +94,9 @@ static void move(u8 *memory, const u32 *place, u32 (*value)[LANES], int bytes, u
 /* What an access does with memory, which has lane i's bytes at memory + place[i]. */
 static void exchange(wave *w, pending *p, u8 *memory, const u32 *place, u64 mask)
 {
-    int bytes = p->x->row->bytes;
-    switch (p->x->row->kind) {
-    case ATOMIC:
-        EACH_ON
-        {
-            float sum;
-            memcpy(&sum, memory + place[i], 4);
-            sum += float_of(p->data[0][i]);
-            memcpy(memory + place[i], &sum, 4);
-        }
-        break;
-    case TO_LDS:
-        EACH_ON memcpy(w->r->lds + p->base + (u64)(bytes * i), memory + place[i], (size_t)bytes);
-        break;
-    case LOAD:
-        move(memory, place, w->v + p->x->o[0].at, bytes, mask, false);
-        break;
-    default:
-        move(memory, place, p->data, bytes, mask, true);
-    }
+    int  bytes = p->x->row->bytes;
+    bool load = p->x->row->kind == LOAD;
+    move(memory, place, load ? w->v + p->x->o[0].at : p->data, bytes, mask, !load);
 }
 
 /* All that lanes may touch at once, if it is allowed: where its first byte lies; place[i]: lane i's from there. */
@@ -207,8 +188,7 @@ static void lds_places(const pending *p, int e, u32 *at)
     u32        bytes = p->x->row->bytes;
     u32        offset = p->x->row->elements == 1 ? (u32)m[AT_OFFSET] : (u32)m[e ? AT_OFFSET1 : AT_OFFSET0] * bytes;
     if (p->x->row->takes & STRIDE64) offset *= 64;
-    for (int i = 0; i < LANES; i++)
-        at[i] = p->x->row->kind == TO_LDS ? (u32)p->base + bytes * (u32)i : (u32)p->address[i] + offset;
+    for (int i = 0; i < LANES; i++) at[i] = (u32)p->address[i] + offset;
 }
 
 static bool access_lds(wave *w, pending *p)
@@ -222,31 +202,6 @@ static bool access_lds(wave *w, pending *p)
         if (w->r->counts) machine_count_banks(w->r->counts, at, p->mask, bytes);
         if (!reach_lds(w, p, at, write)) return false;
         move(w->r->lds, at, registers_of, bytes, p->mask, write);
-    }
-    return true;
-}
-
-/* What a direct load will write is owed from its issue on, and a write of the wave's when it has landed. */
-static bool claim_lds(wave *w, const pending *p, bool landed)
-{
-    u32 at[LANES];
-    lds_places(p, 0, at);
-    w->r->to_lds += landed ? -1 : 1;
-    if (!landed && !reach_lds(w, p, at, true)) return false;
-    machine_owe_shared(&w->r->shadow, (u32)w->number, p->mask, at, p->x->row->bytes, landed);
-    return true;
-}
-
-/* Memory may be read at once: what is owed when an access is issued may not land before it, whatever is waited for. */
-static bool check_owed(wave *w, const pending *p)
-{
-    const run *r = w->r;
-    char       why[MACHINE_RACE_ROOM];
-    u32        at[LANES];
-    for (int e = 0; r->to_lds && !r->order->blind && e < p->x->row->elements; e++) {
-        lds_places(p, e, at);
-        for (int i = 0; i < LANES; i++) at[i] = at[i] < r->lds_bytes ? at[i] : 0; /* access_lds names it */
-        if (!machine_none_owed(&r->shadow, p->mask, at, p->x->row->bytes, why)) return gcn_fail(w, p->x, "%s", why);
     }
     return true;
 }
@@ -284,7 +239,6 @@ bool gcn_complete(wave *w, queue *q, int left)
     while (q->count > left) {
         pending *p = &q->of[q->first];
         if (!p->done && !access_memory(w, p)) return false;
-        if (p->x->row->kind == TO_LDS) claim_lds(w, p, true);
         if (p->x->row->kind <= LOAD) set_owed(w, &p->x->o[0], false);
         if (p->x->row->kind == LOAD || p->x->row->kind == SCRATCH_LOAD) owe_rest(w, q);
         w->scalar_loads -= p->x->row->kind == SCALAR_LOAD;
@@ -338,7 +292,7 @@ static bool step_scratch(wave *w, const instruction *x)
 static bool step_access(wave *w, const instruction *x)
 {
     int      kind = x->row->kind, first = kind <= LOAD, stored = first + 1, n = 0;
-    bool     global = kind >= LOAD && kind <= TO_LDS;
+    bool     global = kind == LOAD || kind == STORE;
     pending *p = issue(w, x, global ? &w->vm : &w->lgkm);
     if (!p) return false;
     const operand *address = &x->o[first], *base = &x->o[x->n - 1];
@@ -354,14 +308,9 @@ static bool step_access(wave *w, const instruction *x)
     for (; kind > LOAD && stored < x->n - global; n += x->o[stored++].count)
         memcpy(p->data[n], w->v[x->o[stored].at], x->o[stored].count * sizeof p->data[0]);
     for (int i = 0; x->row->takes & HIGH && i < LANES; i++) p->data[0][i] >>= 16;
-    if (kind == TO_LDS) {
-        p->base = w->s[M0] + (u64)(i64)x->modifier[AT_OFFSET];
-        if (!claim_lds(w, p, false)) return false;
-    }
     if (kind == LDS_PERMUTE) permute(w, p);
     char why[MACHINE_RACE_ROOM];
     if (kind == STORE && !machine_lanes_agree(p->mask, p->address, p->data, n, why)) return gcn_fail(w, x, "%s", why);
-    if ((kind == LDS_READ || kind == LDS_WRITE) && !check_owed(w, p)) return false;
     if (first) set_owed(w, &x->o[0], true);
     return !w->r->order->eager || access_memory(w, p);
 }

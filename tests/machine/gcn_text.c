@@ -157,10 +157,10 @@ static const row *row_of(char *name)
 
 static void find_touched(instruction *x)
 {
-    const operand vcc = { .kind = SCALAR, .count = 2, .at = VCC }, m0 = { .kind = SCALAR, .count = 1, .at = M0 };
-    for (int k = 0; k < x->n + 2; k++) {
-        const operand *o = k < x->n ? &x->o[k] : k == x->n ? &vcc : &m0;
-        if ((k >= x->n && !(x->row->takes & (k == x->n ? READS_VCC : READS_M0))) || o->kind > SCALAR) continue;
+    const operand vcc = { .kind = SCALAR, .count = 2, .at = VCC };
+    for (int k = 0; k < x->n + 1; k++) {
+        const operand *o = k < x->n ? &x->o[k] : &vcc;
+        if ((k >= x->n && !(x->row->takes & READS_VCC)) || o->kind > SCALAR) continue;
         for (int i = 0; i < o->count; i++) {
             int at = o->at + i + (o->kind == SCALAR ? VECTORS : 0);
             x->touched.bits[at / 64] |= (u64)1 << at % 64;

@@ -79,7 +79,7 @@ static bool may_pass(const instruction *x, const instruction *access)
 {
     int kind = access->row->kind;
     if (strcmp(x->row->name, "s_barrier") == 0) return kind == SCALAR_LOAD;
-    if (strcmp(x->row->name, "s_endpgm") == 0) return kind != TO_LDS;
+    if (strcmp(x->row->name, "s_endpgm") == 0) return true;
     return kind > LOAD || !touches(x, access);
 }
 

@@ -29,11 +29,6 @@ static float bf16_of(u32 word, int e)
     return float_of(word >> (16 * e) << 16);
 }
 
-static float f16_of(u32 word, int e)
-{
-    return ptx_from_f16(word >> (16 * e) & 0xffff);
-}
-
 static float e4m3_of(u32 word, int e)
 {
     int v = (int)(word >> (8 * e) & 0xff), exponent = v >> 3 & 15, fraction = v & 7;
@@ -88,7 +83,6 @@ static inline __attribute__((always_inline)) void multiply(ptx_block *b, ptx_war
         multiply(b, w, x, each, of_a, of_b);                                                                           \
     }
 MMA_OF(mma_bf16, 2, bf16_of, bf16_of)
-MMA_OF(mma_f16, 2, f16_of, f16_of)
 MMA_OF(mma_e4m3, 4, e4m3_of, e4m3_of)
 MMA_OF(mma_e5m2, 4, e5m2_of, e5m2_of)
 MMA_OF(mma_e4m3_e5m2, 4, e4m3_of, e5m2_of)

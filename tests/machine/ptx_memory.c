@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PTX: accesses to memory, loads, stores, atomics. */
+/* PTX: accesses to memory, loads, stores. */
 #include "machine/counts.h"
 #include "machine/ptx.h"
 
@@ -337,27 +337,6 @@ PTX_HANDLER(store)
     b->events++;
     if (b->counted && global) machine_count_access(b->counts, b->memory, at, on, bytes, 32, true);
     if (b->counted && !global) ptx_count_shared(b, at, on, (int)bytes);
-}
-
-/* add or cas of 32 bits. */
-PTX_HANDLER(atomic)
-{
-    const u32 *v = ptx_place(w, x->o[2].at), *swap = ptx_place(w, x->o[x->n - 1].at);
-    u64        at[LANES];
-    u32        d[LANES] = { 0 };
-    bool       floats = x->n == 3 && x->picks[2] == 0;
-    ptx_addresses(w, &x->o[1], at);
-    for (u32 left = on; left; left &= left - 1) {
-        int      i = ptx_first(left);
-        uint8_t *p = ptx_global(b, w, x, i, at[i], 4, MACHINE_ATOMIC);
-        if (!p) return;
-        d[i] = *(u32 *)p;
-        *(u32 *)p = x->n > 3 ? (d[i] == v[i] ? swap[i] : d[i]) : d[i] + v[i];
-        if (floats) *(f32 *)p = *(f32 *)&d[i] + *(const f32 *)&v[i];
-    }
-    ptx_put32(w, x->o[0].at, on, d);
-    b->events++;
-    if (b->counted) machine_count_access(b->counts, b->memory, at, on, 4, 32, true);
 }
 
 #define MEMORY(...) { __VA_ARGS__ },

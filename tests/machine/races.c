@@ -9,9 +9,8 @@ enum { LANES = 64, PAGE = 4096 };
 
 /* --- global memory ------------------------------------------------------------------------------- */
 
-/* Numbers in the traces: epoch and wave; many waves; anybody's atomics. 0: nobody. */
+/* Numbers in the traces: epoch and wave; many waves. 0: nobody. */
 enum { WAVE_BITS = 5, MANY = 31 };
-#define ATOMICS 0xffffffffu
 
 typedef struct who {
     uint32_t mine, epoch, group; /* this wave; the first number of this epoch, and of this block */
@@ -73,7 +72,6 @@ static bool race(const machine_trace *t, who me, machine_touch touch, uint64_t a
     bool        writer = conflicts(t->writer, me) || touch == MACHINE_READS_CONSTANT;
     uint32_t    other = writer ? t->writer : t->reader;
     const char *by = other < me.group ? "another block" : "another wave of the block";
-    if (other == ATOMICS) by = "atomics";
     if (other == me.mine) by = "this wave, past the scalar cache,";
     snprintf(why, MACHINE_RACE_ROOM, "race on global memory at %#llx: %s by %s, no barrier between",
              (unsigned long long)address, writer ? "written" : "read", by);
@@ -109,7 +107,6 @@ bool machine_note_global(machine_memory *memory, machine_actor actor, machine_to
 {
     who  me = { actor.epoch << WAVE_BITS | (actor.wave + 1), actor.epoch << WAVE_BITS, actor.group_epoch << WAVE_BITS };
     page last = { 0, NULL };
-    if (touch == MACHINE_ADDS) me.mine = ATOMICS;
     for (int i = 0, end; i < LANES; i = end) {
         end = i + 1;
         if (!(mask >> i & 1)) continue;
@@ -163,9 +160,8 @@ bool machine_lanes_agree(uint64_t mask, const uint64_t address[64], uint32_t dat
 
 /* --- LDS ----------------------------------------------------------------------------------------- */
 
-/* Numbers in its shadows: epoch and thread, that is wave and lane; several waves; a load that has not landed. */
+/* Numbers in its shadows: epoch and thread, that is wave and lane; several waves. */
 enum { THREAD_BITS = 11, MANY_THREADS = 2047 };
-#define OWED 0xffffffffu
 
 static uint32_t *zeros(uint32_t bytes)
 {
@@ -210,9 +206,7 @@ static bool shared_race(const machine_shadow *s, uint32_t unit, uint32_t mine, c
     bool     written = collides(s->writer[unit], mine);
     uint32_t other = (written ? s->writer[unit] : s->reader[unit]) & MANY_THREADS, byte = unit << s->shift;
     uint32_t lane = mine % LANES, wave = (mine & MANY_THREADS) / LANES;
-    if (s->writer[unit] == OWED)
-        snprintf(why, MACHINE_RACE_ROOM, "LDS byte %u before the vmcnt wait for its global_load_lds", byte);
-    else if (other == MANY_THREADS)
+    if (other == MANY_THREADS)
         snprintf(why, MACHINE_RACE_ROOM,
                  "race on LDS byte %u: read by several waves, no barrier before lane %u of wave %u", byte, lane, wave);
     else
@@ -253,24 +247,4 @@ bool machine_note_shared(machine_shadow *s, uint32_t wave, uint64_t mask, const 
     else
         bad = write ? note_lanes(s, mine, mask, at, n, true) : note_lanes(s, mine, mask, at, n, false);
     return bad == LANES || shared_race(s, at[bad] >> s->shift, mine + (uint32_t)bad, why);
-}
-
-void machine_owe_shared(machine_shadow *s, uint32_t wave, uint64_t mask, const uint32_t *at, int bytes, bool landed)
-{
-    for (; mask; mask &= mask - 1) {
-        uint32_t i = (uint32_t)__builtin_ctzll(mask), unit = at[i] >> s->shift;
-        for (int u = 0; u < bytes >> s->shift; u++)
-            s->writer[unit + (uint32_t)u] = landed ? number_of(s, wave) + i : OWED;
-    }
-}
-
-bool machine_none_owed(const machine_shadow *s, uint64_t mask, const uint32_t *at, int bytes,
-                       char why[MACHINE_RACE_ROOM])
-{
-    for (; mask; mask &= mask - 1) {
-        uint32_t i = (uint32_t)__builtin_ctzll(mask), unit = at[i] >> s->shift;
-        for (int u = 0; u < bytes >> s->shift; u++)
-            if (s->writer[unit + (uint32_t)u] == OWED) return shared_race(s, unit, number_of(s, 0) + i, why);
-    }
-    return true;
 }

@@ -2,7 +2,7 @@
 /* Who touched which byte, and when: races in global memory and in LDS (shared memory). For the interpreters.
  *
  * Global memory: two blocks must not touch a byte in one launch, one of them writing; nor two waves (warps) of a block
- * between two barriers. Atomics may meet atomics. LDS: the same for the waves of a block. A wave is in order in itself:
+ * between two barriers. LDS: the same for the waves of a block. A wave is in order in itself:
  * compilers leave out the barriers of a block that is one wave.
  */
 #ifndef TESTS_MACHINE_RACES_H
@@ -16,7 +16,6 @@ typedef enum machine_touch {
     MACHINE_READS,
     MACHINE_READS_CONSTANT, /* through a cache that does not see this launch's stores */
     MACHINE_WRITES,
-    MACHINE_ADDS, /* atomically */
 } machine_touch;
 
 /* --- global memory ------------------------------------------------------------------------------- */
@@ -52,10 +51,5 @@ void machine_shadow_end(machine_shadow *s);
 /* Lanes of `mask` touch `bytes` each, aligned, at their places. False: a race. */
 bool machine_note_shared(machine_shadow *s, uint32_t wave, uint64_t mask, const uint32_t *at, int bytes, bool write,
                          char why[MACHINE_RACE_ROOM]);
-
-/* Bytes that a load from global memory will write are owed until it has landed: nobody may touch them. */
-void machine_owe_shared(machine_shadow *s, uint32_t wave, uint64_t mask, const uint32_t *at, int bytes, bool landed);
-bool machine_none_owed(const machine_shadow *s, uint64_t mask, const uint32_t *at, int bytes,
-                       char why[MACHINE_RACE_ROOM]);
 
 #endif

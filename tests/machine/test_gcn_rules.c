@@ -160,26 +160,6 @@ static const rule rules[] = {
       .body = BEGIN "v_mov_b32_e32 v1, 0\nds_read_b64 v[2:3], v9\ns_waitcnt lgkmcnt(0)\n" END,
       .wanted = "misaligned LDS address 4 for 8 bytes",
       .lds = 1024 },
-    /* from memory into LDS */
-    { .what = "a direct load's wait",
-      .body = BEGIN "s_mov_b32 m0, 0\nglobal_load_lds_dword v9, s[4:5]\ns_waitcnt vmcnt(0)\nds_read_b32 v1, "
-                    "v9\ns_waitcnt lgkmcnt(0)\n" END,
-      .wanted = "",
-      .lds = 256 },
-    { .what = "no wait for it",
-      .body = BEGIN
-      "s_mov_b32 m0, 0\nglobal_load_lds_dword v9, s[4:5]\nds_read_b32 v1, v9\ns_waitcnt vmcnt(0) lgkmcnt(0)\n" END,
-      .wanted = "before the vmcnt wait for its global_load_lds",
-      .lds = 256 },
-    { .what = "the wrong counter for it",
-      .body = BEGIN "s_mov_b32 m0, 0\nglobal_load_lds_dword v9, s[4:5]\ns_waitcnt lgkmcnt(0)\nds_read_b32 v1, "
-                    "v9\ns_waitcnt lgkmcnt(0)\n" END,
-      .wanted = "before the vmcnt wait for its global_load_lds",
-      .lds = 256 },
-    { .what = "the end before it",
-      .body = BEGIN "s_mov_b32 m0, 0\nglobal_load_lds_dword v9, s[4:5]\ns_endpgm\n",
-      .wanted = "a wave ends while data is on its way",
-      .lds = 256 },
     /* global memory */
     { .what = "behind the end",
       .body = BEGIN "global_load_dword v1, v9, s[4:5] offset:4\ns_waitcnt vmcnt(0)\n" END,
@@ -284,10 +264,7 @@ static const rule rules[] = {
       .body = "v_mov_b32_e32 v64, v0\n",
       .wanted = "kernel k does not have these registers" },
     { .what = "another device", .body = "s_endpgm\n", .wanted = "neither gfx942 nor gfx950", .arch = "gfx1100" },
-    { .what = "instructions of gfx950",
-      .body = "global_load_lds_dwordx4 v0, s[4:5]\n",
-      .wanted = "gfx942 does not have",
-      .lds = 64 },
+    { .what = "instructions of gfx950", .body = "v_cvt_pk_bf16_f32 v1, v0, v0\n", .wanted = "gfx942 does not have" },
 };
 
 #define KEEP "v_mov_b32_e32 v1, v0\nscratch_store_dword off, v1, off offset:4\nv_mov_b32_e32 v1, 0\n"
@@ -475,20 +452,6 @@ TEST(bank_conflicts_are_counted)
         assert_int_equal(trial.counts.instructions, 4);
         assert_int_equal(trial.counts.lanes, 256);
     }
-}
-
-/* An atomic addition of 64 lanes of two blocks, in memory. */
-TEST(atomics_add_up)
-{
-    uint32_t sum[1] = { 0 };
-    gcn_text text = {
-        .body = "s_load_dwordx2 s[4:5], s[0:1], 0x0\nv_mov_b32_e32 v1, 2.0\nv_mov_b32_e32 v9, 0\ns_waitcnt lgkmcnt(0)\n"
-                "global_atomic_add_f32 v9, v1, s[4:5]\ns_endpgm\n",
-        .pointers = 1
-    };
-    gcn_trial trial = { .buffers = { sum }, .count = { 1 }, .blocks = 2 };
-    assert_string_equal(gcn_try(&text, &trial), "");
-    assert_int_equal(sum[0], 0x43800000); /* 256.0 */
 }
 
 /* --- what audits ask; memory --------------------------------------------------------------------- */

@@ -91,9 +91,6 @@ static const row rows[] = {
       BEGIN "s_load_dword s13, s[0:1], 0x10\ns_waitcnt lgkmcnt(0)\ns_barrier\ns_waitcnt lgkmcnt(0)\n"
             "s_add_u32 s14, s13, 4\n" END,
       1, true, false },
-    { "a direct load into LDS at the end",
-      BEGIN "v_readfirstlane_b32 s12, v9\ns_mov_b32 m0, s12\nglobal_load_lds_dword v9, s[4:5]\n" ALL END, 1, false,
-      true },
     { "accesses of the other counter", BEGIN LOAD("v1") ALL "ds_write_b32 v9, v0\ns_waitcnt vmcnt(1)\n" USE("v1") END,
       1, false, true },
     { "code that is branched over", BEGIN LOAD("v1") ALL "s_branch .N\n" USE("v1") ".N:\n" END, 1, true, false },

@@ -88,8 +88,6 @@ static const rule rules[] = {
       "ld.global.u32 %r7, [%d1]; mov.u32 %r4, %ctaid.x; setp.eq.s32 %p1, %r4, 1; setp.eq.s32 %p2, %r1, 0;"
       "and.pred %p1, %p1, %p2; @%p1 st.global.u32 [%d1], %r1;",
       "another thread" },
-    { "atomics race with others", 32, 2, "mov.b32 %r5, 1; atom.global.add.u32 %r4, [%d1], %r5;",
-      "mov.b32 %r5, 1; atom.global.add.u32 %r4, [%d1], %r5; ld.global.u32 %r6, [%d1];", "another thread" },
     { "inside an allocation", 32, 1, "ld.global.u32 %r7, [%d0+32764];", "ld.global.u32 %r7, [%d0+32768];",
       "not inside one allocation" },
     { "inside shared memory", 32, 1, "ld.shared.u32 %r7, [%r2+8192];", "ld.shared.u32 %r7, [%r2+8224];",

@@ -4,12 +4,9 @@
  * text; else for NVRTC, by the real one ($TM_NVRTC, where the loader or the toolkit has it, or in build/venv), asked
  * for PTX.
  *
- * STANDIN_COMPILE_FAIL=1: every source has an error. STANDIN_COMPILER_VERSION=12.3: another version. STANDIN_OPENCL=1:
- * the code is the source behind its definitions and a line that names both, for OpenCL (machine/opencl.h).
+ * STANDIN_COMPILE_FAIL=1: every source has an error. STANDIN_COMPILER_VERSION=12.3: another version.
  */
 #define _GNU_SOURCE
-#include "machine/opencl.h"
-
 #include <dlfcn.h>
 #include <glob.h>
 #include <limits.h>
@@ -69,17 +66,6 @@ API NAME(nvrtcCreateProgram, hiprtcCreateProgram)(void **out, const char *source
     return n == 0 ? OK : 3;
 }
 
-/* "-DNAME=VALUE" of the options: before each of them `before`, `between` for its "=", `behind` it. */
-static void write_definitions(FILE *out, int n, const char *const *options, const char *before, char between,
-                              const char *behind)
-{
-    for (int i = 0; i < n; i++) {
-        const char *value = strchr(options[i], '=');
-        if (strncmp(options[i], "-D", 2) != 0 || !value) continue;
-        fprintf(out, "%s%.*s%c%s%s", before, (int)(value - options[i] - 2), options[i] + 2, between, value + 1, behind);
-    }
-}
-
 #ifdef HIP
 static char *read_whole(const char *path)
 {
@@ -94,14 +80,15 @@ static char *read_whole(const char *path)
     return text;
 }
 
-/* A line before the text: which it is. */
+/* A line before the text: which it is, with its definitions. */
 static void name_code(program *p, int n, const char *const *options)
 {
     char  *text = p->code;
     size_t bytes;
     FILE  *out = open_memstream(&p->code, &bytes);
     fprintf(out, STANDIN_NAMED "%s", p->name);
-    write_definitions(out, n, options, " ", '=', "");
+    for (int i = 0; i < n; i++)
+        if (strncmp(options[i], "-D", 2) == 0 && strchr(options[i], '=')) fprintf(out, " %s", options[i] + 2);
     fprintf(out, "\n%s", text);
     fclose(out);
     free(text);
@@ -189,23 +176,10 @@ static int compile(program *p, int n, const char *const *options)
 }
 #endif
 
-static int name_source(program *p, int n, const char *const *options)
-{
-    size_t bytes;
-    FILE  *out = open_memstream(&p->code, &bytes);
-    fprintf(out, OPENCL_HEAD "%s", p->name);
-    write_definitions(out, n, options, " ", '=', "");
-    fputc('\n', out);
-    write_definitions(out, n, options, "#define ", ' ', "\n");
-    fputs(p->source, out);
-    return fclose(out) == 0 ? OK : COMPILATION;
-}
-
 API NAME(nvrtcCompileProgram, hiprtcCompileProgram)(void *of, int n, const char *const *options);
 API NAME(nvrtcCompileProgram, hiprtcCompileProgram)(void *of, int n, const char *const *options)
 {
     program *p = of;
-    if (getenv("STANDIN_OPENCL")) return name_source(p, n, options);
     if (!getenv("STANDIN_COMPILE_FAIL")) return compile(p, n, options);
     snprintf(p->log, sizeof p->log, "k.cu(1): error: an error on command");
     return COMPILATION;

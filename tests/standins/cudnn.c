@@ -11,7 +11,6 @@
  * STANDIN_DNN_REFUSES=forward or backward: there is no kernel for graphs of up to two results, or of three and more.
  * STANDIN_DNN_DIFFERS=N: the first N of two configurations have engines that say that their results differ from run to
  * run. STANDIN_DNN_WORKSPACE=BYTES: that every plan asks for. STANDIN_DNN_VERSION: another version.
- * STANDIN_DNN_WRONG=X: the last element of the result with the least number is X more.
  */
 #define _GNU_SOURCE
 #include "cudnn.h"
@@ -45,8 +44,7 @@ typedef struct {
 static void *(*real_address)(const void *, size_t);
 static void (*put)(void *, standin_work);
 static void (*broken)(int);
-static int    held, executed, texts, differing;
-static size_t last_workspace;
+static int held, executed, texts, differing;
 
 static _Thread_local char last_words[200];
 
@@ -74,12 +72,6 @@ SHOWN int standin_dnn_differing(void);
 int       standin_dnn_differing(void)
 {
     return differing;
-}
-
-SHOWN size_t standin_dnn_workspace(void);
-size_t       standin_dnn_workspace(void)
-{
-    return last_workspace;
 }
 
 /* --- what is wrong --------------------------------------------------------------------------------------------------
@@ -301,7 +293,7 @@ API cudnnBackendFinalize(void *of)
     what = dnn_finish(d);
     if (what) return wrong(call, BAD, what);
     d->finished = true;
-    if (d->kind == PLAN) last_workspace = d->workspace, differing += d->differs;
+    if (d->kind == PLAN) differing += d->differs;
     return 0;
 }
 

@@ -244,16 +244,6 @@ static void write_tensor(const descriptor *t, const float *from, char *to)
     while (next(t->n, i));
 }
 
-/* STANDIN_DNN_WRONG: the output with the least number. */
-static void falsify(const dnn_task *task, const values *v)
-{
-    const char       *by = getenv("STANDIN_DNN_WRONG");
-    const descriptor *g = task->graph, *first = NULL;
-    for (int i = 0; by && i < g->n_tensors; i++)
-        if (g->made[i] && !g->tensors[i]->inner && (!first || g->tensors[i]->uid < first->uid)) first = g->tensors[i];
-    if (first) of(v, first)[dnn_count(first) - 1] += (float)atof(by);
-}
-
 /* Memory of every tensor; NULL in real: virtual, or a number of the host. False: something was given back. */
 static bool find(const dnn_task *task, char **real)
 {
@@ -302,7 +292,6 @@ void dnn_run(void *with)
          : o->kind == OF_REDUCTION ? reduce
                                    : reshape)(&v, o);
     }
-    falsify(task, &v);
     for (int i = 0; i < g->n_tensors; i++) {
         if (real[i] && g->made[i]) write_tensor(g->tensors[i], v.of[i], real[i]);
         free(v.of[i]);

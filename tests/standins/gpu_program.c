@@ -7,13 +7,12 @@
  * STANDIN_GPU_CODE=FOLDER: of code objects of AMD's GPUs, which are those of FOLDER/MODULE.code to the byte, the text
  * is executed that they were assembled from, MODULE.s; PTX is known by its bytes as well. A line "MODULE KERNEL" is
  * added to the file that STANDIN_GPU_LAUNCHED names for each kernel that is launched for the first time, and ran to its
- * end. Of texts that say what they are (of OpenCL; "; text MODULE") it is a line of
+ * end. Of texts that say what they are ("; text MODULE") it is a line of
  * src/device/gpu/source/modules.txt. */
 #define _GNU_SOURCE
 #include "gpu.h"
 
 #include "machine/audit.h"
-#include "machine/opencl.h"
 #include "machine/tensor_map.h"
 
 #include <elf.h>
@@ -111,33 +110,17 @@ static machine_module *load_known(const char *folder, const void *code, char err
     return l->module;
 }
 
-static bool begins(const char *text, const char *with)
-{
-    return strncmp(text, with, strlen(with)) == 0;
-}
-
 static machine_module *load(const char *text, char error[MACHINE_ERROR_ROOM])
 {
-    static const char *const heads[] = { OPENCL_HEAD, "; text " };
-    bool                     opencl = begins(text, OPENCL_HEAD);
-    machine_module          *module =
-        opencl ? machine_load_opencl(text, error) : NAME(machine_load_ptx, machine_load_gcn)(text, error);
-    for (int i = 0; i < 2 && module; i++) {
-        if (!begins(text, heads[i])) continue;
-        const char *name = text + strlen(heads[i]);
-        loaded     *l = calloc(1, sizeof *l);
-        *l = (loaded){ .next = all_loaded, .module = module, .named = true };
-        snprintf(l->file, sizeof l->file, "%.*s", (int)strcspn(name, "\n"), name);
-        all_loaded = l;
-    }
+    static const char head[] = "; text ";
+    machine_module   *module = NAME(machine_load_ptx, machine_load_gcn)(text, error);
+    if (!module || strncmp(text, head, strlen(head)) != 0) return module;
+    const char *name = text + strlen(head);
+    loaded     *l = calloc(1, sizeof *l);
+    *l = (loaded){ .next = all_loaded, .module = module, .named = true };
+    snprintf(l->file, sizeof l->file, "%.*s", (int)strcspn(name, "\n"), name);
+    all_loaded = l;
     return module;
-}
-
-/* For tests: why OpenCL's texts cannot be executed; NULL: they can be. */
-SHOWN const char *standin_opencl_missing(void);
-const char       *standin_opencl_missing(void)
-{
-    return machine_opencl_missing();
 }
 
 /* cuda.h, CUDA_ERROR_INVALID_IMAGE: "the device kernel image is invalid". */

@@ -5,10 +5,9 @@
  * CODE: the version (22809). OLD: one without configurations, messages of errors and a finalization; ANCIENT: without
  * messages between ranks, too. In the environment, RANK@N for the N-th call of data of a rank (the first is 1):
  * STANDIN_RETURN=R@N=CODE: the call returns CODE. STANDIN_ASYNC=R@N=CODE: it never ends, and CODE is the asynchronous
- * error. STANDIN_HANG=R@N: it never ends. STANDIN_STUCK=R@N: it does not even return. STANDIN_KILL=R@N: the process is
- * killed. STANDIN_WRONG=R@N: from then on an element of each result is wrong. STANDIN_VERSION_OF=R=CODE: of one rank.
- * STANDIN_INIT=R=CODE: of making the communicator. STANDIN_NCCL_FAIL=R:NAME@N=CODE: the N-th call of NAME in the
- * process with RANK=R returns CODE. STANDIN_SHARED=FOLDER: the file is there.
+ * error. STANDIN_HANG=R@N: it never ends. STANDIN_KILL=R@N: the process is killed. STANDIN_WRONG=R@N: from then on an
+ * element of each result is wrong. STANDIN_NCCL_FAIL=R:NAME@N=CODE: the N-th call of NAME in the process with RANK=R
+ * returns CODE. STANDIN_SHARED=FOLDER: the file is there.
  */
 #define _GNU_SOURCE
 #include "nccl.h"
@@ -67,13 +66,6 @@ static bool meant_since(const char *name, int rank, int call)
     return text && sscanf(text, "%d@%d", &r, &n) == 2 && r == rank && call >= n;
 }
 
-static bool meant_rank(const char *name, int rank, int *code)
-{
-    const char *text = getenv(name);
-    int         r = -1;
-    return text && sscanf(text, "%d=%d", &r, code) == 2 && r == rank;
-}
-
 /* Of any function, by its name. */
 static int fault(const char *name)
 {
@@ -101,7 +93,6 @@ static int submit(communicator *c, task *t, void *stream)
     if (c->magic != MAGIC || c->aborted) abort(); /* used after its end */
     if (meant("STANDIN_KILL", c->rank, call, &code)) raise(SIGKILL);
     if (meant("STANDIN_RETURN", c->rank, call, &code)) return code;
-    while (meant("STANDIN_STUCK", c->rank, call, &code)) pause();
     t->comm = c;
     if (!captures(stream)) t->number = ++c->queued, c->under_way++;
     t->wrong = meant_since("STANDIN_WRONG", c->rank, call);
@@ -248,8 +239,7 @@ API ncclRecv(void *receive, size_t count, int type, int peer, communicator *c, v
 API ncclGetVersion(int *version);
 API ncclGetVersion(int *version)
 {
-    int own = getenv("RANK") ? atoi(getenv("RANK")) : 0, other;
-    *version = meant_rank("STANDIN_VERSION_OF", own, &other) ? other : CODE;
+    *version = CODE;
     return OK;
 }
 
@@ -305,7 +295,6 @@ static void *begin(void *of)
 static int make(communicator **out, int size, unique_id id, int rank, bool blocking)
 {
     communicator *c = calloc(1, sizeof *c);
-    int           code;
     if (size > RANKS || rank < 0 || rank >= size || id.bytes[127] != 0x55 || !find_gpu()) return ARGUMENT;
     if (captures(NULL)) nccl_wrong(c, "a communicator is made while a graph is captured");
     *c = (communicator){ .magic = MAGIC, .rank = rank, .size = size, .blocking = blocking, .async = BUSY };
@@ -315,10 +304,6 @@ static int make(communicator **out, int size, unique_id id, int rank, bool block
     c->all = mmap(NULL, sizeof(shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
     *out = c;
-    if (meant_rank("STANDIN_INIT", rank, &code)) {
-        unlink(c->path);
-        return code;
-    }
     if (pthread_create(&c->beginner, NULL, begin, c) != 0) return SYSTEM;
     if (!blocking) return BUSY;
     pthread_join(c->beginner, NULL);
