@@ -4,7 +4,7 @@
 
 #include "apps/mlperf/breakdown.h"
 #include "support/folder.h"
-#include "mlperf/logs.h"
+#include "support/mllogs.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "apps/mlperf/benchmark.h"
-#include "mlperf/logs.h"
+#include "support/mllogs.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* A submitter's folder: what is checked, what is written, what a word lets pass, that nothing outside of it is touched;
  * what is in its folders, and all that is wrong with names, sizes, links, depths and numbers. */
 #include "support/folder.h"
-#include "mlperf/logs.h"
+#include "support/mllogs.h"
 
 #include "base/file.h"
 #include "apps/mlperf/package.h"

@@ -3,7 +3,7 @@
 #include "support/test.h"
 
 #include "apps/mlperf/rcp.h"
-#include "mlperf/logs.h"
+#include "support/mllogs.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "apps/mlperf/score.h"
 #include "apps/mlperf/seeds.h"
 #include "support/folder.h"
-#include "mlperf/logs.h"
+#include "support/mllogs.h"
 
 #include <string.h>
 

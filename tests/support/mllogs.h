@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tests/mlperf/logs.h - made-up MLPerf-style logs: a list of lines that a test changes and prints; whole runs of given
+/* tests/support/mllogs.h - made-up MLPerf-style logs: a list of lines that a test changes and prints; whole runs of given
  * samples, times and losses. */
-#ifndef TM_TESTS_MLPERF_LOGS_H
-#define TM_TESTS_MLPERF_LOGS_H
+#ifndef TM_TESTS_MLLOGS_H
+#define TM_TESTS_MLLOGS_H
 
 #include "apps/mlperf/log.h"
 #include "base/text.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "mlperf/logs.h"
+#include "support/mllogs.h"
 
 #include "base/file.h"
 
