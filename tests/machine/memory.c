@@ -12,9 +12,6 @@ enum { PAGE = 4096, GUARD = 4096, ALIGN = 256 };
  * bits. */
 #define FIRST_ADDRESS 0x900000000000u
 
-/* Of recorded launches (gcn_record.c): another process is to use the same addresses, and may. */
-#define RECORDED_ADDRESS 0x100000000000u
-
 typedef struct traces {
     uint64_t      launch; /* the launch that they belong to */
     machine_trace of[PAGE];
@@ -52,7 +49,7 @@ static void *need(void *got)
 machine_memory *machine_memory_new(void)
 {
     machine_memory *memory = need(calloc(1, sizeof *memory));
-    memory->next = getenv("TM_MACHINE_RECORD") ? RECORDED_ADDRESS : FIRST_ADDRESS;
+    memory->next = FIRST_ADDRESS;
     memory->launch = 1;
     pthread_mutex_init(&memory->changes, NULL);
     return memory;
