@@ -75,6 +75,17 @@ TEST(sizes_are_near)
         }
 }
 
+/* Names of 96 letters are compared, longer ones are as far as both are long. */
+TEST(long_names_are_compared)
+{
+    char longest[97], longer[98];
+    memset(longest, 'x', 96), memset(longer, 'x', 97);
+    longest[96] = longer[97] = '\0';
+    assert_int_equal(tm_edit_distance(longest, "x"), 95);
+    assert_int_equal(tm_edit_distance("y", longest), 96);
+    assert_int_equal(tm_edit_distance(longer, "x") + tm_edit_distance("x", longer), 2 * 192);
+}
+
 /* What there is under a name, and what each function makes of it: how it is refused, or NULL. */
 TEST(files_say_why_not)
 {

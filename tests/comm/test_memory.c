@@ -77,6 +77,20 @@ TEST(other_files)
     assert_int_equal(files_mapped(), 0);
 }
 
+/* Shared again and again, given back each time or not. */
+static void too_often(tm_comm *world, void *context)
+{
+    void    *memory[TM_COMM_WINDOWS + 1];
+    tm_error failure = { 0 };
+    (void)context;
+    for (int i = 0; i < TM_COMM_WINDOWS; i++) {
+        CHECK_OK(tm_comm_alloc(world, 10, &memory[i], err));
+        if (i % 2) tm_comm_free(world, memory[i]);
+    }
+    CHECK(tm_comm_alloc(world, 10, &memory[TM_COMM_WINDOWS], &failure) == TM_INVALID && !memory[TM_COMM_WINDOWS]);
+    CHECK(strcmp(failure.text, "memory was shared 64 times in a world, more is not supported") == 0);
+}
+
 static void too_much(tm_comm *world, void *context)
 {
     void    *memory = world;
@@ -89,6 +103,7 @@ static void too_much(tm_comm *world, void *context)
 
 TEST(memory_has_an_end)
 {
+    run_world(2, NULL, 20, false, too_often, NULL);
     run_world(2, NULL, 20, false, too_much, NULL);
     assert_int_equal(files_mapped(), 0);
 }

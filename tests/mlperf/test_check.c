@@ -211,6 +211,6 @@ TEST(cases_of_the_table)
         one_case(at, whole);
         n++;
     }
-    assert_int_equal(n, 134);
+    assert_int_equal(n, 138);
     tm_text_fini(&text);
 }
