@@ -7,8 +7,8 @@ MAKEFLAGS += --no-builtin-rules
 
 CC      ?= cc
 VARIANT ?= release
-# Instruction sets of the kernels: native, those of this processor; all, as packages for other machines have; or one of SETS
-# and those before it.
+# Instruction sets of the kernels: native, the base and the best of this processor; all, as packages for other machines and
+# tests of every set have; or one of SETS and those before it.
 ISA     ?= $(if $(filter deb dist-bin,$(MAKECMDGOALS)),all,native)
 # Kernels of GPUs inside the program: embedded, the code that the tests have judged, as packages have it; none: compiled where
 # they run.
@@ -37,7 +37,8 @@ OPT_mutants  := -g -O2 -fPIC
 OPT      := $(OPT_$(VARIANT))
 ifeq ($(VARIANT),release)
 # Nothing of these runs inside a step: compiled sooner, not faster. comm/coll/sum.c adds up gradients: with vectors.
-$(foreach room,apps cli config hf model record results system train,$(BUILD)/src/$(room)/%.o): OPT := -O1
+$(foreach room,apps cli config encoder graph hf image model plan record results stats system train,$(BUILD)/src/$(room)/%.o): \
+    OPT := -Og
 $(BUILD)/tests/%.o: OPT := -Og
 $(BUILD)/src/comm/coll/sum.o: OPT := -O3
 $(BUILD)/tests/device/%.o: OPT := -O2
@@ -46,7 +47,7 @@ $(BUILD)/tests/machine/%.o: OPT = -O3 $(if $(filter-out $(CPU_FLAGS),$(FLAGS_avx
 $(BUILD)/tests/machine/test_%.o: OPT := -Og
 # Nor of the portable kernels, where the processor has better ones.
 ifeq ($(ISA)$(filter avx2,$(CPU_FLAGS)),nativeavx2)
-$(BUILD)/%.base.o: OPT := -O1
+$(BUILD)/%.base.o: OPT := -Og
 endif
 endif
 # They are parts of shared objects, too: tests/standins.
@@ -89,6 +90,11 @@ FLAGS_amx         := $(FLAGS_avx512_bf16) amx_tile amx_bf16
 $(if $(filter $(ISA),native all $(SETS)),,$(error ISA=$(ISA): not one of native, all, $(SETS)))
 BUILT_FOR := $(if $(filter native,$(ISA)),$(CPU_FLAGS),$(FLAGS_$(ISA:all=amx)))
 ISAS     := $(foreach set,$(SETS),$(if $(filter-out $(BUILT_FOR),$(FLAGS_$(set))),,$(set)))
+# A later set has all kernels of an earlier one.
+shadowed  = $(if $(filter $(2),$(ISAS)),$(1))
+ifeq ($(ISA),native)
+ISAS     := $(filter-out $(call shadowed,avx2,avx512) $(call shadowed,avx512_bf16,amx),$(ISAS))
+endif
 SIMD_OBJ := $(foreach isa,$(filter base avx2 avx512,$(ISAS)),$(SIMD_SRC:%.c=$(BUILD)/%.$(isa).o)) \
     $(foreach isa,$(filter avx512_bf16 amx,$(ISAS)),$(PRODUCT_SRC:%.c=$(BUILD)/%.$(isa).o))
 REFERENCE := $(sort $(wildcard configs/reference/*.csv))

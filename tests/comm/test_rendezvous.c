@@ -115,7 +115,7 @@ TEST(the_first_waits_in_vain)
 }
 
 /* Those who come to the first rank one after the other, and what each is told: 0: nothing, the door is closed. */
-enum { VISITORS = 11 };
+enum { VISITORS = 12 };
 
 typedef struct {
     int         port;
@@ -163,6 +163,24 @@ static int32_t throw(visitors * v, const void *data, size_t bytes)
     return answer.verdict;
 }
 
+/* Repeats to who listens what it has said itself. */
+static int32_t reflect(visitors *v, const tm_comm_tcp_card *card)
+{
+    tm_comm_hello     hello;
+    tm_comm_encounter e = { .card = *card };
+    tm_comm_claim     claim = { .card = *card };
+    tm_comm_answer    answer = { 0 };
+    int               fd = call(v->port);
+    if (fd < 0 || !read_all(fd, &hello, sizeof hello)) v->failed = true;
+    memcpy(e.listener, hello.random, sizeof e.listener);
+    memcpy(e.caller, hello.random, sizeof e.caller);
+    memcpy(claim.random, hello.random, sizeof claim.random);
+    tm_comm_prove_listener(&v->secret, &e, TM_COMM_WELCOME, &claim.proof);
+    if (!write_all(fd, &claim, sizeof claim) || !read_all(fd, &answer, sizeof answer)) answer.verdict = 0;
+    close(fd);
+    return answer.verdict;
+}
+
 /* The one that was let in hears who is missing. */
 static bool hears_news(const visitors *v, int fd, const tm_comm_encounter *e)
 {
@@ -175,7 +193,7 @@ static bool hears_news(const visitors *v, int fd, const tm_comm_encounter *e)
     tm_comm_connection_key(&v->secret, e, &key);
     bool heard = read_all(fd, &news, sizeof news) && read_all(fd, &proof, sizeof proof) && news.complete == 0;
     snprintf(wanted, sizeof wanted,
-             "rank 2 of 3 did not come to rank 0 on %s (port %d) within 1 s; 6 callers did not know the secret of this "
+             "rank 2 of 3 did not come to rank 0 on %s (port %d) within 1 s; 7 callers did not know the secret of this "
              "job",
              host, v->port);
     return heard && tm_comm_is_proven(&key, "trainmark news", &news, sizeof news, &proof) &&
@@ -211,6 +229,7 @@ static void *visit_all(void *argument)
     v->told[n++] = visit_once(v, &v->secret, 2, &other); /* a proof for another rank's door */
     memcpy(&claim.proof, &answer.proof, sizeof claim.proof);
     v->told[n++] = throw(v, &claim, sizeof claim); /* what it has said itself */
+    v->told[n++] = reflect(v, &other);
     v->failed = v->failed || n != VISITORS || !hears_news(v, kept, &met);
     close(kept);
     return NULL;
@@ -218,7 +237,7 @@ static void *visit_all(void *argument)
 
 TEST(the_first_tells_strangers)
 {
-    static const int32_t wanted[VISITORS] = { 5, 2, 2, 3, 1, 4, 5, 5, 5, 5, 5 };
+    static const int32_t wanted[VISITORS] = { 5, 2, 2, 3, 1, 4, 5, 5, 5, 5, 5, 5 };
     static const char    job[] = "a job";
     pthread_t            thread;
     setenv("TORCHELASTIC_RUN_ID", job, 1);
@@ -229,7 +248,7 @@ TEST(the_first_tells_strangers)
     assert_int_equal(pthread_create(&thread, NULL, visit_all, &v), 0);
     says(
         0, 3, "127.0.0.1", v.port, 1,
-        text("rank 2 of 3 did not come to rank 0 on %s (port %d) within 1 s; 6 callers did not know the secret of this "
+        text("rank 2 of 3 did not come to rank 0 on %s (port %d) within 1 s; 7 callers did not know the secret of this "
              "job",
              host, v.port));
     pthread_join(thread, NULL);
