@@ -165,8 +165,7 @@ TEST(the_mixture_is_what_its_least_loss_assumes)
     tm_source_close(source);
 }
 
-/* --- files ----------------------------------------------------------------------------------------------------------
- */
+/* --- files --- */
 
 static float first_number;               /* of files that are written */
 static const char *const (*metadata)[2]; /* of the same; NULL: none */

@@ -156,8 +156,7 @@ static int close_all(void **state)
     return 0;
 }
 
-/* --- long texts under a SentencePiece Unigram model -----------------------------------------------------------------
- */
+/* --- long texts under a SentencePiece Unigram model --- */
 
 static void add_piece(tm_text *model, const char *text, float score, char type)
 {
