@@ -252,3 +252,16 @@ TEST(what_is_no_number_is_counted)
         assert_memory_equal(at, "throughput per GPU (TFLOP/s/GPU): 0.0/0.0 |", 43);
     free(text);
 }
+
+TEST(a_full_output_is_reported)
+{
+    tm_sink           *sink = NULL;
+    tm_error           err = { 0 };
+    tm_console_options options = { .log_freq = 1, .out = fopen("/dev/full", "w") };
+    if (!options.out) skip();
+    assert_int_equal(tm_console_sink_open(&options, &sink, &err), TM_OK);
+    fake_run(sink, TM_VERDICT_VALID, "");
+    assert_int_equal(tm_sink_close(sink, &err), TM_IO);
+    assert_non_null(strstr(err.text, "No space left"));
+    fclose(options.out);
+}
