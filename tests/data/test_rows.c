@@ -186,6 +186,19 @@ TEST(what_is_taken_for_text)
     assert_false(tm_is_binary(bytes, 99));
 }
 
+TEST(packed_files_are_no_text)
+{
+    static const char *const names[] = { "x.jsonl", "x.gz", "x.zst", "x.parquet", "y.jsonl.txt", ".gz" };
+    for (size_t i = 0; i < 6; i++) {
+        tm_text_files files;
+        tm_error      err = { 0 };
+        test_file_write(".", names[i], "x");
+        assert_int_equal(tm_text_files_open(names[i], &files, &err), TM_OK);
+        assert_int_equal(tm_text_files_check(&files, &err), i < 4 ? TM_INVALID : TM_OK);
+        tm_text_files_close(&files);
+    }
+}
+
 static int write_all(void **state)
 {
     (void)state;

@@ -10,7 +10,6 @@
 #include <regex.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* POSIX has no \d, \s, \w, (?: and \b: the expressions of the interface, spelled for regcomp. */
 static const char *const tps_pattern = "tps:[[:space:]]*([0-9]+\\.[0-9]+|[0-9]{1,3}(,[0-9]{3})*(\\.[0-9]+)?|[0-9]+)";

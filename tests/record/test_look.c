@@ -5,7 +5,6 @@
 #include "record/look.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "support/test.h"
