@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sources of images: the times and left-out texts of the protocols, the mixture whose least loss is known, and encoded
  * images of files. */
-#include "base/random.h"
 #include "data/flow.h"
 #include "data/safetensors.h"
 #include "support/folder.h"
@@ -105,30 +104,6 @@ TEST(texts_are_left_out_as_the_protocols_say)
     }
 }
 
-/* Every place of an image has a normal number of its own: of its sample, of the split, of the seed. */
-TEST(noise_of_every_place)
-{
-    enum { PLACES = 3 * 7 };
-    static const char *const names[] = {
-        [TM_SPLIT_TRAIN] = "flow.noise.train", [TM_SPLIT_VALIDATION] = "flow.noise.validation"
-    };
-    tm_source_options o = { .seed = 11, .flow = { .tokens = 3, .channels = 7, .protocol = TM_FLOW_MLPERF } };
-    for (int split = TM_SPLIT_TRAIN; split <= TM_SPLIT_VALIDATION; split++)
-        for (int64_t index = 0; index < 20; index++) {
-            float noisy[PLACES], velocity[PLACES], time, normal[4];
-            for (int k = 0; k < PLACES; k++) velocity[k] = (float)(k - 9) / 4;
-            tm_flow_mix(&o, (tm_split)split, index, noisy, velocity, &time);
-            assert_true(time == (float)tm_flow_time(&o, (tm_split)split, index));
-            for (int k = 0; k < PLACES; k++) {
-                uint64_t stream = tm_random_stream(names[split]) + (uint64_t)index;
-                tm_random_normal4(o.seed, stream, (uint64_t)k / 4, normal);
-                double x0 = (double)(k - 9) / 4, noise = (double)normal[k % 4], t = (double)time;
-                assert_true(velocity[k] == (float)(noise - x0));
-                assert_true(noisy[k] == (float)((1 - t) * x0 + t * noise));
-            }
-        }
-}
-
 /* The image is its mean, which all its tokens share, and noise of the spread; what is mixed in is normal. */
 TEST(the_mixture_is_what_its_least_loss_assumes)
 {
@@ -165,8 +140,7 @@ TEST(the_mixture_is_what_its_least_loss_assumes)
     tm_source_close(source);
 }
 
-/* --- files ----------------------------------------------------------------------------------------------------------
- */
+/* --- files --- */
 
 static float first_number;               /* of files that are written */
 static const char *const (*metadata)[2]; /* of the same; NULL: none */

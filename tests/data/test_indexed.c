@@ -82,8 +82,7 @@ TEST(every_type_of_token_is_read)
     for (int t = 0; t < 3; t++) assert_false(tm_indexed_token(&set, t, &id));
 }
 
-/* --- the order of samples ------------------------------------------------------------------------------------------
- */
+/* --- the order of samples --- */
 
 TEST(the_generator_gives_the_published_numbers)
 {

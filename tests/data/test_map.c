@@ -5,12 +5,7 @@
 #include "base/hash.h"
 #include "support/folder.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "support/test.h"
 

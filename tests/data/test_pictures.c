@@ -205,8 +205,7 @@ TEST_WITH(names_sizes_and_captions_are_in_the_hash, make_folder, remove_folder)
     assert_true(hash_of(PARQUET "plain.parquet") != hash_of(PARQUET "gzip.parquet"));
 }
 
-/* --- lists ---------------------------------------------------------------------------------------------------------
- */
+/* --- lists --- */
 
 /* Files of a folder, "NAME=CONTENT|NAME=CONTENT" ("@x": that fixture); what of it is opened; what is listed, or what
  * the refusal says. */

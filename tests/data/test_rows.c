@@ -78,9 +78,6 @@ TEST(every_form_of_rows)
         { "{\"a\": 1}\n[2]\n", "1a1", "line 2: a row is an object of columns, found an array" },
         { "{\"a\": 1}\n\"text\"\n", "1a1", "line 2: a row is an object of columns, found a text" },
         { "{\"a\": 1}\n2\n", "1a1", "line 2: a row is an object of columns, found a number" },
-        { "{\"a\": 1}\n2.5\n", "1a1", "line 2: a row is an object of columns, found a number" },
-        { "{\"a\": 1}\ntrue\n", "1a1", "line 2: a row is an object of columns, found true" },
-        { "{\"a\": 1}\nfalse\n", "1a1", "line 2: a row is an object of columns, found false" },
         { "{\"a\": 1}\nnull\n", "1a1", "line 2: a row is an object of columns, found null" },
         { "{\"a\": 1}\n{\"a\": 1, \"a\": 2}\n", "1a1", "line 2: duplicate object key near '\"a\"'" },
         { "{\"a\": 1}\n{\n\"a\": 2}\n", "1a1",
@@ -187,6 +184,19 @@ TEST(what_is_taken_for_text)
     /* Whole characters count as such. */
     for (int i = 0; i < 99; i += 3) memcpy(bytes + i, "\xe2\x82\xac", 3);
     assert_false(tm_is_binary(bytes, 99));
+}
+
+TEST(packed_files_are_no_text)
+{
+    static const char *const names[] = { "x.jsonl", "x.gz", "x.zst", "x.parquet", "y.jsonl.txt", ".gz" };
+    for (size_t i = 0; i < 6; i++) {
+        tm_text_files files;
+        tm_error      err = { 0 };
+        test_file_write(".", names[i], "x");
+        assert_int_equal(tm_text_files_open(names[i], &files, &err), TM_OK);
+        assert_int_equal(tm_text_files_check(&files, &err), i < 4 ? TM_INVALID : TM_OK);
+        tm_text_files_close(&files);
+    }
 }
 
 static int write_all(void **state)

@@ -6,9 +6,7 @@
 #include "support/full_config.h"
 #include "support/refusal.h"
 #include "data/source.h"
-#include "data/source_kind.h"
 
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +18,7 @@
 
 #include "support/test.h"
 
-enum { NOBODY = 65534, PATH_BYTES = 256 };
+enum { NOBODY = 65534 };
 
 static void write_text(const char *name, const char *text)
 {
@@ -233,57 +231,6 @@ TEST(unreadable_things_are_refused)
     expect_refusal(test_in_folder("d/g"), 4, 0, "cannot reach", "give read permission");
     if (is_root) assert_int_equal(seteuid(0), 0);
     assert_int_equal(chmod(test_in_folder("d"), 0755), 0);
-}
-
-static void sparse(const char *name, int64_t bytes)
-{
-    write_text(name, "");
-    assert_int_equal(truncate(test_in_folder(name), bytes), 0);
-}
-
-/* Of an epoch of 129 windows, how many are refused for this file? */
-static int refused_for(const tm_source *source, const char *name)
-{
-    int  n = 0;
-    char said[2 * PATH_BYTES];
-    snprintf(said, sizeof said, "'%s' was changed during the run; keep data.path unchanged", test_in_folder(name));
-    for (int64_t i = 0; i < 129; i++) {
-        tm_error err = { 0 };
-        if (source->kind->check(source, TM_SPLIT_TRAIN, i, &err) == TM_OK) continue;
-        assert_int_equal(err.status, TM_INVALID);
-        n += strcmp(err.text, said) == 0;
-    }
-    return n;
-}
-
-/* Large files stay where they are: a window is refused when one of those that it touches was changed. */
-TEST(files_that_change_meanwhile)
-{
-    enum { SEQ = 1 << 20 };
-    write_text("a", "small enough to be copied");
-    sparse("b", 65LL * SEQ - 25 - 2); /* the next one begins with the last target of window 64 */
-    sparse("c", 64LL * SEQ);
-    tm_source *source = open_text(test_folder(), SEQ, 0);
-    assert_int_equal(tm_source_describe(source)->train_samples, 129);
-    write_text("a", "and may change as it will");
-    assert_int_equal(refused_for(source, "a") + refused_for(source, "b") + refused_for(source, "c"), 0);
-    for (int k = 0; k < 3; k++) {
-        struct stat           info;
-        const struct timespec before[2] = { { .tv_sec = 5 }, { .tv_sec = 7 } };
-        const char           *name = k == 1 ? "c" : "b";
-        assert_int_equal(stat(test_in_folder(name), &info), 0);
-        const struct timespec was[2] = { info.st_atim, info.st_mtim };
-        assert_int_equal(utimensat(AT_FDCWD, test_in_folder(name), before, 0), 0);
-        assert_int_equal(refused_for(source, name), 65);
-        assert_int_equal(refused_for(source, k == 1 ? "b" : "c"), 0);
-        if (k < 2) assert_int_equal(utimensat(AT_FDCWD, test_in_folder(name), was, 0), 0);
-    }
-    assert_int_equal(utimensat(AT_FDCWD, test_in_folder("c"), NULL, 0), 0); /* both: b is looked at first */
-    assert_int_equal(refused_for(source, "b"), 65);
-    assert_int_equal(refused_for(source, "c"), 64);
-    assert_int_equal(unlink(test_in_folder("c")), 0);
-    assert_int_equal(refused_for(source, "c"), 64);
-    tm_source_close(source);
 }
 
 TEST_FIXTURE(NULL, test_folder_teardown)

@@ -34,8 +34,7 @@ static void expect_refusal(const tm_source_options *options, const char *what, c
     if (!strstr(err.text, what) || !strstr(err.text, cure)) fail_msg("wanted '%s', '%s' in: %s", what, cure, err.text);
 }
 
-/* --- packed sequences ----------------------------------------------------------------------------------------------
- */
+/* --- packed sequences --- */
 
 enum { ROWS = 5, W = 6, PAD = 9 };
 
@@ -151,8 +150,7 @@ TEST(a_file_shortened_in_a_run_is_noticed)
     tm_source_close(source);
 }
 
-/* --- indexed data sets ---------------------------------------------------------------------------------------------
- */
+/* --- indexed data sets --- */
 
 /* The published example: documents of 5, 3, 7, 4 and 6 tokens, numbered through. */
 static void write_indexed(const char *name, bool wide)
@@ -261,12 +259,6 @@ TEST(indexed_data_that_does_not_fit_is_refused)
     expect_refusal(&o, "PREFIX.bin and PREFIX.idx", "set data.path to PREFIX");
 }
 
-static void write_text(const char *name, const char *text)
-{
-    FILE *f = fopen(test_in_folder(name), "w");
-    assert_true(f && fputs(text, f) >= 0 && fclose(f) == 0);
-}
-
 /* A file beside a set says how many ids its tokenizer has; of two sets the larger number counts. */
 TEST(a_set_knows_its_vocabulary)
 {
@@ -294,7 +286,7 @@ TEST(a_set_knows_its_vocabulary)
     assert_int_equal(size, 1 << 24);
     o.validation_path = NULL;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        write_text("known.vocabulary.json", bad[i]);
+        test_file_write(test_folder(), "known.vocabulary.json", bad[i]);
         err = (tm_error){ 0 };
         o.path = test_in_folder("known");
         assert_int_equal(tm_source_vocabulary(&o, &size, &err), TM_FORMAT);

@@ -8,7 +8,6 @@
 #include "support/golden.h"
 #include "support/hf_folder.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -227,54 +227,58 @@ static json_t *written_config(const fixture *f, const tm_adapters *own, const ch
     return config;
 }
 
-/* The shortest configuration that PEFT reads as what was trained. */
+/* The shortest configuration that PEFT reads as what was trained; members as JSON, NULL: absent. */
 TEST(what_was_trained_is_written)
 {
-    static const tm_pattern_value theirs[] = { { "v_proj", 3 }, { "(q|o)_proj", 2 } };
-    static const tm_pattern_value ours[] = { { "attention\\.wq", 2 } };
-    static const tm_pattern_value odd[] = { { "(q|o)_proj", 3 } };
-    static const tm_pattern_value digits[] = { { "q_proj", 0.9 }, { "o_proj", 3.1 } };
+    static const tm_pattern_value theirs[] = { { "(q|o)_proj", 2 } }, ours[] = { { "attention\\.wq", 2 } };
+    static const tm_pattern_value odd[] = { { "(q|o)_proj", 3 } }, digits[] = { { "q_proj", 0.9 }, { "o_proj", 3.1 } };
     static const int64_t          second[][2] = { { 1, 1 } };
-    fixture                       f = load("adapters/llama.json");
-    tm_adapters own = { .rank = 4, .alpha = 8, .base = TM_DTYPE_COUNT, .place = "test", .targets = "q_proj,o_proj" };
-    json_t     *config = written_config(&f, &own, "plain", "0 q 4,0 o 4,1 q 4,1 o 4"),
-           *wanted = json_pack("[s, s]", "q_proj", "o_proj");
-    assert_true(json_equal(json_object_get(config, "target_modules"), wanted));
-    assert_null(json_object_get(config, "rank_pattern"));
-    assert_null(json_object_get(config, "layers_to_transform"));
-    json_decref(config);
-    own.layers = second, own.n_layers = 1;
-    config = written_config(&f, &own, "layers", "1 q 4,1 o 4");
-    assert_true(json_equal(json_object_get(config, "target_modules"), wanted));
-    json_decref(wanted);
-    wanted = json_pack("[i]", 1);
-    assert_true(json_equal(json_object_get(config, "layers_to_transform"), wanted));
-    json_decref(config), json_decref(wanted);
-    own.n_layers = 0, own.exclude = "layers.0.attention.wo"; /* no blocks and no last parts say that */
-    config = written_config(&f, &own, "names", "0 q 4,1 q 4,1 o 4");
-    wanted = json_pack("[s, s, s]", "model.layers.0.self_attn.q_proj", "model.layers.1.self_attn.q_proj",
-                       "model.layers.1.self_attn.o_proj");
-    assert_true(json_equal(json_object_get(config, "target_modules"), wanted));
-    json_decref(config), json_decref(wanted);
-    own.exclude = NULL, own.alphas = theirs + 1, own.n_alphas = 1;
-    own.ranks = theirs + 1, own.n_ranks = 1;
-    config = written_config(&f, &own, "theirs", "0 q 2,0 o 2,1 q 2,1 o 2");
-    wanted = json_pack("{s: i}", "(q|o)_proj", 2);
-    assert_true(json_equal(json_object_get(config, "rank_pattern"), wanted));
-    assert_true(json_equal(json_object_get(config, "alpha_pattern"), wanted));
-    json_decref(config), json_decref(wanted);
-    own.n_alphas = 0, own.ranks = ours; /* names that PEFT does not know: module by module */
-    config = written_config(&f, &own, "ours", "0 q 2,0 o 4,1 q 2,1 o 4");
-    wanted = json_pack("{s: i, s: i}", "model.layers.0.self_attn.q_proj", 2, "model.layers.1.self_attn.q_proj", 2);
-    assert_true(json_equal(json_object_get(config, "rank_pattern"), wanted));
-    json_decref(config), json_decref(wanted);
-    own.ranks = odd, own.alphas = digits, own.n_alphas = 2; /* what was given, to the digit */
-    config = written_config(&f, &own, "digits", "0 q 3,0 o 3,1 q 3,1 o 3");
-    wanted = json_pack("{s: i}", "(q|o)_proj", 3);
-    assert_true(json_equal(json_object_get(config, "rank_pattern"), wanted));
-    json_decref(wanted), wanted = json_pack("{s: f, s: f}", "q_proj", 0.9, "o_proj", 3.1);
-    assert_true(json_equal(json_object_get(config, "alpha_pattern"), wanted));
-    json_decref(config), json_decref(wanted);
+#define LAYER(n, name) "\"model.layers." n ".self_attn." name "_proj\""
+    static const struct {
+        const char *name, *tensors, *modules, *ranks, *alphas, *layers;
+        tm_adapters own;
+    } rows[] = {
+        { .name = "plain", .tensors = "0 q 4,0 o 4,1 q 4,1 o 4" },
+        { .name = "layers", .tensors = "1 q 4,1 o 4", .layers = "[1]", .own = { .layers = second, .n_layers = 1 } },
+        { .name = "names", /* no blocks and no last parts say that */
+          .tensors = "0 q 4,1 q 4,1 o 4",
+          .modules = "[" LAYER("0", "q") "," LAYER("1", "q") "," LAYER("1", "o") "]",
+          .own.exclude = "layers.0.attention.wo" },
+        { .name = "theirs",
+          .tensors = "0 q 2,0 o 2,1 q 2,1 o 2",
+          .ranks = "{\"(q|o)_proj\": 2}",
+          .alphas = "{\"(q|o)_proj\": 2}",
+          .own = { .ranks = theirs, .n_ranks = 1, .alphas = theirs, .n_alphas = 1 } },
+        { .name = "ours", /* names that PEFT does not know: module by module */
+          .tensors = "0 q 2,0 o 4,1 q 2,1 o 4",
+          .ranks = "{" LAYER("0", "q") ": 2, " LAYER("1", "q") ": 2}",
+          .own = { .ranks = ours, .n_ranks = 1 } },
+        { .name = "digits", /* what was given, to the digit */
+          .tensors = "0 q 3,0 o 3,1 q 3,1 o 3",
+          .ranks = "{\"(q|o)_proj\": 3}",
+          .alphas = "{\"q_proj\": 0.9, \"o_proj\": 3.1}",
+          .own = { .ranks = odd, .n_ranks = 1, .alphas = digits, .n_alphas = 2 } },
+    };
+    fixture f = load("adapters/llama.json");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *const members[][2] = {
+            { "target_modules", rows[i].modules ? rows[i].modules : "[\"q_proj\", \"o_proj\"]" },
+            { "rank_pattern", rows[i].ranks },
+            { "alpha_pattern", rows[i].alphas },
+            { "layers_to_transform", rows[i].layers },
+        };
+        tm_adapters own = rows[i].own;
+        own.rank = 4, own.alpha = 8, own.base = TM_DTYPE_COUNT, own.place = "test";
+        strcpy(own.targets, "q_proj,o_proj");
+        json_t *config = written_config(&f, &own, rows[i].name, rows[i].tensors);
+        for (size_t k = 0; k < 4; k++) {
+            json_t *is = json_object_get(config, members[k][0]);
+            json_t *wanted = members[k][1] ? json_loads(members[k][1], 0, NULL) : NULL;
+            if (wanted ? !json_equal(is, wanted) : is != NULL) fail_msg("%s: %s", rows[i].name, members[k][0]);
+            json_decref(wanted);
+        }
+        json_decref(config);
+    }
     unload(&f);
 }
 

@@ -8,10 +8,8 @@
 #include "train/run/run.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "support/test.h"
 #include <jansson.h>

@@ -8,9 +8,7 @@
 #include "stats/sampling.h"
 #include "train/run/run.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

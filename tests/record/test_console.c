@@ -10,7 +10,6 @@
 #include <regex.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* POSIX has no \d, \s, \w, (?: and \b: the expressions of the interface, spelled for regcomp. */
 static const char *const tps_pattern = "tps:[[:space:]]*([0-9]+\\.[0-9]+|[0-9]{1,3}(,[0-9]{3})*(\\.[0-9]+)?|[0-9]+)";
@@ -251,4 +250,17 @@ TEST(what_is_no_number_is_counted)
     for (const char *at = text; (at = strstr(at, "throughput per GPU")) != NULL; at++) /* nobody counted any */
         assert_memory_equal(at, "throughput per GPU (TFLOP/s/GPU): 0.0/0.0 |", 43);
     free(text);
+}
+
+TEST(a_full_output_is_reported)
+{
+    tm_sink           *sink = NULL;
+    tm_error           err = { 0 };
+    tm_console_options options = { .log_freq = 1, .out = fopen("/dev/full", "w") };
+    if (!options.out) skip();
+    assert_int_equal(tm_console_sink_open(&options, &sink, &err), TM_OK);
+    fake_run(sink, TM_VERDICT_VALID, "");
+    assert_int_equal(tm_sink_close(sink, &err), TM_IO);
+    assert_non_null(strstr(err.text, "No space left"));
+    fclose(options.out);
 }

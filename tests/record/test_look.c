@@ -5,7 +5,6 @@
 #include "record/look.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "support/test.h"
@@ -109,4 +108,26 @@ TEST(tables_have_the_farthest)
         tm_text_fini(&out);
         tm_text_fini(&wanted);
     }
+}
+
+/* Histograms from their first count on to the last; none where all are zero. */
+TEST(json_has_all)
+{
+    static const char *const parts[] = {
+        "\"loss\": 2.5, \"reference_loss\": 2.25, \"bound\": 1.5, \"seconds\": 0.75, \"first_divergent\": \"" LONG
+        "\", \"worst\": \"d\"",
+        "\"elements\": 10, \"relative_error\": 0.5, \"cosine\": 0.9375, \"underflow\": 0.5, \"overflow\": 0.0078125, "
+        "\"amax\": 1.5, \"reference_amax\": 2.5, \"zeros\": 0.25, \"reference_zeros\": 0.125, \"exponents\": "
+        "{\"first\": -2, \"counts\": [7]}, \"reference_exponents\": {\"first\": -3, \"counts\": [1, 0, 3]}}",
+        "\"relative_error\": null", "\"exponents\": null, \"reference_exponents\": null}"
+    };
+    tm_look look = look_at(4);
+    tm_text out = { 0 };
+    tm_json json = { .out = &out };
+    tm_json_open(&json, NULL, '{');
+    tm_look_print_json(&look, true, &json);
+    tm_json_close(&json, '}');
+    for (size_t i = 0; i < 4; i++)
+        if (!strstr(out.data, parts[i])) fail_msg("no '%s' in %s", parts[i], out.data);
+    tm_text_fini(&out);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The MLPerf-style log of a run: what the events said, nothing else, and what the rules ask for. */
 #include "support/folder.h"
-#include "support/fake_run.h"
+#include "recipe.h"
 
 #include "base/log.h"
 #include "apps/mlperf/check.h"
@@ -9,7 +9,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,35 +31,6 @@ static tm_mllog_options options_of(const char *benchmark)
                                .config_filename = "a.yaml",
                                .clear_caches = true,
                                .drop_caches = test_in_folder("drop_caches") };
-}
-
-/* As the closed division prescribes llama31_8b. */
-static tm_run_started started_8b(void)
-{
-    tm_run_started run = fake_started().run_started;
-    run.seed = 9000000000000000000u;
-    run.steps = 1200000;
-    run.recipe = (tm_recipe){ .optimizer = "adamw",
-                              .schedule = "cosine with linear warmup",
-                              .global_batch = 32,
-                              .accumulation = 2,
-                              .sequence_length = 8192,
-                              .eval_samples = 1024,
-                              .warmup_steps = 128,
-                              .decay_steps = 1199872,
-                              .learning_rate = 0.0008,
-                              .end_learning_rate = 0.00008,
-                              .beta1 = 0.9,
-                              .beta2 = 0.95,
-                              .eps = 1e-5,
-                              .weight_decay = 0.1,
-                              .max_norm = 1,
-                              .micro_batch = 2,
-                              .eval_interval = 12288,
-                              .precision_linear = "mxfp4",
-                              .precision_attention = "bfloat16",
-                              .precision_communication = "fp32" };
-    return run;
 }
 
 /* As the closed division prescribes that benchmark. */

@@ -190,35 +190,6 @@ TEST(perf_cuts_off_what_a_kill_left)
     tm_text_fini(&two);
 }
 
-TEST(another_header_is_quoted_in_part)
-{
-    tm_error        err = { 0 };
-    tm_sink        *sink = NULL;
-    tm_text         wanted = { 0 };
-    char            line[400];
-    tm_perf_options options = { .path = test_in_folder("other.csv"), .append = true };
-    for (int n = 299; n <= 301; n++) {
-        memset(line, 'h', sizeof line);
-        line[n] = '\n';
-        err = (tm_error){ 0 };
-        assert_int_equal(tm_file_write(options.path, line, (size_t)n + 1, &err), TM_OK);
-        assert_int_equal(tm_perf_sink_open(&options, &sink, &err), TM_INVALID);
-        wanted.length = 0;
-        tm_text_printf(&wanted, "cannot append to '%s': header is \"%.*s\", wanted \"%.*s\"; name another file",
-                       options.path, n < 300 ? n : 300, line, (int)strlen(header) - 1, header);
-        assert_string_equal(err.text, wanted.data);
-    }
-    /* The right one with a carriage return and without a last line feed is fine. */
-    wanted.length = 0;
-    tm_text_printf(&wanted, "%.*s\r", (int)strlen(header) - 1, header);
-    assert_int_equal(tm_file_write(options.path, wanted.data, wanted.length, &err), TM_OK);
-    run_perf(options, TM_VERDICT_VALID);
-    tm_text text = fake_read(options.path);
-    assert_non_null(strstr(text.data, ",SUCCESS,"));
-    tm_text_fini(&text);
-    tm_text_fini(&wanted);
-}
-
 static void has(const char *text, const char *wanted)
 {
     if (!strstr(text, wanted)) fail_msg("no '%s' in: %s", wanted, text);

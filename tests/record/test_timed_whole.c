@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What outputs say of time, by a clock of the test's own: frames of the panel, the log for MLPerf, logs in files. */
 #include "support/fake_clock.h"
-#include "support/fake_run.h"
+#include "recipe.h"
 #include "support/folder.h"
 #include "support/full_config.h"
 #include "support/whole.h"
@@ -70,37 +70,20 @@ static void say(tm_sink *sink, tm_event event)
 /* No two figures of the recipe are alike. */
 static tm_run_started started(void)
 {
-    tm_run_started run = fake_started().run_started;
+    tm_run_started run = started_8b();
     run.seed = 123;
     run.steps = 4000;
     run.first_step = 3;
     run.first_sample = 64;
-    run.recipe = (tm_recipe){ .optimizer = "adamw",
-                              .schedule = "cosine with linear warmup",
-                              .global_batch = 32,
-                              .accumulation = 5,
-                              .sequence_length = 8192,
-                              .eval_samples = 1024,
-                              .warmup_steps = 128,
-                              .decay_steps = 3872,
-                              .learning_rate = 0.0008,
-                              .end_learning_rate = 0.00008,
-                              .beta1 = 0.9,
-                              .beta2 = 0.95,
-                              .eps = 1e-5,
-                              .weight_decay = 0.1,
-                              .max_norm = 0.75,
-                              .lora_rank = 16,
-                              .lora_alpha = 24,
-                              .micro_batch = 2,
-                              .eval_interval = 12288,
-                              .precision_linear = "mxfp4",
-                              .precision_attention = "bfloat16",
-                              .precision_communication = "fp32",
-                              .tensor_ranks = 2,
-                              .pipeline_ranks = 3,
-                              .context_ranks = 4,
-                              .expert_ranks = 5 };
+    run.recipe.accumulation = 5;
+    run.recipe.decay_steps = 3872;
+    run.recipe.max_norm = 0.75;
+    run.recipe.lora_rank = 16;
+    run.recipe.lora_alpha = 24;
+    run.recipe.tensor_ranks = 2;
+    run.recipe.pipeline_ranks = 3;
+    run.recipe.context_ranks = 4;
+    run.recipe.expert_ranks = 5;
     return run;
 }
 
@@ -207,64 +190,6 @@ TEST(a_configuration_tells_the_log)
     assert_non_null(strstr(said.data, "CHECK for 'max_steps' failed: wanted value == 1200000; value is 4000"));
     tm_text_fini(&said);
     whole_log_close();
-}
-
-/* log.file, as a configuration asks for it: how often, in which style, never with colours. */
-TEST(logs_in_files)
-{
-    static const struct {
-        const char *words;
-        int         every;
-    } cases[] = { { "--metrics.log_freq 7", 7 },
-                  { "--metrics.log_freq 25 --metrics.log_style megatron", 25 },
-                  { "--metrics.log_freq 30 --log.color false", 30 } };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        tm_config        *config = test_full_config();
-        tm_run_options    run = { 0 };
-        tm_output_options o = { .folder = test_folder(), .config = config, .run = &run };
-        tm_sink          *sink;
-        tm_error          err = { 0 };
-        char              file[600];
-        run.step.micro_batch = 2;
-        run.step.accumulation = 3;
-        assert_false(record_log_kind.wanted(&o));
-        snprintf(file, sizeof file, "--log.file %s %s", test_in_folder("run.log"), cases[i].words);
-        test_apply_words(config, file);
-        assert_true(record_log_kind.wanted(&o));
-        unlink(test_in_folder("run.log"));
-        fake_clock_start(0, 0);
-        if (record_log_kind.open(&o, NULL, NULL, &sink, &err) != TM_OK) fail_msg("%s", err.text);
-        fake_emit(sink, fake_started());
-        for (int step = 1; step <= FAKE_STEPS; step++) {
-            fake_clock_pass(200 * MS);
-            fake_emit(sink, fake_step(step));
-        }
-        fake_close(sink);
-        fake_clock_stop();
-        tm_text text = fake_read(test_in_folder("run.log"));
-        assert_null(strchr(text.data, '\033'));
-        assert_int_equal(strncmp(text.data, "Peak FLOPS used for computing MFU: 2.500e+11\n", 45), 0);
-        const char *line = strchr(text.data, '\n') + 1;
-        for (int step = 1; step <= FAKE_STEPS; step++) { /* the first, each of those, the last: 6 sequences, 0.2 s */
-            int  found, samples = 6 * step;
-            char time[16] = "";
-            if (step > 1 && step % cases[i].every != 0 && step < FAKE_STEPS) continue;
-            if (strstr(cases[i].words, "megatron"))
-                assert_int_equal(sscanf(line,
-                                        " [%*[0-9: -]] iteration %d/ 60 | consumed samples: %d | elapsed time per "
-                                        "iteration (ms): %15[0-9.]",
-                                        &found, &samples, time),
-                                 3);
-            else
-                assert_int_equal(sscanf(line, "step: %d", &found), 1);
-            if (*time) assert_true(fabs(atof(time) - (step == 1 ? 1000 : 200)) < 1);
-            assert_true(found == step && samples == 6 * step);
-            line = strchr(line, '\n') + 1;
-        }
-        assert_string_equal(line, "");
-        tm_text_fini(&text);
-        tm_config_destroy(config);
-    }
 }
 
 TESTS_ALONE

@@ -5,7 +5,6 @@
 #include "results/compare.h"
 #include "results/trend.h"
 
-#include <jansson.h>
 #include <math.h>
 
 /* --- limits ------------------------------------------------------------------------------------------------------- */

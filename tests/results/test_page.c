@@ -237,24 +237,6 @@ TEST(roofs_are_of_benchmarks)
     for (size_t i = 0; i < 2; i++) tm_result_destroy(runs[i]);
 }
 
-TEST(other_benchmarks_are_refused)
-{
-    tm_text          json = told_text(rich), out = { 0 };
-    tm_result       *run = parsed("rich", &json, NULL), *bench = bench_of("h", "\"memory: 3 GB/s measured\"");
-    tm_result       *good = bench_of("h", "\"peak: 6 GFLOP/s float32 measured\", \"memory: 4 GB/s measured\"");
-    const tm_result *poor_pair[] = { run, bench }, *alone = good;
-    tm_error         err = { 0 };
-    assert_int_equal(tm_results_report(poor_pair, 2, TM_REPORT_HTML, &out, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "'machine.json' is a benchmark without the ceilings of a machine"));
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_results_report(&alone, 1, TM_REPORT_HTML, &out, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "'machine.json' is a benchmark; a report takes runs"));
-    tm_result_destroy(run);
-    tm_result_destroy(bench);
-    tm_result_destroy(good);
-    tm_text_fini(&out);
-}
-
 /* --- all over ----------------------------------------------------------------------------------------------------- */
 
 /* On a logarithmic scale, or all other steps would be a flat line; not where a loss is not positive. */

@@ -10,8 +10,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "support/test.h"
 

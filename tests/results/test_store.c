@@ -16,7 +16,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 static tm_stored row_named(const char *name)
@@ -62,38 +61,6 @@ static size_t count(tm_store *store, const tm_store_filter *filter)
     assert_int_equal(tm_store_list(store, filter, arena, &rows, &n, NULL), TM_OK);
     tm_arena_destroy(arena);
     return n;
-}
-
-TEST(what_is_added_comes_back)
-{
-    tm_store      *store = open_store("a/b/store.db"); /* folders are made */
-    tm_arena      *arena = tm_arena_create();
-    tm_text        document = { 0 }, out = { 0 };
-    const tm_text *documents[TM_DOCUMENT_COUNT] = { &document };
-    tm_stored      row = row_named("llama"), back;
-    int64_t        id;
-    bool           there;
-    for (int i = 0; i < 5000; i++) tm_text_printf(&document, "%d,", i);
-    assert_int_equal(tm_store_add(store, &row, documents, &id, NULL), TM_OK);
-    assert_int_equal(id, 1);
-    tm_store_close(store);
-    store = open_store("a/b/store.db");
-    assert_int_equal(tm_store_find(store, "#1", arena, &back, NULL), TM_OK);
-    assert_string_equal(back.name, "llama");
-    assert_string_equal(back.verdict, "valid");
-    assert_null(back.folder);
-    assert_true(back.rate == 1000 && back.lo == 990 && back.hi == 1010 && back.loss == 2.5 && back.steps == 60);
-    assert_true(isnan(back.seconds));
-    assert_int_equal(tm_store_document(store, 1, TM_DOCUMENT_RESULT, &out, &there, NULL), TM_OK);
-    assert_true(there);
-    assert_int_equal(out.length, document.length);
-    assert_memory_equal(out.data, document.data, out.length);
-    assert_int_equal(tm_store_document(store, 1, TM_DOCUMENT_METRICS, &out, &there, NULL), TM_OK);
-    assert_false(there);
-    tm_text_fini(&document);
-    tm_text_fini(&out);
-    tm_arena_destroy(arena);
-    tm_store_close(store);
 }
 
 static void change(const char *name, const char *sql);

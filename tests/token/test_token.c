@@ -137,6 +137,21 @@ TEST(cut_texts_have_the_same_ids)
         if (cuts[f] < 40) fail_msg("%s: %d cuts", files[f], cuts[f]);
 }
 
+TEST(facts_and_questions)
+{
+    const tm_tokenizer       *t = open_one("llama2.model", NULL)->tokenizer;
+    const tm_tokenizer_facts *f = tm_tokenizer_describe(t);
+    tm_text                   out = { 0 };
+    assert_true(strcmp(f->format, "sentencepiece") == 0 && strcmp(f->model, "BPE") == 0 && f->bos == 1 && f->eos == 2);
+    assert_true(tm_tokenizer_find(t, "<s>", 3) == 1 && tm_tokenizer_find(t, "no such token", 13) == -1);
+    assert_true(tm_tokenizer_is_special(t, 1) && !tm_tokenizer_is_special(t, 300));
+    assert_string_equal(tm_tokenizer_describe(open_one("o200k.json", NULL)->tokenizer)->pattern, "o200k");
+    assert_null(tm_tokenizer_describe(open_one("deepseek.json", NULL)->tokenizer)->pattern);
+    tm_tokenizer_decode(t, (int32_t[]){ 1, 2, 1 << 20, -1 }, 4, true, &out); /* shown only when asked for */
+    assert_string_equal(out.data, "<s></s>");
+    tm_text_fini(&out);
+}
+
 static int load_cases(void **state)
 {
     json_error_t error;
@@ -156,8 +171,7 @@ static int close_all(void **state)
     return 0;
 }
 
-/* --- long texts under a SentencePiece Unigram model -----------------------------------------------------------------
- */
+/* --- long texts under a SentencePiece Unigram model --- */
 
 static void add_piece(tm_text *model, const char *text, float score, char type)
 {
