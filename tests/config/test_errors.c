@@ -196,29 +196,6 @@ TEST(no_two_rows_share_a_name)
     tm_config_destroy(config);
 }
 
-/* A short form of names is told the shortest of those; its numbers are whole numbers there. */
-TEST(a_short_name_of_a_model_is_told_the_models)
-{
-    static const struct {
-        const char *name, *told;
-    } rows[] = { { "gpt2", "'; did you mean 'gpt2-124M'? `" },
-                 { "llama3", "'; did you mean 'llama3_8B', 'llama3_70B' or 'llama3.1_8B'? `" },
-                 { "llama-8b", "'; did you mean 'llama3_8B' or 'llama3.1_8B'? `" },
-                 { "tiny", "'; did you mean 'tiny-flux' or 'tiny-llama'? `" },
-                 { "llama3.1_7B", "'; `" },
-                 { "llama31_80B", "'; `" },
-                 { "8B", "'; `" } };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        tm_config *config = test_full_config();
-        tm_error   err = { 0 };
-        assert_int_equal(tm_config_apply_preset(config, rows[i].name, &err), TM_INVALID);
-        const char *told = strstr(err.text, rows[i].name);
-        if (!told || strncmp(told + strlen(rows[i].name), rows[i].told, strlen(rows[i].told)) != 0)
-            fail_msg("%s: %s", rows[i].name, err.text);
-        tm_config_destroy(config);
-    }
-}
-
 /* --- keys that would change nothing: refused where they are given (refused.txt) ----------------------------------- */
 
 /* The keys of a condition have rows: a misspelt one would hold always. */

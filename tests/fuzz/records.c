@@ -336,29 +336,29 @@ FUZZ(kernel_files)
 static char *const yaml_environment[] = { "HOME=/home/x", "N=3", "MY_TOKEN=" SECRET, "EMPTY=", NULL };
 
 /* `spoken`: the file itself holds the secret word, not by way of the variable. */
-static tm_config *yaml_load(const char *path, bool finish, bool spoken, tm_error *err)
+static tm_config *yaml_load(const char *path, bool finish, bool plan, bool spoken, tm_error *err)
 {
     tm_config *config = test_full_config();
+    tm_log_set_level(TM_LOG_ERROR);
     tm_config_use_environment(config, yaml_environment);
+    tm_config_allow_unbuilt(config, plan);
     tm_status st = tm_config_load_file(config, path, err);
     if (st == TM_OK && finish) st = tm_config_finish(config, err);
     fuzz_told(st, err, "");
-    TM_ASSERT(st == TM_OK || *err->text);
     TM_ASSERT(spoken || !strstr(err->text, SECRET));
     return config;
 }
 
 FUZZ(yaml)
 {
-    tm_log_set_level(TM_LOG_ERROR);
     bool       spoken = memmem(data, size, SECRET, strlen(SECRET)) != NULL;
     tm_error   err = { 0 };
-    tm_config *first = yaml_load(fuzz_file("x.yaml", data, size), true, spoken, &err);
+    tm_config *first = yaml_load(fuzz_file("x.yaml", data, size), true, false, spoken, &err);
     if (err.status == TM_OK) {
         tm_text printed = { 0 }, reprinted = { 0 };
         tm_config_print_yaml(first, &printed, true);
         TM_ASSERT(spoken || !strstr(printed.data, SECRET));
-        tm_config *second = yaml_load(fuzz_file("again.yaml", printed.data, printed.length), false, true, &err);
+        tm_config *second = yaml_load(fuzz_file("again.yaml", printed.data, printed.length), false, false, true, &err);
         if (!strstr(printed.data, "\"***\"")) { /* a masked value may be of the wrong kind */
             if (err.status != TM_OK) tm_assert_failed(err.text, "the printed form does not yaml_load", 0);
             tm_config_print_yaml(first, &reprinted, false);
@@ -375,35 +375,23 @@ FUZZ(yaml)
 
 /* What files of other programs go through: TOML, recipes, experiments, their translation and the rules. The
  * first byte says how the file ends, the rest is the file. What loads is printed and must load again. */
-static tm_status foreign_load(tm_config *config, const char *path, bool finish, tm_error *err)
-{
-    static char *const environment[] = { "N=3", "EMPTY=", NULL };
-    tm_config_use_environment(config, environment);
-    tm_config_allow_unbuilt(config, true);
-    tm_status st = tm_config_load_file(config, path, err);
-    if (st == TM_OK && finish) st = tm_config_finish(config, err);
-    fuzz_told(st, err, "");
-    TM_ASSERT(st == TM_OK || *err->text);
-    return st;
-}
-
 FUZZ(foreign)
 {
     static const char *const names[] = { "x.toml", "x.json", "x.yaml" };
     if (size == 0) return;
-    tm_log_set_level(TM_LOG_ERROR);
     tm_error   err = { 0 };
-    tm_config *first = test_full_config(), *second = test_full_config();
-    if (foreign_load(first, fuzz_file(names[data[0] % 3], data + 1, size - 1), true, &err) == TM_OK) {
+    tm_config *first = yaml_load(fuzz_file(names[data[0] % 3], data + 1, size - 1), true, true, true, &err);
+    if (err.status == TM_OK) {
         tm_text printed = { 0 };
         tm_config_print_yaml(first, &printed, true);
         const char *again = fuzz_file("again.yaml", printed.data, printed.length);
-        if (foreign_load(second, again, false, &err) != TM_OK)
-            tm_assert_failed(err.text, "the printed form does not foreign_load", 0);
+        tm_config  *second = yaml_load(again, false, true, true, &err);
+        if (err.status != TM_OK && !strstr(printed.data, "***"))
+            tm_assert_failed(err.text, "the printed form does not load", 0);
         /* Not the text: keys without effect are printed only where they have their own default. */
-        TM_ASSERT(tm_config_hash(first) == tm_config_hash(second));
+        TM_ASSERT(strstr(printed.data, "***") || tm_config_hash(first) == tm_config_hash(second));
         tm_text_fini(&printed);
+        tm_config_destroy(second);
     }
     tm_config_destroy(first);
-    tm_config_destroy(second);
 }

@@ -4,6 +4,7 @@
 #include "support/test.h"
 
 #include "base/random.h"
+#include "graph/occupancy.h"
 #include "graph/place.h"
 
 #include <stdlib.h>
@@ -138,4 +139,30 @@ TEST(a_step_of_200000_buffers_is_placed_at_once)
     for (int32_t k = 0; k < 60; k++) assert_true(check_instruction(items, N, k * (INSTRUCTIONS / 60), live) <= top);
     free(live);
     free(items);
+}
+
+/* --- which bytes are taken when (occupancy.h) ----------------------------------------------------------------------
+ */
+
+/* More blocks in one list than it holds: holes may be lost, small ones first, but what is taken is never given. A
+ * question then costs no more than the 128 blocks that are left. */
+TEST(a_long_list_forgets_small_holes_only)
+{
+    enum { BLOCKS = 200, HOLE = 272, END = 608 };
+    tm_occupancy *o = tm_occupancy_create(3);
+    bool          taken[END] = { false };
+    for (size_t i = 0; i < BLOCKS; i++) { /* holes of 1 byte, and one of 10 near the middle */
+        size_t from = 3 * i + (i > 90 ? 9 : 0);
+        tm_occupancy_take(o, 1, 1, from, from + 2);
+        taken[from] = taken[from + 1] = true;
+    }
+    size_t one = tm_occupancy_lowest(o, 0, 2, 1);
+    assert_true(one >= END || !taken[one]);
+    for (size_t bytes = 2; bytes <= 20; bytes++)
+        assert_int_equal(tm_occupancy_lowest(o, 0, 2, bytes), bytes <= 10 ? HOLE : END);
+    uint64_t before = tm_occupancy_work(o);
+    assert_int_equal(tm_occupancy_lowest(o, 1, 1, 9999), END);
+    assert_true(tm_occupancy_work(o) - before < 128 + 20);
+    assert_int_equal(tm_occupancy_lowest(o, 2, 2, 9999), 0);
+    tm_occupancy_destroy(o);
 }

@@ -152,6 +152,7 @@ static void check_run(void *device, const char *name, const char *words, tm_run_
     int            ranks = mesh->degree[0] > 0 ? tm_mesh_ranks(mesh) : 1;
     if (strstr(words, "bfloat16") && ranks > 1) options->step.exact = &tm_precision_f32; /* as for a certificate */
     for (int rank = 0; rank < ranks; rank++) {
+        if (rank > 0 && rank + 1 < ranks && !test_is_full()) continue; /* the first and the last */
         options->step.layout.rank = rank;
         tm_step *step = test_step_plan(&options->step, &chooser);
         if (strncmp(name, "large-", 6) != 0) rules_of_step(name, step); /* which look at every element */
@@ -172,7 +173,7 @@ TEST(every_step_keeps_the_rules)
 typedef struct {
     tm_device *device;
     tm_text    plans, record;
-    int        wrong;
+    int        wrong, done;
 } digests;
 
 static void say_model(const tm_model_shape *shape, int64_t seq, tm_text *out)
@@ -204,7 +205,7 @@ static void digest(void *context, const char *name, const char *words, tm_run_op
     tm_json_open(&json, NULL, '{');
     tm_plan_json(step->plan, &chooser, &json);
     tm_json_close(&json, '}');
-    rules_of_print(step->plan, &chooser, members.data, text.data + plan);
+    if (d->done++ % 3 == 0 || test_is_full()) rules_of_print(step->plan, &chooser, members.data, text.data + plan);
     snprintf(found, sizeof found, "%zu bytes, text %016llx, json %016llx", step->plan->arena_bytes,
              (unsigned long long)tm_hash(text.data, text.length),
              (unsigned long long)tm_hash(members.data, members.length));

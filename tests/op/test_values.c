@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reference kernels by hand, where neither the oracle nor a golden number of others reaches: losses of preferences,
- * Adafactor, the rest that AdamW keeps. */
+/* Reference kernels by hand, where neither the oracle nor a golden number of others reaches: Adafactor, and
+ * the rest that AdamW keeps. */
 #include "op/attrs.h"
 #include "op/describe.h"
 #include "support/execute.h"
@@ -25,49 +25,6 @@ static tm_call call_of(const tm_op *op, const void *attr)
     for (int k = 0; k < TM_MAX_IN; k++) call.in[k] = tm_view_absent();
     for (int k = 0; k < TM_MAX_OUT; k++) call.out[k] = tm_view_absent();
     return call;
-}
-
-/* Two pairs and what is left of the row: D is 0 and 1, -0.2 and 0.3. */
-TEST(loss_of_two_pairs)
-{
-    double             loss[1], record[6], dlosses[8], scalars[TM_SCALAR_COUNT] = { 2 };
-    tm_preference_attr attr = { .seq = 8, .kind = TM_PREFERENCE_SIGMOID, .beta = 1 };
-    tm_call call = call_of(&tm_op_preference_loss, &attr), grad = call_of(&tm_op_preference_loss_grad, &attr);
-    call.in[0] = tm_view_f64(tm_shape_1(8), (double[]){ 1, 2, 0.5, 3, 1, 0.7, 0.2, 9 });
-    call.in[1] = tm_view_i32(tm_shape_1(8), (int32_t[]){ -100, 5, 5, -100, 5, 5, 5, -100 });
-    call.in[2] = tm_view_i32(tm_shape_1(8), (int32_t[]){ 0, 0, 0, 3, 3, 5, 6, 7 });
-    call.in[3] = tm_view_f64(tm_shape_1(8), (double[]){ 7, 1.5, 1, 7, 2, 0.5, 0.5, 7 });
-    call.out[0] = tm_view_f64((tm_shape){ .rank = 0 }, loss);
-    call.out[1] = tm_view_f64(tm_shape_1(6), record);
-    for (int k = 0; k < 4; k++) grad.in[k] = call.in[k];
-    grad.in[4] = tm_view_f64(tm_shape_1(TM_SCALAR_COUNT), scalars);
-    grad.out[0] = tm_view_f64(tm_shape_1(8), dlosses);
-    call.op->reference(&call);
-    grad.op->reference(&grad);
-    double one = 2 / (1 + exp(-1)), half = 2 / (1 + exp(-0.5)); /* margins -1 and -0.5 */
-    EXPECT(loss, log(1 + exp(1)) + log(1 + exp(0.5)));
-    EXPECT(record, -0.2, 1.3, 0, -3.2, -1.2, 2);
-    EXPECT(dlosses, 0, one, one, 0, -one, half, -half, 0);
-    attr.label_smoothing = 0.25;
-    call.op->reference(&call);
-    EXPECT(loss, 0.75 * (log(1 + exp(1)) + log(1 + exp(0.5))) + 0.25 * (log(1 + exp(-1)) + log(1 + exp(-0.5))));
-    grad.op->reference(&grad);
-    EXPECT(dlosses, 0, one - 0.5, one - 0.5, 0, 0.5 - one, half - 0.5, 0.5 - half, 0);
-    attr.label_smoothing = 0;
-    attr.kind = TM_PREFERENCE_HINGE;
-    call.op->reference(&call);
-    grad.op->reference(&grad);
-    EXPECT(loss, 2 + 1.5);
-    EXPECT(dlosses, 0, 2, 2, 0, -2, 2, -2, 0);
-    attr.kind = TM_PREFERENCE_IPO; /* of the first pair the chosen sequence has two targets */
-    call.op->reference(&call);
-    grad.op->reference(&grad);
-    EXPECT(loss, 1.5 * 1.5 + 1);
-    EXPECT(dlosses, 0, 3, 3, 0, -6, 4, -4, 0);
-    call.in[3] = tm_view_absent();
-    attr.kind = TM_PREFERENCE_SIGMOID;
-    call.op->reference(&call);
-    EXPECT(loss, log(1 + exp(1.5)) + log(1 + exp(0.5)));
 }
 
 /* With a compensation the weight is what is stored and the rest that its format had no room for; in float64 none

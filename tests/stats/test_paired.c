@@ -86,30 +86,29 @@ TEST(many_rounds)
         fail_msg("hi %.17g, order statistics %.17g, %.17g", log(r.b.hi), mean[WALSH - k], mean[WALSH - 1 - k]);
 }
 
+/* Without any scatter: how far another copy of A is from A, or the least difference, decides. */
 TEST(floor_decides)
 {
-    tm_pair pairs[24]; /* B is 2 % slower without any doubt, but so is another copy of A */
-    for (int i = 0; i < 24; i++) pairs[i] = (tm_pair){ .ratio = 1.02, .control = 1.025, .round = i / 3 };
-    tm_paired_result r = tm_paired_judge(pairs, 24, 0);
-    assert_true(r.b.lo > 1);
-    near(r.floor, 0.025, 1e-9);
-    assert_int_equal(r.verdict, TM_PAIRED_NO_DIFFERENCE);
-    for (int i = 0; i < 24; i++) pairs[i].control = 1 / 1.015;
-    assert_int_equal(tm_paired_judge(pairs, 24, 0).verdict, TM_PAIRED_SLOWER);
-}
-
-/* However sure a session is, a difference below the least one is none. */
-TEST(least_difference)
-{
-    tm_pair pairs[24];
-    for (int i = 0; i < 24; i++) pairs[i] = (tm_pair){ .ratio = 1.003, .control = 1.0001, .round = i / 3 };
-    tm_paired_result r = tm_paired_judge(pairs, 24, 0.005);
-    near(r.floor, 0.005, 1e-15);
-    near(r.detectable, 0.005, 1e-9); /* no scatter at all here */
-    assert_int_equal(r.verdict, TM_PAIRED_NO_DIFFERENCE);
-    assert_int_equal(tm_paired_judge(pairs, 24, 0.002).verdict, TM_PAIRED_SLOWER);
-    for (int i = 0; i < 24; i++) pairs[i].control = 1.02;
-    near(tm_paired_judge(pairs, 24, 0.005).floor, 0.02, 1e-9);
+    static const struct {
+        double            ratio, control, least, floor;
+        tm_paired_verdict verdict;
+    } rows[] = {
+        { 1.02, 1.025, 0, 0.025, TM_PAIRED_NO_DIFFERENCE },
+        { 1.02, 1 / 1.015, 0, 1 - 1 / 1.015, TM_PAIRED_SLOWER },
+        { 1.003, 1.0001, 0.005, 0.005, TM_PAIRED_NO_DIFFERENCE },
+        { 1.003, 1.0001, 0.002, 0.002, TM_PAIRED_SLOWER },
+        { 1.003, 1.02, 0.005, 0.02, TM_PAIRED_NO_DIFFERENCE },
+    };
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        tm_pair pairs[24];
+        for (int i = 0; i < 24; i++)
+            pairs[i] = (tm_pair){ .ratio = rows[k].ratio, .control = rows[k].control, .round = i / 3 };
+        tm_paired_result r = tm_paired_judge(pairs, 24, rows[k].least);
+        near(r.b.lo, rows[k].ratio, 1e-9);
+        near(r.floor, rows[k].floor, 1e-9);
+        near(r.detectable, rows[k].floor, 1e-9);
+        assert_int_equal(r.verdict, rows[k].verdict);
+    }
 }
 
 /* How many of the 2^u ways to choose among the ranks 1 .. u have a sum of at most `most`, by trying all. */
