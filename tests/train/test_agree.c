@@ -89,18 +89,3 @@ TEST(a_rank_is_gone_before_it_says_why)
     tm_status failures_of_one[] = { TM_OK, TM_NUMBERS };
     for (int i = 0; i < 2; i++) run_world(2, NULL, 20, false, gone_in_between, &failures_of_one[i]);
 }
-
-TEST(alone)
-{
-    int64_t  value = 5;
-    int      all = 0, own = 3;
-    tm_error err = { 0 };
-    assert_true(agree_rank(NULL) == 0 && agree_ranks(NULL) == 1);
-    assert_int_equal(agree_sum(NULL, "sums", &value, 1, &err), TM_OK);
-    assert_int_equal(agree_bytes(NULL, "text", &value, sizeof value, &err), TM_OK);
-    assert_int_equal(value, 5);
-    assert_int_equal(agree_gather(NULL, "own", &own, sizeof own, &all, &err), TM_OK);
-    assert_int_equal(all, 3);
-    for (tm_status st = TM_OK; st <= TM_NOMEM; st++) assert_int_equal(agree_status(NULL, "printing", st, &err), st);
-    assert_string_equal(err.text, "");
-}

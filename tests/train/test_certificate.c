@@ -218,65 +218,75 @@ static int look_along(const row *r, int ranks)
     return right;
 }
 
+static const char apart[] = "is not that of the loss", lost[] = "is trained, but nothing computes its gradient",
+                  layer0[] = "the gradient of layers.0 ", hides[] = "rounding hides what the gradients say",
+                  another[] = "is not that of its batch: the same weights and samples give ";
+static const row steps[] = {
+    { LLAMA, NOTHING, "", 1, 3, 2, HOLDS, "" },
+    { LLAMA, FACTOR, "layers.1 attention", 2, 0, 2, SEEN, "the gradient of layers.1 attention is not that of the" },
+    { LLAMA, FACTOR, "tok_embeddings", -1, 3, 2, SEEN, "the gradient of tok_embeddings " },
+    { LLAMA, FACTOR, "output", 0.5, 0, 2, SEEN, "the gradient of output " },
+    { LLAMA, FACTOR, "attention", 3, 3, 2, SEEN, "the gradient of layers." },
+    { LLAMA, FACTOR, "", -1, 0, 2, SEEN, apart },
+    { LLAMA, FACTOR, "", 1.06, 3, 2, SEEN, apart },
+    { LLAMA, FACTOR, "", 0, 0, 2, SEEN, "" },
+    { LLAMA, NOT_A_NUMBER, "layers.0 norms", 1, 3, 2, SEEN, "" },
+    { LLAMA, NO_GRADIENT, "layers.1 norms", 1, 0, 2, SEEN, lost },
+    { LLAMA, SEES_ALL, "", 1, 3, 2, LOOKS_AHEAD, ": later tokens or other rows leak" },
+    { LLAMA, SEES_NOTHING, "", 1, 0, 2, USES_NOTHING, "the model uses no context" },
+    { ROW, NOTHING, "", 1, 0, 1, HOLDS, "" },
+    { ROW, SEES_ALL, "", 1, 3, 2, LOOKS_AHEAD, ": later tokens leak" },
+    { FOUR, DROPPED, "", 1, 0, 1, OTHER_LOSS, another }, /* a band as wide as the loss is wrong would hide the rest */
+    { FOUR, DROPPED, "", -1, 0, 1, OTHER_LOSS, another },
+    { LLAMA, OTHERS, "", 1, 0, 1, OTHER_LOSS, another },
+    { LLAMA, OTHERS, "", -1, 0, 1, OTHER_LOSS, another },
+    { LLAMA, NO_LOSS, "", 1, 0, 1, OTHER_LOSS, another },
+    { GPT, NOTHING, "", 1, 2, 2, HOLDS, "" },
+    { GPT, NOTHING, "", 1, 20, 2, HOLDS, "" },
+    { TIED, NOTHING, "", 1, 2, 2, HOLDS, "" },
+    { TIED, FACTOR, "layers.0", 2, 2, 2, SEEN, layer0 },
+    { SHORT, NOTHING, "", 1, 0, 1, HOLDS, "" },
+    { EXPERTS, NOTHING, "", 1, 0, 3, HOLDS, "" },
+    { EXPERTS, NOTHING, "", 1, 6, 3, HOLDS, "" },
+    { EXPERTS, FACTOR, "layers.0", 2, 0, 3, SEEN, layer0 },
+    { EXPERTS, FACTOR, "", 3, 0, 4, SEEN, apart },
+    { EXPERTS, FACTOR, "router", -2, 3, 2, SEEN, "router" },
+    { NARROW_EXPERTS, NOTHING, "", 1, 2, 3, HOLDS, "" },
+    { EXACT_EXPERTS, NOTHING, "", 1, 2, 1, HOLDS, "" },
+    { ADAPTERS, NOTHING, "", 1, 3, 2, HOLDS, "" },
+    { ADAPTERS, SCALED, "", 1.01, 0, 1, SEEN, "an adapter of rank 4 is multiplied by 2.02, wanted 2 (lora.alpha 8)" },
+    { ADAPTERS, FIXED, "", 1, 3, 1, SEEN, "lora.dropout leaves out the same elements in different" },
+    { DORA, NOTHING, "", 1, 3, 1, HIDDEN, "DoRA" },
+    { EXACT, NOTHING, "", 1, 0, 2, HOLDS, "" },
+    { EXACT, NOTHING, "", 1, 20, 2, HOLDS, "" },
+    { EXACT, FACTOR, "layers.0", 2, 0, 2, SEEN, layer0 },
+    { PURE_EXACT, NOTHING, "", 1, 0, 2, HOLDS, "" },
+    { PURE_EXACT, NOTHING, "", 1, 20, 2, HOLDS, "" },
+    { PURE_EXACT, FACTOR, "layers.0", 2, 0, 2, SEEN, layer0 },
+    { NARROW, NOTHING, "", 1, 0, 2, HOLDS, "" },
+    { NARROW, FACTOR, "", -1, 0, 2, SEEN, apart },
+    { NARROW, FACTOR, "", 0, 0, 2, HIDDEN, hides },
+    { NARROW, NOTHING, "", 1, 40, 6, HIDDEN, hides }, /* learnt by heart */
+    { TABLE, NOTHING, "", 1, 1, 1, HOLDS, "" },
+    { TABLE, FACTOR, "tok_embeddings", -1, 1, 1, SEEN, "of tok_embeddings " },
+    { ODD, NOTHING, "", 1, 1, 1, HOLDS, "" },
+};
+static void tell(bool large)
+{
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        if ((steps[i].of >= ADAPTERS) != large || (steps[i].warm >= 20 && !test_is_full())) continue;
+        if (look_along(&steps[i], 1) == 0) fail_msg("row %zu: no direction says '%s'", i, steps[i].says);
+    }
+}
+
+TEST(small_steps_are_told)
+{
+    tell(false);
+}
+
 TEST(kinds_of_steps_are_told)
 {
-    static const char apart[] = "is not that of the loss", lost[] = "is trained, but nothing computes its gradient",
-                      layer0[] = "the gradient of layers.0 ", hides[] = "rounding hides what the gradients say",
-                      other[] = "is not that of its batch: the same weights and samples give ";
-    static const row rows[] = {
-        { LLAMA, NOTHING, "", 1, 3, 2, HOLDS, "" },
-        { LLAMA, FACTOR, "layers.1 attention", 2, 0, 2, SEEN, "the gradient of layers.1 attention is not that of the" },
-        { LLAMA, FACTOR, "tok_embeddings", -1, 3, 2, SEEN, "the gradient of tok_embeddings " },
-        { LLAMA, FACTOR, "output", 0.5, 0, 2, SEEN, "the gradient of output " },
-        { LLAMA, FACTOR, "attention", 3, 3, 2, SEEN, "the gradient of layers." },
-        { LLAMA, FACTOR, "", -1, 0, 2, SEEN, apart },
-        { LLAMA, FACTOR, "", 1.06, 3, 2, SEEN, apart },
-        { LLAMA, FACTOR, "", 0, 0, 2, SEEN, "" },
-        { LLAMA, NOT_A_NUMBER, "layers.0 norms", 1, 3, 2, SEEN, "" },
-        { LLAMA, NO_GRADIENT, "layers.1 norms", 1, 0, 2, SEEN, lost },
-        { LLAMA, SEES_ALL, "", 1, 3, 2, LOOKS_AHEAD, ": later tokens or other rows leak" },
-        { LLAMA, SEES_NOTHING, "", 1, 0, 2, USES_NOTHING, "the model uses no context" },
-        { ROW, NOTHING, "", 1, 0, 1, HOLDS, "" },
-        { ROW, SEES_ALL, "", 1, 3, 2, LOOKS_AHEAD, ": later tokens leak" },
-        { FOUR, DROPPED, "", 1, 0, 1, OTHER_LOSS, other }, /* a band as wide as the loss is wrong would hide the rest */
-        { FOUR, DROPPED, "", -1, 0, 1, OTHER_LOSS, other },
-        { LLAMA, OTHERS, "", 1, 0, 1, OTHER_LOSS, other },
-        { LLAMA, OTHERS, "", -1, 0, 1, OTHER_LOSS, other },
-        { LLAMA, NO_LOSS, "", 1, 0, 1, OTHER_LOSS, other },
-        { GPT, NOTHING, "", 1, 2, 2, HOLDS, "" },
-        { GPT, NOTHING, "", 1, 20, 2, HOLDS, "" },
-        { TIED, NOTHING, "", 1, 2, 2, HOLDS, "" },
-        { TIED, FACTOR, "layers.0", 2, 2, 2, SEEN, layer0 },
-        { SHORT, NOTHING, "", 1, 0, 1, HOLDS, "" },
-        { EXPERTS, NOTHING, "", 1, 0, 3, HOLDS, "" },
-        { EXPERTS, NOTHING, "", 1, 6, 3, HOLDS, "" },
-        { EXPERTS, FACTOR, "layers.0", 2, 0, 3, SEEN, layer0 },
-        { EXPERTS, FACTOR, "", 3, 0, 4, SEEN, apart },
-        { EXPERTS, FACTOR, "router", -2, 3, 2, SEEN, "router" },
-        { NARROW_EXPERTS, NOTHING, "", 1, 2, 3, HOLDS, "" },
-        { EXACT_EXPERTS, NOTHING, "", 1, 2, 1, HOLDS, "" },
-        { ADAPTERS, NOTHING, "", 1, 3, 2, HOLDS, "" },
-        { ADAPTERS, SCALED, "", 1.01, 0, 1, SEEN,
-          "an adapter of rank 4 is multiplied by 2.02, wanted 2 (lora.alpha 8)" },
-        { ADAPTERS, FIXED, "", 1, 3, 1, SEEN, "lora.dropout leaves out the same elements in different" },
-        { DORA, NOTHING, "", 1, 3, 1, HIDDEN, "DoRA" },
-        { EXACT, NOTHING, "", 1, 0, 2, HOLDS, "" },
-        { EXACT, NOTHING, "", 1, 20, 2, HOLDS, "" },
-        { EXACT, FACTOR, "layers.0", 2, 0, 2, SEEN, layer0 },
-        { PURE_EXACT, NOTHING, "", 1, 0, 2, HOLDS, "" },
-        { PURE_EXACT, NOTHING, "", 1, 20, 2, HOLDS, "" },
-        { PURE_EXACT, FACTOR, "layers.0", 2, 0, 2, SEEN, layer0 },
-        { NARROW, NOTHING, "", 1, 0, 2, HOLDS, "" },
-        { NARROW, FACTOR, "", -1, 0, 2, SEEN, apart },
-        { NARROW, FACTOR, "", 0, 0, 2, HIDDEN, hides },
-        { NARROW, NOTHING, "", 1, 40, 6, HIDDEN, hides }, /* learnt by heart */
-        { TABLE, NOTHING, "", 1, 1, 1, HOLDS, "" },
-        { TABLE, FACTOR, "tok_embeddings", -1, 1, 1, SEEN, "of tok_embeddings " },
-        { ODD, NOTHING, "", 1, 1, 1, HOLDS, "" },
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (rows[i].warm < 20 || test_is_full())
-            if (look_along(&rows[i], 1) == 0) fail_msg("row %zu: no direction says '%s'", i, rows[i].says);
+    tell(true);
 }
 
 /* The table of docs/certificate.md, with TM_LONG=1 (and TM_VERBOSE=1, which prints it). */

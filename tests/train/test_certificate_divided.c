@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The certificate of several ranks, also of those that divide the model: in float64 its numbers are those of one rank;
- * a defect on one rank fails it on all, with the name of the group; attention is dead on all or none. (Honest runs:
- * test_rank_events.c.) */
+ * a defect on one rank fails it on all, with the name of the group; attention is dead on all or none. */
 #include "support/test.h"
 #include "ranks_fixture.h"
 #include "train/certify/certificate.h"
@@ -167,6 +166,25 @@ TEST(numbers_are_those_of_one_rank)
         if (!a->done || !a->gradients || a->groups != b->groups || !(far <= 1e-6 * fabs(b->expected)))
             fail_msg("layout %d: %d groups, expected %.12g, measured %.12g; one rank: %d, %.12g, %.12g (%s)", i,
                      a->groups, a->expected, a->measured, b->groups, b->expected, b->measured, a->reason);
+    }
+}
+
+/* Steps in bfloat16, whose losses are looked at in float32, are honest on all ranks. */
+TEST(honest_steps_hold_in_bfloat16)
+{
+    for (int i = 0; i < LAYOUTS; i++) {
+        certified to = { .planted = NULL };
+        job       j = job_of(&layouts[i], &to);
+        if (layouts[i].model >= MIXTURE || i % 2) continue; /* experts of tokens may change */
+        j.o.precision = &tm_precision_bf16;
+        j.o.exact = &tm_precision_f32;
+        run_job(&j);
+        for (int r = 0; r < ranks_of(&j); r++) {
+            const tm_certificate *c = &to.found[r];
+            if (!c->done || !c->gradients || !(fabs(c->measured - c->expected) <= c->band) || c->reason[0])
+                fail_msg("layout %d, rank %d: %g beside %g: %s", i, r, c->measured, c->expected, c->reason);
+            assert_true(c->causal == c->looked_ahead && (c->looked_ahead || layouts[i].context > 1));
+        }
     }
 }
 

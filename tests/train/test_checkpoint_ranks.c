@@ -49,7 +49,7 @@ static void take_tensor(const tm_safetensors *set, const tm_stored_tensor *s, un
     }
     size_t width = (to[1] - from[1]) * unit;
     if (!s->name[length]) to[0] = 1;
-    for (size_t r = from[0]; r < to[0]; r++)
+    for (size_t r = from[0]; r < to[0] && width > 0; r++)
         memcpy(found[t] + r * columns * unit + from[1] * unit, s->data + (r - from[0]) * width, width);
     bytes[t] += s->bytes;
 }

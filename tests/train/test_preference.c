@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs on pairs: they begin where model and reference are one, to the last bit; packing changes no loss; another
- * reference is refused. (Threads and stops: tests/differential; numbers of another program: tests/hf.) */
+/* Runs on pairs: they begin where model and reference are one, to the last bit; another reference is refused.
+ * (Packing: test_sft.c; threads and stops: tests/differential; numbers of another program: tests/hf.) */
 #include "support/test.h"
 #include "op/preference.h"
 #include "run_fixture.h"
@@ -164,56 +164,6 @@ TEST(another_reference_is_refused)
     }
 }
 
-/* --- rows --------------------------------------------------------------------------------------------------------- */
-
-typedef struct {
-    int32_t ints[4][SEQ];
-    float   reference[SEQ];
-    int64_t weight; /* pairs */
-} row;
-
-static void read_row(const tm_source *source, int64_t i, row *out)
-{
-    int32_t  scratch[SEQ + 1];
-    tm_error err = { 0 };
-    void    *at[] = { out->ints[0], out->ints[1], out->ints[2], out->ints[3], out->reference };
-    if (tm_source_row(source, TM_SPLIT_TRAIN, i, scratch, at, &out->weight, &err) != TM_OK) fail_msg("%s", err.text);
-}
-
-/* Losses of all pairs together, without a reference: packed pairs have their own. */
-TEST(packed_pairs_have_their_own_loss)
-{
-    double sum[2] = { 0 };
-    for (int packed = 0; packed < 2; packed++) {
-        tm_run_options o = options_of(1, packed);
-        tm_source     *source;
-        tm_error       err = { 0 };
-        int64_t        pairs = 0;
-        o.step.micro_batch = o.step.accumulation = 1;
-        if (tm_source_open(&o.source, &source, &err) != TM_OK) fail_msg("%s", err.text);
-        tm_device  *device = test_device_open("cpu", 2);
-        tm_trainer *trainer = test_trainer_open(device, &o.step, 3);
-        int64_t     rows = tm_source_describe(source)->train_samples;
-        assert_true(packed ? rows < PAIRS / 2 : rows == PAIRS);
-        for (int64_t i = 0; i < rows; i++) {
-            double loss, record[TM_PREFERRED_COUNT];
-            row    r;
-            read_row(source, i, &r);
-            tm_micro_batch batch = { .field = { r.ints[0], r.ints[1], r.ints[2], r.ints[3], r.reference } };
-            if (tm_trainer_evaluate(trainer, &batch, &loss, &err) != TM_OK) fail_msg("%s", err.text);
-            if (tm_trainer_preferred(trainer, record, &err) != TM_OK) fail_msg("%s", err.text);
-            assert_true(is_near(record[TM_PREFERRED_PAIRS], (double)r.weight, 0));
-            pairs += r.weight;
-            sum[packed] += loss;
-        }
-        assert_int_equal(pairs, PAIRS);
-        tm_trainer_close(trainer);
-        tm_device_close(device);
-        tm_source_close(source);
-    }
-    if (!is_near(sum[1], sum[0], 1e-5 * sum[0])) fail_msg("%.9g, alone %.9g", sum[1], sum[0]);
-}
-
 /* What was read of the reference: its losses of the same rows, and only where there is a target. */
 TEST(references_are_kept_with_their_samples)
 {
@@ -228,17 +178,19 @@ TEST(references_are_kept_with_their_samples)
         tm_source_keep_reference(source, TM_SPLIT_TRAIN, i, losses);
     }
     for (int64_t i = 0; i < 2 * rows; i++) { /* a second epoch has the same rows in another order */
-        row     r;
-        int64_t documents = 0, last = 0;
-        read_row(source, i, &r);
+        int32_t scratch[SEQ + 1], ints[4][SEQ];
+        float   reference[SEQ];
+        int64_t weight, documents = 0, last = 0;
+        void   *at[] = { ints[0], ints[1], ints[2], ints[3], reference };
+        if (tm_source_row(source, TM_SPLIT_TRAIN, i, scratch, at, &weight, &err) != TM_OK) fail_msg("%s", err.text);
         for (int64_t t = 0; t < SEQ; t++)
-            if (r.ints[3][t] == t) documents++, last = t;
+            if (ints[3][t] == t) documents++, last = t;
         int64_t used = documents % 2 ? last : SEQ; /* the odd one is what is left of the row */
-        assert_int_equal(documents / 2, r.weight);
+        assert_int_equal(documents / 2, weight);
         for (int64_t t = 0; t < SEQ; t++)
             if (i < rows || t >= used)
-                assert_true(is_near((double)r.reference[t], t < used ? (double)(1000 * i + t) : 0, 0));
-        assert_true(is_near(fmod((double)r.reference[0], 1000), 0, 0));
+                assert_true(is_near((double)reference[t], t < used ? (double)(1000 * i + t) : 0, 0));
+        assert_true(is_near(fmod((double)reference[0], 1000), 0, 0));
     }
     assert_true(rows > 1);
     tm_source_close(source);

@@ -131,32 +131,31 @@ TEST_WITH(rows_must_be_different, NULL, test_folder_teardown)
 TEST(losses_in_float32_are_for_those_who_look)
 {
     static const struct {
-        const char *what;
         int64_t     steps;
-        bool        certify, certify_after, stop_at_target, null, narrow, quantized, ready;
-        int         turn_fd;
-    } cases[] = { { "judged", .steps = 50, .certify = true, .narrow = true, .ready = true },
-                  { "in float32", .steps = 50, .certify = true },
-                  { "too short", .steps = 49, .certify = true, .narrow = true },
-                  { "to a target", .steps = 9, .certify = true, .narrow = true, .stop_at_target = true, .ready = true },
-                  { "nobody asks", .steps = 50, .narrow = true, .stop_at_target = true },
-                  { "behind it", .steps = 9, .certify_after = true, .narrow = true, .ready = true },
-                  { "quantized", .steps = 50, .certify = true, .narrow = true, .quantized = true },
-                  { "computes nothing", .steps = 50, .certify = true, .narrow = true, .null = true },
-                  { "nor behind it", .steps = 9, .certify_after = true, .narrow = true, .null = true },
-                  { "in turns", .steps = 50, .certify = true, .narrow = true, .turn_fd = 3 },
-                  { "in turns, behind it", .steps = 9, .certify_after = true, .narrow = true, .turn_fd = 3 } };
-    for (size_t i = 0; i < 2 * sizeof cases / sizeof cases[0]; i++) {
-        const bool     fields = i % 2;
-        tm_run_options o = options_of(cases[i / 2].steps);
-        run            r = { .options = &o, .device = test_device_open(cases[i / 2].null ? "null" : "cpu", 1) };
-        o.certify = cases[i / 2].certify, o.certify_after = cases[i / 2].certify_after;
-        o.stop_at_target = cases[i / 2].stop_at_target, o.turn_fd = cases[i / 2].turn_fd;
-        o.step.quantize.on = cases[i / 2].quantized;
-        if (cases[i / 2].narrow) o.step.precision = &tm_precision_bf16;
-        if (!fields) o.step.n_fields = 0;
-        const tm_precision *wanted = fields && cases[i / 2].ready ? &tm_precision_f32 : NULL;
-        if (run_step_options(&r).exact != wanted) fail_msg("%s, %d", cases[i / 2].what, fields);
+        const char *is;
+        bool        ready;
+    } cases[] = { { 50, "certified narrow", true },
+                  { 50, "certified", false },
+                  { 49, "certified narrow", false },
+                  { 9, "certified narrow to-a-target", true },
+                  { 50, "narrow to-a-target", false },
+                  { 9, "behind narrow", true },
+                  { 50, "certified narrow quantized", false },
+                  { 50, "certified narrow null", false },
+                  { 9, "behind narrow null", false },
+                  { 50, "certified narrow turns", false },
+                  { 9, "behind narrow turns", false },
+                  { 50, "certified narrow no-fields", false } };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char    *is = cases[i].is;
+        tm_run_options o = options_of(cases[i].steps);
+        run            r = { .options = &o, .device = test_device_open(strstr(is, "null") ? "null" : "cpu", 1) };
+        o.certify = strstr(is, "certified"), o.certify_after = strstr(is, "behind");
+        o.stop_at_target = strstr(is, "target"), o.turn_fd = strstr(is, "turns") ? 3 : 0;
+        o.step.quantize.on = strstr(is, "quantized");
+        if (strstr(is, "narrow")) o.step.precision = &tm_precision_bf16;
+        if (strstr(is, "no-fields")) o.step.n_fields = 0;
+        if (run_step_options(&r).exact != (cases[i].ready ? &tm_precision_f32 : NULL)) fail_msg("%s", is);
         tm_device_close(r.device);
     }
 }

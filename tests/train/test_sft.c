@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Samples of data for fine-tuning have the same losses packed as in rows of their own, in every family. */
+/* Samples for fine-tuning, and pairs, have the same losses packed as in rows of their own, in every family. */
 #include "support/test.h"
+#include "base/log.h"
 #include "data/source.h"
 #include "support/folder.h"
 #include "support/full_config.h"
@@ -13,70 +14,68 @@
 
 enum { SEQ = 96, SAMPLES = 24 };
 
-static tm_source *open_source(bool packed)
+/* Prompts with answers, or with a chosen and a rejected one, whose lengths differ. */
+static void write_rows(void)
 {
-    tm_text    text = { 0 };
-    tm_source *source;
-    tm_error   err = { 0 };
-    for (int i = 0; i < SAMPLES; i++) {
-        tm_text_printf(&text, "{\"prompt\": \"%c%d", 'a' + i, i);
-        for (int k = 0; k < i * 7 % 29; k++) tm_text_printf(&text, "%c", 'a' + (i * 5 + k * k) % 26);
-        tm_text_add(&text, "\", \"completion\": \"");
-        for (int k = 0; k < 2 + i * 3 % 17; k++) tm_text_printf(&text, "%c", 'A' + (i + k * 3) % 26);
-        tm_text_add(&text, "\"}\n");
-    }
-    tm_source_options o = { .name = "sft",
-                            .path = test_file_write(test_folder(), "rows.jsonl", text.data),
-                            .vocab = 257,
-                            .seq = SEQ,
-                            .seed = 1,
-                            .sft = { .packed = packed } };
-    tm_text_fini(&text);
-    if (tm_source_open(&o, &source, &err) != TM_OK) fail_msg("%s", err.text);
-    return source;
+    tm_text text[2] = { { 0 } };
+    for (int i = 0; i < SAMPLES; i++)
+        for (int pairs = 0; pairs < 2; pairs++) {
+            tm_text *to = &text[pairs];
+            tm_text_printf(to, "{\"prompt\": \"%c%d", 'a' + i, i);
+            for (int k = 0; k < i * 7 % (pairs ? 9 : 29); k++) tm_text_printf(to, "%c", 'a' + (i * 5 + k * k) % 26);
+            tm_text_printf(to, "\", \"%s\": \"", pairs ? "chosen" : "completion");
+            for (int k = 0; k < 2 + i * 3 % 17; k++) tm_text_printf(to, "%c", 'A' + (i + k * 3) % 26);
+            if (pairs) tm_text_add(to, "\", \"rejected\": \"");
+            for (int k = 0; pairs && k < 2 + i * 5 % 13; k++) tm_text_printf(to, "%c", 'a' + (i + k * 7) % 26);
+            tm_text_add(to, "\"}\n");
+        }
+    test_file_write(test_folder(), "sft", text[0].data);
+    test_file_write(test_folder(), "preference", text[1].data);
+    tm_text_fini(&text[0]), tm_text_fini(&text[1]);
 }
 
-static tm_trainer *open_trainer(tm_device *device, tm_step_options o, int fields)
+/* Over all targets, or pairs, of all samples, which are so many. */
+static double sum_of(const char *name, tm_step_options o, bool packed, int64_t *weights)
 {
-    static const char *const names[] = { "tokens", "targets", "positions", "first_key" };
+    tm_source_options options = {
+        .name = name, .path = test_in_folder(name), .vocab = 257, .seq = SEQ, .seed = 1, .sft = { .packed = packed }
+    };
+    tm_source *source;
+    tm_error   err = { 0 };
+    double     sum = 0;
     o.shape.vocab_size = 257;
     o.micro_batch = o.accumulation = 1;
     o.seq = SEQ;
-    for (int f = 0; f < fields; f++)
-        o.fields[f] = (tm_field){ .name = names[f], .dtype = TM_I32, .shape = tm_shape_1(SEQ) };
-    o.n_fields = fields;
-    return test_trainer_open(device, &o, 3);
-}
-
-/* Over all targets of all samples, which are so many. */
-static double sum_of(const tm_source *source, const tm_step_options *o, int fields, int64_t *targets)
-{
+    if (tm_source_fields(&options, o.fields, &o.n_fields, &err) != TM_OK) fail_msg("%s", err.text);
+    if (tm_source_open(&options, &source, &err) != TM_OK) fail_msg("%s", err.text);
     tm_device  *device = test_device_open("cpu", 2);
-    tm_trainer *trainer = open_trainer(device, *o, fields);
-    double      sum = 0;
-    *targets = 0;
-    for (int64_t i = 0; i < tm_source_describe(source)->train_samples; i++) {
-        int32_t  scratch[SEQ + 1], row[4][SEQ];
-        double   loss;
-        int64_t  weight;
-        tm_error err = { 0 };
-        void    *at[] = { row[0], row[1], row[2], row[3] };
+    tm_trainer *trainer = test_trainer_open(device, &o, 3);
+    int64_t     rows = tm_source_describe(source)->train_samples;
+    assert_true(packed ? rows < SAMPLES / 2 : rows == SAMPLES);
+    *weights = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        int32_t scratch[SEQ + 1], row[5][SEQ]; /* or float */
+        double  loss;
+        int64_t weight;
+        void   *at[] = { row[0], row[1], row[2], row[3], row[4] };
         if (tm_source_row(source, TM_SPLIT_TRAIN, i, scratch, at, &weight, &err) != TM_OK) fail_msg("%s", err.text);
-        tm_micro_batch micro = { .field = { row[0], row[1], row[2], row[3] } };
+        tm_micro_batch micro = { .field = { row[0], row[1], row[2], row[3], row[4] } };
         if (tm_trainer_evaluate(trainer, &micro, &loss, &err) != TM_OK) fail_msg("%s", err.text);
-        sum += loss, *targets += weight;
+        sum += loss, *weights += weight;
     }
     tm_trainer_close(trainer);
     tm_device_close(device);
+    tm_source_close(source);
     return sum;
 }
 
-static void check_family(const char *name, const tm_step_options *o, const tm_source *packed, const tm_source *plain)
+static void check_family(const char *name, const tm_step_options *o)
 {
-    int64_t together, apart;
-    double  a = sum_of(packed, o, 4, &together), b = sum_of(plain, o, 2, &apart);
+    const char *source = o->preference.beta > 0 ? "preference" : "sft";
+    int64_t     together, apart;
+    double      a = sum_of(source, *o, true, &together), b = sum_of(source, *o, false, &apart);
     if (together != apart || !(fabs(a - b) <= 1e-6 * b))
-        fail_msg("%s: %.9g over %d targets, alone %.9g over %d", name, a, (int)together, b, (int)apart);
+        fail_msg("%s: %.9g over %d, alone %.9g over %d", name, a, (int)together, b, (int)apart);
 }
 
 #define EXPERTS " --model.n_experts=4 --model.n_experts_per_token=2"
@@ -90,14 +89,13 @@ TEST(packed_samples_have_their_own_loss)
                       "--model.n_dense_layers=1" EXPERTS },
         { "gpt_oss", " --model.sliding_window=5 --model.sliding_window_every=2" EXPERTS },
     };
-    tm_source *packed = open_source(true), *plain = open_source(false);
-    assert_int_equal(tm_source_describe(plain)->train_samples, SAMPLES);
-    assert_true(tm_source_describe(packed)->train_samples < SAMPLES / 2);
+    tm_log_set_level(TM_LOG_ERROR);
+    write_rows();
     for (int family = 0; family < (int)TM_FAMILY_MIXTRAL; family++) {
         tm_step_options o = test_family_options((tm_model_family)family);
         if (!*tm_model_optional_fields(&o.shape)) continue;
         if (o.shape.max_seq_len < SEQ) o.shape.max_seq_len = SEQ;
-        check_family(tm_model_family_name(&o.shape), &o, packed, plain);
+        check_family(tm_model_family_name(&o.shape), &o);
     }
     for (size_t i = 0; i < sizeof mixtures / sizeof mixtures[0]; i++) {
         char            words[600];
@@ -107,18 +105,20 @@ TEST(packed_samples_have_their_own_loss)
                  "--model.moe_ffn_dim=24",
                  mixtures[i][0], mixtures[i][1]);
         o.shape = test_shape_preset("tiny-llama", words);
-        check_family(mixtures[i][0], &o, packed, plain);
+        check_family(mixtures[i][0], &o);
     }
-    tm_source_close(packed);
-    tm_source_close(plain);
+    tm_step_options pairs = test_llama_options();
+    pairs.preference = (tm_preference_attr){ .kind = TM_PREFERENCE_SIGMOID, .beta = 0.2 };
+    check_family("pairs", &pairs);
 }
 
 /* A step of sequences without answers has no gradient, not one that is no number. */
 TEST(a_step_without_targets_has_no_loss)
 {
-    tm_device  *device = test_device_open("cpu", 1);
-    tm_trainer *trainer = open_trainer(device, test_llama_options(), 2);
-    int32_t     tokens[SEQ] = { 5, 6, 7 }, targets[SEQ];
+    tm_device      *device = test_device_open("cpu", 1);
+    tm_step_options o = test_llama_options();
+    tm_trainer     *trainer = test_trainer_open(device, &o, 3);
+    int32_t         tokens[SEQ] = { 5, 6, 7 }, targets[SEQ];
     for (int t = 0; t < SEQ; t++) targets[t] = TM_IGNORED_TARGET;
     test_begin(trainer, 1, 1e-3, 1, 0);
     test_accumulate(trainer, 0, tokens, targets);
