@@ -148,7 +148,8 @@ static const struct CMUnitTest tests[] = {
                            "parallelism.pipeline_parallel_degree=2 compare.float64=one compare.late=bits"),
     KEPT("text of divided matrices",
          "family=gpt model.tied=false data.source=text parallelism.tensor_parallel_degree=2 lora.rank=2 "
-         "lora.targets=all-linear,lm_head lora.dora=true compare.float64=one"),
+         "lora.targets=all-linear,lm_head lora.dora=true loss.chunk_tokens=5 validation.enable=true "
+         "compare.float64=one"),
     KEPT("ranks of adapters", "family=llama model.n_layers=3 training.grad_accumulation=2 lora.rank=2 "
                               "lora.rank_pattern=k stages.cut=first parallelism.tensor_parallel_degree=2 "
                               "parallelism.pipeline_parallel_degree=2 compare.moved=1"),

@@ -87,4 +87,18 @@ TEST(targets_are_reached)
     tm_source_close(source);
 }
 
+/* Asked for where the verdict compares with it: of text, not of a language whose entropy is known. */
+TEST(a_compressor_is_asked_about_text)
+{
+    static const char *const names[] = { "text", "synthetic" };
+    test_source_files_write();
+    for (int k = 0; k < 2; k++) {
+        tm_source           *source = open_source(names[k], k ? NULL : test_in_folder("text.txt"), 16);
+        const tm_run_options o = { .source = { .name = names[k] } };
+        const run            r = { .options = &o, .held_out = source };
+        assert_true(tm_source_compressed(source) > 0 && (run_compressed(&r) > 0) == (k == 0));
+        tm_source_close(source);
+    }
+}
+
 TEST_FIXTURE(NULL, test_folder_teardown)

@@ -8,6 +8,9 @@
 #include "support/folder.h"
 #include "support/training.h"
 
+#define run_world world_of_run /* the name is that of another function here */
+#include "train/run/run_state.h"
+#undef run_world
 #include "rank_run.h"
 #include "run_fixture.h"
 
@@ -72,7 +75,7 @@ static job new_job(const char *folder)
     return j;
 }
 
-static void run_rank(tm_comm *comm, void *context)
+static void one_rank(tm_comm *comm, void *context)
 {
     job              *j = context;
     int               rank = comm ? tm_comm_rank(comm) : 0, ranks = comm ? tm_comm_size(comm) : 1;
@@ -97,9 +100,9 @@ static void run_rank(tm_comm *comm, void *context)
 static void run_on(job *j, int ranks, tm_status wanted)
 {
     if (ranks == 0)
-        run_rank(NULL, j);
+        one_rank(NULL, j);
     else
-        run_world(ranks, NULL, DEADLINE, false, run_rank, j);
+        run_world(ranks, NULL, DEADLINE, false, one_rank, j);
     for (int r = 0; r < (ranks ? ranks : 1); r++)
         if (j->status[r] != wanted)
             fail_msg("rank %d of %d: status %d: %s", r, ranks, (int)j->status[r], j->err[r].text);
@@ -218,6 +221,44 @@ TEST(ranks_of_another_run_are_named)
     turns.spoil = takes_turns;
     run_on(&turns, 2, TM_UNSUPPORTED);
     assert_non_null(strstr(turns.err[1].text, "a run of several ranks takes no turns; unset "));
+}
+
+/* What ranks have read: 3 batches of 2 samples each; `alike`: every rank reads what rank 0 does. */
+typedef struct {
+    bool    alike;
+    int64_t seen[MAX_RANKS], unique[MAX_RANKS];
+} count;
+
+static void count_samples(tm_comm *comm, void *context)
+{
+    count         *k = context;
+    int            rank = tm_comm_rank(comm), ranks = tm_comm_size(comm);
+    tm_run_options o = small_run("mock", 1);
+    tm_source     *source;
+    tm_ranks       own;
+    tm_batch       batch;
+    o.step.layout.mesh = tm_mesh_one();
+    o.step.layout.mesh.degree[TM_AXIS_REPLICATE] = ranks;
+    rank_join(comm, &o, &own);
+    CHECK_OK(tm_source_open(&o.source, &source, err));
+    tm_loader_part part = { k->alike ? 0 : rank, ranks };
+    run            r = { .options = &o, .source = source };
+    r.loader = tm_loader_open_part(source, TM_SPLIT_TRAIN, 2 * ranks, part, 0, 0);
+    for (int i = 0; i < 3; i++) tm_loader_next(r.loader, &batch);
+    CHECK_OK(run_count_samples(&r, &k->seen[rank], &k->unique[rank], err));
+    tm_loader_close(r.loader);
+    tm_source_close(source);
+    tm_ranks_close(&own);
+}
+
+/* Those of all ranks count, and the same one on two ranks is one. */
+TEST(samples_of_all_ranks_count)
+{
+    for (int alike = 0; alike < 2; alike++) {
+        count k = { .alike = alike };
+        run_world(3, NULL, DEADLINE, false, count_samples, &k);
+        for (int r = 0; r < 3; r++) assert_true(k.seen[r] == 18 && k.unique[r] == (alike ? 6 : 18));
+    }
 }
 
 static void other_seed(tm_run_options *o, int rank)

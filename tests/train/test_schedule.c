@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* NeMo's learning rates as published, schedules in words, and those that are none. (Others: test_schedules.c.) */
 #include "support/test.h"
+#include "train/certify/rate.h"
 #include "train/optimizer/schedule.h"
 
 #include <math.h>
@@ -27,9 +28,11 @@ TEST(nemo_cosine_has_the_published_values)
                  { &lora, 383, 4e-4, 0.00027710321076879 },
                  { &all, 4, 1, 1 },
                  { &all, 5, 1, 0 } };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        assert_true(fabs(rows[i].peak * tm_schedule_factor(rows[i].schedule, rows[i].step) - rows[i].wanted) <=
-                    1e-13 * rows[i].wanted);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const double is = tm_schedule_factor(rows[i].schedule, rows[i].step);
+        assert_true(fabs(rows[i].peak * is - rows[i].wanted) <= 1e-13 * rows[i].wanted);
+        assert_float_equal(tm_certified_factor(rows[i].schedule, rows[i].step + 1), is, 1e-12);
+    }
     assert_int_equal(tm_schedule_decay_steps(&s), 1199872);
     assert_int_equal(tm_schedule_decay_steps(&all), 0);
 }
@@ -49,12 +52,16 @@ TEST(schedules_are_told)
         { { .steps = 20, .warmup_steps = 4, .decay_ratio = 0.9, .decay = TM_DECAY_COSINE }, /* more than is left */
           16,
           "linear warmup, stable, cosine decay" },
+        { { .steps = 21, .warmup_steps = 4, .decay_ratio = 0.55 }, 12, "linear warmup, stable, linear decay" },
         { { .steps = 20, .warmup_steps = 4 }, 0, "constant after linear warmup" },
         { { .kind = TM_SCHEDULE_NEMO, .steps = 20, .warmup_steps = 4 }, 16, "cosine with linear warmup" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         assert_int_equal(tm_schedule_decay_steps(&rows[i].schedule), rows[i].decay);
         assert_string_equal(tm_schedule_words(&rows[i].schedule), rows[i].words);
+        for (int64_t step = 1; step < 30; step++)
+            assert_float_equal(tm_certified_factor(&rows[i].schedule, step),
+                               tm_schedule_factor(&rows[i].schedule, step - 1), 1e-12);
     }
 }
 
