@@ -79,6 +79,8 @@ static const server servers[] = {
     { "hipBLASLt of ROCm 6.2 beside HIP", MI300X, "rocm", TM_CHECK_FAIL, "hipBLASLt 6.2.4", "of ROCm 6.4.1",
       { "/opt/rocm-6.4.1/lib/libhipblaslt.so.0->libhipblaslt.so.0.8.60204",
       "/opt/rocm-6.4.1/lib/libhipblaslt.so.0.8.60204=\177ELF" }, NONE, NOTHING },
+    { "no ROCm", MI300X, "rocm", TM_CHECK_FAIL, "not found: HIP, hiprtc, hipBLASLt, RCCL",
+      "apt-get install hip-runtime-amd hipblaslt rccl,", { "!/opt/rocm-6.4.1", "!/opt/rocm" }, NONE, NOTHING },
     { "no RCCL", MI355X, "rocm", TM_CHECK_WARN, "not found: RCCL", "apt-get install rccl of ROCm 7.0.2",
       { "!/opt/rocm-7.0.2/lib/librccl.so", "!/opt/rocm-7.0.2/lib/librccl.so.1",
       "!/opt/rocm-7.0.2/lib/librccl.so.1.0.70002" }, NONE, NOTHING },

@@ -177,6 +177,39 @@ prints()
     fi
 }
 
+# start N WORD...: the program as N ranks, as a launcher that only sets the environment starts them; rank R with the words of the
+# file words.R behind these, and ./program.R instead if that is there. HOSTS=1: each on a host of its own. Sets $codes; $out is
+# that of rank 0, $err has all; out.R and err.R are those of rank R.
+start()
+{
+    start_n=$1
+    shift
+    rm -f out.[0-9]* err.[0-9]*
+    start_port=$((${start_port:-$((20000 + $$ % 12000))} + 2)) # below those that the system gives to anybody
+    for start_rank in $(seq $((start_n - 1)) -1 0); do
+        start_program=$TRAINMARK
+        [ ! -f "program.$start_rank" ] || start_program=./program.$start_rank
+        ( export RANK="$start_rank" WORLD_SIZE="$start_n" MASTER_ADDR=127.0.0.1 MASTER_PORT=$start_port
+          if [ -n "${HOSTS:-}" ]; then
+              export LOCAL_RANK=0 GROUP_RANK="$start_rank"
+          else
+              export LOCAL_RANK="$start_rank" LOCAL_WORLD_SIZE="$start_n" NNODES=1 NODE_RANK=0
+          fi
+          # shellcheck disable=SC2046
+          exec timeout -k 5 "$seconds" "$start_program" "$@" $(cat "words.$start_rank" 2>/dev/null) >"out.$start_rank" \
+              2>"err.$start_rank" </dev/null ) &
+        echo $! >"pid.$start_rank"
+    done
+    codes=
+    for start_rank in $(seq 0 $((start_n - 1))); do
+        wait "$(cat "pid.$start_rank")"
+        codes="${codes:+$codes }$?"
+    done
+    cp out.0 "$out"
+    cat err.* >"$err"
+}
+ended() { [ "$codes" = "$1" ] || { echo "# exit codes: $codes"; false; }; }
+
 finish()
 {
     echo "1..$tests"

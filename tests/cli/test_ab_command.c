@@ -97,17 +97,9 @@ tm_status tm_ab_run(const tm_ab_options *o, tm_ab_session *out, tm_error *err)
 /* Of words between bars. */
 static tm_status call_ab(const char *words)
 {
-    char     copy[700], *rest = copy, *argv[40];
-    int      argc = 0;
-    tm_error err = { 0 };
-    snprintf(copy, sizeof copy, "ab|%s", words);
-    for (char *word; (word = strsep(&rest, "|"));) argv[argc++] = word;
-    argv[argc] = NULL;
     told.length = 0;
     folder[0] = '\0';
-    told_begin();
-    tm_status st = tm_cli_call(&tm_command_ab, "ab", argc, argv, &err);
-    told_end(st, &err);
+    tm_status st = told_call(&tm_command_ab, words, "|");
     if (strstr(folder, "trainmark-ab")) assert_false(tm_file_exists(folder));
     return st;
 }

@@ -18,7 +18,6 @@ no()
     esac
 }
 a_list='list.yaml:1: a job file is a list of jobs, or a map with `jobs` and `global`; a job is a map: {workload: gemm, M: 256, ...} or {gemm: {M: 256, ...}}'
-a_value="list.yaml:1: an option's value must be plain or a list of plain values; a job is a map"
 no_code=4
 for content in 'a: 1\n' '' '[]\n' 'gemm\n' 'global: 3\njobs: [{gemm: {M: 3}}]\n' 'global: {M: 3}\n'; do no "$a_list" "$content"; done
 no "list.yaml:1: unknown workload 'gemmm'; \`trainmark bench\` lists all" '[{workload: gemmm, M: 3}]\n'

@@ -52,16 +52,8 @@ tm_status check_gemm(double seconds, double *gflops, tm_error *err)
 /* Of words between blanks, '' is an empty one; standard output and error, and the end. */
 static tm_status call_check(const char *words)
 {
-    char     copy[600], *rest = copy, *argv[40];
-    int      argc = 0;
-    tm_error err = { 0 };
-    snprintf(copy, sizeof copy, "check %s", words);
-    for (char *word; (word = strsep(&rest, " "));) argv[argc++] = strcmp(word, "''") == 0 ? word + 2 : word;
-    argv[argc] = NULL;
     fake_clock_start(1000, 0);
-    told_begin();
-    tm_status st = tm_cli_call(&tm_command_check, "check", argc, argv, &err);
-    told_end(st, &err);
+    tm_status st = told_call(&tm_command_check, words, " ");
     fake_clock_stop();
     tm_cli_stop = 0;
     return st;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The experiments of fine-tuning: each plans, and trains as many parameters as its adapters have; a run without weights or
-# without data refuses by name.
+# The experiments of fine-tuning and of images: each plans, and trains as many parameters as its adapters have; a run without
+# weights or without data refuses by name.
 # shellcheck disable=SC1091,SC2154
 . "$(dirname "$0")/lib.sh"
 
@@ -35,5 +35,18 @@ llama3.1_8B-dpo-lora 19,660,800 16
 END
 check "no file without a row here" [ "$(find "$configs" -name '*_*.yaml' | wc -l)" -eq 18 ]
 says 4 "there is no directory '/data/model'" run "$configs/qwen3_8B-lora.yaml" --launch.gpus_per_node 1
+
+# --- images: planned with the parameters that the page says, started with data of the same form ----------------------------------
+
+config=$root/configs/experiments/images/shapes.yaml
+unset CACHE
+says 0 "^data: not read: cannot read directory '\./cache'" run "$config" --dry-run
+parameters=$(sed -n 's/^tiny-flux: \([0-9,]*\) parameters.*/\1/p' "$out")
+check "shapes: its page has ${parameters:-no} parameters" has "$root/docs/flux-shapes.md" "[^0-9,]${parameters:-none}( |\$)"
+says 4 "cannot read directory '\./cache': No such file" run "$config" --out run
+
+# Other pictures of the same form: the same model trains on a distribution that needs no files.
+says 0 '' run "$config" --data.source gaussians --data.path null --training.steps 2 --training.local_batch_size 2 --validation.enable false \
+    --checkpoint.enable false --out made
 
 finish

@@ -75,14 +75,6 @@ says 0 '' run alpaca.yaml --checkpoint.enable true --out alpaca
 check "three steps" has alpaca/metrics.jsonl '"step": 3,'
 check "adapters only" has alpaca/config.yaml "^  rank: 8 "
 
-sft chat sft_trainer "sft_dataset_name: $root/tests/data/sft/ultrachat.jsonl" "sft_conversation_format: openai" \
-    "enable_packed_sequences: true" "use_packed_attention: true" "seq_length: 512"
-says 0 '' run chat.yaml --checkpoint.enable true --out chat --data.tokenizer "$root/tests/token/chat/qwen3"
-check "three steps of conversations" has chat/metrics.jsonl '"step": 3,'
-
-trainmark export chat -o weights
-sft more post_trainer "sft_dataset_name: $root/tests/data/sft/alpaca.jsonl" "seq_length: 512" "pretrained_checkpoint: $work/weights"
-says 0 "loaded [0-9]+ tensors .* of '$work/weights'" run more.yaml --out more --data.tokenizer "$root/tests/token/chat/qwen3"
 # --- FluxBenchmark: a run, a sweep ------------------------------------------------------------------------------------------
 
 mkdir -p flux/config

@@ -44,12 +44,6 @@ TEST(names_are_found)
         { "pyt_train_", NULL },
         { "Pyt_train_llama-3.1-8b", NULL },
     };
-    static const char *const made[][2] = {
-        { "a1b2", "pyt_train_a-1b2" }, { "Abc_12", "pyt_train_abc-12" },
-        { "x-1", "pyt_train_x-1" },    { "1a", "pyt_train_1a" },
-        { "a.1", "pyt_train_a.1" },    { "ab12c3", "pyt_train_ab-12c3" },
-        { "a_b1", "pyt_train_a-b-1" }, { "", "pyt_train_" },
-    };
     size_t           n;
     const tm_preset *presets = tm_model_presets(&n);
     tm_arena        *arena = tm_arena_create();
@@ -58,8 +52,6 @@ TEST(names_are_found)
         is_name(models[i][0], tm_habit_model(config, models[i][0]), models[i][1]);
     for (size_t i = 0; i < sizeof tags / sizeof tags[0]; i++)
         is_name(tags[i][0], tm_habit_preset(config, tags[i][0]), tags[i][1]);
-    for (size_t i = 0; i < sizeof made / sizeof made[0]; i++)
-        is_name(made[i][0], tm_habit_tag(arena, made[i][0]), made[i][1]);
     for (size_t i = 0; i < n; i++) {
         char        other[96];
         const char *tag = tm_habit_tag(arena, presets[i].name);
@@ -70,32 +62,6 @@ TEST(names_are_found)
     }
     tm_config_destroy(config);
     tm_arena_destroy(arena);
-}
-
-/* Words that all entries have, families as their presets begin, one entry. */
-TEST(tags_select_entries)
-{
-    static const char *const all[] = { "pyt", "jax", "primus", "training", "pretrain" };
-    static const char *const none[] = { "pretrai", "", "-", "8b", "pyt_train_none" };
-    static const char *const families[][2] = { { "llama3.1", "llama3.1_" },
-                                               { "LLAMA-3.1", "llama3.1_" },
-                                               { "gpt", "gpt" },
-                                               { "qwen3", "qwen3_" },
-                                               { "pyt_train_gpt2", "gpt2-124M" } };
-    size_t                   n;
-    const tm_preset         *presets = tm_model_presets(&n);
-    tm_config               *config = tm_cli_config();
-    for (size_t k = 0; k < n; k++) {
-        const char *preset = presets[k].name;
-        for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) assert_true(tm_habit_selects(config, all[i], preset));
-        for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
-            assert_false(tm_habit_selects(config, none[i], preset));
-        for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
-            if (tm_habit_selects(config, families[i][0], preset) !=
-                (strncmp(preset, families[i][1], strlen(families[i][1])) == 0))
-                fail_msg("'%s' and %s", families[i][0], preset);
-    }
-    tm_config_destroy(config);
 }
 
 /* The words of a line, translated; `as_it_was`: nothing was. */

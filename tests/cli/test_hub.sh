@@ -8,7 +8,6 @@ cache=$root/tests/hf/hub
 export HF_HUB_CACHE="$cache"
 main=b28b7af69320201d1cf206ebf28373980add1451
 snapshot=$cache/models--example--tiny-llama/snapshots/$main
-v1=$cache/models--example--tiny-llama/snapshots/5a6df720540c20d95d530d3fd6885511223d5d20
 rows=$cache/datasets--example--rows/snapshots/6c30d261539235005dac78552ab077de42661332/data
 train="--training.steps 3 --training.seq_len 32 --training.local_batch_size 2 --training.threads 1 --store.path none
        --training.stop_at_target false --metrics.log_freq 1"

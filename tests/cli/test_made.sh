@@ -151,7 +151,6 @@ trainmark verify a --all
 check "and printed" [ "$(grep -c '| \(ok\|differs\|not verified\) *|$' "$out")" -eq 122 ]
 table <<'END'
 5 | verify a --all | a: 15 of 53 figures agree with the raw samples | not verified: 69 values that cannot be recomputed | its configuration is not followed: 3 problems | 38 figures are not what the raw samples say
-5 | verify a | digest | differs | a: 15 of 53 figures agree
 5 | verify a b | a: 15 of 53 figures | b: 15 of 53 figures | 76 figures are not what the raw samples say
 4 | verify g.json | 'g.json' is a table of a benchmark, which keeps no raw samples; verify takes runs
 2 | report a -o report.pdf | 'report.pdf': the extension decides the format of the report; wanted .html, .md, .csv or .json

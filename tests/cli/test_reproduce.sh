@@ -76,6 +76,7 @@ check "nodes: torchrun" has "$out" "^two, or on each node \(NODE: 0 to 1, .*\): 
 # --- going on ---------------------------------------------------------------------------------------------------------------
 
 says 0 "^row 1 of 4: micro: done already$" reproduce page.yaml --out o
+says 0 "^row 1 of 1: micro: ran$" reproduce page.yaml --out o --rows micro --training.steps 9
 sed 's/^  micro:/  first:/; s/^  huge:/  second:/; s/local_batch_size 1000000/local_batch_size 2 --training.seq_len 64 --training.steps 150/; /^  mlp:/,$d' page.yaml >two.yaml
 sh -c 'exec "$0" "$@"' "$TRAINMARK" reproduce two.yaml --out two --rows '[fs]*' >/dev/null 2>two.err &
 pid=$!

@@ -6,7 +6,6 @@
 . "$(dirname "$0")/lib.sh"
 fixtures=$root/tests/token/fixtures
 gpt2="--tokenizer $fixtures/gpt2.json"
-llama2="--tokenizer $fixtures/llama2.model"
 
 # Of 27, 36 and 14 bytes: with an end each 80 tokens, the shortest 15, the longest 37.
 mkdir docs

@@ -5,30 +5,9 @@
 . "$(dirname "$0")/lib.sh"
 unset TORCHELASTIC_RUN_ID TORCHELASTIC_USE_AGENT_STORE GROUP_RANK
 export OMP_WAIT_POLICY=passive
-port=$((20000 + $$ % 12000)) # below those that the system gives to anybody
 short="$tiny --training.steps 4"
 
-# Two ranks of this run: out.R, err.R and $codes.
-start()
-{
-    port=$((port + 1))
-    for rank in 1 0; do
-        ( export RANK=$rank WORLD_SIZE=2 LOCAL_RANK=$rank LOCAL_WORLD_SIZE=2 NNODES=1 NODE_RANK=0 MASTER_ADDR=127.0.0.1 \
-            MASTER_PORT=$port
-          exec timeout -k 5 "$seconds" "$TRAINMARK" run "$@" >out.$rank 2>err.$rank </dev/null ) &
-        echo $! >pid.$rank
-    done
-    codes=
-    for rank in 0 1; do
-        wait "$(cat pid.$rank)"
-        codes="$codes $?"
-    done
-    cp out.0 "$out"
-    cat err.0 err.1 >"$err"
-}
-ended() { [ "$codes" = " $1" ] || { echo "# exit codes:$codes"; false; }; }
-
-start $short --out both
+start 2 run $short --out both
 check "two ranks train" ended "0 0"
 check "the first tells of it" has "$out" "^step: +4  loss:"
 check "the other says nothing" [ ! -s out.1 -a ! -s err.1 ]
@@ -47,18 +26,18 @@ trainmark run $short --training.global_batch_size 4 --training.separate_sums 2 -
 hash_of() { grep -o '"weights_hash": *"[^"]*"' $1/result.json; }
 check "the weights are those of one rank that sums two parts apart" [ -n "$(hash_of both)" -a "$(hash_of both)" = "$(hash_of alone)" ]
 
-start $short --out both --json
+start 2 run $short --out both --json
 check "again, as JSON" ended "0 0"
 check "the result and nothing else" cmp -s "$out" both/result.json
-start $short --out /dev/null/x
+start 2 run $short --out /dev/null/x
 check "the first cannot write" ended "4 4"
 check "it says so, once" [ "$(cat err.0)$(wc -l <err.1)" = \
     "trainmark: rank 0: cannot create directory '/dev/null/x': Not a directory; name another one0" ]
-start $tiny --training.steps 1000000 --timeout 0.5 --out stopped
+start 2 run $tiny --training.steps 1000000 --timeout 0.5 --out stopped
 check "both are stopped" ended "130 130"
 check "it is said once, too" [ "$(grep -cE '^(stopped by --timeout after 0.5 s|trainmark: interrupted: .*|results in stopped;.*)$' err.0) \
 $(wc -l <err.1)" = "3 0" ]
-start $short '--debug.seed=[1,2]' --out never
+start 2 run $short '--debug.seed=[1,2]' --out never
 check "a sweep" ended "4 4"
 check "is told by both, too" [ "$(sort -u err.0 err.1)" = "trainmark: invalid configuration or input: a sweep starts the \
 ranks of each run itself: use --ranks 2 instead of torchrun or its like" ]
@@ -69,8 +48,8 @@ model="--model.n_layers 1 --model.dim 32 --model.n_heads 2 --model.n_kv_heads 1 
        --training.local_batch_size 2 --training.stop_at_target false --validation.enable false --training.steps 2"
 threads_of() { sed -n 's/^  "threads": \([0-9]*\),$/\1/p' "$1/result.json"; }
 if command -v taskset >/dev/null && [ "$(nproc)" -ge 2 ]; then
-    start $model --out shared
-    check "a share of the processors" [ "$codes $(threads_of shared)" = " 0 0 $(($(nproc) / 2))" ]
+    start 2 run $model --out shared
+    check "a share of the processors" [ "$codes $(threads_of shared)" = "0 0 $(($(nproc) / 2))" ]
     cat >narrow <<END
 #!/bin/sh
 [ "\$RANK" = 1 ] && exec taskset -c "$(taskset -pc $$ | sed 's/.*: \([0-9]*\).*/\1/')" "$TRAINMARK" "\$@"
@@ -79,9 +58,9 @@ END
     chmod +x narrow
     whole=$TRAINMARK
     TRAINMARK=./narrow
-    start $model --out apart
+    start 2 run $model --out apart
     TRAINMARK=$whole
-    check "all that it was given" [ "$codes $(threads_of apart)" = " 0 0 $(nproc)" ]
+    check "all that it was given" [ "$codes $(threads_of apart)" = "0 0 $(nproc)" ]
 else
     skip "shares of the processors" "taskset or a second processor is not here"
 fi

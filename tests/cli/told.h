@@ -5,6 +5,7 @@
 #define TM_TESTS_CLI_TOLD_H
 
 #include "base/file.h"
+#include "cli/cli.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "support/fake_run.h"
@@ -66,6 +67,21 @@ static inline void told_end(tm_status st, const tm_error *err)
     tm_text_add_n(&told, said.data, said.length);
     tm_text_fini(&said);
     tm_text_printf(&told, "-> %s%s%s\n\n", tm_status_text(st), st == TM_OK ? "" : ": ", st == TM_OK ? "" : err->text);
+}
+
+/* The command with these words, of which '' is an empty one, between separators; what it prints is added to the text.
+ */
+static inline tm_status told_call(const tm_cli_command *command, const char *words, const char *separators)
+{
+    char     copy[700], *rest = copy, *argv[40] = { (char *)(size_t)command->name };
+    int      argc = 1;
+    tm_error err = { 0 };
+    snprintf(copy, sizeof copy, "%s", words);
+    for (char *word; (word = strsep(&rest, separators));) argv[argc++] = strcmp(word, "''") == 0 ? word + 2 : word;
+    told_begin();
+    tm_status st = tm_cli_call(command, command->name, argc, argv, &err);
+    told_end(st, &err);
+    return st;
 }
 
 #endif

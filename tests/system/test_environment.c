@@ -73,6 +73,26 @@ TEST(whole_variables)
     tm_environment_destroy(e);
 }
 
+/* What perf.csv keeps of them. */
+TEST(variables_as_options)
+{
+    static char *variables[] = {
+        "OMP_NUM_THREADS=4", "RCCL_MSCCL_ENABLE=0",      "HSA_X=it's", "NCCL_TOKEN=secret", "NCCL_DEBUG=a b",
+        "HIP_EMPTY=",        "CUDA_VISIBLE_DEVICES=0,1", NULL
+    };
+    static char *kept[4096]; /* setenv takes the list that it made before away */
+    tm_text      text = { 0 };
+    for (int i = 0; environ[i] && i < 4095; i++) kept[i] = environ[i];
+    environ = variables;
+    tm_environment *e = tm_environment_read(test_in_folder("empty"));
+    environ = kept;
+    tm_environment_print_options(e, &text);
+    assert_string_equal(text.data, "-e CUDA_VISIBLE_DEVICES=0,1 -e HIP_EMPTY= -e HSA_X='it'\\''s' -e NCCL_DEBUG='a b' "
+                                   "-e NCCL_TOKEN='***' -e RCCL_MSCCL_ENABLE=0");
+    tm_text_fini(&text);
+    tm_environment_destroy(e);
+}
+
 TEST(secrets_stay_out)
 {
     setenv("NCCL_SECRET_THING", "abc", 1);
