@@ -260,37 +260,32 @@ static setup setup_number(uint64_t number, int64_t m, int64_t n, int64_t k)
                     .extra = bits & 256 ? TM_BF16 : TM_F32,
                     .pad = bits & 512 ? 3 : 0 };
 }
+/* Every `stride`-th element of it, on each engine. */
+static void check_setup(setup s, int threads, int64_t stride)
+{
+    engine  engines[MAX_ENGINES];
+    problem p = problem_make(s);
+    for (int e = 0, n = list_engines(engines); e < n; e++) check_problem(&p, &engines[e], threads, stride);
+    problem_free(&p);
+}
 TEST(test_ugly_shapes)
 {
     static const int64_t extents[] = { 1, 3, 7, 8, 9, 31, 33, 65 }, depths[] = { 1, 7, 33, 511, 512, 513, 1030 };
-    engine               engines[MAX_ENGINES];
-    int                  n_engines = list_engines(engines);
-    uint64_t             number = 0;
-    for (size_t i = 0; i < 8; i++)
-        for (size_t j = 0; j < 8; j++)
-            for (size_t q = 0; q < 7; q++) {
-                problem p = problem_make(setup_number(number++, extents[i], extents[j], depths[q]));
-                int64_t stride = 1 + p.s.m * p.s.n * p.s.k / 200000;
-                for (int e = 0; e < n_engines; e++) check_problem(&p, &engines[e], 1 + (int)(number % 3), stride);
-                problem_free(&p);
-            }
+    for (uint64_t number = 0; number < 8 * 8 * 7; number++) {
+        setup s = setup_number(number, extents[number / 56], extents[number / 7 % 8], depths[number % 7]);
+        check_setup(s, 1 + (int)((number + 1) % 3), 1 + s.m * s.n * s.k / 200000);
+    }
 }
 /* One row by weights as they are stored: depths with and without whole steps, and the last columns. */
 TEST(test_one_row)
 {
     static const int64_t columns[] = { 1, 15, 16, 17, 64, 65, 200 }, depths[] = { 16, 32, 512, 544, 1040, 1030, 1536 };
-    engine               engines[MAX_ENGINES];
-    int                  n_engines = list_engines(engines);
-    uint64_t             number = 1000;
-    for (size_t i = 0; i < 7; i++)
-        for (size_t q = 0; q < 7; q++)
-            for (int times = 0; times < (test_is_full() ? 12 : 6); times++) {
-                setup s = setup_number(number++, 1, columns[i], depths[q]);
-                s.ta = false, s.tb = true;
-                problem p = problem_make(s);
-                for (int e = 0; e < n_engines; e++) check_problem(&p, &engines[e], 1 + (int)(number % 3), 1);
-                problem_free(&p);
-            }
+    uint64_t             times = test_is_full() ? 12 : 6;
+    for (uint64_t i = 0; i < 7 * 7 * times; i++) {
+        setup s = setup_number(1000 + i, 1, columns[i / times / 7], depths[i / times % 7]);
+        s.ta = false, s.tb = true;
+        check_setup(s, 1 + (int)((1001 + i) % 3), 1);
+    }
 }
 /* Few rows or columns by a large operand as it is stored, either way: as many as one panel has, fewer and more; runs of
  * rows and of columns that are not whole, several blocks of K, odd depths. */
@@ -298,21 +293,12 @@ FULL_TEST(test_narrow)
 {
     static const int64_t few[] = { 4, 5, 8, 9, 13, 16, 17 }, large[] = { 63, 64, 77, 203 },
                          depths[] = { 31, 32, 513, 544, 1536 };
-    engine   engines[MAX_ENGINES];
-    int      n_engines = list_engines(engines);
-    uint64_t number = 3000;
-    for (size_t f = 0; f < 7; f++)
-        for (size_t l = 0; l < 4; l++)
-            for (size_t q = 0; q < 5; q++)
-                for (int times = 0; times < 8; times++) {
-                    setup s =
-                        setup_number(number++, times % 2 ? few[f] : large[l], times % 2 ? large[l] : few[f], depths[q]);
-                    s.ta = times & 2, s.tb = times & 4;
-                    problem p = problem_make(s);
-                    int64_t stride = 1 + s.m * s.n * s.k / 100000;
-                    for (int e = 0; e < n_engines; e++) check_problem(&p, &engines[e], 1 + (int)(number % 3), stride);
-                    problem_free(&p);
-                }
+    for (uint64_t i = 0; i < 7 * 4 * 5 * 8; i++) {
+        int64_t small = few[i / 160], wide = large[i / 40 % 4];
+        setup   s = setup_number(3000 + i, i % 2 ? small : wide, i % 2 ? wide : small, depths[i / 8 % 5]);
+        s.ta = i & 2, s.tb = i & 4;
+        check_setup(s, 1 + (int)((3001 + i) % 3), 1 + s.m * s.n * s.k / 100000);
+    }
 }
 /* Products that need several blocks of C and several stages of K, in both loop orders, with and without a strip. */
 FULL_TEST(test_blocked)
@@ -332,17 +318,13 @@ FULL_TEST(test_blocked)
         { .m = 70, .n = 64, .k = 20000, .ta = true, .c = TM_F16, .a = TM_F16, .b = TM_F16, .accumulate = true },
         { .m = 33, .n = 12000, .k = 1030, .a = TM_F16, .b = TM_F16, .accumulate = true },
     };
-    engine engines[MAX_ENGINES];
-    int    n_engines = list_engines(engines);
     for (size_t i = 0; i < sizeof setups / sizeof *setups; i++) {
         setup s = setups[i];
-        if (s.a == TM_F64) s.a = TM_F32; /* not said */
-        if (s.b == TM_F64) s.b = TM_F32;
-        if (s.c == TM_F64) s.c = TM_F32;
-        if (s.extra == TM_F64) s.extra = TM_F32;
-        problem p = problem_make(s);
-        for (int e = 0; e < n_engines; e++) check_problem(&p, &engines[e], 2, 1 + s.m * s.n / 2003);
-        problem_free(&p);
+        for (int k = 0; k < 4; k++) {
+            tm_dtype *of[] = { &s.a, &s.b, &s.c, &s.extra };
+            if (*of[k] == TM_F64) *of[k] = TM_F32; /* not said */
+        }
+        check_setup(s, 2, 1 + s.m * s.n / 2003);
     }
 }
 TEST(test_threads_same_bits)
@@ -430,37 +412,18 @@ TEST(test_empty)
 /* They count, but in the bfloat16 instructions, which take them for zero. */
 TEST(test_denormals)
 {
-    engine engines[MAX_ENGINES];
-    int    n_engines = list_engines(engines);
-    float  a[64], b[64], c;
-    for (int i = 0; i < 64; i++) a[i] = 0x1p-140f, b[i] = 1;
-    for (int e = 0; e < n_engines; e++) {
-        run_with(&engines[e],
-                 (tm_gemm){ .m = 1,
-                            .n = 1,
-                            .k = 64,
-                            .a = { a, 64, false, TM_F32 },
-                            .b = { b, 1, false, TM_F32 },
-                            .c = &c,
-                            .ldc = 1,
-                            .c_dtype = TM_F32 },
-                 1);
-        assert_true(c == 0x1p-134f);
-    }
+    engine   engines[MAX_ENGINES];
+    int      n_engines = list_engines(engines);
+    float    a[64], b[64], c;
     uint16_t low[64], one[64];
-    for (int i = 0; i < 64; i++) low[i] = 8, one[i] = tm_bf16_round(1); /* 2^-130 */
-    for (int e = 0; e < n_engines; e++) {
-        run_with(&engines[e],
-                 (tm_gemm){ .m = 1,
-                            .n = 1,
-                            .k = 64,
-                            .a = { low, 64, false, TM_BF16 },
-                            .b = { one, 1, false, TM_BF16 },
-                            .c = &c,
-                            .ldc = 1,
-                            .c_dtype = TM_F32 },
-                 1);
-        bool instruction = engines[e].groups || strcmp(engines[e].isa, "avx512_bf16") == 0;
-        assert_true(c == (instruction ? 0 : 0x1p-124f));
+    for (int i = 0; i < 64; i++) a[i] = 0x1p-140f, b[i] = 1, low[i] = 8, one[i] = tm_bf16_round(1); /* 2^-130 */
+    for (int k = 0; k < 2 * n_engines; k++) {
+        const engine *e = &engines[k / 2];
+        tm_gemm       g = { .m = 1, .n = 1, .k = 64, .c = &c, .ldc = 1, .c_dtype = TM_F32 };
+        g.a = k % 2 ? (tm_gemm_matrix){ low, 64, false, TM_BF16 } : (tm_gemm_matrix){ a, 64, false, TM_F32 };
+        g.b = k % 2 ? (tm_gemm_matrix){ one, 1, false, TM_BF16 } : (tm_gemm_matrix){ b, 1, false, TM_F32 };
+        run_with(e, g, 1);
+        bool flushes = e->groups || strcmp(e->isa, "avx512_bf16") == 0;
+        assert_true(c == (k % 2 == 0 ? 0x1p-134f : flushes ? 0 : 0x1p-124f));
     }
 }

@@ -19,133 +19,97 @@
 
 enum { HIDDEN = 4096, WIDTH = 14336, VOCABULARY = 128256, HEAD = 128, HEADS = 40, QKV = 6144 };
 
-/* Ops that take the same operands. */
-static const tm_op *const norms[] = { &tm_op_rmsnorm, &tm_op_layernorm, NULL };
-static const tm_op *const norm_grads[] = { &tm_op_rmsnorm_grad, &tm_op_layernorm_grad, NULL };
-static const tm_op *const turns[] = { &tm_op_rope, &tm_op_rope_grad, NULL };
-static const tm_op *const gates[] = { &tm_op_swiglu, &tm_op_swiglu_clamped, NULL };
-static const tm_op *const gate_grads[] = { &tm_op_swiglu_grad, &tm_op_swiglu_clamped_grad, NULL };
-static const tm_op *const of_two[] = { &tm_op_add,       &tm_op_gelu_grad, &tm_op_gelu_bias_grad,
-                                       &tm_op_silu_grad, &tm_op_add_bias,  NULL };
-static const tm_op *const coders[] = { &tm_op_quantize_both, &tm_op_quantize_made, NULL };
-static const tm_op *const heads[] = { &tm_op_head_norm, &tm_op_head_norm_grad, NULL };
-static const tm_op *const heads_turned[] = { &tm_op_head_rope, &tm_op_head_rope_grad, NULL };
-static const tm_op *const modulations[] = { &tm_op_modulate, &tm_op_modulate_grad, NULL };
-static const tm_op *const residuals[] = { &tm_op_gated_add, &tm_op_gated_add_grad, NULL };
-static const tm_op *const losses[] = { &tm_op_cross_entropy, &tm_op_cross_entropy_grad, NULL };
-
 typedef struct {
     const tm_op *op;
-    int64_t      rows, columns; /* of the first operand, before it is doubled for gates */
-    double       most;          /* times the floor */
-    unsigned     shared;        /* inputs that count once */
+    int          example;        /* of the op, whose dimensions become others */
+    int64_t      from[5], to[5]; /* rows and columns of the first operand come first */
+    double       most;           /* times the floor */
+    unsigned     shared;         /* inputs that count once */
 } traffic_case;
 
 static const traffic_case cases[] = {
-    { &tm_op_cast, 16, HIDDEN, 1.0, 0 },
-    { &tm_op_add, 16, HIDDEN, 1.0, 0 },
-    { &tm_op_fill, 16, HIDDEN, 1.0, 0 },
-    { &tm_op_swiglu, 4, WIDTH, 1.0, 0 },
-    { &tm_op_swiglu_grad, 4, WIDTH, 1.0, 0 },
-    { &tm_op_gelu, 4, WIDTH, 1.0, 0 },
-    { &tm_op_gelu_grad, 4, WIDTH, 1.0, 0 },
-    { &tm_op_silu, 4, WIDTH, 1.0, 0 },
-    { &tm_op_silu_grad, 4, WIDTH, 1.0, 0 },
-    { &tm_op_swiglu_clamped, 4, WIDTH, 1.0, 0 },
-    { &tm_op_swiglu_clamped_grad, 4, WIDTH, 1.0, 0 },
-    { &tm_op_scale, 16, HIDDEN, 1.0, 0 },
-    { &tm_op_add_bias, 16, HIDDEN, 1.0, 1U << 2 },
-    { &tm_op_rope, 16, QKV, 1.05, 1U << 1 },
-    { &tm_op_rope_grad, 16, QKV, 1.05, 1U << 1 },
-    { &tm_op_rmsnorm, 16, HIDDEN, 1.05, 1U << 1 },
-    { &tm_op_rmsnorm_grad, 64, HIDDEN, 1.05, 1U << 2 },
-    { &tm_op_layernorm, 16, HIDDEN, 1.05, 1U << 1 | 1U << 2 },
-    { &tm_op_layernorm_grad, 64, HIDDEN, 1.07, 1U << 2 }, /* two sums of 32 rows */
-    { &tm_op_bias_grad, 64, HIDDEN, 1.13, 0 },            /* sums of 32 rows, in float32, are written and read again */
-    { &tm_op_gelu_bias_grad, 64, WIDTH, 1.05, 0 },        /* likewise */
-    { &tm_op_copy, 16, HIDDEN, 1.0, 0 },
-    { &tm_op_head_norm, 16, QKV, 1.0, 1U << 1 },
-    { &tm_op_head_norm_grad, 64, QKV, 1.0, 1U << 2 | 1U << 3 },
-    { &tm_op_head_rope, 16, QKV, 1.0, 1U << 1 | 1U << 2 },
-    { &tm_op_head_rope_grad, 64, QKV, 1.0, 1U << 2 | 1U << 3 | 1U << 4 },
-    { &tm_op_gated_add, 16, HIDDEN, 1.0, 1U << 2 },
-    { &tm_op_gated_add_grad, 64, HIDDEN, 1.4, 1U << 2 },     /* dy once more for the sum */
-    { &tm_op_modulate, 16, HIDDEN, 2.0, 1U << 1 | 1U << 2 }, /* rows of three passes, of which caches have two */
-    { &tm_op_modulate_grad, 64, HIDDEN, 2.4, 1U << 2 | 1U << 3 | 1U << 4 },
-    { &tm_op_embedding_grad, 2048, 256, 1.15, 0 }, /* zeros come first; each block of numbers looks at all tokens */
-    { &tm_op_square_sum, 64, HIDDEN, 1.05, 0 },
-    { &tm_op_quantize_both, 256, 1024, 1.01, 1U << 2 }, /* with scales of earlier steps */
-    { &tm_op_quantize_made, 256, 1024, 1.01, 1U << 2 }, /* gradients of a gate of 512, with such scales */
-    { &tm_op_cross_entropy, 2, VOCABULARY, 1.0001, 0 },
-    { &tm_op_cross_entropy_grad, 2, VOCABULARY, 1.5001, 0 }, /* a row of logits is read twice */
+    { &tm_op_cast, 1, { 3, 7 }, { 16, HIDDEN }, 1.0, 0 },
+    { &tm_op_add, 1, { 3, 7 }, { 16, HIDDEN }, 1.0, 0 },
+    { &tm_op_fill, 1, { 3, 7 }, { 16, HIDDEN }, 1.0, 0 },
+    { &tm_op_swiglu, 1, { 3, 7, 14 }, { 4, WIDTH, 2 * WIDTH }, 1.0, 0 },
+    { &tm_op_swiglu_grad, 1, { 3, 7, 14 }, { 4, WIDTH, 2 * WIDTH }, 1.0, 0 },
+    { &tm_op_gelu, 1, { 3, 7 }, { 4, WIDTH }, 1.0, 0 },
+    { &tm_op_gelu_grad, 1, { 3, 7 }, { 4, WIDTH }, 1.0, 0 },
+    { &tm_op_silu, 1, { 3, 7 }, { 4, WIDTH }, 1.0, 0 },
+    { &tm_op_silu_grad, 1, { 3, 7 }, { 4, WIDTH }, 1.0, 0 },
+    { &tm_op_swiglu_clamped, 1, { 3, 7, 14 }, { 4, WIDTH, 2 * WIDTH }, 1.0, 0 },
+    { &tm_op_swiglu_clamped_grad, 1, { 3, 7, 14 }, { 4, WIDTH, 2 * WIDTH }, 1.0, 0 },
+    { &tm_op_scale, 1, { 3, 7 }, { 16, HIDDEN }, 1.0, 0 },
+    { &tm_op_add_bias, 1, { 3, 7 }, { 16, HIDDEN }, 1.0, 1U << 2 },
+    { &tm_op_rope, 1, { 6, 16, 3, 4 }, { 16, QKV, 16, HEAD }, 1.05, 1U << 1 },
+    { &tm_op_rope_grad, 1, { 6, 16, 3, 4 }, { 16, QKV, 16, HEAD }, 1.05, 1U << 1 },
+    { &tm_op_rmsnorm, 1, { 3, 7 }, { 16, HIDDEN }, 1.05, 1U << 1 },
+    { &tm_op_rmsnorm_grad, 1, { 3, 7 }, { 64, HIDDEN }, 1.05, 1U << 2 },
+    { &tm_op_layernorm, 1, { 3, 7 }, { 16, HIDDEN }, 1.05, 1U << 1 | 1U << 2 },
+    { &tm_op_layernorm_grad, 1, { 3, 7 }, { 64, HIDDEN }, 1.07, 1U << 2 }, /* two sums of 32 rows */
+    { &tm_op_bias_grad, 1, { 3, 9 }, { 64, HIDDEN }, 1.13, 0 },     /* sums of 32 rows, in float32, are written and read
+                                                                       again */
+    { &tm_op_gelu_bias_grad, 1, { 3, 7 }, { 64, WIDTH }, 1.05, 0 }, /* likewise */
+    { &tm_op_copy, 1, { 3, 7 }, { 16, HIDDEN }, 1.0, 0 },
+    { &tm_op_head_norm, 2, { 9, 64, 16, 6 }, { 16, QKV, 2 * HEAD, HEADS }, 1.0, 1U << 1 },
+    { &tm_op_head_norm_grad, 2, { 9, 64, 16, 6 }, { 64, QKV, 2 * HEAD, HEADS }, 1.0, 1U << 2 | 1U << 3 },
+    { &tm_op_head_rope, 1, { 9, 48, 32, 3, 16 }, { 16, QKV, 2 * HEAD, HEADS, HEAD }, 1.0, 1U << 1 | 1U << 2 },
+    { &tm_op_head_rope_grad,
+      1,
+      { 9, 48, 32, 3, 16 },
+      { 64, QKV, 2 * HEAD, HEADS, HEAD },
+      1.0,
+      1U << 2 | 1U << 3 | 1U << 4 },
+    { &tm_op_gated_add, 2, { 18, 8, 2 }, { 16, HIDDEN, 1 }, 1.0, 1U << 2 },
+    { &tm_op_gated_add_grad, 2, { 18, 8, 2 }, { 64, HIDDEN, 1 }, 1.4, 1U << 2 },     /* dy once more for the sum */
+    { &tm_op_modulate, 2, { 18, 8, 2 }, { 16, HIDDEN, 1 }, 2.0, 1U << 1 | 1U << 2 }, /* rows of three passes, of which
+                                                                                  caches have two */
+    { &tm_op_modulate_grad, 2, { 18, 8, 2 }, { 64, HIDDEN, 1 }, 2.4, 1U << 2 | 1U << 3 | 1U << 4 },
+    { &tm_op_embedding_grad, 1, { 6, 9, 7 }, { 2048, 256, 512 }, 1.15, 0 }, /* zeros come first; each block of numbers
+                                                                               looks at all tokens */
+    { &tm_op_square_sum, 1, { 3, 7 }, { 64, HIDDEN }, 1.05, 0 },
+    { &tm_op_quantize_both, 0, { 0 }, { 256, 1024 }, 1.01, 1U << 2 }, /* with scales of earlier steps */
+    { &tm_op_quantize_made, 0, { 0 }, { 256, 1024 }, 1.01, 1U << 2 }, /* gradients of a gate of 512, with such scales */
+    { &tm_op_cross_entropy, 2, { 9, 7 }, { 2, VOCABULARY }, 1.0001, 0 },
+    { &tm_op_cross_entropy_grad, 2, { 9, 7 }, { 2, VOCABULARY }, 1.5001, 0 }, /* a row of logits is read twice */
 };
 
-static bool is_one_of(const tm_op *op, const tm_op *const *list)
+static void stretch(tm_shape *shape, const traffic_case *c)
 {
-    while (*list && *list != op) list++;
-    return *list;
+    for (int d = 0; d < shape->rank; d++)
+        for (int i = 0; i < 5; i++)
+            if (c->from[i] && shape->n[d] == c->from[i]) {
+                shape->n[d] = c->to[i];
+                break;
+            }
 }
 
-static void begin(const traffic_case *c, tm_example *e)
+#define SET(e, op, name, kind, ...)                                                                                    \
+    if (op == &tm_op_##name) memcpy(e->attr, &(kind){ __VA_ARGS__ }, sizeof(kind))
+#define EPS .eps = 1e-5
+#define OF_HEADS .heads = HEADS, .head_dim = HEAD
+
+/* Attributes that tell sizes. */
+static void set_attributes(tm_example *e, const tm_op *op, int64_t rows)
 {
-    const tm_norm_attr      norm = { .eps = 1e-5 };
-    const tm_rope_attr      rope = { .seq = c->rows, .heads = HEADS, .head_dim = HEAD, .layout = TM_ROPE_HALF };
-    const tm_fill_attr      fill = { .value = 1.5 };
-    const tm_modulate_attr  modulate = { .eps = 1e-5, .seq = c->rows };
-    const tm_gated_add_attr gate = { .seq = c->rows };
-    const tm_embedding_attr embedding = { .seq = c->rows };
-    const tm_clamp_attr     clamp = { .limit = 7, .alpha = 1.7 };
-    const tm_head_norm_attr head = { .eps = 1e-5, .heads = HEADS, .head_dim = HEAD, .second = HEADS - 8 };
-    const tm_head_rope_attr turned = { .eps = 1e-5,
-                                       .heads = HEADS,
-                                       .head_dim = HEAD,
-                                       .second = HEADS - 8,
-                                       .seq = c->rows,
-                                       .layout = TM_ROPE_INTERLEAVED };
-    if (is_one_of(c->op, norms) || is_one_of(c->op, norm_grads))
-        tm_example_begin(e, &norm, sizeof norm);
-    else if (is_one_of(c->op, modulations))
-        tm_example_begin(e, &modulate, sizeof modulate);
-    else if (is_one_of(c->op, residuals))
-        tm_example_begin(e, &gate, sizeof gate);
-    else if (c->op == &tm_op_embedding_grad)
-        tm_example_begin(e, &embedding, sizeof embedding);
-    else if (is_one_of(c->op, heads))
-        tm_example_begin(e, &head, sizeof head);
-    else if (is_one_of(c->op, heads_turned))
-        tm_example_begin(e, &turned, sizeof turned);
-    else if (is_one_of(c->op, turns))
-        tm_example_begin(e, &rope, sizeof rope);
-    else if (c->op == &tm_op_swiglu_clamped || c->op == &tm_op_swiglu_clamped_grad)
-        tm_example_begin(e, &clamp, sizeof clamp);
-    else if (c->op == &tm_op_fill || c->op == &tm_op_scale)
-        tm_example_begin(e, &fill, sizeof fill);
-    else
-        tm_example_begin(e, NULL, 0);
+    SET(e, op, rope, tm_rope_attr, .seq = rows, OF_HEADS, .layout = TM_ROPE_HALF);
+    SET(e, op, rope_grad, tm_rope_attr, .seq = rows, OF_HEADS, .layout = TM_ROPE_HALF);
+    SET(e, op, modulate, tm_modulate_attr, EPS, .seq = rows);
+    SET(e, op, modulate_grad, tm_modulate_attr, EPS, .seq = rows);
+    SET(e, op, gated_add, tm_gated_add_attr, .seq = rows);
+    SET(e, op, gated_add_grad, tm_gated_add_attr, .seq = rows);
+    SET(e, op, embedding_grad, tm_embedding_attr, .seq = rows);
+    SET(e, op, head_norm, tm_head_norm_attr, EPS, OF_HEADS, .second = HEADS - 8);
+    SET(e, op, head_norm_grad, tm_head_norm_attr, EPS, OF_HEADS, .second = HEADS - 8);
+    SET(e, op, head_rope, tm_head_rope_attr, EPS, OF_HEADS, .second = HEADS - 8, .seq = rows,
+        .layout = TM_ROPE_INTERLEAVED);
+    SET(e, op, head_rope_grad, tm_head_rope_attr, EPS, OF_HEADS, .second = HEADS - 8, .seq = rows,
+        .layout = TM_ROPE_INTERLEAVED);
 }
 
-/* [dy], x, weights, [rstd], [table] of the heads of rows. */
-static void make_heads(const traffic_case *c, tm_example *e)
+static bool is_coder(const tm_op *op)
 {
-    bool     grad = c->op == &tm_op_head_norm_grad || c->op == &tm_op_head_rope_grad;
-    tm_shape x = tm_shape_2(c->rows, c->columns), w = tm_shape_1(2 * HEAD);
-    int      k = 0;
-    if (grad) tm_example_in(e, k++, TM_ROLE_ACTIVATION, x, 0, 1);
-    tm_example_in(e, k++, TM_ROLE_ACTIVATION, x, 0, 1);
-    tm_example_in(e, k++, TM_ROLE_PARAMETER, w, 0, 1);
-    if (grad) tm_example_in(e, k++, TM_ROLE_STATISTIC, tm_shape_2(c->rows, HEADS), 0, 1);
-    if (is_one_of(c->op, heads_turned)) tm_example_in(e, k, TM_ROLE_CONSTANT, tm_shape_2(c->rows, HEAD), 0, 1);
-    if (grad) e->out[1] = w;
-}
-
-/* Of one sample: x, shift, scale; or dy, x, scale, mean, rstd. x, u, gate; or dy, u, gate. */
-static void make_sample(const traffic_case *c, tm_example *e)
-{
-    tm_shape x = tm_shape_2(c->rows, c->columns), of_sample = tm_shape_2(1, c->columns), rows = tm_shape_1(c->rows);
-    tm_example_in(e, 0, TM_ROLE_ACTIVATION, x, 0, 1);
-    tm_example_in(e, 1, TM_ROLE_ACTIVATION, c->op == &tm_op_modulate ? of_sample : x, 0, 1);
-    tm_example_in(e, 2, TM_ROLE_ACTIVATION, of_sample, 0, 1);
-    for (int k = 3; c->op == &tm_op_modulate_grad && k < 5; k++) tm_example_in(e, k, TM_ROLE_STATISTIC, rows, 0, 1);
+    return op == &tm_op_quantize_both || op == &tm_op_quantize_made;
 }
 
 /* Of two factors, x as it lies and transposed: scales and rows of the record. */
@@ -155,57 +119,42 @@ static void make_codes(const traffic_case *c, tm_example *e)
                                               .switch_step = -1,
                                               .codes = TM_CODES_PLAIN,
                                               .n_parts = 1,
-                                              .end = { (int32_t)c->rows } },
+                                              .end = { (int32_t)c->to[0] } },
                                    .turned_row = 1 };
-    tm_shape              x = tm_shape_2(c->rows, c->columns);
+    tm_shape              x = tm_shape_2(c->to[0], c->to[1]);
     bool                  made = c->op == &tm_op_quantize_made;
     if (made) {
         attr.along.cut_columns = 1, attr.along.n_parts = attr.turned_row = 2;
-        attr.along.end[0] = (int32_t)c->columns / 2, attr.along.end[1] = (int32_t)c->columns;
+        attr.along.end[0] = (int32_t)c->to[1] / 2, attr.along.end[1] = (int32_t)c->to[1];
         attr.maker = TM_MADE_SWIGLU_GRAD, attr.as = TM_BF16;
     }
     tm_example_begin(e, &attr, sizeof attr);
-    tm_example_in(e, 0, TM_ROLE_ACTIVATION, made ? tm_shape_2(c->rows, c->columns / 2) : x, 0, 1);
+    tm_example_in(e, 0, TM_ROLE_ACTIVATION, made ? tm_shape_2(c->to[0], c->to[1] / 2) : x, 0, 1);
     if (made) tm_example_in(e, 1, TM_ROLE_ACTIVATION, x, 0, 1);
     tm_example_in(e, 2, TM_ROLE_STATE, tm_shape_1(made ? 4 : 2), 1, 0);
     e->out[1] = tm_shape_2(made ? 4 : 2, TM_QUANTIZE_RECORD);
-    e->out[TM_QUANTIZE_TURNED] = tm_shape_2(c->columns, c->rows);
+    e->out[TM_QUANTIZE_TURNED] = tm_shape_2(c->to[1], c->to[0]);
     e->out[TM_QUANTIZE_TURNED_SCALES] = tm_shape_1(made ? 2 : 1);
     e->out_dtype[0] = e->out_dtype[TM_QUANTIZE_TURNED] = TM_E4M3;
 }
 
-/* Of an op on (rows, columns): what its `infer` takes. */
 static void make_example(const traffic_case *c, tm_example *e)
 {
     const tm_op *op = c->op;
-    tm_shape     x = tm_shape_2(c->rows, c->columns), gated = tm_shape_2(c->rows, 2 * c->columns);
-    tm_shape     columns = tm_shape_1(c->columns), rows = tm_shape_1(c->rows);
-    bool         layer = op == &tm_op_layernorm_grad, grads = is_one_of(op, norm_grads);
-    bool         loss = is_one_of(op, losses);
-    tm_role      first = op == &tm_op_cast ? TM_ROLE_PARAMETER : loss ? TM_ROLE_STATISTIC : TM_ROLE_ACTIVATION;
-    begin(c, e);
-    if (is_one_of(op, coders)) make_codes(c, e);
-    if (is_one_of(op, coders)) return;
-    if (op == &tm_op_fill) e->out[0] = x;
-    if (is_one_of(op, heads) || is_one_of(op, heads_turned)) make_heads(c, e);
-    if (is_one_of(op, modulations) || is_one_of(op, residuals)) make_sample(c, e);
-    if (is_one_of(op, modulations) || is_one_of(op, residuals)) return;
-    if (op == &tm_op_fill || is_one_of(op, heads) || is_one_of(op, heads_turned)) return;
-    if (op == &tm_op_embedding_grad) tm_example_int(e, 1, rows, 512);
-    if (op == &tm_op_embedding_grad) e->out[0] = tm_shape_2(512, c->columns);
-    if (op == &tm_op_gelu_bias_grad) e->out[1] = columns;
-    tm_example_in(e, 0, first, is_one_of(op, gates) ? gated : x, 0, 1);
-    if (loss) tm_example_int(e, 1, rows, c->columns);
-    if (op == &tm_op_cross_entropy_grad) tm_example_in(e, 2, TM_ROLE_SCALAR, tm_shape_1(TM_SCALAR_COUNT), 0.5, 0.1);
-    if (is_one_of(op, gate_grads)) tm_example_in(e, 1, TM_ROLE_ACTIVATION, gated, 0, 1);
-    if (is_one_of(op, of_two) || grads) tm_example_in(e, 1, TM_ROLE_ACTIVATION, x, 0, 1);
-    if (is_one_of(op, turns)) tm_example_in(e, 1, TM_ROLE_CONSTANT, tm_shape_2(c->rows, HEAD), 0, 1);
-    if (is_one_of(op, norms)) tm_example_in(e, 1, TM_ROLE_PARAMETER, columns, 0, 1);
-    if (op == &tm_op_layernorm || op == &tm_op_add_bias || grads) tm_example_in(e, 2, TM_ROLE_PARAMETER, columns, 0, 1);
-    if (!grads) return;
-    for (int k = 3; k < (layer ? 5 : 4); k++) tm_example_in(e, k, TM_ROLE_STATISTIC, rows, 0, 1);
-    tm_example_in(e, layer ? 5 : 4, TM_ROLE_ACTIVATION, x, 0, 1);
-    for (int k = 1; k < op->n_out; k++) e->out[k] = columns;
+    if (is_coder(op)) {
+        make_codes(c, e);
+        return;
+    }
+    if (!op->example(c->example, e)) abort();
+    for (int k = 0; k < op->n_in; k++) stretch(&e->in[k], c);
+    for (int k = 0; k < op->n_out; k++) stretch(&e->out[k], c);
+    for (int k = 0; k < op->n_in; k++)
+        for (int i = 0; i < 5; i++)
+            if (c->from[i] && e->limit[k] == c->from[i]) e->limit[k] = c->to[i];
+    set_attributes(e, op, c->to[0]);
+    if (op == &tm_op_cast) e->role[0] = TM_ROLE_PARAMETER;
+    if (op == &tm_op_embedding_grad) e->out[1].rank = -1; /* without positions */
+    if (op == &tm_op_head_rope_grad) e->out[1] = tm_shape_1(2 * HEAD);
 }
 
 /* Kernels that are counted, and the stand-in that counts. */
@@ -297,8 +246,8 @@ static void judge(counter *c, const traffic_case *of, const tm_precision *precis
     if (call.workspace) moved += moved_by(c, &call, call.workspace, (double)call.workspace_bytes, "workspace");
     double times = moved / of->op->cost(&call).bytes;
     if (c->tells)
-        printf("| %s | %s | %lld x %lld | %.3f |\n", of->op->name, precision->name, (long long)of->rows,
-               (long long)of->columns, times);
+        printf("| %s | %s | %lld x %lld | %.3f |\n", of->op->name, precision->name, (long long)of->to[0],
+               (long long)of->to[1], times);
     if (!(times <= of->most + 1e-9))
         fail_msg("%s, %s: moves %.3f times its floor, %.2f allowed", of->op->name, precision->name, times, of->most);
     if (!(times >= 0.8)) fail_msg("%s, %s: moves %.3f times its floor", of->op->name, precision->name, times);
@@ -329,7 +278,7 @@ static bool open_counter(counter *c, const char *maker)
 /* Of a run of float32 clang loads the first element alone, too. */
 static bool is_counted(const tm_op *op, int precision)
 {
-    return !is_one_of(op, coders) || precision > 0;
+    return !is_coder(op) || precision > 0;
 }
 
 static int judge_all(const char *maker, bool tells)

@@ -47,30 +47,6 @@ static u32 to_bf16(float v)
     return v != v ? 0x7fff : (u + 0x7fff + (u >> 16 & 1)) >> 16;
 }
 
-/* The size of a number in a format with `mantissa` bits and a bias of its exponent: to nearest even. */
-static u32 narrow(float size, int mantissa, int bias)
-{
-    int exponent;
-    frexpf(size, &exponent);
-    if (size == 0.0f || exponent < 2 - bias) exponent = 2 - bias; /* subnormal */
-    u32 steps = (u32)rintf(ldexpf(size, mantissa + 1 - exponent));
-    return steps + ((u32)(exponent - 2 + bias) << mantissa);
-}
-
-static u32 to_f16(float v)
-{
-    u32 sign = bits_of(v) >> 16 & 0x8000;
-    if (v != v) return 0x7fff;
-    return sign | (fabsf(v) < 65520.0f ? narrow(fabsf(v), 10, 15) : 0x7c00);
-}
-
-/* The OCP formats of 8 bits: what is too large becomes the largest. */
-static u32 to_fp8(float v, int mantissa, int bias, float largest)
-{
-    u32 sign = bits_of(v) >> 24 & 0x80;
-    return v != v ? 0x7f : sign | narrow(fminf(fabsf(v), largest), mantissa, bias);
-}
-
 /* All lanes are computed, as nothing here can trap, and those that are on are written. */
 #define PLAIN(name, pattern, operands, flops, TD, TA, TB, ...)                                                         \
     HANDLER(name)                                                                                                      \
@@ -258,22 +234,10 @@ HANDLER(shuffle)
     const u32 *a = ptx_place(w, x->o[1].at), *by = ptx_place(w, x->o[2].at), *limits = ptx_place(w, x->o[3].at);
     u32        d[LANES], inside = 0;
     for (int i = 0; i < LANES; i++) {
-        int clamp = (int)(limits[i] & 31), segment = (int)(limits[i] >> 8 & 31), step = (int)(by[i] & 31);
-        int least = i & segment, most = least | (clamp & ~segment), from = i;
-        switch (x->picks[0]) {
-        case 0:
-            from = i ^ step;
-            break;
-        case 1:
-            from = i + step;
-            break;
-        case 2:
-            from = i - step;
-            break;
-        default:
-            from = least | (step & ~segment);
-        }
-        bool in = x->picks[0] == 2 ? from >= most : from <= most;
+        int  clamp = (int)(limits[i] & 31), segment = (int)(limits[i] >> 8 & 31), step = (int)(by[i] & 31);
+        int  least = i & segment, most = least | (clamp & ~segment);
+        int  from = x->picks[0] ? least | (step & ~segment) : i ^ step;
+        bool in = from <= most;
         if (!in) from = i;
         inside |= (u32)in << i;
         d[i] = a[from];
@@ -284,15 +248,6 @@ HANDLER(shuffle)
     }
     ptx_put32(w, x->o[0].at, on, d);
     if (x->o[0].count) put_predicate(w, x->o[0].first, on, inside);
-}
-
-/* elect.sync: the lowest lane. */
-HANDLER(elect)
-{
-    u32 lane[LANES], first = (u32)ptx_first(on);
-    for (int i = 0; i < LANES; i++) lane[i] = first;
-    if (x->o[0].at >= 0) ptx_put32(w, x->o[0].at, on, lane);
-    put_predicate(w, x->o[0].first, on, (u32)1 << first);
 }
 
 /* vote.sync.any: does any lane have the predicate? */
