@@ -38,7 +38,7 @@ static tm_tensor_id vector(tm_graph *g, tm_role role, uint64_t seed, uint64_t i)
                               TM_F32);
 }
 
-/* Buffers that begin and end anywhere; gradients are written behind one another, in any order. */
+/* Buffers that begin and end anywhere; gradients are written behind one another, in any order, one is read before. */
 static tm_graph *make_graph(uint64_t seed)
 {
     tm_graph    *g = tm_graph_create(&tm_precision_f32);
@@ -49,6 +49,7 @@ static tm_graph *make_graph(uint64_t seed)
     for (uint64_t i = 0; i < BUFFERS; i++) buffers[i] = vector(g, TM_ROLE_ACTIVATION, seed, 100 + i);
     tm_graph_segment(g, "first");
     int next = (int)tm_random_below(2, seed, 0, 3); /* of the gradients; those before it are written by nobody */
+    if (seed % 5 == 0) read_it(g, gradients[GRADIENTS / 2], sum); /* what an earlier step left there */
     for (uint64_t i = 0; i < 3 * BUFFERS; i++) {
         size_t b = (size_t)tm_random_below(3, seed, i, BUFFERS);
         if (!open[b] && !done[b])
@@ -68,12 +69,17 @@ static size_t end_of(const tm_plan *plan, const tm_place *p)
     return p->offset + tm_plan_aligned(plan, p->bytes);
 }
 
-/* The instruction from which on what lies in a gradient counts. */
+/* The instruction from which on what lies in a gradient counts: the first that touches it, if that only writes. */
 static int32_t begin_of(const tm_plan *plan, size_t i)
 {
     const tm_place *p = &plan->places[i];
     if (p->program != TM_PERSISTENT) return p->first;
-    return plan->programs[0].written ? plan->programs[0].written[i] : 0;
+    for (int32_t x = 0; plan->programs[0].written && x < (int32_t)plan->programs[0].count; x++) {
+        const tm_node *node = plan->programs[0].instructions[x].node;
+        if (node->in[0] == (tm_tensor_id)i) return 0;
+        if (node->out[0] == (tm_tensor_id)i) return x;
+    }
+    return 0;
 }
 
 static void check(const tm_plan *plan, uint64_t seed)
