@@ -364,6 +364,7 @@ TEST(parameters_apart)
             group_is(g, a);
         }
         if (!strstr(words.data, a->head)) fail_msg("%s: no '%s'", a->words, a->head);
+        assert_non_null(strstr(found.data, ": layers.0.attention.wq.weight, layers.0.attention.wk.weight, "));
         const char *at = strstr(found.data, " GFLOP per micro-batch are theirs"); /* the number in front of it */
         assert_int_equal(at != NULL, a->theirs != 0);
         while (at && at[-1] != ' ') at--;
