@@ -118,16 +118,16 @@ FULL_TEST(runs_tell_that_the_device_failed)
         int         every, least;
     } rows[] = {
         { SMALL, false, 1, 300 },
-        { SMALL "--debug.certificate_after true", true, 1, 400 },
+        { SMALL "--debug.certificate_after true", true, 3, 400 },
         { SMALL "--debug.certificate_after true --model.n_experts 2 --model.n_experts_per_token 1 "
                 "--model.moe_aux_loss 0.01 --data.sample_tokens 0",
           true, 11, 400 },
         { SMALL "--training.dtype bfloat16 --debug.microscope 1 --debug.certificate_after true "
                 "--training.seq_len 64 --training.local_batch_size 4",
-          true, 1, 400 },
+          true, 7, 400 },
         { SMALL "--lora.rank 2 --lora.targets all-linear,lm_head --lora.dora true --lora.base_format nf4 "
                 "--model.dim 64 --model.ffn_dim 64 --model.head_dim 64",
-          true, 1, 300 },
+          true, 2, 300 },
     };
     if (access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 1); /* hundreds of checkpoints: not to a disk */
     test_source_files_write();

@@ -43,7 +43,7 @@ static void look_at_completeness(const tm_pipeline *p)
         fail_msg("%s, %d ranks x %d, %d micro-batches: some wait for ever", tm_pipeline_name(p->order), p->ranks,
                  p->chunks, (int)p->micro_batches);
     for (int r = 0; r < p->ranks; r++) {
-        int64_t done[4][TM_MAX_CHUNKS] = { 0 };
+        int64_t done[4][TM_MAX_CHUNKS] = { 0 }, kept = 0, most = 0;
         for (size_t k = 0; k < t.n[r]; k++) {
             const tm_pipeline_action *a = &t.actions[r][k];
             assert_in_range(a->chunk, 0, p->chunks - 1);
@@ -52,9 +52,13 @@ static void look_at_completeness(const tm_pipeline *p)
                                              : a->kind == TM_DO_WEIGHT ? done[TM_DO_WEIGHT][a->chunk] + whole
                                                                        : back);
             done[a->kind][a->chunk]++;
+            kept += a->kind == TM_DO_FORWARD;
+            most = kept > most ? kept : most;
+            kept -= a->kind == TM_DO_BACKWARD || a->kind == TM_DO_WEIGHT;
             if (a->kind != TM_DO_FORWARD) assert_true(done[TM_DO_FORWARD][a->chunk] > a->micro_batch);
             if (a->kind == TM_DO_WEIGHT) assert_true(back > a->micro_batch);
         }
+        assert_int_equal(t.live[r], most);
         for (int c = 0; c < p->chunks; c++) {
             assert_int_equal(done[TM_DO_FORWARD][c], p->micro_batches);
             assert_int_equal(done[TM_DO_BACKWARD][c] + done[TM_DO_INPUT][c], p->micro_batches);

@@ -3,6 +3,7 @@
  * out. (Numbers: tests/differential; how much ranks say to each other: tests/model/test_collectives.c.) */
 #include "words.h"
 #include "layout_words.h"
+#include "graph/passes/passes.h"
 #include "op/attrs.h"
 
 static tm_step *plan(const char *words, int rank)
@@ -264,4 +265,26 @@ TEST(programs_read_copies_of_weights)
     tm_step *wide = plan_copies(TINY, true, 0);
     assert_null(wide->copies);
     tm_step_destroy(wide);
+}
+
+/* A part of a weight becomes the same part of its copy. */
+TEST(parts_are_those_of_copies)
+{
+    const tm_chooser chooser = { .weight_copies = true };
+    const tm_piece   piece = { .name = "b", .rows = 6 };
+    tm_graph        *graph = tm_graph_create(&tm_precision_bf16);
+    tm_graph_segment(graph, "first");
+    tm_tensor_id b = tm_graph_parameter(graph, "b", tm_shape_1(6), &piece, 1);
+    tm_tensor_id part = tm_graph_run(graph, "part", b, 2, tm_shape_1(3));
+    tm_tensor_id x = tm_graph_tensor(graph, "x", TM_ROLE_ACTIVATION, tm_shape_2(4, 3));
+    tm_tensor_id in[TM_MAX_IN] = { x, x, part }, out[TM_MAX_OUT] = { TM_NONE };
+    tm_graph_add(graph, TM_OP_add_bias, NULL, 0, in, out, 0);
+    tm_precision_pass(graph);
+    tm_resident_pass(graph, &chooser);
+    const tm_tensor *read = tm_graph_at(graph, graph->segment->nodes[0].in[2]);
+    const tm_node   *made = &graph->segments[1]->nodes[0];
+    assert_true(graph->segment->n_nodes == 1 && graph->n_segments == 2 && graph->segments[1]->n_nodes == 1);
+    assert_true(made->op == TM_OP_cast && made->in[0] == b && made->out[0] == read->base);
+    assert_true(read->role == TM_ROLE_COPY && read->offset == 2 && tm_shape_elements(read->shape) == 3);
+    tm_graph_destroy(graph);
 }
