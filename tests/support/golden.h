@@ -38,7 +38,7 @@ void golden_list(const char *path, const char *model, const char *word, double *
 /* Fails unless the relative error is small. */
 void golden_close(const char *what, double value, double wanted, double relative);
 /* Every tensor of the numbers is there, nothing else is, and its gradient has its norm. */
-void golden_check_gradients(tm_trainer *trainer, const golden_numbers *wanted, double relative);
+void   golden_check_gradients(tm_trainer *trainer, const golden_numbers *wanted, double relative);
 double golden_get(const tm_trainer *trainer, tm_tensor_id id, int64_t i);
 void   golden_set(tm_trainer *trainer, tm_tensor_id id, int64_t i, double value);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tests/support/mllogs.h - made-up MLPerf-style logs: a list of lines that a test changes and prints; whole runs of given
- * samples, times and losses. */
+/* tests/support/mllogs.h - made-up MLPerf-style logs: a list of lines that a test changes and prints; whole runs of
+ * given samples, times and losses. */
 #ifndef TM_TESTS_MLLOGS_H
 #define TM_TESTS_MLLOGS_H
 

@@ -86,4 +86,3 @@ TEST(sums_are_rounded_on_every_rank_and_once_more)
 {
     run_world(RANKS, NULL, 60, false, sums, NULL);
 }
-
