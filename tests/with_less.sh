@@ -1,11 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # tests/with_less.sh [CPU] - the tests of `make test` as on a machine that has less: instructions up to CPU (base, avx2,
-# avx512; avx2) and no MPI, neither its programs nor its compiler. What is built already (BUILD, build/release) is used.
+# avx512; avx2) and no MPI, neither its programs nor its compiler, of a build with all instruction sets. What is built already
+# (BUILD, build/release-all) is used.
 set -eu
 cd "$(dirname "$0")/.."
 cpu=${1:-avx2}
-from=${BUILD:-build/release}
+from=${BUILD:-build/release-all}
+export ISA=all
 to=build/less
 farm=$PWD/build/less-bin
 

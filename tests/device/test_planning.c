@@ -25,6 +25,7 @@ static bool limit(tm_device *device, const char *isa)
     tm_error err = { 0 };
     if (tm_device_limit_isa(device, isa, &err) == TM_OK) return true;
     if (strcmp(isa, "base") == 0 || !strstr(err.text, "this build has: base")) fail_msg("%s", err.text);
+    assert_non_null(strstr(err.text, "make ISA=all"));
     print_message("not built: %s\n", isa);
     tm_device_close(device);
     return false;

@@ -147,7 +147,9 @@ tm_status tm_cpu_open(tm_device *device, tm_error *err)
 tm_status tm_cpu_limit(tm_device *device, const char *isa, tm_error *err)
 {
     tm_text list = { 0 };
+    bool    left_out = false; /* of this build */
     for (int i = 0; i < ISAS; i++) {
+        left_out = left_out || (strcmp(isas[i].name, isa) == 0 && !built(&isas[i]));
         bool there = device->planning ? built(&isas[i]) : supported(&isas[i]);
         if (there && strcmp(isas[i].name, isa) == 0) {
             ((tm_cpu *)device->own)->isa = i;
@@ -157,8 +159,9 @@ tm_status tm_cpu_limit(tm_device *device, const char *isa, tm_error *err)
         }
         if (there) tm_text_printf(&list, "%s%s", list.length ? ", " : "", isas[i].name);
     }
-    tm_fail(err, TM_UNSUPPORTED, "no '%.100s' kernels (--isa); this %s: %s", isa,
-            device->planning ? "build has" : "machine runs", list.data);
+    tm_fail(err, TM_UNSUPPORTED, "no '%.100s' kernels (--isa); this %s: %s%s", isa,
+            device->planning ? "build has" : "machine runs", list.data,
+            left_out ? "; `make ISA=all` builds the others" : "");
     tm_text_fini(&list);
     return TM_UNSUPPORTED;
 }
