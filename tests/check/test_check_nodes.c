@@ -96,7 +96,7 @@ TEST_WITH(the_whole_report, begin, end)
         tm_checks_fini(&checks);
     }
     char path[1024];
-    snprintf(path, sizeof path, "%s/smoke/n1.json", folder);
+    snprintf(path, sizeof path, "%s/smoke/n3.json", folder);
     tm_text another = fake_read(path);
     put("smoke/n8.json", another.data);
     tm_text_fini(&another);
@@ -117,7 +117,7 @@ TEST_WITH(the_whole_report, begin, end)
                         "| n2 | FAIL | FAIL a\\|b: x |\n"
                         "| n3 | PASS |  |\n"
                         "| n5 | FAIL | no report: the node did not answer |\n"
-                        "| n8 | FAIL | '/smoke/n8.json' is the report of 'n1' |\n"
+                        "| n8 | FAIL | '/smoke/n8.json' is the report of 'n3' |\n"
                         "| n9 | FAIL | '/smoke/n9.json', line 1: invalid token near '\\|' |\n"
                         "\n## Differences\n\n"
                         "- WARN os of n3 is `other`, that of most nodes `same`\n"

@@ -120,9 +120,10 @@ static bool passes(const node *it)
     return it->reported && !it->problem && !tm_checks_failed(&it->checks);
 }
 
+/* NULL: nothing, or the report is not the node's own. */
 static const char *observed(const node *it, const char *id)
 {
-    for (size_t i = 0; i < it->checks.n; i++)
+    for (size_t i = 0; !it->problem && i < it->checks.n; i++)
         if (strcmp(it->checks.results[i].id, id) == 0) return it->checks.results[i].observed;
     return NULL;
 }
