@@ -6,6 +6,9 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -22,6 +25,46 @@ TEST(times_are_those_of_the_system)
     assert_true(before <= now && now <= after);
     before = read_ns(CLOCK_REALTIME) / 1000000, now = tm_wall_ms(), after = read_ns(CLOCK_REALTIME) / 1000000;
     assert_true(before <= now && now <= after);
+}
+
+TEST(the_wall_is_told_in_utc)
+{
+    char   text[32], wanted[32];
+    time_t from;
+    do { /* within one second */
+        from = time(NULL);
+        memset(text, 'x', sizeof text);
+        assert_ptr_equal(tm_wall_text(text), text);
+    } while (time(NULL) != from);
+    strftime(wanted, sizeof wanted, "%Y-%m-%dT%H:%M:%SZ", gmtime(&from));
+    assert_string_equal(text, wanted);
+}
+
+TEST(a_process_is_as_old_as_it_is)
+{
+    static const char *const names[] = { "plain", "a b c", "x) R 1 (y", ")))" };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        int64_t tick = 1000000000 / sysconf(_SC_CLK_TCK), from = read_ns(CLOCK_BOOTTIME);
+        int     ends[2];
+        assert_int_equal(pipe(ends), 0);
+        pid_t child = fork();
+        if (child == 0) {
+            prctl(PR_SET_NAME, names[i]);
+            usleep(30000);
+            int64_t told[2] = { tm_process_age_ns(), 0 };
+            told[1] = read_ns(CLOCK_BOOTTIME);
+            _exit(write(ends[1], told, sizeof told) != sizeof told);
+        }
+        int64_t told[2];
+        close(ends[1]);
+        assert_int_equal(read(ends[0], told, sizeof told), sizeof told);
+        close(ends[0]);
+        assert_int_equal(waitpid(child, NULL, 0), child);
+        assert_true(told[0] >= 30000000 && told[0] <= told[1] - from + tick);
+    }
+    int64_t age = tm_process_age_ns();
+    usleep(30000);
+    assert_true(tm_process_age_ns() - age >= 30000000);
 }
 
 /* Spins for so much time of its processor; *on_processor of its begin and end, and what lies between on the wall. */

@@ -7,6 +7,9 @@
 #include "train/checkpoint/io.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -53,6 +56,23 @@ TEST(a_file_is_flushed_then_named_then_its_folder_flushed)
     assert_int_equal(n_calls, 2);
     assert_true(!calls[0].folder && !calls[0].published && calls[0].inode == inode_of(watched));
     assert_true(calls[1].folder && calls[1].published && calls[1].inode == inode_of(test_folder()));
+}
+
+/* tests/train/test_checkpoint_crash.c shows that a save asks for each of them at the right time. */
+TEST(a_checkpoint_reaches_the_disk_by_fsync)
+{
+    const tm_checkpoint_io *io = &tm_checkpoint_system_io;
+    const char             *path = test_in_folder("part");
+    int                     fd = io->create(io->context, path);
+    assert_true(fd >= 0);
+    n_calls = 0;
+    assert_int_equal(io->sync(io->context, fd), 0);
+    assert_int_equal(n_calls, 1);
+    assert_true(calls[0].inode == inode_of(path));
+    assert_int_equal(io->sync_folder(io->context, test_folder()), 0);
+    assert_int_equal(n_calls, 2);
+    assert_true(calls[1].inode == inode_of(test_folder()));
+    assert_int_equal(io->close(io->context, fd), 0);
 }
 
 /* A signal may come in the middle of it: that is no failure of the disk. */

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -43,6 +44,90 @@ static size_t entries(const char *folder)
     while (readdir(dir)) n++;
     closedir(dir);
     return n - 2;
+}
+
+static bool is_link(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
+}
+
+TEST_WITH(a_link_is_replaced, NULL, test_folder_teardown)
+{
+    const char *victim = plant(), *path = test_in_folder("result.json");
+    tm_error    err = { 0 };
+    assert_int_equal(symlink(victim, path), 0);
+    assert_int_equal(tm_file_write(path, "new", 3, &err), TM_OK);
+    assert_false(is_link(path));
+    expect_content(path, "new");
+    expect_content(victim, treasure);
+    assert_int_equal(entries(test_folder()), 2);
+}
+
+/* Two drafts of one file do not know of each other, and neither name could be known before. */
+TEST_WITH(drafts_have_random_names, NULL, test_folder_teardown)
+{
+    tm_file_draft a, b;
+    tm_error      err = { 0 };
+    const char   *path = test_in_folder("data.bin");
+    assert_int_equal(tm_file_draft_open(path, &a, &err), TM_OK);
+    assert_int_equal(tm_file_draft_open(path, &b, &err), TM_OK);
+    assert_string_not_equal(a.temporary, b.temporary);
+    char pid[32];
+    snprintf(pid, sizeof pid, ".%ld", (long)getpid());
+    assert_null(strstr(a.temporary, pid));
+    assert_int_equal(tm_file_draft_add(&a, "a", 1, &err), TM_OK);
+    assert_int_equal(tm_file_draft_add(&b, "b", 1, &err), TM_OK);
+    assert_false(tm_file_exists(path));
+    int fd = -1;
+    assert_int_equal(tm_file_draft_publish(&a, &fd, &err), TM_OK);
+    assert_int_equal(write(fd, "+", 1), 1); /* lines behind what was published */
+    close(fd);
+    expect_content(path, "a+");
+    tm_file_draft_discard(&a); /* nothing */
+    tm_file_draft_discard(&b);
+    expect_content(path, "a+");
+    assert_int_equal(entries(test_folder()), 1);
+}
+
+TEST_WITH(a_failed_write_leaves_nothing, NULL, test_folder_teardown)
+{
+    tm_error      err = { 0 };
+    const char   *path = test_in_folder("big");
+    struct rlimit before, small = { 100, 100 };
+    static char   bytes[4096];
+    assert_int_equal(tm_file_write(path, "old", 3, &err), TM_OK);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small.rlim_max = before.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    tm_status st = tm_file_write(path, bytes, sizeof bytes, &err);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(st, TM_IO);
+    assert_non_null(strstr(err.text, "cannot write '"));
+    expect_content(path, "old");
+    assert_int_equal(entries(test_folder()), 1);
+    err = (tm_error){ 0 };
+    assert_int_equal(tm_file_write("/nowhere/at/all", "x", 1, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "cannot create '/nowhere/at/all': directory '/nowhere/at'"));
+}
+
+TEST_WITH(lines_are_not_added_through_a_link, NULL, test_folder_teardown)
+{
+    const char *victim = plant(), *path = test_in_folder("perf.csv");
+    tm_error    err = { 0 };
+    int         fd = -1;
+    assert_int_equal(symlink(victim, path), 0);
+    assert_int_equal(tm_file_open_append(path, &fd, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "it is a symbolic link"));
+    expect_content(victim, treasure);
+    unlink(path);
+    assert_int_equal(tm_file_open_append(path, &fd, &err), TM_OK);
+    assert_int_equal(write(fd, "1\n", 2), 2);
+    close(fd);
+    assert_int_equal(tm_file_open_append(path, &fd, &err), TM_OK);
+    assert_int_equal(write(fd, "2\n", 2), 2);
+    close(fd);
+    expect_content(path, "1\n2\n");
 }
 
 /* A second name of a file of somebody else: neither lines nor an owner are written to it. */
@@ -117,6 +202,23 @@ TEST_WITH(new_files_and_locks_follow_no_link, NULL, test_folder_teardown)
     assert_int_equal(fstat(nameless, &info), 0);
     assert_int_equal(info.st_mode & 0777, 0600);
     close(nameless);
+}
+
+/* What Git LFS leaves in place of a file is no content. */
+TEST_WITH(a_pointer_of_git_lfs_is_named, NULL, test_folder_teardown)
+{
+    static const char pointer[] = "version https://git-lfs.github.com/spec/v1\n"
+                                  "oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\n"
+                                  "size 12345\n";
+    tm_text           text = { 0 };
+    tm_error          err = { 0 };
+    char              path[300];
+    snprintf(path, sizeof path, "%s", test_in_folder("model.safetensors"));
+    assert_int_equal(tm_file_write(path, pointer, sizeof pointer - 1, &err), TM_OK);
+    assert_int_equal(tm_file_read(path, 1000, &text, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "model.safetensors' is a pointer of Git LFS"));
+    assert_non_null(strstr(err.text, "git lfs pull"));
+    tm_text_fini(&text);
 }
 
 /* What a killed process left of a file is removed by whoever writes it next: of this name, unless somebody has it

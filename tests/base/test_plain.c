@@ -4,11 +4,13 @@
 #include "support/test.h"
 
 #include "base/csv.h"
+#include "base/log.h"
 #include "base/plain.h"
 #include "base/secret.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void expect_plain(const char *from, unsigned keep, const char *wanted)
 {
@@ -35,6 +37,37 @@ TEST(terminals_obey_nothing)
     expect_plain("\033[1;32mvalid\033[0m", TM_PLAIN_COLOURS, "\033[1;32mvalid\033[0m");
     expect_plain("\033[8mhidden\033[31H", TM_PLAIN_COLOURS, "\\x1b[8mhidden\\x1b[31H");
     expect_plain("", 0, "");
+}
+
+/* What a function prints on standard error. */
+static tm_text printed(void (*print)(void))
+{
+    int     ends[2], before = dup(STDERR_FILENO);
+    tm_text text = { 0 };
+    char    part[512];
+    assert_int_equal(pipe(ends), 0);
+    fflush(stderr);
+    dup2(ends[1], STDERR_FILENO);
+    print();
+    fflush(stderr);
+    dup2(before, STDERR_FILENO);
+    close(ends[1]);
+    close(before);
+    for (ssize_t n; (n = read(ends[0], part, sizeof part)) > 0;) tm_text_add_n(&text, part, (size_t)n);
+    close(ends[0]);
+    return text;
+}
+
+static void warn(void)
+{
+    tm_warn("cannot use '%s'", "\033]0;x\007\ntrainmark: all is well");
+}
+
+TEST(the_log_is_a_sink)
+{
+    tm_text text = printed(warn);
+    assert_string_equal(text.data, "trainmark: warning: cannot use '\\x1b]0;x\\x07\n  trainmark: all is well'\n");
+    tm_text_fini(&text);
 }
 
 TEST(spreadsheets_compute_nothing)
@@ -75,6 +108,46 @@ TEST(spreadsheets_compute_nothing)
         assert_int_equal(tm_csv_read(&cursor, &storage, offsets, 2), 2);
         if (!strchr(cells[i].cell, '\033')) assert_string_equal(storage.data + offsets[0], cells[i].cell);
         assert_string_equal(storage.data + offsets[1], "x");
+        tm_text_fini(&out);
+        tm_text_fini(&storage);
+    }
+}
+
+/* Cells between '|', of records between newlines; "+n" where a record has n cells more than there is room for. */
+TEST(records_are_split)
+{
+    static const char *const all[][2] = {
+        { "", "" },
+        { "a", "a\n" },
+        { "a,b\n", "a|b\n" },
+        { "a,b\r\nc\n", "a|b\nc\n" },
+        { ",", "|\n" },
+        { "a,", "a|\n" },
+        { "a,\nb", "a|\nb\n" },
+        { ",a,,b", "|a|+1\n" },
+        { "1,2,3", "1|2|3\n" },
+        { "1,2,3,4,5\n6", "1|2|3+2\n6\n" },
+        { "1,2,3,", "1|2|3+1\n" },
+        { "\"a,b\",\"c\nd\"\n", "a,b|c\nd\n" },
+        { "\"a\"\"b\",\"\"", "a\"b|\n" },
+        { "\"open", "open\n" },
+        { "\"a\"x,b\nc", "a\nc\n" },
+        { "'=1+1,'x,'-2,'", "=1+1|'x|-2+1\n" },
+        { "'=x,'a,''\n", "=x|'a|''\n" },
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const char *cursor = all[i][0];
+        tm_text     storage = { 0 }, out = { 0 };
+        size_t      offsets[3], n;
+        tm_text_add(&out, "");
+        while ((n = tm_csv_read(&cursor, &storage, offsets, 3)) > 0) {
+            for (size_t k = 0; k < n && k < 3; k++)
+                tm_text_printf(&out, "%s%s", k ? "|" : "", storage.data + offsets[k]);
+            if (n > 3) tm_text_printf(&out, "+%zu", n - 3);
+            tm_text_add(&out, "\n");
+        }
+        if (strcmp(out.data, all[i][1]) != 0) fail_msg("'%s': '%s', wanted '%s'", all[i][0], out.data, all[i][1]);
+        assert_int_equal(*cursor, '\0');
         tm_text_fini(&out);
         tm_text_fini(&storage);
     }

@@ -6,11 +6,18 @@
 #include "base/file.h"
 #include "base/process.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -107,6 +114,26 @@ TEST(channel_is_passed)
     tm_process_close(p, 0);
 }
 
+TEST(programs_that_are_not_there)
+{
+    const struct {
+        const char *name, *why;
+    } rows[] = { { "/no/such/program", "No such file" },
+                 { "no-such-program-xyz", "No such file" },
+                 { "/etc/passwd", "Permission" } };
+    char *path = strdup(getenv("PATH"));
+    setenv("PATH", "/usr/bin:/bin", 1); /* of folders that everybody may look into */
+    for (int i = 0; i < 3; i++) {
+        char       *argv[] = { (char *)(size_t)rows[i].name, NULL };
+        tm_process *process;
+        tm_error    err = { 0 };
+        assert_int_equal(tm_process_start(&(tm_process_options){ .argv = argv }, &process, &err), TM_INVALID);
+        if (!strstr(err.text, rows[i].why) || !strstr(err.text, rows[i].name)) fail_msg("%s", err.text);
+    }
+    setenv("PATH", path, 1);
+    free(path);
+}
+
 /* Of one line without an end that is longer than what is kept; blanks at the end go, and no byte ends the text. */
 TEST(last_words_are_the_last_bytes)
 {
@@ -134,6 +161,27 @@ TEST(last_words_are_the_last_bytes)
             assert_string_equal(line ? line + 1 : words, wanted);
         }
         tm_process_close(p, 0);
+    }
+}
+
+/* What comes later pushes the rest out at its beginning. */
+TEST(last_words_move_up)
+{
+    static const char *const pauses[] = { "", "sleep 0.1;", "seq 100000 >&2;" }; /* far more than a pipe holds */
+    for (size_t i = 0; i < sizeof pauses / sizeof pauses[0]; i++) {
+        char    script[128], text[1024];
+        tm_text all = { 0 };
+        snprintf(script, sizeof script, "%s seq -s, 1000 1900 >&2; %s seq -s, 2000 2060 >&2; seq -s, 3000 3020 >&2",
+                 i == 2 ? pauses[i] : "", i == 2 ? "" : pauses[i]);
+        for (int n = 1000; n <= 3020; n++)
+            if (n <= 1900 || (n >= 2000 && n <= 2060) || n >= 3000)
+                tm_text_printf(&all, "%d%s", n, n == 1900 || n == 2060 ? "\n" : n < 3020 ? "," : "");
+        tm_process *p = start_shell(script, NULL);
+        read_all(p, tm_process_output(p), 1023, text);
+        status_of(p);
+        assert_string_equal(tm_process_last_words(p), all.data + all.length + 1 - 4400); /* and a line's end */
+        tm_process_close(p, 0);
+        tm_text_fini(&all);
     }
 }
 
@@ -180,6 +228,95 @@ TEST(close_is_polite_then_firm)
     assert_true(gone_within(grandchild, 60));
 }
 
+TEST(a_child_that_ends_takes_its_children_along)
+{
+    char        text[1024];
+    tm_process *p = start_shell("sleep 1000 >/dev/null 2>&1 & echo $!", NULL);
+    read_all(p, tm_process_output(p), 1023, text);
+    pid_t grandchild = (pid_t)strtol(text, NULL, 10);
+    assert_int_equal(status_of(p), 0);
+    assert_true(gone_within(grandchild, 60));
+    tm_process_close(p, 0);
+}
+
+/* The child of this program that is named so; 0: there is none. */
+static pid_t child_named(const char *name)
+{
+    pid_t found = 0;
+    DIR  *all = opendir("/proc");
+    for (const struct dirent *d; (d = readdir(all));) {
+        char path[300], line[512], wanted[64];
+        snprintf(path, sizeof path, "/proc/%s/stat", d->d_name);
+        snprintf(wanted, sizeof wanted, "(%s) S %ld ", name, (long)getpid());
+        if (*d->d_name >= '0' && *d->d_name <= '9' && tm_file_read_line(path, line, sizeof line) &&
+            strstr(line, wanted))
+            found = (pid_t)strtol(d->d_name, NULL, 10);
+    }
+    closedir(all);
+    return found;
+}
+
+/* It leaves last: what a terminal sends does not end it, and it keeps no pipe of anybody but its own. */
+static void guard_is_alone(tm_process *p)
+{
+    pid_t guard = 0;
+    while (!(guard = child_named("trainmark-guard"))) usleep(1000);
+    char path[64], text[4096];
+    snprintf(path, sizeof path, "/proc/%ld/status", (long)guard);
+    assert_true(tm_file_read_line(path, text, sizeof text));
+    const char *ignored = strstr(text, "\nSigIgn:");
+    assert_non_null(ignored);
+    unsigned long long signals = strtoull(ignored + strlen("\nSigIgn:"), NULL, 16);
+    static const int   sent[] = { SIGINT, SIGTERM, SIGHUP };
+    for (size_t i = 0; i < sizeof sent / sizeof sent[0]; i++) assert_true(signals >> (sent[i] - 1) & 1);
+    snprintf(path, sizeof path, "/proc/%ld/fd", (long)guard);
+    DIR *open_files = opendir(path);
+    assert_non_null(open_files);
+    int n = 0;
+    for (const struct dirent *d; (d = readdir(open_files)); n++)
+        if (*d->d_name != '.') assert_string_equal(d->d_name, "0");
+    closedir(open_files);
+    assert_int_equal(n, 3);
+    tm_process_close(p, 0);
+    assert_true(gone_within(guard, 5));
+}
+
+TEST(the_guard_waits_for_the_end)
+{
+    guard_is_alone(start_shell("sleep 1000", NULL));
+}
+
+/* A thread with the system calls of Linux before 5.9, which its children keep: more files are open than one look shows.
+ */
+static void *start_on_old_linux(void *unused)
+{
+    (void)unused;
+    static struct sock_filter lines[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_close_range, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = { sizeof lines / sizeof lines[0], lines };
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0)
+        return NULL;
+    return syscall(SYS_close_range, ~0u, ~0u, 0) != 0 && errno == ENOSYS ? start_shell("sleep 1000", NULL) : NULL;
+}
+
+TEST(the_guard_closes_all_on_old_linux)
+{
+    enum { FILES = 200 };
+    int files[FILES];
+    for (int i = 0; i < FILES; i++) assert_true((files[i] = open("/dev/null", O_RDONLY)) >= 0);
+    pthread_t thread;
+    void     *p = NULL;
+    assert_int_equal(pthread_create(&thread, NULL, start_on_old_linux, NULL), 0);
+    assert_int_equal(pthread_join(thread, &p), 0);
+    if (!p) skip(); /* no filters of system calls here */
+    guard_is_alone(p);
+    for (int i = 0; i < FILES; i++) close(files[i]);
+}
+
 /* The parent dies by SIGKILL: its guard kills what it had started, stopped or not. */
 TEST(no_orphans)
 {
@@ -205,6 +342,21 @@ TEST(no_orphans)
         assert_true(gone_within(pids[0], 10));
         assert_true(gone_within(pids[1], 10));
     }
+}
+
+TEST(waiting_ends)
+{
+    tm_process           *p = start_shell("sleep 1000", NULL);
+    volatile sig_atomic_t stop = 0;
+    int64_t               begin = tm_now_ns();
+    assert_false(tm_process_wait(&p, 1, tm_process_output(p), SECOND / 20, &stop));
+    assert_true(tm_now_ns() - begin >= SECOND / 20);
+    stop = 1;
+    begin = tm_now_ns();
+    assert_false(tm_process_wait(&p, 1, tm_process_output(p), 1000 * SECOND, &stop));
+    assert_true(tm_now_ns() - begin < 500 * SECOND);
+    tm_process_close(p, 0);
+    tm_process_close(NULL, 0);
 }
 
 static volatile sig_atomic_t told_to_stop;

@@ -4,8 +4,13 @@
 
 #include "base/status.h"
 
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 TEST(the_first_failure_stays)
 {
@@ -36,6 +41,23 @@ TEST(several_are_told_each_once)
     assert_int_equal(tm_also(NULL, TM_INVALID, "nobody listens"), TM_INVALID);
 }
 
+TEST(those_of_a_call_join_the_others)
+{
+    tm_error err = { 0 }, own = { 0 };
+    assert_int_equal(tm_also_of(&err, TM_OK, &own), TM_OK);
+    assert_int_equal(err.status, TM_OK);
+    tm_fail(&own, TM_FORMAT, "a");
+    tm_also(&own, TM_INVALID, "b");
+    assert_int_equal(tm_also_of(&err, TM_FORMAT, &own), TM_FORMAT);
+    assert_int_equal(own.status, TM_OK);
+    assert_string_equal(err.text, "2 problems\n  a\n  b");
+    tm_fail(&own, TM_INVALID, "b");
+    tm_also(&own, TM_INVALID, "c");
+    tm_also_of(&err, TM_INVALID, &own);
+    assert_string_equal(err.text, "3 problems\n  a\n  b\n  c");
+    assert_int_equal(err.status, TM_FORMAT);
+}
+
 /* What has no room is counted, also when it comes from a list that has no room itself. */
 TEST(the_text_is_bounded)
 {
@@ -63,4 +85,27 @@ TEST(the_text_is_bounded)
     tm_also(&err, TM_INVALID, "short");
     assert_true(strlen(err.text) < sizeof err.text);
     assert_int_equal(strncmp(err.text, "3 problems\n  xxx", 16), 0);
+}
+
+/* What cannot be says where, and ends the program. */
+TEST(bugs_are_told)
+{
+    int  ends[2], status;
+    char said[200] = "";
+    assert_int_equal(pipe(ends), 0);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        static const struct rlimit none = { 0, 0 };
+        setrlimit(RLIMIT_CORE, &none);
+        dup2(ends[1], STDERR_FILENO);
+        signal(SIGABRT, SIG_DFL);
+        tm_assert_failed("one == two", "a/b.c", 7);
+    }
+    close(ends[1]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    assert_true(read(ends[0], said, sizeof said - 1) > 0);
+    close(ends[0]);
+    assert_string_equal(said, "trainmark: bug: a/b.c:7: one == two\n");
 }

@@ -238,6 +238,7 @@ TEST_WITH(what_a_higher_layer_switches_off_is_noted, NULL, test_folder_teardown)
     assert_non_null(strstr(notes, "ignored: "));
     assert_non_null(strstr(notes, "validation.freq (applies only with validation.enable)"));
     assert_non_null(strstr(notes, "model.rope_beta_fast (applies only with model.rope_scaling yarn)"));
+    assert_null(strstr(notes, "accepted and ignored")); /* of keys that nobody gave nothing is said */
     tm_text printed = { 0 };
     tm_config_print_yaml(config, &printed, false);
     assert_null(strstr(printed.data, "rope_beta_fast")); /* what is printed loads again */
