@@ -37,7 +37,7 @@ OPT_mutants  := -g -O2 -fPIC
 OPT      := $(OPT_$(VARIANT))
 ifeq ($(VARIANT),release)
 # Nothing of these runs inside a step: compiled sooner, not faster. comm/coll/sum.c adds up gradients: with vectors.
-$(foreach room,apps cli config device/gpu encoder gpu graph hf image model plan record results stats system train,$(BUILD)/src/$(room)/%.o): \
+$(foreach room,apps cli config encoder graph hf image model plan record results stats system train,$(BUILD)/src/$(room)/%.o): \
     OPT := -Og
 $(BUILD)/tests/%.o: OPT := -Og
 $(BUILD)/src/comm/coll/sum.o: OPT := -O3

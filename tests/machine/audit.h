@@ -4,7 +4,7 @@
  *
  *     machine_audit *audit = machine_audit_new("gfx942");
  *     machine_audit_run(audit, module, memory, &launch, error)      for every launch, in place of machine_run
- *     machine_tally sum = machine_audit_print(audit, "tests/machine/proved.txt");
+ *     machine_tally sum = machine_audit_print(audit, "tests/gpu/proved.txt");
  *     machine_audit_free(audit);                                    before its modules
  *
  * A launch runs as it is; then, for each of the kernel's waits that ran and that nobody has missed yet, once more

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adapters: which modules have them, and what their base is held in. (What they compute: tests/hf/test_adapter.c; how
+/* Adapters: which modules have them, and what their base is held in. (What they compute: tests/hf/test_parity.c; how
  * they train: tests/oracle, tests/differential; what is refused: tests/golden/refusals.txt.) */
 #include "support/test.h"
 #include "graph/blocks.h"

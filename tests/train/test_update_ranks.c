@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The certificate of the update on several ranks: weights that one rank lacks behind the update, or a sum that it lacks
- * in front of it, are found. (Honest updates: test_rank_events.c.) */
+ * in front of it, are found. (Honest updates: tests/differential.) */
 #include "support/test.h"
 #include "ranks_fixture.h"
 #include "train/certify/update.h"
