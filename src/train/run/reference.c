@@ -47,8 +47,8 @@ static tm_status keep_samples(run *r, const tm_source *source, tm_split split, i
 tm_status run_reference(run *r, tm_error *err)
 {
     const tm_run_options *o = r->options;
-    int64_t               begin = tm_now_ns(), train = tm_source_describe(r->source)->train_samples, held_out = 0, most;
     if (!(o->step.preference.beta > 0) || o->reference_free) return TM_OK;
+    int64_t begin = tm_now_ns(), train = tm_source_describe(r->source)->train_samples, held_out = 0, most;
     if (o->validate) {
         int64_t samples = tm_source_describe(r->held_out)->validation_samples;
         held_out = run_validation_batches(r) * run_validation_rows(o);
