@@ -15,7 +15,7 @@ err=$work/.stderr
 code=0
 tests=0
 failures=0
-seconds=60 # of one run of the program: more is a failure
+seconds=${TM_TEST_SECONDS:-240} # of one run of the program: as long as the runner waits for the script
 trap 'chmod -R u+rwX "$work" 2>/dev/null; rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 cd "$work" || exit 1

@@ -12,7 +12,7 @@ tiny_run() { trainmark run $tiny --training.steps 3 --out run "$@"; }
 back=$work/.back
 start_run()
 {
-    timeout 60 "$TRAINMARK" run $tiny --training.steps 1000000 --out run "$@" >"$back.out" 2>"$back.err" </dev/null &
+    timeout "$seconds" "$TRAINMARK" run $tiny --training.steps 1000000 --out run "$@" >"$back.out" 2>"$back.err" </dev/null &
     started=$!
     tries=0
     until [ -s run/metrics.jsonl ] || [ $tries -ge 200 ]; do
@@ -89,7 +89,7 @@ check "after a kill the folder is free" [ "$code" -eq 0 ]
 check_not "and no lock stays behind" [ -e run/run.lock ]
 check "nor a file of what was moved to the disk" [ -z "$(find . -name 'trainmark-offload*')" ]
 rm -rf run
-timeout 60 "$TRAINMARK" run $tiny --training.steps 3000 --checkpoint.enable true --checkpoint.interval 10 \
+timeout "$seconds" "$TRAINMARK" run $tiny --training.steps 3000 --checkpoint.enable true --checkpoint.interval 10 \
     --checkpoint.keep_latest_k 1 --out run >"$back.out" 2>"$back.err" </dev/null &
 started=$!
 tries=0
@@ -168,7 +168,7 @@ rm -rf run text
 TMPDIR=$work/tmp
 export TMPDIR
 mkdir "$TMPDIR"
-timeout 60 "$TRAINMARK" ab --a "$tiny" --b "" --budget 50 >/dev/null 2>&1 </dev/null &
+timeout "$seconds" "$TRAINMARK" ab --a "$tiny" --b "" --budget 50 >/dev/null 2>&1 </dev/null &
 started=$!
 tries=0
 until [ -n "$(find "$TMPDIR" -name metrics.jsonl)" ] || [ $tries -ge 200 ]; do sleep 0.05; tries=$((tries + 1)); done
@@ -188,7 +188,7 @@ EOF
 cp "$root/tests/token/chat/qwen3/tokenizer.json" busy/
 row='{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}'
 yes "$row" | head -n 1000 >busy/rows.jsonl
-timeout -k 20 60 "$TRAINMARK" run $tiny --data.source sft --data.path busy/rows.jsonl --data.tokenizer busy --out stopped >"$out" 2>"$err" &
+timeout -k 20 "$seconds" "$TRAINMARK" run $tiny --data.source sft --data.path busy/rows.jsonl --data.tokenizer busy --out stopped >"$out" 2>"$err" &
 started=$!
 sleep 1
 for one in $(program); do kill -TERM "$one"; done

@@ -17,7 +17,7 @@ go_on() # FOLDER WORD...: its run, up to step 12
 {
     go_folder=$1
     shift
-    TRAINMARK_STORE=$go_folder/store.db timeout -k 5 60 env "$@" "$TRAINMARK" run tiny-llama $one \
+    TRAINMARK_STORE=$go_folder/store.db timeout -k 5 "$seconds" env "$@" "$TRAINMARK" run tiny-llama $one \
         --training.steps ${steps:-12} --out "$go_folder/run" --perf-csv "$go_folder/all.csv" --quiet
 }
 hash_of() { sed -n 's/^ *"weights_hash": "\([0-9a-f]*\)".*/\1/p' "$1/run/result.json" 2>/dev/null; }

@@ -109,7 +109,7 @@ under()
     limit=$1 value=$2
     shift 2
     # shellcheck disable=SC3045 # of the shells that are /bin/sh, all have these
-    (ulimit "$limit" "$value" && exec timeout -k 5 60 "$TRAINMARK" "$@") >"$out" 2>"$err" </dev/null
+    (ulimit "$limit" "$value" && exec timeout -k 5 "$seconds" "$TRAINMARK" "$@") >"$out" 2>"$err" </dev/null
     code=$?
 }
 

@@ -98,7 +98,6 @@ check "what it left is restored" [ "$(cat $balancing)" = 1 ]
 
 # --- measuring ------------------------------------------------------------------------------------------------------------
 
-seconds=200
 says 0 'PASS  perf_gemm' check --only perf --perf --per-gpu-timeout-sec 150 --gemm-tflops-min 1e-9 --write-thresholds limits.json
 
 finish

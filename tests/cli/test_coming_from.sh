@@ -160,7 +160,7 @@ theirs()
         esac
     done
     case $before in '') shell=sh ;; *) shell=bash ;; esac
-    timeout 60 $shell -c "$before $variables trainmark $verb $line $*" >"$out" 2>"$err" </dev/null
+    timeout "$seconds" $shell -c "$before $variables trainmark $verb $line $*" >"$out" 2>"$err" </dev/null
     code=$?
 }
 
@@ -168,7 +168,7 @@ sed -n 's/^| \([^|]*\) | `\([^`]*\)` | `\(\([A-Z_]*=[^ ]* \)*trainmark [^`]*\)` 
 check "the page has its rows" [ "$(wc -l <rows)" -ge 14 ]
 while IFS=';' read -r program their ours <&3; do
     case $ours in *" discover "* | *" mlperf "*) more= ;; *) more="--dry-run --memory 4TiB" ;; esac
-    timeout 60 sh -c "$ours $more" >"$out" 2>"$err" </dev/null
+    timeout "$seconds" sh -c "$ours $more" >"$out" 2>"$err" </dev/null
     code=$?
     if [ "$code" -ne 0 ]; then
         fail "$program: $ours" "exit code $code"

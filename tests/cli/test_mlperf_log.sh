@@ -32,7 +32,7 @@ check "but is no success of the benchmark" has own.txt '"status": "aborted"'
 
 # Stopped within a validation that would take hours: that ends without an accuracy, then the run, aborted.
 # (Without --foreground timeout passes the signal on twice, to the program and to its group.)
-timeout --foreground 60 "$TRAINMARK" run $small --mlperf.submission_org me --validation.steps 100000000 --out cut >"$out" 2>"$err" </dev/null &
+timeout --foreground "$seconds" "$TRAINMARK" run $small --mlperf.submission_org me --validation.steps 100000000 --out cut >"$out" 2>"$err" </dev/null &
 started=$!
 tries=0
 until grep -qs eval_start cut/result_0.txt || [ $tries -ge 600 ]; do

@@ -32,7 +32,7 @@ check "and trains to the same weights" [ "$(grep weights_hash again/result.json)
 
 (
     ulimit -v 700000
-    timeout 60 "$TRAINMARK" run experiment.yaml '--training.local_batch_size=[2, 30000, 60000]' --out large >"$out" 2>"$err" </dev/null
+    timeout "$seconds" "$TRAINMARK" run experiment.yaml '--training.local_batch_size=[2, 30000, 60000]' --out large >"$out" 2>"$err" </dev/null
     echo $? >code
 )
 check "what does not fit is no error of the sweep" [ "$(cat code)" -eq 0 ]
@@ -64,7 +64,7 @@ check "auto: it says what was found" has "$err" "local_batch_size auto: "
 # A plan that fits, and a process that may not have so much: smaller ones are tried, each by a sixteenth.
 (
     ulimit -v 750000
-    timeout 300 "$TRAINMARK" run experiment.yaml $fit --training.steps 2 \
+    timeout "$seconds" "$TRAINMARK" run experiment.yaml $fit --training.steps 2 \
         --memory 800MiB --out tight >"$out" 2>"$err" </dev/null
     echo $? >code
 )

@@ -105,7 +105,7 @@ ids="[39, 68, 75, 75, 78, 220, 86, 78, 81, 75, 67, 11, 220, 328, 331, 20, 0, 198
 prints "$ids" tokenizer encode $gpt2 hello
 prints '{"bytes": 20, "count": 18, "ids": '"$ids"', "tokens": ["H", "e", "l", "l", "o", "Ġ", "w", "o", "r", "l", "d", ",", "Ġ", "12", "34", "5", "!", "Ċ"]}' \
     tokenizer encode $gpt2 hello --json
-for words in "-" ""; do check "of standard input: '$words'" [ "$(timeout 60 "$TRAINMARK" tokenizer encode $gpt2 $words <hello)" = "$ids" ]; done
+for words in "-" ""; do check "of standard input: '$words'" [ "$(timeout "$seconds" "$TRAINMARK" tokenizer encode $gpt2 $words <hello)" = "$ids" ]; done
 # decoded TEXT IDS WORD...
 decoded()
 {

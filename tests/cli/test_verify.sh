@@ -15,7 +15,7 @@ check "a run to forge" [ -f honest/result.json ]
 # recomputed FIGURE: what verify says of it in forged.
 recomputed()
 {
-    timeout 60 "$TRAINMARK" verify forged --json 2>/dev/null |
+    timeout "$seconds" "$TRAINMARK" verify forged --json 2>/dev/null |
         awk -v figure="\"$1\"," '$1 == "\"figure\":" { here = $2 == figure }
             here && $1 == "\"recomputed\":" { gsub(/[",]/, "", $2); print $2; exit }'
 }
