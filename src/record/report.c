@@ -133,9 +133,14 @@ static void checked(tm_text *out, const char *label, const char *state, const ch
 /* Of updates: that they are those asked for, or that one is not. `all`: what passed, too. */
 static void print_update(tm_text *out, const tm_update_certificate *u, bool all)
 {
-    char line[TM_REASON_BYTES + sizeof u->partly + 120];
-    int  n = 0;
-    if (u->n_steps == 0 || (u->agrees && !all)) return;
+    char       line[TM_REASON_BYTES + sizeof u->partly + 120];
+    int        n = 0;
+    const bool none = u->agrees && u->elements == 0; /* no formula of this optimizer */
+    if (u->n_steps == 0 || (u->agrees && !all && !none)) return;
+    if (none) {
+        checked(out, "update", "none", u->partly);
+        return;
+    }
     if (!u->agrees)
         snprintf(line, sizeof line, "%s", u->reason);
     else

@@ -58,7 +58,7 @@ TEST(a_file_is_flushed_then_named_then_its_folder_flushed)
     assert_true(calls[1].folder && calls[1].published && calls[1].inode == inode_of(test_folder()));
 }
 
-/* tests/train/test_checkpoint_crash.c shows that a save asks for each of them at the right time. */
+/* tests/train/test_checkpoint_faults.c shows that a save asks for each of them at the right time. */
 TEST(a_checkpoint_reaches_the_disk_by_fsync)
 {
     const tm_checkpoint_io *io = &tm_checkpoint_system_io;

@@ -21,7 +21,7 @@ output src/record/sinks.def TM_SINK(losses)
 device src/device/backends.def TM_BACKEND(plain)
 END
 
-# WHAT LINES FILES: the figures of docs/architecture.md.
+# WHAT LINES FILES: how many lines of files that were there, and which new files.
 cat >"$work/counts" <<'END'
 op 2 src/op/relu2.c src/device/cpu/simd/relu2.c
 family 1 src/model/primer.c
@@ -93,6 +93,9 @@ check "the loss falls" awk -F , 'NR == 2 { first = $2 } END { exit !($2 < first)
 check "family: in config.yaml" has cpu/config.yaml "family: primer"
 check "source: in config.yaml" has cpu/config.yaml "source: counting"
 check "optimizer: in config.yaml" has cpu/config.yaml "name: NAG"
+trainmark run $train --training.steps 40 --out long
+check "optimizer: a run of 40 steps is certified" [ "$code" -eq 0 ]
+check "optimizer: its updates have no formula to be judged by" has "$out" "^ +update +none +.* no formula of NAG"
 trainmark run $train --device plain --out plain
 check "device: trained" [ "$code" -eq 0 ]
 check "device: the losses are the CPU's within 1e-3" [ "$(paste -d , cpu/losses.csv plain/losses.csv |

@@ -268,6 +268,10 @@ TEST(what_was_checked)
     SAYS(&r, true, "memory 5.86 KiB, as planned", "; causal mask, row isolation; 0.75 s",
          "4096 weights of step 31 recomputed",
          "losses passed within the band of the stored reference for 1 step of the", "arena 5.86 KiB 5.86 KiB equal");
+    r.end.run_ended.update.elements = 0;
+    SAYS(&r, false, "update none 2 of 9 tensors are too large");
+    r.end.run_ended.update.elements = 4096;
+    SAYS(&r, false, "!update");
     c->rows = false;
     SAYS(&r, true, "; causal mask; 0.75 s");
     c->causal = false, c->rows = c->context = true;

@@ -229,6 +229,24 @@ TEST(honest_updates_hold)
     print_message("the farthest update of float32 is at %.2f of its band\n", farthest);
 }
 
+/* An optimizer of another name: its row says by which formula its updates are judged, or that there is none. */
+TEST(an_optimizer_is_judged_by_the_formula_of_its_row)
+{
+    static const tm_formula formulas[] = { TM_FORMULA_SGD, TM_FORMULA_NONE, TM_FORMULA_ADAMW };
+    for (int k = 0; k < 3; k++) {
+        tm_step_options o = step_of(SMALL_LLAMA, "--optimizer.name SGD --optimizer.momentum 0.9 ");
+        tm_optimizer    other = *o.optimizer;
+        other.name = "Other", other.formula = formulas[k];
+        o.optimizer = &other;
+        tm_update_certificate c = train(&o, 2, most, NOTHING);
+        const bool            none = formulas[k] == TM_FORMULA_NONE;
+        assert_int_equal(c.agrees, formulas[k] != TM_FORMULA_ADAMW);
+        assert_true(none ? c.elements == 0 : c.elements > 1000);
+        assert_string_equal(c.partly,
+                            none ? "the certificate has no formula of Other: no weight was worked out again" : "");
+    }
+}
+
 TEST(what_is_planted_is_found)
 {
     static const struct {

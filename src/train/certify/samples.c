@@ -47,22 +47,30 @@ static tm_tensor_id state(const tm_sample *s, const tm_graph *graph, const char 
     return tm_optimizer_state_of(graph, s->member->id, name);
 }
 
-static void find_method(const tm_update_check *c, tm_sample *s)
+/* Of a tensor: Muon leaves vectors and what lies outside of blocks to AdamW; few elements have no moments of 8 bits. */
+static tm_formula formula_of(const tm_step *step, const tm_tensor *t, tm_tensor_id id)
 {
-    static const char *const names[][4] = { { "exp_avg", "exp_avg_sq", NULL, NULL },
-                                            { "exp_avg", "exp_avg_sq", "exp_avg_absmax", "exp_avg_sq_absmax" },
-                                            { "momentum_buffer", NULL, NULL, NULL },
-                                            { "row_var", "col_var", NULL, NULL },
-                                            { "momentum_buffer", NULL, NULL, NULL } };
-    const tm_graph          *graph = c->step->graph;
-    const tm_optimizer      *optimizer = c->step->options.optimizer;
-    const bool               matrix = s->tensor->shape.rank >= 2;
-    if (optimizer == &tm_optimizer_sgd) s->method = TM_SAMPLE_SGD;
-    if (optimizer == &tm_optimizer_adafactor) s->method = TM_SAMPLE_ADAFACTOR;
-    if (optimizer == &tm_optimizer_muon && matrix && s->tensor->layer >= 0) s->method = TM_SAMPLE_MUON;
-    if (state(s, graph, "exp_avg_absmax") != TM_NONE) s->method = TM_SAMPLE_CODED;
-    for (int k = 0; k < 4; k++) s->states[k] = names[s->method][k] ? state(s, graph, names[s->method][k]) : TM_NONE;
-    if (s->method == TM_SAMPLE_ADAFACTOR && !matrix) s->states[0] = state(s, graph, "variance");
+    tm_formula formula = step->options.optimizer->formula;
+    bool       moved = t->shape.rank >= 2 && t->layer >= 0;
+    bool       coded = tm_optimizer_state_of(step->graph, id, "exp_avg_absmax") != TM_NONE;
+    if (formula == TM_FORMULA_MUON && !moved) return TM_FORMULA_ADAMW;
+    return formula == TM_FORMULA_CODED && !coded ? TM_FORMULA_ADAMW : formula;
+}
+
+static void find_states(const tm_update_check *c, tm_sample *s)
+{
+    static const char *const names[][4] = {
+        [TM_FORMULA_NONE] = { NULL },
+        [TM_FORMULA_ADAMW] = { "exp_avg", "exp_avg_sq" },
+        [TM_FORMULA_CODED] = { "exp_avg", "exp_avg_sq", "exp_avg_absmax", "exp_avg_sq_absmax" },
+        [TM_FORMULA_SGD] = { "momentum_buffer" },
+        [TM_FORMULA_ADAFACTOR] = { "row_var", "col_var" },
+        [TM_FORMULA_MUON] = { "momentum_buffer" },
+    };
+    const tm_graph *graph = c->step->graph;
+    s->formula = formula_of(c->step, s->tensor, s->member->id);
+    for (int k = 0; k < 4; k++) s->states[k] = names[s->formula][k] ? state(s, graph, names[s->formula][k]) : TM_NONE;
+    if (s->formula == TM_FORMULA_ADAFACTOR && s->tensor->shape.rank < 2) s->states[0] = state(s, graph, "variance");
     s->rest = state(s, graph, "kahan_comp");
 }
 
@@ -71,10 +79,10 @@ static void find_held(tm_sample *s, const tm_graph *graph)
 {
     int64_t from = 0, to = s->member->n;
     if (s->states[0] == TM_NONE) {
-        if (s->method != TM_SAMPLE_SGD || s->hyper.momentum > 0) to = 0;
+        if (s->formula != TM_FORMULA_SGD || s->hyper.momentum > 0) to = 0;
     } else {
         const tm_tensor *t = tm_graph_at(graph, s->states[0]);
-        bool             part = t->shared && s->method != TM_SAMPLE_ADAFACTOR;
+        bool             part = t->shared && s->formula != TM_FORMULA_ADAFACTOR;
         if (part) from = t->shared->first, to = from + tm_shape_elements(t->shape);
     }
     s->state_first = from;
@@ -113,7 +121,7 @@ static void add(tm_update_check *c, const tm_motion_member *m, int64_t first, in
                            .clip = c->clip,
                            .clip_slack = c->clip_slack };
     s->unit = tm_unit_stored(m->dtype, s->hyper.stochastic);
-    find_method(c, s);
+    find_states(c, s);
     find_held(s, step->graph);
     find_ranks(c, s);
 }
@@ -139,11 +147,10 @@ static void choose_blocks(tm_update_check *c, const tm_motion_member *m)
 
 void tm_samples_choose(tm_update_check *c)
 {
-    const tm_optimizer *optimizer = c->step->options.optimizer;
-    const double        flops = tm_schedule_flops(&c->step->training);
-    const double        most_elements = fmax(few_elements, flops * elements_per_flop);
-    const double        most_products = fmax(few_products, flops * products_per_flop);
-    double              elements = 0, products = 0;
+    const double flops = tm_schedule_flops(&c->step->training);
+    const double most_elements = fmax(few_elements, flops * elements_per_flop);
+    const double most_products = fmax(few_products, flops * products_per_flop);
+    double       elements = 0, products = 0;
     tm_reckon_map(true, c->map[0]);
     tm_reckon_map(false, c->map[1]);
     for (size_t i = 0; i < c->motion.n_members; i++) {
@@ -151,8 +158,9 @@ void tm_samples_choose(tm_update_check *c)
         size_t                  k = (size_t)tm_random_permute(c->seed, 0, i, c->motion.n_members);
         const tm_motion_member *m = &c->motion.members[k];
         const tm_tensor        *t = tm_graph_at(c->step->graph, m->id);
-        bool                    muon = optimizer == &tm_optimizer_muon && t->shape.rank >= 2 && t->layer >= 0;
-        if (!muon && optimizer != &tm_optimizer_adafactor) {
+        const tm_formula        formula = formula_of(c->step, t, m->id);
+        const bool              muon = formula == TM_FORMULA_MUON;
+        if (!muon && formula != TM_FORMULA_ADAFACTOR) {
             choose_blocks(c, m);
             continue;
         }
@@ -219,14 +227,14 @@ static tm_status take_moments(tm_update_check *c, tm_sample *s, tm_error *err)
     for (int k = 0; k < 2; k++) {
         if (s->states[k] == TM_NONE || held == 0) continue;
         const tm_tensor *t = tm_graph_at(c->step->graph, s->states[k]);
-        const bool       means = s->method == TM_SAMPLE_ADAFACTOR && s->tensor->shape.rank >= 2;
+        const bool       means = s->formula == TM_FORMULA_ADAFACTOR && s->tensor->shape.rank >= 2;
         if (means && !s->whole) continue;
         if (means) s->moment_n[k] = tm_shape_elements(t->shape);
         int64_t n = means ? s->moment_n[k] : held, from = means ? 0 : s->held_from;
         s->before[k] = tm_alloc((size_t)(means ? n : s->n) * sizeof(double));
         TM_TRY(tm_values_read(c->trainer, s->states[k], means ? 0 : s->first + from - s->state_first, n,
                               s->before[k] + from, err));
-        if (s->method == TM_SAMPLE_CODED) TM_TRY(decode(c, s, k, err));
+        if (s->formula == TM_FORMULA_CODED) TM_TRY(decode(c, s, k, err));
     }
     return TM_OK;
 }
@@ -275,7 +283,7 @@ static void reckon_elements(tm_sample *s)
     for (int64_t i = s->held_from; i < s->held_to; i++) {
         tm_reckoned out[TM_RECKONED];
         double      first = s->before[0] ? s->before[0][i] : 0, second = s->before[1] ? s->before[1][i] : 0;
-        if (s->method == TM_SAMPLE_SGD)
+        if (s->formula == TM_FORMULA_SGD)
             tm_reckon_sgd(&s->terms, s->weights[i], s->gradients[i], first, out);
         else
             tm_reckon_adamw(&s->terms, s->weights[i], s->gradients[i], first, second, out);
@@ -358,15 +366,16 @@ static tm_status join(tm_update_check *c, tm_sample *s, tm_error *err)
 
 tm_status tm_sample_reckon(tm_update_check *c, tm_sample *s, tm_error *err)
 {
-    const bool matrices = s->method == TM_SAMPLE_MUON || s->method == TM_SAMPLE_ADAFACTOR;
+    const bool matrices = s->formula == TM_FORMULA_MUON || s->formula == TM_FORMULA_ADAFACTOR;
+    const bool known = s->formula != TM_FORMULA_NONE && (s->formula != TM_FORMULA_ADAFACTOR || s->whole);
     const bool holds = s->held_to > s->held_from;
     s->terms.hyper = &s->hyper;
     s->expected = tm_alloc((size_t)s->n * sizeof *s->expected);
     s->has_owner = tm_alloc((size_t)s->n * sizeof *s->has_owner);
-    if (holds && !matrices) reckon_elements(s);
-    if (holds && s->method == TM_SAMPLE_MUON) reckon_muon(s);
-    if (holds && s->method == TM_SAMPLE_ADAFACTOR && s->whole) reckon_adafactor(s);
-    if (s->method != TM_SAMPLE_ADAFACTOR || s->whole) return join(c, s, err);
+    if (holds && known && !matrices) reckon_elements(s);
+    if (holds && s->formula == TM_FORMULA_MUON) reckon_muon(s);
+    if (holds && known && s->formula == TM_FORMULA_ADAFACTOR) reckon_adafactor(s);
+    if (known) return join(c, s, err);
     free(s->expected);
     s->expected = NULL;
     return TM_OK;

@@ -12,13 +12,11 @@ enum { TM_SAMPLE_BLOCK = 256 }; /* elements of a sample: a block of 8-bit moment
 /* Smaller numbers may be stored as nothing. */
 #define TM_LEAST_STORED 0x1p-126
 
-typedef enum { TM_SAMPLE_ADAMW, TM_SAMPLE_CODED, TM_SAMPLE_SGD, TM_SAMPLE_ADAFACTOR, TM_SAMPLE_MUON } tm_sample_method;
-
 /* Elements [first, first + n) of a tensor. */
 typedef struct {
     const tm_motion_member *member;
     const tm_tensor        *tensor;
-    tm_sample_method        method;
+    tm_formula              formula;
     tm_hyper                hyper;
     tm_terms                terms;
     bool                    whole; /* all of the tensor: what its update depends on */

@@ -213,7 +213,7 @@ static tm_status compare_moments(tm_update_check *c, const tm_sample *s, tm_upda
     static const char *const what[] = { "moment 1 is", "moment 2 is" };
     for (int k = 0; k < 2; k++) {
         if (!s->moments[k] || s->states[k] == TM_NONE || s->held_to <= s->held_from) continue;
-        if (s->method == TM_SAMPLE_CODED) {
+        if (s->formula == TM_FORMULA_CODED) {
             TM_TRY(compare_coded(c, s, k, to, err));
             continue;
         }
@@ -259,7 +259,10 @@ tm_status tm_update_judge(tm_update_check *c, const tm_step_result *told, tm_upd
     if (!(fabs(told->grad_norm - c->norm) <= 2 * c->norm_slack * c->norm) && isfinite(c->norm))
         violated(to, "step %lld reports a gradient norm of %.9g, and that of all gradients is %.9g",
                  (long long)c->number, told->grad_norm, c->norm);
-    if (c->left_out > 0)
+    if (c->step->options.optimizer->formula == TM_FORMULA_NONE)
+        snprintf(to->partly, sizeof to->partly, "the certificate has no formula of %s: no weight was worked out again",
+                 c->step->options.optimizer->name);
+    else if (c->left_out > 0)
         snprintf(to->partly, sizeof to->partly, "%zu of %zu tensors are too large for %s to be worked out again",
                  c->left_out, c->motion.n_members, c->step->options.optimizer->name);
     to->seconds += c->seconds + (double)(tm_now_ns() - begin) * 1e-9;

@@ -52,6 +52,7 @@ const tm_optimizer tm_optimizer_adafactor = {
     .name = "Adafactor",
     .log_name = "adafactor",
     .keys = "beta2_decay,eps1,eps2,clip_threshold,bf16_stochastic_round",
+    .formula = TM_FORMULA_ADAFACTOR,
     .weight_decay = "0",
     .states = states,
     .emit = emit,

@@ -38,6 +38,7 @@ const tm_optimizer tm_optimizer_adamw = {
     .name = "AdamW",
     .log_name = "adamw", /* MLPerf-style logs then have rows of its own */
     .keys = "beta1,beta2,eps,kahan_sum,bf16_stochastic_round",
+    .formula = TM_FORMULA_ADAMW,
     .weight_decay = "0.1",
     .elementwise = true,
     .states = states,

@@ -52,6 +52,7 @@ const tm_optimizer tm_optimizer_adamw8bit = {
     .log_name = "adamw8bit",
     .keys = "beta1,beta2,eps,bf16_stochastic_round,definition",
     .definitions = "torchao|bitsandbytes",
+    .formula = TM_FORMULA_CODED,
     .weight_decay = "0.1",
     .states = states,
     .emit = emit,

@@ -56,6 +56,7 @@ const tm_optimizer tm_optimizer_muon = {
     .log_name = "muon",
     .keys = "beta1,beta2,eps,momentum,nesterov,bf16_stochastic_round,definition,adjust_lr_fn",
     .definitions = "torch|megatron",
+    .formula = TM_FORMULA_MUON,
     .weight_decay = "0.1",
     .states = states,
     .emit = emit,

@@ -17,7 +17,7 @@ typedef struct {
     double weight_decay;
     bool   decay_matrices_only; /* no weight decay on vectors (norms, biases) */
     double beta1, beta2, eps;   /* AdamW */
-    double momentum;            /* SGD */
+    double momentum;            /* SGD, Muon */
     bool   nesterov;
     double beta2_decay, eps1, eps2, clip_threshold; /* Adafactor; eps1 NAN: the weight format's distance from 1 to the
                                                      * next number */
@@ -43,6 +43,17 @@ typedef struct {
     tm_state_format format;
 } tm_optimizer_state;
 
+/* The published formula that the certificate works an update out by (train/certify/formulas.h). NONE: there is none,
+ * and runs say that their updates were not worked out. CODED: AdamW with moments of 8 bits. */
+typedef enum {
+    TM_FORMULA_NONE,
+    TM_FORMULA_ADAMW,
+    TM_FORMULA_CODED,
+    TM_FORMULA_SGD,
+    TM_FORMULA_ADAFACTOR,
+    TM_FORMULA_MUON
+} tm_formula;
+
 /* What an update works on. */
 typedef struct {
     tm_tensor_id parameter, gradient;
@@ -60,6 +71,7 @@ typedef struct {
     const char *definitions;  /* "torchao|bitsandbytes": values of optimizer.definition, the first is the default; NULL:
                                  no such */
     const char *weight_decay; /* default of optimizer.weight_decay */
+    tm_formula  formula;
     bool elementwise; /* an element's update depends on nothing but that element: parts of tensors can be updated */
     /* Fills out[] with what is kept for a parameter of this shape and returns how many there are. */
     int (*states)(const tm_hyper *hyper, tm_shape parameter, tm_optimizer_state out[TM_MAX_STATES]);

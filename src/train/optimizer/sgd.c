@@ -31,6 +31,7 @@ const tm_optimizer tm_optimizer_sgd = {
     .name = "SGD",
     .log_name = "sgd",
     .keys = "momentum,nesterov,bf16_stochastic_round",
+    .formula = TM_FORMULA_SGD,
     .weight_decay = "0",
     .elementwise = true,
     .states = states,

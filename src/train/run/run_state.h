@@ -233,7 +233,7 @@ TM_MUST_USE tm_status run_watch_update(run *r, int64_t step, tm_error *err);
 TM_MUST_USE tm_status run_judge_update(run *r, const tm_step_result *result, tm_error *err);
 /* Behind that update: is the loss that is reported the one that was found? */
 void run_check_loss(run *r, const tm_step_result *result);
-/* After the last one: sets `unreal`. *weights_hash: as tm_trainer_weights_hash. */
+/* After the last one: sets `certified.not_training`. *weights_hash: as tm_trainer_weights_hash. */
 TM_MUST_USE tm_status run_check_proof(run *r, uint64_t *weights_hash, tm_error *err);
 
 /* --- fed.c --- */

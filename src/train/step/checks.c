@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train/step/checks.c - what does not go together in a step. */
+/* train/step/checks.c - refusals that need a step's numbers or its programs. */
 #include "train/step/checks.h"
 
 /* An expert's rows are quantized together, so they must come together. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train/step/checks.h - private to the room: refusals of what does not go together in a step, by name. */
+/* train/step/checks.h - private to the room: refusals that need a step's numbers (rounds of experts, sums of parts)
+ * or its programs. Pairs of options that cannot be combined: supported.h. */
 #ifndef TM_TRAIN_STEP_CHECKS_H
 #define TM_TRAIN_STEP_CHECKS_H
 

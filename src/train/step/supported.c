@@ -2,12 +2,14 @@
 /* train/step/supported.c - the table. A row's order is that of the messages. */
 #include "train/step/supported.h"
 
-#define SPLIT_HEAD "an output layer that stages divide (parallelism.pipeline_parallel_divide_head)"
-#define TENSOR "matrices that ranks divide (parallelism.tensor_parallel_degree)"
-#define EXPERTS "experts that ranks divide (parallelism.expert_parallel_degree)"
+#define SPLIT_HEAD "an output layer divided among stages (parallelism.pipeline_parallel_divide_head)"
+#define TENSOR "tensor parallelism (parallelism.tensor_parallel_degree)"
+#define EXPERTS "expert parallelism (parallelism.expert_parallel_degree)"
 #define PAIRS "the loss of pairs (data.source preference)"
-#define WHOLE "an optimizer of whole tensors (optimizer.name)"
-#define EARLY "updates within the backward pass (optimizer.early_step_in_backward)"
+#define WHOLE "updates by Muon, Adafactor or AdamW8bit (optimizer.name)"
+#define WHOLE_TENSOR "they read whole tensors"
+#define UNDIVIDED "leave parallelism.pipeline_parallel_divide_head out"
+#define EARLY "updates inside the backward pass (optimizer.early_step_in_backward)"
 #define TINY "tiny-llama --training.seq_len 32 --training.local_batch_size 2 "
 #define MIXTURE TINY "--model.n_experts 8 --model.n_experts_per_token 2 "
 #define TWO "--parallelism.ranks 2 "
@@ -191,53 +193,54 @@ static bool early_micro_batches(const tm_step *s)
 }
 
 const tm_not_together tm_not_together_rows[] = {
-    { "lora.dropout", "images whose tokens ranks share (parallelism.context_parallel_degree)",
+    { "lora.dropout", "images with context parallelism (parallelism.context_parallel_degree)",
       "random numbers go by the row of a whole sample", "set lora.dropout to 0", image_dropout, false,
       "tiny-flux --training.local_batch_size 2 --lora.rank 2 --lora.dropout 0.1",
       TWO "--parallelism.context_parallel_degree 2" },
-    { "keys from rank to rank (parallelism.context_parallel_rotate_method alltoall)", "images (model.family)",
-      "their tokens all see each other", "set it to allgather", image_ring, false,
+    { "ring attention (parallelism.context_parallel_rotate_method alltoall)", "images (model.family)",
+      "their tokens all see each other", "set the method to allgather", image_ring, false,
       "tiny-flux --training.local_batch_size 2 " TWO "--parallelism.context_parallel_degree 2",
       "--parallelism.context_parallel_rotate_method alltoall" },
-    { WHOLE, TENSOR, NULL, "take AdamW or SGD", tensor_whole_updates, false, TINY TWO "--optimizer.name Adafactor",
-      TP },
-    { "rounding at random (optimizer.bf16_stochastic_round)", TENSOR, "random bits go by place in a whole tensor",
-      "set it to false", tensor_stochastic, false,
+    { WHOLE, TENSOR, WHOLE_TENSOR, "take AdamW or SGD", tensor_whole_updates, false,
+      TINY TWO "--optimizer.name Adafactor", TP },
+    { "stochastic rounding (optimizer.bf16_stochastic_round)", TENSOR, "random bits go by place in a whole tensor",
+      "set optimizer.bf16_stochastic_round to false", tensor_stochastic, false,
       TINY TWO "--training.dtype bfloat16 --training.regime pure --optimizer.bf16_stochastic_round true", TP },
     { "a balance of experts per sequence (model.moe_aux_loss_per_sequence)", TENSOR " and " EXPERTS,
-      "a rank would have parts of several sequences", "set training.local_batch_size to 1, or the key to false",
-      tensor_balance, false,
+      "a rank would have parts of several sequences",
+      "set training.local_batch_size to 1, or model.moe_aux_loss_per_sequence to false", tensor_balance, false,
       MIXTURE TP
       " --parallelism.ranks 4 --parallelism.context_parallel_degree 2 --parallelism.expert_parallel_degree 4 "
       "--model.moe_aux_loss 0.1 --model.moe_aux_loss_per_sequence false",
       "--model.moe_aux_loss_per_sequence true" },
-    { SPLIT_HEAD, "images (model.family)", "they have no vocabulary", "leave it out", split_images, false,
+    { SPLIT_HEAD, "images (model.family)", "they have no vocabulary", UNDIVIDED, split_images, false,
       "tiny-flux " TWO "--training.local_batch_size 2 --parallelism.pipeline_parallel_degree 2 "
       "--training.grad_accumulation 2",
       SPLIT },
-    { SPLIT_HEAD, TENSOR, "these divide the output layer, too", "leave it out", split_tensor, false,
+    { SPLIT_HEAD, TENSOR, "these divide the output layer, too", UNDIVIDED, split_tensor, false,
       STAGES TP " --parallelism.ranks 4", SPLIT },
-    { SPLIT_HEAD, "adapters (lora.rank)", NULL, "leave it out", split_adapters, false, STAGES "--lora.rank 2", SPLIT },
-    { SPLIT_HEAD, "frozen parameters (optimizer.groups)", NULL, "leave it out", split_frozen, false,
+    { SPLIT_HEAD, "adapters (lora.rank)", NULL, UNDIVIDED, split_adapters, false, STAGES "--lora.rank 2", SPLIT },
+    { SPLIT_HEAD, "frozen parameters (optimizer.groups)", NULL, UNDIVIDED, split_frozen, false,
       STAGES "--optimizer.groups [{\"params\":\"layers.1.*\",\"trained\":\"false\"}]", SPLIT },
-    { SPLIT_HEAD, "products in low precision (quantize.recipe)", NULL, "set the recipe to none", split_quantized, false,
-      STAGES "--quantize.recipe fp8_rowwise", SPLIT },
-    { SPLIT_HEAD, PAIRS, NULL, "leave it out", split_pairs, false,
-      STAGES "--data.source preference --data.path pairs.jsonl", SPLIT },
-    { SPLIT_HEAD, WHOLE, NULL, "take AdamW or SGD", split_whole_updates, false, STAGES "--optimizer.name Muon", SPLIT },
-    { SPLIT_HEAD, "rounding at random (optimizer.bf16_stochastic_round)", NULL, "set it to false", split_stochastic,
-      false, STAGES "--training.dtype bfloat16 --training.regime pure --optimizer.bf16_stochastic_round true", SPLIT },
-    { SPLIT_HEAD, "the microscope (debug.microscope)", NULL, "set it to 0", split_microscope, false,
+    { SPLIT_HEAD, "products in low precision (quantize.recipe)", NULL, "set quantize.recipe to none", split_quantized,
+      false, STAGES "--quantize.recipe fp8_rowwise", SPLIT },
+    { SPLIT_HEAD, PAIRS, NULL, UNDIVIDED, split_pairs, false, STAGES "--data.source preference --data.path pairs.jsonl",
+      SPLIT },
+    { SPLIT_HEAD, WHOLE, WHOLE_TENSOR, "take AdamW or SGD", split_whole_updates, false, STAGES "--optimizer.name Muon",
+      SPLIT },
+    { SPLIT_HEAD, "stochastic rounding (optimizer.bf16_stochastic_round)", NULL,
+      "set optimizer.bf16_stochastic_round to false", split_stochastic, false,
+      STAGES "--training.dtype bfloat16 --training.regime pure --optimizer.bf16_stochastic_round true", SPLIT },
+    { SPLIT_HEAD, "the microscope (debug.microscope)", NULL, "set debug.microscope to 0", split_microscope, false,
       STAGES "--training.dtype bfloat16 --debug.microscope 2", SPLIT },
-    { SPLIT_HEAD, "sums of parts (training.separate_sums)", NULL, "set it to 1", split_sums, false,
+    { SPLIT_HEAD, "sums of parts (training.separate_sums)", NULL, "set training.separate_sums to 1", split_sums, false,
       STAGES "--training.separate_sums 2", SPLIT },
-    { SPLIT_HEAD, "stages by names (parallelism.module_fqns_per_model_part)", NULL, "leave one of them out",
-      split_names, false,
+    { SPLIT_HEAD, "stages by names (parallelism.module_fqns_per_model_part)", NULL, UNDIVIDED, split_names, false,
       STAGES "--parallelism.module_fqns_per_model_part "
              "[[tok_embeddings,layers.0,layers.1],[layers.2,layers.3,norm,output]]",
       SPLIT },
     { "sums of parts (training.separate_sums)", "gradients in bfloat16 (training.regime pure)",
-      "ranks add them in float32 and round once", "set it to 1", sums_narrow, false,
+      "ranks add them in float32 and round once", "set training.separate_sums to 1", sums_narrow, false,
       TINY "--training.grad_accumulation 2 --training.dtype bfloat16 --training.regime pure",
       "--training.separate_sums 2" },
     { "a tied table in two stages (model.tied)",
@@ -247,26 +250,29 @@ const tm_not_together tm_not_together_rows[] = {
       "set the strategy to optim, or take copies (parallelism.data_parallel_replicate_degree)", tied_shards, false,
       STAGES "--parallelism.ranks 4 --model.tied true --parallelism.data_parallel_shard_strategy optim",
       "--parallelism.data_parallel_shard_strategy optim_grads" },
-    { WHOLE, EXPERTS, NULL, "take AdamW or SGD, or set the degree to 1", experts_whole_updates, false,
-      MIXTURE TWO "--optimizer.name Adafactor", "--parallelism.expert_parallel_degree 2" },
-    { EARLY, "several ranks (parallelism.ranks)", "they add gradients first", "set it to false", early_ranks, false,
-      TINY TWO, UPDATED_EARLY },
+    { WHOLE, EXPERTS, WHOLE_TENSOR, "take AdamW or SGD, or set parallelism.expert_parallel_degree to 1",
+      experts_whole_updates, false, MIXTURE TWO "--optimizer.name Adafactor",
+      "--parallelism.expert_parallel_degree 2" },
+    { EARLY, "several ranks (parallelism.ranks)", "they add gradients first",
+      "set optimizer.early_step_in_backward to false", early_ranks, false, TINY TWO, UPDATED_EARLY },
     { EARLY, "several micro-batches of a step (training.grad_accumulation)", "gradients are known behind the last one",
-      "set it to false", early_micro_batches, false, TINY "--training.grad_accumulation 2", UPDATED_EARLY },
-    { EARLY, "the microscope (debug.microscope)", "it looks at gradients of its own in the same memory", "set it to 0",
-      early_microscope, false, TINY "--training.dtype bfloat16 --debug.microscope 2", UPDATED_EARLY },
-    { PAIRS, "a loss that balances experts (model.moe_aux_loss)", NULL, "set its coefficient to 0", pairs_balance, true,
-      MIXTURE "--data.source preference --data.path pairs.jsonl", "--model.moe_aux_loss 0.1" },
+      "set optimizer.early_step_in_backward to false", early_micro_batches, false,
+      TINY "--training.grad_accumulation 2", UPDATED_EARLY },
+    { EARLY, "the microscope (debug.microscope)", "it looks at gradients of its own in the same memory",
+      "set debug.microscope to 0", early_microscope, false, TINY "--training.dtype bfloat16 --debug.microscope 2",
+      UPDATED_EARLY },
+    { PAIRS, "a loss that balances experts (model.moe_aux_loss)", NULL, "set model.moe_aux_loss to 0", pairs_balance,
+      true, MIXTURE "--data.source preference --data.path pairs.jsonl", "--model.moe_aux_loss 0.1" },
     { PAIRS, "products in low precision (quantize.recipe)",
-      "the reference would be another model than the one that begins", "set the recipe to none", pairs_quantized, true,
-      TINY "--data.source preference --data.path pairs.jsonl", "--quantize.recipe fp8_rowwise" },
+      "the reference would be another model than the one that begins", "set quantize.recipe to none", pairs_quantized,
+      true, TINY "--data.source preference --data.path pairs.jsonl", "--quantize.recipe fp8_rowwise" },
     { "an adapter of the output layer (lora.targets lm_head)", "a quantized output layer (quantize.output_recipe)",
       NULL, "leave lm_head out", head_quantized, true, TINY "--lora.rank 2 --lora.targets q_proj,lm_head",
       "--quantize.output_recipe fp8_rowwise" },
     { "an adapter of the output layer (lora.targets lm_head)", PAIRS, NULL, "leave lm_head out", head_pairs, true,
       TINY "--lora.rank 2 --lora.targets q_proj,lm_head", "--data.source preference --data.path pairs.jsonl" },
     { "adapters of experts (lora.targets)", "experts in low precision (quantize.experts_recipe)", NULL,
-      "leave experts out of lora.targets, or set the recipe to none", experts_quantized, true,
+      "leave experts out of lora.targets, or set quantize.experts_recipe to none", experts_quantized, true,
       MIXTURE "--lora.rank 2 --lora.targets experts.down_proj", "--quantize.experts_recipe mxfp8" },
 };
 const size_t tm_n_not_together = sizeof tm_not_together_rows / sizeof tm_not_together_rows[0];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train/step/supported.h - what cannot be combined: one table, which a step is checked by, and which
- * `trainmark keys --combinations` prints. Keys of one option alone, their ranges and what they need, are rows of
- * settings/keys.c. */
+/* train/step/supported.h - what cannot be combined in a step: the table that every step is checked by, and that
+ * `trainmark keys --combinations` prints. Ranges of a key, and what it needs, are rows of settings/keys.c; keys that
+ * contradict each other are refused by settings/rules.c and parallel/parallelism.c, with both names. */
 #ifndef TM_TRAIN_STEP_SUPPORTED_H
 #define TM_TRAIN_STEP_SUPPORTED_H
 

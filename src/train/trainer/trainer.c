@@ -161,7 +161,7 @@ static tm_status check_weights_fit(const tm_plan *plan, const tm_device_info *de
         tm_format_bytes(need, (double)plan->persistent_bytes), tm_format_bytes(have, (double)available));
 }
 
-/* What lies away first: it fails at once, and is zero. */
+/* Host memory and disk first: both may fail, and begin as zeros. */
 static tm_status take_memory(tm_trainer *trainer, tm_error *err)
 {
     const tm_plan    *plan = trainer->step->plan;
