@@ -139,8 +139,9 @@ static void joined(int read, const tm_op_id *wanted, size_t n)
     tm_graph_destroy(graph);
 }
 
-/* What is split is read by gelu, which takes no views, and by a product, which does; by a view of it, too. */
-static void split_up(bool viewed, const tm_op_id *wanted, size_t n)
+/* What is split is read by gelu, which takes no views (0), or a copy (2), and by a product, which takes them; by a view
+ * of it, too (1). */
+static void split_up(int how, const tm_op_id *wanted, size_t n)
 {
     tm_graph    *graph = tm_graph_create(&tm_precision_f64);
     tm_join_attr attr = { .first = 3, .second = 5 };
@@ -150,9 +151,9 @@ static void split_up(bool viewed, const tm_op_id *wanted, size_t n)
     tm_tensor_id w = tm_graph_tensor(graph, "w", TM_ROLE_ACTIVATION, tm_shape_2(4, 5));
     tm_tensor_id y = emit(graph, TM_OP_gelu, NULL, 0, x, TM_NONE, NULL);
     tm_tensor_id a = emit(graph, TM_OP_split, &attr, sizeof attr, y, TM_NONE, &b);
-    emit(graph, TM_OP_gelu, NULL, 0, a, TM_NONE, NULL);
+    emit(graph, how == 2 ? TM_OP_copy : TM_OP_gelu, NULL, 0, a, TM_NONE, NULL);
     emit(graph, TM_OP_linear, NULL, 0, b, w, NULL);
-    if (viewed) emit(graph, TM_OP_copy, NULL, 0, tm_graph_view(graph, "b.view", b, 1, 2), TM_NONE, NULL);
+    if (how == 1) emit(graph, TM_OP_copy, NULL, 0, tm_graph_view(graph, "b.view", b, 1, 2), TM_NONE, NULL);
     expect_ops(graph, wanted, n);
     tm_graph_destroy(graph);
 }
@@ -167,15 +168,17 @@ TEST(only_what_nobody_else_reads_is_in_place)
     joined(0, in_place, 3);
     joined(1, read, 3);
     joined(2, read_by_view, 3);
-    split_up(false, views, 4);
-    split_up(true, stays, 5);
+    split_up(0, views, 4);
+    split_up(1, stays, 5);
+    static const tm_op_id both_views[] = { TM_OP_gelu, TM_OP_copy, TM_OP_linear };
+    split_up(2, both_views, 3);
     /* Where a kernel does not take views, or copies them. */
     static const tm_op_id joins[] = { TM_OP_gelu, TM_OP_join, TM_OP_gelu };
     for (int copies = 0; copies < 2; copies++) {
         picky = copies ? &tm_op_copy : &tm_op_gelu;
         joined(0, joins, 3);
         picky = copies ? &tm_op_copy : &tm_op_linear;
-        split_up(false, stays, 4);
+        split_up(0, stays, 4);
     }
 }
 
