@@ -24,6 +24,7 @@ static const struct {
     { IN_32_BITS, "fewer than 2^31 tokens", "dropout/gpu @24,dropout/gpu @40,dropout/gpu @48" },
     { IN_32_BITS, "fewer than 2^31 heads",
       "head_norm/gpu y0.0*3,head_norm_grad/gpu 0.0*3,head_rope/gpu y0.0*4,head_rope_grad/gpu 0.0*4" },
+    { (int64_t)(IN_32_BITS / 3 - 3) * 64 + 63, "fewer than 2^31 heads", "head_norm/gpu 0.1,head_norm_grad/gpu 1.1" },
     { IN_32_BITS / 2, "fewer than 2^30 rows", "embedding_grad/gpu 0.0" },
     { IN_32_BITS, "places and channels", "convolution/library 1.1,convolution/own 1.1" },
     { IN_32_BITS, "2^31 positions", "convolution/own y0.0" },
