@@ -14,11 +14,15 @@
 
 #include "support/test.h"
 
-enum { HASH = 17 }; /* and the end of a line */
+enum {
+    HASH = 16,
+    REST = HASH + 5
+}; /* characters of a hash; and of a blank, the number of trials and the end of the line */
 
 typedef struct {
     tm_device *device;
     tm_hasher *hasher;
+    int        taken; /* trials */
     uint64_t (*noted)(bool on);
 } noting;
 
@@ -67,8 +71,9 @@ static void launch(const noting *n, const tm_kernel *kernel, tm_call *call)
 /* Plain, added to what is there, and in place. */
 static void add_trial(void *out, const trial_of *trial, const tm_call *of)
 {
-    const noting *n = out;
-    tm_call       call = *of;
+    noting *n = out;
+    tm_call call = *of;
+    n->taken++;
     for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) {
         tm_view *view = i < TM_MAX_IN ? &call.in[i] : &call.out[i - TM_MAX_IN];
         view->data = tm_view_present(view) ? made_up(i) : NULL;
@@ -95,7 +100,8 @@ static tm_text line_of(tm_device *device, const char *maker, const tm_kernel *ke
     if (!n.noted) fail_msg("%s notes nothing", getenv("TRAINMARK_GPU_RUNTIME"));
     if (kernel->release == tm_gpu_forget) /* the others read counts, and launch what these want (test_gpu_ranks.c) */
         trials_each(device, tm_op_get(kernel->op), kernel, &n, add_trial);
-    tm_text_printf(&line, "%s %s %016llx\n", maker, kernel->name, (unsigned long long)tm_hasher_value(n.hasher));
+    tm_text_printf(&line, "%s %s %016llx %03d\n", maker, kernel->name, (unsigned long long)tm_hasher_value(n.hasher),
+                   n.taken);
     tm_hasher_destroy(n.hasher);
     return line;
 }
@@ -112,6 +118,14 @@ bool judged_launches_changed(const char *list, tm_device *device, const char *ma
 {
     tm_text line = line_of(device, maker, kernel);
     bool    has = strstr(list, line.data);
+    size_t  name = line.length - REST;
+    char   *hash = line.data + name, kept = *hash;
+    *hash = '\0';
+    const char *old = strstr(list, line.data);
+    *hash = kept;
+    if (old && atoi(hash + HASH) < atoi(old + name + HASH))
+        fail_msg("%.*stakes%s of the trials that were right, which are%.4s", (int)name, line.data, hash + HASH,
+                 old + name + HASH);
     tm_text_fini(&line);
     return !has;
 }
@@ -126,7 +140,7 @@ static void add_lines(tm_text *out, tm_device *device, const char *maker, int pa
             tm_text     line = line_of(device, maker, kernel);
             int         n = snprintf(name, sizeof name, "%s %s ", maker, kernel->name);
             const char *old = id % parts == part ? NULL : strstr(list, name);
-            tm_text_add_n(out, old ? old : line.data, (size_t)n + HASH);
+            tm_text_add_n(out, old ? old : line.data, (size_t)n + REST);
             tm_text_fini(&line);
         }
 }
