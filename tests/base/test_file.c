@@ -265,4 +265,15 @@ static int begin(void **state)
     return 0;
 }
 
+/* A file, a new one in a folder, one beside the program; in no folder that there is. */
+TEST_WITH(a_place_for_a_file_is_looked_at, NULL, test_folder_teardown)
+{
+    tm_error err = { 0 };
+    assert_int_equal(tm_file_check_writable(test_in_folder("new"), "--out", &err), TM_OK);
+    assert_int_equal(tm_file_check_writable("new", "--out", &err), TM_OK);
+    assert_int_equal(tm_file_check_writable("/dev/null", "--out", &err), TM_OK);
+    assert_int_not_equal(tm_file_check_writable("/nowhere/new", "--out", &err), TM_OK);
+    assert_non_null(strstr(err.text, "cannot write to '/nowhere' (--out /nowhere/new): No such file"));
+}
+
 TEST_FIXTURE(begin, NULL)

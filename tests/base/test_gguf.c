@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GGUF files as containers: files that lie are refused by file and key. What is written: tests/hf/test_gguf.c. */
 #include "base/gguf.h"
+#include "support/folder.h"
 #include "support/refusal.h"
 
 #include <stdio.h>
@@ -126,3 +127,43 @@ TEST(every_beginning_of_a_file_is_refused)
     }
     tm_text_fini(&all);
 }
+
+/* Each tensor begins behind the one before, at a multiple of 32 bytes, and has its own. */
+TEST(what_is_written_reads_back)
+{
+    static const tm_gguf_tensor written[] = {
+        { .name = "a", .rank = 2, .n = { 3, 5 }, .format = TM_GGUF_FORMAT_F32 },
+        { .name = "b", .rank = 1, .n = { 7 }, .format = TM_GGUF_FORMAT_BF16 },
+        { .name = "c", .rank = 2, .n = { 2, 64 }, .format = TM_GGUF_FORMAT_Q8_0 }
+    };
+    static const size_t bytes[] = { 3 * 5 * 4, 7 * 2, 2 * 2 * TM_Q8_0_BYTES };
+    const char         *path = test_in_folder("x.gguf");
+    tm_gguf_head        head = { .count = 0 };
+    tm_gguf_writer     *writer;
+    tm_gguf            *back;
+    tm_error            err = { 0 };
+    char                data[200];
+    int64_t             at = 0, whole;
+    size_t              n;
+    tm_gguf_put_u32(&head, "a.number", 77);
+    assert_int_equal(tm_gguf_create(path, &head, written, 3, &writer, &err), TM_OK);
+    for (int i = 0; i < 3; i++) {
+        memset(data, 'x' + i, sizeof data);
+        assert_int_equal(tm_gguf_write(writer, data, bytes[i], &err), TM_OK);
+    }
+    assert_int_equal(tm_gguf_finish(writer, &err), TM_OK);
+    if (tm_gguf_open(path, &back, &err) != TM_OK) fail_msg("%s", err.text);
+    const tm_gguf_tensor *read = tm_gguf_tensors(back, &n);
+    assert_true(n == 3 && tm_gguf_whole(back, "a.number", &whole) && whole == 77);
+    for (int i = 0; i < 3; i++) {
+        assert_true(read[i].bytes == bytes[i] && read[i].format == written[i].format);
+        assert_memory_equal(read[i].n, written[i].n, (size_t)written[i].rank * sizeof(int64_t));
+        assert_int_equal(read[i].offset - read[0].offset, at);
+        for (size_t b = 0; b < bytes[i]; b++) assert_int_equal(read[i].data[b], 'x' + i);
+        at += (int64_t)(bytes[i] + 31) / 32 * 32;
+    }
+    tm_gguf_close(back);
+    tm_text_fini(&head.bytes);
+}
+
+TEST_FIXTURE(NULL, test_folder_teardown)

@@ -59,3 +59,16 @@ TEST(every_number_reads_back)
         if (fabs(value) >= 1e-4 && fabs(value) < 1e17) assert_null(strchr(text, 'e'));
     }
 }
+
+/* Capitals, and - for _, make no difference; a beginning is another name. */
+TEST(names_are_equal)
+{
+    static const char *const rows[][3] = { { "micro_batch", "Micro-Batch", "=" },
+                                           { "", "", "=" },
+                                           { "steps", "step", "" },
+                                           { "step", "steps", "" },
+                                           { "a_b", "a.b", "" },
+                                           { "", "a", "" } };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (tm_names_equal(rows[i][0], rows[i][1]) != (*rows[i][2] == '=')) fail_msg("%s, %s", rows[i][0], rows[i][1]);
+}

@@ -62,17 +62,21 @@ static bool is_required(void)
     return wanted && strcmp(wanted, "required") == 0;
 }
 
+void emulated_uncompiled(const char *name)
+{
+    bool hip = strcmp(name, "hip") == 0;
+    take_standins(hip);
+    take_standin(hip ? "TRAINMARK_HIPRTC" : "TRAINMARK_NVRTC", hip ? "standins/hiprtc.so" : "standins/nvrtc.so");
+    take_standin("TRAINMARK_KERNELS", "kernels");
+    /* what is kept there does not tell by which clang */
+    if (hip && getenv("TM_HIP_CLANG")) setenv("TRAINMARK_KERNELS", "", 1);
+}
+
 bool emulated_device(const char *name)
 {
     bool     hip = strcmp(name, "hip") == 0;
     tm_error err = { 0 };
-    if (!gpu_is_real()) {
-        take_standins(hip);
-        take_standin(hip ? "TRAINMARK_HIPRTC" : "TRAINMARK_NVRTC", hip ? "standins/hiprtc.so" : "standins/nvrtc.so");
-        take_standin("TRAINMARK_KERNELS", "kernels");
-        /* what is kept there does not tell by which clang */
-        if (hip && getenv("TM_HIP_CLANG")) setenv("TRAINMARK_KERNELS", "", 1);
-    }
+    if (!gpu_is_real()) emulated_uncompiled(name);
     if (compiles(hip, &err)) return true;
     if (is_required()) fail_msg("%s", err.text);
     print_message("SKIPPED: no compiler of kernels for %s (tools/kernel_compilers.sh): %s\n", name, err.text);

@@ -15,6 +15,8 @@ bool gpu_is_real(void);
  * kept beside the tests; where the GPU is real, nothing is set. False: there is no compiler for it; tests skip then, or
  * fail where TM_TEST_COMPILERS says "required". */
 bool emulated_device(const char *name);
+/* Only the variables. */
+void emulated_uncompiled(const char *name);
 
 /* The same, but there is no compiler, and nothing is kept. */
 void emulated_without_compiler(const char *name);

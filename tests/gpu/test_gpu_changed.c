@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels whose text is not the one that the full sweep has judged (judged.txt): short trials of theirs, in turns,
- * within some seconds of processor time. With no such text nothing is compiled or executed. */
+/* Kernels whose text or launches are not those that the full sweep has judged (judged.txt, launches.txt): short trials
+ * of theirs, in turns, within some seconds of processor time. With none of them nothing is compiled or executed. */
 #include "base/arena.h"
 #include "base/file.h"
 #include "device/backend.h"
 #include "device/gpu/own.h"
 #include "gpu/emulated.h"
+#include "gpu/judged_launches.h"
 #include "gpu/judged_texts.h"
 #include "gpu/trials.h"
 #include "op/describe.h"
@@ -26,8 +27,9 @@ typedef struct {
 } changed_trial;
 
 typedef struct {
-    tm_device     *planner; /* it has prepared the calls, and compiles none of them */
-    const char    *judged;  /* content of judged.txt */
+    tm_device     *planner;            /* it has prepared the calls, and compiles none of them */
+    const char    *judged;             /* content of judged.txt */
+    bool           launched_otherwise; /* the kernel */
     changed_trial *all;
     size_t         n, room;
 } changed_trials;
@@ -45,7 +47,7 @@ static void add_if_changed(void *out, const trial_of *trial, const tm_call *call
 {
     changed_trials   *c = out;
     const tm_gpu_own *own = c->planner->own;
-    bool              changed = false;
+    bool              changed = c->launched_otherwise;
     void             *state = NULL;
     tm_error          err = { 0 };
     if (trial->kernel->prepare(c->planner, call, &state, &err) != TM_OK) fail_msg("%s", err.text);
@@ -85,14 +87,16 @@ static void put_in_turns(changed_trials *c)
     qsort(c->all, c->n, sizeof *c->all, by_turn);
 }
 
-/* Of texts that have no line in `judged`. */
-static changed_trials trials_of(const char *device, const char *judged)
+/* Of texts that have no line in `judged`, and of kernels that have none in `launches`. */
+static changed_trials trials_of(const char *device, const char *judged, const char *launches)
 {
     changed_trials   c = { .planner = trials_open(device, CODE_COMPILED), .judged = judged };
     const tm_kernel *kernel;
     for (int id = 0; id < TM_OP_COUNT; id++)
-        for (int k = 0; (kernel = trials_kernel(c.planner, id, k)); k++)
+        for (int k = 0; (kernel = trials_kernel(c.planner, id, k)); k++) {
+            c.launched_otherwise = !gpu_is_real() && judged_launches_changed(launches, c.planner, device, kernel);
             trials_each(c.planner, tm_op_get((tm_op_id)id), kernel, &c, add_if_changed);
+        }
     put_in_turns(&c);
     tm_device_close(c.planner);
     return c;
@@ -142,19 +146,31 @@ static tm_text changed_names(const char *list)
     return names;
 }
 
+/* The same of kernels that are launched otherwise than those of the list. */
+static void add_launched(tm_text *names, const char *device, const char *list)
+{
+    tm_device       *planner = trials_open(device, CODE_NONE);
+    const tm_kernel *kernel;
+    for (int id = 0; id < TM_OP_COUNT; id++)
+        for (int k = 0; (kernel = trials_kernel(planner, id, k)); k++)
+            if (judged_launches_changed(list, planner, device, kernel)) tm_text_printf(names, "%s ", kernel->name);
+    tm_device_close(planner);
+}
+
 static void judge(const char *device)
 {
-    tm_text list = judged_list(), names = changed_names(list.data);
+    tm_text list = judged_list(), launches = judged_launches_list(), names = changed_names(list.data);
+    if (!gpu_is_real()) add_launched(&names, device, launches.data);
     if (names.data) {
-        changed_trials c = trials_of(device, list.data);
+        changed_trials c = trials_of(device, list.data, launches.data);
         size_t         tried = try_within(device, &c, SECONDS);
-        print_message(
-            "# note: %s: %zu of %zu short trials of changed texts are right; not judged: the others and longer "
-            "ones (TM_TEST_FULL=1 build/release/tests/gpu/test_gpu_kernels on_): %s\n",
-            device, tried, c.n, names.data);
+        print_message("# note: %s: %zu of %zu short trials of changed texts or launches are right; not judged: the "
+                      "others and longer "
+                      "ones (TM_TEST_FULL=1 build/release/tests/gpu/test_gpu_kernels on_): %s\n",
+                      device, tried, c.n, names.data);
         free(c.all);
     }
-    tm_text_fini(&list), tm_text_fini(&names);
+    tm_text_fini(&list), tm_text_fini(&launches), tm_text_fini(&names);
 }
 
 TEST(what_has_changed_is_right_on_cuda)

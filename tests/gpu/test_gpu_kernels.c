@@ -2,6 +2,7 @@
 /* Every kernel of the devices cuda and hip, compiled as a user's machine would and executed (tests/gpu/trials.c); and
  * the audit of their waits and barriers. */
 #include "gpu/emulated.h"
+#include "gpu/judged_launches.h"
 #include "gpu/judged_texts.h"
 #include "gpu/trials.h"
 #include "machine/audit.h"
@@ -17,7 +18,7 @@
 /* Notes of what was judged on the stand-ins begin so. */
 #define NOTES test_built("judged")
 
-static void judge_part(const char *name, const char *device, int part, void (*judged)(const tm_device *))
+static void judge_part(const char *name, const char *device, int part, void (*judged)(tm_device *))
 {
     char        why[JUDGED_WHY];
     const char *differs;
@@ -29,8 +30,10 @@ static void judge_part(const char *name, const char *device, int part, void (*ju
 
 /* In parts: most of the time compilers take. What all of them have judged is in judged.txt, or the last one fails. */
 #define PART(name, device, part)                                                                                       \
-    static void judged_##name(const tm_device *of)                                                                     \
+    static void judged_##name(tm_device *of)                                                                           \
     {                                                                                                                  \
+        const char *why = judged_launches_differ(of, device, part, 2);                                                 \
+        if (why) fail_msg("%s", why);                                                                                  \
         judged_texts_note(NOTES, #name, of);                                                                           \
     }                                                                                                                  \
     static void name(void **state)                                                                                     \

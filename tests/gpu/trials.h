@@ -11,6 +11,7 @@
 
 typedef enum {
     CODE_COMPILED, /* as a user's machine would compile it */
+    CODE_NONE,     /* nothing is compiled */
     CODE_INSIDE,   /* what the program has inside, without a compiler; examples that take other code are left out */
 } trials_code;
 
@@ -19,7 +20,7 @@ void kernels_are_right(const char *name, trials_code code);
 /* The same of every `parts`-th op, from number `part` on. judged: NULL, or is called with the device once all of them
  * were found right by the full suite. */
 void part_of_kernels_is_right(const char *name, trials_code code, int part, int parts,
-                              void (*judged)(const tm_device *device));
+                              void (*judged)(tm_device *device));
 
 /* --- one by one */
 

@@ -593,6 +593,10 @@ API LT(Matmul)(void *h, void *of, const void *alpha, const void *a, void *layout
     if (what) return wrong("Matmul", what);
     last_number = chosen.number;
     t.alpha = *(const float *)alpha, t.beta = *(const float *)beta;
-    put(stream, (standin_work){ .run = multiply, .drop = free, .with = memcpy(malloc(sizeof t), &t, sizeof t) });
+    put(stream, (standin_work){ .run = multiply,
+                                .drop = free,
+                                .with = memcpy(malloc(sizeof t), &t, sizeof t),
+                                .tag = (uint64_t)(((t.m * 31 + t.n) * 31 + t.k) * 8 + t.turns_a * 4 + t.turns_b * 2 +
+                                                  (t.beta != 0)) });
     return OK;
 }

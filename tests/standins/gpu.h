@@ -49,9 +49,15 @@ SHOWN bool standin_captures(const void *stream);
 typedef struct standin_work {
     void (*run)(void *with);
     void (*drop)(void *with);
-    void *with;
-    bool  unlocked; /* runs without standin_lock: it waits for others, or takes the lock itself */
+    void    *with;
+    bool     unlocked; /* runs without standin_lock: it waits for others, or takes the lock itself */
+    uint64_t tag;      /* of a library: what is noted of it */
 } standin_work;
+
+/* For tests: while work is noted (standin_noted), launches, copies and what libraries do are not done, and no address
+ * is looked at. */
+bool       standin_notes(void);
+SHOWN void standin_note(const void *data, size_t bytes);
 
 /* Until all streams are idle. */
 void standin_settle(void);
