@@ -29,7 +29,7 @@ typedef struct {
     tm_sink                sink;
     tm_text               *out;
     const tm_run_options  *options;
-    int64_t                stop_at; /* step; 0: never */
+    int64_t                stop_at; /* step; 0: never; -1: in the first validation */
     volatile sig_atomic_t *stop;
     /* of the events so far */
     int64_t      first, steps, tokens, planned, batch;
@@ -177,6 +177,7 @@ static void listen(tm_sink *sink, const tm_event *event)
     case TM_EVENT_EVALUATION_STARTED:
         assert_false(l->evaluating);
         l->evaluating = true;
+        if (l->stop_at < 0) *l->stop = 1;
         break;
     case TM_EVENT_EVALUATION:
         hear_evaluation(l, &event->evaluation);
@@ -214,7 +215,7 @@ static void listen(tm_sink *sink, const tm_event *event)
 #define SAVES "--checkpoint.enable --checkpoint.folder saved "
 
 /* `events`: steps and what lies between them. `says`: is in the reason, or in the error. `log`: is in what is written
- * beside it. stop_at: a signal comes in this step. */
+ * beside it. stop_at: a signal comes in this step, or (-1) in the first validation. */
 static const struct {
     const char *words, *events, *says, *log;
     int         exit;
@@ -238,7 +239,10 @@ static const struct {
            "--validation.steps 1",
       .events = "1 2 3 evaluated at last", "is within 7 nat of the floor, but not below what single tokens give",
       .exit = 3 },
-    { TINY "--training.steps 3 --validation.steps 1", .events = "1 2 3", "interrupted", .exit = 130, .stop_at = 3 },
+    { TINY "--training.steps 3 --validation.steps 1", .events = "1 2 3", "stopped: interrupted", .exit = 130,
+      .stop_at = 3 },
+    { TINY "--training.steps 9 --validation.freq 2 --validation.steps 1", .events = "1 2",
+      "stopped: interrupted; interrupted", .exit = 130, .stop_at = -1 },
     { TINY "--training.steps 9 --validation.freq 2 --validation.steps 1", .events = "1 2 evaluated 3",
       "stopped: interrupted; interrupted", .exit = 130, .stop_at = 3 },
     { TINY "--training.steps 9 --optimizer.name SGD --optimizer.lr 100 --training.max_norm 0 " NONE, .events = NULL,
