@@ -21,7 +21,12 @@ typedef struct {
     const tm_comm_engine *whole;
     int                   how, left; /* so many go well */
     int                   open;      /* requests that have neither ended nor been given up */
+    int                   given_up;
+    const tm_comm_world  *world;
+    tm_comm_request      *slow; /* of a letter: done a few looks after the world has begun to close */
 } breaking;
+
+enum { LETTER = 4000 };
 
 static breaking breaks;
 
@@ -34,6 +39,7 @@ static const char *send_or_not(void *own, int to, int tag, const void *data, siz
 {
     if (breaks_now(SENDS)) return "it was cut";
     breaks.open++;
+    if (bytes == LETTER) breaks.slow = request;
     return breaks.whole->send(own, to, tag, data, bytes, request);
 }
 
@@ -48,6 +54,7 @@ static const char *test_or_not(void *own, tm_comm_request *request, bool *done)
 {
     *done = false;
     if (breaks_now(TESTS)) return "it was cut";
+    if (request == breaks.slow && (breaks.world->groups > 0 || breaks.left-- > 0)) return NULL;
     const char *why = breaks.whole->test(own, request, done);
     breaks.open -= *done;
     return why;
@@ -56,6 +63,7 @@ static const char *test_or_not(void *own, tm_comm_request *request, bool *done)
 static void cancel_it(void *own, tm_comm_request *request)
 {
     breaks.open--;
+    breaks.given_up++;
     breaks.whole->cancel(own, request);
 }
 
@@ -63,6 +71,7 @@ static void cancel_it(void *own, tm_comm_request *request)
 static void break_at(tm_comm *comm, int how, int left)
 {
     breaks = (breaking){ .engine = *ports_of(comm)->engine, .whole = ports_of(comm)->engine, .how = how, .left = left };
+    breaks.world = comm->world;
     breaks.engine.send = send_or_not, breaks.engine.receive = receive_or_not;
     breaks.engine.test = test_or_not, breaks.engine.cancel = cancel_it;
     comm->world->ports.engine = &breaks.engine;
@@ -110,15 +119,39 @@ TEST(who_broke_is_named)
     }
 }
 
+/* --- letters on their way -------------------------------------------------------------------------- */
+
+static tm_collective letter(tm_comm_kind kind, int peer)
+{
+    static char   data[LETTER], to[LETTER];
+    tm_collective call = collective_of(kind, TM_COMM_BYTES, data, to, LETTER, "letter", 2);
+    call.peer = peer, call.buffered = kind == TM_COMM_SEND;
+    return call;
+}
+
+static void post_and_go(tm_comm *world, void *context)
+{
+    const int     rank = tm_comm_rank(world);
+    tm_collective call = letter(rank ? TM_COMM_RECEIVE : TM_COMM_SEND, !rank);
+    (void)context;
+    if (rank == 0) break_at(world, WAYS, 3);
+    CHECK_OK(tm_comm_run(world, &call, err));
+}
+
+TEST(who_goes_waits_for_its_letters)
+{
+    static const int hosts[] = { 0, 1 };
+    run_world(2, hosts, 60, false, post_and_go, NULL);
+    assert_true(breaks.slow && breaks.left < 0 && breaks.open == 0 && breaks.given_up == 0);
+}
+
 /* --- without threads ------------------------------------------------------------------------------- */
 
 static void post_without_a_thread(tm_comm *world, void *context)
 {
-    static char   data[4000];
     tm_error      err = { 0 };
     tm_collective barrier = { .kind = TM_COMM_BARRIER, .step = -1 };
-    tm_collective call = collective_of(TM_COMM_SEND, TM_COMM_BYTES, data, NULL, sizeof data, "letter", 2);
-    call.peer = 1, call.buffered = true;
+    tm_collective call = letter(TM_COMM_SEND, 1);
     (void)context;
     tm_status st = tm_comm_run(world, &barrier, &err);
     CHECK(st == TM_OK && !tm_comm_broken(world));

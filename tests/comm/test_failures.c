@@ -145,9 +145,9 @@ TEST(other_differences)
 /* --- late ---------------------------------------------------------------------------------------- */
 
 typedef struct {
-    int             late; /* this rank comes when another has given up */
+    int             late; /* this rank, and those behind it, come when another has given up */
     atomic_int      given_up;
-    const char     *words; /* what it called before, on one host */
+    const char     *who, *words; /* words: what it called before, on one host */
     pthread_mutex_t lock;
     char            text[4096]; /* of the first */
 } lateness;
@@ -166,12 +166,12 @@ static void come_late(tm_comm *world, void *context)
     tm_collective call = collective_of(TM_COMM_ALL_REDUCE, TM_COMM_FLOAT32, x, y, 2000, "layer 3", 7);
     int64_t       begin = tm_now_ns();
     CHECK_OK(tm_comm_run(world, &before, err));
-    if (rank == l->late) wait_for_others_to_give_up(l, 1);
+    if (rank >= l->late) wait_for_others_to_give_up(l, 1);
     tm_error err = { 0 };
     CHECK(tm_comm_run(world, &call, &err) == TM_IO);
     CHECK((double)(tm_now_ns() - begin) * 1e-9 > patience_s - 0.01);
     atomic_store(&l->given_up, 1);
-    expect_words(err.text, (const char *const[]){ "rank 2", "is late", "1.5 s", "all-reduce (sum) of 2000 float32",
+    expect_words(err.text, (const char *const[]){ l->who, "1.5 s", "all-reduce (sum) of 2000 float32",
                                                   "'layer 3', step 7", l->words, NULL });
     pthread_mutex_lock(&l->lock);
     if (!l->text[0]) snprintf(l->text, sizeof l->text, "%s", err.text);
@@ -183,12 +183,18 @@ static void come_late(tm_comm *world, void *context)
     CHECK((double)(tm_now_ns() - begin) * 1e-9 < patience_s); /* nobody waits a second time */
 }
 
-TEST(a_rank_that_is_late)
+TEST(ranks_that_are_late)
 {
-    lateness l = { .late = 2,
-                   .words = "the last call of rank 2 was all-gather of 2 float32 'before', step 6",
-                   .lock = PTHREAD_MUTEX_INITIALIZER };
-    run_world(4, NULL, patience_s, false, come_late, &l);
+    lateness one = { .late = 3,
+                     .who = "rank 3 of group world is late: ",
+                     .words = "the last call of rank 3 was all-gather of 2 float32 'before', step 6",
+                     .lock = PTHREAD_MUTEX_INITIALIZER };
+    lateness more = { .late = 1,
+                      .who = "ranks 1, 2, 3, 4, 5, 6, 7, 8 and others of group world are late: rank 0 has waited ",
+                      .words = "the last call of rank 1 was all-gather of 2 float32 'before', step 6",
+                      .lock = PTHREAD_MUTEX_INITIALIZER };
+    run_world(4, NULL, patience_s, false, come_late, &one);
+    run_world(10, NULL, patience_s, false, come_late, &more);
 }
 
 /* --- the end ------------------------------------------------------------------------------------- */

@@ -4,11 +4,14 @@
 #include "support/test.h"
 #include "data/source.h"
 #include "support/folder.h"
+#include "support/golden.h"
 #include "support/source_files.h"
 #include "support/training.h"
+#include "train/generate/euler.h"
 #include "train/generate/generate.h"
 #include "train/generate/sample.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,6 +65,59 @@ TEST(text_is_drawn_from_what_the_model_says)
     test_batch_fini(&batch);
     tm_trainer_close(trainer);
     tm_source_close(source);
+    tm_device_close(device);
+}
+
+/* A trainer and a program with the same weights predict the same, each field at its place; a picture is the noise and
+ * what lies between the times of the velocity of the prompt, away from that of another one. */
+TEST(pictures_are_drawn_along_the_velocity)
+{
+    enum { STEPS = 3 };
+    static const double  times[STEPS + 1] = { 1, 0.7, 0.3, 0 };
+    tm_step_options      o = golden_flux_options(&tm_precision_f32);
+    const tm_flux_shape *shape = &o.shape.flux;
+    tm_device           *device = test_device_open("cpu", 1);
+    tm_error             err = { 0 };
+    tm_euler            *euler;
+    o.sample = true;
+    tm_trainer *trainer = test_trainer_open(device, &o, 3);
+    golden_fill(trainer);
+    assert_int_equal(tm_euler_open(device, &o.shape, o.precision, &euler, &err), TM_OK);
+    const tm_forward       *forward = tm_euler_forward(euler);
+    const tm_graph         *from = tm_trainer_step_of(trainer)->graph, *to = forward->plan->graph;
+    const tm_euler_velocity of[2] = { tm_euler_of_trainer(trainer), tm_euler_of(euler) };
+    for (size_t i = 0; i < from->n_tensors; i++)
+        for (size_t k = 0; k < to->n_tensors && from->tensors[i].role == TM_ROLE_PARAMETER; k++) {
+            if (strcmp(from->tensors[i].name, to->tensors[k].name) != 0) continue;
+            void *values = test_tensor_read(trainer, (tm_tensor_id)i);
+            assert_int_equal(tm_forward_put(forward, (tm_tensor_id)k, values, &err), TM_OK);
+            assert_int_equal(tm_device_wait(device, &err), TM_OK);
+            free(values);
+        }
+    const int64_t n = of[0].n, texts = shape->text_len * shape->text_dim;
+    float        *x = malloc(5 * (size_t)n * sizeof *x), *y = x + n, *v = y + n, *other = v + n, *drawn = other + n;
+    float        *text = malloc((size_t)(texts + 1) * sizeof *text), *pooled = malloc((size_t)shape->vector_dim * 4);
+    const tm_euler_prompt  prompt = { text, pooled }, none = { text + 1, pooled };
+    const tm_euler_drawing drawing = { &prompt, &none, 1.5, times, STEPS, NULL };
+    for (int64_t i = 0; i <= texts; i++) text[i] = (float)golden_unit("text", (uint32_t)i);
+    for (int64_t i = 0; i < shape->vector_dim; i++) pooled[i] = (float)golden_unit("pooled", (uint32_t)i);
+    tm_euler_noise(5, n, x);
+    memcpy(drawn, x, (size_t)n * sizeof *x);
+    assert_int_equal(of[1].n, n);
+    assert_int_equal(tm_euler_draw(&of[0], &drawing, drawn, &err), TM_OK);
+    memcpy(y, x, (size_t)n * sizeof *x);
+    for (int s = 0; s < STEPS; s++) {
+        assert_int_equal(of[1].predict(of[1].context, &prompt, y, (float)times[s], v, &err), TM_OK);
+        assert_int_equal(of[1].predict(of[1].context, &none, y, (float)times[s], other, &err), TM_OK);
+        for (int64_t i = 0; i < n; i++)
+            y[i] += (float)((times[s + 1] - times[s]) * ((double)other[i] + 1.5 * (double)(v[i] - other[i])));
+    }
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabs((double)(drawn[i] - y[i])) <= 1e-4 && y[i] != x[i]))
+            fail_msg("%d: from %g to %g, by a program %g", (int)i, (double)x[i], (double)drawn[i], (double)y[i]);
+    free(x), free(text), free(pooled);
+    tm_euler_close(euler);
+    tm_trainer_close(trainer);
     tm_device_close(device);
 }
 

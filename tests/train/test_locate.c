@@ -7,6 +7,7 @@
 #include "support/golden.h"
 #include "train/trainer/locate.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -196,4 +197,87 @@ TEST(a_value_of_the_batch_is_named)
         tm_trainer_close(trainer);
     }
     tm_device_close(device);
+}
+
+/* --- what is told ------------------------------------------------------------------------------------------------- */
+
+static const tm_nonfinite place = { .step = 7,
+                                    .rank = 3,
+                                    .ranks = 4,
+                                    .located = true,
+                                    .op = "linear",
+                                    .layer = 2,
+                                    .program = "first",
+                                    .instruction = 11,
+                                    .tensor = "t",
+                                    .row = 12,
+                                    .column = 13,
+                                    .micro_batch = 1,
+                                    .format = "f",
+                                    .count = 5,
+                                    .elements = 96,
+                                    .phase = "forward",
+                                    .value = -INFINITY,
+                                    .largest = 8,
+                                    .operand = "w",
+                                    .repeated = true };
+
+/* Every member of the struct is one of the JSON. */
+TEST(a_place_as_json)
+{
+    tm_nonfinite f = place;
+    for (int bare = 0; bare < 2; bare++) {
+        tm_text text = { 0 }, line = { 0 };
+        tm_json json = { .out = &text };
+        if (bare) f.operand[0] = '\0', f.value = (double)NAN, f.repeated = false;
+        snprintf(f.cause, sizeof f.cause, TM_CAUSE_OVERFLOW);
+        tm_nonfinite_print(&f, &line);
+        tm_json_open(&json, NULL, '{');
+        tm_nonfinite_json(&f, "nonfinite", &json);
+        tm_nonfinite_json(NULL, "none", &json);
+        tm_json_close(&json, '}');
+        json_t *found = json_loads(text.data, JSON_DECODE_INT_AS_REAL, NULL);
+        json_t *wanted = json_pack(
+            "{s:{s:f,s:s,s:b,s:f,s:s,s:s,s:s,s:s,s:f,s:s,s:f,s:s,s:f,s:[ff],s:f,s:f,s:s,s:f,s:s?,s:b},s:n}",
+            "nonfinite", "step", 7., "place", line.data, "located", 1, "rank", 3., "cause", f.cause, "op", f.op,
+            "tensor", f.tensor, "format", f.format, "layer", 2., "phase", f.phase, "micro_batch", 1., "program",
+            f.program, "instruction", 11., "element", 12., 13., "count", 5., "elements", 96., "value",
+            bare ? "nan" : "-inf", "largest_operand", 8., "operand", bare ? NULL : "w", "repeated", !bare, "none");
+        if (!json_equal(found, wanted)) fail_msg("%s", text.data);
+        json_decref(found), json_decref(wanted);
+        tm_text_fini(&text), tm_text_fini(&line);
+    }
+}
+
+TEST(a_place_in_words)
+{
+    static const struct {
+        const char *cause;
+        double      largest;
+        const char *words;
+    } rows[] = {
+        { TM_CAUSE_WEIGHT, 8, "the weight was so before the step" },
+        { TM_CAUSE_STATE, 8, "it was so before the step" },
+        { TM_CAUSE_INPUT, 8, "the batch holds it" },
+        { TM_CAUSE_RECEIVED, 8, "other ranks sent it, or the sum overflowed" },
+        { TM_CAUSE_COMPUTED, (double)NAN, "its operands are 0" },
+        { TM_CAUSE_COMPUTED, 8, "its operands are finite, the largest 8 in w" },
+        { TM_CAUSE_OVERFLOW, 8, "its operands are finite, the largest 8 in w: an overflow" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        for (int alone = 0; alone < 2; alone++) { /* outside of blocks, ranks and micro-batches */
+            char         wanted[400];
+            tm_text      text = { 0 };
+            tm_nonfinite f = place;
+            snprintf(f.cause, sizeof f.cause, "%s", rows[i].cause);
+            f.largest = rows[i].largest;
+            if (alone) f.ranks = 1, f.layer = f.micro_batch = -1;
+            tm_nonfinite_print(&f, &text);
+            snprintf(wanted, sizeof wanted,
+                     "step 7, %st (linear%s, forward%s, program first, instruction 11): 5 of 96 values, first -inf at "
+                     "row 12, column 13; %s",
+                     alone ? "" : "rank 3, ", alone ? "" : ", layer 2", alone ? "" : ", micro-batch 1", rows[i].words);
+            assert_string_equal(text.data, wanted);
+            tm_text_fini(&text);
+        }
 }

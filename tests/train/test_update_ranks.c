@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The certificate of the update on several ranks: weights that one rank lacks behind the update, or a sum that it lacks
- * in front of it, are found. (Honest updates: tests/differential.) */
+ * in front of it, are found. (More honest updates: tests/differential.) */
 #include "support/test.h"
 #include "ranks_fixture.h"
 #include "train/certify/update.h"
@@ -9,6 +9,7 @@ static const double rate = 2e-3, most = 0.5;
 
 typedef enum {
     NOTHING,
+    MUON,         /* nothing, whole tensors are dealt out */
     NOT_GATHERED, /* rank 1 keeps the old weights of what others update */
     OTHER_COPY,   /* rank 1 has other weights in one layer */
     NOT_SUMMED,   /* rank 1 updates by a gradient that is half of what it is */
@@ -83,12 +84,27 @@ static void update(tm_trainer *trainer, int rank, int step, looked *to, tm_step_
     CHECK_OK(tm_update_judge(check, result, &to->found[rank], err));
 }
 
+/* Ranks give each other the gradients and weights of a layer in its name. */
+static void check_layers(const tm_step *step)
+{
+    for (size_t u = 0; u < step->units.n_units; u++)
+        for (size_t x = 0; x < step->update->count; x++) {
+            const tm_unit        *unit = &step->units.units[u];
+            const tm_instruction *i = &step->update->instructions[x];
+            tm_tensor_id base = i->node->out[0] == TM_NONE ? TM_NONE : tm_graph_base(step->graph, i->node->out[0]);
+            if (i->stream != TM_ON_COMMUNICATION || base == TM_NONE) continue;
+            if (base != unit->weights && base != unit->gradients) continue;
+            CHECK(i->node->layer == (unit->layer < INT32_MAX ? unit->layer : -1));
+        }
+}
+
 /* Two steps of their own; both are looked at. */
 static void look(const job *j, tm_trainer *trainer)
 {
     const tm_step_options *o = &tm_trainer_step_of(trainer)->options;
     looked                *to = j->taken;
     to->found[o->layout.rank] = (tm_update_certificate){ .agrees = true };
+    check_layers(tm_trainer_step_of(trainer));
     for (int step = 1; step <= 2; step++) {
         void          *field[TM_MAX_FIELDS];
         tm_step_result result;
@@ -112,7 +128,8 @@ TEST(one_rank_is_enough)
                  { NOT_GATHERED, 1, 3, 1, TM_SHARE_GRADIENTS }, { OTHER_COPY, 2, 1, 1, TM_SHARE_COPIES },
                  { OTHER_COPY, 2, 2, 1, TM_SHARE_OPTIMIZER },   { NOT_SUMMED, 2, 1, 1, TM_SHARE_COPIES },
                  { NOT_SUMMED, 1, 3, 1, TM_SHARE_GRADIENTS },   { NOT_SUMMED, 1, 4, 1, TM_SHARE_ALL },
-                 { NOT_SUMMED, 1, 1, 2, TM_SHARE_COPIES } };
+                 { NOT_SUMMED, 1, 1, 2, TM_SHARE_COPIES },      { NOTHING, 1, 2, 2, TM_SHARE_OPTIMIZER },
+                 { MUON, 1, 2, 1, TM_SHARE_OPTIMIZER } };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         looked to = { .planted = rows[i].is };
         job    j = ranks_job(model_options(0), rows[i].replicate, rows[i].shard, rows[i].sharing, 0);
@@ -120,10 +137,11 @@ TEST(one_rank_is_enough)
         j.tensor = rows[i].tensor;
         j.o.shape.n_heads = j.o.shape.n_kv_heads = 2;
         j.o.layout.reshard = true;
+        if (rows[i].is == MUON) j.o.optimizer = &tm_optimizer_muon;
         j.taken = &to;
         j.change = look;
         run_world(ranks_of(&j), NULL, 120, false, rank_body, &j);
         for (int r = 0; r < ranks_of(&j); r++) seen += !to.found[r].agrees;
-        if (!seen) fail_msg("row %zu is not seen", i);
+        if ((seen > 0) != (rows[i].is > MUON)) fail_msg("row %zu: %d ranks see something", i, seen);
     }
 }

@@ -13,12 +13,14 @@
 
 #include "base/log.h"
 #include "stats/sampling.h"
+#include "train/run/interleave.h"
 #include "train/run/run.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 /* ---- who listens ---- */
@@ -29,7 +31,7 @@ typedef struct {
     tm_sink                sink;
     tm_text               *out;
     const tm_run_options  *options;
-    int64_t                stop_at; /* step; 0: never */
+    int64_t                stop_at; /* step; 0: never; -1: in the first validation */
     volatile sig_atomic_t *stop;
     /* of the events so far */
     int64_t      first, steps, tokens, planned, batch;
@@ -160,7 +162,7 @@ static void hear_end(listener *l, const tm_run_ended *e)
              e->interrupted ? "; interrupted" : "");
 }
 
-static void listen(tm_sink *sink, const tm_event *event)
+static void hear(tm_sink *sink, const tm_event *event)
 {
     listener *l = (listener *)sink;
     switch (event->kind) {
@@ -177,6 +179,7 @@ static void listen(tm_sink *sink, const tm_event *event)
     case TM_EVENT_EVALUATION_STARTED:
         assert_false(l->evaluating);
         l->evaluating = true;
+        if (l->stop_at < 0) *l->stop = 1;
         break;
     case TM_EVENT_EVALUATION:
         hear_evaluation(l, &event->evaluation);
@@ -214,7 +217,7 @@ static void listen(tm_sink *sink, const tm_event *event)
 #define SAVES "--checkpoint.enable --checkpoint.folder saved "
 
 /* `events`: steps and what lies between them. `says`: is in the reason, or in the error. `log`: is in what is written
- * beside it. stop_at: a signal comes in this step. */
+ * beside it. stop_at: a signal comes in this step, or (-1) in the first validation. */
 static const struct {
     const char *words, *events, *says, *log;
     int         exit;
@@ -238,7 +241,10 @@ static const struct {
            "--validation.steps 1",
       .events = "1 2 3 evaluated at last", "is within 7 nat of the floor, but not below what single tokens give",
       .exit = 3 },
-    { TINY "--training.steps 3 --validation.steps 1", .events = "1 2 3", "interrupted", .exit = 130, .stop_at = 3 },
+    { TINY "--training.steps 3 --validation.steps 1", .events = "1 2 3", "stopped: interrupted", .exit = 130,
+      .stop_at = 3 },
+    { TINY "--training.steps 9 --validation.freq 2 --validation.steps 1", .events = "1 2",
+      "stopped: interrupted; interrupted", .exit = 130, .stop_at = -1 },
     { TINY "--training.steps 9 --validation.freq 2 --validation.steps 1", .events = "1 2 evaluated 3",
       "stopped: interrupted; interrupted", .exit = 130, .stop_at = 3 },
     { TINY "--training.steps 9 --optimizer.name SGD --optimizer.lr 100 --training.max_norm 0 " NONE, .events = NULL,
@@ -344,7 +350,7 @@ static void run_row(size_t i, tm_text *log)
     tm_run_options options;
     tm_error       err = { 0 };
     tm_text        out = { 0 };
-    listener       l = { .sink = { .handle = listen }, .out = &out, .stop_at = runs[i].stop_at };
+    listener       l = { .sink = { .handle = hear }, .out = &out, .stop_at = runs[i].stop_at };
     l.options = &options;
     l.validation = (double)NAN;
     l.samples = runs[i].samples > 0 ? runs[i].samples : -1;
@@ -395,6 +401,35 @@ TEST(runs_tell_what_happens)
     tm_text_fini(&log);
     assert_int_equal(chdir(back), 0);
     free(back);
+}
+
+/* To the program that controls its turns, each as long as a step, a run says what it tells of its steps. */
+TEST(who_gives_the_turns_hears_of_all_steps)
+{
+    enum { STEPS = 3 };
+    static const char given[] = "turn 1e-9\nturn 1e-9\nturn 1e-9\nturn 1e-9\n";
+    tm_config        *config = test_full_config();
+    tm_run_options    options;
+    tm_error          err = { 0 };
+    tm_text           out = { 0 }, wanted = { 0 };
+    char              heard[1000] = "";
+    int               ends[2];
+    listener          l = { .sink = { .handle = hear }, .out = &out, .options = &options, .samples = -1 };
+    l.validation = (double)NAN;
+    look_ns = 1000000;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    assert_int_equal(test_read_run(config, TINY "--training.steps 3 " NONE, &options, &err), TM_OK);
+    options.turn_fd = ends[1];
+    assert_int_equal(send(ends[0], given, sizeof given - 1, 0), sizeof given - 1);
+    if (run(&options, &l, NULL, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_text_add(&wanted, TM_TURN_HELLO "\n");
+    for (int t = 0; t < STEPS; t++)
+        tm_text_printf(&wanted, "step %d %.9f %lld\npause\n", t + 1, l.seconds[t], (long long)l.tokens);
+    assert_true(recv(ends[0], heard, sizeof heard - 1, MSG_DONTWAIT) > 0);
+    assert_string_equal(heard, wanted.data);
+    close(ends[0]), close(ends[1]);
+    tm_text_fini(&out), tm_text_fini(&wanted);
+    tm_config_destroy(config);
 }
 
 TESTS_ALONE

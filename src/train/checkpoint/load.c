@@ -129,7 +129,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* records[i] is the number of the record that holds tensors[i]; wanted[record]: 2 if all of it is, 1 if parts are. */
+/* records[i] is the number of the record that holds tensors[i]; wanted[record]: 1 if it does. */
 static tm_status match_own(const loader *l, const tm_checkpoint_index *index, const tm_checkpoint_tensor *tensors,
                            size_t n, size_t *records, int64_t *wanted)
 {
@@ -147,10 +147,9 @@ static tm_status match_own(const loader *l, const tm_checkpoint_index *index, co
             return tm_fail(l->err, TM_INVALID, "tensor '%s', expected with dtype %d and shape %s, is missing", t->name,
                            t->dtype, shape_text(l->arena, t->rank, t->n));
         TM_TRY(compare_tensor(l, &index->records[at->record], t));
-        int64_t kind = t->part.whole_bytes > 0 ? 1 : 2;
-        /* names are unique, but for copies of rows of a table */
-        TM_ASSERT(wanted[at->record] == 0 || (kind == 1 && wanted[at->record] == 1) || t->elsewhere);
-        if (kind > wanted[at->record]) wanted[at->record] = kind;
+        /* names are unique, but for parts of a tensor and copies of rows of a table */
+        TM_ASSERT(!wanted[at->record] || t->part.whole_bytes > 0 || t->elsewhere);
+        wanted[at->record] = 1;
         records[i] = at->record;
     }
     return TM_OK;
@@ -365,7 +364,6 @@ tm_status tm_checkpoint_before(const char *folder, int64_t step, int64_t *before
     tm_checkpoint_entry *entries;
     size_t               count;
     tm_status            st = tm_checkpoint_list(folder, arena, &entries, &count, err);
-    *before = 0;
     for (size_t i = 0; st == TM_OK && i < count; i++)
         if (entries[i].kind == TM_CHECKPOINT_FINAL && entries[i].step < step && entries[i].step > *before)
             *before = entries[i].step;
