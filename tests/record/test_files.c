@@ -12,11 +12,7 @@
 #include "stats/sampling.h"
 
 #include <jansson.h>
-#include <math.h>
-#include <stdio.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 

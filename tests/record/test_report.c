@@ -5,11 +5,6 @@
 
 #include "record/record.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 /* A run that may be changed before it is printed; `phases` in the place of those that its steps have. */

@@ -3,8 +3,6 @@
 #include "base/text.h"
 #include "token/token.h"
 
-#include <string.h>
-
 #include "support/test.h"
 
 static void add_line(tm_text *out, const unsigned char *bytes, int n, int rank)
