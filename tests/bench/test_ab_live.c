@@ -8,11 +8,7 @@
 #include "ab_rules.h"
 #include "train/run/interleave.h"
 
-#include <math.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <poll.h>
 #include <sys/socket.h>
 

@@ -6,10 +6,6 @@
 #include "ab_rules.h"
 #include "apps/bench/ab.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 static char *copy_of(const char *text)
 {
     return strcpy(tm_alloc(strlen(text) + 1), text);

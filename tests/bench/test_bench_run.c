@@ -6,9 +6,6 @@
 #include "support/fake_clock.h"
 #include "support/folder.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "support/test.h"

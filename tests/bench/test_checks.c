@@ -10,10 +10,6 @@
 #include "op/kernel.h"
 #include "support/training.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 static void *memory_of(int64_t elements, tm_dtype dtype)

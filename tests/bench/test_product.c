@@ -6,8 +6,6 @@
 #include "apps/bench/engine.h"
 #include "graph/value.h"
 
-#include <string.h>
-
 static const tm_product f32_product = { .dtype = TM_F32, .c_dtype = TM_F32 };
 
 /* Everything that a step multiplies costs 6 FLOP per weight and row: the products of all layers, three layouts. */

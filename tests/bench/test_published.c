@@ -6,10 +6,6 @@
 #include "apps/bench/bench.h"
 #include "apps/bench/published.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
 static tm_published *built_in(void)
 {
     tm_published *reference;

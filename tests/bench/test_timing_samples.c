@@ -6,10 +6,7 @@
 #include "support/fake_clock.h"
 #include "stats/sampling.h"
 
-#include <math.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "support/test.h"
 

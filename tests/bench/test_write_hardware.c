@@ -5,11 +5,6 @@
 #include "apps/bench/part.h"
 #include "plan/rates.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/folder.h"
 #include "support/test.h"
 

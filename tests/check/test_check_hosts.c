@@ -8,9 +8,6 @@
 #include "comm/world.h"
 #include "record/table.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 

@@ -8,9 +8,6 @@
 #include "base/file.h"
 #include "apps/check/report.h"
 
-#include <stdio.h>
-#include <string.h>
-
 static const char *folder;
 
 static int begin(void **state)

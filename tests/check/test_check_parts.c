@@ -6,8 +6,6 @@
 #include "support/test.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
 
 /* --- the kernel log ------------------------------------------------------------------------------ */
 

@@ -9,7 +9,6 @@
 #include "system/environment.h"
 
 #include <ftw.h>
-#include <stdlib.h>
 
 typedef enum { MI300X, MI355X, H100, SERVERS } kind;
 enum { CHANGES = 8, VARIABLES = 4 };

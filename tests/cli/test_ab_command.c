@@ -6,7 +6,6 @@
 #include "cli/cli.h"
 #include "told.h"
 
-#include <math.h>
 #include <signal.h>
 
 extern const tm_cli_command tm_command_ab;

@@ -9,7 +9,6 @@
 #include "told.h"
 
 #include <jansson.h>
-#include <math.h>
 #include <signal.h>
 #include <strings.h>
 #include <sys/resource.h>

@@ -5,10 +5,7 @@
 #include "support/fake_clock.h"
 #include "support/training.h"
 
-#include <math.h>
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -7,8 +7,6 @@
 #include "support/whole.h"
 
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "support/test.h"
 

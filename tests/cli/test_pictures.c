@@ -6,10 +6,7 @@
 #include "data/safetensors.h"
 #include "image/image.h"
 
-#include <math.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "support/folder.h"
 #include "support/test.h"

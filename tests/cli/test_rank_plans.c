@@ -4,8 +4,6 @@
 
 #include "cli/plan_one.h"
 
-#include <string.h>
-
 static int rank_at(const tm_mesh *mesh, int part, int place)
 {
     int at[TM_AXES] = { 0 };

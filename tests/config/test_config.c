@@ -8,10 +8,6 @@
 #include "../support/folder.h"
 #include "../support/full_config.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* The example of the experiment file's description. */

@@ -9,10 +9,6 @@
 #include "base/file.h"
 #include "base/text.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 static bool loads(test_foreign *f, size_t i, const char *line, const char *with, const test_words *lines)

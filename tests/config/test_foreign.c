@@ -5,9 +5,6 @@
 #include "support/foreign.h"
 #include "support/full_config.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "support/test.h"
 
 #define TOP "work_group: ${TEAM:amd}\nuser_name: b\nexp_name: c\nworkspace: ./o\nmodules:\n  pre_trainer:\n"

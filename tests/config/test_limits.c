@@ -4,9 +4,6 @@
 #include "support/full_config.h"
 #include "base/log.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "support/test.h"

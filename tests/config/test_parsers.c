@@ -6,10 +6,6 @@
 #include "config/shell.h"
 #include "config/toml.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 static char *const environment[] = { (char *)"HOME=/root", (char *)"EMPTY=", NULL };

@@ -14,10 +14,6 @@
 
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* Appends what a reader has read. */
 typedef tm_status (*reader)(const uint8_t *bytes, size_t size, tm_text *out, tm_error *err);
 

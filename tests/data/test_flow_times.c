@@ -5,10 +5,6 @@
 #include "data/flow.h"
 #include "train/generate/euler.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "support/test.h"
 
 enum { DRAWS = 20000 };

@@ -5,10 +5,6 @@
 #include "data/safetensors.h"
 #include "support/folder.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "support/test.h"

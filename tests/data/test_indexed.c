@@ -4,9 +4,6 @@
 #include "data/order.h"
 #include "base/text.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "support/test.h"
 
 /* --- files -------------------------------------------------------------------------------------------------------- */

@@ -10,9 +10,6 @@
 #include "support/full_config.h"
 #include "support/source_files.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

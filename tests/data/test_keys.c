@@ -5,9 +5,6 @@
 #include "support/folder.h"
 #include "support/full_config.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "support/test.h"

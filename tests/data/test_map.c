@@ -5,8 +5,6 @@
 #include "base/hash.h"
 #include "support/folder.h"
 
-#include <stdlib.h>
-
 #include "support/test.h"
 
 /* As map.h says it. */

@@ -7,9 +7,6 @@
 #include "../support/folder.h"
 #include "../support/full_config.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "support/test.h"

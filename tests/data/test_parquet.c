@@ -5,9 +5,6 @@
 #include "base/file.h"
 #include "data/parquet.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "support/test.h"
 
 #define FIXTURES "tests/data/parquet/"

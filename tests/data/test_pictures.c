@@ -9,9 +9,6 @@
 #include "support/test.h"
 #include "support/refusal.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #define PARQUET "tests/data/pictures/"
 
 static char *folder; /* of the test */

@@ -2,9 +2,6 @@
 /* The language of packed documents with answers: what it is said to be, counted; and its floors. */
 #include "data/source.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "support/test.h"
 
 enum { T = 128, V = 64, ROWS = 4000 };

@@ -6,8 +6,6 @@
 #include "support/folder.h"
 #include "support/full_config.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "support/test.h"

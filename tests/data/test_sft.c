@@ -8,10 +8,6 @@
 #include "support/folder.h"
 #include "support/full_config.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 #define FIXTURES "tests/data/sft/"

@@ -8,8 +8,6 @@
 #include "support/refusal.h"
 
 #include <jansson.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "support/test.h"
 

@@ -3,9 +3,6 @@
 #include "data/source_kind.h"
 #include "support/refusal.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "support/test.h"
 
 static void expect_refusal(const tm_source_options *options, const char *part)

@@ -2,9 +2,6 @@
 /* The built-in language: its stated entropies against samples, its predictability by short contexts, its laws. */
 #include "data/source.h"
 
-#include <math.h>
-#include <stdlib.h>
-
 #include "support/test.h"
 
 static tm_source *open_language(int64_t vocab, int64_t seq, uint64_t seed)

@@ -7,10 +7,6 @@
 #include "support/refusal.h"
 #include "data/source.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>

@@ -8,9 +8,6 @@
 #include "../support/folder.h"
 #include "../support/full_config.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "support/test.h"

@@ -4,9 +4,6 @@
 
 #include "support/folder.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 /* A numpy file of a version, with this header and these values in `width` bytes each. */

@@ -13,9 +13,6 @@
 #include "data/tokenize.h"
 #include "data/tokenize_output.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "support/test.h"

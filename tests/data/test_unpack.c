@@ -9,8 +9,6 @@
 #include "base/file.h"
 #include "data/unpack.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <zlib.h>
 #include <zstd.h>
 

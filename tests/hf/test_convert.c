@@ -2,8 +2,6 @@
 /* Elements of files in formats of the program: whatever the pair, the same as one element after the other. */
 #include "hf/convert.h"
 
-#include <string.h>
-
 #include "support/test.h"
 
 enum { N = 37, FIRST = 3, AT = 2 };

@@ -14,9 +14,6 @@
 #include "support/refusal.h"
 
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "support/test.h"

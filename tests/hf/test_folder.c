@@ -8,9 +8,6 @@
 #include "support/golden.h"
 #include "support/hf_folder.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "support/test.h"
 
 #define LLAMA_SIZES                                                                                                    \

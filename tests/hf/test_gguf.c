@@ -13,9 +13,6 @@
 #include "token/chat.h"
 
 #include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "support/test.h"
 
@@ -198,6 +195,69 @@ TEST(scaled_positions_come_back)
     }
 }
 
+/* The values of the file follow from config.json; what is reported are the tensors that the file has. */
+TEST(a_file_says_what_is_in_it)
+{
+    static const struct {
+        const char *more, *format;
+        double      head, context, type;
+    } rows[] = {
+        { "\"head_dim\": 16", "f32", 16, 64, TM_GGUF_MOSTLY_F32 },
+        { "\"num_key_value_heads\": 2", "bf16", 8, 64, TM_GGUF_MOSTLY_BF16 },
+        { "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0, \"low_freq_factor\": 1.0, "
+          "\"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 48}",
+          "q8_0", 8, 64, TM_GGUF_MOSTLY_Q8_0 },
+        { "\"model_type\": \"mistral\", \"num_key_value_heads\": 2, \"sliding_window\": 16", "f32", 8, 16,
+          TM_GGUF_MOSTLY_F32 },
+        { "\"model_type\": \"mistral\", \"num_key_value_heads\": 2, \"sliding_window\": 65", "f32", 8, 64,
+          TM_GGUF_MOSTLY_F32 },
+        { "\"model_type\": \"mixtral\", \"num_key_value_heads\": 2, \"num_local_experts\": 4, \"num_experts_per_tok\": "
+          "2",
+          "f32", 8, 64, TM_GGUF_MOSTLY_F32 },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char            config[600];
+        tm_hf_source    source;
+        tm_hf_report    report;
+        tm_gguf        *g;
+        tm_error        err = { 0 };
+        tm_gguf_options options = { .path = test_in_folder("x.gguf"), .format = rows[i].format };
+        const bool      own = strstr(rows[i].more, "model_type");
+        snprintf(config, sizeof config, "{%s, %s}", own ? strchr(SIZES, ',') + 2 : SIZES, rows[i].more);
+        test_hf_write(test_folder(), config, NULL);
+        good(tm_hf_source_open(test_folder(), -1, test_full_config(), &source, &err), &err);
+        good(tm_hf_export_gguf(&source, &options, &report, &err), &err);
+        good(tm_gguf_open(options.path, &g, &err), &err);
+        const struct {
+            const char *key;
+            double      value;
+        } says[] = { { "general.file_type", rows[i].type },
+                     { "general.quantization_version", 2 },
+                     { "llama.vocab_size", 64 },
+                     { "llama.context_length", rows[i].context },
+                     { "llama.rope.dimension_count", rows[i].head },
+                     { "llama.attention.value_length", rows[i].head } };
+        for (size_t k = 0; k < sizeof says / sizeof says[0]; k++) {
+            const tm_gguf_value *value = tm_gguf_find(g, says[k].key);
+            if (!value || tm_gguf_number(value, 0) != says[k].value) fail_msg("%s of '%s'", says[k].key, config);
+        }
+        size_t                n, length;
+        int64_t               elements = 0, bytes = 0;
+        const tm_gguf_tensor *tensors = tm_gguf_tensors(g, &n);
+        assert_memory_equal(tm_gguf_text(g, "tokenizer.ggml.model", &length), "none", 4);
+        for (size_t k = 0; k < n; k++) {
+            int64_t all = 1;
+            for (int d = 0; d < tensors[k].rank; d++) all *= tensors[k].n[d];
+            if (strcmp(tensors[k].name, "rope_freqs.weight") == 0) continue; /* no weights */
+            elements += all, bytes += (int64_t)tensors[k].bytes;
+        }
+        assert_true(report.tensors == n && report.elements == elements && report.bytes == bytes);
+        tm_gguf_close(g);
+        tm_hf_source_close(&source);
+        test_folder_remove();
+    }
+}
+
 /* --- adapters ----------------------------------------------------------------------------------------------------- */
 
 /* A value for each element: they are told apart. */
@@ -230,10 +290,11 @@ static void same_part(const tm_safetensors *peft, const char *name, const tm_ggu
     }
 }
 
+static tm_hf_report report; /* of the last adapter */
+
 static tm_status write_adapter(tm_adapters *adapters, tm_status *peft, tm_error *err)
 {
     tm_hf_source source;
-    tm_hf_report report;
     tm_model     model;
     good(tm_hf_source_open(test_folder(), -1, test_full_config(), &source, err), err);
     tm_graph *graph = tm_graph_create(&tm_precision_f32);
@@ -269,7 +330,9 @@ TEST(adapters_have_the_tensors_of_peft_in_their_order)
     same_part(peft, MODULE("mlp.down_proj.lora_A.weight"), g, "blk.0.ffn_down.weight.lora_a", 0);
     same_part(peft, MODULE("mlp.down_proj.lora_B.weight"), g, "blk.0.ffn_down.weight.lora_b", 0);
     tm_gguf_tensors(g, &n);
-    assert_int_equal(n, 6);
+    assert_true(n == 6 && report.tensors == 6 && report.dtype == TM_F32);
+    assert_true(report.elements == 2 * (32 + 32 + 32 + 16 + 48 + 32) && report.bytes == 4 * report.elements);
+    assert_memory_equal(tm_gguf_text(g, "adapter.type", &n), "lora", 4);
     /* llama.cpp divides by the rank: 6 / sqrt(2) = 6 sqrt(2) / 2 */
     assert_true(tm_gguf_number(tm_gguf_find(g, "adapter.lora.alpha"), 0) == (double)(float)(6 * 1.4142135623730951));
     tm_gguf_close(g);

@@ -8,10 +8,6 @@
 #include "support/full_config.h"
 #include "support/hf_folder.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 static const char *const folders[] = {

@@ -7,10 +7,6 @@
 #include "support/full_config.h"
 #include "train/run/run.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 #include <jansson.h>
 

@@ -12,9 +12,6 @@
 #include "train/generate/decode.h"
 
 #include <jansson.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "support/test.h"
 

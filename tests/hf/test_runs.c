@@ -12,10 +12,6 @@
 #include "support/full_config.h"
 #include "support/refusal.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 /* Whole numbers that every format here has. */

@@ -6,10 +6,6 @@
 #include "support/folder.h"
 #include "support/mllogs.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
 static char *folders[2];
 
 static int set_up(void **state)

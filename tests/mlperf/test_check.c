@@ -7,10 +7,6 @@
 #include "apps/mlperf/benchmark.h"
 #include "support/mllogs.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 #include <jansson.h>
 

@@ -9,11 +9,6 @@
 #include "apps/mlperf/keys.h"
 #include "train/run/run.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 #define ON "--mlperf.enable true --mlperf.submission_org Us --validation.enable true "

@@ -6,10 +6,6 @@
 
 #include "base/file.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <zlib.h>
 
 #include "support/test.h"

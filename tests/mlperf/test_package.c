@@ -8,9 +8,6 @@
 #include "apps/mlperf/package.h"
 #include "apps/mlperf/package_files.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "support/test.h"

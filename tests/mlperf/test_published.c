@@ -8,9 +8,6 @@
 #include "apps/mlperf/seeds.h"
 
 #include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* NULL: absent. */
 static json_t *read_expected(const char *root)

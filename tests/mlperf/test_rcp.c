@@ -5,9 +5,6 @@
 #include "apps/mlperf/rcp.h"
 #include "support/mllogs.h"
 
-#include <stdio.h>
-#include <string.h>
-
 static tm_arena *arena;
 
 static int set_up(void **state)

@@ -5,9 +5,6 @@
 #include "apps/mlperf/reference.h"
 #include "support/folder.h"
 
-#include <math.h>
-#include <stdio.h>
-
 static tm_arena *arena;
 
 static int set_up(void **state)

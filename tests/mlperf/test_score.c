@@ -7,8 +7,6 @@
 #include "support/folder.h"
 #include "support/mllogs.h"
 
-#include <string.h>
-
 static char *folder;
 
 static int set_up(void **state)

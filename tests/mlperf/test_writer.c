@@ -5,11 +5,6 @@
 #include "base/random.h"
 #include "apps/mlperf/log.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 static void prints(double value, const char *wanted)

@@ -6,11 +6,6 @@
 #include "data/source.h"
 #include "model/presets.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 static int by_name(const void *a, const void *b)

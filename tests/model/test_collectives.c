@@ -6,10 +6,6 @@
 #include "support/training.h"
 #include "train/step/step.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 #define COMMON                                                                                                         \

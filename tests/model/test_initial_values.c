@@ -5,11 +5,6 @@
 
 #include "model/model.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 typedef struct {

@@ -6,11 +6,6 @@
 #include "model/shape.h"
 #include "support/training.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 TEST(parameter_counts_are_the_published_ones)
 {
     static const struct {

@@ -5,11 +5,6 @@
 #include "model/presets.h"
 #include "support/full_config.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 #define EXPERTS "tiny-llama --model.family mixtral --model.n_layers 2 --model.moe_ffn_dim 24 "

@@ -9,9 +9,6 @@
 #include "results/keep.h"
 
 #include <jansson.h>
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 enum { RANKS = 3, CHECKS = 32 };
 

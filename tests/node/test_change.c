@@ -4,8 +4,6 @@
 #include "apps/node/change.h"
 #include "apps/node/judge.h"
 
-#include <math.h>
-
 #include "support/test.h"
 
 enum { SAMPLES = 192, PLACES = 4 };

@@ -8,9 +8,6 @@
 #include "apps/node/blame.h"
 #include "apps/node/payload.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 typedef enum { NOTHING, ZEROS, EARLIER, TAIL, SHIFT, BIT, BEHIND, SOURCE } spoil;
 enum { MOST = 8, PIECE = 1 << 20 };
 

@@ -6,8 +6,6 @@
 #include "apps/node/among.h"
 #include "support/folder.h"
 
-#include <stdlib.h>
-
 enum { RANKS = 3 };
 
 static void certify(tm_comm *comm, void *context)

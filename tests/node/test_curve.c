@@ -9,11 +9,7 @@
 #include "base/arena.h"
 #include "base/random.h"
 
-#include <math.h>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "node/made_clock.h"
 #include "support/test.h"

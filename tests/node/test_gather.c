@@ -6,7 +6,6 @@
 #include "apps/node/node.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 
 enum { RANKS = 5 };
 

@@ -6,9 +6,6 @@
 #include "one_check.h"
 #include "support/folder.h"
 
-#include <stdio.h>
-#include <string.h>
-
 static void certify(tm_node_outcome *host)
 {
     run_one_check(&(tm_node_options){ .only = "host", .minutes = 1, .folder = ".", .sysroot = test_folder() }, host);

@@ -6,10 +6,6 @@
 #include "base/random.h"
 #include "apps/node/judge.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
 enum { RANKS = 16 };
 
 typedef struct {

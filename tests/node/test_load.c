@@ -4,8 +4,6 @@
 
 #include "apps/node/load.h"
 
-#include <string.h>
-
 #include "support/test.h"
 
 /* Small ones of the same kinds. */

@@ -2,7 +2,6 @@
 /* Patterns of memory, and what the check of the memory finds of words that do not hold what was written. */
 #include "support/test.h"
 
-#include <string.h>
 /* Between the check and its patterns: memory that is broken. */
 #define tm_memory_fill fill_well
 #include "../../src/apps/node/memory_words.c"
@@ -10,8 +9,6 @@
 #include "apps/node/checks.h"
 #include "one_check.h"
 #include "support/folder.h"
-
-#include <stdio.h>
 
 typedef enum { WELL, ONE_BIT, ALIAS } damage;
 static damage broken;

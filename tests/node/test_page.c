@@ -5,9 +5,6 @@
 #include "base/file.h"
 #include "apps/node/node.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 TEST(table_of_the_checks)
 {
     static const char begin[] = "| id | check | finds | cannot find |\n|---|---|---|---|\n", path[] = "docs/certify.md";

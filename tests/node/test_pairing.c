@@ -8,8 +8,6 @@
 #include "apps/node/among.h"
 #include "apps/node/pairing.h"
 
-#include <math.h>
-
 /* A world with one bad end (b < 0), a bad link (a, b), or nothing (a < 0). Returns how many groupings it took. */
 static int play(int n, int a, int b, double factor, double noise, uint64_t seed, tm_pairing_verdict *v)
 {

@@ -5,9 +5,6 @@
 #include "apps/node/judge.h"
 #include "apps/node/rates.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "support/test.h"
 
 enum { MOST_PLACES = 8, ROUNDS = 64 };

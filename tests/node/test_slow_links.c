@@ -10,10 +10,6 @@
 #include "apps/node/slow_links.h"
 #include "support/folder.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 enum { MOST = 16 };
 typedef struct {
     double        memory[TM_LINKS_PARTS][MOST * MOST];

@@ -6,9 +6,6 @@
 #include "apps/node/checks.h"
 #include "apps/node/judge.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static void make(const char *root, const char *kernel, const char *firmware)
 {
     test_put(root, "/proc/cpuinfo",

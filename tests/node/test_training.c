@@ -5,9 +5,6 @@
 
 #include "apps/node/training.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "support/test.h"
 
 static tm_node_trace train(int format, int model, int threads, uint64_t seed)

@@ -4,8 +4,6 @@
 
 #include "apps/node/watch.h"
 
-#include <math.h>
-
 #include "support/test.h"
 
 static const int processors[] = { 1, 4, 6 };

@@ -9,10 +9,6 @@
 #include "support/training.h"
 #include "train/run/run.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
 typedef struct {
     tm_device *device;
     tm_chooser chooser;

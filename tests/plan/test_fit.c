@@ -7,10 +7,6 @@
 #include "plan/fit.h"
 #include "support/folder.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 static tm_published_rows read_rows(tm_arena *arena, const char *path)
 {
     tm_published_rows rows;

@@ -5,8 +5,6 @@
 #include "base/random.h"
 #include "plan/goodput.h"
 
-#include <math.h>
-
 static void within(const char *what, double value, double wanted, double tolerance)
 {
     if (!(fabs(value / wanted - 1) <= tolerance)) fail_msg("%s: %g, wanted %g", what, value, wanted);

@@ -7,10 +7,6 @@
 #include "plan/hardware.h"
 #include "support/folder.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 static tm_hardware read_good(tm_arena *arena, const char *name)
 {
     tm_hardware hw;

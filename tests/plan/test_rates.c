@@ -4,9 +4,6 @@
 
 #include "plan/rates.h"
 
-#include <math.h>
-#include <string.h>
-
 static tm_machine_plan machine(tm_arena *arena, const char *text)
 {
     tm_machine_plan m;

@@ -8,11 +8,6 @@
 #include "support/training.h"
 #include "train/run/run.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 typedef struct {
     tm_arena       *arena;
     tm_device      *device;

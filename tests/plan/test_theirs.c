@@ -6,10 +6,6 @@
 #include "plan/fit.h"
 #include "plan/their_model.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 static void within(const char *what, double value, double wanted, double tolerance)
 {
     if (!(fabs(value / wanted - 1) <= tolerance)) fail_msg("%s: %.6g, wanted %.6g", what, value, wanted);

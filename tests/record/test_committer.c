@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a power cut takes from metrics.jsonl: at most the lines of the last second, none from before a checkpoint. The
  * disk here keeps what was in the file when it was last flushed, and nothing else. */
-#include <stdlib.h>
 
 #include "support/test.h"
 
@@ -14,7 +13,6 @@
 
 #include <errno.h>
 #include <stdatomic.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>

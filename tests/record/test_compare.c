@@ -8,8 +8,6 @@
 #include "stats/sampling.h"
 #include "train/run/run.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "support/test.h"

@@ -6,10 +6,7 @@
 #include "record/record.h"
 #include "record/step_line.h"
 
-#include <math.h>
 #include <regex.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* POSIX has no \d, \s, \w, (?: and \b: the expressions of the interface, spelled for regcomp. */
 static const char *const tps_pattern = "tps:[[:space:]]*([0-9]+\\.[0-9]+|[0-9]{1,3}(,[0-9]{3})*(\\.[0-9]+)?|[0-9]+)";

@@ -12,11 +12,7 @@
 #include "stats/sampling.h"
 
 #include <jansson.h>
-#include <math.h>
-#include <stdio.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -258,6 +254,39 @@ TEST(phases_add_up)
     run_record_fini(&run);
 }
 
+/* The emitter's texts may change after the event. Of what it does not tell there is nothing. */
+TEST(what_was_told_is_kept)
+{
+    char            text[] = "told";
+    tm_event        start = fake_started();
+    tm_run_started *s = &start.run_started;
+    const char    **told[] = { &s->model,
+                               &s->precision,
+                               &s->device,
+                               &s->data_source,
+                               &s->recipe.optimizer,
+                               &s->recipe.schedule,
+                               &s->kernels,
+                               &s->sums,
+                               &s->encoders,
+                               &s->recipe.precision_linear,
+                               &s->recipe.precision_attention,
+                               &s->recipe.precision_communication };
+    for (int tells = 0; tells < 2; tells++) {
+        run_record run;
+        run_record_init(&run);
+        for (size_t i = 0; i < 12; i++) *told[i] = tells ? text : NULL;
+        run_record_add(&run, &start);
+        if (tells) memset(text, '?', 4);
+        for (size_t i = 0; i < 12; i++) {
+            const char *kept = *(const char **)((char *)&run.start + ((char *)told[i] - (char *)s));
+            if (tells || i < 6) assert_string_equal(kept, tells ? "told" : "");
+            if (!tells && i >= 6) assert_null(kept);
+        }
+        run_record_fini(&run);
+    }
+}
+
 /* --- records of an earlier run --------------------------------------------------------------------- */
 
 /* What is in the file after one more step. */
@@ -366,6 +395,30 @@ TEST(file_size_limit)
             assert_false(tm_file_exists(path));
         }
     }
+}
+
+/* Of a run that goes on, records of before stay. */
+TEST(a_full_disk_takes_no_earlier_record)
+{
+    static const char old[] = "{\"step\": 1, \"loss\": 2.5}\n";
+    const char       *path = test_in_folder("metrics.jsonl");
+    struct rlimit     was;
+    tm_event          start = fake_started();
+    tm_error          err = { 0 };
+    assert_int_equal(tm_file_write(path, old, strlen(old), &err), TM_OK);
+    tm_sink *sink = open_metrics(path);
+    start.run_started.first_step = 2;
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &was);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit){ sizeof old + 9, was.rlim_max }), 0);
+    fake_emit(sink, start);
+    fake_emit(sink, fake_step(2));
+    tm_status closed = tm_sink_close(sink, &err);
+    setrlimit(RLIMIT_FSIZE, &was);
+    assert_int_equal(closed, TM_IO);
+    tm_text text = fake_read(path);
+    assert_string_equal(text.data, old);
+    tm_text_fini(&text);
 }
 
 TEST_FIXTURE(NULL, clean)

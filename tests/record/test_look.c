@@ -4,9 +4,6 @@
 #include "base/event.h"
 #include "record/look.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "support/test.h"
 
 #define LONG "layers.3.a.name.that.is.longer.than.the.column.of.it.is"

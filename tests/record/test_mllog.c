@@ -7,9 +7,6 @@
 #include "apps/mlperf/check.h"
 #include "record/record.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 

@@ -10,9 +10,6 @@
 #include "record/sink_kind.h"
 #include "results/store.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -10,9 +10,6 @@
 #include "support/fake_run.h"
 #include "support/test.h"
 
-#include <math.h>
-#include <stdio.h>
-
 /* What a panel has written since the last call goes to the screen. */
 typedef struct {
     FILE  *file;

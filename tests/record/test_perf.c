@@ -12,8 +12,6 @@
 #include "support/full_config.h"
 #include "stats/sampling.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

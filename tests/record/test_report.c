@@ -5,11 +5,6 @@
 
 #include "record/record.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 /* A run that may be changed before it is printed; `phases` in the place of those that its steps have. */
@@ -21,6 +16,7 @@ typedef struct {
     size_t              n_phases;
     tm_event            looks[2];
     size_t              n_looks;
+    bool                colour;
 } run;
 
 static run rich(void)
@@ -31,7 +27,7 @@ static run rich(void)
 /* The report, line by line; with -v: `all` of it. */
 static char *print_run(const run *r, bool all)
 {
-    tm_console_options options = { .log_freq = 1, .quiet = true, .verbose = all };
+    tm_console_options options = { .log_freq = 1, .quiet = true, .verbose = all, .colour = r->colour };
     tm_sink           *sink = NULL;
     tm_error           err = { 0 };
     char              *data = NULL;
@@ -126,6 +122,36 @@ TEST(rows_are_lines)
         for (const char *c = text; *c; c++) n += *c == '\n';
         assert_int_equal(n, lines[all]);
         free(text);
+    }
+}
+
+/* A verdict is green, yellow or red; but for that and the bold title the text is that without colours. */
+TEST(verdicts_have_their_colours)
+{
+    static const struct {
+        tm_verdict  verdict;
+        const char *painted;
+    } rows[] = { { TM_VERDICT_VALID, "\033[1;32mvalid       \033[0mby hand" },
+                 { TM_VERDICT_NOISY, "\033[1;33mnoisy       \033[0mby hand" },
+                 { TM_VERDICT_INVALID, "\033[1;31minvalid     \033[0mby hand" },
+                 { TM_VERDICT_NOT_JUDGED, "\033[1;33mnot-judged  \033[0mby hand" } };
+    for (size_t i = 0; i < 4; i++) {
+        run r = rich();
+        r.end.run_ended.verdict = rows[i].verdict;
+        r.end.run_ended.reason = "by hand";
+        char *plain = print_run(&r, true);
+        r.colour = true;
+        char *text = print_run(&r, true), *to = text;
+        if (!strstr(text, rows[i].painted)) fail_msg("no '%s' in %s", rows[i].painted, text);
+        assert_non_null(strstr(text, "\033[1mllama-small"));
+        for (const char *at = text; *at; at++)
+            if (*at == '\033')
+                at += strcspn(at, "m");
+            else
+                *to++ = *at;
+        *to = '\0';
+        assert_string_equal(text, plain);
+        free(plain), free(text);
     }
 }
 

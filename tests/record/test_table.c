@@ -6,9 +6,6 @@
 #include "record/table.h"
 #include "support/folder.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
 #include <zlib.h>
 
 static tm_table *example(void)

@@ -6,11 +6,6 @@
 #include "record/table.h"
 #include "support/test.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static size_t widest_line(const char *text)
 {
     size_t most = 0;

@@ -14,9 +14,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* CRC-32C bit by bit from the highest: the mirrored form of what the sink does. */
 static uint32_t crc_of(const unsigned char *data, size_t n)

@@ -2,10 +2,6 @@
 /* Several runs of each side: which of them count, when they finished, what is no side. */
 #include "results/baseline.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "support/test.h"
 
 typedef struct {

@@ -5,8 +5,6 @@
 #include "results/compare.h"
 #include "results/trend.h"
 
-#include <math.h>
-
 /* --- limits ------------------------------------------------------------------------------------------------------- */
 
 /* The metrics of a run by the members of its file; NAN: it has no such metric. */

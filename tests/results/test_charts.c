@@ -3,9 +3,6 @@
 #include "results/chart.h"
 #include "chart_rules.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "support/test.h"
 
 /* The chart, which is taken, tells this. */

@@ -2,9 +2,6 @@
 /* Two results side by side: every figure of a run and of a benchmark, what differs of them, as whole tables. */
 #include "results/compare.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "support/test.h"
 
 static tm_result *result_of(const char *text)

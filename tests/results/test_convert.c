@@ -6,9 +6,6 @@
 #include "apps/bench/bench.h"
 #include "results/convert.h"
 
-#include <math.h>
-#include <string.h>
-
 static tm_speed_basis basis_of(const char *model, int64_t seq)
 {
     tm_speed_basis b = { .devices = 1 };

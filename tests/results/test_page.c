@@ -3,9 +3,6 @@
 #include "results/report.h"
 #include "figure_rules.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "support/test.h"
 
 enum { MOST = 4 };

@@ -4,7 +4,6 @@
 #include "results/report.h"
 
 #include <dlfcn.h>
-#include <string.h>
 
 #include "support/test.h"
 

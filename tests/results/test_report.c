@@ -8,9 +8,6 @@
 #include "base/file.h"
 #include "support/folder.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "support/test.h"
 
 enum { MOST_RUNS = 2, MOST_FIGURES = 64 };

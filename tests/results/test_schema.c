@@ -10,9 +10,6 @@
 #include "record/record.h"
 #include "system/environment.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static json_t *schema_of(const char *path)
 {
     json_error_t cause;

@@ -8,12 +8,8 @@
 #include "base/file.h"
 #include "results/store.h"
 
-#include <math.h>
 #include <signal.h>
 #include <sqlite3.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -6,9 +6,6 @@
 #include "base/random.h"
 #include "stats/paired.h"
 
-#include <math.h>
-#include <stdlib.h>
-
 static void near(double value, double wanted, double tolerance)
 {
     if (!(fabs(value - wanted) <= tolerance)) fail_msg("%.9g is not %.9g", value, wanted);

@@ -9,8 +9,6 @@
 #include "stats/sampling.h"
 #include "stats/series.h"
 
-#include <string.h>
-
 TEST(rates_are_ratios_of_sums)
 {
     double x[21] = { 9 };

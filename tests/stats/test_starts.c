@@ -7,10 +7,6 @@
 #include "stats/series.h"
 #include "stats/starts.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 static void near(double value, double wanted, double tolerance)
 {
     if (!(fabs(value - wanted) <= tolerance)) fail_msg("%.9g is not %.9g", value, wanted);

@@ -8,9 +8,6 @@
 #include "base/random.h"
 #include "stats/stragglers.h"
 
-#include <math.h>
-#include <string.h>
-
 enum { MOST_RANKS = 64 };
 
 /* A run whose steps take `step_seconds`. */

@@ -10,9 +10,6 @@
 #include "stats/silent.h"
 #include "stats/summary.h"
 
-#include <stdio.h>
-#include <string.h>
-
 /* --- a set -------------------------------------------------------------------------------------------------------- */
 
 TEST(a_set_by_hand)

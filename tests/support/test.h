@@ -12,11 +12,16 @@
 #ifndef TM_TESTS_TEST_H
 #define TM_TESTS_TEST_H
 
+/* Of C, what most tests use. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 

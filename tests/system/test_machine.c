@@ -7,7 +7,6 @@
 #include "system/environment.h"
 
 #include <jansson.h>
-#include <stdlib.h>
 
 /* --- facts and what is not known ---------------------------------------------------------------------------------- */
 

@@ -8,10 +8,6 @@
 #include "base/file.h"
 #include "system/thresholds.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
 #define CELL "MBS=4,GBS=32,PRECISION=bf16"
 
 /* The example of the published format. */

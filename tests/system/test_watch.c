@@ -6,11 +6,6 @@
 #include "base/file.h"
 #include "system/judge.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])

@@ -4,10 +4,6 @@
 #include "support/json.h"
 #include "token/chat.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 #define FOLDERS "tests/token/chat/"

@@ -3,10 +3,6 @@
 #include "support/folder.h"
 #include "token/gguf.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 static const char *const texts[] = { "Hello world",

@@ -6,9 +6,6 @@
 #include "token/token.h"
 
 #include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "support/test.h"
 
@@ -140,14 +137,6 @@ static const char *const damaged[] = {
     "{\"model\": {\"type\": \"Unigram\", \"unk_id\": 0, \"vocab\": [[\"a\", 0, 0]]}}",
     "{\"model\": {\"type\": \"Unigram\", \"unk_id\": 1, \"vocab\": [[\"a\", 0]]}}",
     "{" BYTES("") "\"model\": {\"type\": \"Unigram\", \"unk_id\": 0, \"vocab\": [[\"a\", 0]]}}",
-    "{\"config\": {\"pattern\": \"a\", \"default_vocab_size\": 9, \"default_num_special_tokens\": 3}, \"vocab\": []}",
-    "{\"config\": {\"pattern\": 1, \"default_vocab_size\": 9, \"default_num_special_tokens\": 3}, \"vocab\": []}",
-    "{\"config\": {\"pattern\": \"a\", \"default_vocab_size\": 4, \"default_num_special_tokens\": 3}, \"vocab\": "
-    "[{\"rank\": 0, \"token_bytes\": \"YQ==\", \"token_str\": \"a\"}], \"special_tokens\": [{\"rank\": 3, "
-    "\"token_str\": \"<s>\"}]}",
-    "{\"config\": {\"pattern\": \"a\", \"default_vocab_size\": 4, \"default_num_special_tokens\": 3}, \"vocab\": "
-    "[{\"rank\": 0, \"token_bytes\": \"YQ==\", \"token_str\": \"a\"}], \"special_tokens\": [{\"rank\": 0, "
-    "\"token_str\": \"<s>\"}, {\"rank\": 1}]}",
 };
 
 TEST(what_is_damaged_is_refused)
@@ -157,6 +146,37 @@ TEST(what_is_damaged_is_refused)
         tm_error      err = { 0 };
         if (tm_tokenizer_parse("t.json", damaged[i], strlen(damaged[i]), NULL, &t, &err) == TM_OK)
             fail_msg("is read: %s", damaged[i]);
+        refusal_is_sound(&err);
+    }
+}
+
+#define TEKKEN(size, vocab, more)                                                                                      \
+    "{\"config\": {\"pattern\": \"a\", \"default_vocab_size\": " size                                                  \
+    ", \"default_num_special_tokens\": 3}, \"vocab\": [" vocab "]" more "}"
+#define A "\"token_bytes\": \"YQ==\"}"
+
+TEST(a_damaged_tekken_file_is_refused)
+{
+    static const char *const rows[][2] = {
+        { "{\"config\": {\"pattern\": 1, \"default_vocab_size\": 9, \"default_num_special_tokens\": 3}, \"vocab\": []}",
+          "config needs pattern" },
+        { TEKKEN("9", "", ""), "0 tokens, but default_vocab_size 9 less 3 special ones are wanted" },
+        { TEKKEN("4", "{\"rank\": 0, " A, ", \"special_tokens\": [{\"rank\": 3, \"token_str\": \"<s>\"}]"),
+          "special_tokens[0] needs a rank below 3" },
+        { TEKKEN("4", "{\"rank\": 0, " A,
+                 ", \"special_tokens\": [{\"rank\": 0, \"token_str\": \"<s>\"}, {\"rank\": 1}]"),
+          "special_tokens[1] needs a rank" },
+        { TEKKEN("4", "{" A, ""), "vocab[0] needs the rank 0 and token_bytes in base64" },
+        { TEKKEN("4", "{\"rank\": 1, " A, ""), "vocab[0] needs the rank 0" },
+        { TEKKEN("4", "{\"rank\": 0, \"token_bytes\": \"*\"}", ""), "vocab[0] needs the rank 0" },
+        { TEKKEN("5", "{\"rank\": 0, " A ", {\"rank\": 0, \"token_bytes\": \"Yg==\"}", ""),
+          "vocab[1] needs the rank 1" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        tm_tokenizer *t = NULL;
+        tm_error      err = { 0 };
+        assert_int_equal(tm_tokenizer_parse("tekken.json", rows[i][0], strlen(rows[i][0]), NULL, &t, &err), TM_FORMAT);
+        if (!strstr(err.text, rows[i][1])) fail_msg("wanted '%s' in: %s", rows[i][1], err.text);
         refusal_is_sound(&err);
     }
 }

@@ -5,10 +5,6 @@
 #include "support/full_config.h"
 #include "token/token.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 #include <jansson.h>
 

@@ -4,10 +4,6 @@
  * tools/make_token_rules.py). What is not read is refused with its whole message. */
 #include "token/token.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 #include <jansson.h>
 

@@ -4,9 +4,6 @@
 #include "base/text.h"
 #include "token/token.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 #define NOT "'m' is not a SentencePiece model: "

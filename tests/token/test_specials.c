@@ -5,9 +5,6 @@
 #include "support/full_config.h"
 #include "token/chat.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "support/test.h"
 
 static const char tokenizer[] =

@@ -6,9 +6,6 @@
 #include "token/regex.h"
 #include "token/split.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "support/test.h"
 
 static tm_classes      classes;

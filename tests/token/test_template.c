@@ -5,9 +5,6 @@
 #include "support/json.h"
 #include "token/template.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 static void check_case(const char *name, size_t number, const tm_template *t, const json_t *one)

@@ -3,8 +3,6 @@
 #include "base/text.h"
 #include "token/token.h"
 
-#include <string.h>
-
 #include "support/test.h"
 
 static void add_line(tm_text *out, const unsigned char *bytes, int n, int rank)
@@ -63,4 +61,32 @@ TEST(specials_follow_from_the_number)
                 assert_int_equal(tm_tokenizer_parse("x", text.data, text.length, NULL, &tokenizer, NULL), TM_INVALID);
             tm_text_fini(&text);
         }
+}
+
+/* Lines may end as those of Windows, and be empty; what is none is told by its number. */
+TEST(lines_of_a_tiktoken_file)
+{
+    static const char *const bad[] = {
+        "YQ==", "YQ== ", "YQ== 1x", "*Q== 1", "YQ== 1 2", "YQ== 000000000000000000000001"
+    };
+    tm_text       plain = { 0 }, lines = { 0 };
+    tm_error      err = { 0 };
+    tm_tokenizer *tokenizer = NULL;
+    make(&plain, 256);
+    for (const char *c = plain.data; *c; c++) tm_text_add_n(&lines, *c == '\n' ? "\r\n\n" : c, *c == '\n' ? 3 : 1);
+    lines.length -= 2; /* the last line has no end */
+    if (tm_tokenizer_parse("x", lines.data, lines.length - 1, "gpt2", &tokenizer, &err) != TM_OK)
+        fail_msg("%s", err.text);
+    for (int i = 0; i < 256; i++) assert_int_equal(tm_tokenizer_find(tokenizer, &(char){ (char)i }, 1), i);
+    tm_tokenizer_close(tokenizer);
+    assert_int_equal(tm_tokenizer_parse("x", lines.data, lines.length, NULL, &tokenizer, &err), TM_INVALID);
+    assert_non_null(strstr(err.text, "none with 256 tokens is known"));
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        err = (tm_error){ 0 };
+        lines.length = 0;
+        tm_text_printf(&lines, "IQ== 0\r\n\n%s\n", bad[i]);
+        assert_int_equal(tm_tokenizer_parse("x", lines.data, lines.length, "gpt2", &tokenizer, &err), TM_FORMAT);
+        if (!strstr(err.text, "'x', line 3: not 'base64 rank'")) fail_msg("%s: %s", bad[i], err.text);
+    }
+    tm_text_fini(&plain), tm_text_fini(&lines);
 }

@@ -4,10 +4,6 @@
 #include "base/arena.h"
 #include "token/token.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 #include <jansson.h>
 

@@ -4,8 +4,6 @@
 #include "token/train.h"
 
 #include <jansson.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "support/test.h"
 
