@@ -53,6 +53,8 @@ TEST(json_reads_back)
                 json_array_get(want, i));
         json_array_append_new(all, object), json_array_append_new(all, want), json_array_append_new(all, json_object());
         assert_true(json_equal(read, all));
+        assert_true(!strstr(text.data, "\xe2\x80\xa8") &&
+                    !strstr(text.data, "\xef\xbf\xbe")); /* breaks lines of YAML */
         int lines = 1;
         for (const char *at = text.data; (at = strchr(at, '\n')); at++) lines++;
         assert_true(indent ? lines >= 2 * (TEXTS + 6) : lines == 1);
