@@ -14,7 +14,7 @@ static const char *const texts[] = { "",
                                      "a\"b\\c/\b\f\n\r\t\x01\x1f\x7f",
                                      "\xc3\xa9 \xe2\x82\xac",
                                      "\"",
-                                     "\xe2\x80\xa8\xe2\x80\xa9\xef\xbf\xbe\xef\xbf\xbf\xef\xbf\xbd\xef\xbc\xbe" };
+                                     "\xe2\x80\xa8\xe2\x80\xa9\xef\xbf\xbex\xef\xbf\xbf\xef\xbf\xbd\xef\xbc\xbe" };
 enum { TEXTS = sizeof texts / sizeof texts[0] };
 
 static void write_members(tm_json *j, const char *key, char open, char close)
