@@ -9,9 +9,12 @@
 
 #include "support/test.h"
 
-static const char *const texts[] = {
-    "", "plain", "a\"b\\c/\b\f\n\r\t\x01\x1f\x7f", "\xc3\xa9 \xe2\x82\xac", "\"", "x\n"
-};
+static const char *const texts[] = { "",
+                                     "plain",
+                                     "a\"b\\c/\b\f\n\r\t\x01\x1f\x7f",
+                                     "\xc3\xa9 \xe2\x82\xac",
+                                     "\"",
+                                     "\xe2\x80\xa8\xe2\x80\xa9\xef\xbf\xbex\xef\xbf\xbf\xef\xbf\xbd\xef\xbc\xbe" };
 enum { TEXTS = sizeof texts / sizeof texts[0] };
 
 static void write_members(tm_json *j, const char *key, char open, char close)
@@ -53,6 +56,8 @@ TEST(json_reads_back)
                 json_array_get(want, i));
         json_array_append_new(all, object), json_array_append_new(all, want), json_array_append_new(all, json_object());
         assert_true(json_equal(read, all));
+        assert_true(!strstr(text.data, "\xe2\x80\xa8") &&
+                    !strstr(text.data, "\xef\xbf\xbe")); /* breaks lines of YAML */
         int lines = 1;
         for (const char *at = text.data; (at = strchr(at, '\n')); at++) lines++;
         assert_true(indent ? lines >= 2 * (TEXTS + 6) : lines == 1);

@@ -74,26 +74,22 @@ static int held; /* objects that were not given back */
 
 static int asked, multiplied, last_number = -1; /* calls; the algorithm of the last product */
 
-SHOWN int standin_blas_number(void);
-int       standin_blas_number(void)
+SHOWN int standin_blas_number(void)
 {
     return last_number;
 }
 
-SHOWN int standin_blas_asked(void);
-int       standin_blas_asked(void)
+SHOWN int standin_blas_asked(void)
 {
     return asked;
 }
 
-SHOWN int standin_blas_multiplied(void);
-int       standin_blas_multiplied(void)
+SHOWN int standin_blas_multiplied(void)
 {
     return multiplied;
 }
 
-SHOWN int standin_blas_held(void);
-int       standin_blas_held(void)
+SHOWN int standin_blas_held(void)
 {
     return held;
 }
@@ -145,7 +141,6 @@ static int gone(void *object, int kind, const char *call)
  */
 
 #ifdef HIP
-API hipblasLtGetVersion(void *h, int *version);
 API hipblasLtGetVersion(void *h, int *version)
 {
     if (!is(h, HANDLE)) return wrong("GetVersion", "no handle");
@@ -153,15 +148,13 @@ API hipblasLtGetVersion(void *h, int *version)
     return fault("cublasLtGetVersion");
 }
 #else
-SHOWN size_t cublasLtGetVersion(void);
-size_t       cublasLtGetVersion(void)
+SHOWN size_t cublasLtGetVersion(void)
 {
     return (size_t)own_version();
 }
 #endif
 
 /* Without a GPU hipBLASLt 7.1 ends the process with exit code 1, cublasLt 13 returns 1: seen on both libraries. */
-API LT(Create)(void **out);
 API LT(Create)(void **out)
 {
     int   status = fault("cublasLtCreate"), count = 0;
@@ -190,7 +183,6 @@ API LT(Create)(void **out)
     return OK;
 }
 
-API LT(Destroy)(void *h);
 API LT(Destroy)(void *h)
 {
     return gone(h, HANDLE, "Destroy");
@@ -199,7 +191,6 @@ API LT(Destroy)(void *h)
 /* --- descriptions ---------------------------------------------------------------------------------------------------
  */
 
-API LT(MatmulDescCreate)(void **out, int compute, int scale);
 API LT(MatmulDescCreate)(void **out, int compute, int scale)
 {
     int status = fault("cublasLtMatmulDescCreate");
@@ -212,14 +203,12 @@ API LT(MatmulDescCreate)(void **out, int compute, int scale)
     return OK;
 }
 
-API LT(MatmulDescDestroy)(void *d);
 API LT(MatmulDescDestroy)(void *d)
 {
     return gone(d, DESC, "MatmulDescDestroy");
 }
 
 /* "CUBLAS_STATUS_INVALID_VALUE if buf is NULL or sizeInBytes doesn't match size of internal storage". */
-API LT(MatmulDescSetAttribute)(void *of, int which, const void *value, size_t bytes);
 API LT(MatmulDescSetAttribute)(void *of, int which, const void *value, size_t bytes)
 {
     desc *d = of;
@@ -249,7 +238,6 @@ API LT(MatmulDescSetAttribute)(void *of, int which, const void *value, size_t by
 }
 
 /* Columns that overlap are taken here (seen on cublasLt 13.1) and refused later. */
-API LT(MatrixLayoutCreate)(void **out, int type, uint64_t rows, uint64_t columns, int64_t ld);
 API LT(MatrixLayoutCreate)(void **out, int type, uint64_t rows, uint64_t columns, int64_t ld)
 {
     int status = fault("cublasLtMatrixLayoutCreate");
@@ -260,14 +248,12 @@ API LT(MatrixLayoutCreate)(void **out, int type, uint64_t rows, uint64_t columns
     return OK;
 }
 
-API LT(MatrixLayoutDestroy)(void *l);
 API LT(MatrixLayoutDestroy)(void *l)
 {
     return gone(l, LAYOUT, "MatrixLayoutDestroy");
 }
 
 /* "Maximum allowed workspace, default: 0"; "minimum buffer alignment, default: 256"; reduction: all of them (7). */
-API LT(MatmulPreferenceCreate)(void **out);
 API LT(MatmulPreferenceCreate)(void **out)
 {
     int status = fault("cublasLtMatmulPreferenceCreate");
@@ -276,13 +262,11 @@ API LT(MatmulPreferenceCreate)(void **out)
     return OK;
 }
 
-API LT(MatmulPreferenceDestroy)(void *w);
 API LT(MatmulPreferenceDestroy)(void *w)
 {
     return gone(w, WISH, "MatmulPreferenceDestroy");
 }
 
-API LT(MatmulPreferenceSetAttribute)(void *of, int which, const void *value, size_t bytes);
 API LT(MatmulPreferenceSetAttribute)(void *of, int which, const void *value, size_t bytes)
 {
     wish *w = of;
@@ -398,8 +382,6 @@ static int overridden(const problem *p)
 }
 
 /* With 4 KiB and more allowed the algorithm needs 4 KiB. */
-API LT(MatmulAlgoGetHeuristic)(void *h, void *of, void *a, void *b, void *c, void *d, void *with, int wanted, void *out,
-                               int *n);
 API LT(MatmulAlgoGetHeuristic)(void *h, void *of, void *a, void *b, void *c, void *d, void *with, int wanted, void *out,
                                int *n)
 {
@@ -552,9 +534,6 @@ static const char *workspace_wrong(const task *t, const algorithm *how)
                : NULL;
 }
 
-API LT(Matmul)(void *h, void *of, const void *alpha, const void *a, void *layout_a, const void *b, void *layout_b,
-               const void *beta, const void *c, void *layout_c, void *d, void *layout_d, const void *how,
-               void *workspace, size_t bytes, void *stream);
 API LT(Matmul)(void *h, void *of, const void *alpha, const void *a, void *layout_a, const void *b, void *layout_b,
                const void *beta, const void *c, void *layout_c, void *d, void *layout_d, const void *how,
                void *workspace, size_t bytes, void *stream)

@@ -48,28 +48,24 @@ static int held, executed, texts, differing;
 
 static _Thread_local char last_words[200];
 
-SHOWN int standin_dnn_held(void);
-int       standin_dnn_held(void)
+SHOWN int standin_dnn_held(void)
 {
     return held;
 }
 
-SHOWN int standin_dnn_executed(void);
-int       standin_dnn_executed(void)
+SHOWN int standin_dnn_executed(void)
 {
     return executed;
 }
 
 /* Plans that were told as texts: those that are made anew and kept. */
-SHOWN int standin_dnn_texts(void);
-int       standin_dnn_texts(void)
+SHOWN int standin_dnn_texts(void)
 {
     return texts;
 }
 
 /* Plans whose engines say that their results differ from run to run. */
-SHOWN int standin_dnn_differing(void);
-int       standin_dnn_differing(void)
+SHOWN int standin_dnn_differing(void)
 {
     return differing;
 }
@@ -98,15 +94,13 @@ static int fault(const char *name)
     return code;
 }
 
-SHOWN size_t cudnnGetVersion(void);
-size_t       cudnnGetVersion(void)
+SHOWN size_t cudnnGetVersion(void)
 {
     const char *text = getenv("STANDIN_DNN_VERSION");
     return text ? (size_t)atol(text) : 91900;
 }
 
-SHOWN const char *cudnnGetErrorString(int status);
-const char       *cudnnGetErrorString(int status)
+SHOWN const char *cudnnGetErrorString(int status)
 {
     switch (status) {
     case 0:
@@ -138,8 +132,7 @@ const char       *cudnnGetErrorString(int status)
     }
 }
 
-SHOWN void cudnnGetLastErrorString(char *text, size_t bytes);
-void       cudnnGetLastErrorString(char *text, size_t bytes)
+SHOWN void cudnnGetLastErrorString(char *text, size_t bytes)
 {
     if (bytes) snprintf(text, bytes, "%s", last_words);
     last_words[0] = '\0';
@@ -149,7 +142,6 @@ void       cudnnGetLastErrorString(char *text, size_t bytes)
  */
 
 /* Without a GPU it returns CUDNN_STATUS_NOT_INITIALIZED: seen on cuDNN 9.19. */
-API cudnnCreate(void **out);
 API cudnnCreate(void **out)
 {
     int   status = fault("cudnnCreate"), count = 0;
@@ -181,7 +173,6 @@ static bool is_handle(const void *h)
     return h && ((const handle *)h)->magic == HANDLE;
 }
 
-API cudnnDestroy(void *h);
 API cudnnDestroy(void *h)
 {
     int status = fault("cudnnDestroy");
@@ -191,7 +182,6 @@ API cudnnDestroy(void *h)
     return status;
 }
 
-API cudnnSetStream(void *h, void *stream);
 API cudnnSetStream(void *h, void *stream)
 {
     int status = fault("cudnnSetStream");
@@ -204,7 +194,6 @@ API cudnnSetStream(void *h, void *stream)
 /* --- descriptors -----------------------------------------------------------------------------------------------------
  */
 
-API cudnnBackendCreateDescriptor(int kind, void **out);
 API cudnnBackendCreateDescriptor(int kind, void **out)
 {
     const char *call = "cudnnBackendCreateDescriptor";
@@ -221,7 +210,6 @@ API cudnnBackendCreateDescriptor(int kind, void **out)
 }
 
 /* Stays: others may have been made of it, and whoever uses it later is caught. */
-API cudnnBackendDestroyDescriptor(void *of);
 API cudnnBackendDestroyDescriptor(void *of)
 {
     descriptor *d = of;
@@ -255,7 +243,6 @@ static const char *values_wrong(const attribute *a, int64_t n, const void *value
     return NULL;
 }
 
-API cudnnBackendSetAttribute(void *of, int name, int type, int64_t n, const void *values);
 API cudnnBackendSetAttribute(void *of, int name, int type, int64_t n, const void *values)
 {
     const char *call = "cudnnBackendSetAttribute", *what;
@@ -280,7 +267,6 @@ API cudnnBackendSetAttribute(void *of, int name, int type, int64_t n, const void
     return 0;
 }
 
-API cudnnBackendFinalize(void *of);
 API cudnnBackendFinalize(void *of)
 {
     descriptor *d = of;
@@ -351,7 +337,6 @@ static int give_text(const descriptor *plan, int type, int64_t wanted, int64_t *
 
 /* With 0 wanted it says how many there are (cuDNN's documentation, cudnnBackendGetAttribute). Before the end of its
  * making a descriptor tells nothing: CUDNN_STATUS_NOT_INITIALIZED, seen on cuDNN 9.19. */
-API cudnnBackendGetAttribute(void *of, int name, int type, int64_t wanted, int64_t *n, void *values);
 API cudnnBackendGetAttribute(void *of, int name, int type, int64_t wanted, int64_t *n, void *values)
 {
     const char       *call = "cudnnBackendGetAttribute";
@@ -428,7 +413,6 @@ static const char *take_all(dnn_task *task, const descriptor *plan, const descri
                                                               : NULL;
 }
 
-API cudnnBackendExecute(void *h, void *with, void *values);
 API cudnnBackendExecute(void *h, void *with, void *values)
 {
     const char       *call = "cudnnBackendExecute";

@@ -138,8 +138,7 @@ void standin_note(const void *data, size_t bytes)
 }
 
 /* A hash of what was noted since the last call. on: from now on all is noted. */
-SHOWN uint64_t standin_noted(bool on);
-uint64_t       standin_noted(bool on)
+SHOWN uint64_t standin_noted(bool on)
 {
     uint64_t before = noted;
     noting = on, noted = 0;
@@ -186,7 +185,6 @@ static void note_queue(queue *from, queue *to)
     pthread_mutex_unlock(&queues_lock);
 }
 
-API NAME(cuStreamCreate, hipStreamCreateWithFlags)(void **stream, unsigned flags);
 API NAME(cuStreamCreate, hipStreamCreateWithFlags)(void **stream, unsigned flags)
 {
     int    code = standin_fault("cuStreamCreate");
@@ -204,7 +202,6 @@ API NAME(cuStreamCreate, hipStreamCreateWithFlags)(void **stream, unsigned flags
     return OK;
 }
 
-API NAME(cuStreamDestroy_v2, hipStreamDestroy)(void *stream);
 API NAME(cuStreamDestroy_v2, hipStreamDestroy)(void *stream)
 {
     queue *q = stream;
@@ -242,7 +239,6 @@ void standin_settle(void)
 }
 
 /* cuda.h, cuStreamQuery: "CUDA_ERROR_NOT_READY if not" all operations have completed. */
-API NAME(cuStreamQuery, hipStreamQuery)(void *stream);
 API NAME(cuStreamQuery, hipStreamQuery)(void *stream)
 {
     int  code = standin_fault("cuStreamQuery");
@@ -251,7 +247,6 @@ API NAME(cuStreamQuery, hipStreamQuery)(void *stream)
     return code ? code : done ? OK : NOT_READY;
 }
 
-API NAME(cuStreamSynchronize, hipStreamSynchronize)(void *stream);
 API NAME(cuStreamSynchronize, hipStreamSynchronize)(void *stream)
 {
     int code = standin_fault("cuStreamSynchronize");
@@ -292,7 +287,6 @@ static void wait_event(void *with)
     pthread_mutex_unlock(&event_lock);
 }
 
-API NAME(cuEventCreate, hipEventCreateWithFlags)(void **out, unsigned flags);
 API NAME(cuEventCreate, hipEventCreateWithFlags)(void **out, unsigned flags)
 {
     int code = standin_fault("cuEventCreate");
@@ -300,14 +294,12 @@ API NAME(cuEventCreate, hipEventCreateWithFlags)(void **out, unsigned flags)
     return code ? code : flags == 0 ? OK : INVALID;
 }
 
-API NAME(cuEventDestroy_v2, hipEventDestroy)(void *e);
 API NAME(cuEventDestroy_v2, hipEventDestroy)(void *e)
 {
     (void)e; /* its turn in a queue may still come */
     return OK;
 }
 
-API NAME(cuEventRecord, hipEventRecord)(void *e, void *stream);
 API NAME(cuEventRecord, hipEventRecord)(void *e, void *stream)
 {
     int    code = standin_fault("cuEventRecord");
@@ -335,7 +327,6 @@ static void join_graph(queue *q, graph *g)
 }
 
 /* A stream that waits for an event of a captured one is captured as well. */
-API NAME(cuStreamWaitEvent, hipStreamWaitEvent)(void *stream, void *e, unsigned flags);
 API NAME(cuStreamWaitEvent, hipStreamWaitEvent)(void *stream, void *e, unsigned flags)
 {
     int    code = standin_fault("cuStreamWaitEvent");
@@ -353,7 +344,6 @@ API NAME(cuStreamWaitEvent, hipStreamWaitEvent)(void *stream, void *e, unsigned 
     return OK;
 }
 
-API NAME(cuEventSynchronize, hipEventSynchronize)(void *e);
 API NAME(cuEventSynchronize, hipEventSynchronize)(void *e)
 {
     int     code = standin_fault("cuEventSynchronize");
@@ -370,7 +360,6 @@ static float haste(void)
 }
 
 /* cuda.h, cuEventElapsedTime: CUDA_ERROR_NOT_READY if one or both "has not yet been completed". */
-API NAME(cuEventElapsedTime, hipEventElapsedTime)(float *ms, void *from, void *to);
 API NAME(cuEventElapsedTime, hipEventElapsedTime)(float *ms, void *from, void *to)
 {
     int    code = standin_fault("cuEventElapsedTime");
@@ -386,7 +375,6 @@ API NAME(cuEventElapsedTime, hipEventElapsedTime)(float *ms, void *from, void *t
 
 static _Thread_local queue *capturing; /* the stream that a capture of this thread began with: one at a time */
 
-API NAME(cuStreamBeginCapture_v2, hipStreamBeginCapture)(void *stream, int mode);
 API NAME(cuStreamBeginCapture_v2, hipStreamBeginCapture)(void *stream, int mode)
 {
     int code = standin_fault("cuStreamBeginCapture_v2");
@@ -417,7 +405,6 @@ static bool joined(const graph *g)
 }
 
 API NAME(cuGraphDestroy, hipGraphDestroy)(void *graph);
-API NAME(cuStreamEndCapture, hipStreamEndCapture)(void *stream, void **out);
 API NAME(cuStreamEndCapture, hipStreamEndCapture)(void *stream, void **out)
 {
     int    code = standin_fault("cuStreamEndCapture");
@@ -462,7 +449,6 @@ static void play(void *with)
 }
 
 /* The graph that is played is the one that was made, which its maker may give back at once: counted. */
-API NAME(cuGraphInstantiateWithFlags, hipGraphInstantiateWithFlags)(void **out, void *of, unsigned long long flags);
 API NAME(cuGraphInstantiateWithFlags, hipGraphInstantiateWithFlags)(void **out, void *of, unsigned long long flags)
 {
     int code = standin_fault("cuGraphInstantiateWithFlags");
@@ -485,14 +471,12 @@ API NAME(cuGraphDestroy, hipGraphDestroy)(void *of)
     return OK;
 }
 
-API NAME(cuGraphExecDestroy, hipGraphExecDestroy)(void *of);
 API NAME(cuGraphExecDestroy, hipGraphExecDestroy)(void *of)
 {
     (void)of; /* its turn in a stream may still come */
     return OK;
 }
 
-API NAME(cuGraphLaunch, hipGraphLaunch)(void *of, void *stream);
 API NAME(cuGraphLaunch, hipGraphLaunch)(void *of, void *stream)
 {
     int code = standin_fault("cuGraphLaunch");

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#pragma GCC diagnostic ignored "-Wmissing-prototypes" /* those of the makers' headers */
 #ifdef HIP
 #define NAME(cuda, hip) hip
 #else

@@ -32,7 +32,6 @@ void *standin_real(const void *address, size_t bytes)
 }
 
 /* cuda.h, CUDA_ERROR_OUT_OF_MEMORY: "unable to allocate enough memory". */
-API NAME(cuMemAlloc_v2, hipMalloc)(void **out, size_t bytes);
 API NAME(cuMemAlloc_v2, hipMalloc)(void **out, size_t bytes)
 {
     int code = standin_fault("cuMemAlloc_v2");
@@ -48,7 +47,6 @@ API NAME(cuMemAlloc_v2, hipMalloc)(void **out, size_t bytes)
     return OK;
 }
 
-API NAME(cuMemFree_v2, hipFree)(void *at);
 API NAME(cuMemFree_v2, hipFree)(void *at)
 {
     standin_settle(); /* CUDA's cudaFree, HIP's hipFree: "implicit synchronization is performed" */
@@ -61,7 +59,6 @@ API NAME(cuMemFree_v2, hipFree)(void *at)
 }
 
 /* For tests: blocks of memory that nobody has given back. */
-API standin_held(void);
 API standin_held(void)
 {
     return held;
@@ -85,7 +82,6 @@ static block *pinned_at(const void *at, size_t bytes)
     return NULL;
 }
 
-API NAME(cuMemHostAlloc, hipHostMalloc)(void **out, size_t bytes, unsigned flags);
 API NAME(cuMemHostAlloc, hipHostMalloc)(void **out, size_t bytes, unsigned flags)
 {
     int code = standin_fault("cuMemHostAlloc"), i = 0;
@@ -101,7 +97,6 @@ API NAME(cuMemHostAlloc, hipHostMalloc)(void **out, size_t bytes, unsigned flags
     return OK;
 }
 
-API NAME(cuMemFreeHost, hipHostFree)(void *at);
 API NAME(cuMemFreeHost, hipHostFree)(void *at)
 {
     for (int i = 0; i < MOST_PINNED; i++) {
@@ -152,7 +147,6 @@ API          NAME(cuStreamCreate, hipStreamCreateWithFlags)(void **stream, unsig
 API          NAME(cuStreamSynchronize, hipStreamSynchronize)(void *stream);
 
 /* Returns when the source may be changed; what was written is there later, in the default stream. */
-API NAME(cuMemcpyHtoD_v2, hipMemcpyHtoD)(void *to, const void *from, size_t bytes);
 API NAME(cuMemcpyHtoD_v2, hipMemcpyHtoD)(void *to, const void *from, size_t bytes)
 {
     int     code = standin_fault("cuMemcpyHtoD_v2");
@@ -173,7 +167,6 @@ void *standin_default_stream(void)
 }
 
 /* At once, as the real one for a queue that does not heed the default queue. */
-API NAME(cuMemcpyDtoH_v2, hipMemcpyDtoH)(void *to, const void *from, size_t bytes);
 API NAME(cuMemcpyDtoH_v2, hipMemcpyDtoH)(void *to, const void *from, size_t bytes)
 {
     int         code = standin_fault("cuMemcpyDtoH_v2");
@@ -184,7 +177,6 @@ API NAME(cuMemcpyDtoH_v2, hipMemcpyDtoH)(void *to, const void *from, size_t byte
 }
 
 /* The source is read when the copy's turn comes. The real ones take memory that is not pinned, too, and wait for it. */
-API NAME(cuMemcpyHtoDAsync_v2, hipMemcpyHtoDAsync)(void *to, const void *from, size_t bytes, void *stream);
 API NAME(cuMemcpyHtoDAsync_v2, hipMemcpyHtoDAsync)(void *to, const void *from, size_t bytes, void *stream)
 {
     int     code = standin_fault("cuMemcpyHtoDAsync_v2");
@@ -196,7 +188,6 @@ API NAME(cuMemcpyHtoDAsync_v2, hipMemcpyHtoDAsync)(void *to, const void *from, s
     return OK;
 }
 
-API NAME(cuMemcpyDtoHAsync_v2, hipMemcpyDtoHAsync)(void *to, const void *from, size_t bytes, void *stream);
 API NAME(cuMemcpyDtoHAsync_v2, hipMemcpyDtoHAsync)(void *to, const void *from, size_t bytes, void *stream)
 {
     int     code = standin_fault("cuMemcpyDtoHAsync_v2");
@@ -208,7 +199,6 @@ API NAME(cuMemcpyDtoHAsync_v2, hipMemcpyDtoHAsync)(void *to, const void *from, s
     return OK;
 }
 
-API NAME(cuMemcpyDtoDAsync_v2, hipMemcpyDtoDAsync)(void *to, const void *from, size_t bytes, void *stream);
 API NAME(cuMemcpyDtoDAsync_v2, hipMemcpyDtoDAsync)(void *to, const void *from, size_t bytes, void *stream)
 {
     int     code = standin_fault("cuMemcpyDtoDAsync_v2");
@@ -218,7 +208,6 @@ API NAME(cuMemcpyDtoDAsync_v2, hipMemcpyDtoDAsync)(void *to, const void *from, s
     return OK;
 }
 
-API NAME(cuMemsetD8Async, hipMemsetD8Async)(void *to, unsigned char value, size_t bytes, void *stream);
 API NAME(cuMemsetD8Async, hipMemsetD8Async)(void *to, unsigned char value, size_t bytes, void *stream)
 {
     int     code = standin_fault("cuMemsetD8Async");
@@ -237,7 +226,6 @@ static int gpus(void)
 }
 
 /* CUDA_ERROR_NO_DEVICE, hipErrorNoDevice: the real ones (550, 6.4) say so when they begin. */
-API NAME(cuInit, hipInit)(unsigned flags);
 API NAME(cuInit, hipInit)(unsigned flags)
 {
     int fault = standin_fault("cuInit");
@@ -245,21 +233,18 @@ API NAME(cuInit, hipInit)(unsigned flags)
     return fault ? fault : gpus() > 0 ? OK : NO_DEVICE;
 }
 
-API NAME(cuDriverGetVersion, hipRuntimeGetVersion)(int *version);
 API NAME(cuDriverGetVersion, hipRuntimeGetVersion)(int *version)
 {
     *version = getenv("STANDIN_GPU_VERSION") ? atoi(getenv("STANDIN_GPU_VERSION")) : 12040;
     return standin_fault("cuDriverGetVersion");
 }
 
-API NAME(cuDeviceGetCount, hipGetDeviceCount)(int *count);
 API NAME(cuDeviceGetCount, hipGetDeviceCount)(int *count)
 {
     *count = gpus();
     return standin_fault("cuDeviceGetCount");
 }
 
-API NAME(cuDeviceGet, hipDeviceGet)(int *device, int index);
 API NAME(cuDeviceGet, hipDeviceGet)(int *device, int index)
 {
     int code = standin_fault("cuDeviceGet");
@@ -267,7 +252,6 @@ API NAME(cuDeviceGet, hipDeviceGet)(int *device, int index)
     return code ? code : index >= 0 && index < gpus() ? OK : NO_DEVICE;
 }
 
-API NAME(cuDeviceGetName, hipDeviceGetName)(char *name, int bytes, int device);
 API NAME(cuDeviceGetName, hipDeviceGetName)(char *name, int bytes, int device)
 {
     (void)device;
@@ -275,14 +259,12 @@ API NAME(cuDeviceGetName, hipDeviceGetName)(char *name, int bytes, int device)
     return standin_fault("cuDeviceGetName");
 }
 
-API NAME(cuDeviceGetPCIBusId, hipDeviceGetPCIBusId)(char *bus, int bytes, int device);
 API NAME(cuDeviceGetPCIBusId, hipDeviceGetPCIBusId)(char *bus, int bytes, int device)
 {
     snprintf(bus, (size_t)bytes, "0000:%02x:00.0", device + 16);
     return standin_fault("cuDeviceGetPCIBusId");
 }
 
-API NAME(cuDeviceTotalMem_v2, hipDeviceTotalMem)(size_t *bytes, int device);
 API NAME(cuDeviceTotalMem_v2, hipDeviceTotalMem)(size_t *bytes, int device)
 {
     (void)device;
@@ -291,7 +273,6 @@ API NAME(cuDeviceTotalMem_v2, hipDeviceTotalMem)(size_t *bytes, int device)
 }
 
 /* cuda.h, cuMemGetInfo: free and total memory of the context's device. */
-API NAME(cuMemGetInfo_v2, hipMemGetInfo)(size_t *unused, size_t *total);
 API NAME(cuMemGetInfo_v2, hipMemGetInfo)(size_t *unused, size_t *total)
 {
     *unused = room - taken;
@@ -312,7 +293,6 @@ static int cache_or(int real)
 }
 
 #ifdef HIP
-API hipSetDevice(int device);
 API hipSetDevice(int device)
 {
     int code = standin_fault("hipSetDevice");
@@ -320,7 +300,6 @@ API hipSetDevice(int device)
 }
 
 /* hip_runtime_api.h, hipDeviceProp_tR0600: 1,472 bytes; of an MI300X, as far as anybody asks. */
-API hipGetDevicePropertiesR0600(void *out, int device);
 API hipGetDevicePropertiesR0600(void *out, int device)
 {
     char  *at = out;
@@ -335,14 +314,12 @@ API hipGetDevicePropertiesR0600(void *out, int device)
     return standin_fault("hipGetDevicePropertiesR0600");
 }
 
-SHOWN const char *hipGetErrorString(int code);
-const char       *hipGetErrorString(int code)
+SHOWN const char *hipGetErrorString(int code)
 {
     return code == ILLEGAL_ADDRESS ? "an illegal memory access was encountered" : "some other error";
 }
 #else
 /* cuda.h, CUdevice_attribute; of an H100. */
-API cuDeviceGetAttribute(int *value, int which, int device);
 API cuDeviceGetAttribute(int *value, int which, int device)
 {
     const char *arch = getenv("STANDIN_GPU_ARCH") ? getenv("STANDIN_GPU_ARCH") : "sm_90";
@@ -357,7 +334,6 @@ API cuDeviceGetAttribute(int *value, int which, int device)
     return standin_fault("cuDeviceGetAttribute");
 }
 
-API cuDevicePrimaryCtxRetain(void **context, int device);
 API cuDevicePrimaryCtxRetain(void **context, int device)
 {
     static char contexts[64];
@@ -365,21 +341,18 @@ API cuDevicePrimaryCtxRetain(void **context, int device)
     return standin_fault("cuDevicePrimaryCtxRetain");
 }
 
-API cuCtxSetCurrent(void *context);
 API cuCtxSetCurrent(void *context)
 {
     (void)context;
     return standin_fault("cuCtxSetCurrent");
 }
 
-API cuDevicePrimaryCtxRelease_v2(int device);
 API cuDevicePrimaryCtxRelease_v2(int device)
 {
     (void)device;
     return OK;
 }
 
-API cuGetErrorString(int code, const char **text);
 API cuGetErrorString(int code, const char **text)
 {
     *text = code == ILLEGAL_ADDRESS ? "an illegal memory access was encountered" : "some other error";

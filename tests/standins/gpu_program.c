@@ -124,7 +124,6 @@ static machine_module *load(const char *text, char error[MACHINE_ERROR_ROOM])
 }
 
 /* cuda.h, CUDA_ERROR_INVALID_IMAGE: "the device kernel image is invalid". */
-API NAME(cuModuleLoadData, hipModuleLoadData)(void **out, const void *code);
 API NAME(cuModuleLoadData, hipModuleLoadData)(void **out, const void *code)
 {
     char        error[MACHINE_ERROR_ROOM] = "";
@@ -158,7 +157,6 @@ static void note_launch(const kernel *k)
 }
 
 /* Kernels of graphs may still name it: it stays. */
-API NAME(cuModuleUnload, hipModuleUnload)(void *module);
 API NAME(cuModuleUnload, hipModuleUnload)(void *module)
 {
     (void)module;
@@ -166,7 +164,6 @@ API NAME(cuModuleUnload, hipModuleUnload)(void *module)
 }
 
 /* cuda.h, cuModuleGetFunction: CUDA_ERROR_NOT_FOUND "if no function of that name exists". */
-API NAME(cuModuleGetFunction, hipModuleGetFunction)(void **out, void *module, const char *name);
 API NAME(cuModuleGetFunction, hipModuleGetFunction)(void **out, void *module, const char *name)
 {
     int fault = standin_fault("cuModuleGetFunction");
@@ -186,7 +183,6 @@ API NAME(cuModuleGetFunction, hipModuleGetFunction)(void **out, void *module, co
 #ifndef HIP
 /* cuda.h: 8 is CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES; CUDA C++ Programming Guide, technical specifications:
  * 227 KiB of shared memory per block from compute capability 9.0 on. */
-API cuFuncSetAttribute(void *of, int which, int value);
 API cuFuncSetAttribute(void *of, int which, int value)
 {
     int fault = standin_fault("cuFuncSetAttribute");
@@ -198,9 +194,6 @@ API cuFuncSetAttribute(void *of, int which, int value)
 #ifndef HIP
 /* cuda.h, cuTensorMapEncodeTiled: "tensorMap address must be aligned to 64 bytes", "globalStrides[i] >= globalDim[i]";
  * the rest of what it asks for, machine_tensor_map does. */
-API cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *at, const uint64_t *sizes, const uint64_t *strides,
-                           const unsigned *box, const unsigned *steps, int interleave, int swizzle, int promotion,
-                           int fill);
 API cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *at, const uint64_t *sizes, const uint64_t *strides,
                            const unsigned *box, const unsigned *steps, int interleave, int swizzle, int promotion,
                            int fill)
@@ -233,8 +226,7 @@ static machine_order order_of_day(void)
 
 static machine_audit *audit;
 
-SHOWN machine_tally standin_audit_print(const char *proved);
-machine_tally       standin_audit_print(const char *proved)
+SHOWN machine_tally standin_audit_print(const char *proved)
 {
     machine_tally none = { 0 };
     return audit ? machine_audit_print(audit, proved) : none;
@@ -244,20 +236,17 @@ static bool           counting;
 static machine_counts counted;
 
 /* For tests: from now on launches are counted; what they did, and what an allocation was asked for since then. */
-SHOWN void standin_count(void);
-void       standin_count(void)
+SHOWN void standin_count(void)
 {
     counting = true;
     counted = (machine_counts){ 0 };
     machine_use_clear(standin_memory());
 }
-SHOWN machine_counts standin_counted(void);
-machine_counts       standin_counted(void)
+SHOWN machine_counts standin_counted(void)
 {
     return counted;
 }
-SHOWN machine_use standin_used(const void *address);
-machine_use       standin_used(const void *address)
+SHOWN machine_use standin_used(const void *address)
 {
     return machine_use_of(standin_memory(), (uintptr_t)address);
 }
@@ -284,9 +273,6 @@ static void run(void *with)
     standin_broken(ILLEGAL_ADDRESS);
 }
 
-API NAME(cuLaunchKernel, hipModuleLaunchKernel)(void *of, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-                                                unsigned by, unsigned bz, unsigned shared, void *stream,
-                                                void **arguments, void **extra);
 API NAME(cuLaunchKernel, hipModuleLaunchKernel)(void *of, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                                                 unsigned by, unsigned bz, unsigned shared, void *stream,
                                                 void **arguments, void **extra)

@@ -26,6 +26,7 @@
 #ifndef CODE
 #define CODE 22809
 #endif
+#pragma GCC diagnostic ignored "-Wmissing-prototypes" /* those of the makers' headers */
 #define API __attribute__((visibility("default"))) int
 
 enum { OK, DEVICE, SYSTEM, INTERNAL, ARGUMENT, USAGE, REMOTE, BUSY };
@@ -135,33 +136,28 @@ static int collective(const char *name, communicator *c, int kind, const void *s
     return submit(c, t, stream);
 }
 
-API ncclAllReduce(const void *send, void *receive, size_t count, int type, int op, communicator *c, void *stream);
 API ncclAllReduce(const void *send, void *receive, size_t count, int type, int op, communicator *c, void *stream)
 {
     return collective("ncclAllReduce", c, ALL_REDUCE, send, count, receive, count, count, type, op, 0, stream);
 }
 
-API ncclReduceScatter(const void *send, void *receive, size_t count, int type, int op, communicator *c, void *stream);
 API ncclReduceScatter(const void *send, void *receive, size_t count, int type, int op, communicator *c, void *stream)
 {
     return collective("ncclReduceScatter", c, REDUCE_SCATTER, send, count * (size_t)c->size, receive, count, count,
                       type, op, 0, stream);
 }
 
-API ncclAllGather(const void *send, void *receive, size_t count, int type, communicator *c, void *stream);
 API ncclAllGather(const void *send, void *receive, size_t count, int type, communicator *c, void *stream)
 {
     return collective("ncclAllGather", c, ALL_GATHER, send, count, receive, count * (size_t)c->size, count, type, 0, 0,
                       stream);
 }
 
-API ncclBroadcast(const void *send, void *receive, size_t count, int type, int root, communicator *c, void *stream);
 API ncclBroadcast(const void *send, void *receive, size_t count, int type, int root, communicator *c, void *stream)
 {
     return collective("ncclBroadcast", c, BROADCAST, send, count, receive, count, count, type, 0, root, stream);
 }
 
-API ncclGroupStart(void);
 API ncclGroupStart(void)
 {
     int code = depth == 0 ? fault("ncclGroupStart") : OK;
@@ -170,7 +166,6 @@ API ncclGroupStart(void)
     return OK;
 }
 
-API ncclGroupEnd(void);
 API ncclGroupEnd(void)
 {
     task *t = group;
@@ -221,13 +216,11 @@ static int add(communicator *c, const void *data, size_t count, int type, int pe
     return submit(c, t, stream);
 }
 
-API ncclSend(const void *send, size_t count, int type, int peer, communicator *c, void *stream);
 API ncclSend(const void *send, size_t count, int type, int peer, communicator *c, void *stream)
 {
     return add(c, send, count, type, peer, true, stream);
 }
 
-API ncclRecv(void *receive, size_t count, int type, int peer, communicator *c, void *stream);
 API ncclRecv(void *receive, size_t count, int type, int peer, communicator *c, void *stream)
 {
     return add(c, receive, count, type, peer, false, stream);
@@ -236,7 +229,6 @@ API ncclRecv(void *receive, size_t count, int type, int peer, communicator *c, v
 
 /* --- communicators --------------------------------------------------------------------------- */
 
-API ncclGetVersion(int *version);
 API ncclGetVersion(int *version)
 {
     *version = CODE;
@@ -257,7 +249,6 @@ const char                                        *ncclGetErrorString(int code)
     return code >= 0 && code < 8 ? text[code] : "unknown result code";
 }
 
-API ncclGetUniqueId(unique_id *id);
 API ncclGetUniqueId(unique_id *id)
 {
     struct timespec t;
@@ -310,14 +301,12 @@ static int make(communicator **out, int size, unique_id id, int rank, bool block
     return OK;
 }
 
-API ncclCommInitRank(communicator **out, int size, unique_id id, int rank);
 API ncclCommInitRank(communicator **out, int size, unique_id id, int rank)
 {
     return make(out, size, id, rank, true);
 }
 
 #ifndef OLD
-API ncclCommInitRankConfig(communicator **out, int size, unique_id id, int rank, const config *wanted);
 API ncclCommInitRankConfig(communicator **out, int size, unique_id id, int rank, const config *wanted)
 {
     bool first = wanted->size == 24 && wanted->version == 21400 && wanted->cluster == INT_MIN;
@@ -329,7 +318,6 @@ API ncclCommInitRankConfig(communicator **out, int size, unique_id id, int rank,
     return known ? make(out, size, id, rank, wanted->blocking != 0) : ARGUMENT;
 }
 
-API ncclCommFinalize(communicator *c);
 API ncclCommFinalize(communicator *c)
 {
     int code = fault("ncclCommFinalize");
@@ -346,7 +334,6 @@ const char                                        *ncclGetLastError(communicator
 }
 #endif
 
-API ncclCommGetAsyncError(communicator *c, int *code);
 API ncclCommGetAsyncError(communicator *c, int *code)
 {
     if (c->magic != MAGIC) abort();
@@ -360,7 +347,6 @@ API ncclCommGetAsyncError(communicator *c, int *code)
     return OK;
 }
 
-API ncclCommDestroy(communicator *c);
 API ncclCommDestroy(communicator *c)
 {
     if (c->magic != MAGIC || c->aborted) abort();
@@ -375,7 +361,6 @@ API ncclCommDestroy(communicator *c)
 }
 
 /* What is under way stops; some of it may still look at the communicator, so it stays. */
-API ncclCommAbort(communicator *c);
 API ncclCommAbort(communicator *c)
 {
     if (c->magic != MAGIC || c->aborted) abort();
