@@ -197,3 +197,46 @@ TEST(so_many_letters_wait_as_must)
     sweep(look_at_letters);
     assert_true(most_waiting > 1);
 }
+
+/* --- the grid ----------------------------------------------------------------------------------------------------- */
+
+/* Each cell stands where it begins in time, and the line ends where the next one would not be whole. */
+static void look_at_grid(const tm_pipeline *p)
+{
+    enum { COLUMNS = 70, TITLE = 9 };
+    const int         width = (p->micro_batches > 9 ? 4 : 3) + (p->chunks > 1 ? 2 : 0), most = (COLUMNS - 8) / width;
+    tm_text           text = { 0 };
+    tm_pipeline_times t;
+    if (p->ranks > RANKS || p->chunks > 2 || p->micro_batches > BATCHES) return;
+    tm_pipeline_print(p, COLUMNS, &text);
+    tm_pipeline_simulate(p, &alike, &t);
+    const char *line = strchr(strchr(text.data, '\n') + 1, '\n') + 1;
+    for (int r = 0; r < p->ranks; r++, line = strchr(line, '\n') + 1) {
+        char   wanted[COLUMNS + 40];
+        int    end = TITLE;
+        size_t k = 0;
+        memset(wanted, ' ', sizeof wanted);
+        for (; k < t.n[r]; k++) {
+            const tm_pipeline_action *a = &t.actions[r][k];
+            char                      cell[16];
+            int                       begin = (int)t.begin[r][k], takes = a->kind == TM_DO_BACKWARD ? 2 : 1;
+            if (begin + takes > most) break;
+            int n = snprintf(cell, sizeof cell, p->chunks > 1 ? "%c%d.%d" : "%c%d", "FBIW"[a->kind],
+                             (int)a -> micro_batch + 1, a -> chunk + 1);
+            memcpy(wanted + TITLE + begin * width, cell, (size_t)n);
+            end = TITLE + begin * width + (k + 1 < t.n[r] ? takes * width : n);
+        }
+        if (k < t.n[r]) memcpy(wanted + end + 1, "...", 3), end += 4;
+        wanted[end] = '\n';
+        if (strncmp(line + TITLE, wanted + TITLE, (size_t)(end + 1 - TITLE)) != 0)
+            fail_msg("%s: rank %d, not%.*s", text.data, r, end + 1, wanted);
+    }
+    assert_true(*line == '\0');
+    tm_pipeline_times_fini(&t);
+    tm_text_fini(&text);
+}
+
+TEST(cells_stand_at_their_times)
+{
+    sweep(look_at_grid);
+}
