@@ -4,6 +4,7 @@
  * it should. Ranks are threads here; as processes: tests/cli/test_gpu_ranks.sh.
  */
 #include "support/test.h"
+#include "base/file.h"
 #include "comm/coll/nccl.h"
 
 #include "support/folder.h"
@@ -12,6 +13,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { N = 40000, MOST = 4, ROOM = N * 8 * MOST };
 
@@ -277,13 +279,24 @@ static void other_library_of(tm_comm *world, void *context)
 
 static void other_libraries(void **state)
 {
-    char nccl[PATH_MAX], gpu[PATH_MAX], other[PATH_MAX];
+    static const char place[] = "lib/python3.9/site-packages/nvidia/nccl/lib";
+    char              nccl[PATH_MAX], gpu[PATH_MAX], other[PATH_MAX], folder[PATH_MAX];
+    tm_error          err = { 0 };
     (void)state;
     snprintf(nccl, sizeof nccl, "%s", getenv("TRAINMARK_NCCL"));
     snprintf(gpu, sizeof gpu, "%s", getenv("TRAINMARK_GPU_RUNTIME"));
     snprintf(other, sizeof other, "%.*s-old.so", (int)strlen(nccl) - 3, nccl);
     setenv("TRAINMARK_NCCL", other, 1);
     run_world(2, NULL, 20, false, other_library_of, &(bool){ true });
+    /* found in the environment that is in use */
+    snprintf(folder, sizeof folder, "%s/%s", test_folder(), place);
+    assert_int_equal(tm_folder_make(folder, &err), TM_OK);
+    snprintf(folder, sizeof folder, "%s/%s/libnccl.so.2", test_folder(), place);
+    assert_int_equal(symlink(other, folder), 0);
+    unsetenv("TRAINMARK_NCCL");
+    setenv("VIRTUAL_ENV", test_folder(), 1);
+    run_world(2, NULL, 20, false, other_library_of, &(bool){ true });
+    unsetenv("VIRTUAL_ENV");
     snprintf(other, sizeof other, "%.*s/rccl.so", (int)(strrchr(nccl, '/') - nccl), nccl);
     setenv("TRAINMARK_NCCL", other, 1);
     snprintf(other, sizeof other, "%.*s/hip.so", (int)(strrchr(gpu, '/') - gpu), gpu);
@@ -309,4 +322,4 @@ static const struct CMUnitTest tests[] = {
 };
 
 TEST_TABLE(tests)
-TEST_FIXTURE(begin, NULL)
+TEST_FIXTURE(begin, test_folder_teardown)

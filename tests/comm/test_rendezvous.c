@@ -309,6 +309,14 @@ typedef struct {
     tm_comm_key secret;
 } somebody;
 
+/* The rest comes later. */
+static void write_parts(int fd, const void *data, size_t bytes)
+{
+    (void)write_all(fd, data, bytes / 2);
+    usleep(2000);
+    (void)write_all(fd, (const char *)data + bytes / 2, bytes - bytes / 2);
+}
+
 static void answer_it(somebody *s, int fd, const tm_comm_hello *hello, const tm_comm_claim *claim)
 {
     tm_comm_encounter e = { .card = claim->card };
@@ -316,7 +324,7 @@ static void answer_it(somebody *s, int fd, const tm_comm_hello *hello, const tm_
     memcpy(e.listener, hello->random, sizeof e.listener);
     memcpy(e.caller, claim->random, sizeof e.caller);
     if (!s->lies) tm_comm_prove_listener(&s->secret, &e, answer.verdict, &answer.proof);
-    (void)write_all(fd, &answer, sizeof answer);
+    write_parts(fd, &answer, sizeof answer);
     if (s->more) (void)write_all(fd, &s->more, sizeof s->more);
     char left[8];
     if (!s->closes) (void)!read(fd, left, 1);
@@ -330,7 +338,7 @@ static void *be_somebody(void *argument)
     char          left[8];
     int           fd = accept(s->fd, NULL, NULL);
     memset(hello.random, 0x33, sizeof hello.random);
-    if (!s->silent) (void)write_all(fd, &hello, sizeof hello);
+    if (!s->silent) write_parts(fd, &hello, sizeof hello);
     ssize_t n = recv(fd, &claim, sizeof claim, MSG_WAITALL);
     if (n > 0) s->heard += (size_t)n;
     if (n == (ssize_t)sizeof claim && s->answers) answer_it(s, fd, &hello, &claim);

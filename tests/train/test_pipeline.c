@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const tm_pipeline_costs alike = { 1, 1, 1 }, uneven = { 1, 1.5, 0.5 }, large = { 2, 2, 1 },
@@ -117,4 +118,125 @@ TEST(pipelines_that_cannot_be_are_refused)
         assert_int_equal(tm_pipeline_check(&rows[i].p, &err), TM_INVALID);
         if (!strstr(err.text, rows[i].says)) fail_msg("%s", err.text);
     }
+}
+
+/* --- messages ----------------------------------------------------------------------------------------------------- */
+
+enum { STAGES = 12, BATCHES = 12, RANKS = 4 };
+
+typedef struct {
+    bool sent[2][STAGES][BATCHES], taken[2][STAGES][BATCHES]; /* forward, back; by the stage that made it */
+} letters;
+
+/* The stage `next` from this one, if it is another rank's; else -1. */
+static int neighbour(const tm_pipeline *p, int stage, int next)
+{
+    int other = stage + next;
+    if (other < 0 || other >= p->ranks * p->chunks) return -1;
+    return tm_pipeline_rank(p, other) == tm_pipeline_rank(p, stage) ? -1 : other;
+}
+
+/* Letters of this stage's rank to that of `to` that are on their way. */
+static int64_t on_their_way(const tm_pipeline *p, const letters *l, bool back, int stage, int to)
+{
+    int64_t n = 0;
+    for (int s = 0; s < p->ranks * p->chunks; s++) {
+        int other = neighbour(p, s, back ? -1 : 1);
+        if (other < 0 || tm_pipeline_rank(p, s) != tm_pipeline_rank(p, stage) ||
+            tm_pipeline_rank(p, other) != tm_pipeline_rank(p, to))
+            continue;
+        for (int64_t m = 0; m < p->micro_batches; m++) n += l->sent[back][s][m] && !l->taken[back][s][m];
+    }
+    return n;
+}
+
+/* Do all ranks come to their ends if so many letters of a kind may be on their way between two of them? */
+static bool ends(const tm_pipeline *p, int64_t most)
+{
+    static letters l;
+    size_t         at[RANKS] = { 0 }, n[RANKS], left = 0;
+    memset(&l, 0, sizeof l);
+    tm_pipeline_action *actions[RANKS];
+    for (int r = 0; r < p->ranks; r++) actions[r] = tm_pipeline_actions(p, r, &n[r]), left += n[r];
+    for (bool any = true; any;) {
+        any = false;
+        for (int r = 0; r < p->ranks; r++) {
+            if (at[r] == n[r]) continue;
+            const tm_pipeline_action *a = &actions[r][at[r]];
+            const bool                back = a->kind != TM_DO_FORWARD, none = a->kind == TM_DO_WEIGHT;
+            const int                 stage = tm_pipeline_stage(p, r, a->chunk);
+            const int                 from = none ? -1 : neighbour(p, stage, back ? 1 : -1),
+                      to = none ? -1 : neighbour(p, stage, back ? -1 : 1);
+            if (from >= 0 && !l.sent[back][from][a->micro_batch]) continue;
+            if (from >= 0 && !l.taken[back][from][a->micro_batch]) any = l.taken[back][from][a->micro_batch] = true;
+            if (to >= 0 && on_their_way(p, &l, back, stage, to) == most) continue;
+            if (to >= 0) l.sent[back][stage][a->micro_batch] = true;
+            any = true, at[r]++, left--;
+        }
+    }
+    for (int r = 0; r < p->ranks; r++) free(actions[r]);
+    return left == 0;
+}
+
+static int64_t most_waiting;
+
+static void look_at_letters(const tm_pipeline *p)
+{
+    if (p->ranks > RANKS || p->ranks * p->chunks > STAGES || p->micro_batches > BATCHES) return;
+    int64_t waiting = tm_pipeline_waiting(p);
+    most_waiting = waiting > most_waiting ? waiting : most_waiting;
+    if (!ends(p, waiting) || (waiting > 1 && ends(p, waiting - 1)))
+        fail_msg("%s, %d ranks x %d, %d micro-batches: not %d letters", tm_pipeline_name(p->order), p->ranks, p->chunks,
+                 (int)p->micro_batches, (int)waiting);
+}
+
+/* Not fewer than the ranks need, and not more. */
+TEST(so_many_letters_wait_as_must)
+{
+    most_waiting = 0;
+    sweep(look_at_letters);
+    assert_true(most_waiting > 1);
+}
+
+/* --- the grid ----------------------------------------------------------------------------------------------------- */
+
+/* Each cell stands where it begins in time, and the line ends where the next one would not be whole. */
+static void look_at_grid(const tm_pipeline *p)
+{
+    enum { COLUMNS = 70, TITLE = 9 };
+    const int         width = (p->micro_batches > 9 ? 4 : 3) + (p->chunks > 1 ? 2 : 0), most = (COLUMNS - 8) / width;
+    tm_text           text = { 0 };
+    tm_pipeline_times t;
+    if (p->ranks > RANKS || p->chunks > 2 || p->micro_batches > BATCHES) return;
+    tm_pipeline_print(p, COLUMNS, &text);
+    tm_pipeline_simulate(p, &alike, &t);
+    const char *line = strchr(strchr(text.data, '\n') + 1, '\n') + 1;
+    for (int r = 0; r < p->ranks; r++, line = strchr(line, '\n') + 1) {
+        char   wanted[COLUMNS + 40];
+        int    end = TITLE;
+        size_t k = 0;
+        memset(wanted, ' ', sizeof wanted);
+        for (; k < t.n[r]; k++) {
+            const tm_pipeline_action *a = &t.actions[r][k];
+            char                      cell[16];
+            int                       begin = (int)t.begin[r][k], takes = a->kind == TM_DO_BACKWARD ? 2 : 1;
+            if (begin + takes > most) break;
+            int n = snprintf(cell, sizeof cell, p->chunks > 1 ? "%c%d.%d" : "%c%d", "FBIW"[a->kind],
+                             (int)a -> micro_batch + 1, a -> chunk + 1);
+            memcpy(wanted + TITLE + begin * width, cell, (size_t)n);
+            end = TITLE + begin * width + (k + 1 < t.n[r] ? takes * width : n);
+        }
+        if (k < t.n[r]) memcpy(wanted + end + 1, "...", 3), end += 4;
+        wanted[end] = '\n';
+        if (strncmp(line + TITLE, wanted + TITLE, (size_t)(end + 1 - TITLE)) != 0)
+            fail_msg("%s: rank %d, not%.*s", text.data, r, end + 1, wanted);
+    }
+    assert_true(*line == '\0');
+    tm_pipeline_times_fini(&t);
+    tm_text_fini(&text);
+}
+
+TEST(cells_stand_at_their_times)
+{
+    sweep(look_at_grid);
 }

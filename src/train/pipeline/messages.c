@@ -83,14 +83,12 @@ static bool ends(exchange *x)
 
 int64_t tm_pipeline_waiting(const tm_pipeline *p)
 {
-    const size_t  lanes = (size_t)p->ranks * (size_t)p->ranks * CHANNELS;
-    const int64_t every =
-        p->micro_batches * p->chunks; /* all that a channel has: none of them ever waits for another */
-    exchange *x = memset(tm_alloc(sizeof *x), 0, sizeof *x);
+    const size_t lanes = (size_t)p->ranks * (size_t)p->ranks * CHANNELS;
+    exchange    *x = memset(tm_alloc(sizeof *x), 0, sizeof *x);
     x->pipeline = p;
     x->waiting = tm_alloc(lanes * sizeof *x->waiting);
     for (int r = 0; r < p->ranks; r++) x->worker[r].actions = tm_pipeline_actions(p, r, &x->worker[r].n);
-    for (x->most = 1; x->most < every && !ends(x);) x->most++;
+    for (x->most = 1; !ends(x);) x->most++; /* an order ends when no message waits for another */
     const int64_t most = x->most;
     for (int r = 0; r < p->ranks; r++) free(x->worker[r].actions);
     free(x->waiting);
