@@ -33,4 +33,21 @@ TEST(wrong_options_are_refused_with_the_cure)
                    "0 to 0.9");
 }
 
+/* An outline is what a dry run tells of files; options that cannot be are refused there, too. */
+TEST(who_has_an_outline)
+{
+    static const char *const with[] = { "govreport", "latents", "megatron", "preference", "sft" }, *const without[] = {
+        "synthetic", "mock", "text", "reports", "gaussians", "nosuch"
+    };
+    for (size_t i = 0; i < 5; i++) assert_true(tm_source_has_outline(with[i]));
+    for (size_t i = 0; i < 6; i++) assert_false(tm_source_has_outline(without[i]));
+    tm_text  out = { 0 };
+    tm_error err = { 0 };
+    assert_int_equal(tm_source_outline(&(tm_source_options){ .name = "mock", .vocab = 8, .seq = 8 }, &out, &err),
+                     TM_OK);
+    assert_int_equal(tm_source_outline(&(tm_source_options){ .name = "mock", .vocab = 8 }, &out, &err), TM_INVALID);
+    assert_int_equal(tm_source_outline(&(tm_source_options){ .name = "nosuch", .seq = 8 }, &out, NULL), TM_INVALID);
+    assert_int_equal(out.length, 0);
+}
+
 TESTS_IN_ORDER
