@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All sources of data: their rows by rules; ranks that share batches; and the certificate of the data, which holds for
  * what each gives and finds what is fed, ordered, kept apart or stored in another way. */
+#include "data/opened.h"
 #include "base/arena.h"
 #include "data/packed.h"
 #include "data/safetensors.h"
@@ -14,12 +15,7 @@
 #include <unistd.h>
 #include <zstd.h>
 
-#include "support/test.h"
-
 enum { T = TEST_SOURCE_T, BATCH = 12, FED = 4, STEPS = 60, HELD = 3 };
-
-/* Tests run in the folder of their files, for short names. */
-static char *back;
 
 #define FLOW .flow = TEST_SOURCE_FLOW
 
@@ -53,14 +49,6 @@ static tm_source_options sets[] = {
     { .name = "latents", .path = "images", .validation_path = "moments", .seq = 18, FLOW },
 };
 enum { SETS = sizeof sets / sizeof sets[0] };
-
-static tm_source *open_source(const tm_source_options *o)
-{
-    tm_source *source = NULL;
-    tm_error   err = { 0 };
-    if (tm_source_open(o, &source, &err) != TM_OK) fail_msg("%s: %s", o->name, err.text);
-    return source;
-}
 
 static int fields_of(const tm_source_options *o, tm_field fields[TM_MAX_FIELDS])
 {
@@ -545,8 +533,7 @@ static int write_all(void **state)
         sets[i].samples = STEPS * FED;
         if (!sets[i].seq) sets[i].seq = T;
     }
-    back = getcwd(NULL, 0);
-    if (chdir(test_folder()) != 0) return -1;
+    test_folder_enter();
     for (size_t i = 0; i < 4; i++)
         if (mkdir((const char *[]){ "docs", "gov", "moments", "letters" }[i], 0700) != 0) return -1;
     for (int i = 0; i < 9; i++) {
@@ -566,11 +553,4 @@ static int write_all(void **state)
     return link("set.idx", "sets.idx") == 0 && link("set.bin", "sets.bin") == 0 ? 0 : -1;
 }
 
-static int go_back(void **state)
-{
-    if (chdir(back) != 0) return -1;
-    free(back);
-    return test_folder_teardown(state);
-}
-
-TEST_FIXTURE(write_all, go_back)
+TEST_FIXTURE(write_all, test_folder_teardown)

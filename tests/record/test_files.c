@@ -16,13 +16,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-static int clean(void **state)
-{
-    (void)state;
-    test_folder_remove();
-    return 0;
-}
-
 static tm_sink *open_metrics(const char *path)
 {
     tm_error           err = { 0 };
@@ -426,4 +419,4 @@ TEST(a_full_disk_takes_no_earlier_record)
     tm_text_fini(&text);
 }
 
-TEST_FIXTURE(NULL, clean)
+TEST_FIXTURE(NULL, test_folder_teardown)
