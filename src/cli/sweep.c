@@ -242,7 +242,6 @@ static tm_status read_summary(sweep *s, tm_error *err)
     if (strncmp(cursor, header.data, header.length) != 0)
         st = tm_fail(err, TM_INVALID, "'%s' belongs to another sweep; name another directory with --out",
                      summary_path(s));
-    (void)tm_csv_read(&cursor, &storage, offsets, COLUMNS);
     for (const char *line = cursor; st == TM_OK && (n = tm_csv_read(&cursor, &storage, offsets, COLUMNS)) > 0;
          line = cursor) {
         int number = n > status ? atoi(storage.data) : 0;

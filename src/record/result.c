@@ -373,7 +373,7 @@ static void print_ledger(tm_json *json, const run_ledger *ledger)
         tm_json_f64(json, ledger->names[i], ledger->seconds[i] / (double)ledger->steps);
     tm_json_f64(json, "unaccounted", run_ledger_unaccounted(ledger));
     tm_json_close(json, '}');
-    tm_json_f64(json, "step_seconds", ledger->steps > 0 ? ledger->step_seconds / (double)ledger->steps : (double)NAN);
+    tm_json_f64(json, "step_seconds", ledger->step_seconds / (double)ledger->steps);
     tm_json_close(json, '}');
 }
 

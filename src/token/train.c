@@ -20,7 +20,7 @@ typedef struct {
     int64_t  count;
     int32_t *words; /* one may be there several times */
     size_t   n, capacity;
-    bool     listed;  /* among those that the last join made */
+    bool     listed;  /* once: by the join that made the later one of its tokens */
     bool     learned; /* has its row in merges */
 } pair;
 
@@ -345,10 +345,7 @@ static void account(tm_bpe_trainer *t, int32_t number, int sign, int32_t made)
 /* Puts what was listed into the heap. */
 static void offer(tm_bpe_trainer *t)
 {
-    for (size_t i = 0; i < t->n_made; i++) {
-        t->pairs[t->made[i]].listed = false;
-        push(t, t->made[i]);
-    }
+    for (size_t i = 0; i < t->n_made; i++) push(t, t->made[i]);
     t->n_made = 0;
 }
 

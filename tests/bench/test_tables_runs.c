@@ -168,10 +168,8 @@ static const struct {
 
 FULL_TEST(gpt_tables_follow)
 {
-    char old[4096];
-    assert_non_null(getcwd(old, sizeof old));
     write_model();
-    assert_int_equal(chdir(test_folder()), 0);
+    test_folder_enter();
     for (size_t i = 0; i < sizeof gpt_cases / sizeof gpt_cases[0]; i++) {
         tried t =
             try_workload(&(trial){ tm_workload_find("gpt"), gpt_cases[i].device, gpt_cases[i].arguments,
@@ -190,7 +188,7 @@ FULL_TEST(gpt_tables_follow)
         tm_text_fini(&rows);
         tried_fini(&t);
     }
-    assert_int_equal(chdir(old), 0);
+    test_folder_leave();
 }
 
 /* --- collectives ----------------------------------------------------------------------------- */

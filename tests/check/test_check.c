@@ -129,6 +129,58 @@ static void run(const char *only, const fixture *f, bool isolate, tm_checks *che
 
 /* --- outcomes -------------------------------------------------------------------------------- */
 
+/* It becomes a file's name: up to the first dot, letters, digits and, behind the first one, - and _. */
+TEST(hosts_have_names)
+{
+    static const char *const rows[][2] = { { "/proc/sys/kernel/hostname=node7.example.org\n", "node7" },
+                                           { "/proc/sys/kernel/hostname=-od/d na_me-\n", "_od_d_na_me-" },
+                                           { "/proc/sys/kernel/hostname=.domain\n", "unknown" },
+                                           { "/proc/sys/kernel/hostname=\n", "unknown" },
+                                           { "/proc/sys/kernel/other=x\n", "unknown" } };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        tm_checks checks;
+        new_root();
+        put(rows[i][0]);
+        run("os", NULL, false, &checks);
+        assert_string_equal(checks.host, rows[i][1]);
+        tm_checks_fini(&checks);
+    }
+}
+
+/* Each number that is known, once; what is of another maker has its own. */
+TEST(errors_of_gpus_have_their_remedy)
+{
+#define XID(number) "3,1,1,-;NVRM: Xid (PCI:0000:41:00): " number ", pid=1\n"
+    static const char *const labels[] = {
+        "Xid 13: ", "Xid 31: ", "Xid 48: ", "Xid 63: ", "Xid 64: ",
+        "Xid 74: ", "Xid 79: ", "Xid 94: ", "Xid 95: ", "amdgpu: see the checks ecc"
+    };
+    static const struct {
+        const char *log, *wanted; /* labels */
+    } rows[] = { { XID("79"), "Xid 79: " },
+                 { XID("13") XID("95") XID("13"), "Xid 13: Xid 95: " },
+                 { XID("5"), "" },
+                 { "3,1,1,-;amdgpu 0000:05:00.0: ring sdma0 timeout\n", "amdgpu: see the checks ecc" },
+                 { "3,1,1,-;GPU reset begin!\n" XID("31"), "Xid 31: amdgpu: see the checks ecc" },
+                 { "3,1,1,-;mce: [Hardware Error]: of memory\n", "" } };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char      file[400];
+        tm_checks checks;
+        new_root();
+        snprintf(file, sizeof file, "/dev/kmsg=%s", rows[i].log);
+        put(file);
+        run("klog", NULL, false, &checks);
+        const char *remedy = checks.results[0].remedy;
+        for (size_t k = 0; k < sizeof labels / sizeof labels[0]; k++) {
+            const char *found = strstr(remedy, labels[k]);
+            if (!found != !strstr(rows[i].wanted, labels[k]) || (found && strstr(found + 1, labels[k])))
+                fail_msg("row %zu: '%s' in '%s'", i, labels[k], remedy);
+        }
+        assert_non_null(strstr(remedy, "dmesg"));
+        tm_checks_fini(&checks);
+    }
+}
+
 /* What people read: one line, nothing that a format left behind. */
 static void reads_well(const char *id, const char *text)
 {

@@ -251,6 +251,24 @@ TEST(options_reach_their_checks)
     told.length = 0;
     assert_int_equal(call_check("--sysroot m --restore-host"), TM_OK);
     has_line("", "no host settings to restore\n");
+#define GPU "/sys/bus/pci/devices/0000:01:00.0/"
+    static const char *const gpu[][2] = { { GPU "vendor", "0x1002\n" },
+                                          { GPU "device", "0x74a1\n" },
+                                          { GPU "class", "0x120000\n" },
+                                          { GPU "gpu_busy_percent", "31\n" },
+                                          { GPU "mem_info_vram_used", "1073741824\n" } };
+    static const char *const with_it[][2] = {
+        { "gpu_busy --gpu-activity-warn-pct 31", "gpu_busy PASS at most 31 %" },
+        { "gpu_busy --gpu-activity-warn-pct 30.5", "gpu_busy WARN 0000:01:00.0 31 %" },
+        { "gpu_mem --hbm-busy-threshold-gib 1.01", "gpu_mem PASS" },
+        { "gpu_mem --hbm-busy-threshold-gib 1", "gpu_mem FAIL" },
+    };
+    for (int i = 0; i < 5; i++) put(gpu[i][0], gpu[i][1]);
+    for (int i = 0; i < 4; i++) {
+        char words[200];
+        snprintf(words, sizeof words, "--sysroot m --only %s", with_it[i][0]);
+        reported(words, with_it[i][1]);
+    }
 }
 
 TEST(nodes_are_listed)

@@ -107,7 +107,8 @@ static int enter(void **state)
 {
     (void)state;
     tm_log_set_level(TM_LOG_ERROR);
-    return chdir(test_folder());
+    test_folder_enter();
+    return 0;
 }
 
 TEST_FIXTURE(enter, test_folder_teardown)

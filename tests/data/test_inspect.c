@@ -17,9 +17,6 @@
 
 enum { T = TEST_SOURCE_T };
 
-/* Tests run in the folder of their files, for short names. */
-static char *back;
-
 /* Cells of these columns, rows separated by commas; "-": an empty one. */
 static void cells_are(const char *what, const tm_table *table, const char *columns, const char *wanted)
 {
@@ -189,8 +186,7 @@ static int write_all(void **state)
     (void)state;
     tm_log_set_level(TM_LOG_ERROR);
     test_source_files_write();
-    back = getcwd(NULL, 0);
-    if (chdir(test_folder()) != 0) return -1;
+    test_folder_enter();
     for (size_t i = 0; i < 5; i++)
         if (mkdir((const char *[]){ "docs", "gov", "empty", "lists", "docs/.hidden" }[i], 0700) != 0) return -1;
     for (int i = 0; i < 9; i++) {
@@ -221,11 +217,4 @@ static int write_all(void **state)
     return 0;
 }
 
-static int go_back(void **state)
-{
-    if (chdir(back) != 0) return -1;
-    free(back);
-    return test_folder_teardown(state);
-}
-
-TEST_FIXTURE(write_all, go_back)
+TEST_FIXTURE(write_all, test_folder_teardown)

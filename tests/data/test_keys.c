@@ -96,13 +96,11 @@ static void is_settled(size_t i)
 
 TEST(sources_are_chosen_by_the_rule)
 {
-    char *back = getcwd(NULL, 0);
-    assert_int_equal(chdir(test_folder()), 0);
+    test_folder_enter();
     for (size_t i = 0; i < 3; i++) test_file_write(".", (const char *[]){ "set.idx", "set.bin", "both.idx" }[i], "");
     test_file_write(".", "both", "a text");
     for (size_t i = 0; i < sizeof mixes / sizeof mixes[0]; i++) is_settled(i);
-    assert_int_equal(chdir(back), 0);
-    free(back);
+    test_folder_leave();
 }
 
 /* Rows for fine-tuning are read with the tokenizer of the model, others are not. */

@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The language of packed documents with answers: what it is said to be, counted; and its floors. */
-#include "data/source.h"
-
-#include "support/test.h"
+#include "data/opened.h"
 
 enum { T = 128, V = 64, ROWS = 4000 };
 
 static tm_source *open_reports(uint64_t seed, bool plain)
 {
     tm_source_options o = { .name = "reports", .vocab = V, .seq = T, .seed = seed, .plain_answers = plain };
-    tm_source        *source;
-    tm_error          err = { 0 };
-    if (tm_source_open(&o, &source, &err) != TM_OK) fail_msg("%s", err.text);
-    return source;
+    return open_source(&o);
 }
 
 typedef struct {

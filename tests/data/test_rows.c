@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 static const char *const wanted[] = { "a", "text" };
-static char             *back;
 
 /* What a text or a file holds: "2a1 4b2" is {"a": 1} in line (or row) 2, {"b": 2} in line 4, the name of a file before
  * its first row; and what it is refused with at its end. */
@@ -199,8 +198,7 @@ TEST(packed_files_are_no_text)
 static int write_all(void **state)
 {
     (void)state;
-    back = getcwd(NULL, 0);
-    if (chdir(test_folder()) != 0) return -1;
+    test_folder_enter();
     for (size_t i = 0; i < 3; i++)
         if (mkdir((const char *[]){ "rows", "empty", "od?[d*\\" }[i], 0700) != 0) return -1;
     test_file_write("rows", "b.jsonl", "{\"a\": 1}\n{\"a\": 2}\n");
@@ -218,11 +216,4 @@ static int write_all(void **state)
     return 0;
 }
 
-static int go_back(void **state)
-{
-    if (chdir(back) != 0) return -1;
-    free(back);
-    return test_folder_teardown(state);
-}
-
-TEST_FIXTURE(write_all, go_back)
+TEST_FIXTURE(write_all, test_folder_teardown)

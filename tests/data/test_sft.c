@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sources of rows for fine-tuning: parquet as JSON, what is a target, truncation, packed samples, order, pairs; and
  * options that cannot be. Forms of rows: test_sft_rows.c. */
+#include "data/opened.h"
 #include "data/rows.h"
 #include "data/sft_tokens.h"
 #include "data/source_kind.h"
-#include "support/refusal.h"
 #include "support/folder.h"
 #include "support/full_config.h"
-
-#include "support/test.h"
 
 #define FIXTURES "tests/data/sft/"
 
@@ -147,14 +145,6 @@ static void get_row(const tm_source *source, tm_split split, int64_t index, row 
     if (tm_source_row(source, split, index, scratch, at, &out->weight, &err) != TM_OK) fail_msg("%s", err.text);
 }
 
-static tm_source *open_source(tm_source_options o)
-{
-    tm_source *source;
-    tm_error   err = { 0 };
-    if (tm_source_open(&o, &source, &err) != TM_OK) fail_msg("%s", err.text);
-    return source;
-}
-
 static tm_source_options options_of(const char *path)
 {
     return (tm_source_options){
@@ -165,9 +155,10 @@ static tm_source_options options_of(const char *path)
 /* Every sample is in one row, whole, behind its own beginning; the weight counts its answer. */
 TEST(rows_hold_samples)
 {
-    tm_source *source = open_source(options_of(make_file()));
-    int64_t    rows = tm_source_describe(source)->train_samples, samples = 0, tokens = 0;
-    bool       seen[ROWS] = { false };
+    tm_source_options o = options_of(make_file());
+    tm_source        *source = open_source(&o);
+    int64_t           rows = tm_source_describe(source)->train_samples, samples = 0, tokens = 0;
+    bool              seen[ROWS] = { false };
     for (int64_t i = 0; i < rows; i++) {
         row     r;
         int64_t targets = 0;
@@ -200,16 +191,15 @@ TEST(what_is_too_long)
 {
     tm_source_options o = options_of(make_file());
     tm_source        *source;
-    tm_error          err = { 0 };
     row               r;
     int64_t           whole;
     o.sft.packed = false;
-    source = open_source(o);
+    source = open_source(&o);
     whole = tm_source_describe(source)->train_samples;
     tm_source_close(source);
     assert_int_equal(whole, ROWS);
     o.seq = 24;
-    source = open_source(o); /* truncated; some lose their answer */
+    source = open_source(&o); /* truncated; some lose their answer */
     int64_t cut = tm_source_describe(source)->train_samples;
     for (int64_t i = 0; i < cut; i++) {
         get_row(source, TM_SPLIT_TRAIN, i, &r);
@@ -217,7 +207,7 @@ TEST(what_is_too_long)
     }
     tm_source_close(source);
     o.sft.overlong = TM_OVERLONG_DROP;
-    source = open_source(o);
+    source = open_source(&o);
     int64_t dropped = tm_source_describe(source)->train_samples;
     for (int64_t i = 0; i < dropped; i++) { /* each has its end */
         bool ends = false;
@@ -231,7 +221,7 @@ TEST(what_is_too_long)
     int64_t targets[2] = { 0, 0 };
     for (int k = 0; k < 2; k++) {
         o.seq = k == 0 ? SEQ : 24;
-        source = open_source(o);
+        source = open_source(&o);
         for (int64_t i = 0; i < tm_source_describe(source)->train_samples; i++) {
             get_row(source, TM_SPLIT_TRAIN, i, &r);
             targets[k] += r.weight;
@@ -240,10 +230,7 @@ TEST(what_is_too_long)
     }
     assert_int_equal(targets[0], targets[1]);
     o.sft.overlong = TM_OVERLONG_ERROR;
-    assert_int_equal(tm_source_open(&o, &source, &err), TM_INVALID);
-    refusal_is_sound(&err);
-    assert_non_null(strstr(err.text, "rows.jsonl', line 3: 29 tokens, a sample has at most 25"));
-    assert_non_null(strstr(err.text, "data.overlong"));
+    expect_refusal(&o, "rows.jsonl', line 3: 29 tokens, a sample has at most 25", "data.overlong");
 }
 
 /* Many rows are encoded by several threads: in their order, and of two wrong ones the first is told. */
@@ -257,7 +244,7 @@ TEST(many_rows)
     tm_source_options o = options_of(make_file());
     o.validation_path = test_in_folder("many.jsonl");
     o.sft.packed = false;
-    tm_source *source = open_source(o);
+    tm_source *source = open_source(&o);
     assert_int_equal(tm_source_describe(source)->validation_samples, MANY);
     for (int i = 0; i < MANY; i++) {
         row  r;
@@ -271,14 +258,11 @@ TEST(many_rows)
     for (int i = 0; i < MANY; i++)
         if (i == 903 || i == 910) memcpy(strstr(text.data + 30 * i, "completion"), "complexion", 10);
     test_file_write(test_folder(), "many.jsonl", text.data);
-    tm_error err = { 0 };
-    assert_int_equal(tm_source_open(&o, &source, &err), TM_INVALID);
     char *first = strstr(text.data, "complexion"), words[64];
     int   line = 1;
     for (char *p = text.data; p < first; p++) line += *p == '\n';
     snprintf(words, sizeof words, "line %d: no column 'completion'", line);
-    refusal_is_sound(&err);
-    if (!strstr(err.text, words)) fail_msg("wanted '%s' in: %s", words, err.text);
+    expect_refusal(&o, words, "");
     tm_text_fini(&text);
 }
 
@@ -289,11 +273,11 @@ enum { PAIR = 40 };
 static tm_source *open_pairs(const char *lines, tm_overlong overlong, bool packed)
 {
     test_file_write(test_folder(), "pairs.jsonl", lines);
-    return open_source((tm_source_options){ .name = "preference",
-                                            .path = test_in_folder("pairs.jsonl"),
-                                            .seq = PAIR,
-                                            .seed = 1,
-                                            .sft = { .packed = packed, .overlong = overlong } });
+    return open_source(&(tm_source_options){ .name = "preference",
+                                             .path = test_in_folder("pairs.jsonl"),
+                                             .seq = PAIR,
+                                             .seed = 1,
+                                             .sft = { .packed = packed, .overlong = overlong } });
 }
 
 /* prompt "ab", answers "cde" and "f": chosen and rejected one behind the other, each from position 0, the prompt masked
@@ -363,28 +347,16 @@ TEST(options_that_cannot_be)
     };
     const char *path = make_file();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        tm_error          err = { 0 };
-        tm_source        *source = NULL;
         tm_source_options o = options_of(path);
         o.sft = cases[i].o;
-        tm_status st = tm_source_open(&o, &source, &err);
-        if (st == TM_OK) fail_msg("case %zu: accepted", i);
-        refusal_is_sound(&err);
-        if (!strstr(err.text, cases[i].words)) fail_msg("wanted '%s' in: %s", cases[i].words, err.text);
+        expect_refusal(&o, cases[i].words, "");
     }
     tm_source_options o = options_of(path);
-    tm_source        *source;
-    tm_error          err = { 0 };
     o.vocab = 100;
-    assert_int_equal(tm_source_open(&o, &source, &err), TM_INVALID);
-    refusal_is_sound(&err);
-    assert_non_null(strstr(err.text, "set model.vocab_size to 257 or more"));
+    expect_refusal(&o, "set model.vocab_size to 257 or more", "");
     o = options_of(path);
     o.validation_fraction = 0.001;
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_source_open(&o, &source, &err), TM_INVALID);
-    refusal_is_sound(&err);
-    assert_non_null(strstr(err.text, "raise data.validation_fraction"));
+    expect_refusal(&o, "raise data.validation_fraction", "");
 }
 
 TESTS_IN_ORDER

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All sources of data: their rows by rules; ranks that share batches; and the certificate of the data, which holds for
  * what each gives and finds what is fed, ordered, kept apart or stored in another way. */
+#include "data/opened.h"
 #include "base/arena.h"
 #include "data/packed.h"
 #include "data/safetensors.h"
@@ -12,13 +13,9 @@
 
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "support/test.h"
+#include <zstd.h>
 
 enum { T = TEST_SOURCE_T, BATCH = 12, FED = 4, STEPS = 60, HELD = 3 };
-
-/* Tests run in the folder of their files, for short names. */
-static char *back;
 
 #define FLOW .flow = TEST_SOURCE_FLOW
 
@@ -52,14 +49,6 @@ static tm_source_options sets[] = {
     { .name = "latents", .path = "images", .validation_path = "moments", .seq = 18, FLOW },
 };
 enum { SETS = sizeof sets / sizeof sets[0] };
-
-static tm_source *open_source(const tm_source_options *o)
-{
-    tm_source *source = NULL;
-    tm_error   err = { 0 };
-    if (tm_source_open(o, &source, &err) != TM_OK) fail_msg("%s: %s", o->name, err.text);
-    return source;
-}
 
 static int fields_of(const tm_source_options *o, tm_field fields[TM_MAX_FIELDS])
 {
@@ -125,13 +114,12 @@ static void check_facts(const tm_source *source, const tm_source_options *o)
 {
     const tm_source_facts  *f = tm_source_describe(source);
     const tm_source_traits *traits = tm_source_traits_of(o->name);
-    const double            compressed = tm_source_compressed(source);
     if (traits->images) return;
     assert_true(f->vocab_needed > 0 && (o->vocab == 0 || f->vocab_needed <= o->vocab));
     if (traits->needs_path) return;
     assert_true(f->floor > 0 && f->floor <= f->unigram_entropy + 1e-9);
     assert_true(f->unigram_entropy <= log((double)f->vocab_needed) + 1e-9);
-    assert_true(compressed > 0.99 * f->validation_floor);
+    assert_true(tm_source_compressed(source) > 0.99 * f->validation_floor);
 }
 
 TEST(rows_keep_the_rules_of_their_source)
@@ -155,6 +143,48 @@ TEST(rows_keep_the_rules_of_their_source)
         }
         tm_source_close(source), tm_source_close(again);
     }
+}
+
+/* What zstd makes of held-out targets that count, in as many bytes each as the largest takes; 256 takes one. */
+static void is_compressed(const tm_source_options *o)
+{
+    tm_field               fields[TM_MAX_FIELDS];
+    const int              n = fields_of(o, fields);
+    tm_source             *source = open_source(o);
+    const tm_source_facts *f = tm_source_describe(source);
+    const double           found = tm_source_compressed(source);
+    const int64_t  most = (1 << 18) / o->seq + 1, rows = f->validation_samples < most ? f->validation_samples : most;
+    unsigned char *plain[3] = { tm_alloc(((size_t)(rows * o->seq) + 1) * 7) };
+    size_t         count = 0;
+    int32_t        largest = 0;
+    plain[1] = plain[0] + rows * o->seq, plain[2] = plain[1] + 2 * rows * o->seq;
+    for (int64_t i = 0; i < rows && !tm_source_traits_of(o->name)->images; i++) {
+        row            r = read_row(source, fields, n, TM_SPLIT_VALIDATION, i);
+        const int32_t *targets = r.at[1];
+        for (int64_t t = 0; t < o->seq; t++) {
+            if (targets[t] < 0) continue;
+            for (int k = 0; k < 3; k++)
+                for (int b = 0; b < 1 << k; b++) plain[k][(count << k) + b] = (unsigned char)(targets[t] >> 8 * b);
+            if (targets[t] > largest) largest = targets[t];
+            count++;
+        }
+        free_row(&r);
+    }
+    const int    k = largest < 257 ? 0 : largest < 65536 ? 1 : 2;
+    const size_t size = count << k, room = ZSTD_compressBound(size);
+    void        *packed = tm_alloc(room);
+    const double bits = 8 * (double)ZSTD_compress(packed, room, plain[k], size, 12);
+    if (count == 0 ? !isnan(found) : !(fabs(found - bits * log(2) / (double)count) < 1e-9))
+        fail_msg("%s: %.9g, wanted %.9g", o->name, found, bits * log(2) / (double)count);
+    free(packed), free(plain[0]);
+    tm_source_close(source);
+}
+
+TEST(held_out_data_is_compressed)
+{
+    for (int i = 0; i < SETS; i++) is_compressed(&sets[i]);
+    for (int64_t vocab = 256; vocab <= 65537; vocab = vocab < 258 ? vocab + 1 : vocab < 65535 ? 65535 : vocab + 1)
+        is_compressed(&(tm_source_options){ .name = "mock", .vocab = vocab, .seq = 512, .seed = 3 });
 }
 
 /* Latents are drawn from their moments: the first image of the file has no spread, the second one is normal. */
@@ -503,8 +533,7 @@ static int write_all(void **state)
         sets[i].samples = STEPS * FED;
         if (!sets[i].seq) sets[i].seq = T;
     }
-    back = getcwd(NULL, 0);
-    if (chdir(test_folder()) != 0) return -1;
+    test_folder_enter();
     for (size_t i = 0; i < 4; i++)
         if (mkdir((const char *[]){ "docs", "gov", "moments", "letters" }[i], 0700) != 0) return -1;
     for (int i = 0; i < 9; i++) {
@@ -524,11 +553,4 @@ static int write_all(void **state)
     return link("set.idx", "sets.idx") == 0 && link("set.bin", "sets.bin") == 0 ? 0 : -1;
 }
 
-static int go_back(void **state)
-{
-    if (chdir(back) != 0) return -1;
-    free(back);
-    return test_folder_teardown(state);
-}
-
-TEST_FIXTURE(write_all, go_back)
+TEST_FIXTURE(write_all, test_folder_teardown)

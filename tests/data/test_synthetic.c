@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The built-in language: its stated entropies against samples, its predictability by short contexts, its laws. */
-#include "data/source.h"
-
-#include "support/test.h"
+#include "data/opened.h"
 
 static tm_source *open_language(int64_t vocab, int64_t seq, uint64_t seed)
 {
     tm_source_options options = { .name = "synthetic", .vocab = vocab, .seq = seq, .seed = seed };
-    tm_source        *source = NULL;
-    tm_error          err = { 0 };
-    if (tm_source_open(&options, &source, &err) != TM_OK) fail_msg("%s", err.text);
-    return source;
+    return open_source(&options);
 }
 
 /* The mean of the exact -log p along n samples lies within 5 standard errors of the stated floor. */

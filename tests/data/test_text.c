@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text: windows, splits, decoding, and every kind of thing that can lie in a folder. */
+#include "data/opened.h"
 #include "base/text.h"
 #include "base/file.h"
 #include "support/folder.h"
 #include "support/full_config.h"
-#include "support/refusal.h"
-#include "data/source.h"
 
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
-
-#include "support/test.h"
 
 enum { NOBODY = 65534 };
 
@@ -34,23 +31,14 @@ static void link_to(const char *target, const char *name)
 static tm_source *open_text(const char *path, int64_t seq, double fraction)
 {
     tm_source_options options = { .name = "text", .path = path, .vocab = 300, .seq = seq, .seed = 4 };
-    tm_source        *source = NULL;
-    tm_error          err = { 0 };
     options.validation_fraction = fraction;
-    if (tm_source_open(&options, &source, &err) != TM_OK) fail_msg("%s", err.text);
-    return source;
+    return open_source(&options);
 }
 
-static void expect_refusal(const char *path, int64_t seq, double fraction, const char *what, const char *cure)
+static void expect_no_text(const char *path, int64_t seq, double fraction, const char *what, const char *cure)
 {
-    tm_source_options options = { .name = "text", .path = path, .seq = seq, .validation_fraction = fraction };
-    tm_source        *source = NULL;
-    tm_error          err = { 0 };
-    assert_int_equal(tm_source_open(&options, &source, &err), TM_INVALID);
-    assert_int_equal(tm_status_exit_code(err.status), 4);
-    assert_null(source);
-    refusal_is_sound(&err);
-    if (!strstr(err.text, what) || !strstr(err.text, cure)) fail_msg("wanted '%s', '%s' in: %s", what, cure, err.text);
+    expect_refusal(&(tm_source_options){ .name = "text", .path = path, .seq = seq, .validation_fraction = fraction },
+                   what, cure);
 }
 
 static void expect_tokens(const tm_source *source, tm_split split, int64_t index, const char *wanted) /* '|' ends */
@@ -84,7 +72,7 @@ TEST(stream_is_the_sorted_documents)
     assert_true(isnan(facts->unigram_entropy) && isnan(facts->floor));
     assert_true(fabs(facts->bytes_per_token - 19.0 / 23) < 1e-12);
     tm_source_close(source);
-    expect_refusal(test_folder(), 23, 0, "has 23 tokens to train on, wanted at least 24", "lower training.seq_len");
+    expect_no_text(test_folder(), 23, 0, "has 23 tokens to train on, wanted at least 24", "lower training.seq_len");
 }
 
 TEST(unigram_entropy_is_of_the_validation_split)
@@ -180,7 +168,7 @@ TEST(other_things_are_refused_with_the_cure)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         make(cases[i].things);
-        expect_refusal(*cases[i].path ? test_in_folder(cases[i].path) : test_folder(), cases[i].seq, cases[i].fraction,
+        expect_no_text(*cases[i].path ? test_in_folder(cases[i].path) : test_folder(), cases[i].seq, cases[i].fraction,
                        cases[i].says, cases[i].cure);
         test_folder_remove();
     }
@@ -218,13 +206,13 @@ TEST(unreadable_things_are_refused)
     if (is_root) assert_int_equal(seteuid(0), 0);
     assert_int_equal(chmod(test_in_folder("f"), 0), 0);
     if (is_root) assert_int_equal(seteuid(NOBODY), 0);
-    expect_refusal(test_folder(), 4, 0, "/f': Permission denied", "give read permission");
+    expect_no_text(test_folder(), 4, 0, "/f': Permission denied", "give read permission");
     if (is_root) assert_int_equal(seteuid(0), 0);
     assert_int_equal(chmod(test_in_folder("f"), 0644), 0);
     assert_int_equal(chmod(test_in_folder("d"), 0), 0);
     if (is_root) assert_int_equal(seteuid(NOBODY), 0);
-    expect_refusal(test_folder(), 4, 0, "cannot read directory", "give read permission");
-    expect_refusal(test_in_folder("d/g"), 4, 0, "cannot reach", "give read permission");
+    expect_no_text(test_folder(), 4, 0, "cannot read directory", "give read permission");
+    expect_no_text(test_in_folder("d/g"), 4, 0, "cannot reach", "give read permission");
     if (is_root) assert_int_equal(seteuid(0), 0);
     assert_int_equal(chmod(test_in_folder("d"), 0755), 0);
 }

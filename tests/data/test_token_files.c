@@ -1,35 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sources of token files: rows of packed sequences with their mask, samples of an indexed data set in the published
  * order, and what stops a run. */
+#include "data/opened.h"
 #include "data/indexed.h"
 #include "data/packed.h"
-#include "data/source.h"
-#include "support/refusal.h"
 #include "../support/folder.h"
 #include "../support/full_config.h"
 
 #include <unistd.h>
-
-#include "support/test.h"
-
-static tm_source *open_source(const tm_source_options *options)
-{
-    tm_source *source = NULL;
-    tm_error   err = { 0 };
-    if (tm_source_open(options, &source, &err) != TM_OK) fail_msg("%s", err.text);
-    return source;
-}
-
-static void expect_refusal(const tm_source_options *options, const char *what, const char *cure)
-{
-    tm_source *source = NULL;
-    tm_error   err = { 0 };
-    assert_int_not_equal(tm_source_open(options, &source, &err), TM_OK);
-    assert_int_equal(tm_status_exit_code(err.status), 4);
-    assert_null(source);
-    refusal_is_sound(&err);
-    if (!strstr(err.text, what) || !strstr(err.text, cure)) fail_msg("wanted '%s', '%s' in: %s", what, cure, err.text);
-}
 
 /* --- packed sequences --- */
 

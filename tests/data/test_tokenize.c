@@ -17,8 +17,6 @@
 
 #include "support/test.h"
 
-static char *back;
-
 /* Bytes as tokens: "a" to "d", "ab", another one, and the end. */
 static const char tokenizer[] =
     "{\"added_tokens\": [{\"id\": 6, \"content\": \"<|end|>\", \"special\": true}], "
@@ -326,9 +324,8 @@ static int write_all(void **state)
     tm_error err = { 0 };
     (void)state;
     tm_log_set_level(TM_LOG_ERROR);
-    back = getcwd(NULL, 0);
     if (tm_file_read("tests/data/parquet/none-1.parquet", 1 << 24, &parquet, &err) != TM_OK) return -1;
-    if (chdir(test_folder()) != 0) return -1;
+    test_folder_enter();
     whole_log_open();
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) test_put(".", files[i][0], files[i][1]);
     test_file_pack("p.jsonl.gz", "{\"a\": \"b\"}\n{\"a\": \"cc\"}\n");
@@ -342,8 +339,6 @@ static int write_all(void **state)
 static int go_back(void **state)
 {
     whole_log_close();
-    if (chdir(back) != 0) return -1;
-    free(back);
     return test_folder_teardown(state);
 }
 

@@ -114,6 +114,59 @@ TEST(worked_examples)
     tm_submission_close(s);
 }
 
+/* What the convergence test says is one word of the summary; runs that do not count are none of the times. */
+TEST(words_and_runs_that_do_not_count)
+{
+    static const struct {
+        int64_t     batch, samples;
+        int         runs, aborted[2]; /* -1: none */
+        size_t      bad;
+        const char *word, *problem; /* NULL: none */
+    } rows[] = { { 32, 184320, 10, { -1, -1 }, 0, "Pass", NULL },
+                 { 32, 184320, 10, { 0, -1 }, 1, "Pass", NULL },
+                 { 32, 184320, 10, { 0, 5 }, 2, "Unknown state", "too many runs" },
+                 { 32, 184320, 3, { -1, -1 }, 0, "Pass", NULL },
+                 { 32, 184320, 2, { -1, -1 }, 0, "Unknown state", "too few runs" },
+                 { 32, 12288, 10, { -1, -1 }, 0, "Fail", NULL },
+                 { 40, 12288, 10, { -1, -1 }, 0, "Interp. Fail", NULL },
+                 { 8, 12288, 10, { -1, -1 }, 0, "Missing", NULL },
+                 { 256, 184320, 10, { -1, -1 }, 0, "Missing", NULL } };
+    const tm_reference nothing = { .kind = tm_reference_kind_find("llama31_8b") };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char *all = folder, *own = test_tree_make();
+        folder = own;
+        for (int k = 0; k < rows[i].runs; k++) {
+            test_mllog log = test_mllog_good("llama31_8b", rows[i].batch, rows[i].samples, k);
+            log.run_ms = 60000 * (k + 1);
+            if (k == rows[i].aborted[0] || k == rows[i].aborted[1]) log.status = "aborted", log.loss = 9;
+            test_mllog_write(&log, folder, k);
+        }
+        tm_submission *s = open_it();
+        tm_score       score = score_of(s);
+        tm_error       err = { 0 };
+        assert_true(score.closed && score.bad == rows[i].bad && score.wanted == 10);
+        assert_string_equal(score.rcp_word, rows[i].word);
+        assert_true(rows[i].problem ? score.problem && strstr(score.problem, rows[i].problem) : !score.problem);
+        assert_int_equal(score.valid, rows[i].runs == 10 && !rows[i].problem && strcmp(rows[i].word, "Pass") == 0);
+        if (rows[i].batch == 32 && !rows[i].problem) /* without the fastest, and the slowest or the one that failed */
+            exactly(score.minutes, rows[i].runs == 3 ? 2 : rows[i].bad ? 6.5 : 5.5, "minutes");
+        s->division = "open"; /* no convergence test, no factor; without a benchmark any number of runs will do */
+        s->benchmark = NULL;
+        score = score_of(s);
+        assert_true(!score.closed && score.wanted == 0 && score.valid == !rows[i].problem);
+        assert_string_equal(score.rcp_word, "");
+        exactly(score.factor, 1, "factor");
+        exactly(score.scaled, score.minutes, "scaled");
+        s->division = "closed";
+        s->benchmark = "llama31_8b";
+        assert_int_equal(tm_score_compute(s, &nothing, &score, &err), TM_OK);
+        if (!rows[i].problem) assert_string_equal(score.rcp_word, "No RCP");
+        tm_submission_close(s);
+        test_tree_remove(own);
+        folder = all;
+    }
+}
+
 /* --- seeds -------------------------------------------------------------------------------------------------------- */
 
 static void write_seeds(const char *const *extra, int n)

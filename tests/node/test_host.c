@@ -38,3 +38,45 @@ TEST(a_limit_on_one_processor)
     tm_node_outcome_fini(&o);
     test_folder_remove();
 }
+
+static void begun(const char *id, void *all)
+{
+    tm_text_printf(all, "%s ", id);
+}
+
+/* Names, or with '-' in front all but these; what is not asked for says so. */
+TEST(which_checks_a_list_wants)
+{
+    size_t               n;
+    tm_text              but_two = { 0 }, said = { 0 };
+    const tm_node_check *checks = tm_node_checks(&n);
+    tm_node_options      options = {
+             .minutes = 0.1, .folder = ".", .sysroot = test_folder(), .begins = begun, .data = &said
+    };
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(checks[i].id, "software") != 0 && strcmp(checks[i].id, "host") != 0)
+            tm_text_printf(&but_two, "%s-%s", but_two.length ? "," : "", checks[i].id);
+    const char *const rows[][2] = { { "host", "host " },
+                                    { "host,software", "software host " },
+                                    { but_two.data, "software host " },
+                                    { "host,software,-host", "software " } };
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+        tm_node_outcome outcomes[32] = { 0 };
+        tm_error        err = { 0 };
+        said.length = 0;
+        options.only = rows[r][0];
+        assert_int_equal(tm_node_run(&options, outcomes, &err), TM_OK);
+        assert_string_equal(said.data, rows[r][1]);
+        for (size_t i = 0; i < n; i++) {
+            assert_int_equal(strcmp(outcomes[i].reason, "not asked for") != 0, strstr(said.data, checks[i].id) != NULL);
+            tm_node_outcome_fini(&outcomes[i]);
+        }
+    }
+    tm_node_outcome none[32] = { 0 };
+    tm_error        err = { 0 };
+    options.only = "host,softwear";
+    assert_int_equal(tm_node_run(&options, none, &err), TM_USAGE);
+    assert_non_null(strstr(err.text, "there is no check 'softwear'; did you mean 'software'?"));
+    tm_text_fini(&but_two), tm_text_fini(&said);
+    test_folder_remove();
+}

@@ -265,14 +265,17 @@ TEST(ties)
 static void with_earlier(fleet *now, size_t n, const char *const host[], const char *const driver[],
                          const double speed[])
 {
-    fleet           before[8];
-    tm_node_earlier earlier[8] = { 0 };
+    static const char *const cores[] = { "core 0", "core 1", "core 2" };
+    static const double      offset[] = { -10, 0, 10 };
+    fleet                    before[8];
+    tm_node_earlier          earlier[8] = { 0 };
     for (size_t i = 0; i < n; i++) {
         hosts(&before[i], 1);
         before[i].sites[0] = site_of(host[i], 0, "cpu");
         if (driver) add_fact(&before[i], 0, "driver", "", true, driver[i]);
         if (driver) add_fact(&before[i], 0, "hash", "", false, "of another draw");
-        if (speed) add_figure(&before[i], 0, "", TM_NODE_SPEED, speed[i], 0.1, 0.01);
+        for (int k = 0; k < 3 && speed; k++) /* the median counts, of two the upper one */
+            if (i > 0 || k < 2) add_figure(&before[i], 0, cores[k], TM_NODE_SPEED, speed[i] + offset[k], 0.1, 0.01);
         earlier[i] = (tm_node_earlier){ "2026-01-31T12:00:00Z", before[i].sites, &before[i].outcome };
     }
     tm_node_judge(now->sites, &now->outcome, earlier, n);
@@ -302,4 +305,34 @@ TEST(drift)
     for (int i = 0; i < 2; i++) add_fact(&f, i, "driver", "", true, "2");
     with_earlier(&f, 2, (const char *[]){ "c", "d" }, (const char *[]){ "1", "1" }, NULL);
     nothing(&f); /* it is not alone */
+}
+
+/* The latest of each other node counts: of two the slower one, of more the median; one is no fleet. */
+TEST(figures_of_earlier_certificates)
+{
+    static const struct {
+        size_t      n;
+        const char *host[4];
+        double      speed[4];
+        const char *words; /* NULL: 95 is no fault */
+    } rows[] = { { 1, { "b" }, { 100 }, NULL },
+                 { 2, { "b", "c" }, { 100, 101 }, "the slower of 2 nodes of earlier certificates" },
+                 { 2, { "b", "c" }, { 100, 95.5 }, NULL },
+                 { 3, { "a", "a", "b" }, { 100, 100, 100 }, NULL },
+                 { 3, { "b", "c", "b" }, { 100, 100, 50 }, "the slower of 2 nodes" },
+                 { 3, { "b", "c", "c" }, { 100, 50, 100 }, NULL },
+                 { 4, { "b", "c", "d", "e" }, { 100, 100, 50, 100 }, "the median of 4 nodes" } };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        fleet f;
+        hosts(&f, 1);
+        add_figure(&f, 0, "core 0", TM_NODE_SPEED, 95, 0.1, 0.01);
+        with_earlier(&f, rows[i].n, rows[i].host, NULL, rows[i].speed);
+        if (!rows[i].words) {
+            nothing(&f);
+            continue;
+        }
+        assert_int_equal(f.outcome.n_findings, 1);
+        if (!strstr(f.outcome.findings[0].text, rows[i].words)) fail_msg("row %zu: %s", i, f.outcome.findings[0].text);
+        tm_node_outcome_fini(&f.outcome);
+    }
 }

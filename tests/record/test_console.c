@@ -3,6 +3,8 @@
 #include "support/test.h"
 
 #include "../support/fake_run.h"
+#include "base/log.h"
+#include "base/terminal.h"
 #include "record/record.h"
 #include "record/step_line.h"
 
@@ -246,6 +248,36 @@ TEST(what_is_no_number_is_counted)
     }
     for (const char *at = text; (at = strstr(at, "throughput per GPU")) != NULL; at++) /* nobody counted any */
         assert_memory_equal(at, "throughput per GPU (TFLOP/s/GPU): 0.0/0.0 |", 43);
+    free(text);
+}
+
+/* On the terminal of the panel lines go above it; the report follows when it is gone, and nothing is drawn any more. */
+TEST(the_report_follows_the_panel)
+{
+    tm_terminal_size   size = { 100, 40 };
+    char              *text = NULL;
+    size_t             bytes = 0;
+    tm_sink           *sink = NULL;
+    tm_error           err = { 0 };
+    tm_console_options options = { .out = open_memstream(&text, &bytes), .log_freq = 1, .panel_size = &size };
+    options.panel = options.out;
+    assert_int_equal(tm_console_sink_open(&options, &sink, &err), TM_OK);
+    fake_emit(sink, fake_started());
+    fake_emit(sink, fake_step(1));
+    fake_emit(sink, (tm_event){ .kind = TM_EVENT_EVALUATION_STARTED, .evaluation_started = { 1, 64 } });
+    fflush(options.out);
+    assert_non_null(strstr(text, "ETA"));
+    fake_emit(sink, fake_ended(1, TM_VERDICT_VALID, ""));
+    fflush(options.out);
+    const char *report = strstr(text, "whole process"), *last = strstr(text, "performance: ");
+    assert_true(report && last && !strstr(report, "ETA") && strchr(last, '\n')[1] == '\0');
+    const size_t before = bytes;
+    tm_log_set_level(TM_LOG_INFO);
+    tm_note("nobody draws above what is gone");
+    fake_close(sink);
+    fflush(options.out);
+    assert_int_equal(bytes, before);
+    fclose(options.out);
     free(text);
 }
 

@@ -42,13 +42,6 @@ static void begin(fixture *f)
                                       .command = "" };
 }
 
-static int clean(void **state)
-{
-    (void)state;
-    test_folder_remove();
-    return 0;
-}
-
 static void end(fixture *f)
 {
     tm_environment_destroy(f->environment);
@@ -62,7 +55,7 @@ static void emit_run(const tm_outputs *outputs)
 }
 
 /* Nothing was trained: an empty file would look like a run that died. */
-TEST_WITH(a_run_that_never_began, NULL, clean)
+TEST_WITH(a_run_that_never_began, NULL, test_folder_teardown)
 {
     fixture     f;
     tm_error    err = { 0 };
@@ -88,7 +81,7 @@ TEST_WITH(a_run_that_never_began, NULL, clean)
 
 /* The settings are vital; the loss of another output is told at once, and is the end's failure unless
  * something worse happened. */
-TEST_WITH(whose_failure_counts, NULL, clean)
+TEST_WITH(whose_failure_counts, NULL, test_folder_teardown)
 {
     fixture     f;
     tm_error    err = { 0 };
@@ -158,7 +151,7 @@ static size_t stored_after(fixture *f, int events, tm_status st, const char *log
 }
 
 /* A run is stored when it has ended, with its folder and label, and not before. */
-TEST_WITH(what_is_stored, NULL, clean)
+TEST_WITH(what_is_stored, NULL, test_folder_teardown)
 {
     fixture    f;
     tm_stored *rows;

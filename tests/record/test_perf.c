@@ -236,9 +236,11 @@ TEST(a_collection_that_changes_during_the_run)
     has(err.text, path);
 }
 
-/* Variables of a runner: the pipeline and the number of the build; secrets are masked. */
+/* Variables of a runner: the pipeline and the number of the build, those of GPUs as options of a container; secrets are
+ * masked. */
 TEST(variables_of_a_runner_are_told)
 {
+    setenv("NCCL_DEBUG", "INFO", 1);
     tm_config        *config = test_full_config();
     tm_environment   *environment = tm_environment_read("");
     tm_arena         *arena = tm_arena_create();
@@ -250,18 +252,25 @@ TEST(variables_of_a_runner_are_told)
     for (int set = 0; set < 2; set++) {
         unsetenv("pipeline");
         unsetenv("BUILD_NUMBER");
-        if (set) assert_int_equal(setenv("pipeline", "nightly", 1) + setenv("BUILD_NUMBER", "4711", 1), 0);
+        if (set)
+            assert_int_equal(
+                setenv("pipeline", "https://ci:hunter2secret@host/x", 1) + setenv("BUILD_NUMBER", "4711", 1), 0);
         assert_int_equal(record_perf_kind.open(&o, path, arena, &sink, &err), TM_OK);
-        fake_emit(sink, fake_started());
+        tm_event start = fake_started();
+        start.run_started.gpus = set;
+        fake_emit(sink, start);
         fake_emit(sink, fake_ended(1, TM_VERDICT_VALID, ""));
         fake_close(sink);
         tm_text text = fake_read(path);
-        has(text.data, set ? ",float32,nightly,cmd," : ",float32,,cmd,");
-        has(text.data, set ? ",synthetic,,,,4711,\n" : ",synthetic,,,,,\n");
+        has(text.data, set ? "@host/x,cmd," : ",float32,,cmd,");
+        has(text.data, set ? ",synthetic,,,,4711," : ",synthetic,,,,,");
+        assert_int_equal(strstr(text.data, "-e NCCL_DEBUG=INFO") != NULL, set);
+        assert_null(strstr(text.data, "hunter2secret"));
         tm_text_fini(&text);
     }
     unsetenv("pipeline");
     unsetenv("BUILD_NUMBER");
+    unsetenv("NCCL_DEBUG");
     tm_config_destroy(config);
     tm_environment_destroy(environment);
     tm_arena_destroy(arena);

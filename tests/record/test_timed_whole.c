@@ -172,12 +172,10 @@ TEST(a_configuration_tells_the_log)
     whole_log_open();
     is_told(file, own, of_own);
     is_told(NULL, other, of_other);
-    char *here = getcwd(NULL, 0);
-    assert_true(here && chdir(test_folder()) == 0); /* of a file beside, the name alone */
+    test_folder_enter(); /* of a file beside, the name alone */
     of_other[5] = "config_filename=told.yaml";
     is_told("told.yaml", other, of_other);
-    assert_int_equal(chdir(here), 0);
-    free(here);
+    test_folder_leave();
     whole_log_take(&said); /* what will not comply, of each */
     assert_non_null(strstr(said.data, "no rule set here for submission_benchmark \"trainmark_tiny\""));
     int n = 0;

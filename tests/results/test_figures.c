@@ -127,6 +127,8 @@ static void nothing_is_left_out(const verified *v)
             for (size_t i = 0; i < sizeof read_with / sizeof read_with[0]; i++)
                 n += strcmp(path, read_with[i]) == 0 ||
                      (strncmp(key, "certificate", 11) == 0 && strcmp(path + strlen(key), read_with[i]) == 0);
+            bool loss = n > 0 && (strstr(name, "_loss") || strcmp(name, "loss_band") == 0); /* of loss_agrees */
+            if (loss && rows_of(v, path) > 0) fail_msg("%s: a row of %s alone", v->what, path);
             n += rows_of(v, path);
             if (n == 0 && !json_is_null(one)) fail_msg("%s: no row of %s", v->what, path);
         }

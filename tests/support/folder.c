@@ -7,6 +7,7 @@
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <string.h>
 
 char *test_tree_make(void)
@@ -45,7 +46,7 @@ void test_put(const char *root, const char *path, const char *content)
     TM_ASSERT(file && fputs(content, file) >= 0 && fclose(file) == 0);
 }
 
-static char *own;
+static char *own, *outside; /* where the test was before it entered its own */
 
 const char *test_folder(void)
 {
@@ -75,8 +76,22 @@ const char *test_built(const char *name)
     return in(folder, name);
 }
 
+void test_folder_enter(void)
+{
+    outside = getcwd(NULL, 0);
+    TM_ASSERT(outside && chdir(test_folder()) == 0);
+}
+
+void test_folder_leave(void)
+{
+    TM_ASSERT(!outside || chdir(outside) == 0);
+    free(outside);
+    outside = NULL;
+}
+
 void test_folder_remove(void)
 {
+    test_folder_leave();
     if (own) test_tree_remove(own);
     own = NULL;
 }

@@ -16,6 +16,9 @@ const char *test_folder(void);
 const char *test_in_folder(const char *name);
 /* A file beside the directory of this test program, as "standins/hip.so", in such a buffer. */
 const char *test_built(const char *name);
+/* The test works in it, so that paths are short, until it is left or removed. */
+void test_folder_enter(void);
+void test_folder_leave(void);
 /* Removes it; the next use makes another. The second form is a teardown for cmocka. */
 void test_folder_remove(void);
 int  test_folder_teardown(void **state);

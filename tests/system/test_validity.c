@@ -96,6 +96,46 @@ TEST(a_gpu)
     }
 }
 
+/* The clock that runs off worst; the wall clock by the median of its stretches of 0.05 s and more, the processor's also
+ * by its halves of 0.25 s and more. */
+TEST(clocks_that_disagree)
+{
+    static const struct {
+        double at[SAMPLES], wall[SAMPLES],
+            cycles[SAMPLES]; /* seconds; of the wall clock and the cycles: what is more */
+        double error;        /* percent */
+    } rows[] = {
+        { { 0, 2, 4, 6, 8 }, { 0 }, { 0 }, 0 },
+        { { 0, 2, 4, 6, 8 }, { 0, 5, 5, 5, 5 }, { 0 }, 0 }, /* set once */
+        { { 0, 1, 2, 3, 4 }, { 0, 0, 0.01, 0.04, 0.08 }, { 0 }, 2 },
+        { { 0, 1, 1.04, 2, 3 }, { 0, 0.03, 0.03, 0.0588, 0.0888 }, { 0 }, 3 },
+        { { 0, 1, 1.0625, 2, 3 }, { 0, 0.01, 0.01, 0.0475, 0.0875 }, { 0 }, 2.5 },
+        { { 0, 1, 1.04, 1.08, 2 }, { 0, 0.03, 0.03, 0.03, 0.06 }, { 0 }, 0 }, /* two stretches */
+        { { 0, 2, 4, 6, 8 }, { 0 }, { 0, 0, 0, 0.08, 0.16 }, 100 * 0.04 / 1.02 },
+        { { 0, 1, 2, 3, 3.5 }, { 0 }, { 0, 0, 0, 0.02, 0.04 }, 100 * 0.02 / (3.54 / 3.5) * 4 / 3 },
+        { { 0, 1, 2, 5.9, 6.1 }, { 0 }, { 0, 0, 0, 0, 0.1 }, 0 }, /* the second half is too short */
+    };
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        sample s[SAMPLES];
+        calm(s);
+        for (int i = 0; i < SAMPLES; i++) {
+            const double t = rows[k].at[i];
+            s[i].at = 100 + t, s[i].raw = 50 + t, s[i].counter = 7 + t, s[i].uptime = 90 + t;
+            s[i].wall = 1e6 + t + rows[k].wall[i], s[i].cycles = 2e9 * (t + rows[k].cycles[i]);
+        }
+        tm_validity_report r = judged(s, 0);
+        if (!(fabs(r.facts[TM_MACHINE_CLOCK].value - rows[k].error) < 1e-6))
+            fail_msg("row %zu: %.9g, wanted %.9g", k, r.facts[TM_MACHINE_CLOCK].value, rows[k].error);
+    }
+    for (int clock = 0; clock < 3; clock++) {
+        sample s[SAMPLES];
+        calm(s);
+        double *const own[] = { &s[SAMPLES - 1].raw, &s[SAMPLES - 1].counter, &s[SAMPLES - 1].uptime };
+        *own[clock] -= 0.4;
+        near(judged(s, 0).facts[TM_MACHINE_CLOCK].value, clock < 2 ? 4 : 3.8); /* of the uptime 0.02 s are rounding */
+    }
+}
+
 /* Of what is all unknown, of which processors are, or which is too short, there is no verdict. */
 TEST(unknown_is_not_zero)
 {
