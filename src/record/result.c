@@ -245,7 +245,7 @@ static void print_judged(tm_json *json, const tm_evidence *e)
     tm_json_i64(json, "steps", e->head.n);
     tm_json_close(json, '}');
     tm_json_string(json, "impossible", e->impossible);
-    tm_json_string(json, "unreal", e->unreal);
+    tm_json_string(json, "unreal", e->not_training);
     tm_json_string(json, "unrepeatable", e->unrepeatable);
     tm_json_bool(json, "unproven", e->unproven);
     tm_json_close(json, '}');

@@ -261,7 +261,7 @@ static void judge_again(results_check *c, const tm_certificate *first, const tm_
                       .steady = &c->summary.steady,
                       .impossible = tm_result_string(c->run, "judged/impossible"),
                       .unrepeatable = tm_result_string(c->run, "judged/unrepeatable"),
-                      .unreal = tm_result_string(c->run, "judged/unreal"),
+                      .not_training = tm_result_string(c->run, "judged/unreal"),
                       .unproven = tm_result_true(c->run, "judged/unproven"),
                       .head = check_before(c),
                       .interrupted = tm_result_true(c->run, "steps/interrupted"),

@@ -56,10 +56,10 @@ TEST(the_largest_goes_first_to_who_has_the_least)
         dealt d;
         make(&d, rows[i].sharing, rows[i].ranks, rows[i].together ? DATA : EXPERTS, rows[i].expert_ranks);
         if (rows[i].together) d.units[2].group.axes = DATA;
-        deal_out(&d.all);
+        owner_update_assign(&d.all);
         for (int m = 0; m < 6; m++)
             if (d.members[m].owner != rows[i].owners[m])
                 fail_msg("row %zu: member %d belongs to rank %d, not %d", i, m, d.members[m].owner, rows[i].owners[m]);
-        for (int u = 0; u < 3; u++) assert_int_equal(deal_is(&d.units[u]), d.units[u].members[0].owner >= 0);
+        for (int u = 0; u < 3; u++) assert_int_equal(owner_update_is(&d.units[u]), d.units[u].members[0].owner >= 0);
     }
 }

@@ -244,7 +244,7 @@ static void set_member(tm_evidence *e, double *losses, const char *name, const c
     if (strcmp(name, "floor") == 0) e->validation_floor = value;
     if (strcmp(name, "n") == 0) e->n_losses = e->total_steps = (int64_t)value, known = true;
     if (strcmp(name, "total") == 0) e->total_steps = (int64_t)value, known = true;
-    if (strcmp(name, "unreal") == 0) e->unreal = "no weight has moved", known = true;
+    if (strcmp(name, "unreal") == 0) e->not_training = "no weight has moved", known = true;
     if (strcmp(name, "impossible") == 0) e->impossible = "the fastest step took nothing", known = true;
     static tm_steady steady;
     if (strcmp(name, "drift") == 0) {

@@ -66,7 +66,7 @@ static tm_status check_alone(tm_certifier *c, const tm_micro_batch *empty, tm_ce
     own.batch = empty;
     own.micro_batches = fewest(c);
     own.alone = own.motion.alone = true;
-    own.motion.reduced = !share_overlaps(c->step); /* by the first program of several: not yet */
+    own.motion.reduced = !data_parallel_overlaps(c->step); /* by the first program of several: not yet */
     if (c->step->first)
         TM_TRY(tm_trainer_accumulate(c->trainer, 0, empty, NULL, err));
     else

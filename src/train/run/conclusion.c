@@ -90,7 +90,7 @@ static tm_evidence gather(const run *r, bool interrupted, const char *impossible
                           .machine = r->timing.machine.verdict,
                           .machine_reason = r->timing.machine.reason,
                           .impossible = impossible,
-                          .unreal = r->certified.not_training[0] ? r->certified.not_training : NULL,
+                          .not_training = r->certified.not_training[0] ? r->certified.not_training : NULL,
                           .unrepeatable = r->replay.reason[0] ? r->replay.reason : NULL,
                           .unproven = run_is_unproven(r),
                           .head = r->progress.before,

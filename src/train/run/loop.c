@@ -10,6 +10,22 @@
 #include <math.h>
 #include <string.h>
 
+/* Between gradients and update: computed twice, certified, an element's update foretold, what is not finite named. */
+static tm_status look_at_gradients(run *r, int64_t step, const tm_micro_batch *fed, tm_error *err)
+{
+    TM_TRY(run_replay(r, step, fed, err));
+    if (r->progress.done == 0) TM_TRY(run_certify(r, fed, err));
+    TM_TRY(run_watch_update(r, step, err));
+    return run_locate(r, step, fed, err);
+}
+
+static tm_status look_at_update(run *r, const tm_step_result *result, tm_error *err)
+{
+    TM_TRY(run_judge_update(r, result, err));
+    if (r->progress.done == 0) run_check_loss(r, result);
+    return TM_OK;
+}
+
 /* *targets: of all ranks, which the loss counts. */
 static tm_status train_one_step(run *r, int64_t step, tm_step_result *result, int64_t *targets, tm_error *err)
 {
@@ -27,16 +43,12 @@ static tm_status train_one_step(run *r, int64_t step, tm_step_result *result, in
     tm_micro_batch fed = run_micro_batch(&batch);
     TM_TRY(run_look(r, step, &batch, err));
     TM_TRY(run_keep_states(r, err));
-
     TM_TRY(run_replay_begin(r, step, err));
+
     TM_TRY(tm_trainer_gradients(r->trainer, &fed, &r->timing.ledger, err));
-    TM_TRY(run_replay(r, step, &fed, err));
-    if (r->progress.done == 0) TM_TRY(run_certify(r, &fed, err));
-    TM_TRY(run_watch_update(r, step, err));
-    TM_TRY(run_locate(r, step, &fed, err));
+    TM_TRY(look_at_gradients(r, step, &fed, err));
     TM_TRY(tm_trainer_update(r->trainer, result, &r->timing.ledger, err));
-    TM_TRY(run_judge_update(r, result, err));
-    if (r->progress.done == 0) run_check_loss(r, result);
+    TM_TRY(look_at_update(r, result, err));
     run_fed(r, &batch);
     if (!isfinite(result->loss) || !isfinite(result->grad_norm))
         TM_TRY(run_tell_nonfinite(r, step, &batch, *targets, err));

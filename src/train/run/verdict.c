@@ -329,8 +329,8 @@ static tm_verdict judge(const tm_evidence *e, char reason[TM_REASON_BYTES])
     }
     bool reached = final_loss_known(e) && e->gate == TM_GATE_FLOOR && e->validation <= final_floor(e) + e->target_gap;
     if (e->total_steps < TM_JUDGED_STEPS && !reached) return too_few(e, reason);
-    if (e->unreal) {
-        snprintf(reason, TM_REASON_BYTES, "%s", e->unreal);
+    if (e->not_training) {
+        snprintf(reason, TM_REASON_BYTES, "%s", e->not_training);
         return TM_VERDICT_INVALID;
     }
     if (contradicts(e, reason)) return TM_VERDICT_INVALID;

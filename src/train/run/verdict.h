@@ -48,7 +48,7 @@ typedef struct tm_evidence {
     tm_verdict       machine;        /* was it left alone? (system/validity.h) */
     const char      *machine_reason; /* NULL: not looked at */
     const char      *impossible;     /* the step is faster than the machine can be: how; NULL: it is not */
-    const char      *unreal;         /* nothing was trained, or not by the gradient: why; NULL: it was */
+    const char      *not_training;   /* nothing was trained, or not by the gradient: why; NULL: it was */
     const char      *unrepeatable;   /* a step computed twice had other bits: where; NULL: none had */
     bool             unproven;       /* no certificate of gradients could be made, and no sample comes twice */
     tm_loss_head     head;           /* of the steps before this process; n 0: there were none */
@@ -62,7 +62,7 @@ tm_loss_head tm_loss_head_add(tm_loss_head head, double loss);
 /* Losses that the head of a run of `steps` steps takes in: a tenth, 5 to 100. */
 int64_t tm_loss_head_limit(int64_t steps);
 
-/* Does it show that the run was no training? Then its reason is why (tm_evidence.unreal). */
+/* Does it show that the run was no training? Then its reason is why (tm_evidence.not_training). */
 bool tm_certificate_fails(const tm_certificate *certificate);
 /* Of a certificate whose gradients agree: can the two changes of the loss differ as they do? */
 bool tm_certificate_agrees(const tm_certificate *certificate);

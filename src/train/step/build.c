@@ -52,7 +52,7 @@ tm_status step_forward_only(tm_step *step, const tm_chooser *chooser, tm_tensor_
     tm_precision_pass(step->graph);
     tm_uncast_pass(step->graph, chooser);
     if (step->options.quantize.on) tm_codes_pass(step->graph, chooser, NULL);
-    share_segment(step);
+    data_parallel_segment(step);
     return TM_OK;
 }
 
@@ -72,7 +72,7 @@ tm_status step_add_program(tm_step *step, const tm_chooser *chooser, const train
     tm_graph_segment(graph, p->name);
     tm_inputs inputs = inputs_of(step);
     stages_receive(step, &model, rows_of(step), false);
-    stage_pieces_receive(step, &model, rows_of(step), false);
+    split_head_receive(step, &model, rows_of(step), false);
     tm_tensor_id passed = tm_model_loss(graph, &model, &inputs, p->loss, step->options.loss_chunk, adds);
     tm_adapt_pass(graph, step->first_row);
     tm_head_rope_pass(graph, chooser);
@@ -178,18 +178,18 @@ static void add_update_segment(tm_step *step)
     early_update *updates = tm_alloc((n + 1) * sizeof *updates);
     tm_graph_segment(graph, "update");
     tm_lookup_join(graph);
-    share_reduce(step);
+    data_parallel_reduce(step);
     tm_model_update(graph, &step->model);
     graph->module = "clip";
     tm_tensor_id square_sum = tm_graph_tensor(graph, "gradient_square_sum", TM_ROLE_SCALAR, (tm_shape){ .rank = 0 });
-    share_square_sum(step, n, square_sum);
+    data_parallel_square_sum(step, n, square_sum);
     graph->layer = -1;
     stages_square_sum(step, square_sum);
     tm_tensor_id norm_in[TM_MAX_IN] = { square_sum, step->scalars }, norm_out[TM_MAX_OUT] = { step->clip };
     tm_graph_add(graph, TM_OP_clip, NULL, 0, norm_in, norm_out, 0);
     graph->module = "optimizer";
-    if (share_updates(step))
-        share_update(step);
+    if (data_parallel_updates(step))
+        data_parallel_update(step);
     else
         updated = add_updates(step, n, early ? early_clip(graph) : step->clip, updates);
     add_average_segment(step);
@@ -251,7 +251,7 @@ static tm_status add_held_out_segments(tm_step *step, const tm_chooser *chooser,
         tm_graph_segment(step->graph, stages_program(step, name, false, c));
         if (c == 0 && model.account != TM_ACCOUNT_NONE) stages_count_anew(step, &model);
         stages_receive(step, &model, rows, true);
-        stage_pieces_receive(step, &model, rows, true);
+        split_head_receive(step, &model, rows, true);
         tm_tensor_id passed = tm_model_loss(step->graph, &model, &inputs, step->evaluation_loss,
                                             o->loss_chunk < rows ? o->loss_chunk : rows, false);
         if (passed != TM_NONE)
@@ -359,7 +359,7 @@ static tm_status declare(tm_step *step, tm_error *err)
     step->clip = tm_graph_tensor(graph, "clip", TM_ROLE_SCALAR, tm_shape_1(2));
     TM_TRY(step_check_parts(&step->options, err));
     TM_TRY(tm_supported(step, false, err));
-    TM_TRY(share_check_tensor(step, err));
+    TM_TRY(step_check_tensor(step, err));
     tm_parallel parallel = tm_layout_parallel(&step->options.layout);
     TM_TRY(stages_find(&step->options, &parallel, err));
     TM_TRY(tm_moe_divides(&step->options.shape, &parallel, err));
@@ -395,7 +395,7 @@ static tm_tensor_id input_of(tm_graph *graph, const tm_step_options *o, const ch
 {
     tm_shape shape = field->shape;
     if (shape.rank == 0) shape = tm_shape_1(1);
-    if (context_cuts(o, field, seq)) shape.n[0] /= tm_layout_size(&o->layout, 1U << TM_AXIS_CP);
+    if (sequence_cuts(o, field, seq)) shape.n[0] /= tm_layout_size(&o->layout, 1U << TM_AXIS_CP);
     shape.n[0] *= batch;
     return tm_graph_tensor_as(graph, name, TM_ROLE_INPUT, shape, field->dtype);
 }
@@ -444,17 +444,17 @@ static tm_status add_micro_batch_segments(tm_step *step, const tm_chooser *choos
         return several ? add_stage_segments(step, chooser, true, err) : TM_OK;
     }
     TM_TRY(step_add_first(step, chooser, err));
-    if (step->options.accumulation > (parts > 1 ? parts : 1) + share_overlaps(step))
+    if (step->options.accumulation > (parts > 1 ? parts : 1) + data_parallel_overlaps(step))
         TM_TRY(add_training_segment(step, chooser, "further", true, err));
-    return share_overlaps(step) ? add_training_segment(step, chooser, "last", true, err) : TM_OK;
+    return data_parallel_overlaps(step) ? add_training_segment(step, chooser, "last", true, err) : TM_OK;
 }
 
 static tm_status add_segments(tm_step *step, const tm_chooser *chooser, tm_error *err)
 {
     TM_TRY(add_micro_batch_segments(step, chooser, err));
-    share_begin(step);
-    share_parts(step);
-    stage_pieces_share_table(step);
+    data_parallel_begin(step);
+    data_parallel_parts(step);
+    split_head_share_table(step);
     add_update_segment(step);
     TM_TRY(add_evaluate_segment(step, chooser, "evaluate", TM_NONE, err));
     if (step->first_row != TM_NONE)
@@ -492,7 +492,7 @@ tm_status step_declare(const tm_step_options *options, const tm_chooser *chooser
 {
     tm_step *step = tm_alloc(sizeof *step);
     step->options = *options;
-    share_scales(&options->layout, options->accumulation, &step->options.quantize);
+    data_parallel_scales(&options->layout, options->accumulation, &step->options.quantize);
     step->quantized = tm_quantized_none();
     step->microscope.record = step->look_loss = step->reference_loss = step->row_losses = TM_NONE;
     step->losses = step->validation_losses = TM_NONE;
@@ -508,7 +508,7 @@ tm_status step_declare(const tm_step_options *options, const tm_chooser *chooser
             (tm_group){ .place = "", .lr_scale = 1, .hyper = options->hyper, .format = TM_DTYPE_COUNT };
         step->options.n_groups = 1;
     }
-    tm_status st = context_check(options, err);
+    tm_status st = sequence_check(options, err);
     if (st == TM_OK) st = declare_inputs(step, err);
     if (st == TM_OK) st = declare(step, err);
     if (st == TM_OK) st = assign_groups(step, chooser, err);
@@ -525,7 +525,7 @@ static tm_status build(const tm_step_options *options, const tm_chooser *chooser
     tm_graph *graph = step->graph;
     tm_status st = add_segments(step, chooser, err);
     if (st == TM_OK) st = step_check_built(step, err);
-    if (st == TM_OK) share_end(step);
+    if (st == TM_OK) data_parallel_end(step);
     if (st == TM_OK) tm_resident_pass(graph, chooser);
     if (st == TM_OK) stages_slots(step);
     if (st == TM_OK && options->layout.narrow) tm_narrow_pass(graph);

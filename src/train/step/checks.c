@@ -45,3 +45,31 @@ tm_status step_check_parts(const tm_step_options *o, tm_error *err)
                        (long long)o->layout.parts, (long long)o->accumulation);
     return TM_OK;
 }
+
+tm_status step_check_tensor(const tm_step *step, tm_error *err)
+{
+    const tm_step_options *o = &step->options;
+    const tm_layout       *layout = &o->layout;
+    int                    ranks = tm_layout_size(layout, 1U << TM_AXIS_TP);
+    int64_t                context = tm_layout_size(layout, 1U << TM_AXIS_CP), rows = o->micro_batch * o->seq / context;
+    int64_t                validation = o->validation_batch * o->validation_seq / context;
+    if (ranks == 1) return TM_OK;
+    tm_parallel parallel = tm_layout_parallel(layout);
+    TM_TRY(tm_model_check_tensor(&o->shape, &parallel, err));
+    if (layout->whole_rows || tm_model_images(&o->shape)) return TM_OK;
+    if (rows % ranks || validation % ranks)
+        return tm_fail(err, TM_INVALID,
+                       "parallelism.tensor_parallel_degree %d does not divide the tokens of a micro-batch "
+                       "(training.local_batch_size x training.seq_len / parallelism.context_parallel_degree, %lld; of "
+                       "validation %lld); change them, or set "
+                       "parallelism.enable_sequence_parallel false",
+                       ranks, (long long)rows, (long long)validation);
+    if (o->sample && o->seq % ranks)
+        return tm_fail(
+            err, TM_INVALID,
+            "parallelism.tensor_parallel_degree %d does not divide training.seq_len %lld, and a text that the "
+            "model writes (data.sample_tokens) is one sequence; change one of them, or set "
+            "data.sample_tokens 0 or parallelism.enable_sequence_parallel false",
+            ranks, (long long)o->seq);
+    return TM_OK;
+}

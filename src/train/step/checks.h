@@ -12,5 +12,7 @@ TM_MUST_USE tm_status step_check_declared(const tm_step *step, tm_error *err);
 TM_MUST_USE tm_status step_check_built(const tm_step *step, tm_error *err);
 /* Sums of parts (training.separate_sums): TM_INVALID where they cannot be equal, or other ranks sum as well. */
 TM_MUST_USE tm_status step_check_parts(const tm_step_options *options, tm_error *err);
+/* Sizes that the ranks of tensor parallelism do not divide: TM_INVALID, with the keys. */
+TM_MUST_USE tm_status step_check_tensor(const tm_step *step, tm_error *err);
 
 #endif

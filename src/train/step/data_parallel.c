@@ -46,48 +46,18 @@ static tm_sharing sharing_of(const tm_step *step)
                                                                                   : layout->sharing;
 }
 
-bool share_updates(const tm_step *step)
+bool data_parallel_updates(const tm_step *step)
 {
     return shared(step);
 }
 
-bool share_overlaps(const tm_step *step)
+bool data_parallel_overlaps(const tm_step *step)
 {
     const tm_layout *layout = &step->options.layout;
     return !shared(step) && tm_layout_sum_ranks(layout) > 1 && step->options.accumulation > 1 && !stages_cut(step);
 }
 
-/* --- what cannot be divided --------------------------------------------------------------------------------------- */
-
-tm_status share_check_tensor(const tm_step *step, tm_error *err)
-{
-    const tm_step_options *o = &step->options;
-    const tm_layout       *layout = &o->layout;
-    int                    ranks = tm_layout_size(layout, 1U << TM_AXIS_TP);
-    int64_t                context = tm_layout_size(layout, 1U << TM_AXIS_CP), rows = o->micro_batch * o->seq / context;
-    int64_t                validation = o->validation_batch * o->validation_seq / context;
-    if (ranks == 1) return TM_OK;
-    tm_parallel parallel = tm_layout_parallel(layout);
-    TM_TRY(tm_model_check_tensor(&o->shape, &parallel, err));
-    if (layout->whole_rows || tm_model_images(&o->shape)) return TM_OK;
-    if (rows % ranks || validation % ranks)
-        return tm_fail(err, TM_INVALID,
-                       "parallelism.tensor_parallel_degree %d does not divide the tokens of a micro-batch "
-                       "(training.local_batch_size x training.seq_len / parallelism.context_parallel_degree, %lld; of "
-                       "validation %lld); change them, or set "
-                       "parallelism.enable_sequence_parallel false",
-                       ranks, (long long)rows, (long long)validation);
-    if (o->sample && o->seq % ranks)
-        return tm_fail(
-            err, TM_INVALID,
-            "parallelism.tensor_parallel_degree %d does not divide training.seq_len %lld, and a text that the "
-            "model writes (data.sample_tokens) is one sequence; change one of them, or set "
-            "data.sample_tokens 0 or parallelism.enable_sequence_parallel false",
-            ranks, (long long)o->seq);
-    return TM_OK;
-}
-
-void share_scales(const tm_layout *layout, int64_t accumulation, tm_quantize *quantize)
+void data_parallel_scales(const tm_layout *layout, int64_t accumulation, tm_quantize *quantize)
 {
     int ranks = tm_layout_sum_ranks(layout), tensor = tm_layout_size(layout, 1U << TM_AXIS_TP);
     quantize->passes = accumulation;
@@ -161,7 +131,7 @@ static tm_unit_group group_of(const tm_step *step, unsigned axes, unsigned other
                             .data = other };
 }
 
-void share_begin(tm_step *step)
+void data_parallel_begin(tm_step *step)
 {
     const tm_layout *layout = &step->options.layout;
     if (stages_cut(step)) {
@@ -178,7 +148,7 @@ void share_begin(tm_step *step)
                               .as_held = step->options.compared != NULL };
     if (!stages_cut(step)) pack_counts(step);
     tm_units_find(step->graph, step->graph->segments[0], &step->units);
-    if (deal_wanted(&step->options)) deal_out(&step->units);
+    if (owner_update_wanted(&step->options)) owner_update_assign(&step->units);
     tm_units_place(step->graph, &step->units);
     rewrite(step, "first", false, NULL);
     rewrite(step, "further", true, NULL);
@@ -187,19 +157,19 @@ void share_begin(tm_step *step)
     if (step->units.sharing != TM_SHARE_COPIES || parts(step) > 1 || stages_cut(step)) return;
     tm_segment *current = step->graph->segment;
     for (size_t s = 0; s < step->graph->n_segments; s++)
-        if (strcmp(step->graph->segments[s]->name, share_overlaps(step) ? "last" : "first") == 0) {
+        if (strcmp(step->graph->segments[s]->name, data_parallel_overlaps(step) ? "last" : "first") == 0) {
             step->graph->segment = step->graph->segments[s];
             tm_units_reduce(step->graph, &step->units);
         }
     step->graph->segment = current;
 }
 
-void share_segment(tm_step *step)
+void data_parallel_segment(tm_step *step)
 {
     tm_units_pass(step->graph, &step->units, false, NULL);
 }
 
-void share_end(tm_step *step)
+void data_parallel_end(tm_step *step)
 {
     tm_units_settle(step->graph, &step->units);
 }
@@ -233,7 +203,7 @@ static void reduce_unit(tm_step *step, const tm_unit *unit)
     graph->layer = unit->layer < INT32_MAX ? unit->layer : -1;
     if (unit->sharing < TM_SHARE_GRADIENTS && !unit->reduced)
         tm_units_sum(graph, &step->units, unit, unit->gradients, unit->gradients_first);
-    if (unit->sharing == TM_SHARE_OPTIMIZER && deal_is(unit)) {
+    if (unit->sharing == TM_SHARE_OPTIMIZER && owner_update_is(unit)) {
         all_reduce(step, unit->group.axes, unit->gradients); /* whole for whoever updates */
     } else if (unit->sharing == TM_SHARE_OPTIMIZER) {
         own = own_share(step, unit, unit->gradients, unit->gradients_first);
@@ -259,7 +229,7 @@ static void sum_own_rows(tm_step *step)
                tm_graph_run(step->graph, "counts of rows", step->counts, 1, tm_shape_1(counted)));
 }
 
-void share_reduce(tm_step *step)
+void data_parallel_reduce(tm_step *step)
 {
     tm_graph *graph = step->graph;
     if (!sums(step)) return;
@@ -293,7 +263,7 @@ static void add_part_segment(tm_step *step, const char *name, bool add)
     add_part(step, step->counts, step->part_counts, add);
 }
 
-void share_parts(tm_step *step)
+void data_parallel_parts(tm_step *step)
 {
     tm_graph *graph = step->graph;
     if (parts(step) == 1) return;
@@ -350,7 +320,7 @@ static unsigned add_class(squares *s, size_t n, bool experts, bool cut)
 {
     const tm_graph *graph = s->step->graph;
     unsigned        axes = 0;
-    for (size_t u = 0; share_updates(s->step) && u < s->step->units.n_units; u++) {
+    for (size_t u = 0; data_parallel_updates(s->step) && u < s->step->units.n_units; u++) {
         const tm_unit *unit = &s->step->units.units[u];
         for (size_t i = 0; i < unit->n_runs && tm_units_trained(unit); i++) {
             if (tm_units_experts(unit->runs[i].cut) != experts || (unit->runs[i].cut != 0) != cut) continue;
@@ -359,7 +329,7 @@ static unsigned add_class(squares *s, size_t n, bool experts, bool cut)
             add_run(s, unit, &unit->runs[i]);
         }
     }
-    for (size_t i = 0; !share_updates(s->step) && i < n; i++) {
+    for (size_t i = 0; !data_parallel_updates(s->step) && i < n; i++) {
         const tm_tensor *tensor = &graph->tensors[i];
         unsigned         own = tensor->cut ? tensor->cut->axes : 0;
         if (tensor->gradient == TM_NONE || tensor->twin) continue;
@@ -383,7 +353,7 @@ static void add_experts(squares *total, size_t n)
     unsigned axes = add_class(&own, n, true, true);
     TM_ASSERT(own.any);
     all_reduce(step, axes, own.sum);
-    if (share_updates(step)) all_reduce(step, step->units.experts.axes, own.sum);
+    if (data_parallel_updates(step)) all_reduce(step, step->units.experts.axes, own.sum);
     tm_tensor_id from = tm_graph_run(graph, "expert_square_sum", own.sum, 0, tm_shape_1(1));
     tm_units_call(graph, TM_OP_reduce_scatter, 0, 1, "squares of experts", from, to, total->any);
 }
@@ -397,7 +367,7 @@ static bool has_experts(const tm_graph *graph, size_t n)
     return false;
 }
 
-void share_square_sum(tm_step *step, size_t n, tm_tensor_id square_sum)
+void data_parallel_square_sum(tm_step *step, size_t n, tm_tensor_id square_sum)
 {
     squares  all = { .step = step, .sum = square_sum };
     unsigned axes = add_class(&all, n, false, true);
@@ -405,7 +375,7 @@ void share_square_sum(tm_step *step, size_t n, tm_tensor_id square_sum)
     add_class(&all, n, false, false);
     if (!all.any) stages_clear(step, square_sum); /* experts alone, or a stage that trains nothing */
     all.any = true;
-    if (share_updates(step)) all_reduce(step, TM_AXES_FSDP, square_sum);
+    if (data_parallel_updates(step)) all_reduce(step, TM_AXES_FSDP, square_sum);
     if (has_experts(step->graph, n)) add_experts(&all, n);
 }
 
@@ -456,13 +426,13 @@ static void update_whole(tm_step *step, const tm_unit_member *member)
     tm_optimizer_add(step->graph, step->options.optimizer, &step->options.groups[group].hyper, update);
 }
 
-void share_update(tm_step *step)
+void data_parallel_update(tm_step *step)
 {
     tm_graph *graph = step->graph;
     for (size_t u = 0; u < step->units.n_units; u++) {
         const tm_unit *unit = &step->units.units[u];
-        if (deal_is(unit)) {
-            deal_update(step, unit);
+        if (owner_update_is(unit)) {
+            owner_update_emit(step, unit);
             continue;
         }
         for (size_t m = 0; m < unit->n_members && tm_units_trained(unit); m++)

@@ -130,7 +130,7 @@ tm_status step_add_look(tm_step *step, const tm_chooser *chooser, tm_error *err)
             if (pairs[i].own != TM_NONE && pairs[i].reference != TM_NONE) pairs[both++] = pairs[i];
         st = tm_microscope_pass(graph, reference, pairs, both, &step->microscope, err);
     }
-    if (st == TM_OK) share_segment(step);
+    if (st == TM_OK) data_parallel_segment(step);
     free(reference->nodes);
     free(pairs);
     return st;

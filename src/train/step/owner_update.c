@@ -5,12 +5,12 @@
 
 #include <stdlib.h>
 
-bool deal_wanted(const tm_step_options *options)
+bool owner_update_wanted(const tm_step_options *options)
 {
     return !options->optimizer->elementwise;
 }
 
-bool deal_is(const tm_unit *unit)
+bool owner_update_is(const tm_unit *unit)
 {
     return tm_units_trained(unit) && unit->members[0].owner >= 0;
 }
@@ -49,7 +49,7 @@ static void deal_group(tm_units *units, const tm_unit_group *group)
     free(all);
 }
 
-void deal_out(tm_units *units)
+void owner_update_assign(tm_units *units)
 {
     if (units->sharing == TM_SHARE_COPIES) return;
     if (units->group.ranks > 1) deal_group(units, &units->group);
@@ -112,7 +112,7 @@ static void update_member(tm_step *step, const tm_unit *unit, const tm_unit_memb
     mark_states(graph, n, unit, member);
 }
 
-void deal_update(tm_step *step, const tm_unit *unit)
+void owner_update_emit(tm_step *step, const tm_unit *unit)
 {
     tm_graph    *graph = step->graph;
     const int    layer = unit->layer < INT32_MAX ? unit->layer : -1;

@@ -15,12 +15,12 @@
 
 #include "train/step/step.h"
 
-bool deal_wanted(const tm_step_options *options);
+bool owner_update_wanted(const tm_step_options *options);
 /* Gives every trained member of units that ranks share its owner. */
-void deal_out(tm_units *units);
+void owner_update_assign(tm_units *units);
 /* Is the unit dealt out? */
-bool deal_is(const tm_unit *unit);
+bool owner_update_is(const tm_unit *unit);
 /* Appends the update of a unit that is; its gradients are reduced. */
-void deal_update(tm_step *step, const tm_unit *unit);
+void owner_update_emit(tm_step *step, const tm_unit *unit);
 
 #endif

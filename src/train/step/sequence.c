@@ -29,7 +29,7 @@ static tm_status check_length(const tm_step_options *o, int64_t seq, const char 
         (long long)ranks, (long long)chunks, key, (long long)seq, (long long)below, (long long)(below + chunks));
 }
 
-tm_status context_check(const tm_step_options *o, tm_error *err)
+tm_status sequence_check(const tm_step_options *o, tm_error *err)
 {
     if (ranks_of(o) == 1) return TM_OK;
     if (tm_model_images(&o->shape)) {
@@ -41,15 +41,15 @@ tm_status context_check(const tm_step_options *o, tm_error *err)
     return o->validation_batch > 0 ? check_length(o, o->validation_seq, "validation.seq_len", err) : TM_OK;
 }
 
-bool context_cuts(const tm_step_options *o, const tm_field *field, int64_t seq)
+bool sequence_cuts(const tm_step_options *o, const tm_field *field, int64_t seq)
 {
     bool tokens =
         field->shape.rank > 0 && (tm_model_images(&o->shape) ? field->shape.n[0] > 1 : field->shape.n[0] == seq);
     return ranks_of(o) > 1 && tokens;
 }
 
-tm_status context_feed(tm_device *device, const tm_step_options *o, tm_address to, size_t bytes, int64_t samples,
-                       const void *from, tm_error *err)
+tm_status sequence_feed(tm_device *device, const tm_step_options *o, tm_address to, size_t bytes, int64_t samples,
+                        const void *from, tm_error *err)
 {
     const tm_division context = tm_layout_parallel(&o->layout).context;
     const int64_t     chunks = chunks_of(o);

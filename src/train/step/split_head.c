@@ -11,7 +11,7 @@ static const unsigned pipeline_axes = 1U << TM_AXIS_PP;
 
 /* --- what it goes with -------------------------------------------------------------------------------------------- */
 
-tm_status stage_pieces_check(const tm_step_options *o, tm_error *err)
+tm_status split_head_check(const tm_step_options *o, tm_error *err)
 {
     const char *const key = "parallelism.pipeline_parallel_divide_head";
     const tm_pipeline p = stages_pipeline(o);
@@ -43,7 +43,7 @@ static tm_tensor_id parts_of(tm_graph *graph, const char *name, int pieces, int6
     return tm_graph_tensor(graph, name, TM_ROLE_STATISTIC, tm_shape_2((int64_t)3 * pieces, rows));
 }
 
-void stage_pieces_receive(tm_step *step, tm_model *model, int64_t rows, bool held_out)
+void split_head_receive(tm_step *step, tm_model *model, int64_t rows, bool held_out)
 {
     const tm_stage *stage = &model->stage;
     model->link = NULL;
@@ -55,12 +55,12 @@ void stage_pieces_receive(tm_step *step, tm_model *model, int64_t rows, bool hel
     message(step, model, false, stage->number - 1, false, held_out, model->link->before);
 }
 
-void stage_pieces_pass(tm_step *step, const tm_model *model, bool held_out)
+void split_head_pass(tm_step *step, const tm_model *model, bool held_out)
 {
     if (model->link) message(step, model, true, model->stage.number + 1, false, held_out, model->link->parts);
 }
 
-size_t stage_pieces_turn(tm_step *step, const tm_model *model, tm_seed *seed)
+size_t split_head_turn(tm_step *step, const tm_model *model, tm_seed *seed)
 {
     tm_graph          *graph = step->graph;
     const tm_stage    *stage = &model->stage;
@@ -78,7 +78,7 @@ size_t stage_pieces_turn(tm_step *step, const tm_model *model, tm_seed *seed)
     return 1;
 }
 
-void stage_pieces_return(tm_step *step, const tm_model *model)
+void split_head_return(tm_step *step, const tm_model *model)
 {
     if (model->link && model->stage.piece > 0)
         message(step, model, true, model->stage.number - 1, true, false, model->link->parts);
@@ -121,7 +121,7 @@ static void share_rows(tm_step *step, tm_tensor_id table, tm_tensor_id piece, co
     tm_graph_add(graph, TM_OP_cast, NULL, 0, in, out, 0);
 }
 
-void stage_pieces_share_table(tm_step *step)
+void split_head_share_table(tm_step *step)
 {
     tm_graph         *graph = step->graph;
     const tm_model   *m = &step->model;

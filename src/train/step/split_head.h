@@ -13,16 +13,16 @@
 #include "train/step/step.h"
 
 /* TM_INVALID: a schedule without room for the pieces. */
-TM_MUST_USE tm_status stage_pieces_check(const tm_step_options *options, tm_error *err);
+TM_MUST_USE tm_status split_head_check(const tm_step_options *options, tm_error *err);
 
 /* Of a stage with a piece; the others do nothing. Behind stages_receive: model->link; behind the hidden state that goes
  * on; behind its gradient: what e's gradient is, a seed (returns 0 or 1); behind the gradient that is sent back. */
-void   stage_pieces_receive(tm_step *step, tm_model *model, int64_t rows, bool held_out);
-void   stage_pieces_pass(tm_step *step, const tm_model *model, bool held_out);
-size_t stage_pieces_turn(tm_step *step, const tm_model *model, tm_seed *seed);
-void   stage_pieces_return(tm_step *step, const tm_model *model);
+void   split_head_receive(tm_step *step, tm_model *model, int64_t rows, bool held_out);
+void   split_head_pass(tm_step *step, const tm_model *model, bool held_out);
+size_t split_head_turn(tm_step *step, const tm_model *model, tm_seed *seed);
+void   split_head_return(tm_step *step, const tm_model *model);
 
 /* In front of the update. */
-void stage_pieces_share_table(tm_step *step);
+void split_head_share_table(tm_step *step);
 
 #endif

@@ -22,7 +22,7 @@ tm_status stages_find(const tm_step_options *o, tm_parallel *parallel, tm_error 
     tm_pipeline p = stages_pipeline(o);
     if (p.ranks == 1) return TM_OK;
     TM_TRY(tm_pipeline_check(&p, err));
-    TM_TRY(stage_pieces_check(o, err));
+    TM_TRY(split_head_check(o, err));
     tm_stage *all = tm_alloc((size_t)(p.ranks * p.chunks) * sizeof *all);
     tm_status st = stages_cut_all(o, all, err);
     parallel->chunks = p.chunks;
@@ -124,7 +124,7 @@ void stages_pass(tm_step *step, const tm_model *model, tm_tensor_id passed, bool
         step->handed = passed;
     else
         stage_message(step, true, model->stage.number, model->stage.number + 1, false, held_out, passed);
-    stage_pieces_pass(step, model, held_out);
+    split_head_pass(step, model, held_out);
 }
 
 size_t stages_turn(tm_step *step, const tm_model *model, tm_tensor_id passed, tm_seed seeds[STAGES_SEEDS])
@@ -141,7 +141,7 @@ size_t stages_turn(tm_step *step, const tm_model *model, tm_tensor_id passed, tm
     else
         stage_message(step, false, model->stage.number + 1, model->stage.number + 1, true, false, given);
     seeds[0].cotangent = given;
-    return 1 + stage_pieces_turn(step, model, &seeds[1]);
+    return 1 + split_head_turn(step, model, &seeds[1]);
 }
 
 bool stages_returns(const tm_step *step, const tm_model *model)
@@ -160,7 +160,7 @@ void stages_return(tm_step *step, const tm_model *model, tm_tensor_id gradient)
     } else {
         stage_message(step, true, model->stage.number, model->stage.number - 1, true, false, gradient);
     }
-    stage_pieces_return(step, model);
+    split_head_return(step, model);
 }
 
 /* --- programs ----------------------------------------------------------------------------------------------------- */

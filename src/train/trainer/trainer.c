@@ -303,10 +303,10 @@ static tm_status feed_into(tm_trainer *trainer, const tm_tensor_id *inputs, cons
         if (inputs[f] == TM_NONE) continue;
         size_t      bytes = trainer->step->plan->places[inputs[f]].bytes;
         tm_address  to = address_at(trainer, inputs[f], 0, bytes);
-        bool        cut = context_cuts(o, &fields[f], held_out ? o->validation_seq : o->seq);
+        bool        cut = sequence_cuts(o, &fields[f], held_out ? o->validation_seq : o->seq);
         const char *from = (const char *)batch->field[f] + (size_t)index * bytes * (size_t)(cut ? parts : 1);
         if (cut)
-            TM_TRY(context_feed(trainer->device, o, to, bytes, samples, from, err));
+            TM_TRY(sequence_feed(trainer->device, o, to, bytes, samples, from, err));
         else
             TM_TRY(tm_device_write(trainer->device, to, from, bytes, err));
     }
