@@ -95,6 +95,7 @@ TEST(starts_are_told)
             cell_is(t.table, 0, "step_s", cases[i].step);
             cell_is(t.table, 0, "startup_s", cases[i].between);
             assert_int_equal(*words_at(t.table, 0, "skipped") != 0, isnan(cases[i].first));
+            assert_string_equal(words_at(t.table, 0, "stop"), isnan(cases[i].first) ? "" : "samples");
         }
         tried_fini(&t);
     }
