@@ -11,8 +11,6 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* Refused with these words, or not at all. */
 static void ends_with(const tried *t, const char *what, const char *words)

@@ -12,9 +12,6 @@
 #include "support/full_config.h"
 #include "stats/sampling.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 static const char *const header =
     "model,n_gpus,nnodes,gpus_per_node,training_precision,pipeline,args,tags,docker_file,base_docker,docker_sha,docker_"
     "image,"
