@@ -335,6 +335,29 @@ TEST(strangers_are_cut)
     tm_ab_session_fini(&s);
 }
 
+/* A pattern says which lines are steps. */
+TEST(lines_of_steps_have_a_pattern)
+{
+    static const char *const rows[][2] = { { "^st[aeo]p$", NULL },
+                                           { "^steps$", "the budget of 4 s ended before the first block" },
+                                           { "(", "'(' is not an extended regular expression: " } };
+    for (int i = 0; i < 3; i++) {
+        char         *argv[] = { (char *)"sh", (char *)"-c", (char *)"while :; do echo step; sleep 0.001; done", NULL };
+        tm_ab_session s = { 0 };
+        tm_error      err = { 0 };
+        tm_ab_options o = { .budget_seconds = 4, .turn_seconds = 0.07, .folder = "/tmp/never made" };
+        o.a = o.b = (tm_ab_program){ .text = "a", .argv = argv, .pattern = rows[i][0] };
+        start_ns = 300000000, turn_ns = 0, wake_ns = 10000000, stop_at_turn = 0;
+        fake_clock_start(0, 0);
+        tm_status st = tm_ab_run(&o, &s, &err);
+        fake_clock_stop();
+        wake_ns = 0;
+        if (rows[i][1] ? st != TM_INVALID || !strstr(err.text, rows[i][1]) : st != TM_OK)
+            fail_msg("%s: %s", rows[i][0], err.text);
+        tm_ab_session_fini(&s);
+    }
+}
+
 TM_TEST_ROLE("play", play)
 
 static int begin(void **state)

@@ -6,8 +6,6 @@
 #include "support/fake_clock.h"
 #include "support/folder.h"
 
-#include <unistd.h>
-
 #include "support/test.h"
 
 enum { READ_NS = 1000 };

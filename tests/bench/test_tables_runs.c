@@ -11,8 +11,6 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* Refused with these words, or not at all. */
 static void ends_with(const tried *t, const char *what, const char *words)
@@ -95,6 +93,7 @@ TEST(starts_are_told)
             cell_is(t.table, 0, "step_s", cases[i].step);
             cell_is(t.table, 0, "startup_s", cases[i].between);
             assert_int_equal(*words_at(t.table, 0, "skipped") != 0, isnan(cases[i].first));
+            assert_string_equal(words_at(t.table, 0, "stop"), isnan(cases[i].first) ? "" : "samples");
         }
         tried_fini(&t);
     }

@@ -12,9 +12,7 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 static char root[512];
 static int  lock = -1;

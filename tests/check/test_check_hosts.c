@@ -9,7 +9,6 @@
 #include "record/table.h"
 
 #include <time.h>
-#include <unistd.h>
 
 /* What is other on the cards of some ranks: a text, a value, or the value times something. */
 typedef struct {

@@ -10,9 +10,7 @@
 #include "apps/check/tune.h"
 
 #include <signal.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #define CPUS "/sys/devices/system/cpu"
 #define THP "/sys/kernel/mm/transparent_hugepage/"

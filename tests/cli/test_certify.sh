@@ -55,7 +55,14 @@ check "and is named" has "$out" "^software: node7, rank 0: board.bios_version is
 trainmark results --kind certificate --all
 check "the store lists certificates" [ "$(grep -c '^| *[1-4] |' "$out")" -eq 4 ]
 says 5 'the latest certificate of 1 node fails' report --fleet certificates
+check "the nodes, then what was found, apart" [ "$(sed '/^|-/!{/^$/!d;}; s/^|.*/table/; s/^$/-/' "$out" | tr -d '\n')" = -table--table ]
 check "the node" has "$out" '^\| node7 +\| [^ ]+ +\| fail +\|'
+
+trainmark report c.json
+check "one certificate is one table" [ "$(grep -c '^|-' "$out")" -eq 1 ]
+trainmark report c.json -o c2.html
+check "in a file there is no text beside it" [ "$code$(wc -c <"$out")" = 00 ]
+check "as the page that was made with it" cmp -s c.html c2.html
 
 # --- hosts that are expected ----------------------------------------------------------------------------------------------
 

@@ -50,8 +50,8 @@ printf 'line 1\nline 1\n' >lines
 "$TRAINMARK" chat bytes --max-tokens 8 --temperature 0 <lines >said 2>"$err"
 check "without a template it is said" has "$err" "no chat template: every line is a prompt of its own"
 printf 'line 1 of a text that is too long for so little room\n' >lines
-"$TRAINMARK" chat bytes --context 8 <lines >"$out" 2>"$err"
+"$TRAINMARK" chat bytes --context 52 <lines >"$out" 2>"$err"
 code=$?
-failed_with 4 "a conversation that is too long" "has 52 tokens, there is room for 8; /new begins another, --context N"
+failed_with 4 "a conversation that is too long" "has 52 tokens, there is room for 52; /new begins another, --context N"
 
 finish

@@ -78,4 +78,40 @@ TEST(rows_follow)
     }
 }
 
+/* Each published figure is converted as the one that is given by hand. */
+TEST(published_figures_are_converted_alike)
+{
+    static const char *const figures[][2] = { { "tflops_titan", "tflops_titan" },
+                                              { "tflops_matmul", "tflops_matmul" },
+                                              { "tflops_megatron", "tflops_megatron" },
+                                              { "tflops_exact_causal", "tflops_exact-causal" } };
+    size_t                   k, of_one = 0;
+    json_t                  *all = asked_json("convert --published --model llama3.1_8B --tokens 15T", TM_OK), *row;
+    json_array_foreach((json_t *)member(all, "rows"), k, row)
+    {
+        tm_text     line = { 0 };
+        const char *convention = json_string_value(member(row, "convention")),
+                   *seq = json_string_value(member(row, "seq"));
+        tm_text_printf(&line, "convert %.17g %s --model llama3.1_8B%s%s%s%s", number(row, "published"),
+                       string(row, "unit"), seq ? " --seq " : "", seq ? seq : "", convention ? " --from " : "",
+                       convention ? convention : "");
+        json_t *one = asked_json(line.data, TM_OK);
+        is(line.data, number(row, "tokens_per_second"), number(row_of(one, "tokens_per_second"), "per_device"));
+        for (int i = 0; i < 4; i++)
+            is(figures[i][0], number(row, figures[i][0]), number(row_of(one, figures[i][1]), "per_device"));
+        assert_true(number(row, "days") > 0);
+        of_one += strcmp(string(row, "device"), "MI300X") == 0;
+        json_decref(one);
+        tm_text_fini(&line);
+    }
+    assert_true(of_one > 0 && k > of_one);
+    json_decref(all);
+    all = asked_json("convert --published --model llama3.1_8B --hardware mi300x", TM_OK);
+    assert_int_equal(json_array_size(member(all, "rows")), of_one);
+    json_decref(all);
+    tm_text none = asked("convert --published --model tiny-llama", TM_INVALID);
+    assert_non_null(strstr(asked_error.text, "no published speed of 'tiny-llama'"));
+    tm_text_fini(&none);
+}
+
 TEST_FIXTURE(NULL, test_folder_teardown)

@@ -26,6 +26,9 @@ table <<'END'
 5 | mlperf explain one | no run of 'one' counts
 0 | mlperf package pkg | systems/BOX.json: SUCCESS | results/BOX/llama2_70b_lora: 10 logs, 1 do not comply | notice: result_9.txt does not comply: Failed checks for eval_accuracy: no line with 0 < value <= 0.925 | seed check PASSED | RCP test PASSED: RCP found | scaling.json written: factor 1.0188034188034187 | warning: 1 file does not comply, accepting this under olympic scoring | BOX llama2_70b_lora: 10.55333464387464, batch 8, 3120.0 samples to converge, RCP Pass | PACKAGE CHECKER FOUND NO ERRORS, SUCCESS !
 END
+trainmark mlperf rcp a --json
+check "rcp --json: every run" [ "$(members file | tr ' ' '\n' | sort | tr '\n' ' ')" = "$(cd a && printf '"%s"\n' result_*.txt | sort | tr '\n' ' ')" ]
+check "one of them did not converge" [ "$(members converged | tr ' ' '\n' | sort | uniq -c | tr -s ' \n' ' ')" = " 1 false 9 true " ]
 check "scaling.json" [ "$(cat $results/scaling.json)" = '{"scaling_factor": 1.0188034188034187}' ]
 trainmark mlperf package pkg --json
 check "package --json: the verdicts" [ "$(members package_check) $(members repository_check) $(members verified_by_mlcommons)" = \

@@ -5,7 +5,6 @@
 #include "cli/command.h"
 
 #include <signal.h>
-#include <unistd.h>
 
 #include "support/test.h"
 

@@ -4,7 +4,6 @@
 #include "asked.h"
 
 #include <sqlite3.h>
-#include <stdlib.h>
 #include <time.h>
 
 #define RUN                                                                                                            \

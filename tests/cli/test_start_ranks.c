@@ -11,7 +11,6 @@
 #include <ctype.h>
 #include <errno.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 
 /* --- looks -------------------------------------------------------------------------------------------------------- */

@@ -8,8 +8,6 @@
 #include "../support/folder.h"
 #include "../support/full_config.h"
 
-#include <unistd.h>
-
 /* The example of the experiment file's description. */
 static const char example[] = "work_group: ${PRIMUS_TEAM:amd}          # output path segment 1\n"
                               "user_name: ${PRIMUS_USER:root}\n"

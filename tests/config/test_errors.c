@@ -7,9 +7,6 @@
 #include "../support/folder.h"
 #include "../support/full_config.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 /* "FILE" with this text, or variables of the environment; `says`: parts of the message, "|" between them. */
 static const struct {
     const char *file, *variable, *says;

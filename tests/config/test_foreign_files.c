@@ -8,8 +8,6 @@
 #include "support/foreign.h"
 
 #include <dirent.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "support/test.h"
 

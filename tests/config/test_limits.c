@@ -4,8 +4,6 @@
 #include "support/full_config.h"
 #include "base/log.h"
 
-#include <unistd.h>
-
 #include "support/test.h"
 
 static char *const *environment;

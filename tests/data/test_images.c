@@ -6,8 +6,6 @@
 #include "data/safetensors.h"
 #include "support/folder.h"
 
-#include <sys/stat.h>
-
 enum { TOKENS = 16, CHANNELS = 8, TEXT = 2, WIDTH = 6, VECTOR = 5 };
 
 typedef struct {

@@ -10,9 +10,6 @@
 #include "support/full_config.h"
 #include "support/source_files.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "support/test.h"
 
 enum { T = TEST_SOURCE_T };

@@ -5,8 +5,6 @@
 #include "support/folder.h"
 #include "support/full_config.h"
 
-#include <unistd.h>
-
 #include "support/test.h"
 
 /* Words of a command line and lines of a file, "--" left out in both; the source and the key that it is derived from,

@@ -7,8 +7,6 @@
 #include "../support/folder.h"
 #include "../support/full_config.h"
 
-#include <sys/stat.h>
-
 #include "support/test.h"
 
 enum { HEADER = 128 };

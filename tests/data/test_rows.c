@@ -13,9 +13,6 @@
 
 #include "support/test.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 static const char *const wanted[] = { "a", "text" };
 
 /* What a text or a file holds: "2a1 4b2" is {"a": 1} in line (or row) 2, {"b": 2} in line 4, the name of a file before

@@ -6,8 +6,6 @@
 #include "support/folder.h"
 #include "support/full_config.h"
 
-#include <unistd.h>
-
 #include "support/test.h"
 
 /* A file of a header and `data` bytes 0, 1, 2, ...; the caller frees it. */

@@ -11,8 +11,6 @@
 #include "support/full_config.h"
 #include "support/source_files.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
 #include <zstd.h>
 
 enum { T = TEST_SOURCE_T, BATCH = 12, FED = 4, STEPS = 60, HELD = 3 };

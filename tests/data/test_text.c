@@ -7,9 +7,7 @@
 #include "support/full_config.h"
 
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 enum { NOBODY = 65534 };
 

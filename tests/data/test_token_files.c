@@ -7,8 +7,6 @@
 #include "../support/folder.h"
 #include "../support/full_config.h"
 
-#include <unistd.h>
-
 /* --- packed sequences --- */
 
 enum { ROWS = 5, W = 6, PAD = 9 };

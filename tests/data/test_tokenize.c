@@ -13,8 +13,6 @@
 #include "data/tokenize.h"
 #include "data/tokenize_output.h"
 
-#include <unistd.h>
-
 #include "support/test.h"
 
 /* Bytes as tokens: "a" to "d", "ab", another one, and the end. */

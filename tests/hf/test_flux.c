@@ -14,7 +14,6 @@
 #include "support/refusal.h"
 
 #include <dirent.h>
-#include <sys/stat.h>
 
 #include "support/test.h"
 #include <jansson.h>

@@ -340,6 +340,36 @@ TEST(adapters_have_the_tensors_of_peft_in_their_order)
     test_folder_remove();
 }
 
+TEST(adapters_that_llama_cpp_lacks_are_not_written)
+{
+    static const struct {
+        const char *config, *targets;
+        bool        dora;
+        const char *why;
+    } rows[] = {
+        { "{" SIZES "}", "q_proj", true, "lengths of rows (DoRA)" },
+        { "{" SIZES ", \"tie_word_embeddings\": false}", "lm_head", false, NULL },
+        { "{\"model_type\": \"qwen3_moe\", \"vocab_size\": 64, \"hidden_size\": 32, \"intermediate_size\": 48, "
+          "\"num_hidden_layers\": 1, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 8, "
+          "\"max_position_embeddings\": 64, \"num_experts\": 4, \"num_experts_per_tok\": 2, "
+          "\"moe_intermediate_size\": 16, \"norm_topk_prob\": true}",
+          "experts.down_proj", false, "the tensor '" }
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        tm_adapters adapters = { .rank = 2, .alpha = 6, .dora = rows[i].dora, .base = TM_DTYPE_COUNT, .place = "x" };
+        tm_status   peft;
+        tm_error    err = { 0 };
+        strcpy(adapters.targets, rows[i].targets);
+        test_hf_write(test_folder(), rows[i].config, NULL);
+        tm_status st = write_adapter(&adapters, &peft, &err);
+        refusal_is_sound(&err);
+        if (rows[i].why ? st != TM_UNSUPPORTED || !strstr(err.text, rows[i].why) : st != TM_OK)
+            fail_msg("%s: status %d, '%s'", rows[i].targets, (int)st, err.text);
+        assert_int_equal(tm_file_exists(test_in_folder("a.gguf")), !rows[i].why);
+        test_folder_remove();
+    }
+}
+
 /* --- refusals ----------------------------------------------------------------------------------------------------- */
 
 static void not_written(const char *config, const char *part)

@@ -207,6 +207,6 @@ TEST(cases_of_the_table)
         one_case(at, whole);
         n++;
     }
-    assert_int_equal(n, 138);
+    assert_int_equal(n, 140);
     tm_text_fini(&text);
 }

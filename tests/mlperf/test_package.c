@@ -8,8 +8,6 @@
 #include "apps/mlperf/package.h"
 #include "apps/mlperf/package_files.h"
 
-#include <unistd.h>
-
 #include "support/test.h"
 
 #define LORA "pkg/results/BOX/llama2_70b_lora"

@@ -6,7 +6,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <unistd.h>
 
 /* A disk that has forgotten something: what is loaded lacks a bit, or is the newest one though it is torn. */
 typedef enum { WELL, ONE_BIT, FORGETS } damage;

@@ -7,7 +7,6 @@
 
 #include <sched.h>
 #include <stdatomic.h>
-#include <unistd.h>
 
 #include "node/made_clock.h"
 #include "support/test.h"

@@ -13,9 +13,7 @@
 
 #include <errno.h>
 #include <stdatomic.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 static _Atomic(int64_t) kept_bytes;
 static atomic_int       flushes, broken;

@@ -8,8 +8,6 @@
 #include "stats/sampling.h"
 #include "train/run/run.h"
 
-#include <unistd.h>
-
 #include "support/test.h"
 
 /* What a run of these words prints that was asked to compare itself: the published figures, or that there are none. */

@@ -14,7 +14,6 @@
 #include <jansson.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 static tm_sink *open_metrics(const char *path)
 {

@@ -8,7 +8,6 @@
 #include "record/record.h"
 
 #include <time.h>
-#include <unistd.h>
 
 #include "support/test.h"
 

@@ -10,9 +10,6 @@
 #include "record/sink_kind.h"
 #include "results/store.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "support/test.h"
 
 typedef struct {

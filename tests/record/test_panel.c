@@ -253,7 +253,7 @@ TEST(shares_and_the_time_left)
     tm_text           text = { 0 };
     panel_data_take(&data, &event);
     for (int64_t step = 1; step <= 100; step++) {
-        event = stepped(step, 5);
+        event = stepped(step, 5 - 0.01 * (double)step);
         event.step_done.seconds = step == 1 ? 30 : 2; /* the first one is no measure of those to come */
         panel_data_take(&data, &event);
     }
@@ -265,6 +265,7 @@ TEST(shares_and_the_time_left)
     assert_non_null(strstr(text.data, "3:48, ETA 30:00\n"));
     assert_non_null(strstr(text.data, "backward linear       45 % ")); /* 0.06 of 0.133 */
     assert_non_null(strstr(text.data, "forward linear        23 % "));
+    assert_non_null(strstr(text.data, "loss 4.0000")); /* the last one */
     assert_non_null(strstr(text.data, "2,048 tokens/s "));
     assert_non_null(strstr(text.data, "memory 117.74 MiB of 16.00 GiB (0.7 %)  61 °C  1980 MHz\n"));
     tm_text_fini(&text);

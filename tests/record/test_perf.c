@@ -12,9 +12,6 @@
 #include "support/full_config.h"
 #include "stats/sampling.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 static const char *const header =
     "model,n_gpus,nnodes,gpus_per_node,training_precision,pipeline,args,tags,docker_file,base_docker,docker_sha,docker_"
     "image,"
@@ -240,21 +237,21 @@ TEST(a_collection_that_changes_during_the_run)
  * masked. */
 TEST(variables_of_a_runner_are_told)
 {
-    setenv("NCCL_DEBUG", "INFO", 1);
     tm_config        *config = test_full_config();
-    tm_environment   *environment = tm_environment_read("");
     tm_arena         *arena = tm_arena_create();
-    tm_output_options o = { .folder = test_folder(), .config = config, .environment = environment, .command = "cmd" };
+    tm_output_options o = { .folder = test_folder(), .config = config, .command = "cmd" };
     tm_sink          *sink;
     tm_error          err = { 0 };
     char              path[600];
     strcpy(path, test_in_folder("told.csv"));
     for (int set = 0; set < 2; set++) {
-        unsetenv("pipeline");
-        unsetenv("BUILD_NUMBER");
-        if (set)
-            assert_int_equal(
-                setenv("pipeline", "https://ci:hunter2secret@host/x", 1) + setenv("BUILD_NUMBER", "4711", 1), 0);
+        static const char *const variables[][2] = { { "pipeline", "https://ci:hunter2secret@host/x" },
+                                                    { "BUILD_NUMBER", "4711" },
+                                                    { "NCCL_DEBUG", "INFO" } };
+        for (int i = 0; i < 3; i++) unsetenv(variables[i][0]);
+        for (int i = 0; i < 3 && set; i++) setenv(variables[i][0], variables[i][1], 1);
+        tm_environment *environment = tm_environment_read("");
+        o.environment = environment;
         assert_int_equal(record_perf_kind.open(&o, path, arena, &sink, &err), TM_OK);
         tm_event start = fake_started();
         start.run_started.gpus = set;
@@ -267,12 +264,9 @@ TEST(variables_of_a_runner_are_told)
         assert_int_equal(strstr(text.data, "-e NCCL_DEBUG=INFO") != NULL, set);
         assert_null(strstr(text.data, "hunter2secret"));
         tm_text_fini(&text);
+        tm_environment_destroy(environment);
     }
-    unsetenv("pipeline");
-    unsetenv("BUILD_NUMBER");
-    unsetenv("NCCL_DEBUG");
     tm_config_destroy(config);
-    tm_environment_destroy(environment);
     tm_arena_destroy(arena);
 }
 

@@ -65,6 +65,15 @@ static inline bool boxes_meet(const chart_box *a, const chart_box *b)
     return a->left < b->right && b->left < a->right && a->top < b->bottom && b->top < a->bottom;
 }
 
+/* The heading is the title, or its beginning and an ellipsis. */
+static inline void heading_is_title(const chart_seen *c)
+{
+    const char *title = svg_text(c->page, chart_find(c, "title", NULL, 0));
+    const char *heading = svg_text(c->page, chart_find(c, "text", "title", 0)), *cut = strstr(heading, "…");
+    if (!*heading || strncmp(title, heading, cut ? (size_t)(cut - heading) : strlen(title) + 1) != 0)
+        fail_msg("the heading is '%s', the title '%s'", heading, title);
+}
+
 /* Every text is in the picture, and none lies on another one. */
 static inline void texts_are_apart(const chart_seen *c)
 {
@@ -112,6 +121,7 @@ static inline chart_seen chart_of(const svg_page *page, const char *id)
     assert_true(box && sscanf(box, "%lf %lf %lf %lf", &left, &top, &width, &c.height) == 4);
     assert_true(left == 0 && top == 0 && width == PICTURE);
     texts_are_apart(&c);
+    heading_is_title(&c);
     return c;
 }
 

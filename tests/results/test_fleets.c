@@ -7,8 +7,6 @@
 #include "results/fleet.h"
 #include "support/folder.h"
 
-#include <sys/stat.h>
-
 /* --- fleets ------------------------------------------------------------------------------------------------------- */
 
 /* The page: what passes, both charts of all runs, the gates as the table has them. */

@@ -7,8 +7,6 @@
 #include "results/store.h"
 #include "support/folder.h"
 
-#include <unistd.h>
-
 /* A row, its cells as text; ' ' begins the name of a column that must not be there. */
 typedef struct {
     const char *column, *cells[4]; /* of results 4 to 1; "": empty */

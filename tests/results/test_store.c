@@ -10,9 +10,7 @@
 
 #include <signal.h>
 #include <sqlite3.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 static tm_stored row_named(const char *name)
 {

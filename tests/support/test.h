@@ -12,7 +12,7 @@
 #ifndef TM_TESTS_TEST_H
 #define TM_TESTS_TEST_H
 
-/* Of C, what most tests use. */
+/* Of C and the system, what most tests use. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,6 +22,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 

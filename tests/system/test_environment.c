@@ -13,9 +13,7 @@
 
 #include <dlfcn.h>
 #include <jansson.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 static void expect(const tm_environment *e, const char *section, const char *item, const char *name, const char *wanted)
 {

@@ -10,7 +10,6 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <time.h>
 
 static const double none = (double)NAN;

@@ -145,6 +145,20 @@ static tm_chat *chat_of(const char *text)
     return chat;
 }
 
+TEST(a_damaged_file_is_refused)
+{
+    char     path[] = "/tmp/tm-chat-XXXXXX";
+    FILE    *file = fdopen(mkstemp(path), "w");
+    tm_chat *chat;
+    tm_error err = { 0 };
+    assert_non_null(file);
+    fputs("GGUF\3", file);
+    fclose(file);
+    assert_int_equal(tm_chat_open(path, NULL, &chat, &err), TM_FORMAT);
+    assert_non_null(strstr(err.text, path));
+    remove(path);
+}
+
 /* A template may mark answers that follow each other as one. */
 TEST(answers_within_one_mark_are_told_apart)
 {

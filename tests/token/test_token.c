@@ -101,6 +101,17 @@ TEST(ids_are_those_of_the_reference_libraries)
     for (size_t i = 0; i < json_array_size(cases); i++) check_case(json_array_get(cases, i));
 }
 
+/* In front of every text, where special tokens are wanted. */
+TEST(a_tekken_text_begins)
+{
+    opened  *o = open_one("tekken.json", NULL);
+    tm_ids   ids = { 0 };
+    tm_error err = { 0 };
+    assert_int_equal(tm_token_encoder_encode(o->encoder, "a", 1, TM_ENCODE_SPECIAL, &ids, &err), TM_OK);
+    assert_true(ids.count == 2 && ids.data[0] == tm_tokenizer_find(o->tokenizer, "<s>", 3) && ids.data[0] >= 0);
+    free(ids.data);
+}
+
 /* Where tm_tokenizer_cut allows it, two halves have the ids of the whole. */
 TEST(cut_texts_have_the_same_ids)
 {

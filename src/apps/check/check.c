@@ -337,7 +337,7 @@ static void run_isolated(const bool chosen[ROWS], const tm_check_options *option
 static void name_host(tm_checks *checks, const char *sysroot)
 {
     char name[256];
-    if (!tm_root_read_line(sysroot, "/proc/sys/kernel/hostname", name, sizeof name) || !*name) strcpy(name, "unknown");
+    (void)tm_root_read_line(sysroot, "/proc/sys/kernel/hostname", name, sizeof name);
     size_t n = strcspn(name, ".\n");
     for (size_t i = 0; i < n; i++) /* it becomes a file name */
         checks->host[i] = isalnum((unsigned char)name[i]) || (i > 0 && strchr("-_", name[i])) ? name[i] : '_';
