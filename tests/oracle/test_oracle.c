@@ -112,7 +112,8 @@ static const training trainings[] = {
     { "adapters", LLAMA LORA "--training.steps=4", DOUBLE, false },
     { "adapters with dropout",
       LLAMA LORA "--training.steps=5 --lora.dropout=0.3 --training.grad_accumulation=2 --debug.seed=3", DOUBLE, false },
-    { "adapters with dropout, resumed", LLAMA LORA "--training.steps=4 --lora.dropout=0.3", DOUBLE, true },
+    { "adapters of rank 1 with dropout, resumed", LLAMA LORA "--training.steps=4 --lora.rank=1 --lora.dropout=0.3",
+      DOUBLE, true },
     { "delayed scales",
       LOW "--training.steps=6 --quantize.recipe=fp8_delayed --fp8_amax_history_len=3 --fp8_margin=1 "
           "--training.grad_accumulation=2",

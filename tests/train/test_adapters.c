@@ -44,6 +44,26 @@ TEST(golden_numbers_of_lora)
     }
 }
 
+/* What is added is 0 in the beginning, and lengths are those of the rows. */
+TEST(adapters_begin_as_their_base)
+{
+    double loss[3];
+    for (int way = 0; way < 3; way++) {
+        tm_step_options o = golden_llama_options(&tm_precision_f64);
+        tm_device      *device = test_device_open("reference", 1);
+        int32_t         tokens[64];
+        if (way) o.adapters = lora(2, 4, "all-linear", way == 2);
+        tm_trainer *trainer = test_trainer_open(device, &o, 1);
+        golden_tokens(tokens, 13, 64);
+        test_begin(trainer, 1, 1e-2, 1.0, 12);
+        test_accumulate(trainer, 0, tokens, tokens + 1);
+        loss[way] = test_update(trainer).loss;
+        golden_close("loss", loss[way], loss[0], 1e-12);
+        tm_trainer_close(trainer);
+        tm_device_close(device);
+    }
+}
+
 /* Ranks and factors by module: those of a matrix are several adapters, one behind the other. */
 TEST(ranks_by_pattern)
 {

@@ -19,7 +19,7 @@ typedef struct {
     tm_sink      sink;
     tm_step_done step[MOST];
     double       measures[MOST][MEASURES];
-    int          steps;
+    int          steps, evaluations;
     size_t       n_last;
 } listener;
 
@@ -29,6 +29,11 @@ static void listen(tm_sink *sink, const tm_event *event)
                                                  "rewards/margins", "logps/chosen",     "logps/rejected" };
     listener                *l = (listener *)sink;
     if (event->kind == TM_EVENT_RUN_ENDED) l->n_last = event->run_ended.n_measures;
+    if (event->kind == TM_EVENT_EVALUATION) { /* nothing has moved */
+        assert_true(fabs(event->evaluation.loss - 0.69314718055994531) < 1e-14 && event->evaluation.n_measures >= 4);
+        for (int k = 0; k < 4; k++) assert_true(!(event->evaluation.measures[k].value != 0));
+        l->evaluations++;
+    }
     if (event->kind != TM_EVENT_STEP_DONE) return;
     assert_true(l->steps < MOST && event->step_done.n_measures == MEASURES);
     for (int k = 0; k < MEASURES; k++) {
@@ -120,6 +125,27 @@ TEST(runs_begin_where_model_and_reference_are_one)
         assert_true(is_near(l.measures[2][3], l.measures[2][0] - l.measures[2][1], 1e-12));
         assert_int_equal(l.step[0].tokens, 4 * SEQ);
         assert_in_range(l.n_last, 6, 16); /* without an evaluation those of the last step */
+    }
+}
+
+/* Rows of the same length and number, and of others. */
+TEST(held_out_pairs_have_their_reference)
+{
+    for (int i = 0; i < 4; i++) {
+        static listener l;
+        tm_run_options  o = options_of(2, i % 2);
+        tm_error        err = { 0 };
+        o.learning_rate = 0;
+        o.validate = true, o.validation_freq = 1, o.validation_steps = -1;
+        o.source.validation_fraction = 0.3;
+        if (i / 2) {
+            tm_source_options held_out = o.source;
+            int               n;
+            held_out.seq = o.step.validation_seq = 64, o.step.validation_batch = 3;
+            assert_int_equal(tm_source_fields(&held_out, o.step.validation_fields, &n, &err), TM_OK);
+        }
+        if (run(&o, &l, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_int_equal(l.evaluations, 2);
     }
 }
 
