@@ -6,11 +6,9 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 static int64_t read_ns(clockid_t clock)
 {

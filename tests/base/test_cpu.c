@@ -8,12 +8,7 @@
 #include "base/file.h"
 
 #include <errno.h>
-#include <math.h>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 TEST(threads_follow_the_affinity)
 {

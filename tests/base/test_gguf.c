@@ -4,10 +4,6 @@
 #include "support/folder.h"
 #include "support/refusal.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 /* --- files made by hand ------------------------------------------------------------------------------------------- */

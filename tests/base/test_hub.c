@@ -8,9 +8,6 @@
 #include "base/hub.h"
 
 #include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define MAIN "b28b7af69320201d1cf206ebf28373980add1451"
 #define TINY "models--example--tiny-llama"

@@ -2,10 +2,6 @@
 /* JSON that Python writes and that the standard does not have: it is read, and what is whole stays what it is. */
 #include "base/json_input.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 static json_t *read_text(const char *text, size_t flags)

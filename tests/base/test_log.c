@@ -6,9 +6,6 @@
 #include "support/folder.h"
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "support/test.h"
 

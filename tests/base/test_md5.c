@@ -2,10 +2,6 @@
 /* MD5: the vectors of RFC 1321, in one piece and in many. */
 #include "base/md5.h"
 
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "support/test.h"
 
 static const struct {

@@ -8,10 +8,6 @@
 #include "base/plain.h"
 #include "base/secret.h"
 
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 static void expect_plain(const char *from, unsigned keep, const char *wanted)
 {
     tm_text out = { 0 };

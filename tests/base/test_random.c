@@ -3,9 +3,6 @@
  * what is made of their bits. */
 #include "base/random.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "support/test.h"
 
 /* Seeds that give the keys of the vectors: counter and key of zeros, of ones, of the digits of pi. */

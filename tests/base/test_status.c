@@ -5,12 +5,8 @@
 #include "base/status.h"
 
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 TEST(the_first_failure_stays)
 {

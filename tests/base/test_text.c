@@ -6,10 +6,6 @@
 #include "base/random.h"
 #include "base/text.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 TEST(known_numbers)
 {
     static const struct {

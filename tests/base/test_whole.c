@@ -6,12 +6,6 @@
 #include "base/status.h"
 #include "support/folder.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "support/test.h"
 
 #define COUNT(list) (sizeof(list) / sizeof(list)[0])

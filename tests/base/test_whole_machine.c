@@ -6,9 +6,6 @@
 #include "base/cpu.h"
 #include "base/text.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "support/test.h"
 
 #define GROUP "/proc/self/cgroup"

@@ -4,8 +4,6 @@
 #include "base/table.h"
 
 #include <jansson.h>
-#include <math.h>
-#include <string.h>
 
 #include "support/test.h"
 

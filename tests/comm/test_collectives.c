@@ -4,7 +4,6 @@
 #include "support/test.h"
 #include "calls.h"
 
-#include <math.h>
 static const size_t few[] = { 0, 1, 17, 700 }, many[] = { 0, 1, 3, 500, 1025, 4099, 9001 };
 static void         one_host(void **state)
 {

@@ -8,8 +8,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <stdio.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 
 static const tm_comm_tcp_card card = { .rank = 1, .size = 2 };

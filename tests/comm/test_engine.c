@@ -6,8 +6,6 @@
 
 #include "support/threads_left.h"
 
-#include <stdio.h>
-
 static const tm_comm_ports *ports_of(const tm_comm *comm)
 {
     return &comm->world->ports;

@@ -7,9 +7,6 @@
 #include "base/clock.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 static void expect_words(const char *text, const char *const *words)
 {

@@ -7,12 +7,8 @@
 #include "comm/engine/frames.h"
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 enum { COST = TM_COMM_EACH, LARGE = 3 * TM_COMM_EARLY };
 

@@ -3,8 +3,6 @@
 #include "support/test.h"
 #include "world.h"
 
-#include <stdlib.h>
-
 /* A sum over the group shows who is in it, and in which order. */
 static void check_members(tm_comm *group, const int *want, int n)
 {

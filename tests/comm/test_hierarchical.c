@@ -6,9 +6,6 @@
 
 #include "comm/coll/hosts.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 /* --- bits ---------------------------------------------------------------------------------------- */
 
 static const char shared_by_hosts[] = "shared by hosts", rank_to_rank[] = "from rank to rank";

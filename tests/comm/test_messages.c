@@ -5,8 +5,6 @@
 #include "comm/world.h"
 
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 enum { INSIDE = 8192, MOST = 300000 };
 

@@ -11,9 +11,6 @@
 #include "world.h"
 
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 enum { N = 40000, MOST = 4, ROOM = N * 8 * MOST };
 

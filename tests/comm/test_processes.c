@@ -4,10 +4,7 @@
 #include "calls.h"
 
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "support/folder.h"
 #include "support/test.h"

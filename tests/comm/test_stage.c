@@ -5,10 +5,6 @@
 #include "comm/world.h"
 
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 enum { MOST = 200000 };
 

@@ -6,7 +6,6 @@
 #include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "support/test.h"
 

@@ -4,9 +4,6 @@
 #include "comm/mesh/mesh.h"
 #include "world.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 /* --- meshes -------------------------------------------------------------------------------------- */
 
 /* pp, dp_replicate, dp_shard, cp, tp, ep; ranks. Then the mesh that it becomes and its efsdp; 0: what the refusal says.

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The probes of the machine: the stream kernels compute what they say, in every set of instructions and at every size;
  * the peak of the arithmetic is neither below nor far above what the matrix product reaches. */
-#include <stdlib.h>
 
 #include "support/test.h"
 
@@ -15,10 +14,6 @@
 #include "device/cpu/gemm.h"
 #include "device/cpu/simd/kernels.h"
 #include "device/cpu/simd/probes.h"
-
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 enum { GUARD = 8 };
 

@@ -8,9 +8,6 @@
 #include "graph/value.h"
 #include "op/attrs.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "../comm/world.h"
 
 enum { MOST = 3, ROWS = 6, COLUMNS = 5, ROOM = MOST * ROWS * COLUMNS * 8, WAS = 3 };

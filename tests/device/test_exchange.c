@@ -8,9 +8,6 @@
 #include "graph/value.h"
 #include "op/exchange.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "../comm/world.h"
 
 enum { CHANNELS = 3, PAIRS = 12, EACH = 2, MOST = 4 };

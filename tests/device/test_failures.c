@@ -5,10 +5,6 @@
 #include "support/folder.h"
 
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "support/test.h"
 

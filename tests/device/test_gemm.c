@@ -10,11 +10,6 @@
 #include "device/cpu/simd/kernels.h"
 #include "graph/value.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 typedef struct {

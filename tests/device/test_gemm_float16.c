@@ -7,10 +7,6 @@
 #include "device/cpu/gemm.h"
 #include "device/cpu/simd/kernels.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 enum { CODES = 65536, FIRST_INFINITE = 0x7c00, SIGN = 0x8000, SIDE = 32 };

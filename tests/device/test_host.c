@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of devices in the host's memory: what it takes of the address space, where it lies, how much of it is used,
  * when it is full of zeros, and what is said when there is none. */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "support/test.h"
 

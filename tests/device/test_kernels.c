@@ -18,10 +18,6 @@
 #include "graph/value.h"
 
 #include <malloc.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "support/execute.h"
 #include "support/test.h"

@@ -7,10 +7,6 @@
 #include "graph/value.h"
 #include "op/attrs.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-
 #include "../comm/world.h"
 
 enum { ROWS = 3, COLUMNS = 5, N = ROWS * COLUMNS };

@@ -3,8 +3,6 @@
  * use the instructions that it plans for: each call is single-stepped here, and no instruction of the program may be
  * one with a VEX or EVEX prefix (AVX and later). */
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <ucontext.h>
 
 #include "support/test.h"

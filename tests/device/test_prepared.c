@@ -2,9 +2,6 @@
 /* One call of an op, prepared and run without a plan, gives what the op is; what no kernel takes is said. */
 #include "device/prepared.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "support/test.h"
 
 enum { ROWS = 5, COLUMNS = 7, DEPTH = 3 };

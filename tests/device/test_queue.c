@@ -2,10 +2,7 @@
 /* The queue of a device: what the calls promise, on the CPU, which does things at once, and on `late`, which does them
  * as late as it may. */
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "support/test.h"
 

@@ -12,11 +12,7 @@
 #include "support/folder.h"
 #include "support/source_files.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "support/test.h"
 

@@ -4,10 +4,6 @@
 #include "encoder/encoder.h"
 
 #include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "support/folder.h"
 #include "support/test.h"

@@ -3,11 +3,6 @@
 #include "data/safetensors.h"
 #include "encoder/encoder.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 typedef struct {

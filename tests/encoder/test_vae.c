@@ -4,11 +4,6 @@
 #include "encoder/encoder.h"
 #include "graph/graph.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 static const char *const folders[] = { "tests/encoder/data/vae_four", "tests/encoder/data/vae_two",

@@ -6,8 +6,6 @@
 #include "comm/world.h"
 #include "support/test.h"
 
-#include <stdlib.h>
-
 enum { RANKS = 3, MOST = 12, CALLS = 3, UNTOUCHED = -7 };
 
 /* Elements that each rank received in each of three equal calls; what it sent is as it was. */

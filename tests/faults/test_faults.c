@@ -7,10 +7,6 @@
 #include "apps/node/memory_words.h"
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static void plant(const char *text)
 {
     tm_error err = { 0 };

@@ -6,11 +6,6 @@
 #include "support/training.h"
 #include "train/generate/euler.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 enum { STEPS = 20 };

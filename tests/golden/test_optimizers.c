@@ -7,11 +7,6 @@
 #include "support/golden.h"
 #include "support/training.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 enum { STEPS = 8, NAME = 32 };

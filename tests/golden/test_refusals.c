@@ -9,10 +9,6 @@
 #include "base/file.h"
 #include "train/run/run.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 /* Empty, or what is otherwise than `wanted`. */

@@ -5,10 +5,6 @@
 #include "op/codes.h"
 
 #include <dlfcn.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "support/folder.h"
 #include "support/test.h"

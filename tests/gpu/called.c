@@ -3,9 +3,6 @@
 #include "device/backend.h"
 #include "graph/blocks.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 enum { GUARD = 64, GUARD_BYTE = 0x5a };

@@ -8,9 +8,6 @@
 #include "gpu/dnn_graph.h"
 
 #include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "support/test.h"
 

@@ -7,11 +7,6 @@
 
 #include <dlfcn.h>
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* Can it compile an empty kernel? */
 static bool compiles(bool hip, tm_error *err)

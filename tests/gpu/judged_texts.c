@@ -6,11 +6,6 @@
 #include "device/backend.h"
 #include "device/gpu/own.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "support/test.h"
 
 enum { LIMIT = 1 << 20, LINE = 80 };

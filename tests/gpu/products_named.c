@@ -5,9 +5,6 @@
  */
 #include "gpu/blas.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "support/folder.h"
 #include "support/test.h"
 

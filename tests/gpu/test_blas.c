@@ -3,10 +3,6 @@
  * nothing written beside them; in a graph; what is said where a library is missing, old, refuses, or fails. */
 #include "gpu/blas_bench.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/folder.h"
 #include "support/test.h"
 

@@ -4,10 +4,6 @@
 #include "base/random.h"
 #include "gpu/blas_bench.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 static void check_product(const blas_bench *b, const blas_kind *k, const char *what)

@@ -13,9 +13,6 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "support/folder.h"
 #include "support/test.h"

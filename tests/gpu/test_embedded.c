@@ -4,9 +4,6 @@
 #include "base/hash.h"
 #include "gpu/embedded.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <zstd.h>
 
 #include "support/test.h"

@@ -7,11 +7,6 @@
 #include "graph/value.h"
 #include "op/describe.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 /* Of n elements, in which every code, every number of a map and scales of several sizes occur. */

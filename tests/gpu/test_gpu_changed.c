@@ -11,9 +11,6 @@
 #include "gpu/trials.h"
 #include "op/describe.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 
 #include "support/test.h"

@@ -6,11 +6,6 @@
 #include "graph/value.h"
 #include "op/compare.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 enum { ROWS = 37, COLUMNS = 41, GAP = 3, LD = COLUMNS + GAP, RECORDS = 3 };

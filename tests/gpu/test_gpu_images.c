@@ -10,11 +10,6 @@
 #include "image/image.h"
 #include "support/folder.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 /* Numbers of a file, and the largest of them. */

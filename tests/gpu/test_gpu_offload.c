@@ -6,10 +6,6 @@
 #include "gpu/emulated.h"
 #include "gpu/trained.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 enum { STEPS = 2, FORMS = 4 };

@@ -11,11 +11,6 @@
 #include "graph/passes/quantize.h"
 #include "op/quantize.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 /* --- bits of kernels */

@@ -7,9 +7,6 @@
 #include "support/folder.h"
 
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* --- layouts: shards and parts, stages, experts ------------------------------------------------------------------- */
 

@@ -9,10 +9,6 @@
 #include "support/folder.h"
 #include "support/golden.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "support/test.h"

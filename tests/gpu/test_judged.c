@@ -10,12 +10,6 @@
 #include "gpu/trials.h"
 #include "support/training.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "support/test.h"
 
 #define FOLDER "build/kernels"

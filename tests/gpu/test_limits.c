@@ -6,9 +6,6 @@
 #include "gpu/emulated.h"
 #include "op/describe.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 enum { GRID = 65535, IN_32_BITS = INT32_MAX };

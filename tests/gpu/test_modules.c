@@ -11,10 +11,6 @@
 #include "support/training.h"
 #include "support/whole.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 enum { MOST_LINES = 400, LINE = 320 };

@@ -5,10 +5,6 @@
 #include "base/file.h"
 #include "support/folder.h"
 
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "support/test.h"
 
 /* A device at the end of links of PCI: "pci0000:00/0000:00:01.0/0000:01:00.0". node NULL: the file is not there. */

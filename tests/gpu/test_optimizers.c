@@ -13,11 +13,6 @@
 #include "support/execute.h"
 #include "support/training.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 enum { SEED = 5, MOST_VALUES = 20000, QUICK_VALUES = 2000 };

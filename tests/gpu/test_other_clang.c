@@ -5,11 +5,6 @@
 #include "gpu/emulated.h"
 #include "gpu/trials.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "support/test.h"
 
 enum { LINE = 320 };

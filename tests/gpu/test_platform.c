@@ -4,10 +4,6 @@
 #include "gpu/platform.h"
 #include "base/file.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "support/test.h"
 
 static const tm_gpu_sheet *sheet(const char *name)

@@ -6,11 +6,6 @@
 #include "gpu/emulated.h"
 #include "graph/value.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 enum { ROUNDS = 5, MOST_KERNELS = 3, SAMPLE = 4096, BLOCK = 1 << 20 };

@@ -4,11 +4,7 @@
  * of which each product has three algorithms, and the last is the fastest. */
 #include "gpu/blas_bench.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "support/folder.h"
 #include "support/test.h"

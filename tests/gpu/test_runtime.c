@@ -7,11 +7,7 @@
 #include "device/device.h"
 
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "support/folder.h"
 #include "support/test.h"

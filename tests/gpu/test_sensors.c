@@ -3,12 +3,6 @@
  * over a stand-in; what is not there is unknown, and said. */
 #include "gpu/sensors.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "support/folder.h"
 #include "support/test.h"
 

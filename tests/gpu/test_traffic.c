@@ -10,9 +10,6 @@
 #include "op/quantize.h"
 
 #include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "machine/machine.h"
 #include "support/test.h"

@@ -3,10 +3,6 @@
 #include "base/random.h"
 #include "support/golden.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 enum { DOCUMENT = 5 };

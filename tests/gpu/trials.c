@@ -15,11 +15,6 @@
 #include "op/attrs.h"
 #include "op/describe.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/folder.h"
 #include "support/test.h"
 

@@ -7,10 +7,6 @@
 #include "base/text.h"
 #include "graph/plan.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 static void text_is(const json_t *object, const char *member, const char *wanted)

@@ -5,9 +5,6 @@
 
 #include "graph/graph.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 /* Is there without this segment, or is for others than this segment. */

@@ -9,11 +9,6 @@
 #include "support/golden.h"
 #include "support/json.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 /* Every float32 of 16 bits and their neighbours, and halves between two codes. */

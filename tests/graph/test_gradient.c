@@ -6,9 +6,6 @@
 #include "graph/gradient.h"
 #include "op/attrs.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "support/test.h"
 
 enum { ROWS = 3, WIDTH = 4 };

@@ -5,8 +5,6 @@
 #include "graph/plan.h"
 #include "op/attrs.h"
 
-#include <string.h>
-
 #include "support/test.h"
 
 enum { GRAPHS = 400, BUFFERS = 24, GRADIENTS = 6 };

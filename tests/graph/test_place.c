@@ -7,8 +7,6 @@
 #include "graph/occupancy.h"
 #include "graph/place.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 enum { SETS = 400, MOST = 120 };

@@ -3,10 +3,6 @@
  * the deepest model that may be asked for. Rules of any plan: test_plans.c. */
 #include "support/training.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #include "support/test.h"

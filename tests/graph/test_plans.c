@@ -15,10 +15,6 @@
 #include "base/json.h"
 #include "model/model.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 /* --- the table ---------------------------------------------------------------------------------------------------- */

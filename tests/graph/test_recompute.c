@@ -2,9 +2,6 @@
 /* The recompute pass: what is kept, where copies stand, what memory it saves, and that no gradient changes. */
 #include "support/training.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 static tm_step *step_of(tm_model_family family, tm_recompute recompute, int64_t layers)

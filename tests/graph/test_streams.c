@@ -4,10 +4,6 @@
 #include "base/random.h"
 #include "support/training.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 /* --- an interpreter that runs streams side by side ---------------------------------------------------------------- */

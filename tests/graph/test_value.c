@@ -6,9 +6,6 @@
 #include "graph/graph.h"
 #include "graph/value.h"
 
-#include <math.h>
-#include <stdio.h>
-
 TEST(bf16_rounds_to_nearest_even)
 {
     static const struct {

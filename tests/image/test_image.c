@@ -11,9 +11,6 @@
 #include "support/test.h"
 
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static bool ends_in(const char *name, const char *end)
 {

@@ -5,7 +5,6 @@
 #include "support/test.h"
 
 #include <dlfcn.h>
-#include <string.h>
 
 /* A sanitizer needs the loader's for itself. */
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__

@@ -4,11 +4,6 @@
 #include "image/resize.h"
 #include "support/test.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static tm_image_size size_of(const tm_image *image)
 {
     return (tm_image_size){ image->width, image->height };

@@ -5,10 +5,6 @@
 
 #include "machine/texts.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* s[4:5], s[6:7]: the pointers; v9: 4 times the thread. */
 #define BEGIN "s_load_dwordx4 s[4:7], s[0:1], 0x0\nv_lshlrev_b32_e32 v9, 2, v0\ns_waitcnt lgkmcnt(0)\n"
 #define END "global_store_dword v9, v1, s[6:7]\ns_endpgm\n"

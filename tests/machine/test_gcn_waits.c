@@ -5,10 +5,6 @@
 
 #include "machine/texts.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 typedef struct row {
     const char *what, *body;
     int         wait; /* which one of the text's waits and barriers */

@@ -8,10 +8,6 @@
 #include "op/attrs.h"
 #include "../support/execute.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "support/test.h"
 
 static const double tolerance = 1e-7, step = 1e-5;

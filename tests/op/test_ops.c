@@ -6,9 +6,6 @@
 #include "op/attrs.h"
 
 #include <ctype.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "support/test.h"
 

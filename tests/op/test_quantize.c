@@ -7,8 +7,6 @@
 #include "base/random.h"
 #include "graph/value.h"
 
-#include <stdlib.h>
-
 #include "support/test.h"
 
 static const tm_dtype narrow[] = { TM_E4M3, TM_E5M2, TM_E4M3FNUZ, TM_E5M2FNUZ, TM_E2M1, TM_E3M2, TM_E2M3 };

@@ -3,8 +3,6 @@
 #include "op/quantize.h"
 
 #include <ctype.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "support/test.h"
 

@@ -5,9 +5,6 @@
 #include "op/describe.h"
 #include "support/execute.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "support/test.h"
 
 static void expect(const double *have, const double *want, int n)

@@ -13,10 +13,6 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 
 /* --- trainings ---------------------------------------------------------------------------------------------------- */
 

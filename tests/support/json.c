@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/json.h"
 
-#include <math.h>
-
 #include "support/test.h"
 
 json_t *test_json(const char *path)

@@ -6,8 +6,6 @@
 #include "graph/nf4.h"
 #include "support/training.h"
 
-#include <string.h>
-
 /* Of a block, of a model: query and output, key and value, the three matrices of the FFN; two norms. */
 enum { LAYERS = 16, WIDTH = 2048, KEYS = 512, HIDDEN = 8192, WORDS = 128256, RANK = 8 };
 static const int64_t matrices = LAYERS * (2LL * WIDTH * WIDTH + 2LL * KEYS * WIDTH + 3LL * HIDDEN * WIDTH);

@@ -7,11 +7,6 @@
 #include "support/golden.h"
 #include "support/training.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static tm_adapters lora(int64_t rank, double alpha, const char *targets, bool dora)
 {
     tm_adapters a = { .rank = rank, .alpha = alpha, .base = TM_DTYPE_COUNT, .place = "test", .seed = 1, .dora = dora };

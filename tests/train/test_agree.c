@@ -4,9 +4,6 @@
 #include "support/test.h"
 #include "train/parallel/agree.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "../comm/world.h"
 
 enum { RANKS = 4 };

@@ -8,11 +8,6 @@
 #include "train/certify/leak_probe.h"
 #include "train/certify/perturb.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* --- steps -------------------------------------------------------------------------------------------------------- */
 
 typedef enum {

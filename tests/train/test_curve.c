@@ -6,10 +6,6 @@
 #include "base/hash.h"
 #include "train/run/curve.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
 static const double stored[] = {
 #define LOSS(value) value,
 #include "train/run/curve.def"

@@ -6,10 +6,6 @@
 #include "support/training.h"
 #include "train/generate/decode.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { LENGTH = 70, VOCAB = 96 };
 
 /* The weights of one into the other, by name. */

@@ -7,10 +7,6 @@
 
 #include "train/checkpoint/description.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define EXPERTS "--model.n_experts=4 --model.n_experts_per_token=2 --model.moe_ffn_dim=32 "
 
 static const char *const models[][2] = {

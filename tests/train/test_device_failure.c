@@ -10,11 +10,6 @@
 #include "train/generate/decode.h"
 #include "train/run/run.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 /* --- the device --------------------------------------------------------------------------------------------------- */
 
 enum { NEVER = -1 };

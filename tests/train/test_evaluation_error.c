@@ -6,8 +6,6 @@
 #include "support/source_files.h"
 #include "train/run/run_state.h"
 
-#include <math.h>
-
 /* 1 2 3 4 5: mean 3, sum of squares 55, squared deviations 10; the deviation is sqrt(10 / 4), its error that / sqrt(5).
  */
 TEST(the_error_of_a_mean)

@@ -9,8 +9,6 @@
 
 #include "base/clock.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 enum { STEPS = 50 }; /* the fewest that are judged */

@@ -11,10 +11,6 @@
 #include "train/generate/generate.h"
 #include "train/generate/sample.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { VOCAB = 257, SEQ = 16, PROMPT = SEQ / 4, MORE = 40 };
 
 static int64_t expected_text(tm_trainer *trainer, const tm_source *source, uint64_t seed, int32_t *all)

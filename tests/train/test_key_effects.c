@@ -11,12 +11,6 @@
 #include "train/run/run.h"
 #include "key_effects_rows.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 /* --- what a run says ---------------------------------------------------------------------------------------------- */
 
 typedef struct {

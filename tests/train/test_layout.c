@@ -7,9 +7,6 @@
 #include "train/pipeline/pipeline.h"
 #include "train/run/run.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #define MIXTURE                                                                                                        \
     "--model.n_experts 24 --model.n_experts_per_token 2 --model.n_heads 12 --model.n_kv_heads 12 --model.dim 192 "
 #define RANKS(n) "--parallelism.ranks " #n " "

@@ -8,9 +8,6 @@
 #include "train/trainer/locate.h"
 
 #include <jansson.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* --- a kernel that spoils what another one has computed ----------------------------------------------------------- */
 

@@ -9,11 +9,6 @@
 
 #include "rank_run.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-
 enum { MOST_ROWS = 2000, DEADLINE = 120 };
 
 typedef struct {

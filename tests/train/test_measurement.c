@@ -7,8 +7,6 @@
 #include "system/validity.h"
 #include "train/trainer/expert_balance.h"
 
-#include <math.h>
-
 /* An output: at which step it fails (-1: never; 0: when the run starts), and what it was told. */
 typedef struct {
     tm_sink          sink;

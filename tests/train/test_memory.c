@@ -6,9 +6,6 @@
 #include "base/arena.h"
 #include "base/cpu.h"
 
-#include <math.h>
-#include <string.h>
-
 typedef struct {
     tm_model_family     family;
     const tm_precision *precision;

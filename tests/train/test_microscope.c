@@ -5,10 +5,6 @@
 #include "step_cases.h"
 #include "train/trainer/microscope.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* A trainer of one device, and what is seen of the first micro-batch of a step; its targets are those of that one. */
 typedef struct {
     tm_device     *device;

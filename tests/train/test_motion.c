@@ -6,9 +6,6 @@
 
 #include "train/certify/perturb.h"
 
-#include <math.h>
-#include <stdlib.h>
-
 static double *moved_to(tm_motion *motion, tm_tensor_id id, double side, uint64_t seed, double *change)
 {
     tm_error err = { 0 };

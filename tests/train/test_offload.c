@@ -9,10 +9,7 @@
 
 #include <dirent.h>
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 enum { FORMS = 4 };
 

@@ -8,10 +8,6 @@
 
 #include "train/run/run.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* Of a preset and words of a command line. */
 static tm_status read_words(const char *preset, const char *words, tm_run_options *options, tm_error *err)
 {

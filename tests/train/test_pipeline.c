@@ -3,11 +3,6 @@
 #include "support/test.h"
 #include "train/pipeline/pipeline.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static const tm_pipeline_costs alike = { 1, 1, 1 }, uneven = { 1, 1.5, 0.5 }, large = { 2, 2, 1 },
                                quick = { 1e-3, 1e-3, 1e-3 };
 

@@ -4,10 +4,6 @@
 #include "support/test.h"
 #include "train/pipeline/pipeline.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
 static void check_cut(int64_t layers, int stages, int64_t first, int64_t last, const int *wanted)
 {
     tm_stage out[16];

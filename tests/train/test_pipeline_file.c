@@ -5,10 +5,6 @@
 #include "base/arena.h"
 #include "train/pipeline/file.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define FOLDER "tests/train/fixtures/schedules/"
 
 static const tm_pipeline_list *read_list(const char *name, int ranks, tm_arena *arena)

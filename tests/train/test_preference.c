@@ -8,11 +8,6 @@
 #include "support/full_config.h"
 #include "train/trainer/preference.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { SEQ = 96, PAIRS = 60, MOST = 8, MEASURES = TM_PREFERENCE_MEASURES };
 
 typedef struct {

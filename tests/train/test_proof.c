@@ -7,11 +7,6 @@
 #include "support/full_config.h"
 #include "train/run/run_state.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* --- whole runs --------------------------------------------------------------------------------------------------- */
 
 static tm_run_ended told;

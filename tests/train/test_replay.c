@@ -6,9 +6,6 @@
 #include "device/host/host.h"
 #include "train/trainer/replay.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #include "rank_run.h"
 #include "run_fixture.h"
 

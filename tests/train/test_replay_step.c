@@ -11,11 +11,6 @@
 #include "train/run/replay_step.h"
 #include "train/run/run_state.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define run_world ranks_of_test /* a run has a function of that name */
 #include "rank_run.h"
 #undef run_world

@@ -9,11 +9,6 @@
 #include "train/checkpoint/io.h"
 #include "train/run/run_state.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static int64_t               stop_after;
 static volatile sig_atomic_t stopped;
 static double                first_loss_told;

@@ -15,8 +15,6 @@
 #include "run_fixture.h"
 
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
 
 enum { STEPS = 6, BATCH = 4, MAX_RANKS = 5, DEADLINE = 120 };
 

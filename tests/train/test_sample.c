@@ -5,9 +5,6 @@
 #include "base/random.h"
 #include "train/generate/sample.h"
 
-#include <math.h>
-#include <string.h>
-
 enum { VOCAB = 7 };
 
 /* By another way round: each token has a part of [0, 1), the most likely first, of equals the first. */

@@ -4,8 +4,6 @@
 #include "train/certify/rate.h"
 #include "train/optimizer/schedule.h"
 
-#include <math.h>
-
 TEST(nemo_cosine_has_the_published_values)
 {
     static const tm_schedule s = {

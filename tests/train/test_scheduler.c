@@ -6,11 +6,7 @@
 
 #include "support/folder.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
-static tm_status read(const char *json, tm_euler_times *out, tm_error *err)
+static tm_status euler_of(const char *json, tm_euler_times *out, tm_error *err)
 {
     const char *path = test_in_folder("scheduler_config.json");
     (void)remove(path);
@@ -38,7 +34,7 @@ TEST(times_are_those_of_diffusers)
         tm_euler_times rule;
         tm_error       err = { 0 };
         double         times[5];
-        assert_int_equal(read(rows[i].json, &rule, &err), TM_OK);
+        assert_int_equal(euler_of(rows[i].json, &rule, &err), TM_OK);
         tm_euler_times_of(&rule, 1024, 4, times);
         for (int k = 0; k < 5; k++) assert_true(fabs(times[k] - rows[i].times[k]) < 1e-6);
     }
@@ -65,7 +61,7 @@ TEST(what_changes_the_times_is_refused)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         tm_euler_times rule;
         tm_error       err = { 0 };
-        assert_int_equal(read(rows[i].json, &rule, &err), rows[i].status);
+        assert_int_equal(euler_of(rows[i].json, &rule, &err), rows[i].status);
         assert_non_null(strstr(err.text, rows[i].says));
     }
 }

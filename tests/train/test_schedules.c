@@ -8,11 +8,6 @@
 #include "train/certify/rate.h"
 #include "train/run/run.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static const test_foreign_program *program_of(const char *name, size_t n)
 {
     for (size_t i = 0; i < TEST_PROGRAMS; i++)

@@ -7,11 +7,6 @@
 #include "support/full_config.h"
 #include "support/training.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { SEQ = 96, SAMPLES = 24 };
 
 /* Prompts with answers, or with a chosen and a rejected one, whose lengths differ. */

@@ -9,10 +9,6 @@
 #include "rank_run.h"
 #include "run_fixture.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
 enum { STEPS = 40, MOST_RANKS = 4, DEADLINE = 1000000, USUAL = 1000000 };
 
 typedef struct {

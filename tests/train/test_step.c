@@ -4,9 +4,6 @@
 #include "op/attrs.h"
 #include "support/training.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 /* Fields are known by their names: their order does not matter, one that the model does not read takes no memory, one
  * that is missing is named. */
 TEST(fields_go_by_name)

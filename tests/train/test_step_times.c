@@ -10,8 +10,6 @@
 
 #include "train/run/run.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 enum { STEPS = 40, SAVED = 10, STEP_NS = 200000000, OTHER_NS = 400000000 };

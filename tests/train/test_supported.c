@@ -7,9 +7,6 @@
 #include "train/run/run.h"
 #include "train/step/supported.h"
 
-#include <stdio.h>
-#include <string.h>
-
 static tm_status plan(const char *words, tm_error *err)
 {
     tm_config     *config = test_full_config();

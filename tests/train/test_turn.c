@@ -4,10 +4,7 @@
 #include "train/run/interleave.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 /* In the place of the system's: every other call is broken off by a signal, the others pass on few bytes. */
 static size_t   few = SIZE_MAX;

@@ -3,11 +3,6 @@
 #include "support/test.h"
 #include "train/run/verdict.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { LOSSES = 100 };
 static const double nothing = (double)NAN;
 

@@ -6,9 +6,6 @@
 
 #include "base/hash.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 /* Of all that a checkpoint holds the parameters, by the documented sum; the order does not matter. */
 static uint64_t sum_of(const tm_trainer *trainer, size_t *weights)
 {

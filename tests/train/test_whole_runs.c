@@ -16,12 +16,7 @@
 #include "train/run/interleave.h"
 #include "train/run/run.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 /* ---- who listens ---- */
 
