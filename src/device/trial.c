@@ -32,13 +32,18 @@ static int64_t gap_of(const tm_trial *t, int i)
 int64_t tm_trial_place(const tm_trial *t, int i, int64_t e)
 {
     int64_t columns = columns_of(i < TM_MAX_IN ? &t->call.in[i] : &t->call.out[i - TM_MAX_IN]), gap = gap_of(t, i);
-    return gap ? e / columns * (columns + gap) + e % columns : e;
+    return gap ? t->shift + e / columns * (columns + gap) + e % columns : e;
 }
 
 void tm_trial_open(tm_trial *t, const tm_judge *judge, tm_device *device, const tm_kernel *kernel,
-                   const tm_precision *precision, int64_t gap)
+                   const tm_precision *precision, int64_t gap, int64_t shift)
 {
-    *t = (tm_trial){ .judge = judge, .kernel = kernel, .device = device, .precision = precision->name, .gap = gap };
+    *t = (tm_trial){ .judge = judge,
+                     .kernel = kernel,
+                     .device = device,
+                     .precision = precision->name,
+                     .gap = gap,
+                     .shift = gap ? shift : 0 };
     t->call = tm_example_call(judge->op, judge->example, precision);
     t->call.attr = judge->call.attr;
     t->call.device = tm_device_chooser(device).context;
@@ -48,7 +53,7 @@ void tm_trial_open(tm_trial *t, const tm_judge *judge, tm_device *device, const 
         if (!tm_view_present(view)) continue;
         int64_t columns = columns_of(view), rows = columns ? tm_shape_elements(view->shape) / columns : 0;
         view->ld = gap_of(t, i) ? columns + gap : 0;
-        t->bytes[i] = gap_of(t, i) ? (size_t)(rows * view->ld) * tm_dtype_bytes(view->dtype)
+        t->bytes[i] = gap_of(t, i) ? (size_t)(t->shift + rows * view->ld) * tm_dtype_bytes(view->dtype)
                                    : tm_tensor_bytes(view->shape, view->dtype);
         t->image[i] = tm_alloc(t->bytes[i] + 1);
     }
@@ -57,6 +62,17 @@ void tm_trial_open(tm_trial *t, const tm_judge *judge, tm_device *device, const 
 void tm_trial_close(tm_trial *t)
 {
     for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) free(t->image[i]);
+}
+
+/* Bytes in front of an operand; where its memory begins. */
+static size_t shift_of(tm_trial *t, int i)
+{
+    return gap_of(t, i) ? (size_t)t->shift * tm_dtype_bytes(view_at(t, i)->dtype) : 0;
+}
+
+static tm_address memory_of(tm_trial *t, int i)
+{
+    return (tm_address){ (uintptr_t)view_at(t, i)->data - shift_of(t, i) };
 }
 
 static tm_status put_there(tm_device *device, const void *from, size_t bytes, void **data, tm_error *err)
@@ -88,10 +104,13 @@ static tm_status fill(tm_trial *t, unsigned adds, int alias, tm_error *err)
     for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) {
         tm_view *view = view_at(t, i);
         if (!tm_view_present(view)) continue;
-        if (i == TM_MAX_IN && alias >= 0)
+        if (i == TM_MAX_IN && alias >= 0) {
             view->data = t->call.in[alias].data;
-        else
-            TM_TRY(put_there(t->device, t->image[i], t->bytes[i], &view->data, err));
+            continue;
+        }
+        tm_status st = put_there(t->device, t->image[i], t->bytes[i], &view->data, err);
+        if (view->data) view->data = (char *)view->data + shift_of(t, i);
+        if (st != TM_OK) return st;
     }
     return TM_OK;
 }
@@ -107,7 +126,7 @@ static tm_status compute(tm_trial *t, tm_error *err)
     TM_TRY(tm_kernel_run(kernel, &t->call, err));
     for (int k = 0; k < TM_MAX_OUT; k++)
         if (tm_view_present(&t->call.out[k]))
-            TM_TRY(tm_device_read(t->device, t->image[TM_MAX_IN + k], (tm_address){ (uintptr_t)t->call.out[k].data },
+            TM_TRY(tm_device_read(t->device, t->image[TM_MAX_IN + k], memory_of(t, TM_MAX_IN + k),
                                   t->bytes[TM_MAX_IN + k], err));
     return tm_device_wait(t->device, err);
 }
@@ -122,8 +141,7 @@ tm_status tm_trial_run(tm_trial *t, unsigned adds, int alias, tm_error *err)
     if (t->kernel->release) t->kernel->release(t->call.state);
     for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) {
         tm_view *view = view_at(t, i);
-        if (view->data && !(i == TM_MAX_IN && alias >= 0))
-            tm_device_release(t->device, (tm_address){ (uintptr_t)view->data }, t->bytes[i]);
+        if (view->data && !(i == TM_MAX_IN && alias >= 0)) tm_device_release(t->device, memory_of(t, i), t->bytes[i]);
     }
     if (t->call.workspace)
         tm_device_release(t->device, (tm_address){ (uintptr_t)t->call.workspace }, t->call.workspace_bytes);
@@ -192,7 +210,7 @@ static tm_status try_precision(tm_device *device, const tm_judge *judge, const t
     const tm_kernel *kernel = chooser.choose(chooser.context, &call, NULL);
     if (!kernel) return TM_OK;
     out->kernel = true;
-    tm_trial_open(&t, judge, device, kernel, precision, 0);
+    tm_trial_open(&t, judge, device, kernel, precision, 0, 0);
     tm_status st = tm_trial_run(&t, 0, -1, err);
     if (st == TM_OK) note(out, &t, 0);
     t.call.accumulate = judge->adds;

@@ -16,13 +16,14 @@ struct tm_trial {
     tm_call          call;                          /* formats and shapes; data: the device's, while it runs */
     char            *image[TM_MAX_IN + TM_MAX_OUT]; /* operands in the host's memory: inputs, then outputs */
     size_t           bytes[TM_MAX_IN + TM_MAX_OUT];
-    int64_t          gap;            /* elements between the rows of operands that may be views */
+    int64_t gap, shift; /* elements between the rows of operands that may be views, and in front of the first one */
     void (*filled)(tm_trial *trial); /* changes the images before they go to the device; NULL: nothing */
 };
 
-/* Formats as a training step of this precision has them. Room for the operands, to be closed in any case. */
+/* Formats as a training step of this precision has them. Room for the operands, to be closed in any case. Without a gap
+ * there is no shift. */
 void tm_trial_open(tm_trial *trial, const tm_judge *judge, tm_device *device, const tm_kernel *kernel,
-                   const tm_precision *precision, int64_t gap);
+                   const tm_precision *precision, int64_t gap, int64_t shift);
 void tm_trial_close(tm_trial *trial);
 
 /* Prepares and runs the kernel: outputs come back into `image`. adds: bit k: output k is added to what is there

@@ -50,6 +50,25 @@ TEST(memory_is_as_large_as_asked)
     tm_device_close(device);
 }
 
+/* Of the host, for what is offloaded: zeros at first, all of it can be written, and it is given back. */
+TEST(memory_near_a_device_is_the_hosts)
+{
+    tm_device *device = test_device_open("cpu", 1);
+    tm_address a = { 0 };
+    tm_error   err = { 0 };
+    (void)mapped_pages();
+    long before = mapped_pages();
+    tm_device_release_near(device, a, 1);
+    OK(tm_device_alloc_near(device, 3 * PAGE, &a, NULL));
+    assert_int_equal(mapped_pages(), before + 3);
+    unsigned char *data = (unsigned char *)a.at; // NOLINT
+    for (size_t i = 0; i < 3 * PAGE; i++) assert_int_equal(data[i], 0), data[i] = 7;
+    tm_device_release_near(device, a, 3 * PAGE);
+    assert_int_equal(mapped_pages(), before);
+    assert_int_equal(tm_device_alloc_near(device, (size_t)1 << 60, &a, &err), TM_NOMEM);
+    tm_device_close(device);
+}
+
 /* Pages that were touched count, the last one as far as it is asked for. More than are looked at in one go. */
 TEST(used_memory_is_counted_by_pages)
 {

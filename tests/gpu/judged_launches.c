@@ -65,7 +65,21 @@ static void launch(const noting *n, const tm_kernel *kernel, tm_call *call)
     kernel->release(call->state);
 }
 
-/* Plain, added to what is there, and in place. */
+/* As the trials of views have it (trials.c). */
+static void launch_views(const noting *n, const trial_of *trial, const tm_call *plain, int64_t gap, size_t shift)
+{
+    tm_call call = *plain;
+    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) {
+        tm_view *view = i < TM_MAX_IN ? &call.in[i] : &call.out[i - TM_MAX_IN];
+        unsigned may = i < TM_MAX_IN ? trial->op->strided_in >> i : trial->op->strided_out >> (i - TM_MAX_IN);
+        if (!(may & 1U) || !view->data || view->shape.rank < 1) continue;
+        view->ld = view->shape.n[view->shape.rank - 1] + trial->shape.gap + gap;
+        view->data = (char *)view->data + shift * tm_dtype_bytes(view->dtype);
+    }
+    if (!trial->kernel->refuse(&call)) launch(n, trial->kernel, &call);
+}
+
+/* Plain, with views, added to what is there, and in place. */
 static void add_trial(void *out, const trial_of *trial, const tm_call *of)
 {
     noting *n = out;
@@ -76,6 +90,8 @@ static void add_trial(void *out, const trial_of *trial, const tm_call *of)
         view->data = tm_view_present(view) ? made_up(i) : NULL;
     }
     launch(n, trial->kernel, &call);
+    if (trial->op->strided_in | trial->op->strided_out)
+        launch_views(n, trial, &call, 3, 0), launch_views(n, trial, &call, 8, 1);
     for (unsigned adds = 1; adds < 1U << trial->op->n_out; adds++) {
         call.accumulate = adds;
         if (!trial->kernel->refuse(&call)) launch(n, trial->kernel, &call);

@@ -153,7 +153,7 @@ TEST(keys_beyond_a_window_are_not_seen)
         tm_judge j;
         tm_trial t;
         tm_judge_open(&j, &tm_op_attention_grad, example_of(8, window, 0), 0, true);
-        tm_trial_open(&t, &j, device, backward(), &tm_precision_bf16, 8);
+        tm_trial_open(&t, &j, device, backward(), &tm_precision_bf16, 8, 0);
         assert_null(backward()->refuse(&t.call));
         if (tm_trial_run(&t, 0, -1, &err) != TM_OK) fail_msg("%s", err.text);
         if (tm_trial_judge(&t, 0).part > 1) fail_msg("a window of %d keys", (int)window);
@@ -175,7 +175,7 @@ TEST(what_the_library_does_not_do_is_refused)
         if (k == 0) tm_example_int(e, 6, tm_shape_1(16), 8);
         if (k == 1) tm_example_in(e, 7, TM_ROLE_PARAMETER, tm_shape_1(4), 0, 1), e->out[3] = tm_shape_1(4);
         tm_judge_open(&j, &tm_op_attention_grad, e, 0, true);
-        tm_trial_open(&t, &j, device, backward(), k == 3 ? &tm_precision_f32 : &tm_precision_bf16, 8);
+        tm_trial_open(&t, &j, device, backward(), k == 3 ? &tm_precision_f32 : &tm_precision_bf16, 8, 0);
         const char *why = backward()->refuse(&t.call);
         if (!why || !strstr(why, words[k])) fail_msg("%s: '%s'", words[k], why ? why : "");
         tm_trial_close(&t);
@@ -192,8 +192,8 @@ static int calls_with(tm_device *device, size_t most, int64_t length)
     tm_judge j;
     tm_trial one, pieces;
     tm_judge_open(&j, &tm_op_attention_grad, example_of(length, 0, 0), 0, true);
-    tm_trial_open(&one, &j, device, backward(), &tm_precision_bf16, 8);
-    tm_trial_open(&pieces, &j, device, backward(), &tm_precision_bf16, 8);
+    tm_trial_open(&one, &j, device, backward(), &tm_precision_bf16, 8, 0);
+    tm_trial_open(&pieces, &j, device, backward(), &tm_precision_bf16, 8, 0);
     ((tm_gpu_own *)device->own)->most_stored = (size_t)1 << 30;
     if (tm_trial_run(&one, 0, -1, &err) != TM_OK) fail_msg("%s", err.text);
     assert_true(tm_trial_judge(&one, 0).part <= 1);
@@ -234,7 +234,7 @@ static tm_status attend(tm_device *device, const char **refused, tm_error *err)
     tm_judge    j;
     tm_trial    t;
     tm_judge_open(&j, &tm_op_attention_grad, example_of(8, 0, 0), 0, true);
-    tm_trial_open(&t, &j, device, backward(), &tm_precision_bf16, 8);
+    tm_trial_open(&t, &j, device, backward(), &tm_precision_bf16, 8, 0);
     const char *why = backward()->refuse(&t.call);
     snprintf(words, sizeof words, "%s", why ? why : "");
     *refused = words;
