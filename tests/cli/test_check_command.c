@@ -259,7 +259,7 @@ TEST(options_reach_their_checks)
                                           { GPU "mem_info_vram_used", "1073741824\n" } };
     static const char *const with_it[][2] = {
         { "gpu_busy --gpu-activity-warn-pct 31", "gpu_busy PASS at most 31 %" },
-        { "gpu_busy --gpu-activity-warn-pct 30.5", "gpu_busy WARN 0000:01:00.0 31 %" },
+        { "gpu_busy --gpu-activity-warn-pct 30.5", "gpu_busy WARN 1 of 1 are in use: 0000:01:00.0 31 %" },
         { "gpu_mem --hbm-busy-threshold-gib 1.01", "gpu_mem PASS" },
         { "gpu_mem --hbm-busy-threshold-gib 1", "gpu_mem FAIL" },
     };
