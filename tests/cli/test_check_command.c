@@ -261,7 +261,7 @@ TEST(options_reach_their_checks)
         { "gpu_busy --gpu-activity-warn-pct 31", "gpu_busy PASS at most 31 %" },
         { "gpu_busy --gpu-activity-warn-pct 30.5", "gpu_busy WARN 1 of 1 are in use: 0000:01:00.0 31 %" },
         { "gpu_mem --hbm-busy-threshold-gib 1.01", "gpu_mem PASS" },
-        { "gpu_mem --hbm-busy-threshold-gib 1", "gpu_mem FAIL" },
+        { "gpu_mem --hbm-busy-threshold-gib 1", "gpu_mem FAIL 1 of 1 are in use: 0000:01:00.0 1 GiB" },
     };
     for (int i = 0; i < 5; i++) put(gpu[i][0], gpu[i][1]);
     for (int i = 0; i < 4; i++) {
