@@ -245,7 +245,7 @@ static tm_status read_summary(sweep *s, tm_error *err)
     for (const char *line = cursor; st == TM_OK && (n = tm_csv_read(&cursor, &storage, offsets, COLUMNS)) > 0;
          line = cursor) {
         int number = n > status ? atoi(storage.data) : 0;
-        if (number < 1 || number > s->n) continue;
+        if (number < 1 || number > s->n) continue; /* the header, too */
         sweep_run *run = &s->runs[number - 1];
         for (int i = SUCCESS; i <= OOM_SKIPPED; i++) {
             bool same = strcmp(storage.data + offsets[1], run->name) == 0 &&

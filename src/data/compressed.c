@@ -25,7 +25,7 @@ static size_t pack(const int32_t *tokens, int64_t n, uint8_t *out)
 double tm_source_compressed(const tm_source *source)
 {
     int64_t seq = source->options.seq, rows = source->facts.validation_samples;
-    if (source->kind->traits.images) return (double)NAN;
+    if (source->kind->traits.images || rows <= 0) return (double)NAN;
     if (rows > MOST_TOKENS / seq + 1) rows = MOST_TOKENS / seq + 1;
     void    *fields[TM_MAX_FIELDS];
     int32_t *ids = tm_alloc((size_t)(rows * seq) * sizeof *ids),

@@ -174,4 +174,5 @@ void tm_comm_door_close(tm_comm_door *door)
     if (door->listening >= 0) close(door->listening);
     free(door->caller);
     sodium_memzero(door, sizeof *door);
+    door->listening = -1; /* 0 is a file of somebody else */
 }

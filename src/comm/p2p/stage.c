@@ -107,4 +107,5 @@ void tm_comm_stages_close(tm_comm_world *world)
         close((int)t->file.fd);
     }
     tm_comm_stages_unmap(world->stages);
+    world->stages = NULL;
 }

@@ -143,7 +143,7 @@ TM_MUST_USE tm_status tm_checkpoint_load_together(tm_comm *world, const char *fo
                                                   tm_checkpoint_state *state, const tm_checkpoint_tensor *tensors,
                                                   size_t n, tm_checkpoint_report *report, tm_error *err);
 
-/* Raises *before to the latest step below `step` of which the folder holds a checkpoint, usable or not. */
+/* *before: the latest step below `step` of which the folder holds a checkpoint, usable or not; 0: there is none. */
 TM_MUST_USE tm_status tm_checkpoint_before(const char *folder, int64_t step, int64_t *before, tm_error *err);
 
 /* Does the folder hold a checkpoint, usable or not? For "resume if there is something to resume". */

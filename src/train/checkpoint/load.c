@@ -364,6 +364,7 @@ tm_status tm_checkpoint_before(const char *folder, int64_t step, int64_t *before
     tm_checkpoint_entry *entries;
     size_t               count;
     tm_status            st = tm_checkpoint_list(folder, arena, &entries, &count, err);
+    *before = 0;
     for (size_t i = 0; st == TM_OK && i < count; i++)
         if (entries[i].kind == TM_CHECKPOINT_FINAL && entries[i].step < step && entries[i].step > *before)
             *before = entries[i].step;

@@ -150,7 +150,7 @@ static void list_tensor(list *to, tm_tensor_id id)
     const tm_graph  *graph = to->step->graph;
     const tm_tensor *tensor = &graph->tensors[id];
     const tm_shared *shared = tensor->shared;
-    int64_t          all = tm_shape_elements(tensor->shape), begin, at;
+    int64_t          all = tm_shape_elements(tensor->shape), begin = 0, at = 0;
     held h = { .to = to, .name = tensor->name, .whole = tensor, .dtype = tensor->dtype, .count = all, .in = id };
     if (!shared) {
         h.whole = parameter_of(graph, tensor);
