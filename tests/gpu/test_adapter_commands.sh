@@ -48,6 +48,17 @@ if [ -n "${TM_TEST_FULL:-}" ]; then
     try cuda lora_own "--lora.rank 2 --lora.alpha 3 --lora.dropout 0.1" 1e-4
     TRAINMARK_CUBLASLT="$standins/cublaslt.so"
     try hip qlora "--lora.rank 4 --lora.base_format nf4 --lora.dropout 0.2 --training.dtype bfloat16" 1e-2
+    pairs="--lora.rank 2 --model.vocab_size 257 --data.source preference --data.path $root/tests/data/sft/pairs.jsonl"
+    pairs="$pairs --training.seq_len 128 --training.local_batch_size 3"
+    try cuda dpo "$pairs --dpo.beta 0.3" 1e-4
+    try hip apo "$pairs --dpo.beta 0.5 --dpo.loss_type apo_down --training.dtype bfloat16" 1e-2
+    # Ranks that have parts of sequences gather what the loss reads.
+    export TRAINMARK_NCCL="$standins/nccl.so" STANDIN_GPUS=2
+    trainmark run tiny-llama $tiny $pairs --device hip --out dpo-one
+    trainmark run tiny-llama $tiny $pairs --device hip --ranks 2 --parallelism.context_parallel_degree 2 --out dpo-two
+    check "two GPUs with parts of sequences" [ "$code" -eq 0 ]
+    check "have the loss of one" within "$(loss_of dpo-one 2)" "$(loss_of dpo-two 2)" 1e-4
+    check "which a step has changed" [ "$(loss_of dpo-one 1)" != "$(loss_of dpo-one 2)" ]
 fi
 
 trainmark explain tiny-llama --device cuda --lora.rank 8 --lora.base_format nf4 --training.dtype bfloat16

@@ -109,10 +109,10 @@ check "a kernel that does not compile: exit 1" [ "$code" -eq 1 ]
 check "with the compiler's words" has "$err" "hiprtc 7.0 cannot compile the kernels of '.*': .*an error on command"
 trainmark run tiny-llama --model.dim 8192 --device hip --out never
 check "a plan that does not fit: exit 4" [ "$code" -eq 4 ]
-echo '{"prompt": "a", "chosen": "b", "rejected": "c"}' >pairs.jsonl
-trainmark explain tiny-llama --data.source preference --data.path pairs.jsonl --data.tokenizer byte --device hip
-check "an op without a kernel: exit 4" [ "$code" -eq 4 ]
-check "is named" has "$err" "no fast kernel for op 'preference_loss'"
+trainmark explain tiny-llama --model.dim 1024 --model.n_heads 2 --model.n_kv_heads 1 --device hip
+check "shapes without a kernel: exit 4" [ "$code" -eq 4 ]
+check "the op is named" has "$err" "no fast kernel for op 'attention'"
+check "with what its kernels take" has "$err" "attention/tiles: takes heads of up to 256 elements"
 check "nothing was left behind" [ ! -e never ]
 
 # --- runs -----------------------------------------------------------------------------------------------------------------------

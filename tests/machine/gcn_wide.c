@@ -80,7 +80,7 @@ static bool step_carry(wave *w, const instruction *x)
 /* --- comparisons
  * -------------------------------------------------------------------------------------------------------- */
 
-enum { EQ_U, NE_U, LT_U, LT_I, GE_I, LT_F, NLT_F, LE_F, GT_F, NGT_F };
+enum { EQ_U, NE_U, LT_U, LT_I, GE_I, LT_F, NLT_F, LE_F, NLE_F, GT_F, NGT_F, GE_F, NGE_F };
 
 static bool compared(int how, u64 a, u64 b)
 {
@@ -100,9 +100,13 @@ static bool compared(int how, u64 a, u64 b)
     case NLT_F:
         return !(double_of(a) < double_of(b));
     case LE_F:
-        return double_of(a) <= double_of(b);
-    default:
+    case NLE_F:
+        return (double_of(a) <= double_of(b)) == (how == LE_F);
+    case GT_F:
+    case NGT_F:
         return (double_of(a) > double_of(b)) == (how == GT_F);
+    default:
+        return (double_of(a) >= double_of(b)) == (how == GE_F);
     }
 }
 
@@ -141,7 +145,7 @@ static bool step_class(wave *w, const instruction *x)
 /* --- float64
  * ------------------------------------------------------------------------------------------------------------- */
 
-enum { ADD, MUL, FMA, LDEXP, RCP, RSQ, LSHR, FIXUP, FMAS };
+enum { ADD, MUL, FMA, LDEXP, RCP, RSQ, MAX, LSHR, FIXUP, FMAS };
 
 /* The last of the instructions of a division: q is the quotient, right but for special cases. */
 static u64 division_fixed(u64 q, u64 divisor, u64 dividend)
@@ -173,6 +177,8 @@ static u64 of_three(int how, u64 a, u64 b, u64 c, bool late)
         return bits_of_double(1 / sqrt(double_of(a)));
     case LSHR:
         return b >> (a & 63);
+    case MAX:
+        return bits_of_double(fmax(double_of(a), double_of(b)));
     case FIXUP:
         return division_fixed(a, b, c);
     default:
@@ -299,12 +305,16 @@ const row gcn_wide_rows[] = {
     { "v_cmp_lt_f64", "s2 x2 x2", step_compare_wide, .takes = FLOATS, .kind = LT_F },
     { "v_cmp_nlt_f64", "s2 x2 x2", step_compare_wide, .takes = FLOATS, .kind = NLT_F },
     { "v_cmp_le_f64", "s2 x2 x2", step_compare_wide, .takes = FLOATS, .kind = LE_F },
+    { "v_cmp_nle_f64", "s2 x2 x2", step_compare_wide, .takes = FLOATS, .kind = NLE_F },
     { "v_cmp_gt_f64", "s2 x2 x2", step_compare_wide, .takes = FLOATS, .kind = GT_F },
     { "v_cmp_ngt_f64", "s2 x2 x2", step_compare_wide, .takes = FLOATS, .kind = NGT_F },
+    { "v_cmp_ge_f64", "s2 x2 x2", step_compare_wide, .takes = FLOATS, .kind = GE_F },
+    { "v_cmp_nge_f64", "s2 x2 x2", step_compare_wide, .takes = FLOATS, .kind = NGE_F },
     { "v_cmp_class_f64", "s2 x2 x", step_class, .takes = FLOATS },
     { "v_lshrrev_b64", "v2 x x2", step_wide, .kind = LSHR },
     { "v_add_f64", "v2 x2 x2", step_wide, .takes = FLOATS, .kind = ADD, .flops = 1 },
     { "v_mul_f64", "v2 x2 x2", step_wide, .takes = FLOATS, .kind = MUL, .flops = 1 },
+    { "v_max_f64", "v2 x2 x2", step_wide, .takes = FLOATS, .kind = MAX, .flops = 1 },
     { "v_fma_f64", "v2 x2 x2 x2", step_wide, .takes = FLOATS, .kind = FMA, .flops = 2 },
     { "v_fmac_f64", "v2 x2 x2", step_accumulate, .takes = FLOATS, .flops = 2 },
     { "v_ldexp_f64", "v2 x2 x", step_wide, .takes = FLOATS, .kind = LDEXP },

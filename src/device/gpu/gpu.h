@@ -45,6 +45,7 @@ extern const char *const tm_gpu_text_norm[];
 extern const char *const tm_gpu_text_optimizer[];
 extern const char *const tm_gpu_text_optimizers[];
 extern const char *const tm_gpu_text_pointwise[];
+extern const char *const tm_gpu_text_preference[];
 extern const char *const tm_gpu_text_product[];
 extern const char *const tm_gpu_text_quantize[];
 extern const char *const tm_gpu_text_route[];
