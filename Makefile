@@ -265,7 +265,7 @@ $(STANDINS):
 MACHINE  := $(patsubst %.c,$(BUILD)/%.o,$(addprefix tests/machine/,audit.c clocks.c counts.c memory.c module.c races.c) $(wildcard tests/machine/gcn*.c tests/machine/ptx*.c))
 $(addprefix $(BUILD)/tests/standins/,cuda.so hip.so): $(wildcard tests/standins/gpu*.c) $(MACHINE) tests/standins/gpu.h
 $(addprefix $(BUILD)/tests/standins/,nvrtc.so hiprtc.so): tests/standins/compilers.c
-$(addprefix $(BUILD)/tests/standins/,cublaslt.so hipblaslt.so): tests/standins/blaslt.c tests/standins/blaslt_codes.h tests/standins/gpu.h
+$(addprefix $(BUILD)/tests/standins/,cublaslt.so hipblaslt.so): tests/standins/blaslt.c tests/standins/blaslt_codes.h tests/standins/blaslt_gemm_ex.h tests/standins/gpu.h
 $(BUILD)/tests/standins/cudnn.so: $(wildcard tests/standins/cudnn*.c) tests/standins/cudnn.h tests/standins/gpu.h
 $(filter %ccl.so %old.so %ancient.so,$(STANDINS)): tests/standins/nccl.c tests/standins/nccl_work.c tests/standins/nccl.h
 $(BUILD)/tests/standins/nvml.so $(BUILD)/tests/standins/nvml-later.so: tests/standins/nvml.c

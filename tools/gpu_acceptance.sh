@@ -246,6 +246,7 @@ device=${ACCEPT_DEVICE:-}
 if [ "$standins" ]; then
     export TRAINMARK_GPU_RUNTIME="$standins/${device:=cuda}.so" TRAINMARK_NVRTC="$standins/nvrtc.so"
     export TRAINMARK_HIPRTC="$standins/hiprtc.so" TRAINMARK_CUBLASLT="$standins/cublaslt.so" TRAINMARK_HIPBLASLT="$standins/hipblaslt.so"
+    export TRAINMARK_CUBLAS="$standins/cublaslt.so" TRAINMARK_ROCBLAS="$standins/hipblaslt.so"
     export TRAINMARK_CUDNN="$standins/cudnn.so"
 fi
 [ "$device" ] || device=$("$trainmark" devices | sed -n 's/^\(cuda\|hip\):0 .*/\1/p' | head -n 1)

@@ -6,10 +6,11 @@
 #
 #   CUDA_INCLUDE=DIR CUDNN_INCLUDE=DIR ... make judge-headers
 #
-#   CUDA_INCLUDE       cuda.h, nvrtc.h, cublasLt.h, nvml.h: those that are there, in one or several folders
+#   CUDA_INCLUDE       cuda.h, nvrtc.h, cublasLt.h, cublas_api.h, nvml.h: those that are there, in one or several folders
 #   CUDNN_INCLUDE      cudnn_graph.h (with CUDA_INCLUDE)     NCCL_INCLUDE    nccl.h (with CUDA_INCLUDE)
 #   HIP_INCLUDE        hip/hip_runtime_api.h, hip/hiprtc.h, hipblas-common
 #   HIPBLASLT_INCLUDE  hipblaslt/hipblaslt.h (with HIP_INCLUDE)   RCCL_INCLUDE   rccl/rccl.h (with HIP_INCLUDE)
+#   ROCBLAS_INCLUDE    rocblas/rocblas.h (with HIP_INCLUDE)
 #   AMDGPU_INCLUDE     the kernel's kgd_pp_interface.h, of Linux 7.2 or later
 #   LIBRARIES          files whose symbols have to be there: lib*.so*, or what `nm -D` says of them: lib*.symbols
 #
@@ -25,12 +26,12 @@ compared=0 status=0
 
 "$CC" -std=c11 -D_GNU_SOURCE -Isrc $own/tables.c -o "$work/tables" && "$work/tables" >"$work/rows" || exit 1
 
-# Functions of stand-ins by gcc's list of prototypes: FILE, OPTION, LIBRARIES.
+# Functions of stand-ins by gcc's list of prototypes: FILE, OPTION, LIBRARIES, the part of FILE that has them.
 prototypes()
 {
     "$CC" -std=c11 -D_GNU_SOURCE -Isrc -Itests -Itests/standins "$2" -fopenmp -w -fsyntax-only -aux-info "$work/list" "tests/standins/$1" || exit 1
-    sed -n "s,^/\* tests/standins/$1:[0-9]*:.F \*/ extern \(.*[ *]\)\([A-Za-z_0-9]*\) (\(.*\));.*,\2|\1|(\3),p" "$work/list" |
-        awk -F'|' -v file="tests/standins/$1" -v libraries="$3" 'BEGIN { n = split(libraries, l, " ") }
+    sed -n "s,^/\* tests/standins/${4:-$1}:[0-9]*:.F \*/ extern \(.*[ *]\)\([A-Za-z_0-9]*\) (\(.*\));.*,\2|\1|(\3),p" "$work/list" |
+        awk -F'|' -v file="tests/standins/${4:-$1}" -v libraries="$3" 'BEGIN { n = split(libraries, l, " ") }
             { for (i = 1; i <= n; i++) print l[i] "\t" file "\tcall\t" $1 "\t" $2 "\t" $3 }' >>"$work/standins"
 }
 
@@ -44,6 +45,8 @@ if "$CC" --version | grep -qi 'free software foundation'; then
     prototypes compilers.c -DHIP hiprtc
     prototypes blaslt.c -DCUDA cublaslt
     prototypes blaslt.c -DHIP hipblaslt
+    prototypes blaslt.c -DCUDA cublas blaslt_gemm_ex.h
+    prototypes blaslt.c -DHIP rocblas blaslt_gemm_ex.h
     prototypes cudnn.c -DCUDA cudnn
     prototypes nccl.c -DCUDA "nccl rccl"
     prototypes nvml.c -DCUDA nvml
@@ -117,6 +120,18 @@ cuda=${CUDA_INCLUDE:-} rocm=${HIP_INCLUDE:-}
 has "$cuda" cuda.h && judge cuda '#include <cuda.h>' CUDA_VERSION "$cuda" ''
 has "$cuda" nvrtc.h && judge nvrtc '#include <nvrtc.h>' 0 "$cuda" ''
 has "$cuda" cublasLt.h && judge cublaslt '#include <cublasLt.h>' 'CUBLAS_VER_MAJOR * 10000 + CUBLAS_VER_MINOR * 100 + CUBLAS_VER_PATCH' "$cuda" ''
+# What cublas_api.h has for C++ alone are functions of the same names.
+has "$cuda" cublas_api.h && judge cublas '#include <cstdint>
+#include <driver_types.h>
+#include <cuda_fp16.h>
+#include <cuda_bf16.h>
+#include <cuComplex.h>
+#include <library_types.h>
+extern "C" {
+#undef __cplusplus
+#include <cublas_api.h>
+#define __cplusplus 201703L
+}' 'CUBLAS_VER_MAJOR * 10000 + CUBLAS_VER_MINOR * 100 + CUBLAS_VER_PATCH' "$cuda" ''
 has "$cuda" nvml.h && judge nvml '#include <nvml.h>' NVML_API_VERSION "$cuda" ''
 has "${CUDNN_INCLUDE:-}" cudnn_graph.h && judge cudnn '#include <cudnn_graph.h>' CUDNN_VERSION "$CUDNN_INCLUDE:$cuda" -DCUDNN_WARN_DEPRECATED
 types
@@ -126,6 +141,7 @@ has "$rocm" hip/hip_runtime_api.h && judge hip '#include <hip/hip_runtime_api.h>
 has "$rocm" hip/hiprtc.h && judge hiprtc '#include <hip/hiprtc.h>
 #include <hip/hip_version.h>' HIP_VERSION "$rocm" "$hip"
 has "${HIPBLASLT_INCLUDE:-}" hipblaslt/hipblaslt.h && judge hipblaslt '#include <hipblaslt/hipblaslt.h>' 'HIPBLASLT_VERSION_MAJOR * 100000 + HIPBLASLT_VERSION_MINOR * 100 + HIPBLASLT_VERSION_PATCH' "$HIPBLASLT_INCLUDE:$rocm" "$hip"
+has "${ROCBLAS_INCLUDE:-}" rocblas/rocblas.h && judge rocblas '#include <rocblas/rocblas.h>' 'ROCBLAS_VERSION_MAJOR * 10000 + ROCBLAS_VERSION_MINOR * 100 + ROCBLAS_VERSION_PATCH' "$ROCBLAS_INCLUDE:$rocm" "$hip"
 has "${RCCL_INCLUDE:-}" rccl/rccl.h && judge rccl '#include <rccl/rccl.h>' NCCL_VERSION_CODE "$RCCL_INCLUDE:$rocm" "$hip"
 # The kernel's header is C and needs others of the kernel: only its tables are taken.
 if has "${AMDGPU_INCLUDE:-}" kgd_pp_interface.h; then
@@ -145,12 +161,14 @@ symbols()
     libcuda.*) of=cuda ;;
     libnvrtc.*) of=nvrtc ;;
     libcublasLt.*) of=cublaslt ;;
+    libcublas.*) of=cublas ;;
     libcudnn.so* | libcudnn.symbols) of=cudnn ;;
     libnccl.*) of=nccl ;;
     libnvidia-ml.*) of=nvml ;;
     libamdhip64.*) of=hip ;;
     libhiprtc.*) of=hiprtc ;;
     libhipblaslt.*) of=hipblaslt ;;
+    librocblas.*) of=rocblas ;;
     librccl.*) of=rccl ;;
     *) return ;;
     esac

@@ -161,6 +161,11 @@ void tm_device_own_kernels(tm_device *device, bool wanted)
     device->own_kernels = wanted;
 }
 
+void tm_device_other_library(tm_device *device, bool wanted)
+{
+    device->other_library = wanted;
+}
+
 void tm_device_plan_bytes(tm_device *device, int64_t bytes)
 {
     if (device->info.own_memory) device->info.plan_bytes = bytes;

@@ -52,13 +52,14 @@ typedef struct {
     int64_t     cache_bytes;   /* of a GPU's last level; 0: unknown, or the host's */
     const char *model;         /* of a GPU, as its runtime says: "AMD Instinct MI300X"; NULL: planned for, or none */
     const tm_gpu_sheet *sheet; /* what its maker publishes of a GPU; NULL: it is not in the table */
-    const char         *products;   /* the library of a GPU's matrix products, "hipBLASLt 1.1.0"; NULL: none */
-    double              peak_flops; /* 0: unknown */
-    const char         *bus;        /* of a GPU: its address on PCI; NULL: it has none, or is not here */
-    tm_gpu_neighbours   near;       /* to a GPU: its NUMA node, its network card; bus "": it is not here */
-    const char         *kernels;    /* "avx512": by instruction set; NULL where there is one set only */
-    const char         *sums[2];    /* a word for the order of summation in products: of float32, of bfloat16 operands.
-                                       Kernels with the same words leave the same bits. NULL as above */
+    const char         *products;       /* the library of a GPU's matrix products, "hipBLASLt 1.1.0"; NULL: none */
+    const char         *other_products; /* "rocBLAS 5.0.0"; NULL: nobody asked for it, or there is none */
+    double              peak_flops;     /* 0: unknown */
+    const char         *bus;            /* of a GPU: its address on PCI; NULL: it has none, or is not here */
+    tm_gpu_neighbours   near;           /* to a GPU: its NUMA node, its network card; bus "": it is not here */
+    const char         *kernels;        /* "avx512": by instruction set; NULL where there is one set only */
+    const char         *sums[2]; /* a word for the order of summation in products: of float32, of bfloat16 operands.
+                                    Kernels with the same words leave the same bits. NULL as above */
     int judged_modules, compiled_modules; /* of a GPU's kernels that were loaded: how many are code that the tests have
                                              executed (gpu/embedded.h), how many were compiled on this machine */
 } tm_device_info;
@@ -89,6 +90,9 @@ void tm_device_one_by_one(tm_device *device, bool wanted);
 /* Products of a GPU by our own kernels, where the maker's library would be taken, in what is planned and prepared from
  * here on. */
 void tm_device_own_kernels(tm_device *device, bool wanted);
+/* Products of a GPU by its maker's other library (gpu/gemm_ex.h), which nothing trains by, in what is prepared from
+ * here on: it is loaded then, and named in tm_device_info.other_products. */
+void tm_device_other_library(tm_device *device, bool wanted);
 
 /* A device to plan for has so much memory for a plan. Those in the host's memory have what there is. */
 void tm_device_plan_bytes(tm_device *device, int64_t bytes);

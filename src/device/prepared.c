@@ -35,7 +35,7 @@ static tm_status prepare(tm_prepared *p, tm_error *err)
     p->kernel = backend->choose(device, call, &p->refusals);
     if (!p->kernel) {
         join_lines(&p->refusals);
-        return tm_fail(err, TM_UNSUPPORTED, "device %s has no fast kernel for it%s%.300s", device->info.name,
+        return tm_fail(err, TM_UNSUPPORTED, "device %s has no fast kernel for it%s%.1000s", device->info.name,
                        p->refusals.length ? ": " : "", p->refusals.length ? p->refusals.data : "");
     }
     call->workspace_bytes = p->kernel->workspace ? p->kernel->workspace(call) : 0;

@@ -272,16 +272,16 @@ int tm_gpu_blas_version(const tm_gpu_blas *blas)
 static int type_of(tm_gpu_format format)
 {
     static const int types[] = {
-        [TM_GPU_F32] = BLAS_F32,   [TM_GPU_BF16] = BLAS_BF16,         [TM_GPU_E4M3] = BLAS_E4M3,
-        [TM_GPU_E5M2] = BLAS_E5M2, [TM_GPU_E4M3FNUZ] = BLAS_E4M3FNUZ, [TM_GPU_E5M2FNUZ] = BLAS_E5M2FNUZ,
-        [TM_GPU_E2M1] = BLAS_E2M1
+        [TM_GPU_F32] = BLAS_F32,           [TM_GPU_BF16] = BLAS_BF16, [TM_GPU_F16] = BLAS_F16,
+        [TM_GPU_E4M3] = BLAS_E4M3,         [TM_GPU_E5M2] = BLAS_E5M2, [TM_GPU_E4M3FNUZ] = BLAS_E4M3FNUZ,
+        [TM_GPU_E5M2FNUZ] = BLAS_E5M2FNUZ, [TM_GPU_E2M1] = BLAS_E2M1
     };
     return types[format];
 }
 
 static uint32_t bytes_of(tm_gpu_format format)
 {
-    return format == TM_GPU_F32 ? 4 : format == TM_GPU_BF16 ? 2 : 1;
+    return format == TM_GPU_F32 ? 4 : format < TM_GPU_E4M3 ? 2 : 1;
 }
 
 /* Scales are looked for when an algorithm is chosen, too. One number for a matrix is what both libraries have without a

@@ -32,6 +32,7 @@ uint64_t tm_gpu_blas_tuned(const tm_gpu_blas *blas, tm_text *words);
 typedef enum {
     TM_GPU_F32,
     TM_GPU_BF16,
+    TM_GPU_F16,
     TM_GPU_E4M3, /* codes of 8 bits, from here on */
     TM_GPU_E5M2,
     TM_GPU_E4M3FNUZ,

@@ -63,6 +63,7 @@
 /* X(name, value, cublasLt's expression, hipBLASLt's): the same in both; NULL: it has none. */
 #define BLAS_SAME_NUMBERS(X)                                                                                           \
     X(BLAS_F32, 0, "CUDA_R_32F", "HIP_R_32F")                                                                          \
+    X(BLAS_F16, 2, "CUDA_R_16F", "HIP_R_16F")                                                                          \
     X(BLAS_BF16, 14, "CUDA_R_16BF", "HIP_R_16BF")                                                                      \
     X(BLAS_E4M3, 28, "CUDA_R_8F_E4M3", "HIP_R_8F_E4M3")                                                                \
     X(BLAS_E5M2, 29, "CUDA_R_8F_E5M2", "HIP_R_8F_E5M2")                                                                \

@@ -45,7 +45,7 @@ struct tm_gpu_products {
 /* --- the file -------------------------------------------------------------------------------------------------------
  */
 
-static const char *const formats[] = { [TM_GPU_F32] = "float32", [TM_GPU_BF16] = "bfloat16" };
+static const char *const formats[] = { [TM_GPU_F32] = "float32", [TM_GPU_BF16] = "bfloat16", [TM_GPU_F16] = "float16" };
 
 static bool same(const tm_gpu_matmul_shape *a, const tm_gpu_matmul_shape *b)
 {

@@ -12,7 +12,7 @@
 enum { ROWS = 5, COLUMNS = 7, DEPTH = 9, OF_CODES = 32, GAP = 32 };
 enum { BLOCK_ROWS = 144, BLOCK_COLUMNS = 160, BLOCK_DEPTH = 272, DEPTH_OF_HIP = 384 };
 
-static const tm_dtype dtypes[] = { TM_F32, TM_BF16, TM_E4M3, TM_E5M2, TM_E4M3FNUZ, TM_E5M2FNUZ, TM_E2M1 };
+static const tm_dtype dtypes[] = { TM_F32, TM_BF16, TM_F16, TM_E4M3, TM_E5M2, TM_E4M3FNUZ, TM_E5M2FNUZ, TM_E2M1 };
 
 /* --- libraries */
 
@@ -86,7 +86,7 @@ int blas_counted(int hip, const char *name)
 
 tm_gpu_matmul_shape blas_shape(const blas_kind *k)
 {
-    bool    codes = k->a > TM_GPU_BF16, blocks = k->scales > TM_GPU_SCALES_OF_ROWS;
+    bool    codes = k->a >= TM_GPU_E4M3, blocks = k->scales > TM_GPU_SCALES_OF_ROWS;
     int64_t rows = blocks ? BLOCK_ROWS : ROWS, columns = blocks ? BLOCK_COLUMNS : codes ? OF_CODES : COLUMNS;
     int64_t depth = k->scales == TM_GPU_SCALES_ROW_BY_ROW ? DEPTH_OF_HIP : blocks ? BLOCK_DEPTH : codes ? 48 : DEPTH;
     return (tm_gpu_matmul_shape){ .factors = k->a,
@@ -108,7 +108,7 @@ tm_gpu_matmul_shape blas_shape(const blas_kind *k)
 
 static tm_gpu_format format_of(const blas_kind *k, int which)
 {
-    bool codes = k->a > TM_GPU_BF16;
+    bool codes = k->a >= TM_GPU_E4M3;
     return which == BLAS_A ? k->a : which == BLAS_B ? (codes ? k->b : k->a) : k->result;
 }
 
@@ -134,7 +134,7 @@ static void make_matrix(const blas_bench *b, blas_product *p, int which)
     int64_t  n[3];
     tm_dtype dtype = dtypes[format_of(&p->kind, which)];
     tm_error err = { 0 };
-    bool     codes = p->kind.a > TM_GPU_BF16;
+    bool     codes = p->kind.a >= TM_GPU_E4M3;
     extents(p, which, n);
     p->bytes[which] = skipped(p, which) + tm_tensor_bytes(tm_shape_2(n[0], n[2]), dtype);
     p->image[which] = memset(malloc(p->bytes[which]), 0xff, p->bytes[which]);

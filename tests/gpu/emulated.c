@@ -41,6 +41,7 @@ static void take_standins(bool hip)
     take_standin(hip ? "TRAINMARK_HIPBLASLT" : "TRAINMARK_CUBLASLT",
                  hip ? "standins/hipblaslt.so" : "standins/cublaslt.so");
     setenv("TRAINMARK_CUDNN", "none", 0); /* own attention, unless a test wants the stand-in's */
+    setenv(hip ? "TRAINMARK_ROCBLAS" : "TRAINMARK_CUBLAS", "none", 0);
 }
 
 void emulated_without_compiler(const char *name)

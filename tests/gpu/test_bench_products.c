@@ -58,6 +58,135 @@ FULL_TEST(hip_multiplies)
     products_are_right(1);
 }
 
+/* float16 is the library's alone; codes of 8 bits are multiplied by both, along the rows of both factors. */
+static void narrow_products_are_right(int hip)
+{
+    const char *codes = hip ? "float8_e4m3fnuz" : "float8_e4m3", *reason;
+    char        words[160];
+    begin(hip);
+    measured m = measure("gemm", devices[hip], "shapes=48x32x16:nn,17x72x40:nt,16x33x65:tn libraries=true dtype=fp16");
+    if (m.status != TM_OK) fail_msg("%s", m.err.text);
+    for (size_t row = 0; row < 6; row++) {
+        bool by_library = strcmp(text(&m, row, "engine"), libraries[hip]) == 0;
+        assert_string_equal(text(&m, row, "c_dtype"), "float16");
+        assert_true(by_library ? cell(&m, row, "correct")->truth
+                               : strstr(text(&m, row, "skipped"), "takes float32 and bfloat16") != NULL);
+    }
+    tm_table_destroy(m.table);
+    snprintf(words, sizeof words, "shapes=48x32x64,64x96x128:nt,32x32x48:tn libraries=true cache=both dtype=%s", codes);
+    m = measure("gemm", devices[hip], words);
+    if (m.status != TM_OK) fail_msg("%s", m.err.text);
+    for (size_t row = 0; row < 12; row++) {
+        reason = text(&m, row, "skipped");
+        assert_string_equal(text(&m, row, "dtype"), codes);
+        assert_string_equal(text(&m, row, "c_dtype"), "bfloat16");
+        assert_true(cell(&m, row, "trans_a")->truth ? strstr(reason, "along the rows of both factors") != NULL
+                                                    : !*reason && cell(&m, row, "correct")->truth);
+    }
+    tm_table_destroy(m.table);
+    setenv("STANDIN_BLAS_WRONG", "4", 1);
+    snprintf(words, sizeof words, "M=64 N=96 K=512 dtype=%s library=%s", codes, libraries[hip]);
+    m = measure("gemm", devices[hip], words);
+    assert_int_equal(m.status, TM_NUMBERS);
+    assert_false(cell(&m, 0, "correct")->truth);
+    tm_table_destroy(m.table);
+    check_nothing_is_left(hip, "narrow products");
+}
+
+FULL_TEST(cuda_multiplies_narrow_ones)
+{
+    narrow_products_are_right(0);
+}
+
+TEST(hip_multiplies_narrow_ones)
+{
+    narrow_products_are_right(1);
+}
+
+/* cuBLAS or rocBLAS, which nothing trains by: in turns with the others, or alone. */
+static void other_library_is_right(int hip)
+{
+    static const char *const formats[] = { "fp32", "bf16", "bf16 c-dtype=fp32", "fp16", "fp16 c-dtype=fp32" };
+    const char *variable = hip ? "TRAINMARK_ROCBLAS" : "TRAINMARK_CUBLAS", *other = hip ? "rocBLAS" : "cuBLAS";
+    char        words[160];
+    begin(hip);
+    setenv(variable, getenv(hip ? "TRAINMARK_HIPBLASLT" : "TRAINMARK_CUBLASLT"), 1); /* one file stands in for both */
+    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
+        snprintf(words, sizeof words, "shapes=48x32x16:nn,17x72x40:nt,16x33x65:tn library=%s dtype=%s", other,
+                 formats[i]);
+        int      before = count_of(variable, "standin_other_multiplied");
+        measured m = measure("gemm", devices[hip], words);
+        if (m.status != TM_OK) fail_msg("%s: %s", words, m.err.text);
+        assert_true(count_of(variable, "standin_other_multiplied") > before + 3);
+        for (size_t row = 0; row < 3; row++) {
+            assert_string_equal(text(&m, row, "engine"), other);
+            if (!cell(&m, row, "correct")->truth) fail_msg("%s, row %zu", words, row);
+        }
+        tm_table_destroy(m.table);
+    }
+    measured m = measure("gemm", devices[hip], "M=16 N=24 K=32 libraries=true");
+    assert_int_equal(m.status, TM_OK);
+    assert_int_equal(tm_table_n_rows(m.table), 3);
+    assert_string_equal(text(&m, 1, "engine"), libraries[hip]);
+    assert_string_equal(text(&m, 2, "engine"), other);
+    assert_true(has_note(&m, hip ? "nothing trains by rocBLAS 5.1.2" : "nothing trains by cuBLAS 13.1.0"));
+    tm_table_destroy(m.table);
+    m = measure("gemm", devices[hip],
+                hip ? "M=16 N=16 K=16 library=rocBLAS dtype=float8_e4m3fnuz"
+                    : "M=16 N=16 K=16 library=cuBLAS dtype=float8_e4m3");
+    assert_string_equal(text(&m, 0, "skipped"), "it multiplies no codes of 8 bits");
+    tm_table_destroy(m.table);
+    /* What fails is told where it is wanted, and left out where all are. */
+    setenv("STANDIN_BLAS_FAIL", "cublasCreate_v2@1=1", 1);
+    m = measure("gemm", devices[hip], hip ? "M=16 N=16 K=16 library=rocBLAS" : "M=16 N=16 K=16 library=cuBLAS");
+    assert_int_equal(m.status, TM_UNSUPPORTED);
+    assert_non_null(strstr(m.err.text, hip ? "rocblas_create_handle: status 1" : "cublasCreate_v2: status 1"));
+    tm_table_destroy(m.table);
+    m = measure("gemm", devices[hip], "M=16 N=16 K=16 libraries=true");
+    if (m.status != TM_OK) fail_msg("%s", m.err.text);
+    assert_true(has_note(&m, "not measured: GPU "));
+    tm_table_destroy(m.table);
+    setenv("STANDIN_BLAS_FAIL", "cublasGemmEx@1=14", 1);
+    m = measure("gemm", devices[hip], hip ? "M=16 N=16 K=16 library=rocBLAS" : "M=16 N=16 K=16 library=cuBLAS");
+    assert_int_equal(m.status, TM_DEVICE);
+    tm_table_destroy(m.table);
+    unsetenv("STANDIN_BLAS_FAIL");
+    setenv(variable, "/nowhere/lib.so", 1);
+    m = measure("gemm", devices[hip], hip ? "M=16 N=16 K=16 library=rocBLAS" : "M=16 N=16 K=16 library=cuBLAS");
+    assert_int_equal(m.status, TM_UNSUPPORTED);
+    assert_non_null(strstr(m.err.text, hip ? "apt-get install rocblas" : "pip install nvidia-cublas"));
+    tm_table_destroy(m.table);
+    check_nothing_is_left(hip, "the other library");
+}
+
+FULL_TEST(cublas_multiplies)
+{
+    other_library_is_right(0);
+}
+
+TEST(rocblas_multiplies)
+{
+    other_library_is_right(1);
+}
+
+TEST(of_a_model_all_codes_are_summed_along_rows)
+{
+    begin(1);
+    measured m = measure("gemm", "hip", "model=tiny-llama seq=64 scale=4 dtype=float8_e4m3fnuz");
+    assert_int_equal(m.status, TM_OK);
+    for (size_t row = 0; row < tm_table_n_rows(m.table); row++)
+        assert_true(cell(&m, row, "trans_b")->truth && cell(&m, row, "correct")->truth);
+    tm_table_destroy(m.table);
+    m = measure("gemm", "hip", "M=16 N=16 K=16 dtype=fp8 trans_a=true");
+    assert_int_equal(m.status, TM_INVALID);
+    assert_non_null(strstr(m.err.text, "leave --trans_a and --trans_b out"));
+    tm_table_destroy(m.table);
+    m = measure("gemm", "cpu", "M=16 N=16 K=16 dtype=fp8");
+    assert_int_equal(m.status, TM_INVALID);
+    assert_non_null(strstr(m.err.text, "add --device cuda or --device hip"));
+    tm_table_destroy(m.table);
+}
+
 /* Without a word about engines it is what training takes: the library, else our kernel. */
 FULL_TEST(engines)
 {
@@ -71,10 +200,6 @@ FULL_TEST(engines)
     assert_int_equal(m.status, TM_NUMBERS);
     assert_string_equal(text(&m, 0, "skipped"),
                         "linear_dgrad/library: the library leaves a product of float32 in float32");
-    tm_table_destroy(m.table);
-    m = measure("gemm", "hip", "M=16 N=16 K=16 dtype=fp16");
-    assert_int_equal(m.status, TM_NUMBERS);
-    assert_non_null(strstr(text(&m, 0, "skipped"), "linear_dgrad/library: takes float32 and bfloat16"));
     tm_table_destroy(m.table);
     m = measure("gemm", "hip", "M=16 N=16 K=16 library=MKL");
     assert_int_equal(m.status, TM_UNSUPPORTED);
@@ -207,7 +332,12 @@ TEST(nothing_is_faster_than_its_data_sheet)
     if (m.status != TM_OK) fail_msg("%s", m.err.text);
     double flops = 2. * 16 * 16 * 16 / (cell(&m, 0, "avg_time_ms")->f64 * 1e-3);
     assert_true(fabs(cell(&m, 0, "peak_pct")->f64 / (100 * flops / 163.4e12) - 1) < 1e-9);
-    assert_true(has_note(&m, "peak of peak_pct, by the data sheet: 163.4 TFLOP/s float32, 1307 bfloat16, dense"));
+    assert_true(has_note(
+        &m, "peak of peak_pct, by the data sheet: 163.4 TFLOP/s float32, 1307 of 16 bits, 2615 of 8 bits, dense"));
+    tm_table_destroy(m.table);
+    m = measure("gemm", "hip", "M=16 N=16 K=16 cache=warm dtype=float8_e4m3fnuz");
+    flops = 2. * 16 * 16 * 16 / (cell(&m, 0, "avg_time_ms")->f64 * 1e-3);
+    assert_true(fabs(cell(&m, 0, "peak_pct")->f64 / (100 * flops / 2614.9e12) - 1) < 1e-9);
     tm_table_destroy(m.table);
     setenv("STANDIN_GPU_HASTE", "1e9", 1);
     m = measure("gemm", "hip", "M=16 N=16 K=16 cache=warm dtype=bf16 budget=5");

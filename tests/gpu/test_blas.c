@@ -10,19 +10,25 @@ static const char *const names[] = { "cublasLt 13.1.0", "hipBLASLt 1.1.0" };
 
 TEST(all_products_are_exact)
 {
+    static const tm_gpu_format formats[][2] = { { TM_GPU_F32, TM_GPU_F32 },
+                                                { TM_GPU_BF16, TM_GPU_F32 },
+                                                { TM_GPU_BF16, TM_GPU_BF16 },
+                                                { TM_GPU_F16, TM_GPU_F32 },
+                                                { TM_GPU_F16, TM_GPU_F16 } };
+    enum { FORMATS = sizeof formats / sizeof formats[0] };
     for (int hip = 0; hip < 2; hip++) {
         blas_bench b = blas_open(hip, NULL, 0);
         assert_string_equal(tm_gpu_blas_name(b.blas), names[hip]);
         assert_non_null(strstr(tm_gpu_blas_library(b.blas), hip ? "/hipblaslt.so" : "/cublaslt.so"));
-        for (unsigned x = 0; x < 3U * 4 * 2 * BLAS_OLDS * 2 * 2; x++) {
-            blas_kind           k = { .a = x % 3 == 0 ? TM_GPU_F32 : TM_GPU_BF16,
-                                      .result = x % 3 < 2 ? TM_GPU_F32 : TM_GPU_BF16,
-                                      .a_across = x / 3 & 1U,
-                                      .b_across = x / 6 & 1U,
-                                      .bias = x / 12 & 1U,
-                                      .odd = x / 24 & 1U,
-                                      .gap = x / 48 & 1U ? 3 : 0,
-                                      .old = (blas_old)(x / 96 % BLAS_OLDS) };
+        for (unsigned x = 0; x < FORMATS * 4U * 2 * BLAS_OLDS * 2 * 2; x++) {
+            blas_kind           k = { .a = formats[x % FORMATS][0],
+                                      .result = formats[x % FORMATS][1],
+                                      .a_across = x / FORMATS & 1U,
+                                      .b_across = x / FORMATS / 2 & 1U,
+                                      .bias = x / FORMATS / 4 & 1U,
+                                      .odd = x / FORMATS / 8 & 1U,
+                                      .gap = x / FORMATS / 16 & 1U ? 3 : 0,
+                                      .old = (blas_old)(x / FORMATS / 32 % BLAS_OLDS) };
             tm_gpu_matmul_shape s = blas_shape(&k);
             blas_product        p = blas_product_make(&b, &k, &s);
             tm_error            err = { 0 };

@@ -154,13 +154,12 @@ SHOWN size_t cublasLtGetVersion(void)
 }
 #endif
 
-/* Without a GPU hipBLASLt 7.1 ends the process with exit code 1, cublasLt 13 returns 1: seen on both libraries. */
-API LT(Create)(void **out)
+/* How many GPUs there are. */
+static int find_gpus(void)
 {
-    int   status = fault("cublasLtCreate"), count = 0;
+    int   count = 0;
     void *gpu =
         getenv("TRAINMARK_GPU_RUNTIME") ? dlopen(getenv("TRAINMARK_GPU_RUNTIME"), RTLD_NOW | RTLD_NOLOAD) : NULL;
-    if (status) return status;
     if (gpu) {
         int (*count_of)(int *);
         void *symbols[] = { dlsym(gpu, "standin_real"), dlsym(gpu, "standin_put"), dlsym(gpu, "standin_broken"),
@@ -172,7 +171,15 @@ API LT(Create)(void **out)
         if (!symbols[0] || !symbols[1] || !symbols[2] || !symbols[3]) abort();
         (void)count_of(&count);
     }
-    if (count < 1) {
+    return count;
+}
+
+/* Without a GPU hipBLASLt 7.1 ends the process with exit code 1, cublasLt 13 returns 1: seen on both libraries. */
+API LT(Create)(void **out)
+{
+    int status = fault("cublasLtCreate");
+    if (status) return status;
+    if (find_gpus() < 1) {
 #ifdef HIP
         exit(1);
 #else
@@ -242,7 +249,7 @@ API LT(MatrixLayoutCreate)(void **out, int type, uint64_t rows, uint64_t columns
 {
     int status = fault("cublasLtMatrixLayoutCreate");
     if (status) return status;
-    if ((type != TYPE_F32 && type != TYPE_BF16 && !is_code(type)) || rows < 1 || columns < 1)
+    if ((type != TYPE_F32 && type != TYPE_F16 && type != TYPE_BF16 && !is_code(type)) || rows < 1 || columns < 1)
         return wrong("MatrixLayoutCreate", "a format, or an empty matrix");
     *out = made(sizeof(layout), &(layout){ LAYOUT, type, rows, columns, ld });
     return OK;
@@ -337,7 +344,7 @@ static bool known_formats(const problem *p)
     if (is_code(p->a->type) && is_code(p->b->type) && !is_code(p->d->type)) return takes_codes(arch, own_version(), &c);
     if (p->a->type != p->b->type || is_code(p->a->type) || is_code(p->d->type)) return false;
     if (p->desc->epilogue == EPILOGUE_BIAS && p->desc->bias_type != p->d->type) return false;
-    return p->a->type == TYPE_BF16 || p->d->type == TYPE_F32;
+    return p->d->type == p->a->type || p->d->type == TYPE_F32;
 }
 
 static unsigned mixed(const problem *p)
@@ -579,3 +586,5 @@ API LT(Matmul)(void *h, void *of, const void *alpha, const void *a, void *layout
                                                   (t.beta != 0)) });
     return OK;
 }
+
+#include "blaslt_gemm_ex.h"

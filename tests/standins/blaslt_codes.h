@@ -38,7 +38,15 @@ enum {
 enum { MAX_WORKSPACE = 1, REDUCTION = NAME(3, -1), ALIGN_A = NAME(5, -2), ALIGN_D = NAME(8, -2) };
 
 /* library_types.h of CUDA and of HIP. */
-enum { TYPE_F32 = 0, TYPE_BF16 = 14, CODE_E4M3 = 28, CODE_E5M2 = 29, CODE_E4M3_FNUZ = 1000, CODE_E5M2_FNUZ = 1001 };
+enum {
+    TYPE_F32 = 0,
+    TYPE_F16 = 2,
+    TYPE_BF16 = 14,
+    CODE_E4M3 = 28,
+    CODE_E5M2 = 29,
+    CODE_E4M3_FNUZ = 1000,
+    CODE_E5M2_FNUZ = 1001
+};
 enum { CODE_E2M1 = 33 };
 enum { SCALE_OF_MATRIX = 0, SCALES_E8M0 = 2, SCALES_OF_ROWS = 3, SCALES_OF_128 = 4, SCALES_OF_SQUARES = 5 };
 
@@ -182,10 +190,36 @@ static size_t size_of(int type)
     return type == TYPE_F32 ? 4 : is_code(type) ? 1 : 2;
 }
 
+static float of_half(uint16_t bits)
+{
+    int   exponent = bits >> 10 & 31, fraction = bits & 1023;
+    float size = exponent ? ldexpf((float)(1024 + fraction), exponent - 25) : ldexpf((float)fraction, -24);
+    if (exponent == 31) size = fraction ? NAN : INFINITY;
+    return bits & 0x8000 ? -size : size;
+}
+
+/* To nearest even; what is too large is infinite. */
+static uint16_t to_half(float value)
+{
+    int      exponent;
+    float    size = fabsf(value);
+    uint16_t sign = signbit(value) ? 0x8000 : 0;
+    if (isnan(size)) return 0x7e00;
+    if (size >= 65520) return sign | 0x7c00;
+    frexpf(size, &exponent);
+    int last = size == 0 || exponent < -13 ? -24 : exponent - 11; /* the last bit is worth 2^last */
+    return (uint16_t)(sign + (last + 25) * 1024 + (int)nearbyintf(ldexpf(size, -last)) - 1024);
+}
+
 static float get(const char *from, int type, uint64_t i)
 {
     float    value;
     uint32_t bits = 0;
+    uint16_t half;
+    if (type == TYPE_F16) {
+        memcpy(&half, from + 2 * i, 2);
+        return of_half(half);
+    }
     if (type == CODE_E2M1) return code_value(type, (unsigned char)from[i / 2] >> 4 * (i % 2) & 15);
     if (is_code(type)) return code_value(type, (unsigned char)from[i]);
     if (type == TYPE_F32) {
@@ -207,8 +241,9 @@ static void set(char *to, int type, uint64_t i, float value)
         return;
     }
     bool     nan = (bits & 0x7fffffffU) > 0x7f800000U;
-    uint16_t high = (uint16_t)(nan ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-    memcpy(to + 2 * i, &high, 2);
+    uint16_t half = to_half(value),
+             high = (uint16_t)(nan ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    memcpy(to + 2 * i, type == TYPE_F16 ? &half : &high, 2);
 }
 
 static short align_of(const void *address)

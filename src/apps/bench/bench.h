@@ -105,6 +105,8 @@ void tm_bench_normal_part(const tm_bench *bench, const char *stream, int64_t fir
 bool tm_bench_on_gpu(const tm_bench *bench);
 /* The machine's ceilings, measured at the first call. Of a GPU: what its data sheet says; 0: it is not in the table. */
 TM_MUST_USE tm_status tm_bench_ceilings(tm_bench *bench, const tm_ceilings **out, tm_error *err);
+/* FLOP/s of products in this format: what peak_pct is a part of, and of GPUs the guard below. 0: not known. */
+double tm_bench_peak(const tm_bench *bench, tm_dtype dtype);
 /* Notes of the table: the measured peak, the data sheet's beside it, the memory's. Of a GPU, when all
  * was measured: which it is, whose code and which algorithms it took, the data sheet's peaks. */
 TM_MUST_USE tm_status tm_bench_note_ceilings(tm_bench *bench, tm_error *err);

@@ -17,9 +17,10 @@ static const tm_key options[] = {
     { .name = "trans_a", .kind = TM_KEY_BOOL, .fallback = "false", .help = "A is stored as (K, M)" },
     { .name = "trans_b", .kind = TM_KEY_BOOL, .fallback = "false", .help = "B is stored as (N, K)" },
     { .name = "dtype", .kind = TM_KEY_CHOICE, .fallback = "float32",
-      .choices = "float32=fp32|bfloat16=bf16|float16=fp16", .help = "number format of A and B" },
+      .choices = "float32=fp32|bfloat16=bf16|float16=fp16|float8_e4m3=fp8|float8_e5m2|float8_e4m3fnuz|float8_e5m2fnuz",
+      .help = "number format of A and B; of 8 bits on GPUs, FNUZ on MI300" },
     { .name = "c-dtype", .kind = TM_KEY_CHOICE, .choices = "float32=fp32|bfloat16=bf16|float16=fp16",
-      .help = "number format of C; null: that of A and B, float32 with libraries of a CPU" },
+      .help = "number format of C; null: that of A and B (8 bits: bfloat16), float32 with libraries of a CPU" },
     { .name = "shapes", .kind = TM_KEY_TEXT,
       .help = "instead of M, N, K: llama70b, or MxNxK separated by commas, optionally MxNxK:nt" },
     { .name = "model", .kind = TM_KEY_TEXT,
@@ -147,7 +148,7 @@ static tm_status put_rates(tm_bench *bench, const tm_product *p, tm_engine *engi
     tm_table          *t = bench->table;
     double             rate = m->summary.rate, bytes = rate / tm_product_flops(p) * tm_product_bytes(p);
     TM_TRY(tm_bench_ceilings(bench, &ceilings, err));
-    double peak = p->dtype == TM_BF16 ? ceilings->flops_bf16 : ceilings->flops;
+    double peak = tm_bench_peak(bench, p->dtype);
     tm_table_f64(t, "avg_time_ms", tm_product_flops(p) / rate * 1e3);
     tm_table_f64(t, "tflops", rate / 1e12);
     tm_table_f64(t, "bandwidth_gbps", bytes * 1e-9);
@@ -340,7 +341,25 @@ static tm_status measure_all(work *w, const tm_product *p, bool cold, tm_error *
 
 static tm_dtype format_named(const char *name)
 {
-    return strcmp(name, "bfloat16") == 0 ? TM_BF16 : strcmp(name, "float16") == 0 ? TM_F16 : TM_F32;
+    static const tm_dtype formats[] = { TM_BF16, TM_F16, TM_E4M3, TM_E5M2, TM_E4M3FNUZ, TM_E5M2FNUZ };
+    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
+        if (strcmp(name, tm_dtype_name(formats[i])) == 0) return formats[i];
+    return TM_F32;
+}
+
+/* Codes of 8 bits are summed along rows: matrix units take them so, and training makes transposed copies. */
+static tm_status read_codes(const work *w, tm_product *like, tm_error *err)
+{
+    const tm_config *c = w->bench->options;
+    if (!tm_bench_on_gpu(w->bench))
+        return tm_fail(err, TM_INVALID, "--dtype %s: products of 8 bits are a GPU's; add --device cuda or --device hip",
+                       tm_dtype_name(like->dtype));
+    if (like->trans_a || (tm_config_is_set(c, "trans_b") && !like->trans_b))
+        return tm_fail(err, TM_INVALID,
+                       "--dtype %s: A is stored as (M, K) and B as (N, K); leave --trans_a and --trans_b out",
+                       tm_dtype_name(like->dtype));
+    like->trans_b = true;
+    return TM_OK;
 }
 
 /* For a hardware file: its numbers need several K. */
@@ -355,7 +374,9 @@ static tm_status read_products(work *w, bool libraries, tm_error *err)
     tm_product       like = { .m = tm_config_i64(c, "M"), .n = tm_config_i64(c, "N"), .k = tm_config_i64(c, "K") };
     like.trans_a = tm_config_bool(c, "trans_a"), like.trans_b = tm_config_bool(c, "trans_b");
     like.dtype = format_named(tm_config_text(c, "dtype"));
-    like.c_dtype = c_dtype ? format_named(c_dtype) : libraries ? TM_F32 : like.dtype;
+    const bool codes = tm_dtype_bytes(like.dtype) == 1;
+    like.c_dtype = c_dtype ? format_named(c_dtype) : libraries ? TM_F32 : codes ? TM_BF16 : like.dtype;
+    if (codes) TM_TRY(read_codes(w, &like, err));
     bool sizes = tm_config_is_set(c, "M") || tm_config_is_set(c, "N") || tm_config_is_set(c, "K");
     if ((shapes != NULL) + (model != NULL) + sizes > 1)
         return tm_fail(err, TM_INVALID, "--M, --N, --K, --shapes and --model each say what to multiply; give one");
@@ -371,6 +392,8 @@ static tm_status read_products(work *w, bool libraries, tm_error *err)
         TM_TRY(tm_bench_model(model, &shape, &seq, err));
         if (tm_config_i64(c, "seq") > 0) seq = tm_config_i64(c, "seq");
         tm_products_of_model(&shape, tm_config_i64(c, "batch"), seq, &like, &w->products);
+        for (size_t i = 0; i < w->products.count && codes; i++)
+            w->products.items[i].trans_a = false, w->products.items[i].trans_b = true;
     } else {
         w->products.items[w->products.count++] = like;
     }

@@ -120,8 +120,10 @@ static void note_gpu(tm_bench *bench)
     const tm_device_info *d = tm_device_describe(bench->device);
     tm_bench_note(bench, "device %s, %.1f GiB", d->text, (double)d->memory_bytes / (1 << 30));
     if (d->sheet)
-        tm_bench_note(bench, "peak of peak_pct, by the data sheet: %.4g TFLOP/s float32, %.4g bfloat16, dense (%s)",
-                      d->sheet->tflops_f32, d->sheet->tflops_bf16, d->sheet->source);
+        tm_bench_note(
+            bench,
+            "peak of peak_pct, by the data sheet: %.4g TFLOP/s float32, %.4g of 16 bits, %.4g of 8 bits, dense (%s)",
+            d->sheet->tflops_f32, d->sheet->tflops_bf16, d->sheet->tflops_fp8, d->sheet->source);
     else
         tm_bench_note(bench, "peak: no data sheet of '%s' is known, so there is no peak_pct", d->model);
 }
@@ -148,6 +150,15 @@ tm_status tm_bench_note_ceilings(tm_bench *bench, tm_error *err)
     return TM_OK;
 }
 
+double tm_bench_peak(const tm_bench *bench, tm_dtype dtype)
+{
+    const tm_gpu_sheet *sheet = tm_device_describe(bench->device)->sheet;
+    const size_t        bytes = tm_dtype_bytes(dtype);
+    if (!tm_bench_on_gpu(bench)) return dtype == TM_BF16 ? bench->ceilings.flops_bf16 : bench->ceilings.flops;
+    if (!sheet) return 0;
+    return 1e12 * (bytes == 1 ? sheet->tflops_fp8 : bytes == 2 ? sheet->tflops_bf16 : sheet->tflops_f32);
+}
+
 /* Fails if a rate is above what the machine does at most. */
 static tm_status check_rates(const tm_ceilings *ceilings, const char *what, tm_dtype dtype, double flops, double bytes,
                              tm_error *why)
@@ -169,8 +180,7 @@ static void guard_by_sheet(tm_bench *bench, const char *what, tm_dtype dtype, do
 {
     const double        tolerance = 1.05;
     const tm_gpu_sheet *sheet = tm_device_describe(bench->device)->sheet;
-    bool                narrow = tm_dtype_bytes(dtype) == 2;
-    double              peak = !sheet ? 0 : 1e12 * (narrow ? sheet->tflops_bf16 : sheet->tflops_f32);
+    double              peak = tm_bench_peak(bench, dtype);
     if (peak > 0 && flops > tolerance * peak)
         tm_bench_invalid(bench,
                          "%s: %.4g FLOP/s are %.3g times what the data sheet says (%.4g, %s): the time or the count of "

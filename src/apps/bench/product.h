@@ -13,7 +13,7 @@ typedef struct {
     char     name[96]; /* "llama70b 3", "qkv forward", "" for a shape of the user's */
     int64_t  m, n, k;
     bool     trans_a, trans_b;
-    tm_dtype dtype, c_dtype; /* TM_F32, TM_BF16 or TM_F16; of A and B, of C */
+    tm_dtype dtype, c_dtype; /* of A and B; of C, which has 16 bits or more */
 } tm_product;
 
 double  tm_product_flops(const tm_product *product); /* 2 M N K */

@@ -5,8 +5,11 @@
  * most gamma_K sum |a b|, gamma_K = K u / (1 - K u), u = 2^-24 (Higham 2002, section 3.1). Rounding errors have no
  * common direction: by theorem 2.4 of Higham & Mary (2019) K may be replaced by lambda sqrt(K), but for a probability
  * below 2 K exp(-lambda^2 / 2) per element, with lambda = 8 about 4e-10 at K = 16384. The smaller of both is taken,
- * plus the rounding of C to its format, plus what denormals flushed to zero can lose. Infinity is always wrong: a sum
- * of at most 2^24 products of standard normal values has a standard deviation of 4096, and float16 ends at 16 of them.
+ * plus the rounding of C to its format, plus what denormals flushed to zero can lose. Matrix units for 8 bits keep
+ * about 14 bits of a sum while they add 32 products (of Hopper: DeepSeek-AI 2024, arXiv 2412.19437, section 3.5.2):
+ * each of K / 32 such steps, and each product of one, may lose 2^-13 of a partial sum, which of standard normal values
+ * is beyond 8 sqrt(K) as rarely. Infinity is always wrong: a sum of at most 2^24 products of standard normal values has
+ * a standard deviation of 4096, and float16 ends at 16 of them.
  */
 #include "apps/bench/product.h"
 
@@ -68,6 +71,7 @@ static double bound_of(const tm_product *p, double size, double wanted)
     double k = (double)p->k, u = 0x1p-24;
     double certain = k * u / (1 - k * u), likely = exp(8 * sqrt(k) * u + k * u * u / (1 - u)) - 1;
     double sum = (k * u < 0.5 && certain < likely ? certain : likely) * size + (k + 1) * 0x1p-126;
+    if (tm_dtype_bytes(p->dtype) == 1) sum += 0x1p-13 * (k / 32 + 32) * 8 * sqrt(k);
     if (p->c_dtype == TM_BF16) sum += 0x1p-8 * (fabs(wanted) + sum);
     if (p->c_dtype == TM_F16) sum += 0x1p-11 * (fabs(wanted) + sum) + 0x1p-25; /* 2^-25: below 2^-14 */
     return sum;

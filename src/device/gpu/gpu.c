@@ -154,6 +154,7 @@ static void close_gpu(tm_device *device)
         tm_gpu_disconnect(own);
         tm_gpu_modules_close(own);
         tm_gpu_blas_close(own->blas);
+        tm_gpu_gemm_ex_close(own->other);
         tm_gpu_dnn_close(own->dnn);
         for (int i = 0; i < 2; i++) tm_gpu_event_close(own->gpu, own->writes.event[i]);
         tm_gpu_free_pinned(own->gpu, own->writes.memory);

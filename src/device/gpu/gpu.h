@@ -143,7 +143,7 @@ int64_t tm_gpu_parts_of(int64_t n);
 /* Why an update is not taken: weights (the first so many of them: p, g, p) have one format, scalars are float64. */
 const char *tm_gpu_refuse_update(const tm_view *const *weights, int n, const tm_view *scalars, const tm_view *clip);
 
-typedef enum { TM_GPU_BY_TILES, TM_GPU_BY_MATRIX, TM_GPU_BY_LIBRARY } tm_gpu_how;
+typedef enum { TM_GPU_BY_TILES, TM_GPU_BY_MATRIX, TM_GPU_BY_LIBRARY, TM_GPU_BY_OTHER } tm_gpu_how;
 
 /* A product (product.c): c (rows, columns) = a b^T, where k goes across the rows of a or b if `across`. */
 typedef struct {

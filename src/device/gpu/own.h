@@ -6,6 +6,7 @@
 #include "comm/coll/nccl.h"
 #include "device/gpu/gpu.h"
 #include "gpu/blas.h"
+#include "gpu/gemm_ex.h"
 #include "gpu/dnn.h"
 #include "gpu/embedded.h"
 
@@ -52,6 +53,8 @@ typedef struct {
     tm_gpu_blas     *blas;          /* NULL: opened to plan, or there is none */
     bool             blas_expected; /* opened to plan: it was looked whether there will be one */
     tm_error         no_blas;       /* why there is none; TM_OK: there is, or will be */
+    tm_gpu_gemm_ex  *other;         /* NULL: nobody asked for it, or there is none */
+    tm_error         no_other;      /* why there is none, or what failed */
     tm_gpu_dnn      *dnn;           /* NULL: not asked for yet, or there is none */
     size_t           most_stored;   /* bytes of the workspace of attention's gradients by it */
     bool             dnn_asked;
@@ -101,11 +104,15 @@ void                  tm_gpu_free_near(tm_device *device, tm_address memory, siz
 char *tm_gpu_near_at(const tm_gpu_own *own, tm_address address);
 
 /* product_library.c. */
-tm_gpu_format tm_gpu_format_of(tm_dtype dtype); /* of float32, bfloat16 and codes of 8 bits */
+tm_gpu_format tm_gpu_format_of(tm_dtype dtype); /* of float32, bfloat16, float16 and codes */
 /* Of a device that was opened: the library is found and begun. TM_OK: also where there is none. */
 TM_MUST_USE tm_status tm_gpu_library_open(tm_device *device, tm_error *err);
 TM_MUST_USE tm_status tm_gpu_library_prepare(const void *device, const tm_gpu_product_of *p, tm_error *err);
 TM_MUST_USE tm_status tm_gpu_library_start(const tm_call *call, const tm_gpu_product_of *p, tm_error *err);
+
+/* The same of the maker's other library (gpu/gemm_ex.h): why it does not take the product, or NULL; the product. */
+const char           *tm_gpu_by_other(tm_device *device, const tm_gpu_product_of *p);
+TM_MUST_USE tm_status tm_gpu_other_start(const tm_call *call, const tm_gpu_product_of *p, tm_error *err);
 
 /* The order of sums, by the libraries that are used. */
 void tm_gpu_name_sums(tm_gpu_own *own);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device/gpu/product.c - linear layers and their gradients: by the maker's library (product_library.c), by matrix units
- * (source/matrix.cu), or in tiles of float32 arithmetic (source/product.cu). */
+ * (source/matrix.cu), or in tiles of float32 arithmetic (source/product.cu); for benches by the maker's other library.
+ */
 #include "device/gpu/own.h"
 
 #include <stdlib.h>
@@ -40,9 +41,9 @@ const char *tm_gpu_codes_by_matrix(const void *device, tm_dtype a, tm_dtype b)
 tm_status tm_gpu_note_product(const void *device, const tm_gpu_product_of *p, void **state, tm_error *err)
 {
     tm_gpu_defines d = { .n = 0 };
-    if (p->how == TM_GPU_BY_LIBRARY) {
+    if (p->how >= TM_GPU_BY_LIBRARY) {
         tm_gpu_note_none(device, state);
-        return tm_gpu_library_prepare(device, p, err);
+        return p->how == TM_GPU_BY_OTHER ? TM_OK : tm_gpu_library_prepare(device, p, err);
     }
     tm_gpu_define_format(&d, "C", p->c);
     tm_gpu_define(&d, "A_ACROSS", p->a_across);
@@ -61,6 +62,7 @@ tm_status tm_gpu_start_product(const tm_call *call, int kernel, const tm_gpu_pro
 {
     tm_gpu_arguments a = { .bytes = 0 };
     if (p->how == TM_GPU_BY_LIBRARY) return tm_gpu_library_start(call, p, err);
+    if (p->how == TM_GPU_BY_OTHER) return tm_gpu_other_start(call, p, err);
     TM_ASSERT(!p->scale);
     tm_gpu_pass(&a, p->to);
     tm_gpu_pass(&a, p->from_a);
@@ -168,6 +170,7 @@ static const char *refuse(const tm_call *call)
 static const char *refuse_tiles(const tm_call *call)
 {
     const char *why = refuse(call);
+    if (((const tm_device *)call->device)->other_library) return "another library is asked for";
     if (why) return why;
     return (call->out[0].shape.n[0] + TILE - 1) / TILE > MOST_ROWS_OF_TILES ? "more rows than a grid takes" : NULL;
 }
@@ -178,11 +181,29 @@ static const char *refuse_matrix(const tm_call *call)
     return why ? why : tm_gpu_by_matrix(call->device, call->in[0].dtype, call->in[1].dtype);
 }
 
+/* float16 is the library's alone, without a bias and what is added: no training has it, benches do. */
+static const char *refuse_half(const tm_call *call)
+{
+    bool forward = call->op == &tm_op_linear;
+    if (forward && (tm_view_present(&call->in[2]) || tm_view_present(&call->in[3])))
+        return "adds no bias and no residual to products of float16";
+    return call->in[0].dtype == TM_F16 && call->in[1].dtype == TM_F16 ? NULL : "takes float16 with float16";
+}
+
 static const char *refuse_library(const tm_call *call)
 {
-    const char       *why = refuse(call);
+    bool              half = call->in[0].dtype == TM_F16 || call->in[1].dtype == TM_F16;
+    const char       *why = half ? refuse_half(call) : refuse(call);
     tm_gpu_product_of p = product_of(call, TM_GPU_BY_LIBRARY);
     return why ? why : tm_gpu_by_library(call->device, &p);
+}
+
+static const char *refuse_gemm_ex(const tm_call *call)
+{
+    bool              half = call->in[0].dtype == TM_F16 || call->in[1].dtype == TM_F16;
+    const char       *why = half ? refuse_half(call) : refuse(call);
+    tm_gpu_product_of p = product_of(call, TM_GPU_BY_OTHER);
+    return why ? why : tm_gpu_by_other((tm_device *)call->device, &p);
 }
 
 static size_t workspace_library(const tm_call *call)
@@ -206,6 +227,7 @@ static size_t workspace_library(const tm_call *call)
 WAY(library, TM_GPU_BY_LIBRARY)
 WAY(matrix, TM_GPU_BY_MATRIX)
 WAY(tiles, TM_GPU_BY_TILES)
+WAY(gemm_ex, TM_GPU_BY_OTHER)
 
 #define ROW(id, way, ...)                                                                                              \
     {                                                                                                                  \
@@ -213,5 +235,6 @@ WAY(tiles, TM_GPU_BY_TILES)
         .prepare = prepare_##way, .release = tm_gpu_forget, __VA_ARGS__                                                \
     }
 #define PRODUCT(id)                                                                                                    \
-    ROW(id, library, .workspace = workspace_library, .library = true), ROW(id, matrix, ), ROW(id, tiles, )
+    ROW(id, library, .workspace = workspace_library, .library = true), ROW(id, matrix, ), ROW(id, tiles, ),            \
+        ROW(id, gemm_ex, .library = true)
 const tm_kernel tm_gpu_product[] = { PRODUCT(linear), PRODUCT(linear_dgrad), PRODUCT(linear_wgrad), { .name = NULL } };

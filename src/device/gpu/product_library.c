@@ -76,6 +76,8 @@ size_t tm_gpu_library_bytes(const void *device, const tm_gpu_product_of *p)
 tm_gpu_format tm_gpu_format_of(tm_dtype dtype)
 {
     switch (dtype) {
+    case TM_F16:
+        return TM_GPU_F16;
     case TM_E4M3:
         return TM_GPU_E4M3;
     case TM_E5M2:
@@ -136,8 +138,11 @@ const char *tm_gpu_by_library(const void *device, const tm_gpu_product_of *p)
     const char         *why = missing(own);
     if (why) return why;
     if (((const tm_device *)device)->own_kernels) return "own kernels are asked for";
+    if (((const tm_device *)device)->other_library) return "another library is asked for";
     if (p->a != p->b && !p->codes) return "the library multiplies matrices of one format";
     if (p->a == TM_F32 && p->c != TM_F32) return "the library leaves a product of float32 in float32";
+    if ((p->a == TM_F16 || p->c == TM_F16) && p->c != p->a && p->c != TM_F32)
+        return "the library leaves a product of float16 in float16 or float32";
     if (p->has_bias && p->b != p->c && !p->codes) return "the library adds a bias in the result's format only";
     if (p->has_residual && p->adds) return "the library adds one matrix to a product";
     if (p->rows < 1 || p->columns < 1 || p->depth < 1) return "the library takes no empty matrix";
@@ -162,6 +167,19 @@ tm_status tm_gpu_library_prepare(const void *device, const tm_gpu_product_of *p,
     return TM_OK;
 }
 
+static tm_gpu_matmul_operands operands_of(const tm_gpu_product_of *p, const float *scale)
+{
+    return (tm_gpu_matmul_operands){ .c = p->to,
+                                     .a = p->from_a,
+                                     .b = p->from_b,
+                                     .bias = p->bias,
+                                     .old = p->adds ? p->to : p->residual,
+                                     .scale = scale,
+                                     .scale_a = p->scale_a,
+                                     .scale_b = p->scale_b,
+                                     .workspace = p->workspace };
+}
+
 /* Its shape was asked for when the call was prepared. */
 tm_status tm_gpu_library_start(const tm_call *call, const tm_gpu_product_of *p, tm_error *err)
 {
@@ -170,15 +188,31 @@ tm_status tm_gpu_library_start(const tm_call *call, const tm_gpu_product_of *p, 
     tm_gpu_matmul         *found;
     const char            *why;
     float                  scale = p->scale ? (float)*p->scale : 1;
-    tm_gpu_matmul_operands o = { .c = p->to,
-                                 .a = p->from_a,
-                                 .b = p->from_b,
-                                 .bias = p->bias,
-                                 .old = p->adds ? p->to : p->residual,
-                                 .scale = &scale,
-                                 .scale_a = p->scale_a,
-                                 .scale_b = p->scale_b,
-                                 .workspace = p->workspace };
+    tm_gpu_matmul_operands o = operands_of(p, &scale);
     TM_TRY(tm_gpu_blas_find(blas, &shape, &found, &why, err));
     return tm_gpu_blas_multiply(blas, found, tm_gpu_stream_of(call->queue), &o, err);
+}
+
+/* --- the maker's other library
+ * -------------------------------------------------------------------------------------------- */
+
+/* Opened when it is first asked for. */
+const char *tm_gpu_by_other(tm_device *device, const tm_gpu_product_of *p)
+{
+    tm_gpu_own *own = device->own;
+    if (!device->other_library || !own->gpu) return "nothing trains by it";
+    if (p->a != p->b || p->has_residual) return "it multiplies matrices of one format, and adds to its result only";
+    tm_gpu_matmul_shape shape = shape_of(device, p);
+    if (!own->other && own->no_other.status == TM_OK &&
+        tm_gpu_gemm_ex_open(own->gpu, &own->other, &own->no_other) == TM_OK)
+        device->info.other_products = tm_gpu_gemm_ex_name(own->other);
+    return own->other ? tm_gpu_gemm_ex_refuse(&shape) : own->no_other.text;
+}
+
+tm_status tm_gpu_other_start(const tm_call *call, const tm_gpu_product_of *p, tm_error *err)
+{
+    tm_gpu_matmul_shape    shape = shape_of(call->device, p);
+    float                  scale = p->scale ? (float)*p->scale : 1;
+    tm_gpu_matmul_operands o = operands_of(p, &scale);
+    return tm_gpu_gemm_ex_multiply(own_of(call->device)->other, &shape, tm_gpu_stream_of(call->queue), &o, err);
 }

@@ -9,6 +9,7 @@
 #include "gpu/blas_calls.h"
 #include "gpu/compile_calls.h"
 #include "gpu/dnn_graph.h"
+#include "gpu/gemm_ex_calls.h"
 #include "gpu/runtime_calls.h"
 #include "gpu/sensors_calls.h"
 
@@ -98,6 +99,23 @@ static void products(void)
     NUMBER("hipblaslt", use, sizeof(size_t), "sizeof(hipblasLtMatmulHeuristicResult_t::workspaceSize)");
     NUMBER("cublaslt", use, 8, "alignof(cublasLtMatmulAlgo_t)"); /* where tm_gpu_matmul has room for it */
     NUMBER("hipblaslt", use, 8, "alignof(hipblasLtMatmulAlgo_t)");
+}
+
+static void other_products(void)
+{
+    static const char file[] = "src/gpu/gemm_ex_calls.h";
+#define X(member, result, arguments, cuda, hip)                                                                        \
+    call("cublas", file, cuda, #result, #arguments);                                                                   \
+    call("rocblas", file, hip, #result, #arguments);
+    GEMM_EX_CALLS(X)
+#undef X
+#define X(member, cuda, cuda_name, hip, hip_name)                                                                      \
+    number("cublas", file, #member, cuda, cuda_name);                                                                  \
+    number("rocblas", file, #member, hip, hip_name);
+    GEMM_EX_NUMBERS(X)
+#undef X
+    NUMBER("cublas", file, 0, "CUBLAS_STATUS_SUCCESS");
+    NUMBER("rocblas", file, 0, "rocblas_status_success");
 }
 
 static void attention(void)
@@ -193,6 +211,7 @@ int main(void)
     runtimes();
     compilers();
     products();
+    other_products();
     attention();
     sensors();
     collectives("nccl");
