@@ -20,6 +20,7 @@ comm/comm.h
 apps/node/certificate.h
 apps/node/node.h
 gpu/blas.h
+gpu/gemm_ex.h
 gpu/dnn.h
 gpu/compile.h
 gpu/defaults.h
