@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hf/load.c - from the files of a folder into parameters. Everything is checked before the first value is written. */
 #include "base/cpu.h"
+#include "base/progress.h"
 #include "graph/cut.h"
 #include "hf/convert.h"
 #include "hf/folder.h"
@@ -330,13 +331,31 @@ static tm_status load_entry(const tm_hf_memory *memory, const tm_hf_entry *entry
     return st;
 }
 
+/* Bytes of an entry here, of parameters in formats of blocks or of the others. */
+static int64_t bytes_here(const tm_graph *graph, const tm_hf_entry *entry, bool blocked)
+{
+    int64_t bytes = 0;
+    for (size_t k = 0; k < entry->n_slices; k++) {
+        const tm_hf_slice *s = &entry->slices[k];
+        tm_dtype           dtype = tm_graph_at(graph, s->parameter)->dtype;
+        if (tm_dtype_blocked(dtype) == blocked) bytes += s->rows * s->columns * tm_dtype_bits(dtype) / 8;
+    }
+    return bytes;
+}
+
 tm_status tm_hf_fill(const tm_hf_memory *memory, const tm_hf_layout *layout, const tm_stored_tensor *const *found,
                      int threads, tm_error *err)
 {
     void     *buffer = tm_alloc(BUFFER);
     tm_status st = TM_OK;
-    for (size_t i = 0; i < layout->n && st == TM_OK; i++)
+    int64_t   all = 0;
+    for (size_t i = 0; i < layout->n; i++)
+        for (int blocked = 0; blocked < 2; blocked++) all += bytes_here(memory->graph, &layout->entries[i], blocked);
+    tm_progress progress = tm_progress_begin("reading weights", all);
+    for (size_t i = 0; i < layout->n && st == TM_OK; i++) {
         st = load_entry(memory, &layout->entries[i], found[i], threads, buffer, err);
+        tm_progress_add(&progress, bytes_here(memory->graph, &layout->entries[i], false));
+    }
     free(buffer);
     tm_graph     *graph = NULL;
     tm_hf_layout *whole = NULL;
@@ -344,6 +363,8 @@ tm_status tm_hf_fill(const tm_hf_memory *memory, const tm_hf_layout *layout, con
         const tm_tensor *tensor = &memory->graph->tensors[id];
         if (tm_dtype_blocked(tensor->dtype) && is_in(layout, (tm_tensor_id)id))
             st = load_blocked(memory, layout, found, (tm_tensor_id)id, threads, &graph, &whole, err);
+        if (tm_dtype_blocked(tensor->dtype))
+            tm_progress_add(&progress, tm_shape_elements(tensor->shape) * tm_dtype_bits(tensor->dtype) / 8);
     }
     tm_hf_layout_destroy(whole);
     tm_graph_destroy(graph);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train/checkpoint/load.c - loading. Files are read, not mapped: a bad disk block is an error here, not a SIGBUS. */
 #include "base/hash.h"
+#include "base/progress.h"
 #include "base/text.h"
 #include "train/parallel/agree.h"
 #include "train/checkpoint/checkpoint.h"
@@ -203,9 +204,13 @@ static tm_status read_tensors(const loader *l, const tm_checkpoint_index *index,
     tm_status st = check_pieces(l, &reader, index);
     st = agree_status(l->world, "checking a checkpoint", st, l->err);
     if (st == TM_OK) {
+        int64_t all = 0;
+        for (size_t i = 0; i < n; i++) all += (int64_t)tensors[i].bytes;
+        tm_progress progress = tm_progress_begin("reading the checkpoint", all);
         for (size_t i = 0; i < n && st == TM_OK; i++) {
             st = read_tensor(l, &reader, &index->records[records[i]], &tensors[i]);
             *bytes += (int64_t)tensors[i].bytes;
+            tm_progress_add(&progress, (int64_t)tensors[i].bytes);
         }
         st = agree_status(l->world, "reading a checkpoint", st, l->err);
     }

@@ -2,6 +2,7 @@
 #include "train/trainer/init.h"
 
 #include "base/arena.h"
+#include "base/progress.h"
 #include "base/random.h"
 #include "graph/cut.h"
 #include "graph/value.h"
@@ -31,6 +32,8 @@ typedef struct {
     uint64_t   seed;
     int        threads;
     int64_t    begin, end; /* elements of the tensor that are here; `to` is where the first of them lies */
+
+    tm_progress progress;
 } filler;
 
 static int64_t most_elements(const filler *f)
@@ -258,17 +261,29 @@ static bool find_place(const tm_plan *plan, const tm_arenas *memory, tm_tensor_i
     return f->begin < f->end;
 }
 
+/* Has the tensor values of its own, in a fill of constants alone or of parameters, too? */
+static bool is_filled(const tm_graph *graph, const tm_tensor *tensor, bool parameters)
+{
+    if (tensor->role != TM_ROLE_CONSTANT && !(parameters && tensor->role == TM_ROLE_PARAMETER)) return false;
+    return tensor->base == TM_NONE || tm_graph_at(graph, tensor->base)->role == TM_ROLE_UNIT;
+}
+
 static tm_status fill_roles(const tm_plan *plan, tm_device *device, const tm_arenas *memory, uint64_t seed, int threads,
                             bool parameters, tm_error *err)
 {
-    filler    f = { .device = device, .buffer = tm_alloc(BUFFER), .seed = seed, .threads = threads };
-    tm_status st = TM_OK;
-    for (size_t i = 0; i < plan->graph->n_tensors && st == TM_OK; i++) {
-        const tm_tensor *tensor = &plan->graph->tensors[i];
-        if (tensor->role != TM_ROLE_CONSTANT && !(parameters && tensor->role == TM_ROLE_PARAMETER)) continue;
-        if (tensor->base != TM_NONE && tm_graph_at(plan->graph, tensor->base)->role != TM_ROLE_UNIT) continue;
-        if (!find_place(plan, memory, (tm_tensor_id)i, &f)) continue;
-        st = fill_tensor(&f, tensor, err);
+    const tm_graph *graph = plan->graph;
+    filler          f = { .device = device, .buffer = tm_alloc(BUFFER), .seed = seed, .threads = threads };
+    tm_status       st = TM_OK;
+    int64_t         all = 0;
+    for (size_t i = 0; i < graph->n_tensors; i++)
+        if (is_filled(graph, &graph->tensors[i], parameters) && find_place(plan, memory, (tm_tensor_id)i, &f))
+            all += (int64_t)tm_tensor_bytes(tm_shape_1(f.end - f.begin), graph->tensors[i].dtype);
+    f.progress = tm_progress_begin("initial values", all);
+    for (size_t i = 0; i < graph->n_tensors && st == TM_OK; i++) {
+        if (!is_filled(graph, &graph->tensors[i], parameters) || !find_place(plan, memory, (tm_tensor_id)i, &f))
+            continue;
+        st = fill_tensor(&f, &graph->tensors[i], err);
+        tm_progress_add(&f.progress, (int64_t)tm_tensor_bytes(tm_shape_1(f.end - f.begin), graph->tensors[i].dtype));
     }
     if (st == TM_OK) st = tm_device_wait(device, err);
     free(f.buffer);
