@@ -12,7 +12,8 @@ enum { LIMIT = 1 << 20, LINE = 80 };
 
 #define HEAD "# Texts of kernels that build/release/tests/gpu/test_gpu_kernels has judged (docs/testing.md).\n"
 
-static const char *const parts[] = { "on_cuda", "on_cuda_too", "on_hip", "on_hip_too" };
+static const char *const parts[] = { "on_cuda_1", "on_cuda_2", "on_cuda_3", "on_cuda_4",
+                                     "on_hip_1",  "on_hip_2",  "on_hip_3",  "on_hip_4" };
 
 /* --- texts */
 

@@ -15,21 +15,24 @@
 /* Notes of what was judged on the stand-ins begin so. */
 #define NOTES test_built("judged")
 
+enum { PARTS = 4 }; /* of each device */
+
 static void judge_part(const char *name, const char *device, int part, void (*judged)(tm_device *))
 {
     char        why[JUDGED_WHY];
     const char *differs;
     judged_texts_forget(NOTES, name);
-    part_of_kernels_is_right(device, CODE_COMPILED, part, 2, gpu_is_real() ? NULL : judged);
+    part_of_kernels_is_right(device, CODE_COMPILED, part, PARTS, gpu_is_real() ? NULL : judged);
     differs = judged_texts_differ(NOTES, JUDGED_TEXTS, why);
     if (differs) fail_msg("%s", differs);
 }
 
-/* In parts: most of the time compilers take. What all of them have judged is in judged.txt, or the last one fails. */
+/* In parts, each of two to four minutes: most of the time compilers take. What all of them have judged is in
+ * judged.txt, or the last one fails. */
 #define PART(name, device, part)                                                                                       \
     static void judged_##name(tm_device *of)                                                                           \
     {                                                                                                                  \
-        const char *why = judged_launches_differ(of, device, part, 2);                                                 \
+        const char *why = judged_launches_differ(of, device, part, PARTS);                                             \
         if (why) fail_msg("%s", why);                                                                                  \
         judged_texts_note(NOTES, #name, of);                                                                           \
     }                                                                                                                  \
@@ -38,10 +41,14 @@ static void judge_part(const char *name, const char *device, int part, void (*ju
         (void)state;                                                                                                   \
         judge_part(#name, device, part, judged_##name);                                                                \
     }
-PART(on_cuda, "cuda", 0)
-PART(on_cuda_too, "cuda", 1)
-PART(on_hip, "hip", 0)
-PART(on_hip_too, "hip", 1)
+PART(on_cuda_1, "cuda", 0)
+PART(on_cuda_2, "cuda", 1)
+PART(on_cuda_3, "cuda", 2)
+PART(on_cuda_4, "cuda", 3)
+PART(on_hip_1, "hip", 0)
+PART(on_hip_2, "hip", 1)
+PART(on_hip_3, "hip", 2)
+PART(on_hip_4, "hip", 3)
 
 /* --- the audit of the shipped kernels (machine/audit.h) */
 
@@ -114,10 +121,14 @@ static void what_is_left_out_is_named_on_hip(void **state)
     assert_true(left_out("hip", "gfx942", "rope") > 0);
 }
 
-static const struct CMUnitTest tests[] = { full_test(on_cuda),
-                                           full_test(on_cuda_too),
-                                           full_test(on_hip),
-                                           full_test(on_hip_too),
+static const struct CMUnitTest tests[] = { full_test(on_cuda_1),
+                                           full_test(on_cuda_2),
+                                           full_test(on_cuda_3),
+                                           full_test(on_cuda_4),
+                                           full_test(on_hip_1),
+                                           full_test(on_hip_2),
+                                           full_test(on_hip_3),
+                                           full_test(on_hip_4),
                                            cmocka_unit_test(what_is_left_out_is_named_on_cuda),
                                            cmocka_unit_test(what_is_left_out_is_named_on_hip),
                                            full_test(what_is_left_out_of_wgmma_is_named) };
