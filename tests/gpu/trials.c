@@ -392,8 +392,15 @@ void trials_each(tm_device *device, const tm_op *op, const tm_kernel *kernel, vo
         }
 }
 
+/* Of the maker's other library the kernels are chosen by nobody else. */
+static void choose_library(tm_device *device, const tm_kernel *kernel)
+{
+    tm_device_other_library(device, strstr(kernel->name, "/gemm_ex") != NULL);
+}
+
 void trials_try(tm_device *device, const trial_of *t)
 {
+    choose_library(device, t->kernel);
     if (t->number < SHAPES)
         (void)try_example(t->op, t->kernel, device, &t->shape.example, t->number, t->precision);
     else
@@ -403,7 +410,11 @@ void trials_try(tm_device *device, const trial_of *t)
 /* False: what it needs is not there. */
 static bool open_libraries(const char *name, trials_code code)
 {
-    if (!gpu_is_real()) setenv("TRAINMARK_CUDNN", test_built("standins/cudnn.so"), 1);
+    if (!gpu_is_real()) {
+        setenv("TRAINMARK_CUDNN", test_built("standins/cudnn.so"), 1);
+        setenv("TRAINMARK_CUBLAS", test_built("standins/cublaslt.so"), 1);
+        setenv("TRAINMARK_ROCBLAS", test_built("standins/hipblaslt.so"), 1);
+    }
     if (code == CODE_COMPILED) return emulated_device(name);
     (code == CODE_NONE ? emulated_uncompiled : emulated_without_compiler)(name);
     return true;
@@ -428,6 +439,7 @@ static bool is_judged(const tm_kernel *kernel, const tm_device *device)
 {
     if (strstr(kernel->name, "/blocks")) return false; /* formats that no example has: test_gpu_adapters.c */
     if (!kernel->prepare) return false;                /* copies between host and device: test_gpu_offload.c */
+    if (strstr(kernel->name, "/gemm_ex") && gpu_is_real()) return false; /* bench gemm judges it, where it is there */
     if (strstr(tm_op_get(kernel->op)->name, "scaled_") && lacks_codes(device)) return false;
     if (lacks_library(name_of_device, kernel->name)) return false;
     return !strstr(kernel->name, "/wgmma") || strstr(device->info.text, ", sm_90;");
@@ -464,6 +476,7 @@ void part_of_kernels_is_right(const char *name, trials_code code, int part, int 
         for (int k = 0; (!only || strcmp(only, op->name) == 0) && (kernel = trials_kernel(device, id, k)); k++) {
             if (kind && !strstr(kernel->name, kind)) continue;
             ops++;
+            choose_library(device, kernel);
             if (try_op(op, kernel, device) == 0 && code != CODE_INSIDE)
                 fail_msg("no example of %s was tried", kernel->name);
         }
