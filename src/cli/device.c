@@ -1,6 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/cli.h"
 
+#include "base/log.h"
+
+#include <string.h>
+
+/* Does the device, or the hardware that is planned for, multiply FNUZ's formats of 8 bits alone? */
+static bool has_fnuz(const tm_cli_options *options, bool planning, const tm_device *device)
+{
+    const tm_gpu_sheet *gpu = planning ? options->hardware.gpu : NULL;
+    return tm_device_describe(device)->fnuz || (gpu && gpu->arch && strcmp(gpu->arch, "gfx942") == 0);
+}
+
 tm_status tm_cli_open_device(const tm_cli_options *options, tm_run_options *run, bool planning, tm_device **out,
                              tm_error *err)
 {
@@ -24,6 +35,8 @@ tm_status tm_cli_open_device(const tm_cli_options *options, tm_run_options *run,
                        options->device);
     }
     if (wide) run->step.precision = &tm_precision_f64;
+    if (has_fnuz(options, planning, device) && tm_run_options_take_fnuz(run) && !planning)
+        tm_note("formats of 8 bits are FNUZ's, which this GPU multiplies; quantize.fnuz=false emulates OCP's");
     if (tm_device_describe(device)->near_memory) {
         tm_offload *offload = &run->step.offload;
         if ((offload->optimizer || offload->activations) && offload->folder) {

@@ -41,6 +41,7 @@ typedef struct {
     bool           computes;      /* false: its kernels do nothing, no result and no time of it means anything */
     bool           float64_only;  /* its kernels take float64 whatever training.dtype says */
     bool           own_memory;    /* an arena is not in the memory of the host */
+    bool           fnuz;          /* its units multiply FNUZ's formats of 8 bits, and not OCP's */
     bool           near_memory;   /* what is offloaded goes to the memory of the host, not to a file */
     size_t         align;         /* bytes: where its kernels want buffers to begin; 0: anywhere that plans put them */
     int64_t        memory_bytes;  /* of its own; 0: unknown, or the host's */

@@ -57,12 +57,13 @@ check "and has other bits" [ "$(value_of own weights_hash)" != "$(value_of gpu w
 check "the same weights" [ "$(value_of again weights_hash)" = "$(value_of gpu weights_hash)" ]
 check "what no driver shows is unknown, and said" has "$err" "clock, power and temperature of the GPU are unknown: /sys/bus/pci/devices/0000:10:00.0 has neither"
 check_not "and has no figure" has own/result.json '"gpu_clock_mhz"'
-trainmark run tiny-llama $small --training.dtype bfloat16 --quantize.recipe fp8_blockwise --device hip --out narrow
+trainmark run tiny-llama $small --training.dtype bfloat16 --quantize.recipe fp8_blockwise --quantize.fnuz false --device hip --out narrow
 check "a run in low precision" [ "$code" -eq 0 ]
 check "says what its products are" has "$err" "^.*device hip: .*; quantized factors are multiplied in bfloat16; 0 of [0-9]+ products multiply codes; no codes: gfx942 has formats of FNUZ only .quantize.fnuz. .[0-9]+.$"
 check "and that it is emulated" has narrow/result.json "bfloat16.fp8_blockwise .emulated."
-trainmark run tiny-llama $small --training.dtype bfloat16 --quantize.recipe fp8_rowwise --quantize.fnuz true --device hip --out codes
+trainmark run tiny-llama $small --training.dtype bfloat16 --quantize.recipe fp8_rowwise --device hip --out codes
 check "a run on codes" [ "$code" -eq 0 ]
+check "takes the formats of this GPU, and says it" has "$err" "formats of 8 bits are FNUZ's"
 check "says so" has "$err" "^.*device hip: .*; ([0-9]+) of [0-9]+ products multiply codes$"
 check "and is not emulated" has codes/result.json '"precision": "bfloat16.fp8_rowwise"'
 trainmark verify codes

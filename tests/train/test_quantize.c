@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products in low precision in a training step: what the pass puts where, a switch of recipes; no two recipes are the
  * same. (Scales: tests/oracle; what is refused: tests/golden/refusals.txt.) */
+#include "train/settings/quantize.h"
 #include "words.h"
 
 #include <math.h>
@@ -122,4 +123,30 @@ TEST(a_switch_comes_when_it_is_told)
     both.quantize.recipe[1] = *tm_quantize_recipe_find("fp8_delayed");
     both.quantize.switch_step = 2;
     assert_true(train(&first, 2) == train(&both, 2) && train(&first, 3) != train(&both, 3));
+}
+
+/* As the device multiplies them, unless the key says which. */
+TEST(formats_of_8_bits_are_the_devices)
+{
+    static const struct {
+        const char *words;
+        bool        taken;
+        uint8_t     x, dy;
+    } all[] = { { "--quantize.recipe fp8_tensorwise ", true, TM_E4M3FNUZ, TM_E5M2FNUZ },
+                { "--quantize.recipe fp8_blockwise ", true, TM_E4M3FNUZ, TM_E4M3FNUZ },
+                { "--quantize.recipe fp8_tensorwise --quantize.fnuz false ", false, TM_E4M3, TM_E5M2 },
+                { "--quantize.recipe fp8_tensorwise --quantize.fnuz true ", false, TM_E4M3FNUZ, TM_E5M2FNUZ },
+                { "--quantize.recipe mxfp8 ", false, TM_E4M3, TM_E4M3 },
+                { "--quantize.recipe nvfp4 ", false, TM_E2M1, TM_E2M1 } };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        tm_step_options     o = step_of(LLAMA, all[i].words);
+        const tm_quantizer *factor = o.quantize.recipe[0].factor;
+        if (train_quantize_take_fnuz(&o.quantize) != all[i].taken) fail_msg("%s", all[i].words);
+        if (factor[TM_FACTOR_X].format != all[i].x || factor[TM_FACTOR_DY].format != all[i].dy)
+            fail_msg("%s: %s", all[i].words, tm_dtype_name((tm_dtype)factor[TM_FACTOR_X].format));
+    }
+    tm_step_options o = step_of(EXPERTS, "--quantize.experts_recipe fp8_rowwise --quantize.output_recipe fp8_current ");
+    assert_true(train_quantize_take_fnuz(&o.quantize));
+    assert_int_equal(o.quantize.experts.factor[TM_FACTOR_X].format, TM_E4M3FNUZ);
+    assert_int_equal(o.quantize.head.factor[TM_FACTOR_DY].format, TM_E5M2FNUZ);
 }

@@ -136,6 +136,8 @@ static tm_status open_gpu(tm_device *device, tm_error *err)
     device->info.plan_bytes = tm_platform_room(device->info.memory_bytes);
     device->info.model = f->name;
     device->info.sheet = tm_gpu_sheet_of(f->name, f->arch);
+    device->info.fnuz = !tm_gpu_refuse_codes(own->maker, f->arch, TM_GPU_E4M3FNUZ, TM_GPU_E4M3FNUZ) &&
+                        tm_gpu_refuse_codes(own->maker, f->arch, TM_GPU_E4M3, TM_GPU_E4M3);
     device->info.cache_bytes = (int64_t)f->cache;
     if (device->info.sheet && device->info.sheet->cache_bytes)
         device->info.cache_bytes = device->info.sheet->cache_bytes;

@@ -44,6 +44,7 @@ typedef enum { TM_QUANTIZE_LINEARS, TM_QUANTIZE_EXPERTS, TM_QUANTIZE_HEAD, TM_QU
 
 typedef struct {
     bool               on;                       /* anything is quantized */
+    bool               by_device;                /* formats of 8 bits are OCP's until a device with others is known */
     tm_quantize_recipe recipe[2];                /* of linears; the second, of all, from switch_step on */
     tm_quantize_recipe experts, head;            /* of these until then. name NULL: they are not quantized */
     int64_t            switch_step;              /* steps done; < 0: never */

@@ -417,6 +417,11 @@ static tm_status read_options(const tm_config *config, tm_run_options *out, bool
     return st;
 }
 
+bool tm_run_options_take_fnuz(tm_run_options *options)
+{
+    return train_quantize_take_fnuz(&options->step.quantize);
+}
+
 tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_error *err)
 {
     return read_options(config, out, true, err);

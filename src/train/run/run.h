@@ -90,6 +90,9 @@ typedef struct {
 /* Reads the finished configuration; strings point into it. checkpoint_folder is left to the caller. TM_INVALID, with
  * the keys and the way out, for what only fits together wrongly. */
 TM_MUST_USE tm_status tm_run_options_read(const tm_config *config, tm_run_options *out, tm_error *err);
+/* The device multiplies FNUZ's formats of 8 bits only: they become those of the run, unless quantize.fnuz says which,
+ * or their scales are MX's. Did any? */
+bool tm_run_options_take_fnuz(tm_run_options *options);
 /* Is the length of a run given by training.epochs? Then the steps follow from its data: they are set in both.
  * TM_UNSUPPORTED for data that has no epochs. */
 bool                  tm_run_counts_epochs(const tm_config *config);

@@ -255,7 +255,8 @@ static tm_status set_rotation(const tm_config *config, tm_quantize_recipe *recip
 /* Formats of the other kind of devices; gradients in the format of the rest. */
 static tm_status set_formats(const tm_config *config, tm_quantize_recipe *recipe, tm_error *err)
 {
-    bool fnuz = tm_config_bool(config, "quantize.fnuz"), all_e4m3 = is(config, "fp8", "e4m3");
+    bool fnuz = tm_config_text(config, "quantize.fnuz") && tm_config_bool(config, "quantize.fnuz"),
+         all_e4m3 = is(config, "fp8", "e4m3");
     bool swapped = is(config, "debug.quantize_defect", "swapped_formats"), two = false;
     for (int f = 0; f < TM_FACTORS; f++) two |= recipe->factor[f].format == TM_E5M2;
     if (swapped && !two) return refuse(config, "debug.quantize_defect", recipe, "has one format", err);
@@ -274,6 +275,26 @@ static tm_status set_formats(const tm_config *config, tm_quantize_recipe *recipe
         recipe->factor[TM_FACTOR_DY].stochastic = recipe->factor[TM_FACTOR_DY_DW].stochastic = on;
     }
     return TM_OK;
+}
+
+/* MX's scales go with OCP's formats. */
+static bool takes_fnuz(const tm_quantizer *z)
+{
+    return (z->format == TM_E4M3 || z->format == TM_E5M2) && (z->rule < TM_RULE_FLOOR || z->rule > TM_RULE_UP);
+}
+
+bool train_quantize_take_fnuz(tm_quantize *q)
+{
+    tm_quantize_recipe *recipes[] = { &q->recipe[0], &q->recipe[1], &q->experts, &q->head };
+    bool                taken = false;
+    for (size_t i = 0; i < sizeof recipes / sizeof recipes[0] && q->by_device; i++)
+        for (int f = 0; recipes[i]->name && f < TM_FACTORS; f++) {
+            tm_quantizer *z = &recipes[i]->factor[f];
+            if (z->scaled == TM_SCALED_NOT || !takes_fnuz(z)) continue;
+            z->format = z->format == TM_E5M2 ? TM_E5M2FNUZ : TM_E4M3FNUZ;
+            taken = true;
+        }
+    return taken;
 }
 
 static tm_status read_recipe(const tm_config *config, const char *key, tm_quantize_recipe *out, tm_error *err)
@@ -336,6 +357,7 @@ tm_status train_quantize_read(const tm_config *config, int64_t layers, tm_quanti
     TM_TRY(read_recipe(config, "quantize.recipe", &out->recipe[0], err));
     TM_TRY(read_recipe(config, "quantize.experts_recipe", &out->experts, err));
     TM_TRY(read_recipe(config, "quantize.output_recipe", &out->head, err));
+    out->by_device = !tm_config_text(config, "quantize.fnuz");
     out->on = out->recipe[0].name || out->experts.name || out->head.name;
     if (!out->on) return TM_OK;
     if (tm_config_text(config, "quantize.switch_step") && tm_config_text(config, "quantize.switch_recipe")) {

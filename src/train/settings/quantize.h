@@ -11,5 +11,7 @@
 TM_MUST_USE tm_status train_quantize_settle(tm_config *config, tm_error *err);
 /* Of a model of `layers` layers. The lists are kept in the arena of the configuration. */
 TM_MUST_USE tm_status train_quantize_read(const tm_config *config, int64_t layers, tm_quantize *out, tm_error *err);
+/* Formats of 8 bits become FNUZ's where quantize.fnuz leaves them to the device, all but those of MX. Did any? */
+bool train_quantize_take_fnuz(tm_quantize *quantize);
 
 #endif
