@@ -83,6 +83,8 @@ static const char gemm[] =
     "K dtype tflop tflops median_ms\n16 float32 0.048 0.01 960\n64 float32 0.192 0.01 1680\n"
     "256 float32 0.768 0.01 4560\n1024 float32 3.072 0.01 16080\n4096 float32 12.288 0.01 62160\n"
     "512 bfloat16 1.536 0.01 -\n512 bfloat16 1.536 0.01 15360\n";
+static const char codes_gemm[] =
+    "K dtype tflop tflops median_ms\n512 float8_e4m3fnuz 1 2 500\n512 float8_e4m3fnuz 1 1 1000\n";
 static const char narrow_gemm[] =
     "K dtype tflop tflops median_ms\n16 bfloat16 0.048 0.01 2160\n64 bfloat16 0.192 0.01 2640\n"
     "256 bfloat16 0.768 0.01 4560\n1024 bfloat16 3.072 0.01 12240\n4096 bfloat16 12.288 0.01 42960\n";
@@ -117,6 +119,9 @@ TEST(benches_share_a_file)
     near(hw.number[TM_HARDWARE_PRODUCT_BF16], 0.3);
     near(hw.number[TM_HARDWARE_PRODUCT_F32], 0.2);
     near(hw.number[TM_HARDWARE_HALF_DEPTH], 48); /* a CPU's is that of float32 */
+    hw = written(f, "gemm", codes_gemm);
+    near(hw.number[TM_HARDWARE_PRODUCT_FP8], 2);
+    near(hw.number[TM_HARDWARE_PRODUCT_BF16], 0.3);
     hw = written(f, "attention", attention);
     near(hw.number[TM_HARDWARE_ATTENTION_FORWARD], 0.06);
     near(hw.number[TM_HARDWARE_ATTENTION_BACKWARD], 0.04);

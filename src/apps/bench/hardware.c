@@ -87,7 +87,8 @@ static void of_stream(draft *d)
 }
 
 /* Seconds of a FLOP, the median of samples, are 1 / rate + (depth / rate) / K. Of a format without several K: the best
- * rate. The depth is that of the usual format: float32 on CPUs, bfloat16 on GPUs. */
+ * rate. FNUZ's formats of 8 bits have the rate of OCP's. The depth is that of the usual format: float32 on CPUs,
+ * bfloat16 on GPUs. */
 static void of_products(draft *d, const char *dtype, tm_hardware_number which)
 {
     size_t  rows = tm_table_n_rows(d->bench->table), n = 0;
@@ -123,6 +124,8 @@ static void of_gemm(draft *d)
 {
     of_products(d, "bfloat16", TM_HARDWARE_PRODUCT_BF16);
     of_products(d, "float32", TM_HARDWARE_PRODUCT_F32);
+    of_products(d, "float8_e4m3", TM_HARDWARE_PRODUCT_FP8);
+    of_products(d, "float8_e4m3fnuz", TM_HARDWARE_PRODUCT_FP8);
     if (!d->hw.cpu) return;
     d->hw.number[TM_HARDWARE_TILE_ROWS] = d->hw.number[TM_HARDWARE_TILE_COLUMNS] = 1;
     d->hw.source[TM_HARDWARE_TILE_ROWS] = d->hw.source[TM_HARDWARE_TILE_COLUMNS] =
