@@ -112,7 +112,7 @@ struct tm_device {
     tm_device_info        info;
     void                 *own; /* the backend's */
     int                   ordinal;
-    bool                  planning, reference_allowed, one_by_one, own_kernels, other_library;
+    bool                  planning, reference_allowed, one_by_one, own_kernels, other_library, tf32;
     tm_queue             *queues[TM_STREAMS];        /* what is not of a program goes to that of TM_ON_COMPUTE */
     tm_instant           *begins, *ends[TM_STREAMS]; /* of a program with several streams; NULL: there was none yet */
     tm_error              failure;                   /* the first; TM_OK: none */

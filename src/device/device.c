@@ -166,6 +166,11 @@ void tm_device_other_library(tm_device *device, bool wanted)
     device->other_library = wanted;
 }
 
+void tm_device_tf32(tm_device *device, bool allowed)
+{
+    device->tf32 = allowed;
+}
+
 void tm_device_plan_bytes(tm_device *device, int64_t bytes)
 {
     if (device->info.own_memory) device->info.plan_bytes = bytes;

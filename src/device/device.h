@@ -95,6 +95,9 @@ void tm_device_own_kernels(tm_device *device, bool wanted);
  * here on: it is loaded then, and named in tm_device_info.other_products. */
 void tm_device_other_library(tm_device *device, bool wanted);
 
+/* Products of float32 by a GPU's library may round factors to TF32, in what is planned and prepared from here on. */
+void tm_device_tf32(tm_device *device, bool allowed);
+
 /* A device to plan for has so much memory for a plan. Those in the host's memory have what there is. */
 void tm_device_plan_bytes(tm_device *device, int64_t bytes);
 

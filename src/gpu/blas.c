@@ -312,7 +312,7 @@ static tm_status describe(const tm_gpu_blas *blas, tm_gpu_matmul *p, tm_error *e
     int                        trans_b = s->a_across ? numbers[blas->hip].transposed : numbers[blas->hip].plain;
     uint32_t                   epilogue = BLAS_EPILOGUE_BIAS;
     uint64_t                   rows = (uint64_t)s->rows, columns = (uint64_t)s->columns, depth = (uint64_t)s->depth;
-    MUST(blas, s, desc, &p->desc, numbers[blas->hip].compute_f32, BLAS_F32);
+    MUST(blas, s, desc, &p->desc, s->tf32 ? numbers[blas->hip].compute_tf32 : numbers[blas->hip].compute_f32, BLAS_F32);
     MUST(blas, s, desc_set, p->desc, numbers[blas->hip].trans_a, &trans_a, sizeof trans_a);
     MUST(blas, s, desc_set, p->desc, numbers[blas->hip].trans_b, &trans_b, sizeof trans_b);
     if (s->bias) {
@@ -512,9 +512,10 @@ static tm_status tune(tm_gpu_blas *blas, tm_gpu_matmul *p, int wanted, tm_error 
 static tm_status choose(tm_gpu_blas *blas, tm_gpu_matmul *p, tm_error *err)
 {
     TM_TRY(describe(blas, p, err));
-    const bool  codes = p->shape.scales != TM_GPU_NO_SCALES; /* which nobody measures, and which begin nowhere else */
-    const void *given = codes ? NULL : tm_gpu_products_find(blas->tuned, &p->shape);
-    int         wanted = given || codes ? 0 : tm_gpu_products_wanted(blas->tuned, &p->shape);
+    const bool  codes = p->shape.scales != TM_GPU_NO_SCALES; /* which begin nowhere else */
+    const bool  tunes = !codes && !p->shape.tf32;            /* nobody measures these */
+    const void *given = tunes ? tm_gpu_products_find(blas->tuned, &p->shape) : NULL;
+    int         wanted = given || !tunes ? 0 : tm_gpu_products_wanted(blas->tuned, &p->shape);
     for (int place = numbers[blas->hip].align_a >= 0 && !codes ? ANYWHERE : ALIGNED; place < PLACES && !*p->why;
          place++) {
         void *wish = NULL;
@@ -534,7 +535,7 @@ static bool same(const tm_gpu_matmul_shape *a, const tm_gpu_matmul_shape *b)
 {
     return a->factors == b->factors && a->result == b->result && a->second == b->second && a->scales == b->scales &&
            a->second_scales == b->second_scales && a->a_across == b->a_across && a->b_across == b->b_across &&
-           a->bias == b->bias && a->rows == b->rows && a->columns == b->columns && a->depth == b->depth &&
+           a->bias == b->bias && a->tf32 == b->tf32 && a->rows == b->rows && a->columns == b->columns && a->depth == b->depth &&
            a->ld_a == b->ld_a && a->ld_b == b->ld_b && a->ld_c == b->ld_c && a->workspace == b->workspace;
 }
 

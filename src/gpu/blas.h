@@ -3,7 +3,7 @@
  *
  * The library chooses an algorithm once for each shape, the first that it names: two runs on one kind of GPU with one
  * version of the library take the same. A file can name another one, which was measured (gpu/products.h). Products are
- * added up in float32; float32 is not rounded to TF32 on the way.
+ * added up in float32; float32 is not rounded to TF32 on the way, unless a shape says so.
  */
 #ifndef TM_GPU_BLAS_H
 #define TM_GPU_BLAS_H
@@ -63,6 +63,7 @@ typedef struct {
     tm_gpu_scales scales;          /* of a; TM_GPU_NO_SCALES: a and b are no codes */
     tm_gpu_scales second_scales;   /* of codes: of b */
     bool          a_across, b_across, bias;
+    bool          tf32;                 /* factors of float32 may be rounded to TF32: 10 bits of fraction */
     int64_t       rows, columns, depth; /* none is 0 */
     int64_t       ld_a, ld_b, ld_c;     /* elements from row to row */
     size_t        workspace;            /* bytes that it may have */

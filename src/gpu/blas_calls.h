@@ -39,6 +39,7 @@
     X(plain, 0, "CUBLAS_OP_N", 111, "HIPBLAS_OP_N")                                                                    \
     X(transposed, 1, "CUBLAS_OP_T", 112, "HIPBLAS_OP_T")                                                               \
     X(compute_f32, 68, "CUBLAS_COMPUTE_32F", 2, "HIPBLAS_COMPUTE_32F")                                                 \
+    X(compute_tf32, 77, "CUBLAS_COMPUTE_32F_FAST_TF32", 6, "HIPBLAS_COMPUTE_32F_FAST_TF32")                            \
     X(trans_a, 3, "CUBLASLT_MATMUL_DESC_TRANSA", 0, "HIPBLASLT_MATMUL_DESC_TRANSA")                                    \
     X(trans_b, 4, "CUBLASLT_MATMUL_DESC_TRANSB", 1, "HIPBLASLT_MATMUL_DESC_TRANSB")                                    \
     X(epilogue, 7, "CUBLASLT_MATMUL_DESC_EPILOGUE", 2, "HIPBLASLT_MATMUL_DESC_EPILOGUE")                               \

@@ -160,6 +160,7 @@ const char *tm_gpu_gemm_ex_refuse(const tm_gpu_matmul_shape *s)
 {
     if (s->scales != TM_GPU_NO_SCALES) return "it multiplies no codes";
     if (s->bias) return "it adds no bias";
+    if (s->tf32) return "it is not asked for TF32";
     return s->result == s->factors || s->result == TM_GPU_F32
                ? NULL
                : "its results have the format of the factors, or float32";

@@ -169,6 +169,55 @@ TEST(rocblas_multiplies)
     other_library_is_right(1);
 }
 
+/* float32 whose factors the library may round: within the bound of that, and not within that of float32. */
+TEST(tf32_is_named_and_bounded)
+{
+    begin(0);
+    measured m = measure("gemm", "cuda", "shapes=48x32x64:nn,17x72x40:nt,16x33x65:tn libraries=true dtype=tf32");
+    if (m.status != TM_OK) fail_msg("%s", m.err.text);
+    for (size_t row = 0; row < 6; row++) {
+        bool library = strcmp(text(&m, row, "engine"), "cublasLt") == 0;
+        assert_string_equal(text(&m, row, "dtype"), "tf32");
+        assert_string_equal(text(&m, row, "c_dtype"), "float32");
+        assert_true(library ? cell(&m, row, "correct")->truth : strstr(text(&m, row, "skipped"), "TF32") != NULL);
+    }
+    tm_table_destroy(m.table);
+    tm_product       p = { .m = 32, .n = 32, .k = 64, .dtype = TM_F32, .c_dtype = TM_F32, .tf32 = true };
+    tm_operands      o;
+    tm_bench         bench = { .threads = 1, .seed = 3 };
+    tm_product_check check;
+    tm_error         err = { 0 };
+    assert_int_equal(tm_device_open("cpu", 1, &bench.device, &err), TM_OK);
+    tm_operands_plan(&o, &p, false);
+    assert_int_equal(tm_operands_fill(&o, &bench, &err), TM_OK);
+    for (int64_t i = 0; i < p.m * p.n; i++) { /* factors cut off to 10 bits of fraction */
+        double sum = 0;
+        for (int64_t k = 0; k < p.k; k++) {
+            uint32_t bits[2];
+            float    factor[2];
+            memcpy(&bits[0], (float *)tm_operands_a(&o, 0) + i / p.n * p.k + k, 4);
+            memcpy(&bits[1], (float *)tm_operands_b(&o, 0) + k * p.n + i % p.n, 4);
+            for (int f = 0; f < 2; f++) bits[f] &= ~(uint32_t)0x1fff, memcpy(&factor[f], &bits[f], 4);
+            sum += (double)factor[0] * (double)factor[1];
+        }
+        ((float *)tm_operands_c(&o, 0))[i] = (float)sum;
+    }
+    tm_product_verify(&o, 0, 1, 1, &check);
+    assert_true(check.correct);
+    o.product.tf32 = false;
+    tm_product_verify(&o, 0, 1, 1, &check);
+    assert_false(check.correct);
+    tm_operands_release(&o, &bench);
+    tm_device_close(bench.device);
+    m = measure("gemm", "cpu", "M=16 N=16 K=16 dtype=tf32");
+    assert_int_equal(m.status, TM_INVALID);
+    tm_table_destroy(m.table);
+    m = measure("gemm", "cuda", "M=16 N=16 K=16 dtype=tf32 library=cublasLt");
+    assert_true(cell(&m, 0, "correct")->truth);
+    tm_table_destroy(m.table);
+    check_nothing_is_left(false, "TF32");
+}
+
 TEST(of_a_model_all_codes_are_summed_along_rows)
 {
     begin(1);

@@ -24,7 +24,7 @@
 enum { HANDLE = 0x4a11, DESC, LAYOUT, WISH, ALGORITHM, GONE };
 
 typedef struct {
-    int      kind, trans_a, trans_b, bias_type;
+    int      kind, trans_a, trans_b, bias_type, tf32;
     uint32_t epilogue;
     char    *bias;
     scaling  by;
@@ -202,11 +202,14 @@ API LT(MatmulDescCreate)(void **out, int compute, int scale)
 {
     int status = fault("cublasLtMatmulDescCreate");
     if (status) return status;
-    if (compute != COMPUTE_F32 || scale != TYPE_F32)
-        return wrong("MatmulDescCreate", "only products in float32 stand in, TF32 is none");
-    *out = made(
-        sizeof(desc),
-        &(desc){ .kind = DESC, .trans_a = PLAIN, .trans_b = PLAIN, .bias_type = -1, .epilogue = EPILOGUE_DEFAULT });
+    if ((compute != COMPUTE_F32 && compute != COMPUTE_TF32) || scale != TYPE_F32)
+        return wrong("MatmulDescCreate", "only products in float32 and TF32 stand in");
+    *out = made(sizeof(desc), &(desc){ .kind = DESC,
+                                       .trans_a = PLAIN,
+                                       .trans_b = PLAIN,
+                                       .bias_type = -1,
+                                       .tf32 = compute == COMPUTE_TF32,
+                                       .epilogue = EPILOGUE_DEFAULT });
     return OK;
 }
 
@@ -344,6 +347,7 @@ static bool known_formats(const problem *p)
     if (is_code(p->a->type) && is_code(p->b->type) && !is_code(p->d->type)) return takes_codes(arch, own_version(), &c);
     if (p->a->type != p->b->type || is_code(p->a->type) || is_code(p->d->type)) return false;
     if (p->desc->epilogue == EPILOGUE_BIAS && p->desc->bias_type != p->d->type) return false;
+    if (p->desc->tf32 && (p->a->type != TYPE_F32 || p->d->type != TYPE_F32)) return false;
     return p->d->type == p->a->type || p->d->type == TYPE_F32;
 }
 
@@ -363,6 +367,7 @@ static unsigned mixed(const problem *p)
                       (uint64_t)p->d->type,
                       (uint64_t)p->desc->trans_a,
                       (uint64_t)p->desc->trans_b,
+                      (uint64_t)p->desc->tf32,
                       p->desc->epilogue };
     uint64_t mix = 14695981039346656037U; /* FNV-1a, by words */
     for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) mix = (mix ^ of[i]) * 1099511628211U;
@@ -427,7 +432,7 @@ API LT(MatmulAlgoGetHeuristic)(void *h, void *of, void *a, void *b, void *c, voi
 /* A product in a queue; matrices are found when its turn comes. */
 typedef struct {
     layout      a, b, c, d;
-    bool        turns_a, turns_b;
+    bool        turns_a, turns_b, tf32;
     uint64_t    m, n, k;
     bool        slow;
     float       alpha, beta;
@@ -469,13 +474,15 @@ static void multiply(void *with)
         fprintf(stderr, "stand-in: a product whose scales are not filled up with zeros\n"), broken(ILLEGAL_ADDRESS);
     for (uint64_t k = 0; k < t->k; k++)
         for (uint64_t i = 0; i < t->m; i++)
-            left[k * t->m + i] = get(a, t->a.type, t->turns_a ? i * (uint64_t)t->a.ld + k : k * (uint64_t)t->a.ld + i);
+            left[k * t->m + i] =
+                factor(t->tf32, get(a, t->a.type, t->turns_a ? i * (uint64_t)t->a.ld + k : k * (uint64_t)t->a.ld + i));
     for (uint64_t j = 0; j < t->n; j++) {
         memset(sums, 0, t->m * sizeof *sums);
         for (uint64_t k0 = 0; k0 < t->k; k0 += block) {
             memset(part, 0, t->m * sizeof *part);
             for (uint64_t k = k0; k < k0 + block && k < t->k; k++) {
-                float right = get(b, t->b.type, t->turns_b ? k * (uint64_t)t->b.ld + j : j * (uint64_t)t->b.ld + k);
+                float right =
+                    factor(t->tf32, get(b, t->b.type, t->turns_b ? k * (uint64_t)t->b.ld + j : j * (uint64_t)t->b.ld + k));
                 for (uint64_t i = 0; i < t->m; i++) part[i] += left[k * t->m + i] * right;
             }
             float of_column = scale_at(scales_b, &of_b, j, k0 / block);
@@ -562,6 +569,7 @@ API LT(Matmul)(void *h, void *of, const void *alpha, const void *a, void *layout
                       .d = *p.d,
                       .turns_a = p.desc->trans_a == TRANSPOSED,
                       .turns_b = p.desc->trans_b == TRANSPOSED,
+                      .tf32 = p.desc->tf32,
                       .m = p.m,
                       .n = p.n,
                       .k = p.k,

@@ -22,6 +22,7 @@ enum {
     PLAIN = NAME(0, 111),
     TRANSPOSED = NAME(1, 112),
     COMPUTE_F32 = NAME(68, 2),
+    COMPUTE_TF32 = NAME(77, 6),
     EPILOGUE_DEFAULT = 1,
     EPILOGUE_BIAS = 4
 };
@@ -209,6 +210,16 @@ static uint16_t to_half(float value)
     frexpf(size, &exponent);
     int last = size == 0 || exponent < -13 ? -24 : exponent - 11; /* the last bit is worth 2^last */
     return (uint16_t)(sign + (last + 25) * 1024 + (int)nearbyintf(ldexpf(size, -last)) - 1024);
+}
+
+/* TF32 has 10 bits of fraction. */
+static float factor(bool tf32, float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    if (tf32) bits = (bits + 0xfff + (bits >> 13 & 1)) & ~(uint32_t)0x1fff;
+    memcpy(&value, &bits, 4);
+    return value;
 }
 
 static float get(const char *from, int type, uint64_t i)

@@ -75,8 +75,11 @@ static tm_status prepare(tm_engine *engine, const tm_product *p, const char **wh
     s->product = NULL;
     *why = engine->why;
     engine->rate = 0; /* another shape has another */
-    *why = s->wanted == OTHER && is_code(p) ? "it multiplies no codes of 8 bits" : call_of(p, &call);
+    *why = s->wanted == OTHER && is_code(p) ? "it multiplies no codes of 8 bits"
+           : s->wanted == OWN && p->tf32    ? "our kernels round nothing to TF32"
+                                            : call_of(p, &call);
     if (*why) return TM_OK;
+    tm_device_tf32(device, p->tf32); /* of what is queued, too */
     *why = engine->why;
     tm_status st = open_call(device, s->wanted, &call, &s->product, &own);
     if (st == TM_UNSUPPORTED || st == TM_NOMEM) {

@@ -17,8 +17,8 @@ static const tm_key options[] = {
     { .name = "trans_a", .kind = TM_KEY_BOOL, .fallback = "false", .help = "A is stored as (K, M)" },
     { .name = "trans_b", .kind = TM_KEY_BOOL, .fallback = "false", .help = "B is stored as (N, K)" },
     { .name = "dtype", .kind = TM_KEY_CHOICE, .fallback = "float32",
-      .choices = "float32=fp32|bfloat16=bf16|float16=fp16|float8_e4m3=fp8|float8_e5m2|float8_e4m3fnuz|float8_e5m2fnuz",
-      .help = "number format of A and B; of 8 bits on GPUs, FNUZ on MI300" },
+      .choices = "float32=fp32|tf32|bfloat16=bf16|float16=fp16|float8_e4m3=fp8|float8_e5m2|float8_e4m3fnuz|float8_e5m2fnuz",
+      .help = "number format of A and B; on GPUs also of 8 bits (MI300: FNUZ), and float32 rounded to TF32" },
     { .name = "c-dtype", .kind = TM_KEY_CHOICE, .choices = "float32=fp32|bfloat16=bf16|float16=fp16",
       .help = "number format of C; null: that of A and B (8 bits: bfloat16), float32 with libraries of a CPU" },
     { .name = "shapes", .kind = TM_KEY_TEXT,
@@ -113,7 +113,7 @@ static void start_row(tm_bench *bench, const tm_product *p, const tm_engine *eng
     tm_table_i64(t, "K", p->k);
     tm_table_bool(t, "trans_a", p->trans_a);
     tm_table_bool(t, "trans_b", p->trans_b);
-    tm_table_text(t, "dtype", tm_dtype_name(p->dtype));
+    tm_table_text(t, "dtype", p->tf32 ? "tf32" : tm_dtype_name(p->dtype));
     tm_table_text(t, "c_dtype", tm_dtype_name(p->c_dtype));
     tm_table_text(t, "cache", cold ? "cold" : "warm");
     if (engine && engine->threads > 0) tm_table_i64(t, "threads", engine->threads);
@@ -148,7 +148,7 @@ static tm_status put_rates(tm_bench *bench, const tm_product *p, tm_engine *engi
     tm_table          *t = bench->table;
     double             rate = m->summary.rate, bytes = rate / tm_product_flops(p) * tm_product_bytes(p);
     TM_TRY(tm_bench_ceilings(bench, &ceilings, err));
-    double peak = tm_bench_peak(bench, p->dtype);
+    double peak = p->tf32 ? 0 : tm_bench_peak(bench, p->dtype); /* that of TF32 is in no table */
     tm_table_f64(t, "avg_time_ms", tm_product_flops(p) / rate * 1e3);
     tm_table_f64(t, "tflops", rate / 1e12);
     tm_table_f64(t, "bandwidth_gbps", bytes * 1e-9);
@@ -157,7 +157,7 @@ static tm_status put_rates(tm_bench *bench, const tm_product *p, tm_engine *engi
     /* What may stay in the cache between calls need not move: then the memory is no limit. */
     bool from_memory = cold && tm_product_bytes(p) > 2. * (double)tm_last_level_bytes(NULL);
     describe(name, p, engine);
-    return tm_bench_guard(bench, name, p->dtype, rate, from_memory ? bytes : 0, err);
+    return tm_bench_guard(bench, name, p->tf32 ? TM_BF16 : p->dtype, rate, from_memory ? bytes : 0, err);
 }
 
 /* --- measuring ------------------------------------------------------------------------------- */
@@ -377,6 +377,9 @@ static tm_status read_products(work *w, bool libraries, tm_error *err)
     const bool codes = tm_dtype_bytes(like.dtype) == 1;
     like.c_dtype = c_dtype ? format_named(c_dtype) : libraries ? TM_F32 : codes ? TM_BF16 : like.dtype;
     if (codes) TM_TRY(read_codes(w, &like, err));
+    like.tf32 = strcmp(tm_config_text(c, "dtype"), "tf32") == 0;
+    if (like.tf32 && !tm_bench_on_gpu(w->bench))
+        return tm_fail(err, TM_INVALID, "--dtype tf32: a GPU's library rounds to TF32; add --device cuda or --device hip");
     bool sizes = tm_config_is_set(c, "M") || tm_config_is_set(c, "N") || tm_config_is_set(c, "K");
     if ((shapes != NULL) + (model != NULL) + sizes > 1)
         return tm_fail(err, TM_INVALID, "--M, --N, --K, --shapes and --model each say what to multiply; give one");

@@ -14,6 +14,7 @@ typedef struct {
     int64_t  m, n, k;
     bool     trans_a, trans_b;
     tm_dtype dtype, c_dtype; /* of A and B; of C, which has 16 bits or more */
+    bool     tf32;           /* a GPU's library may round float32 A and B to TF32 */
 } tm_product;
 
 double  tm_product_flops(const tm_product *product); /* 2 M N K */

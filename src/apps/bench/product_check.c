@@ -71,6 +71,7 @@ static double bound_of(const tm_product *p, double size, double wanted)
     double k = (double)p->k, u = 0x1p-24;
     double certain = k * u / (1 - k * u), likely = exp(8 * sqrt(k) * u + k * u * u / (1 - u)) - 1;
     double sum = (k * u < 0.5 && certain < likely ? certain : likely) * size + (k + 1) * 0x1p-126;
+    if (p->tf32) sum += 0x1p-9 * size; /* 10 bits of fraction of either factor, cut off or rounded */
     if (tm_dtype_bytes(p->dtype) == 1) sum += 0x1p-13 * (k / 32 + 32) * 8 * sqrt(k);
     if (p->c_dtype == TM_BF16) sum += 0x1p-8 * (fabs(wanted) + sum);
     if (p->c_dtype == TM_F16) sum += 0x1p-11 * (fabs(wanted) + sum) + 0x1p-25; /* 2^-25: below 2^-14 */

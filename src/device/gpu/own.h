@@ -51,6 +51,7 @@ typedef struct {
     tm_gpu_embedded *embedded;      /* NULL: this build has no code for this GPU, or the driver does not load it */
     tm_gpu_compiler *compiler;      /* NULL: nothing was compiled yet */
     tm_gpu_blas     *blas;          /* NULL: opened to plan, or there is none */
+    bool             tf32;          /* products of float32 that were prepared may be rounded to TF32 */
     bool             blas_expected; /* opened to plan: it was looked whether there will be one */
     tm_error         no_blas;       /* why there is none; TM_OK: there is, or will be */
     tm_gpu_gemm_ex  *other;         /* NULL: nobody asked for it, or there is none */

@@ -21,6 +21,7 @@ void tm_gpu_name_sums(tm_gpu_own *own)
         uint64_t            tuned = tm_gpu_blas_tuned(own->blas, &ignored);
         tm_text_printf(&sums, "%s-%.31s-%d", tm_gpu_blas_name(own->blas), f->arch, f->multiprocessors);
         if (tuned) tm_text_printf(&sums, "-%08x", (unsigned)(tuned ^ tuned >> 32));
+        if (own->tf32) tm_text_add(&sums, "-tf32");
     } else {
         tm_text_add(&sums, "gpu-tiles");
     }
@@ -113,6 +114,7 @@ static tm_gpu_matmul_shape shape_of(const void *device, const tm_gpu_product_of 
                                   .a_across = p->a_across,
                                   .b_across = p->b_across,
                                   .bias = p->has_bias,
+                                  .tf32 = ((const tm_device *)device)->tf32 && p->a == TM_F32,
                                   .rows = p->rows,
                                   .columns = p->columns,
                                   .depth = p->depth,
@@ -163,6 +165,7 @@ tm_status tm_gpu_library_prepare(const void *device, const tm_gpu_product_of *p,
     tm_gpu_matmul      *found;
     const char         *why;
     TM_TRY(tm_gpu_blas_find(own_of(device)->blas, &shape, &found, &why, err));
+    own_of(device)->tf32 = ((const tm_device *)device)->tf32;
     tm_gpu_name_sums(own_of(device)); /* it may have been tuned */
     return TM_OK;
 }
