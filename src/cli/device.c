@@ -5,6 +5,23 @@
 
 #include <string.h>
 
+static tm_status take_tf32(tm_device *device, const tm_run_options *run, tm_error *err)
+{
+    if (!run->step.tf32) return TM_OK;
+    if (run->step.precision->compute != TM_F32)
+        return tm_fail(err, TM_INVALID,
+                       "training.tf32 rounds products of float32, and training.dtype is %s; leave one out",
+                       tm_dtype_name(run->step.precision->compute));
+    if (run->step.quantize.on)
+        return tm_fail(err, TM_INVALID,
+                       "training.tf32 and low precision (quantize.recipe) round the same products; leave "
+                       "one of the two out");
+    if (tm_device_describe(device)->kind != TM_DEVICE_GPU)
+        return tm_fail(err, TM_INVALID, "training.tf32 is a GPU's: add --device cuda or --device hip, or leave it out");
+    tm_device_tf32(device, true);
+    return TM_OK;
+}
+
 /* Does the device, or the hardware that is planned for, multiply FNUZ's formats of 8 bits alone? */
 static bool has_fnuz(const tm_cli_options *options, bool planning, const tm_device *device)
 {
@@ -35,6 +52,10 @@ tm_status tm_cli_open_device(const tm_cli_options *options, tm_run_options *run,
                        options->device);
     }
     if (wide) run->step.precision = &tm_precision_f64;
+    if ((st = take_tf32(device, run, err)) != TM_OK) {
+        tm_device_close(device);
+        return st;
+    }
     if (has_fnuz(options, planning, device) && tm_run_options_take_fnuz(run) && !planning)
         tm_note("formats of 8 bits are FNUZ's, which this GPU multiplies; quantize.fnuz=false emulates OCP's");
     if (tm_device_describe(device)->near_memory) {

@@ -535,8 +535,9 @@ static bool same(const tm_gpu_matmul_shape *a, const tm_gpu_matmul_shape *b)
 {
     return a->factors == b->factors && a->result == b->result && a->second == b->second && a->scales == b->scales &&
            a->second_scales == b->second_scales && a->a_across == b->a_across && a->b_across == b->b_across &&
-           a->bias == b->bias && a->tf32 == b->tf32 && a->rows == b->rows && a->columns == b->columns && a->depth == b->depth &&
-           a->ld_a == b->ld_a && a->ld_b == b->ld_b && a->ld_c == b->ld_c && a->workspace == b->workspace;
+           a->bias == b->bias && a->tf32 == b->tf32 && a->rows == b->rows && a->columns == b->columns &&
+           a->depth == b->depth && a->ld_a == b->ld_a && a->ld_b == b->ld_b && a->ld_c == b->ld_c &&
+           a->workspace == b->workspace;
 }
 
 static tm_status known(tm_gpu_matmul *p, tm_gpu_matmul **out, const char **why, tm_error *err)

@@ -69,6 +69,17 @@ check "and is not emulated" has codes/result.json '"precision": "bfloat16.fp8_ro
 trainmark verify codes
 check_not "which fits the rest of the result" has "$out" "precision"
 on cuda
+# The library may round factors of float32, where that is asked for.
+for tf32 in false true; do STANDIN_GPU_NAME="NVIDIA H100 80GB HBM3" trainmark run tiny-llama $small --training.dtype float32 --training.tf32 $tf32 --device cuda --out tf32-$tf32; done
+check "a run in TF32" [ "$code" -eq 0 ]
+check "is named so" has tf32-true/result.json '"precision": "float32.tf32"'
+check "also the order of its sums" has tf32-true/result.json '"sums": "cublasLt.*-tf32'
+check "has other bits than float32" [ "$(value_of tf32-true weights_hash)" != "$(value_of tf32-false weights_hash)" ]
+check "no peak to compare with" has tf32-true/result.json '"peak_flops_per_second": null'
+trainmark verify tf32-true
+check_not "and fits its plan" has "$out" "precision"
+says 4 "training.tf32 is a GPU's: add --device cuda" run tiny-llama $small --training.tf32 true --device cpu
+says 4 "training.tf32 rounds products of float32, and training.dtype is bfloat16" run tiny-llama $small --training.tf32 true --training.dtype bfloat16 --device cuda
 TRAINMARK_NVML="$standins/nvml.so" STANDIN_NVML_BUS=0000:10:00.0 STANDIN_GPU_NAME="NVIDIA H100 80GB HBM3" \
     trainmark run tiny-llama $small --training.dtype bfloat16 --device cuda --out watched
 check "a run with sensors" [ "$code" -eq 0 ]

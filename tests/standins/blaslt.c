@@ -481,8 +481,8 @@ static void multiply(void *with)
         for (uint64_t k0 = 0; k0 < t->k; k0 += block) {
             memset(part, 0, t->m * sizeof *part);
             for (uint64_t k = k0; k < k0 + block && k < t->k; k++) {
-                float right =
-                    factor(t->tf32, get(b, t->b.type, t->turns_b ? k * (uint64_t)t->b.ld + j : j * (uint64_t)t->b.ld + k));
+                float right = factor(
+                    t->tf32, get(b, t->b.type, t->turns_b ? k * (uint64_t)t->b.ld + j : j * (uint64_t)t->b.ld + k));
                 for (uint64_t i = 0; i < t->m; i++) part[i] += left[k * t->m + i] * right;
             }
             float of_column = scale_at(scales_b, &of_b, j, k0 / block);

@@ -285,6 +285,7 @@ static const struct {
       "parallelism.context_parallel_rotate_method parallelism.enable_sequence_parallel "
       "parallelism.pipeline_parallel_divide_head parallelism.pipeline_parallel_schedule_csv" },
     { "tests/differential/judge.c", "optimizer.early_step_in_backward parallelism.exact" },
+    { "tests/gpu/test_device_runs.sh", "training.tf32" },
     { "tests/config/files.txt", "model.flavor" },
     { "tests/config/refused.txt", "training.dataset" },
     { "tests/cli/test_hugging_face.sh", "model.hf_assets_path" },

@@ -379,7 +379,8 @@ static tm_status read_products(work *w, bool libraries, tm_error *err)
     if (codes) TM_TRY(read_codes(w, &like, err));
     like.tf32 = strcmp(tm_config_text(c, "dtype"), "tf32") == 0;
     if (like.tf32 && !tm_bench_on_gpu(w->bench))
-        return tm_fail(err, TM_INVALID, "--dtype tf32: a GPU's library rounds to TF32; add --device cuda or --device hip");
+        return tm_fail(err, TM_INVALID,
+                       "--dtype tf32: a GPU's library rounds to TF32; add --device cuda or --device hip");
     bool sizes = tm_config_is_set(c, "M") || tm_config_is_set(c, "N") || tm_config_is_set(c, "K");
     if ((shapes != NULL) + (model != NULL) + sizes > 1)
         return tm_fail(err, TM_INVALID, "--M, --N, --K, --shapes and --model each say what to multiply; give one");

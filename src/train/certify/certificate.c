@@ -168,6 +168,9 @@ static bool possible(const tm_certifier *c, bool trained, tm_certificate *out)
     else if (c->step->options.quantize.on)
         snprintf(out->reason, sizeof out->reason,
                  "factors are quantized: gradients are straight-through estimates, not derivatives of the loss");
+    else if (c->step->options.tf32)
+        snprintf(out->reason, sizeof out->reason,
+                 "products are rounded to TF32: differences of losses are not exact enough to judge gradients by");
     else if (c->step->options.adapters.rank > 0 && c->step->options.adapters.dora)
         snprintf(
             out->reason, sizeof out->reason,
@@ -219,7 +222,7 @@ static double unit_of(tm_dtype compute)
 static tm_status check_loss(tm_certifier *c, tm_certificate *out, tm_error *err)
 {
     double unit = unit_of(c->step->options.precision->compute);
-    if (c->step->options.quantize.on) unit = fmax(unit, unit_of(TM_BF16));
+    if (c->step->options.quantize.on || c->step->options.tf32) unit = fmax(unit, unit_of(TM_BF16));
     TM_TRY(tm_certifier_evaluate(c, err));
     c->scale = 1 + fabs(c->loss);
     out->evaluated = true;

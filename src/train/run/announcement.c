@@ -66,9 +66,11 @@ static tm_recipe recipe_of(const run *r)
     };
 }
 
-/* FLOP/s; of a GPU what its maker publishes of the format of products. 0: unknown. */
-static double peak_of(const tm_device_info *info, tm_dtype compute)
+/* FLOP/s; of a GPU what its maker publishes of the format of products. 0: unknown, as of TF32. */
+static double peak_of(const tm_device_info *info, const tm_step_options *step)
 {
+    const tm_dtype compute = step->precision->compute;
+    if (step->tf32) return 0;
     if (!info->sheet) return info->peak_flops;
     return 1e12 * (compute == TM_BF16 ? info->sheet->tflops_bf16 : info->sheet->tflops_f32);
 }
@@ -77,6 +79,7 @@ const char *tm_run_precision(const tm_run_options *options, const tm_codes *code
 {
     const tm_quantize *quantize = &options->step.quantize;
     const char        *precision = options->step.precision->name;
+    if (options->step.tf32) return tm_arena_format(arena, "%s+tf32", precision);
     if (!quantize->on) return precision;
     return tm_arena_format(arena, "%s+%s%s%s%s", precision, tm_quantize_words(quantize, false, arena),
                            quantize->switch_step < 0 ? "" : "+", /* the second from a step on */
@@ -122,7 +125,7 @@ void run_announce(run *r)
         .seed = o->seed,
         .loss_floor = tm_source_describe(r->held_out)->validation_floor,
         .loss_target = o->target_loss > 0 ? o->target_loss : 0,
-        .peak_flops = peak_of(info, o->step.precision->compute),
+        .peak_flops = peak_of(info, &o->step),
         .peak_mhz = info->sheet && o->step.precision->compute == TM_BF16 ? info->sheet->mhz : 0,
         .flops_per_token = flops,
         .n_flops_per_token = TM_FLOPS_COUNT,

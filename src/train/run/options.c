@@ -198,6 +198,7 @@ static tm_status read_step(const tm_config *config, tm_step_options *step, bool 
     keep(&st, err, read_recompute(config, &step->recompute, &own), &own);
     read_offload(config, &step->offload);
     step->precision = precision_of(config);
+    step->tf32 = tm_config_bool(config, "training.tf32");
     step->micro_batch = tm_config_i64(config, "training.local_batch_size");
     step->seq = tm_config_i64(config, "training.seq_len");
     if (tm_config_text(config, "training.grad_accumulation")) /* else a rule has said why */

@@ -54,6 +54,8 @@ static const tm_key keys[] = {
               "--ema` and `generate --ema` take them; 0: none" },
     { .name = "training.dtype", .kind = TM_KEY_CHOICE, .choices = "float32=fp32=f32|bfloat16=bf16",
       .help = "number format of the computation; null: training.mixed_precision_param, else float32 on a CPU" },
+    { .name = "training.tf32", .kind = TM_KEY_BOOL, .fallback = "false",
+      .help = "products of float32 by a GPU's library round their factors to TF32: 10 bits of fraction" },
     { .name = "training.regime", .kind = TM_KEY_CHOICE, .fallback = "master", .choices = "master|pure",
       .when = "training.dtype=bfloat16",
       .help = "bfloat16 only. master: float32 weights, gradients and moments; pure: all bfloat16" },

@@ -43,6 +43,7 @@
 typedef struct {
     tm_model_shape      shape;
     const tm_precision *precision;
+    bool                tf32;                  /* products of float32 by a GPU's library are rounded */
     int64_t             micro_batch, seq;      /* B, T: rows of a program are N = B T, or this rank's part of them */
     int64_t             accumulation;          /* micro-batches of a step, >= 1 */
     tm_field            fields[TM_MAX_FIELDS]; /* that the source of data gives */
