@@ -67,6 +67,9 @@ check "every link leads to a file" [ -z "$bad" ]
 for group in Start Train Measure MLPerf Internals; do
     check "the index has $group" grep -q "^## $group\$" "$docs/README.md"
 done
+trainmark models --json
+check "every model has all figures of its shape" awk -F '[ ":,]+' '/"n_heads"/ { heads = $3; n++ } /"n_kv_heads"/ { kv++; off += heads % $3 != 0 }
+    /"head_dim"|"ffn_dim"|"vocab_size"|"parameters_active"/ { rest++ } END { exit !(n > 40 && kv == n && off == 0 && rest == 4 * n) }' "$out"
 trainmark models --markdown
 sed -n '/^| model /,$p' "$docs/models.md" >table
 check "docs/models.md has the table of the program" cmp -s table "$out"

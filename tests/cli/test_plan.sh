@@ -19,7 +19,11 @@ awk -v step="$(field step_s)" -v rate="$(field tokens_per_second)" 'BEGIN { exit
 check "tokens/s x step is the tokens of a step" [ $? -eq 0 ]
 awk -v days="$(field days)" -v usd="$(field usd)" 'BEGIN { x = days * 24 * 8 * 2 / usd; exit !(x > 0.999 && x < 1.001) }'
 check "days, devices and prices are the cost" [ $? -eq 0 ]
+awk -v days="$(field days)" -v mwh="$(field mwh)" 'BEGIN { x = days * 24 * 8 * 750e-6 / mwh; exit !(x > 0.999 && x < 1.001) }'
+check "and with the watts of a device the energy" [ $? -eq 0 ]
 bytes=$(field plan_bytes)
+says 0 '' plan llama3.1_8B --platform 8xMI300X --price 1 --watts 1000
+check "a kilowatt for a dollar: as many kWh as dollars" [ "$(sed -n 's/^cost: \([^ ]*\) .*/\1/p' "$out")" = "$(sed -n 's/^energy: \([^ ]*\) .*/\1/p' "$out")" ]
 says 0 "^a failure every 24 h: a checkpoint every 37[.0-9]* min leaves 9[0-9.]+ % of the time$" plan llama3.1_8B --platform 8xMI300X --failures 1000
 trainmark run llama3.1_8B --training.mock_data true --training.dtype bfloat16 --platform 8xMI300X --dry-run --json
 check "the memory is that of a dry run" [ "$(field plan_bytes)" = "$bytes" ]

@@ -57,6 +57,7 @@ TRAINMARK_CUDNN="$standins/cudnn.so" trainmark devices
 check "and it is listed" has "$out" "^ *attention cuDNN 9.19.0, .*/cudnn.so$"
 TRAINMARK_CUDNN="$standins/cudnn.so" trainmark devices --json
 check "also as JSON" has "$out" '"attention": "cuDNN 9.19.0"'
+check "with its memory" has "$out" '"memory_bytes": 4294967296'
 TRAINMARK_CUBLASLT='' trainmark devices
 check "nothing is loaded from the current folder" [ "$(grep -c "$work/lib[^/]*cublasLt" "$out")" -eq 0 ]
 
