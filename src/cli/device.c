@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static tm_status take_tf32(tm_device *device, const tm_run_options *run, tm_error *err)
+static tm_status take_tf32(tm_device *device, const tm_run_options *run, bool planning, tm_error *err)
 {
     if (!run->step.tf32) return TM_OK;
     if (run->step.precision->compute != TM_F32)
@@ -18,6 +18,10 @@ static tm_status take_tf32(tm_device *device, const tm_run_options *run, tm_erro
                        "one of the two out");
     if (tm_device_describe(device)->kind != TM_DEVICE_GPU)
         return tm_fail(err, TM_INVALID, "training.tf32 is a GPU's: add --device cuda or --device hip, or leave it out");
+    if (!planning && !tm_device_describe(device)->products)
+        return tm_fail(err, TM_UNSUPPORTED,
+                       "training.tf32 is the GPU's library's, and there is none here: `trainmark devices` says what is "
+                       "missing");
     tm_device_tf32(device, true);
     return TM_OK;
 }
@@ -52,7 +56,7 @@ tm_status tm_cli_open_device(const tm_cli_options *options, tm_run_options *run,
                        options->device);
     }
     if (wide) run->step.precision = &tm_precision_f64;
-    if ((st = take_tf32(device, run, err)) != TM_OK) {
+    if ((st = take_tf32(device, run, planning, err)) != TM_OK) {
         tm_device_close(device);
         return st;
     }

@@ -2,6 +2,7 @@
 /* `bench gemm` on the devices cuda and hip, whose kernels run as machine code: every layout by both engines is right, a
  * wrong element is found, what does not fit is skipped, a call that fails is told and nothing stays behind. */
 #include "apps/bench/product.h"
+#include "graph/value.h"
 #include "gpu/benched.h"
 #include "support/folder.h"
 
@@ -216,6 +217,40 @@ TEST(tf32_is_named_and_bounded)
     assert_true(cell(&m, 0, "correct")->truth);
     tm_table_destroy(m.table);
     check_nothing_is_left(false, "TF32");
+}
+
+/* Units that keep 14 bits of a sum: each step of 32 terms is cut off. Right for codes, wrong for formats of 16 bits. */
+TEST(codes_have_a_bound_of_their_own)
+{
+    enum { N = 16, K = 1024, STEP = 32 };
+    static const tm_dtype formats[] = { TM_E4M3, TM_BF16 };
+    tm_bench              bench = { .threads = 1, .seed = 3 };
+    tm_error              err = { 0 };
+    assert_int_equal(tm_device_open("cpu", 1, &bench.device, &err), TM_OK);
+    for (int f = 0; f < 2; f++) {
+        tm_product  p = { .m = N, .n = N, .k = K, .trans_b = true, .dtype = formats[f], .c_dtype = TM_F32 };
+        tm_operands o;
+        tm_operands_plan(&o, &p, false);
+        assert_int_equal(tm_operands_fill(&o, &bench, &err), TM_OK);
+        for (int64_t i = 0; i < N * N; i++) {
+            double sum = 0;
+            for (int64_t k = 0; k < K; k++) {
+                int exponent;
+                sum += tm_value_get(tm_operands_a(&o, 0), p.dtype, i / N * K + k) *
+                       tm_value_get(tm_operands_b(&o, 0), p.dtype, i % N * K + k);
+                if ((k + 1) % STEP != 0) continue;
+                double fraction = frexp(sum, &exponent);
+                sum = ldexp(trunc(ldexp(fraction, 14)), exponent - 14);
+            }
+            ((float *)tm_operands_c(&o, 0))[i] = (float)sum;
+        }
+        tm_product_check check;
+        tm_product_verify(&o, 0, 1, 1, &check);
+        if (check.correct != (formats[f] == TM_E4M3))
+            fail_msg("%s: %g of its bound %g, found %g, wanted %g", tm_dtype_name(p.dtype), check.worst, check.bound, check.found, check.wanted);
+        tm_operands_release(&o, &bench);
+    }
+    tm_device_close(bench.device);
 }
 
 TEST(of_a_model_all_codes_are_summed_along_rows)

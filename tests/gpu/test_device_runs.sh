@@ -79,6 +79,8 @@ check "no peak to compare with" has tf32-true/result.json '"peak_flops_per_secon
 trainmark verify tf32-true
 check_not "and fits its plan" has "$out" "precision"
 says 4 "training.tf32 is a GPU's: add --device cuda" run tiny-llama $small --training.tf32 true --device cpu
+TRAINMARK_CUBLASLT=none trainmark run tiny-llama $small --training.tf32 true --training.dtype float32 --device cuda --out never
+check "without the library nothing is TF32: exit 4" [ "$code" -eq 4 ]
 says 4 "training.tf32 rounds products of float32, and training.dtype is bfloat16" run tiny-llama $small --training.tf32 true --training.dtype bfloat16 --device cuda
 TRAINMARK_NVML="$standins/nvml.so" STANDIN_NVML_BUS=0000:10:00.0 STANDIN_GPU_NAME="NVIDIA H100 80GB HBM3" \
     trainmark run tiny-llama $small --training.dtype bfloat16 --device cuda --out watched

@@ -190,18 +190,21 @@ static const char *refuse_half(const tm_call *call)
     return call->in[0].dtype == TM_F16 && call->in[1].dtype == TM_F16 ? NULL : "takes float16 with float16";
 }
 
+static const char *refuse_formats(const tm_call *call)
+{
+    return call->in[0].dtype == TM_F16 || call->in[1].dtype == TM_F16 ? refuse_half(call) : refuse(call);
+}
+
 static const char *refuse_library(const tm_call *call)
 {
-    bool              half = call->in[0].dtype == TM_F16 || call->in[1].dtype == TM_F16;
-    const char       *why = half ? refuse_half(call) : refuse(call);
+    const char       *why = refuse_formats(call);
     tm_gpu_product_of p = product_of(call, TM_GPU_BY_LIBRARY);
     return why ? why : tm_gpu_by_library(call->device, &p);
 }
 
 static const char *refuse_gemm_ex(const tm_call *call)
 {
-    bool              half = call->in[0].dtype == TM_F16 || call->in[1].dtype == TM_F16;
-    const char       *why = half ? refuse_half(call) : refuse(call);
+    const char       *why = refuse_formats(call);
     tm_gpu_product_of p = product_of(call, TM_GPU_BY_OTHER);
     return why ? why : tm_gpu_by_other((tm_device *)call->device, &p);
 }
