@@ -247,7 +247,8 @@ TEST(codes_have_a_bound_of_their_own)
         tm_product_check check;
         tm_product_verify(&o, 0, 1, 1, &check);
         if (check.correct != (formats[f] == TM_E4M3))
-            fail_msg("%s: %g of its bound %g, found %g, wanted %g", tm_dtype_name(p.dtype), check.worst, check.bound, check.found, check.wanted);
+            fail_msg("%s: %g of its bound %g, found %g, wanted %g", tm_dtype_name(p.dtype), check.worst, check.bound,
+                     check.found, check.wanted);
         tm_operands_release(&o, &bench);
     }
     tm_device_close(bench.device);
