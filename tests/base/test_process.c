@@ -25,8 +25,7 @@ static tm_process *start_shell(const char *script, const char *channel)
     char                    *argv[] = { "sh", "-c", (char *)(size_t)script, NULL };
     tm_process_options       options = { .argv = argv, .settings = settings, .output = true, .channel = channel };
     tm_process              *process;
-    tm_error                 err = { 0 };
-    if (tm_process_start(&options, &process, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_process_start(&options, &process, err));
     return process;
 }
 
@@ -100,8 +99,7 @@ TEST(channel_is_passed)
     char               text[1024], *argv[] = { "/proc/self/exe", "answer", NULL };
     tm_process_options options = { .argv = argv, .channel = "TM_TEST_FD" };
     tm_process        *p;
-    tm_error           err = { 0 };
-    assert_int_equal(tm_process_start(&options, &p, &err), TM_OK);
+    assert_ok(tm_process_start(&options, &p, err));
     int fd = tm_process_channel(p);
     assert_int_equal(tm_process_output(p), -1);
     assert_int_equal(write(fd, "hello\n", 6), 6);
@@ -196,16 +194,15 @@ static tm_process *start_family(pid_t *grandchild, bool deaf)
 TEST(stop_and_continue_reach_the_group)
 {
     pid_t       grandchild;
-    tm_error    err = { 0 };
     tm_process *p = start_family(&grandchild, false);
-    assert_int_equal(tm_process_stop(p, &err), TM_OK);
+    assert_ok(tm_process_stop(p, err));
     assert_int_equal(state_of(tm_process_id(p)), 'T');
     while (state_of(grandchild) != 'T') usleep(1000);
     tm_process_continue(p);
     while (state_of(grandchild) == 'T') usleep(1000);
     assert_true(state_of(grandchild) != '-');
-    assert_int_equal(tm_process_stop(p, &err), TM_OK); /* and once more */
-    tm_process_close(p, 0);                            /* of a stopped group */
+    assert_ok(tm_process_stop(p, err)); /* and once more */
+    tm_process_close(p, 0);             /* of a stopped group */
     assert_true(gone_within(grandchild, 60));
 }
 

@@ -124,9 +124,8 @@ static void check_apart(const configuration *c)
     size_t     kept = step->plan->persistent_bytes - step->plan->spaces[TM_SPACE_DEVICE].gradient_bytes;
     tm_address transient = tm_address_add(tm_trainer_arena(trainer), kept);
     void     **data = copy_apart(trainer);
-    tm_error   err = { 0 };
-    assert_int_equal(tm_device_fill(device, transient, 0xff, step->plan->arena_bytes - kept, &err),
-                     TM_OK); /* NaN in every format, in the gradients, too */
+    assert_ok(tm_device_fill(device, transient, 0xff, step->plan->arena_bytes - kept,
+                             err)); /* NaN in every format, in the gradients, too */
     test_begin(trainer, 1, 1e-3, 1, batch.target_tokens);
     void *scalars = test_tensor_read(trainer, step->scalars);
     memcpy(data[step->scalars], scalars, step->plan->places[step->scalars].bytes);

@@ -218,10 +218,9 @@ static void digest(void *context, const char *name, const char *words, tm_run_op
 
 TEST(plans_are_printed_as_recorded)
 {
-    digests  d = { .device = device_with("avx2") };
-    tm_error err = { 0 };
+    digests d = { .device = device_with("avx2") };
     if (!d.device) skip();
-    if (tm_file_read("tests/graph/plans.txt", 1 << 24, &d.plans, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_file_read("tests/graph/plans.txt", 1 << 24, &d.plans, err));
     int n = for_all(digest, &d);
     if (getenv("TM_RECORD")) {
         *(strstr(d.plans.data, "\nplan ") + 1) = '\0';

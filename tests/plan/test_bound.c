@@ -82,8 +82,7 @@ TEST(nothing_is_below_its_bound)
     static const char *const platforms[] = { "8xMI300X", "8xH100" }, *const modes[] = { "none", "full" },
                              *const shares[] = { "optim", "optim_grads_params" };
     fixture                         f = { .device = test_device_open("cpu", 1), .arena = tm_arena_create() };
-    tm_error                        err = { 0 };
-    if (tm_device_limit_isa(f.device, "base", &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_device_limit_isa(f.device, "base", err));
     f.chooser = tm_device_chooser(f.device);
     for (int tp = 1; tp <= 8; tp *= 2)
         for (int pp = 1; tp * pp <= 8; pp *= 4)

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "full_config.h"
 
+#include "support/test.h"
+
 #include "data/keys.h"
 #include "apps/mlperf/keys.h"
 #include "model/keys.h"
 #include "record/keys.h"
 #include "train/settings/keys.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 #include <zlib.h>
 
 tm_config *test_full_config(void)

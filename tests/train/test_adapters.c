@@ -152,14 +152,13 @@ static void is_quantized(const tm_trainer *trainer, tm_tensor_id id, const doubl
     const tm_tensor *t = tm_graph_at(tm_trainer_step_of(trainer)->graph, id);
     size_t           size = tm_tensor_bytes(t->shape, t->dtype);
     char            *found = malloc(size), *wanted = malloc(size);
-    tm_error         err = { 0 };
     for (int64_t begin = 0, end = 0; begin < tm_shape_elements(t->shape); begin = end) {
         quantized q = { values + begin, wanted + tm_blocked_bytes(t->dtype, begin) };
         tm_nf4_io io = { give, keep, &q, 1 };
         end = tm_nf4_run_end(t, begin);
-        assert_int_equal(tm_blocked_store(t->dtype, &io, end - begin, &err), TM_OK);
+        assert_ok(tm_blocked_store(t->dtype, &io, end - begin, err));
     }
-    assert_int_equal(tm_trainer_read(trainer, id, 0, found, size, &err), TM_OK);
+    assert_ok(tm_trainer_read(trainer, id, 0, found, size, err));
     if (memcmp(found, wanted, size) != 0) fail_msg("'%s' has other values", t->name);
     free(found), free(wanted);
 }

@@ -51,7 +51,6 @@ static tm_device *open_failing(bool one_by_one)
 {
     static tm_backend b;
     tm_device        *device;
-    tm_error          err = { 0 };
     b = tm_backend_late;
     b.name = "failing";
     b.alloc = count_alloc, b.queue_open = count_queue_open, b.write = count_write, b.read = count_read;
@@ -59,7 +58,7 @@ static tm_device *open_failing(bool one_by_one)
     b.record = count_record, b.time = count_time, b.wait_for = count_wait_for, b.bind = count_bind;
     b.play = count_play;
     fail_at = NEVER;
-    assert_int_equal(tm_device_open_backend(&b, 1, false, &device, &err), TM_OK);
+    assert_ok(tm_device_open_backend(&b, 1, false, &device, err));
     tm_device_one_by_one(device, one_by_one); /* each launch may fail */
     return device;
 }

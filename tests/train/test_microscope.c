@@ -17,8 +17,7 @@ typedef struct {
 /* ignored: every so many-th target, from the first on; 0: none */
 static looking look(tm_step_options o, double bound, int64_t ignored)
 {
-    looking  l = { .device = test_device_open("cpu", 1) };
-    tm_error err = { 0 };
+    looking l = { .device = test_device_open("cpu", 1) };
     o.compared = &tm_precision_f32;
     l.trainer = test_trainer_open(l.device, &o, 5);
     l.batch = test_batch_random(o.micro_batch * o.accumulation, o.seq, o.shape.vocab_size, 9);
@@ -28,7 +27,7 @@ static looking look(tm_step_options o, double bound, int64_t ignored)
         l.fed.target_tokens += l.batch.targets[i] != TM_IGNORED_TARGET;
     }
     test_begin(l.trainer, 1, 1e-2, 1, l.batch.target_tokens);
-    if (tm_looked_take(&l.seen, l.trainer, &l.fed, 1, bound, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_looked_take(&l.seen, l.trainer, &l.fed, 1, bound, err));
     return l;
 }
 
@@ -139,10 +138,9 @@ TEST(the_loss_is_that_of_the_first_micro_batch)
     tm_step_options o = test_llama_options();
     o.accumulation = 3;
     for (int64_t ignored = 0; ignored < 3; ignored++) { /* none, all of the first micro-batch, every second one */
-        looking  l = look(o, 0.1, ignored);
-        tm_error err = { 0 };
-        double   loss;
-        assert_int_equal(tm_trainer_evaluate(l.trainer, &l.fed, &loss, &err), TM_OK);
+        looking l = look(o, 0.1, ignored);
+        double  loss;
+        assert_ok(tm_trainer_evaluate(l.trainer, &l.fed, &loss, err));
         double wanted = l.fed.target_tokens > 0 ? loss / (double)l.fed.target_tokens : 0;
         assert_true((wanted > 1) == (ignored != 1));
         if (!(fabs(l.seen.look.loss - wanted) <= 1e-6 * wanted) || l.seen.look.loss != l.seen.look.reference_loss)

@@ -8,9 +8,8 @@
 
 static double *moved_to(tm_motion *motion, tm_tensor_id id, double side, uint64_t seed, double *change)
 {
-    tm_error err = { 0 };
     *change = 0;
-    if (tm_motion_move(motion, 0, motion->n_groups, side, seed, change, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_motion_move(motion, 0, motion->n_groups, side, seed, change, err));
     return test_values_read(motion->trainer, id);
 }
 

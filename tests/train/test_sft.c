@@ -36,13 +36,12 @@ static double sum_of(const char *name, tm_step_options o, bool packed, int64_t *
         .name = name, .path = test_in_folder(name), .vocab = 257, .seq = SEQ, .seed = 1, .sft = { .packed = packed }
     };
     tm_source *source;
-    tm_error   err = { 0 };
     double     sum = 0;
     o.shape.vocab_size = 257;
     o.micro_batch = o.accumulation = 1;
     o.seq = SEQ;
-    if (tm_source_fields(&options, o.fields, &o.n_fields, &err) != TM_OK) fail_msg("%s", err.text);
-    if (tm_source_open(&options, &source, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_source_fields(&options, o.fields, &o.n_fields, err));
+    assert_ok(tm_source_open(&options, &source, err));
     tm_device  *device = test_device_open("cpu", 2);
     tm_trainer *trainer = test_trainer_open(device, &o, 3);
     int64_t     rows = tm_source_describe(source)->train_samples;
@@ -53,9 +52,9 @@ static double sum_of(const char *name, tm_step_options o, bool packed, int64_t *
         double  loss;
         int64_t weight;
         void   *at[] = { row[0], row[1], row[2], row[3], row[4] };
-        if (tm_source_row(source, TM_SPLIT_TRAIN, i, scratch, at, &weight, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_ok(tm_source_row(source, TM_SPLIT_TRAIN, i, scratch, at, &weight, err));
         tm_micro_batch micro = { .field = { row[0], row[1], row[2], row[3], row[4] } };
-        if (tm_trainer_evaluate(trainer, &micro, &loss, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_ok(tm_trainer_evaluate(trainer, &micro, &loss, err));
         sum += loss, *weights += weight;
     }
     tm_trainer_close(trainer);

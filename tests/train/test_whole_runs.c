@@ -405,7 +405,6 @@ TEST(who_gives_the_turns_hears_of_all_steps)
     static const char given[] = "turn 1e-9\nturn 1e-9\nturn 1e-9\nturn 1e-9\n";
     tm_config        *config = test_full_config();
     tm_run_options    options;
-    tm_error          err = { 0 };
     tm_text           out = { 0 }, wanted = { 0 };
     char              heard[1000] = "";
     int               ends[2];
@@ -413,10 +412,10 @@ TEST(who_gives_the_turns_hears_of_all_steps)
     l.validation = (double)NAN;
     look_ns = 1000000;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-    assert_int_equal(test_read_run(config, TINY "--training.steps 3 " NONE, &options, &err), TM_OK);
+    assert_ok(test_read_run(config, TINY "--training.steps 3 " NONE, &options, err));
     options.turn_fd = ends[1];
     assert_int_equal(send(ends[0], given, sizeof given - 1, 0), sizeof given - 1);
-    if (run(&options, &l, NULL, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(run(&options, &l, NULL, err));
     tm_text_add(&wanted, TM_TURN_HELLO "\n");
     for (int t = 0; t < STEPS; t++)
         tm_text_printf(&wanted, "step %d %.9f %lld\npause\n", t + 1, l.seconds[t], (long long)l.tokens);

@@ -8,9 +8,6 @@
 #include "support/training.h"
 #include "train/run/run.h"
 
-#include <stdio.h>
-#include <string.h>
-
 /* Two layers of dim 64. */
 #define SMALL_LLAMA                                                                                                    \
     "tiny-llama --model.n_layers 2 --model.dim 64 --model.n_heads 2 --model.n_kv_heads 1 --model.ffn_dim 160 "         \
