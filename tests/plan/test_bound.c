@@ -42,18 +42,16 @@ static tm_sketch sketch_of(const tm_step_options *o, bool full, double idle)
 /* words: with a %s for the layout's; `idle`: as cli/plan_layouts.c has it. */
 static void check(fixture *f, const char *words, const char *platform, double idle)
 {
-    tm_config      *config = test_full_config();
     tm_run_options  run;
     tm_machine_plan machine;
     tm_bound        bound;
     tm_simulation   s;
-    tm_error        err = { 0 };
-    if (test_read_run(config, words, &run, &err) != TM_OK) fail_msg("%s: %s", words, err.text);
-    if (tm_machine_plan_read(f->arena, platform, &machine, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_config      *config = test_run_of(words, &run);
+    assert_ok(tm_machine_plan_read(f->arena, platform, &machine, err));
     int64_t global = run.step.micro_batch * run.step.accumulation * tm_layout_data_ranks(&run.step.layout);
-    if (tm_bound_of(&run.step, global, &machine, &f->chooser, &bound, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_bound_of(&run.step, global, &machine, &f->chooser, &bound, err));
     tm_step *step = test_step_plan(&run.step, &f->chooser);
-    if (tm_simulate(step, &f->chooser, &machine, false, f->arena, &s, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_simulate(step, &f->chooser, &machine, false, f->arena, &s, err));
     tm_sketch sketch = sketch_of(&run.step, strstr(words, "mode full") != NULL, idle);
     double    seconds = tm_bound_seconds(&bound, &sketch), bytes = tm_bound_bytes(&bound, &sketch);
     if (!(seconds > 0 && seconds <= s.step)) fail_msg("%s: bound %g s, step %g s", words, seconds, s.step);

@@ -48,6 +48,14 @@ tm_status test_read_run(tm_config *config, const char *words, tm_run_options *ou
     return tm_run_options_read(config, out, err);
 }
 
+tm_config *test_run_of(const char *words, tm_run_options *out)
+{
+    tm_config *config = test_full_config();
+    tm_error   err = { 0 };
+    if (test_read_run(config, words, out, &err) != TM_OK) fail_msg("%s: %s", words, err.text);
+    return config;
+}
+
 void test_apply_words(tm_config *config, const char *words)
 {
     char      copy[WORDS_BYTES], *argv[MOST_WORDS];

@@ -103,6 +103,27 @@ tm_trainer *test_trainer_open(tm_device *device, const tm_step_options *options,
     return trainer;
 }
 
+tm_step *test_step_of(const tm_step_options *options)
+{
+    tm_device *device = test_device_open("cpu", 1);
+    tm_chooser chooser = tm_device_chooser(device);
+    tm_step   *step = test_step_plan(options, &chooser);
+    tm_device_close(device);
+    return step;
+}
+
+tm_trainer *test_trainer_on(const char *device, int threads, const tm_step_options *options, uint64_t seed)
+{
+    return test_trainer_open(test_device_open(device, threads), options, seed);
+}
+
+void test_trainer_end(tm_trainer *trainer)
+{
+    tm_device *device = tm_trainer_device(trainer);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
+}
+
 test_batch test_batch_random(int64_t sequences, int64_t seq, int64_t vocab, uint64_t seed)
 {
     test_batch batch = { .rows = sequences * seq, .target_tokens = sequences * seq };

@@ -126,12 +126,11 @@ FULL_TEST(runs_tell_that_the_device_failed)
     if (access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 1); /* hundreds of checkpoints: not to a disk */
     test_source_files_write();
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        tm_config *config = test_full_config();
-        tm_error   err = { 0 };
-        char       words[1500], folder[20];
+        tm_error err = { 0 };
+        char     words[1500], folder[20];
         snprintf(words, sizeof words, "%s --training.steps 2 --data.path %s", rows[i].words,
                  test_in_folder("text.txt"));
-        if (test_read_run(config, words, &options, &err) != TM_OK) fail_msg("%s: %s", words, err.text);
+        tm_config *config = test_run_of(words, &options);
         snprintf(folder, sizeof folder, "checkpoints%zu", i);
         options.checkpoint = true, options.checkpoint_folder = test_in_folder(folder);
         if (tm_source_open(&options.source, &source, &err) != TM_OK) fail_msg("%s", err.text);

@@ -82,7 +82,6 @@ static tm_tensor_id gradient_by_name(const tm_trainer *trainer, const char *name
 /* The errors of gradients are those between two trainers, one of each format; the first beyond the bound is told. */
 TEST(errors_are_those_of_two_trainings)
 {
-    tm_device      *device = test_device_open("cpu", 1);
     tm_step_options wide = test_gpt_options(), o;
     double          largest = 0;
     wide.loss_chunk = 32; /* which else depends on the kernels of a format */
@@ -90,7 +89,7 @@ TEST(errors_are_those_of_two_trainings)
     o.precision = &tm_precision_bf16;
     looking        l = look(o, 1e-9, 0);
     const tm_look *seen = &l.seen.look;
-    tm_trainer    *other = test_trainer_open(device, &wide, 5);
+    tm_trainer    *other = test_trainer_on("cpu", 1, &wide, 5);
     test_gradients(l.trainer, &l.batch);
     double loss = test_gradients(other, &l.batch);
     assert_true(fabs(seen->reference_loss - loss) < 1e-12 * loss);
@@ -108,8 +107,7 @@ TEST(errors_are_those_of_two_trainings)
     assert_true(seen->worst->error == largest && largest < 0.1);
     assert_true(seen->first && seen->first->diverges && seen->first->error > 1e-9);
     end_looking(&l);
-    tm_trainer_close(other);
-    tm_device_close(device);
+    test_trainer_end(other);
 }
 
 TEST(factors_are_compared_with_what_they_were)

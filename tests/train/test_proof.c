@@ -295,12 +295,11 @@ FULL_TEST(the_main_job_with_its_losses_is_real)
 #include "train/run/curve.def"
 #undef LOSS
     };
-    tm_config     *config = test_full_config();
     tm_run_options o;
     run            r = good;
     double         losses[3];
     r.progress.done = 3;
-    assert_ok(test_read_run(config, "tiny-llama", &o, err));
+    tm_config *config = test_run_of("tiny-llama", &o);
     memcpy(losses, stored, sizeof losses);
     proof_says(&o, r, (like){ .losses = losses }, "");
     losses[2] += 9;

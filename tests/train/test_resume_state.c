@@ -57,8 +57,7 @@ static tm_checkpoint_state state_in(const char *folder, int step, tm_text *bytes
 /* Saves step 6 again with these. */
 static void save_scalars(const tm_run_options *options, const tm_checkpoint_scalar *scalars, size_t n_scalars)
 {
-    tm_device                  *device = test_device_open("cpu", 1);
-    tm_trainer                 *trainer = test_trainer_open(device, &options->step, 1);
+    tm_trainer                 *trainer = test_trainer_on("cpu", 1, &options->step, 1);
     size_t                      n;
     const tm_checkpoint_tensor *tensors = tm_trainer_tensors(trainer, &n);
     tm_checkpoint_state         state;
@@ -68,8 +67,7 @@ static void save_scalars(const tm_run_options *options, const tm_checkpoint_scal
     state.n_scalars = 0;
     for (size_t i = 0; i < n_scalars; i++) tm_checkpoint_add_scalar(&state, scalars[i].name, scalars[i].value);
     assert_ok(tm_checkpoint_save(folder, &state, tensors, n, 0, err));
-    tm_trainer_close(trainer);
-    tm_device_close(device);
+    test_trainer_end(trainer);
 }
 
 /* One that is missing, one more, one out of its range; else they are the run's, in any order. */

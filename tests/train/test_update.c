@@ -155,8 +155,7 @@ static void look(tm_trainer *trainer, int step, double max_norm, tm_update_check
 /* So many steps; the update of the last one is looked at. */
 static tm_update_certificate train(const tm_step_options *o, int steps, double max_norm, defect d)
 {
-    tm_device            *device = test_device_open("cpu", 1);
-    tm_trainer           *trainer = test_trainer_open(device, o, 7);
+    tm_trainer           *trainer = test_trainer_on("cpu", 1, o, 7);
     tm_update_certificate c = { .agrees = true };
     tm_schedule           schedule = schedule_of();
     tm_step_result        result = { 0 };
@@ -187,8 +186,7 @@ static tm_update_certificate train(const tm_step_options *o, int steps, double m
         assert_true(behind == test_state_hash(trainer));
         test_batch_fini(&b);
     }
-    tm_trainer_close(trainer);
-    tm_device_close(device);
+    test_trainer_end(trainer);
     assert_int_equal(c.n_steps, 1);
     assert_int_equal(c.steps[0], steps);
     return c;
@@ -281,8 +279,7 @@ TEST(what_is_planted_is_found)
 TEST(the_norm_that_is_reported_is_compared)
 {
     tm_step_options       o = step_of(SMALL_LLAMA, "");
-    tm_device            *device = test_device_open("cpu", 1);
-    tm_trainer           *trainer = test_trainer_open(device, &o, 7);
+    tm_trainer           *trainer = test_trainer_on("cpu", 1, &o, 7);
     tm_update_certificate c = { .agrees = true };
     test_batch            b = batch_of(&o, 1);
     tm_micro_batch        batch = { .field = { b.tokens, b.targets }, .target_tokens = b.target_tokens };
@@ -296,6 +293,5 @@ TEST(the_norm_that_is_reported_is_compared)
     assert_false(c.agrees);
     assert_non_null(strstr(c.reason, "step 1 reports a gradient norm of "));
     test_batch_fini(&b);
-    tm_trainer_close(trainer);
-    tm_device_close(device);
+    test_trainer_end(trainer);
 }

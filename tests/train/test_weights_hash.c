@@ -36,13 +36,11 @@ TEST(the_sum_is_the_documented_one)
     uint64_t before = 0;
     for (uint64_t seed = 1; seed <= 2; seed++) {
         tm_step_options o = test_llama_options();
-        tm_device      *device = test_device_open("cpu", 1);
-        tm_trainer     *trainer = test_trainer_open(device, &o, seed);
+        tm_trainer     *trainer = test_trainer_on("cpu", 1, &o, seed);
         size_t          weights;
         assert_true(test_weights_hash(trainer) == sum_of(trainer, &weights));
         assert_true(test_weights_hash(trainer) != before);
         before = test_weights_hash(trainer);
-        tm_trainer_close(trainer);
-        tm_device_close(device);
+        test_trainer_end(trainer);
     }
 }
