@@ -7,6 +7,7 @@
 #include "base/process.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -18,6 +19,18 @@
 #include <sys/wait.h>
 
 #define SECOND 1000000000LL
+
+/* A system that gives only so many processes more. */
+static int forks_left = -1; /* -1: as many as are wanted */
+
+pid_t fork(void)
+{
+    static pid_t (*real)(void);
+    if (!real) *(void **)(void *)&real = dlsym(RTLD_NEXT, "fork");
+    if (forks_left == 0) return errno = EAGAIN, -1;
+    if (forks_left > 0) forks_left--;
+    return real();
+}
 
 static tm_process *start_shell(const char *script, const char *channel)
 {
@@ -126,6 +139,19 @@ TEST(programs_that_are_not_there)
     }
     setenv("PATH", path, 1);
     free(path);
+}
+
+/* Neither for the program nor for its guard: what was opened for them is closed, and nobody is left. */
+TEST(the_system_gives_no_process)
+{
+    char              *argv[] = { "sleep", "1000", NULL };
+    tm_process_options options = { .argv = argv, .output = true, .channel = "TM_TEST_FD" };
+    for (int more = 0; more < 2; more++) {
+        tm_process *process;
+        forks_left = more;
+        assert_refused(tm_process_start(&options, &process, err), TM_IO, "cannot start 'sleep': Resource temporarily");
+        assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+    }
 }
 
 /* Of one line without an end that is longer than what is kept; blanks at the end go, and no byte ends the text. */

@@ -102,6 +102,10 @@ TEST(nothing_is_below_its_bound)
     tm_device_close(f.device);
 }
 
+#define GATHERS                                                                                                        \
+    "llama3.2_1B --model.n_layers 4 --training.dtype bfloat16 --training.seq_len 64 --training.local_batch_size 1 "    \
+    "--training.global_batch_size 512 --parallelism.ranks 16 --launch.gpus_per_node 8 "
+
 TEST(experts_and_adapters_are_not_below)
 {
     static const char *const words[] = {
@@ -115,12 +119,17 @@ TEST(experts_and_adapters_are_not_below)
         "llama3.2_1B --model.n_layers 4 --training.dtype bfloat16 --parallelism.ranks 2 --launch.gpus_per_node 8 "
         "--training.offload all --parallelism.data_parallel_shard_strategy optim",
         "llama3.2_1B --lora.rank 16 --training.dtype bfloat16 --parallelism.ranks 8 --launch.gpus_per_node 8",
+        GATHERS,
         "llama3.2_1B --training.seq_len 16384 --training.dtype bfloat16 --parallelism.ranks 8 --launch.gpus_per_node 8 "
         "--parallelism.context_parallel_degree 4 --training.local_batch_size 1"
     };
     fixture f = { .device = test_device_open("cpu", 1), .arena = tm_arena_create() };
     f.chooser = tm_device_chooser(f.device);
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) check(&f, words[i], "8xH100", 1);
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        f.nearest = 0;
+        check(&f, words[i], "8xH100", 1);
+        if (strcmp(words[i], GATHERS) == 0) assert_true(f.nearest > 0.1); /* for each micro-batch */
+    }
     tm_arena_destroy(f.arena);
     tm_device_close(f.device);
 }
