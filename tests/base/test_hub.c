@@ -28,10 +28,9 @@ static void expect_text(const tm_error *err, const char *words)
 static void found_is(tm_hub_kind kind, const char *given, const char *cache, const char *path)
 {
     tm_hub_place place;
-    tm_error     err = { 0 };
     tm_text      want = { 0 };
     tm_text_printf(&want, "%s%s%s", cache, *cache ? "/" : "", path);
-    if (tm_hub_find(kind, given, &place, &err) != TM_OK) fail_msg("%s: %s", given, err.text);
+    assert_ok_of(given, tm_hub_find(kind, given, &place, err));
     assert_string_equal(place.path.data, want.data);
     assert_int_equal(place.found.data != NULL, *cache != '\0');
     const char *at = strchr(given, '@'), *revision = at ? at + 1 : "main"; /* a commit is told once */

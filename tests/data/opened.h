@@ -10,8 +10,7 @@
 static inline tm_source *open_source(const tm_source_options *o)
 {
     tm_source *source = NULL;
-    tm_error   err = { 0 };
-    if (tm_source_open(o, &source, &err) != TM_OK) fail_msg("%s: %s", o->name, err.text);
+    assert_ok_of(o->name, tm_source_open(o, &source, err));
     return source;
 }
 

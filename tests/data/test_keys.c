@@ -108,10 +108,9 @@ TEST(rows_have_the_tokenizer_of_the_model)
     for (size_t i = 0; i < sizeof read_by / sizeof read_by[0]; i++) {
         tm_config *config = test_full_config();
         char       words[128];
-        tm_error   err = { 0 };
         snprintf(words, sizeof words, "--data.source %s --data.path docs --model.hf_assets_path assets", read_by[i][0]);
         test_apply_words(config, words);
-        if (tm_config_finish(config, &err) != TM_OK) fail_msg("%s: %s", words, err.text);
+        assert_ok_of(words, tm_config_finish(config, err));
         assert_string_equal(tm_config_text(config, "data.tokenizer"), read_by[i][1]);
         tm_config_destroy(config);
     }

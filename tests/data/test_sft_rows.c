@@ -31,10 +31,9 @@ static void with_lines(char *text)
 
 static json_t *previewed(tm_preview_options o, const char *line)
 {
-    tm_text  text = { 0 };
-    tm_error err = { 0 };
+    tm_text text = { 0 };
     o.json = true;
-    if (tm_data_preview(&o, &text, &err) != TM_OK) fail_msg("%s: %s", line, err.text);
+    assert_ok_of(line, tm_data_preview(&o, &text, err));
     json_t *all = json_loadb(text.data, text.length, 0, NULL), *samples = json_incref(json_object_get(all, "samples"));
     assert_true(json_is_string(json_object_get(all, "format")) && json_array_size(samples) > 0);
     json_decref(all);

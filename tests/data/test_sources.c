@@ -50,9 +50,8 @@ enum { SETS = sizeof sets / sizeof sets[0] };
 
 static int fields_of(const tm_source_options *o, tm_field fields[TM_MAX_FIELDS])
 {
-    int      n = 0;
-    tm_error err = { 0 };
-    if (tm_source_fields(o, fields, &n, &err) != TM_OK) fail_msg("%s: %s", o->name, err.text);
+    int n = 0;
+    assert_ok_of(o->name, tm_source_fields(o, fields, &n, err));
     return n;
 }
 

@@ -179,9 +179,8 @@ static void close_adapted(adapted *a)
 
 static adapted opened(const char *folder, const char *path, const char *device, const tm_precision *precision)
 {
-    adapted  a;
-    tm_error err = { 0 };
-    if (open_adapted(folder, path, device, precision, NULL, &a, &err) != TM_OK) fail_msg("%s: %s", folder, err.text);
+    adapted a;
+    assert_ok_of(folder, open_adapted(folder, path, device, precision, NULL, &a, err));
     return a;
 }
 

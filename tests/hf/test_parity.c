@@ -16,12 +16,10 @@ static void compare(const fixture *f, const char *device, const tm_precision *pr
 {
     adapted        a;
     tm_numerics    n;
-    tm_error       err = { 0 };
     tm_model_shape none = { 0 };
-    if (open_adapted(f, device, precision, tm_numerics_step(&none, precision, f->seq), &a, &err) != TM_OK)
-        fail_msg("%s: %s", f->name, err.text);
-    if (tm_numerics_read(a.model.trainer, a.model.description.form, a.model.weights, f->tokens, &n, &err) != TM_OK)
-        fail_msg("%s: %s", f->name, err.text);
+    assert_ok_of(f->name, open_adapted(f, device, precision, tm_numerics_step(&none, precision, f->seq), &a, err));
+    assert_ok_of(f->name,
+                 tm_numerics_read(a.model.trainer, a.model.description.form, a.model.weights, f->tokens, &n, err));
     const json_t *gradients = json_object_get(f->root, "gradients");
     assert_int_equal(n.n_gradients, json_object_size(gradients));
     if (!f->adapted) assert_int_equal(n.parameters, (int64_t)test_json_number(f->root, "parameters"));

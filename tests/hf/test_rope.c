@@ -77,13 +77,12 @@ TEST(frequencies_are_those_of_the_library)
         tm_config        *config = test_full_config(), *again = test_full_config();
         tm_model_shape    shape;
         const tm_hf_form *form;
-        tm_error          err = { 0 };
         tm_text           written = { 0 };
-        if (read_shape(text, config, &shape, &err) != TM_OK) fail_msg("%s: %s", text, err.text);
+        assert_ok_of(text, read_shape(text, config, &shape, err));
         table_is(text, &shape, row);
-        assert_int_equal(tm_hf_form_of(config, &shape, &form, &err), TM_OK);
+        assert_ok(tm_hf_form_of(config, &shape, &form, err));
         tm_hf_config_write(config, &shape, form, "float32", NULL, &written);
-        if (read_shape(written.data, again, &shape, &err) != TM_OK) fail_msg("%s: %s", written.data, err.text);
+        assert_ok_of(written.data, read_shape(written.data, again, &shape, err));
         table_is(written.data, &shape, row);
         tm_text_fini(&written);
         tm_config_destroy(config);
@@ -101,12 +100,10 @@ static void model_is(const char *config, const json_t *row, const char *device, 
     int32_t      *tokens = malloc((size_t)n * sizeof *tokens);
     test_hf_model model;
     tm_numerics   numerics;
-    tm_error      err = { 0 };
-    if (test_hf_open(test_folder(), device, precision, n - 1, &model, &err) != TM_OK)
-        fail_msg("%s: %s", config, err.text);
+    assert_ok_of(config, test_hf_open(test_folder(), device, precision, n - 1, &model, err));
     golden_tokens(tokens, n, (int)model.shape.vocab_size);
-    if (tm_numerics_read(model.trainer, model.description.form, model.weights, tokens, &numerics, &err) != TM_OK)
-        fail_msg("%s: %s", config, err.text);
+    assert_ok_of(config,
+                 tm_numerics_read(model.trainer, model.description.form, model.weights, tokens, &numerics, err));
     near(config, "the loss", numerics.loss, test_json_number(row, "loss"), 1e-6);
     test_json_close(config, row, "last_logits", numerics.last, model.shape.vocab_size, 1e-6);
     tm_numerics_fini(&numerics);
@@ -143,16 +140,14 @@ static void decoder_is(const char *config, const json_t *row)
     test_hf_model model;
     tm_decoder   *decoder;
     tm_hf_report  report;
-    tm_error      err = { 0 };
-    if (test_hf_open(test_folder(), "reference", &tm_precision_f64, n, &model, &err) != TM_OK)
-        fail_msg("%s: %s", config, err.text);
+    assert_ok_of(config, test_hf_open(test_folder(), "reference", &tm_precision_f64, n, &model, err));
     double *logits = malloc((size_t)model.shape.vocab_size * sizeof *logits);
     golden_tokens(tokens, (int)n, (int)model.shape.vocab_size);
-    assert_int_equal(tm_decoder_open(model.device, &model.shape, &tm_precision_f64, n, prompt, &decoder, &err), TM_OK);
+    assert_ok(tm_decoder_open(model.device, &model.shape, &tm_precision_f64, n, prompt, &decoder, err));
     tm_hf_memory memory = tm_hf_forward_memory(tm_decoder_forward(decoder), &model.shape, model.description.form);
-    assert_int_equal(tm_hf_load(&memory, model.weights, 1, &report, &err), TM_OK);
-    assert_int_equal(tm_decoder_feed(decoder, tokens, prompt, logits, &err), TM_OK);
-    for (int64_t t = prompt; t < n; t++) assert_int_equal(tm_decoder_feed(decoder, tokens + t, 1, logits, &err), TM_OK);
+    assert_ok(tm_hf_load(&memory, model.weights, 1, &report, err));
+    assert_ok(tm_decoder_feed(decoder, tokens, prompt, logits, err));
+    for (int64_t t = prompt; t < n; t++) assert_ok(tm_decoder_feed(decoder, tokens + t, 1, logits, err));
     test_json_close(config, row, "last_logits", logits, model.shape.vocab_size, 1e-6);
     tm_decoder_close(decoder);
     test_hf_close(&model);

@@ -10,8 +10,7 @@
 static tm_hardware read_good(tm_arena *arena, const char *name)
 {
     tm_hardware hw;
-    tm_error    err = { 0 };
-    if (tm_hardware_read(arena, name, &hw, &err) != TM_OK) fail_msg("%s: %s", name, err.text);
+    assert_ok_of(name, tm_hardware_read(arena, name, &hw, err));
     return hw;
 }
 

@@ -7,8 +7,7 @@
 static tm_machine_plan machine(tm_arena *arena, const char *text)
 {
     tm_machine_plan m;
-    tm_error        err = { 0 };
-    if (tm_machine_plan_read(arena, text, &m, &err) != TM_OK) fail_msg("%s: %s", text, err.text);
+    assert_ok_of(text, tm_machine_plan_read(arena, text, &m, err));
     return m;
 }
 

@@ -19,12 +19,11 @@ typedef struct {
 
 static fixture open_one(const char *words, const char *machine)
 {
-    fixture  f = { .arena = tm_arena_create(), .device = test_device_open("cpu", 1), .config = test_full_config() };
-    tm_error err = { 0 };
-    if (tm_device_limit_isa(f.device, "base", &err) != TM_OK) fail_msg("%s", err.text);
+    fixture f = { .arena = tm_arena_create(), .device = test_device_open("cpu", 1), .config = test_full_config() };
+    assert_ok(tm_device_limit_isa(f.device, "base", err));
     f.chooser = tm_device_chooser(f.device);
-    if (test_read_run(f.config, words, &f.options, &err) != TM_OK) fail_msg("%s: %s", words, err.text);
-    if (tm_machine_plan_read(f.arena, machine, &f.machine, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok_of(words, test_read_run(f.config, words, &f.options, err));
+    assert_ok(tm_machine_plan_read(f.arena, machine, &f.machine, err));
     return f;
 }
 

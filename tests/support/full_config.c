@@ -51,8 +51,7 @@ tm_status test_read_run(tm_config *config, const char *words, tm_run_options *ou
 tm_config *test_run_of(const char *words, tm_run_options *out)
 {
     tm_config *config = test_full_config();
-    tm_error   err = { 0 };
-    if (test_read_run(config, words, out, &err) != TM_OK) fail_msg("%s: %s", words, err.text);
+    assert_ok_of(words, test_read_run(config, words, out, err));
     return config;
 }
 

@@ -30,15 +30,18 @@
 #include "base/status.h"
 
 /* Fail unless a call, whose last argument is `err`, comes to TM_OK, or to `wanted` with a sound message (refusal.h)
- * that has these words. */
-#define assert_ok(call) assert_refused(call, TM_OK, "")
-#define assert_refused(call, wanted, words)                                                                            \
+ * that has these words, all of them where '|' lies between. `what` is told then. */
+#define assert_ok(call) assert_refused_of("", call, TM_OK, "")
+#define assert_ok_of(what, call) assert_refused_of(what, call, TM_OK, "")
+#define assert_refused(call, wanted, words) assert_refused_of("", call, wanted, words)
+#define assert_refused_of(what, call, wanted, words)                                                                   \
     do {                                                                                                               \
         tm_error  test_error = { 0 };                                                                                  \
         tm_error *err = &test_error;                                                                                   \
-        test_status((call), wanted, words, err, __FILE__, __LINE__);                                                   \
+        test_status(what, (call), wanted, words, err, __FILE__, __LINE__);                                             \
     } while (0)
-void test_status(tm_status is, tm_status wanted, const char *words, const tm_error *err, const char *file, int line);
+void test_status(const char *what, tm_status is, tm_status wanted, const char *words, const tm_error *err,
+                 const char *file, int line);
 
 typedef struct tm_test_role {
     const char *name;

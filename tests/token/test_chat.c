@@ -92,9 +92,8 @@ static void check_answers(const char *name, const tm_chat *chat, const char *end
     json_t           *messages = conversation(turns, system);
     tm_text           text = { 0 }, plain = { 0 };
     tm_template_spans spans = { 0 };
-    tm_error          err = { 0 };
-    if (tm_chat_render_answers(chat, messages, NULL, &text, &spans, &err) != TM_OK) fail_msg("%s: %s", name, err.text);
-    assert_int_equal(tm_chat_render(chat, messages, NULL, false, &plain, NULL, &err), TM_OK);
+    assert_ok_of(name, tm_chat_render_answers(chat, messages, NULL, &text, &spans, err));
+    assert_ok(tm_chat_render(chat, messages, NULL, false, &plain, NULL, err));
     assert_string_equal(text.data, plain.data);
     assert_int_equal(spans.count, turns);
     for (int i = 0; i < turns; i++) {

@@ -44,12 +44,11 @@ static void same_ids(const char *name)
 {
     tm_gguf_head  head = { .count = 0 };
     tm_tokenizer *t = fixture(name), *again;
-    tm_error      err = { 0 };
     const char   *path = test_in_folder("t.gguf");
     const char   *why = tm_gguf_put_tokenizer(&head, t, tm_tokenizer_describe(t)->vocab + 5);
     if (why) fail_msg("%s: %s", name, why);
     write_file(&head, path);
-    if (tm_tokenizer_open(path, NULL, &again, &err) != TM_OK) fail_msg("%s: %s", name, err.text);
+    assert_ok_of(name, tm_tokenizer_open(path, NULL, &again, err));
     const tm_tokenizer_facts *a = tm_tokenizer_describe(t), *b = tm_tokenizer_describe(again);
     assert_true(a->bos == b->bos && a->eos == b->eos && a->unk == b->unk && a->pad == b->pad);
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {

@@ -63,13 +63,11 @@ static size_t check_text(const char *name, const tm_tokenizer *t, tm_token_encod
     const char *text = json_string_value(json_array_get(one, 0)), *back = json_string_value(json_array_get(one, 3));
     size_t      n = json_string_length(json_array_get(one, 0)), wrong = 0;
     tm_ids      ids = { 0 };
-    tm_error    err = { 0 };
     tm_text     out = { 0 };
-    if (tm_token_encoder_encode(encoder, text, n, 0, &ids, &err) != TM_OK) fail_msg("%s: %s", name, err.text);
+    assert_ok_of(name, tm_token_encoder_encode(encoder, text, n, 0, &ids, err));
     wrong += !same_ids(name, text, &ids, json_array_get(one, 2));
     ids.count = 0;
-    if (tm_token_encoder_encode(encoder, text, n, TM_ENCODE_SPECIAL, &ids, &err) != TM_OK)
-        fail_msg("%s: %s", name, err.text);
+    assert_ok_of(name, tm_token_encoder_encode(encoder, text, n, TM_ENCODE_SPECIAL, &ids, err));
     wrong += !same_ids(name, text, &ids, json_array_get(one, 1));
     tm_tokenizer_decode(t, ids.data, ids.count, false, &out);
     if (back && strcmp(out.data, back) != 0) {

@@ -164,11 +164,10 @@ TEST(breadth_has_none)
         { "{{ 8 if not 0 else 1 }}", "8" },
     };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        tm_text  source = { 0 }, wanted = { 0 }, out = { 0 };
-        tm_error err = { 0 };
-        json_t  *none = json_object();
+        tm_text source = { 0 }, wanted = { 0 }, out = { 0 };
+        json_t *none = json_object();
         for (int n = 0; n < 250; n++) tm_text_add(&source, kinds[i].one), tm_text_add(&wanted, kinds[i].shows);
-        if (render(source.data, none, &out, &err) != TM_OK) fail_msg("%s: %s", kinds[i].one, err.text);
+        assert_ok_of(kinds[i].one, render(source.data, none, &out, err));
         assert_string_equal(out.data, wanted.data);
         json_decref(none);
         tm_text_fini(&source);

@@ -74,12 +74,10 @@ static void check_case(json_t *c)
     size_t      n;
     char       *text = unhex(hex, &n);
     tm_ids      ids = { 0 };
-    tm_error    err = { 0 };
     snprintf(what, sizeof what, "%s, text %.100s", file, hex);
     for (int turn = 0; turn < 2; turn++) { /* the second time words come from the cache */
         ids.count = 0;
-        if (tm_token_encoder_encode(o->encoder, text, n, flags, &ids, &err) != TM_OK)
-            fail_msg("%s: %s", what, err.text);
+        assert_ok_of(what, tm_token_encoder_encode(o->encoder, text, n, flags, &ids, err));
         check_ids(what, &ids, json_array_get(c, 4));
     }
     tm_text back = { 0 };

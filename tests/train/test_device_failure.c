@@ -126,17 +126,16 @@ FULL_TEST(runs_tell_that_the_device_failed)
     if (access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 1); /* hundreds of checkpoints: not to a disk */
     test_source_files_write();
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        tm_error err = { 0 };
-        char     words[1500], folder[20];
+        char words[1500], folder[20];
         snprintf(words, sizeof words, "%s --training.steps 2 --data.path %s", rows[i].words,
                  test_in_folder("text.txt"));
         tm_config *config = test_run_of(words, &options);
         snprintf(folder, sizeof folder, "checkpoints%zu", i);
         options.checkpoint = true, options.checkpoint_folder = test_in_folder(folder);
-        if (tm_source_open(&options.source, &source, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_ok(tm_source_open(&options.source, &source, err));
         options.steps = 1;
         tm_device *device = open_failing(false);
-        if (run(device, &err) != TM_OK) fail_msg("%s: %s", words, err.text); /* leaves a checkpoint of step 1 */
+        assert_ok_of(words, run(device, err)); /* leaves a checkpoint of step 1 */
         tm_device_close(device);
         options.steps = 2;
         int n = fail_each(run, rows[i].one_by_one, rows[i].every);

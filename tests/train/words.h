@@ -32,11 +32,10 @@ static inline tm_step *plan_words(const char *words, int rank, const tm_chooser 
 {
     tm_run_options options;
     tm_step       *step;
-    tm_error       err = { 0 };
     tm_config     *config = test_run_of(words, &options);
     options.step.layout.rank = rank;
     options.step.offload.folder = "/tmp";
-    if (tm_step_create(&options.step, chooser, &step, &err) != TM_OK) fail_msg("%s: %s", words, err.text);
+    assert_ok_of(words, tm_step_create(&options.step, chooser, &step, err));
     tm_config_destroy(config);
     return step;
 }
