@@ -36,8 +36,9 @@ OPT_coverage := -g -O1 --coverage
 OPT_mutants  := -g -O2 -fPIC
 OPT      := $(OPT_$(VARIANT))
 ifeq ($(VARIANT),release)
-# Nothing of these runs inside a step: compiled sooner, not faster. comm/coll/sum.c adds up gradients: with vectors.
-$(foreach room,apps cli config encoder graph hf image model plan record results stats system train,$(BUILD)/src/$(room)/%.o): \
+# Nothing of these runs inside a step, or, of a GPU's, it starts a whole one: compiled sooner, not faster. comm/coll/sum.c adds
+# up gradients, base/random.c makes initial values: with vectors.
+$(foreach room,apps cli config device/gpu encoder gpu graph hf image model plan record results stats system train,$(BUILD)/src/$(room)/%.o): \
     OPT := -Og
 $(BUILD)/tests/%.o: OPT := -Og
 $(BUILD)/src/comm/coll/sum.o $(BUILD)/src/base/random.o: OPT := -O3
