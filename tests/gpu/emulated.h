@@ -8,6 +8,15 @@
 
 #include <stdbool.h>
 
+/* A test (TEST or FULL_TEST) on one of the devices, `on`; on each. */
+#define TEST_ON(device, test, name, what)                                                                              \
+    test(name##_on_##device)                                                                                           \
+    {                                                                                                                  \
+        __attribute__((unused)) const char *on = #device;                                                              \
+        what;                                                                                                          \
+    }
+#define ON_BOTH(test, name, what) TEST_ON(cuda, test, name, what) TEST_ON(hip, test, name, what)
+
 /* TM_TEST_GPU=real: the tests are to use the machine's own GPU and libraries (tools/gpu_acceptance.sh). */
 bool gpu_is_real(void);
 

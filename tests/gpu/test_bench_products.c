@@ -49,15 +49,8 @@ static void products_are_right(int hip)
     check_nothing_is_left(hip, "after all");
 }
 
-TEST(cuda_multiplies)
-{
-    products_are_right(0);
-}
-
-FULL_TEST(hip_multiplies)
-{
-    products_are_right(1);
-}
+TEST_ON(cuda, TEST, multiplies, products_are_right(0))
+TEST_ON(hip, FULL_TEST, multiplies, products_are_right(1))
 
 /* float16 is the library's alone; codes of 8 bits are multiplied by both, along the rows of both factors. */
 static void narrow_products_are_right(int hip)
@@ -94,15 +87,8 @@ static void narrow_products_are_right(int hip)
     check_nothing_is_left(hip, "narrow products");
 }
 
-FULL_TEST(cuda_multiplies_narrow_ones)
-{
-    narrow_products_are_right(0);
-}
-
-TEST(hip_multiplies_narrow_ones)
-{
-    narrow_products_are_right(1);
-}
+TEST_ON(cuda, FULL_TEST, multiplies_narrow_ones, narrow_products_are_right(0))
+TEST_ON(hip, TEST, multiplies_narrow_ones, narrow_products_are_right(1))
 
 /* cuBLAS or rocBLAS, which nothing trains by: in turns with the others, or alone. */
 static void other_library_is_right(int hip)
@@ -160,15 +146,8 @@ static void other_library_is_right(int hip)
     check_nothing_is_left(hip, "the other library");
 }
 
-FULL_TEST(cublas_multiplies)
-{
-    other_library_is_right(0);
-}
-
-TEST(rocblas_multiplies)
-{
-    other_library_is_right(1);
-}
+TEST_ON(cuda, FULL_TEST, the_other_library_multiplies, other_library_is_right(0))
+TEST_ON(hip, TEST, the_other_library_multiplies, other_library_is_right(1))
 
 /* float32 whose factors the library may round: within the bound of that, and not within that of float32. */
 TEST(tf32_is_named_and_bounded)

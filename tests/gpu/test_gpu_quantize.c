@@ -267,15 +267,7 @@ static void codes_of_what_is_made(const char *name)
     tm_device_close(cpu);
 }
 
-FULL_TEST(factors_that_are_made_have_the_bits_of_three_ops_on_cuda)
-{
-    codes_of_what_is_made("cuda");
-}
-
-FULL_TEST(factors_that_are_made_have_the_bits_of_three_ops_on_hip)
-{
-    codes_of_what_is_made("hip");
-}
+ON_BOTH(FULL_TEST, factors_that_are_made_have_the_bits_of_three_ops, codes_of_what_is_made(on))
 
 FULL_TEST(both_directions_have_the_bits_of_two_ops)
 {
