@@ -40,7 +40,7 @@ ifeq ($(VARIANT),release)
 $(foreach room,apps cli config encoder graph hf image model plan record results stats system train,$(BUILD)/src/$(room)/%.o): \
     OPT := -Og
 $(BUILD)/tests/%.o: OPT := -Og
-$(BUILD)/src/comm/coll/sum.o: OPT := -O3
+$(BUILD)/src/comm/coll/sum.o $(BUILD)/src/base/random.o: OPT := -O3
 $(BUILD)/tests/device/%.o: OPT := -O2
 # Interpreters of GPU machine code: what they compute does not depend on these flags.
 $(BUILD)/tests/machine/%.o: OPT = -O3 $(if $(filter-out $(CPU_FLAGS),$(FLAGS_avx2)),,$(ISA_avx2))

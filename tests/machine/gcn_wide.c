@@ -234,13 +234,15 @@ static bool step_to_double(wave *w, const instruction *x)
     return true;
 }
 
+enum { SIGNED, UNSIGNED };
+
 static bool step_from_whole(wave *w, const instruction *x)
 {
     const operand *o = &x->o[1];
     u64            a[LANES];
     for (int i = 0; i < LANES; i++) {
         u32 bits = o->kind == VECTOR ? w->v[o->at][i] : (u32)scalar_value(w, o);
-        a[i] = bits_of_double((double)(i32)bits);
+        a[i] = bits_of_double(x->row->kind == UNSIGNED ? (double)bits : (double)(i32)bits);
     }
     write_wide(w, x->o[0].at, a);
     return true;
@@ -325,6 +327,7 @@ const row gcn_wide_rows[] = {
     { "v_div_fixup_f64", "v2 x2 x2 x2", step_wide, .takes = FLOATS, .kind = FIXUP, .flops = 1 },
     { "v_cvt_f32_f64", "v x2", step_to_float, .takes = FLOATS },
     { "v_cvt_f64_f32", "v2 x", step_to_double, .takes = FLOATS },
-    { "v_cvt_f64_i32", "v2 x", step_from_whole, .flops = 0 },
+    { "v_cvt_f64_i32", "v2 x", step_from_whole, .kind = SIGNED },
+    { "v_cvt_f64_u32", "v2 x", step_from_whole, .kind = UNSIGNED },
     { 0 },
 };
