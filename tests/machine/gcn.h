@@ -92,7 +92,7 @@ typedef struct instruction instruction;
 typedef bool               step_function(wave *w, const instruction *x); /* false: the wave stops here */
 /* 64 results of a, b, c, bits of a mask, a table (gcn.def) */
 typedef void lanes_function(const u32 *a, const u32 *b, const u32 *c, u32 *d, u64 mask, int table);
-typedef void wide_function(u64 *a, const u64 *b, const u64 *c); /* in place of a */
+typedef void wide_function(u64 *a, const u64 *b, const u64 *c, u64 mask); /* in place of a */
 typedef u64  scalar_function(u64 a, u64 b, u32 *scc);
 
 /* What gcn.def says of an instruction. */
@@ -258,9 +258,10 @@ static inline u32 bits_of(float f)
 /* The same of an operand of an instruction on 64 bits: a number with a point is a double. */
 static inline u64 wide_value(const wave *w, const operand *o)
 {
-    double d = o->kind == NUMBER && o->decimal && o->count == 2 ? (double)float_of((u32)o->number) : 0;
-    u64    x = scalar_value(w, o);
-    if (d != 0) memcpy(&x, &d, 8);
+    u64 x = scalar_value(w, o);
+    if (o->kind != NUMBER || !o->decimal || o->count != 2) return x;
+    double d = (double)float_of((u32)o->number);
+    memcpy(&x, &d, 8);
     return x;
 }
 
