@@ -28,23 +28,8 @@ enum {
 /* cudnnDataType_t, cudnnPointwiseMode_t, cudnnReduceTensorOp_t: of these the ones that stand in. */
 enum { F32 = 0, I32 = 4, BF16 = 9, BOOLEAN = 11 };
 enum {
-    ADD = 0,
-    MUL = 1,
-    MIN = 2,
-    MAX = 3,
-    DIV = 6,
-    SUB = 9,
-    EXP = 13,
-    LOG = 15,
-    IDENTITY = 21,
-    GREATER = 302,
-    NOT_LESS = 303,
-    LESS = 304,
-    NOT_GREATER = 305,
-    AND = 400,
-    OR = 401,
-    INDEX = 501,
-    SELECT = 601
+#define FUNCTION(name, number, ...) name = number,
+#include "cudnn.def"
 };
 enum { SUM_OF = 0, MAX_OF = 3 };
 
@@ -68,47 +53,9 @@ enum {
 
 /* cudnnBackendAttributeName_t. */
 enum {
-    HOW = 0,
-    COMPUTED = 1,
-    AXIS = 9,
-    MODE = 200,
-    OF_GRAPH = 201,
-    RESULTS = 202,
-    CONFIG_ENGINE = 300,
-    PLAN_HANDLE = 400,
-    PLAN_CONFIG = 401,
-    PLAN_WORKSPACE = 402,
-    PLAN_TEXT = 405,
-    P_HOW = 750,
-    P_X = 751,
-    P_B = 752,
-    P_Y = 753,
-    P_T = 758,
-    GRAPH_HANDLE = 800,
-    OPERATIONS = 801,
-    ALIGNMENT = 900,
-    FORMAT = 901,
-    EXTENTS = 902,
-    STRIDES = 903,
-    UNIQUE = 906,
-    VIRTUAL = 907,
-    BY_VALUE = 908,
-    NUMBERS = 1000,
-    ADDRESSES = 1001,
-    WORKSPACE = 1003,
-    ENGINE_NOTES = 1303,
-    M_COMPUTED = 1500,
-    M_A = 1520,
-    M_B = 1521,
-    M_C = 1522,
-    M_HOW = 1523,
-    R_HOW = 1600,
-    R_COMPUTED = 1601,
-    R_X = 1610,
-    R_Y = 1611,
-    R_OF = 1612,
-    V_X = 2200,
-    V_Y = 2201
+#define ATTRIBUTE(name, number, ...) name = number,
+#define TOLD(name, number, ...) name = number,
+#include "cudnn.def"
 };
 
 enum { AN_OPERATION = -1, MOST_TEXT = 64 };
