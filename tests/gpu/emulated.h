@@ -30,6 +30,9 @@ void emulated_uncompiled(const char *name);
 /* The same, but there is no compiler, and nothing is kept. */
 void emulated_without_compiler(const char *name);
 
+/* Word number `i` of a list with blanks between, until the next call; NULL: there are no more. */
+const char *word_of(const char *list, int i);
+
 /* "cuda", "hip" or "cpu", with two threads. */
 tm_device *emulated_open(const char *name);
 

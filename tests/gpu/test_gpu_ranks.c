@@ -3,6 +3,7 @@
  * step are those of processors in the same layout, and of one rank; two runs have the same bits; a checkpoint goes on
  * with another number of ranks; what fails, hangs or dies is named. */
 #include "support/test.h"
+#include "gpu/emulated.h"
 #include "gpu/rank_jobs.h"
 #include "support/folder.h"
 
@@ -202,22 +203,13 @@ FULL_TEST(every_call_fails_once)
     static const char *const library[] = { "ncclCommInitRankConfig@3", "ncclSend@1", "ncclRecv@1", "ncclAllReduce@1",
                                            "ncclCommGetAsyncError@1" };
     /* this one, and all behind it */
-    static const char *const driver[] = { "cuMemAlloc_v2@3",
-                                          "cuMemHostAlloc@3",
-                                          "cuStreamCreate@5",
-                                          "cuEventCreate@5",
-                                          "cuEventRecord@30",
-                                          "cuStreamWaitEvent@30",
-                                          "cuMemcpyDtoDAsync_v2@5",
-                                          "cuMemcpyDtoHAsync_v2@40",
-                                          "cuMemcpyHtoDAsync_v2@5",
-                                          "cuStreamQuery@40",
-                                          "cuStreamBeginCapture_v2@3",
-                                          "cuStreamEndCapture@3",
-                                          "cuGraphInstantiateWithFlags@3",
-                                          "cuGraphLaunch@2",
-                                          "cuLaunchKernel@50" };
-    char                     value[64], words[64];
+    static const char driver[] =
+        "cuMemAlloc_v2@3 cuMemHostAlloc@3 cuStreamCreate@5 cuEventCreate@5 cuEventRecord@30 "
+        "cuStreamWaitEvent@30 cuMemcpyDtoDAsync_v2@5 cuMemcpyDtoHAsync_v2@40 cuMemcpyHtoDAsync_v2@5 "
+        "cuStreamQuery@40 cuStreamBeginCapture_v2@3 cuStreamEndCapture@3 "
+        "cuGraphInstantiateWithFlags@3 cuGraphLaunch@2 cuLaunchKernel@50";
+    const char *call;
+    char        value[64], words[64];
     begin_on("cuda");
     for (size_t i = 0; i < COUNT(library); i++)
         for (int r = 0; r < 2; r++) {
@@ -227,8 +219,8 @@ FULL_TEST(every_call_fails_once)
             m.says[r] = words;
             goes_wrong(&m);
         }
-    for (size_t i = 0; i < COUNT(driver); i++) {
-        snprintf(value, sizeof value, "%s=2", driver[i]);
+    for (int i = 0; (call = word_of(driver, i)); i++) {
+        snprintf(value, sizeof value, "%s=2", call);
         goes_wrong(&(mishap){ STAGES, "STANDIN_GPU_FAIL", value, { NULL }, 0 });
     }
 }
