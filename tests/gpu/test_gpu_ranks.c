@@ -76,10 +76,11 @@ TRAIN(staged, cuda)
 TRAIN(staged, hip)
 TRAIN(of_experts, cuda)
 
-/* Shards of weights and parts of matrices: every collective that layouts take. */
+/* Shards of weights, parts of matrices, stages: every collective that layouts take, and messages. */
 TEST(layouts_train_on_cuda)
 {
-    train_layouts("cuda", divided, 2, 0, 1);
+    static const char *const all[] = { SHARDS, "ranks=2 tensor=2 whole_rows=1", STAGES };
+    train_layouts("cuda", all, COUNT(all), 0, 1);
 }
 
 /* --- the same again ----------------------------------------------------------------------------------------------- */
