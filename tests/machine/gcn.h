@@ -54,26 +54,9 @@ typedef struct operand {
 } operand;
 
 /* Modifiers behind the operands. Lists have two bits an entry. */
-enum {
-    AT_OFFSET,
-    AT_OFFSET0,
-    AT_OFFSET1,
-    AT_OP_SEL,
-    AT_OP_SEL_HI,
-    AT_NEG_LO,
-    AT_NEG_HI,
-    AT_DST_SEL,
-    AT_DST_UNUSED,
-    AT_SRC0_SEL,
-    AT_SRC1_SEL,
-    AT_QUAD_PERM,
-    AT_ROW_ROR,
-    AT_ROW_MASK,
-    AT_BANK_MASK,
-    AT_BITOP3,
-    AT_OFFEN,
-    MODIFIERS,
-};
+enum { AT_OFFSET, AT_OFFSET0, AT_OFFSET1, AT_OP_SEL, AT_OP_SEL_HI, AT_NEG_LO, AT_NEG_HI, AT_DST_SEL, AT_DST_UNUSED };
+enum { AT_SRC0_SEL = AT_DST_UNUSED + 1, AT_SRC1_SEL, AT_QUAD_PERM, AT_ROW_ROR, AT_ROW_MASK, AT_BANK_MASK };
+enum { AT_BITOP3 = AT_BANK_MASK + 1, AT_OFFEN, MODIFIERS };
 #define BIT(modifier) (1u << (modifier))
 
 /* What a row says besides: operands may be negated (floats), VCC is read unsaid, the instruction orders others, only

@@ -22,17 +22,8 @@
 #include <string.h>
 
 /* cudnn_graph.h, cudnnStatus_t. */
-enum {
-    NOT_INITIALIZED = 1001,
-    BAD = 2000,
-    BAD_NULL = 2002,
-    BAD_ALIGNMENT = 2003,
-    BAD_UNFINISHED = 2004,
-    BAD_TYPE = 2010,
-    BAD_KIND = 2012,
-    UNSUPPORTED = 3000,
-    NO_ROOM = 4003
-};
+enum { NOT_INITIALIZED = 1001, UNSUPPORTED = 3000, NO_ROOM = 4003 };
+enum { BAD = 2000, BAD_NULL = 2002, BAD_ALIGNMENT = 2003, BAD_UNFINISHED = 2004, BAD_TYPE = 2010, BAD_KIND = 2012 };
 
 enum { HANDLE = 0x4a12 };
 

@@ -14,16 +14,12 @@ enum {
     CONFIG = 3,
     HEURISTICS = 4,
     PLAN = 5,
-    OF_POINTWISE = 13,
     GRAPH = 15,
     PACK = 16,
     TENSOR = 17,
-    MATMUL = 18,
-    OF_MATMUL = 19,
-    REDUCTION = 21,
-    OF_REDUCTION = 22,
-    OF_RESHAPE = 31
+    MATMUL = 18
 };
+enum { REDUCTION = 21, OF_POINTWISE = 13, OF_MATMUL = 19, OF_REDUCTION = 22, OF_RESHAPE = 31 };
 
 /* cudnnDataType_t, cudnnPointwiseMode_t, cudnnReduceTensorOp_t: of these the ones that stand in. */
 enum { F32 = 0, I32 = 4, BF16 = 9, BOOLEAN = 11 };
@@ -37,19 +33,8 @@ enum { DESCRIPTOR = 0xd5c, GONE = 0xdead };
 enum { DIMS = 4, MOST_ATTRIBUTES = 8, MOST_TENSORS = 96, MOST_OPERATIONS = 64 };
 
 /* cudnnBackendAttributeType_t. */
-enum {
-    T_HANDLE = 0,
-    T_FORMAT = 1,
-    T_BOOL = 2,
-    T_I64 = 3,
-    T_ADDRESS = 6,
-    T_HEURISTIC = 8,
-    T_NOTE = 11,
-    T_FUNCTION = 14,
-    T_DESCRIPTOR = 15,
-    T_REDUCTION = 18,
-    T_CHAR = 24
-};
+enum { T_HANDLE = 0, T_FORMAT = 1, T_BOOL = 2, T_I64 = 3, T_ADDRESS = 6, T_HEURISTIC = 8, T_NOTE = 11 };
+enum { T_FUNCTION = 14, T_DESCRIPTOR = 15, T_REDUCTION = 18, T_CHAR = 24 };
 
 /* cudnnBackendAttributeName_t. */
 enum {
