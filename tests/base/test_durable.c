@@ -45,10 +45,9 @@ static ino_t inode_of(const char *path)
 
 TEST(a_file_is_flushed_then_named_then_its_folder_flushed)
 {
-    tm_error err = { 0 };
     watched = test_in_folder("file");
     n_calls = 0;
-    assert_int_equal(tm_file_write(watched, "abc", 3, &err), TM_OK);
+    assert_ok(tm_file_write(watched, "abc", 3, err));
     assert_int_equal(n_calls, 2);
     assert_true(!calls[0].folder && !calls[0].published && calls[0].inode == inode_of(watched));
     assert_true(calls[1].folder && calls[1].published && calls[1].inode == inode_of(test_folder()));
@@ -74,13 +73,12 @@ TEST(a_checkpoint_reaches_the_disk_by_fsync)
 /* A signal may come in the middle of it: that is no failure of the disk. */
 TEST(a_flush_that_a_signal_ends_is_made_again)
 {
-    tm_error                err = { 0 };
     const tm_checkpoint_io *io = &tm_checkpoint_system_io;
     for (int n = 1; n <= 3; n++) {
         n_calls = 0;
         signals = n;
         watched = test_in_folder("signalled");
-        assert_int_equal(tm_file_write(watched, "abc", 3, &err), TM_OK);
+        assert_ok(tm_file_write(watched, "abc", 3, err));
         assert_int_equal(signals, 0);
         assert_int_equal(n_calls, 2); /* that got through */
         int fd = io->create(io->context, test_in_folder("part"));

@@ -135,18 +135,17 @@ TEST(what_is_written_reads_back)
     tm_gguf_head        head = { .count = 0 };
     tm_gguf_writer     *writer;
     tm_gguf            *back;
-    tm_error            err = { 0 };
     char                data[200];
     int64_t             at = 0, whole;
     size_t              n;
     tm_gguf_put_u32(&head, "a.number", 77);
-    assert_int_equal(tm_gguf_create(path, &head, written, 3, &writer, &err), TM_OK);
+    assert_ok(tm_gguf_create(path, &head, written, 3, &writer, err));
     for (int i = 0; i < 3; i++) {
         memset(data, 'x' + i, sizeof data);
-        assert_int_equal(tm_gguf_write(writer, data, bytes[i], &err), TM_OK);
+        assert_ok(tm_gguf_write(writer, data, bytes[i], err));
     }
-    assert_int_equal(tm_gguf_finish(writer, &err), TM_OK);
-    if (tm_gguf_open(path, &back, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_gguf_finish(writer, err));
+    assert_ok(tm_gguf_open(path, &back, err));
     const tm_gguf_tensor *read = tm_gguf_tensors(back, &n);
     assert_true(n == 3 && tm_gguf_whole(back, "a.number", &whole) && whole == 77);
     for (int i = 0; i < 3; i++) {

@@ -126,13 +126,11 @@ TEST_WITH(locks_are_taken_without_a_word, NULL, test_folder_teardown)
 TEST_WITH(a_folder_that_is_removed_is_noticed, NULL, test_folder_teardown)
 {
     tm_folder_lock lock;
-    tm_error       err = { 0 };
     const char    *folder = test_in_folder("run");
     assert_int_equal(mkdir(folder, 0777), 0);
-    assert_int_equal(tm_folder_lock_take(folder, &lock, &err), TM_OK);
+    assert_ok(tm_folder_lock_take(folder, &lock, err));
     tm_folder_remove(folder);
-    assert_int_equal(tm_folder_lock_check(&lock, &err), TM_IO);
-    expect_text(&err, "was removed or replaced during the run");
+    assert_refused(tm_folder_lock_check(&lock, err), TM_IO, "was removed or replaced during the run");
     assert_int_equal(mkdir(folder, 0777), 0); /* another of the same name, as saving a checkpoint makes it */
     assert_int_equal(tm_folder_lock_check(&lock, NULL), TM_IO);
     tm_folder_lock_release(&lock);
@@ -150,7 +148,6 @@ static size_t scratch_folders(void)
 TEST_WITH(what_the_dead_left_is_removed, NULL, test_folder_teardown)
 {
     tm_scratch mine;
-    tm_error   err = { 0 };
     int        ready[2];
     assert_int_equal(setenv("TMPDIR", test_folder(), 1), 0);
     assert_int_equal(pipe(ready), 0);
@@ -168,12 +165,12 @@ TEST_WITH(what_the_dead_left_is_removed, NULL, test_folder_teardown)
     assert_int_equal(read(ready[0], &(char){ 0 }, 1), 1);
     assert_int_equal(mkdir(test_in_folder("tm-ab-fresh"), 0777), 0); /* just being made: no lock yet */
     assert_int_equal(mkdir(test_in_folder("tm-abc-other"), 0777), 0);
-    assert_int_equal(tm_scratch_make("tm-ab", &mine, &err), TM_OK);
+    assert_ok(tm_scratch_make("tm-ab", &mine, err));
     assert_int_equal(scratch_folders(), 3); /* the living keep theirs */
     tm_scratch_remove(&mine);
     assert_int_equal(scratch_folders(), 2);
     end(child);
-    assert_int_equal(tm_scratch_make("tm-ab", &mine, &err), TM_OK);
+    assert_ok(tm_scratch_make("tm-ab", &mine, err));
     assert_int_equal(scratch_folders(), 2); /* mine, and the fresh one */
     tm_scratch_remove(&mine);
     tm_scratch_remove(&mine); /* nothing */
@@ -217,13 +214,12 @@ TEST(folders_for_a_while_are_in_tmp)
     if (kept) snprintf(was, sizeof was, "%s", kept);
     for (int set = 0; set < 2; set++) {
         tm_scratch  mine;
-        tm_error    err = { 0 };
         struct stat info;
         if (set)
             setenv("TMPDIR", "", 1);
         else
             unsetenv("TMPDIR");
-        assert_int_equal(tm_scratch_make(prefix, &mine, &err), TM_OK);
+        assert_ok(tm_scratch_make(prefix, &mine, err));
         assert_memory_equal(mine.path, place, strlen(place));
         assert_int_equal(strlen(mine.path), strlen(place) + 6);
         assert_true(stat(mine.path, &info) == 0 && S_ISDIR(info.st_mode) && (info.st_mode & 0777) == 0700);

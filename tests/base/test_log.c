@@ -73,10 +73,9 @@ static int lowest_free(void)
 
 TEST(messages_go_to_files_of_their_levels)
 {
-    tm_error err = { 0 };
-    int      before = lowest_free();
+    int before = lowest_free();
     check_stderr(TM_LOG_WARN, "early", "trainmark: " WARNING("early") "trainmark: " ERROR("early"));
-    assert_int_equal(tm_log_open_folder(test_folder(), &err), TM_OK);
+    assert_ok(tm_log_open_folder(test_folder(), err));
     check_stderr(TM_LOG_ERROR, "open", "trainmark: " ERROR("open"));
     check_stderr(TM_LOG_DEBUG, "again",
                  "trainmark: " DEBUG("again") "trainmark: " NOTE("again") "trainmark: " WARNING(
@@ -88,7 +87,7 @@ TEST(messages_go_to_files_of_their_levels)
                                 ERROR("again") "one\n two\nthree\n");
     check_file(TM_LOG_WARN, WARNING("open") ERROR("open") WARNING("again") ERROR("again"));
     check_file(TM_LOG_ERROR, ERROR("open") ERROR("again"));
-    assert_int_equal(tm_log_open_folder(test_folder(), &err), TM_OK); /* goes on in the same files */
+    assert_ok(tm_log_open_folder(test_folder(), err)); /* goes on in the same files */
     tm_log_record(TM_LOG_ERROR, "more");
     tm_log_close_folder();
     assert_int_equal(lowest_free(), before);

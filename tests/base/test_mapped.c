@@ -23,11 +23,10 @@ static int read_one_of_several(int which, size_t at, char said[512])
     static char              zeros[PAGES * 65536], path[3][256];
     size_t                   page = (size_t)sysconf(_SC_PAGESIZE), bytes = PAGES * page;
     const volatile char     *map[3];
-    tm_error                 err = { 0 };
     int                      ends[2], status;
     for (int i = 0; i < 3; i++) {
         snprintf(path[i], sizeof path[i], "%s", test_in_folder(names[i]));
-        assert_int_equal(tm_file_write(path[i], zeros, bytes, &err), TM_OK);
+        assert_ok(tm_file_write(path[i], zeros, bytes, err));
     }
     assert_int_equal(pipe(ends), 0);
     pid_t child = fork();

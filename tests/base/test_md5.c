@@ -34,18 +34,14 @@ TEST(the_vectors_of_the_rfc)
 
 TEST(a_file_has_the_value_of_its_bytes)
 {
-    char     path[] = "/tmp/tm_md5_XXXXXX", hex[TM_MD5_HEX];
-    tm_error err = { 0 };
-    int      fd = mkstemp(path);
+    char path[] = "/tmp/tm_md5_XXXXXX", hex[TM_MD5_HEX];
+    int  fd = mkstemp(path);
     assert_true(fd >= 0);
     assert_int_equal(write(fd, "abc", 3), 3);
     close(fd);
-    assert_int_equal(tm_md5_file(path, hex, &err), TM_OK);
+    assert_ok(tm_md5_file(path, hex, err));
     assert_string_equal(hex, "900150983cd24fb0d6963f7d28e17f72");
     unlink(path);
-    assert_int_equal(tm_md5_file(path, hex, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "cannot open"));
-    err = (tm_error){ 0 };
-    assert_int_equal(tm_md5_file("/dev/null", hex, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "is not a regular file"));
+    assert_refused(tm_md5_file(path, hex, err), TM_INVALID, "cannot open");
+    assert_refused(tm_md5_file("/dev/null", hex, err), TM_INVALID, "is not a regular file");
 }

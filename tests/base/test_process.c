@@ -7,6 +7,7 @@
 #include "base/process.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -19,14 +20,25 @@
 
 #define SECOND 1000000000LL
 
+/* A system that gives only so many processes more. */
+static int forks_left = -1; /* -1: as many as are wanted */
+
+pid_t fork(void)
+{
+    static pid_t (*real)(void);
+    if (!real) *(void **)(void *)&real = dlsym(RTLD_NEXT, "fork");
+    if (forks_left == 0) return errno = EAGAIN, -1;
+    if (forks_left > 0) forks_left--;
+    return real();
+}
+
 static tm_process *start_shell(const char *script, const char *channel)
 {
     static const char *const settings[] = { "TM_TEST_WORD=two words", "HOME=/nowhere", NULL };
     char                    *argv[] = { "sh", "-c", (char *)(size_t)script, NULL };
     tm_process_options       options = { .argv = argv, .settings = settings, .output = true, .channel = channel };
     tm_process              *process;
-    tm_error                 err = { 0 };
-    if (tm_process_start(&options, &process, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_process_start(&options, &process, err));
     return process;
 }
 
@@ -100,8 +112,7 @@ TEST(channel_is_passed)
     char               text[1024], *argv[] = { "/proc/self/exe", "answer", NULL };
     tm_process_options options = { .argv = argv, .channel = "TM_TEST_FD" };
     tm_process        *p;
-    tm_error           err = { 0 };
-    assert_int_equal(tm_process_start(&options, &p, &err), TM_OK);
+    assert_ok(tm_process_start(&options, &p, err));
     int fd = tm_process_channel(p);
     assert_int_equal(tm_process_output(p), -1);
     assert_int_equal(write(fd, "hello\n", 6), 6);
@@ -128,6 +139,19 @@ TEST(programs_that_are_not_there)
     }
     setenv("PATH", path, 1);
     free(path);
+}
+
+/* Neither for the program nor for its guard: what was opened for them is closed, and nobody is left. */
+TEST(the_system_gives_no_process)
+{
+    char              *argv[] = { "sleep", "1000", NULL };
+    tm_process_options options = { .argv = argv, .output = true, .channel = "TM_TEST_FD" };
+    for (int more = 0; more < 2; more++) {
+        tm_process *process;
+        forks_left = more;
+        assert_refused(tm_process_start(&options, &process, err), TM_IO, "cannot start 'sleep': Resource temporarily");
+        assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+    }
 }
 
 /* Of one line without an end that is longer than what is kept; blanks at the end go, and no byte ends the text. */
@@ -196,16 +220,15 @@ static tm_process *start_family(pid_t *grandchild, bool deaf)
 TEST(stop_and_continue_reach_the_group)
 {
     pid_t       grandchild;
-    tm_error    err = { 0 };
     tm_process *p = start_family(&grandchild, false);
-    assert_int_equal(tm_process_stop(p, &err), TM_OK);
+    assert_ok(tm_process_stop(p, err));
     assert_int_equal(state_of(tm_process_id(p)), 'T');
     while (state_of(grandchild) != 'T') usleep(1000);
     tm_process_continue(p);
     while (state_of(grandchild) == 'T') usleep(1000);
     assert_true(state_of(grandchild) != '-');
-    assert_int_equal(tm_process_stop(p, &err), TM_OK); /* and once more */
-    tm_process_close(p, 0);                            /* of a stopped group */
+    assert_ok(tm_process_stop(p, err)); /* and once more */
+    tm_process_close(p, 0);             /* of a stopped group */
     assert_true(gone_within(grandchild, 60));
 }
 

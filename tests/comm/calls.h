@@ -4,10 +4,9 @@
 #ifndef TM_TESTS_COMM_CALLS_H
 #define TM_TESTS_COMM_CALLS_H
 
-#include "world.h"
+#include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
+#include "world.h"
 
 typedef struct {
     const size_t *counts;

@@ -5,16 +5,15 @@
 #ifndef TM_TESTS_COMM_LAUNCHED_H
 #define TM_TESTS_COMM_LAUNCHED_H
 
+#include "support/test.h"
+
 #include "calls.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 enum { MOST = 8 };
 

@@ -3,16 +3,15 @@
 #ifndef TM_TESTS_COMM_PROVEN_H
 #define TM_TESTS_COMM_PROVEN_H
 
+#include "support/test.h"
+
 #include "comm/engine/tcp.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <time.h>
-#include <unistd.h>
 
 static const char secret_of_tests[] = "a secret that these tests know";
 

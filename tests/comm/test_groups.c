@@ -3,14 +3,11 @@
 #include "support/test.h"
 #include "world.h"
 
-/* A sum over the group shows who is in it, and in which order. */
-static void check_members(tm_comm *group, const int *want, int n)
+/* A sum over the group shows who is in it, and in which order. `me`: of the world. */
+static void check_members(tm_comm *group, int me, const int *want, int n)
 {
     float x[3], y[3], right[3];
-    int   me = -1;
     CHECK(tm_comm_size(group) == n);
-    for (int r = 0; r < n; r++)
-        if (r == tm_comm_rank(group)) me = want[r];
     for (size_t i = 0; i < 3; i++) put_value(TM_COMM_FLOAT32, 5, me, i, &x[i]);
     for (size_t i = 0; i < 3; i++) put_reduced(TM_COMM_SUM, TM_COMM_FLOAT32, 5, want, n, i, &right[i]);
     tm_collective sum = { .kind = TM_COMM_ALL_REDUCE, .format = TM_COMM_FLOAT32, .send = x, .receive = y, .count = 3 };
@@ -38,19 +35,19 @@ static void splits(tm_comm *world, void *context)
     (void)context;
     tm_comm *parity = split(world, rank % 2, 0, "parity"), *buffer = split(world, rank / 4, -rank, "half");
     for (int i = 0; i < 4; i++) list[i] = 2 * i + rank % 2;
-    check_members(parity, list, 4);
+    check_members(parity, rank, list, 4);
     CHECK(strcmp(tm_comm_name(parity), "parity") == 0);
     for (int i = 0; i < 4; i++) list[i] = rank / 4 * 4 + 3 - i; /* by key: backwards */
-    check_members(buffer, list, 4);
+    check_members(buffer, rank, list, 4);
     tm_comm *odd = split(world, rank % 3 == 0 ? -1 : 7, 0, "some");
     CHECK(!odd == (rank % 3 == 0));
     const int some[] = { 1, 2, 4, 5, 7 };
-    if (odd) check_members(odd, some, 5);
+    if (odd) check_members(odd, rank, some, 5);
     /* A group of a group, of one rank each in the end. */
     tm_comm *pair = split(parity, tm_comm_rank(parity) / 2, 0, "pair"), *one = split(pair, rank, 0, "one");
     list[0] = rank / 4 * 4 + rank % 2, list[1] = list[0] + 2;
-    check_members(pair, list, 2);
-    check_members(one, &rank, 1);
+    check_members(pair, rank, list, 2);
+    check_members(one, rank, &rank, 1);
     tm_comm_close(one);
     tm_comm_close(pair);
     tm_comm_close(odd);
@@ -62,11 +59,11 @@ static void splits(tm_comm *world, void *context)
         tm_comm *group = split(world, color, 0, "again");
         for (int r = 0; r < 8; r++)
             if ((r + i) / 3 == color) list[n++] = r;
-        check_members(group, list, n);
+        check_members(group, rank, list, n);
         tm_comm_close(group);
     }
     for (int i = 0; i < 8; i++) list[i] = i;
-    check_members(world, list, 8);
+    check_members(world, rank, list, 8);
 }
 
 TEST(groups_of_all_kinds)

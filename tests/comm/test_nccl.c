@@ -278,7 +278,6 @@ static void other_libraries(void **state)
 {
     static const char place[] = "lib/python3.9/site-packages/nvidia/nccl/lib";
     char              nccl[PATH_MAX], gpu[PATH_MAX], other[PATH_MAX], folder[PATH_MAX];
-    tm_error          err = { 0 };
     (void)state;
     snprintf(nccl, sizeof nccl, "%s", getenv("TRAINMARK_NCCL"));
     snprintf(gpu, sizeof gpu, "%s", getenv("TRAINMARK_GPU_RUNTIME"));
@@ -287,7 +286,7 @@ static void other_libraries(void **state)
     run_world(2, NULL, 20, false, other_library_of, &(bool){ true });
     /* found in the environment that is in use */
     snprintf(folder, sizeof folder, "%s/%s", test_folder(), place);
-    assert_int_equal(tm_folder_make(folder, &err), TM_OK);
+    assert_ok(tm_folder_make(folder, err));
     snprintf(folder, sizeof folder, "%s/%s/libnccl.so.2", test_folder(), place);
     assert_int_equal(symlink(other, folder), 0);
     unsetenv("TRAINMARK_NCCL");

@@ -5,19 +5,11 @@
 #ifndef TM_TESTS_COMM_WORLD_H
 #define TM_TESTS_COMM_WORLD_H
 
+#include "support/test.h"
+
 #include "comm/coll/coll.h"
 
 #include <pthread.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-/* clang-format off */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <cmocka.h>
-/* clang-format on */
 
 typedef struct {
     tm_comm *comm;
@@ -41,8 +33,7 @@ static inline void run_world(int ranks, const int *host, double deadline, bool k
     tm_comm   *comm[TM_COMM_LOCAL];
     pthread_t  thread[TM_COMM_LOCAL];
     world_rank rank[TM_COMM_LOCAL];
-    tm_error   err = { 0 };
-    assert_int_equal(tm_comm_open_threads_on(ranks, host, deadline, comm, &err), TM_OK);
+    assert_ok(tm_comm_open_threads_on(ranks, host, deadline, comm, err));
     for (int r = 0; r < ranks; r++) {
         rank[r] = (world_rank){ comm[r], context, body, keeps };
         assert_int_equal(pthread_create(&thread[r], NULL, world_thread, &rank[r]), 0);

@@ -153,12 +153,11 @@ static size_t put(uint8_t *out, uint64_t value, int bytes)
 
 TEST(damage_is_noticed)
 {
-    tm_error       err = { 0 };
     const int32_t  ids[] = { 5, 70000, -1, 8, 9, 10, 11, 12, 300 };
     const uint8_t  masks[] = { 1, 0, 1, 0, 0, 1, 1, 1, 0 };
     static uint8_t idx[200];
     size_t         n = 9;
-    assert_int_equal(tm_packed_write(test_in_folder("x.npy"), 3, 3, ids, masks, &err), TM_OK);
+    assert_ok(tm_packed_write(test_in_folder("x.npy"), 3, 3, ids, masks, err));
     tm_text packed = fake_read(test_in_folder("x.npy"));
     damage("three packed rows", (const uint8_t *)packed.data, packed.length, read_packed, 93);
     tm_text_fini(&packed);

@@ -32,9 +32,8 @@ static tm_source_options options_of(const char *name, tm_flow_protocol protocol)
 static sample row_of(const tm_source *source, tm_split split, int64_t index)
 {
     sample      s;
-    tm_error    err = { 0 };
     void *const fields[] = { s.noisy, s.velocity, &s.time, s.text, s.pooled };
-    if (tm_source_row(source, split, index, NULL, fields, &s.weight, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_source_row(source, split, index, NULL, fields, &s.weight, err));
     return s;
 }
 
@@ -141,12 +140,10 @@ static void write_file(const char *path, int64_t n, bool moments, int64_t text_w
         { .name = "text", .dtype = TM_F32, .rank = 3, .n = { n, TEXT, text_width } },
     };
     tm_safetensors_writer *writer;
-    tm_error               err = { 0 };
     if (moments)
         headings[0] = (tm_tensor_heading){ .name = "mean", .dtype = TM_F32, .rank = 4, .n = { n, CHANNELS / 4, 8, 8 } };
     tm_tensor_heading plain[3] = { headings[0], headings[2], headings[3] };
-    if (tm_safetensors_create(path, moments ? headings : plain, moments ? 4 : 3, metadata, &writer, &err) != TM_OK)
-        fail_msg("%s", err.text);
+    assert_ok(tm_safetensors_create(path, moments ? headings : plain, moments ? 4 : 3, metadata, &writer, err));
     for (int h = 0; h < (moments ? 4 : 3); h++) {
         const tm_tensor_heading *t = moments ? &headings[h] : &plain[h];
         int64_t                  row = 1;
@@ -156,7 +153,7 @@ static void write_file(const char *path, int64_t n, bool moments, int64_t text_w
             tm_safetensors_write(writer, &value, sizeof value);
         }
     }
-    if (tm_safetensors_finish(writer, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_safetensors_finish(writer, err));
 }
 
 static const char *at(const char *folder, const char *name)

@@ -102,9 +102,8 @@ TEST(the_generator_gives_the_published_numbers)
 TEST(the_benchmark_needs_684_million_documents)
 {
     tm_order_plan plan;
-    tm_error      err = { 0 };
     char          text[32];
-    assert_int_equal(tm_order_plan_make(45608611, 20994193570, 8192, 38400000, &plan, &err), TM_OK);
+    assert_ok(tm_order_plan_make(45608611, 20994193570, 8192, 38400000, &plan, err));
     assert_int_equal(plan.epochs, 15);
     assert_false(plan.separate);
     assert_int_equal(plan.samples, 38441516);
@@ -118,11 +117,10 @@ static void covers(const int32_t *lengths_of, int64_t documents, int64_t tokens,
 {
     tm_order_plan plan;
     tm_order      order;
-    tm_error      err = { 0 };
-    assert_int_equal(tm_order_plan_make(documents, tokens, seq, wanted, &plan, &err), TM_OK);
+    assert_ok(tm_order_plan_make(documents, tokens, seq, wanted, &plan, err));
     assert_true(plan.samples >= wanted && plan.epochs * tokens >= wanted * seq + 1);
     assert_true(plan.epochs == 1 || (plan.epochs - 1) * tokens < wanted * seq + 1);
-    assert_int_equal(tm_order_build(&plan, (const uint8_t *)lengths_of, 7, &order, &err), TM_OK);
+    assert_ok(tm_order_build(&plan, (const uint8_t *)lengths_of, 7, &order, err));
     int64_t at = 0, begin = 0; /* of the document, of the sample, in tokens */
     for (int64_t k = 0, d = 0; k <= plan.samples; k++, begin += seq) {
         for (; d < (int64_t)order.samples[k].position; d++) at += lengths_of[order.documents[d]];

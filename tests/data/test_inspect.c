@@ -152,26 +152,24 @@ TEST(files_are_verified)
 static void write_short(void)
 {
     tm_indexed_writer writer;
-    tm_error          err = { 0 };
     const int32_t     tokens[] = { 7, 49, 3 };
-    assert_int_equal(tm_indexed_begin("short", true, &writer, &err), TM_OK);
+    assert_ok(tm_indexed_begin("short", true, &writer, err));
     tm_indexed_add(&writer, tokens, 2);
     tm_indexed_end_document(&writer);
     tm_indexed_add(&writer, tokens + 2, 1);
     tm_indexed_end_document(&writer);
-    assert_int_equal(tm_indexed_finish(&writer, &err), TM_OK);
+    assert_ok(tm_indexed_finish(&writer, err));
 }
 
 /* The tokens 2 and 10 as numbers with a point; between them one and a half, and one without end. */
 static void write_floats(void)
 {
     tm_indexed_writer writer;
-    tm_error          err = { 0 };
     const int32_t     bits[] = { 0x40000000, 0x3FC00000, 0x7F800000, 0x41200000 };
-    assert_int_equal(tm_indexed_begin("floats", true, &writer, &err), TM_OK);
+    assert_ok(tm_indexed_begin("floats", true, &writer, err));
     tm_indexed_add(&writer, bits, 4);
     tm_indexed_end_document(&writer);
-    assert_int_equal(tm_indexed_finish(&writer, &err), TM_OK);
+    assert_ok(tm_indexed_finish(&writer, err));
     FILE *f = fopen("floats.idx", "r+b");
     assert_true(f && fseek(f, 17, SEEK_SET) == 0 && fputc(7, f) == 7); /* the code of float32 */
     fclose(f);

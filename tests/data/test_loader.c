@@ -50,8 +50,7 @@ TEST(different_samples_are_counted)
     tm_loader_close(loader);
     tm_source_options options = { .name = "mock", .vocab = 2, .seq = 2, .seed = 8 }; /* eight samples there are */
     tm_source        *source;
-    tm_error          err = { 0 };
-    assert_int_equal(tm_source_open(&options, &source, &err), TM_OK);
+    assert_ok(tm_source_open(&options, &source, err));
     loader = tm_loader_open(source, TM_SPLIT_TRAIN, BATCH, 0, 1);
     for (int i = 0; i < 100; i++) tm_loader_next(loader, &batch);
     tm_loader_unique(loader, &seen, &unique, NULL);

@@ -26,13 +26,12 @@ static uint8_t *written(int64_t rows, int64_t width, size_t *size)
 {
     int32_t *ids = tm_alloc((size_t)(rows * width) * sizeof *ids);
     uint8_t *masks = tm_alloc((size_t)(rows * width));
-    tm_error err = { 0 };
     for (int64_t r = 0; r < rows; r++)
         for (int64_t t = 0; t < width; t++) {
             ids[r * width + t] = id_of(r, t);
             masks[r * width + t] = mask_of(r, t);
         }
-    if (tm_packed_write(test_in_folder("x.npy"), rows, width, ids, masks, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_packed_write(test_in_folder("x.npy"), rows, width, ids, masks, err));
     free(ids);
     free(masks);
     struct stat info;

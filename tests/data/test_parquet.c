@@ -11,11 +11,10 @@
 
 static tm_text read_whole(const char *name)
 {
-    char     path[256];
-    tm_text  text = { 0 };
-    tm_error err = { 0 };
+    char    path[256];
+    tm_text text = { 0 };
     snprintf(path, sizeof path, FIXTURES "%s", name);
-    if (tm_file_read(path, 1 << 20, &text, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_file_read(path, 1 << 20, &text, err));
     return text;
 }
 
@@ -28,14 +27,13 @@ TEST(texts_of_every_form)
         char        path[256];
         tm_text     got = { 0 };
         tm_parquet *p;
-        tm_error    err = { 0 };
         const char *text;
         size_t      n;
         bool        more = true;
         snprintf(path, sizeof path, FIXTURES "%s.parquet", files[f]);
-        if (tm_parquet_open(path, "text", &p, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_ok(tm_parquet_open(path, "text", &p, err));
         while (more) {
-            if (tm_parquet_next(p, &text, &n, &more, &err) != TM_OK) fail_msg("%s", err.text);
+            assert_ok(tm_parquet_next(p, &text, &n, &more, err));
             if (!more) break;
             tm_text_add_n(&got, text, n);
             tm_text_add(&got, "\n");
@@ -75,7 +73,6 @@ TEST(a_page_that_fills_the_memory_is_refused)
     tm_text file = read_whole("zstd-1.parquet");
     for (size_t i = 0; i < sizeof pages / sizeof pages[0]; i++) {
         tm_text  other = { 0 };
-        tm_error err = { 0 };
         uint64_t zigzag = 2 * pages[i].length;
         size_t   rest = 4; /* behind "PAR1"; the column is not the first one */
         for (int k = 0; k < 2; k++) {
@@ -89,8 +86,7 @@ TEST(a_page_that_fills_the_memory_is_refused)
         while (file.data[rest++] & 0x80) {
         }
         tm_text_add_n(&other, file.data + rest, file.length - rest);
-        assert_int_equal(read_all((const uint8_t *)other.data, other.length, "text", &err), TM_FORMAT);
-        if (!strstr(err.text, pages[i].words)) fail_msg("'%s' lacks '%s'", err.text, pages[i].words);
+        assert_refused(read_all((const uint8_t *)other.data, other.length, "text", err), TM_FORMAT, pages[i].words);
         tm_text_fini(&other);
     }
     tm_text_fini(&file);

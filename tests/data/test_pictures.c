@@ -29,14 +29,13 @@ static int remove_folder(void **state)
 
 static void put_bytes(const char *name, const char *bytes, size_t n)
 {
-    char     path[512];
-    tm_error err = { 0 };
+    char path[512];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     char *slash = strrchr(path, '/');
     *slash = '\0';
-    if (tm_folder_make(path, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_folder_make(path, err));
     *slash = '/';
-    if (tm_file_write(path, bytes, n, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_file_write(path, bytes, n, err));
 }
 
 static void put(const char *name, const char *text)
@@ -46,11 +45,10 @@ static void put(const char *name, const char *text)
 
 static void put_copy(const char *from, const char *name)
 {
-    char     path[256];
-    tm_text  bytes = { 0 };
-    tm_error err = { 0 };
+    char    path[256];
+    tm_text bytes = { 0 };
     snprintf(path, sizeof path, PARQUET "%s%s", from, strchr(from, '.') ? "" : ".parquet");
-    if (tm_file_read(path, 1 << 20, &bytes, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_file_read(path, 1 << 20, &bytes, err));
     put_bytes(name, bytes.data, bytes.length);
     tm_text_fini(&bytes);
 }
@@ -59,12 +57,11 @@ static void put_copy(const char *from, const char *name)
 static void lists(const char *path, const tm_picture_options *options, const char *wanted)
 {
     tm_pictures *p;
-    tm_error     err = { 0 };
     tm_text      all = { 0 }, bytes = { 0 };
-    if (tm_pictures_open(path, options, &p, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_pictures_open(path, options, &p, err));
     for (int64_t i = 0; i < tm_pictures_count(p); i++) {
         tm_picture picture = tm_pictures_at(p, i);
-        if (tm_pictures_read(p, i, &bytes, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_ok(tm_pictures_read(p, i, &bytes, err));
         tm_text_printf(&all, "%s=%s=%s;", picture.name, picture.caption, bytes.data);
     }
     tm_text_printf(&all, " %lld", (long long)tm_pictures_ignored(p));
@@ -79,7 +76,6 @@ static const tm_picture_options plain = { 0 };
 TEST_WITH(parts_by_number_are_the_whole, make_folder, remove_folder)
 {
     tm_pictures *all, *parts[2];
-    tm_error     err = { 0 };
     for (int i = 0; i < 11; i++) {
         char name[32];
         snprintf(name, sizeof name, "train/%02d.png", i);
@@ -87,12 +83,12 @@ TEST_WITH(parts_by_number_are_the_whole, make_folder, remove_folder)
         snprintf(name, sizeof name, "train/%02d.txt", i);
         put(name, name);
     }
-    assert_int_equal(tm_pictures_open(folder, &plain, &all, &err), TM_OK);
+    assert_ok(tm_pictures_open(folder, &plain, &all, err));
     for (int64_t held_out = 1; held_out < 11; held_out++) {
         int64_t at[2] = { 0, 0 }, last = -1, gap = 0;
         for (int k = 0; k < 2; k++) {
             tm_picture_options o = { .split = k ? TM_SPLIT_VALIDATION : TM_SPLIT_TRAIN, .held_out = held_out };
-            if (tm_pictures_open(folder, &o, &parts[k], &err) != TM_OK) fail_msg("%s", err.text);
+            assert_ok(tm_pictures_open(folder, &o, &parts[k], err));
         }
         assert_int_equal(tm_pictures_count(parts[0]), 11 - held_out);
         assert_int_equal(tm_pictures_count(parts[1]), held_out);
@@ -170,8 +166,7 @@ TEST_WITH(a_tar_that_is_cut_is_refused, make_folder, remove_folder)
 static uint64_t hash_of(const char *path)
 {
     tm_pictures *p;
-    tm_error     err = { 0 };
-    if (tm_pictures_open(path, &plain, &p, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_pictures_open(path, &plain, &p, err));
     uint64_t hash = tm_pictures_hash(p);
     tm_pictures_close(p);
     return hash;

@@ -17,9 +17,8 @@ typedef struct {
 
 static void read_row(const tm_source *source, tm_split split, int64_t index, row *r)
 {
-    tm_error err = { 0 };
-    void    *fields[TM_MAX_FIELDS] = { r->tokens, r->targets };
-    assert_int_equal(tm_source_row(source, split, index, r->scratch, fields, &r->weight, &err), TM_OK);
+    void *fields[TM_MAX_FIELDS] = { r->tokens, r->targets };
+    assert_ok(tm_source_row(source, split, index, r->scratch, fields, &r->weight, err));
 }
 
 /* How often b follows a, in reports [0] and answers [1]; the bytes of a document tell where it is. */

@@ -121,7 +121,6 @@ TEST(lines_of_every_length)
     enum { N = sizeof lengths / sizeof lengths[0] };
     tm_text  text = { 0 };
     tm_rows *rows = NULL;
-    tm_error err = { 0 };
     json_t  *row = NULL;
     for (int blank = 0; blank < 2; blank++) {
         text.length = 0;
@@ -133,10 +132,10 @@ TEST(lines_of_every_length)
             if (blank) tm_text_add(&text, i % 2 ? "\n" : " \t\n");
         }
         if (blank) text.length -= 2; /* without an end */
-        assert_int_equal(tm_file_write("long.jsonl", text.data, text.length, &err), TM_OK);
-        assert_int_equal(tm_rows_open("long.jsonl", wanted, 1, &rows, &err), TM_OK);
+        assert_ok(tm_file_write("long.jsonl", text.data, text.length, err));
+        assert_ok(tm_rows_open("long.jsonl", wanted, 1, &rows, err));
         for (int i = 0; i < N; i++) {
-            if (tm_rows_next(rows, &row, &err) != TM_OK) fail_msg("%s", err.text);
+            assert_ok(tm_rows_next(rows, &row, err));
             const char *value = json_string_value(json_object_get(row, "a"));
             assert_int_equal(strlen(value), lengths[i] - 10);
             assert_int_equal(value[0], 'a' + i % 26);
@@ -144,7 +143,7 @@ TEST(lines_of_every_length)
             assert_int_equal(tm_rows_number(rows), blank ? 2 * i + 1 : i + 1);
             json_decref(row);
         }
-        assert_int_equal(tm_rows_next(rows, &row, &err), TM_OK);
+        assert_ok(tm_rows_next(rows, &row, err));
         assert_null(row);
         tm_rows_close(rows);
     }

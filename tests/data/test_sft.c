@@ -19,11 +19,10 @@ enum { COLUMNS = sizeof all_columns / sizeof all_columns[0] };
 static json_t *read_rows(const char *path)
 {
     tm_rows *rows;
-    tm_error err = { 0 };
     json_t  *all = json_array(), *row;
-    if (tm_rows_open(path, all_columns, COLUMNS, &rows, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_rows_open(path, all_columns, COLUMNS, &rows, err));
     for (;;) {
-        if (tm_rows_next(rows, &row, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_ok(tm_rows_next(rows, &row, err));
         if (!row) break;
         json_array_append_new(all, row);
         assert_int_equal(tm_rows_number(rows), json_array_size(all));
@@ -87,15 +86,14 @@ TEST(targets_are_those_of_transformers)
     if (!root) fail_msg("%s", problem.text);
     tm_sft_options o = { .tokenizer = "tests/token/chat/gpt-oss" };
     tm_sft_coder  *coder;
-    tm_error       err = { 0 };
-    if (tm_sft_coder_open(&o, &coder, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_sft_coder_open(&o, &coder, err));
     json_array_foreach(json_object_get(root, "gpt-oss"), k, one)
     {
         json_t    *variables = json_array_get(one, 0), *ids = json_array_get(one, 1), *mask = json_array_get(one, 2);
         tm_sft_row row = { .messages = json_object_get(variables, "messages"), .more = variables };
         tm_ids     got[2] = { { 0 } };
         if (json_is_true(json_object_get(variables, "add_generation_prompt"))) continue;
-        if (tm_sft_encode(coder, &row, "row", got, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_ok(tm_sft_encode(coder, &row, "row", got, err));
         assert_int_equal(got[0].count, json_array_size(ids));
         for (size_t i = 0; i < got[0].count; i++) {
             bool target = json_integer_value(json_array_get(mask, i)) != 0;
@@ -138,11 +136,10 @@ typedef struct {
 
 static void get_row(const tm_source *source, tm_split split, int64_t index, row *out)
 {
-    int32_t  scratch[SEQ + 1];
-    tm_error err = { 0 };
-    void    *at[] = { out->tokens, out->targets, out->positions, out->first_key, out->reference };
+    int32_t scratch[SEQ + 1];
+    void   *at[] = { out->tokens, out->targets, out->positions, out->first_key, out->reference };
     memset(out, 0, sizeof *out);
-    if (tm_source_row(source, split, index, scratch, at, &out->weight, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_source_row(source, split, index, scratch, at, &out->weight, err));
 }
 
 static tm_source_options options_of(const char *path)

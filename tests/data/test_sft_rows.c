@@ -75,10 +75,9 @@ static void add_parts(json_t *sample, tm_text *out)
 /* As people see it: a line on each sample, and its parts. */
 static void is_printed(const tm_preview_options *o, json_t *samples)
 {
-    tm_text  wanted = { 0 }, found = { 0 };
-    tm_error err = { 0 };
-    json_t  *sample;
-    size_t   i;
+    tm_text wanted = { 0 }, found = { 0 };
+    json_t *sample;
+    size_t  i;
     json_array_foreach(samples, i, sample)
     {
         const char *answer = json_string_value(json_object_get(sample, "answer"));
@@ -91,7 +90,7 @@ static void is_printed(const tm_preview_options *o, json_t *samples)
         add_parts(sample, &wanted);
         tm_text_add(&wanted, "\n");
     }
-    assert_int_equal(tm_data_preview(o, &found, &err), TM_OK);
+    assert_ok(tm_data_preview(o, &found, err));
     assert_string_equal(found.data, wanted.data);
     tm_text_fini(&wanted);
     tm_text_fini(&found);

@@ -30,11 +30,9 @@ TEST(who_has_an_outline)
     };
     for (size_t i = 0; i < 5; i++) assert_true(tm_source_has_outline(with[i]));
     for (size_t i = 0; i < 6; i++) assert_false(tm_source_has_outline(without[i]));
-    tm_text  out = { 0 };
-    tm_error err = { 0 };
-    assert_int_equal(tm_source_outline(&(tm_source_options){ .name = "mock", .vocab = 8, .seq = 8 }, &out, &err),
-                     TM_OK);
-    assert_int_equal(tm_source_outline(&(tm_source_options){ .name = "mock", .vocab = 8 }, &out, &err), TM_INVALID);
+    tm_text out = { 0 };
+    assert_ok(tm_source_outline(&(tm_source_options){ .name = "mock", .vocab = 8, .seq = 8 }, &out, err));
+    assert_refused(tm_source_outline(&(tm_source_options){ .name = "mock", .vocab = 8 }, &out, err), TM_INVALID, "");
     assert_int_equal(tm_source_outline(&(tm_source_options){ .name = "nosuch", .seq = 8 }, &out, NULL), TM_INVALID);
     assert_int_equal(out.length, 0);
 }

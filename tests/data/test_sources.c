@@ -72,11 +72,10 @@ typedef struct {
 
 static row read_row(const tm_source *source, const tm_field *fields, int n, tm_split split, int64_t index)
 {
-    int32_t  scratch[512];
-    row      r = { .weight = -1 };
-    tm_error err = { 0 };
+    int32_t scratch[512];
+    row     r = { .weight = -1 };
     for (int f = 0; f < n; f++) r.at[f] = tm_alloc(tm_tensor_bytes(fields[f].shape, fields[f].dtype));
-    if (tm_source_row(source, split, index, scratch, r.at, &r.weight, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_source_row(source, split, index, scratch, r.at, &r.weight, err));
     return r;
 }
 
@@ -493,13 +492,12 @@ static void write_moments(const char *path)
         { .name = "t5_encodings", .dtype = TM_F32, .rank = 3, .n = { 2, 2, 6 } },
     };
     tm_safetensors_writer *writer;
-    tm_error               err = { 0 };
-    assert_int_equal(tm_safetensors_create(path, headings, 4, NULL, &writer, &err), TM_OK);
+    assert_ok(tm_safetensors_create(path, headings, 4, NULL, &writer, err));
     for (int i = 0; i < 10; i++) tm_safetensors_write(writer, &(float){ (float)i }, 4);
     for (int i = 0; i < 256; i++) tm_safetensors_write(writer, &(float){ i < 128 ? -60 : (float)LOGVAR }, 4);
     for (int i = 0; i < 256; i++) tm_safetensors_write(writer, &(float){ (float)(i < 128 ? moment_mean(i) : MEAN) }, 4);
     for (int i = 0; i < 24; i++) tm_safetensors_write(writer, &(float){ (float)i }, 4);
-    assert_int_equal(tm_safetensors_finish(writer, &err), TM_OK);
+    assert_ok(tm_safetensors_finish(writer, err));
 }
 /* Rows of messages; a folder with a tokenizer whose first token is a letter. */
 static void write_talks(void)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text: windows, splits, decoding, and every kind of thing that can lie in a folder. */
 #include "data/opened.h"
+#include "data/text_files.h"
 #include "base/text.h"
 #include "base/file.h"
 #include "support/folder.h"
@@ -174,10 +175,12 @@ TEST(other_things_are_refused_with_the_cure)
     tm_source_close(open_text(test_folder(), 8, 0));
 }
 
-/* More files than a first table of the seen ones has room for: each is found again. */
+/* More files than a first table of the seen ones has room for: each is found again. All bytes together decide what is
+ * copied: the last file has one too many. */
 TEST(many_files_reached_twice_count_once)
 {
-    char name[40], target[40], text[8];
+    char          name[40], target[40], text[8];
+    tm_text_files files;
     for (int i = 0; i < 300; i++) {
         snprintf(name, sizeof name, "f%03d", i);
         snprintf(text, sizeof text, "%06d", i);
@@ -188,6 +191,11 @@ TEST(many_files_reached_twice_count_once)
     tm_source *source = open_text(test_folder(), 7, 0);
     assert_int_equal(tm_source_describe(source)->train_samples, 299); /* 2,100 tokens */
     tm_source_close(source);
+    write_text("last", "x");
+    assert_int_equal(truncate(test_in_folder("last"), TM_TEXT_COPY_BYTES - 1800 + 1), 0);
+    assert_ok(tm_text_files_open(test_folder(), &files, err));
+    assert_true(files.count == 301 && files.copied == 1800);
+    tm_text_files_close(&files);
 }
 
 TEST(unreadable_things_are_refused)

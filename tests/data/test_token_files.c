@@ -16,16 +16,15 @@ static const uint8_t held_masks[] = { 0, 0, 1, 0, 1, 1, 1, 1, 0, 0, 0, 1 };
 
 static void write_packed(void)
 {
-    int32_t  ids[ROWS * W];
-    uint8_t  masks[ROWS * W];
-    tm_error err = { 0 };
+    int32_t ids[ROWS * W];
+    uint8_t masks[ROWS * W];
     for (int r = 0; r < ROWS; r++)
         for (int t = 0; t < W; t++) {
             ids[r * W + t] = 10 * r + t;
             masks[r * W + t] = 1;
         }
-    assert_int_equal(tm_packed_write(test_in_folder("train.npy"), ROWS, W, ids, masks, &err), TM_OK);
-    assert_int_equal(tm_packed_write(test_in_folder("validation.npy"), 2, W, ids, held_masks, &err), TM_OK);
+    assert_ok(tm_packed_write(test_in_folder("train.npy"), ROWS, W, ids, masks, err));
+    assert_ok(tm_packed_write(test_in_folder("validation.npy"), 2, W, ids, held_masks, err));
 }
 
 static tm_source_options packed_options(void)
@@ -37,10 +36,8 @@ static tm_source_options packed_options(void)
 
 static void expect_row(const tm_source *source, int64_t index, const int32_t *tokens, const int32_t *targets)
 {
-    int32_t  scratch[W + 1], x[W], y[W];
-    tm_error err = { 0 };
-    assert_int_equal(
-        tm_source_row(source, TM_SPLIT_VALIDATION, index, scratch, (void *[]){ x, y }, &(int64_t){ 0 }, &err), TM_OK);
+    int32_t scratch[W + 1], x[W], y[W];
+    assert_ok(tm_source_row(source, TM_SPLIT_VALIDATION, index, scratch, (void *[]){ x, y }, &(int64_t){ 0 }, err));
     assert_memory_equal(x, tokens, sizeof x);
     assert_memory_equal(y, targets, sizeof y);
 }
@@ -57,9 +54,8 @@ TEST(a_mask_counts_at_the_input_or_at_the_target)
     assert_int_equal(facts->train_samples, ROWS);
     assert_int_equal(facts->validation_samples, 2);
     assert_int_equal(facts->vocab_needed, 46);
-    int64_t  size = 0;
-    tm_error err = { 0 };
-    assert_int_equal(tm_source_vocabulary(&options, &size, &err), TM_OK);
+    int64_t size = 0;
+    assert_ok(tm_source_vocabulary(&options, &size, err));
     assert_int_equal(size, 46);
     assert_true(fabs(facts->unigram_entropy - log(4)) < 1e-12); /* 3, 5, 11, 12 */
     tm_source_close(source);
@@ -130,13 +126,12 @@ static void write_indexed(const char *name, bool wide)
 {
     const int32_t     lengths[] = { 5, 3, 7, 4, 6 };
     tm_indexed_writer writer;
-    tm_error          err = { 0 };
-    assert_int_equal(tm_indexed_begin(test_in_folder(name), wide, &writer, &err), TM_OK);
+    assert_ok(tm_indexed_begin(test_in_folder(name), wide, &writer, err));
     for (int32_t d = 0, token = 0; d < 5; d++) {
         for (int32_t t = 0; t < lengths[d]; t++, token++) tm_indexed_add(&writer, &token, 1);
         tm_indexed_end_document(&writer);
     }
-    assert_int_equal(tm_indexed_finish(&writer, &err), TM_OK);
+    assert_ok(tm_indexed_finish(&writer, err));
 }
 
 static tm_source_options indexed_options(const char *name)
@@ -158,11 +153,9 @@ static int32_t document_of(int32_t token)
 /* A row of tokens x and targets behind it, where documents are kept apart. */
 static void expect_documents(const tm_source *source, tm_split split, int64_t index, const int32_t wanted[5])
 {
-    int32_t  scratch[5], x[4], y[4], positions[4], first_key[4], begin = 0;
-    int64_t  weight = -1, counts = 4;
-    tm_error err = { 0 };
-    if (tm_source_row(source, split, index, scratch, (void *[]){ x, y, positions, first_key }, &weight, &err) != TM_OK)
-        fail_msg("%s", err.text);
+    int32_t scratch[5], x[4], y[4], positions[4], first_key[4], begin = 0;
+    int64_t weight = -1, counts = 4;
+    assert_ok(tm_source_row(source, split, index, scratch, (void *[]){ x, y, positions, first_key }, &weight, err));
     assert_memory_equal(x, wanted, sizeof x);
     for (int t = 0; t < 4; t++) {
         if (t > 0 && document_of(wanted[t]) != document_of(wanted[t - 1])) begin = t;

@@ -28,8 +28,7 @@ static void expect_ids(const uint8_t *bytes, size_t size, const int64_t *wanted,
 {
     int32_t *ids = NULL;
     int64_t  got = -1;
-    tm_error err = { 0 };
-    if (tm_token_list_parse("x", bytes, size, 70000, &ids, &got, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_token_list_parse("x", bytes, size, 70000, &ids, &got, err));
     assert_int_equal(got, n);
     for (int64_t i = 0; i < n; i++) assert_int_equal(ids[i], wanted[i]);
     free(ids);

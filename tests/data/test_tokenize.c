@@ -28,9 +28,8 @@ static void is_set(const char *name, const char *wanted)
     static const char *const names[] = { "a", "b", "c", "d", "?", "ab", "|" };
     tm_indexed               set;
     tm_text                  found = { 0 };
-    tm_error                 err = { 0 };
     int32_t                  id;
-    if (tm_indexed_open(name, &set, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_indexed_open(name, &set, err));
     for (int64_t d = 0, t = 0; d < set.documents; d++) {
         for (int64_t end = t + tm_indexed_length(&set, d); t < end; t++)
             tm_text_add(&found, tm_indexed_token(&set, t, &id) && id < 7 ? names[id] : "#");
@@ -154,11 +153,10 @@ static tm_status tokenize(int threads, int32_t end, const volatile sig_atomic_t 
 
 static void expect_all(const tm_tokenize_result *result)
 {
-    tm_text  bin = { 0 };
-    tm_error err = { 0 };
+    tm_text bin = { 0 };
     assert_int_equal(result->documents, DOCUMENTS);
     assert_int_equal(result->tokens, n_wanted);
-    assert_int_equal(tm_file_read("set.bin", 1 << 24, &bin, &err), TM_OK);
+    assert_ok(tm_file_read("set.bin", 1 << 24, &bin, err));
     assert_int_equal(bin.length, n_wanted * 2);
     assert_memory_equal(bin.data, wanted_ids, n_wanted * 2);
     tm_text_fini(&bin);
@@ -172,8 +170,7 @@ static void stopped(void)
 {
     volatile sig_atomic_t stop = 1;
     tm_tokenize_result    result;
-    tm_error              err;
-    assert_int_equal(tokenize(2, 6, &stop, &result, &err), TM_INTERRUPTED);
+    assert_refused(tokenize(2, 6, &stop, &result, err), TM_INTERRUPTED, "");
 }
 
 /* Number k of the saved state becomes `value`, or grows by it, with a hash that fits. */
@@ -273,25 +270,23 @@ TEST(ids_may_be_wide)
     static const int32_t ids[] = { 1, 65536, 70000 };
     tm_tokenize_output   first, second;
     tm_tokenize_result   result;
-    tm_error             err = { 0 };
     tm_indexed           set;
     make_corpus();
     for (int k = 0; k < 2; k++) {
-        assert_int_equal(tm_tokenize_output_open("set", true, 5, &first, &err), TM_OK);
+        assert_ok(tm_tokenize_output_open("set", true, 5, &first, err));
         assert_int_equal(first.state.open, k);
         tm_tokenize_output_add(&first, ids + k, k ? 2 : 1);
         if (k) tm_tokenize_output_end_document(&first);
-        assert_int_equal(tm_tokenize_output_save(&first, &err), TM_OK);
+        assert_ok(tm_tokenize_output_save(&first, err));
         if (!k) tm_tokenize_output_close(&first);
     }
-    assert_int_equal(tokenize(1, 6, NULL, &result, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "another process is writing 'set.bin'"));
-    assert_int_equal(tm_tokenize_output_finish(&first, &err), TM_OK);
-    assert_int_equal(tm_tokenize_output_open("set", true, 5, &second, &err), TM_OK); /* of what is finished no part */
+    assert_refused(tokenize(1, 6, NULL, &result, err), TM_INVALID, "another process is writing 'set.bin'");
+    assert_ok(tm_tokenize_output_finish(&first, err));
+    assert_ok(tm_tokenize_output_open("set", true, 5, &second, err)); /* of what is finished no part */
     tm_tokenize_output_add(&second, ids, 3);
     tm_tokenize_output_close(&second);
     tm_tokenize_output_close(&first);
-    assert_int_equal(tm_indexed_open("set", &set, &err), TM_OK);
+    assert_ok(tm_indexed_open("set", &set, err));
     assert_true(set.documents == 1 && set.tokens == 3 && set.token_bytes == 4);
     for (int32_t t = 0, id; t < 3; t++) assert_true(tm_indexed_token(&set, t, &id) && id == ids[t]);
     tm_indexed_close(&set);

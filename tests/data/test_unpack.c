@@ -32,10 +32,9 @@ static size_t pack(bool zstd, const char *text, uint8_t *out, size_t room)
 static const char *packed(bool zstd, uint8_t *bytes, size_t *n, size_t *of_first)
 {
     const char *path = test_in_folder(zstd ? "rows.jsonl.zst" : "rows.jsonl.gz");
-    tm_error    err = { 0 };
     *of_first = pack(zstd, first, bytes, 512);
     *n = *of_first + pack(zstd, second, bytes + *of_first, 512);
-    if (tm_file_write(path, bytes, *n, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_file_write(path, bytes, *n, err));
     return path;
 }
 
@@ -63,26 +62,25 @@ TEST(streams_one_after_another_are_one_text)
     char                text[500], whole[100];
     int64_t             place;
     size_t              n, of_first;
-    tm_error            err = { 0 };
     snprintf(whole, sizeof whole, "%s%s", first, second);
     for (int zstd = 0; zstd < 2; zstd++) {
         const char *path = packed(zstd, bytes, &n, &of_first);
         for (size_t i = 0; i < 5; i++) {
-            if (read_all(path, pieces[i], text, &place, &err) != TM_OK) fail_msg("%s", err.text);
+            assert_ok(read_all(path, pieces[i], text, &place, err));
             assert_string_equal(text, whole);
             assert_int_equal(place, n);
         }
     }
     const char *plain = test_in_folder("plain");
-    assert_int_equal(tm_file_write(plain, whole, strlen(whole), &err), TM_OK);
-    assert_int_equal(read_all(plain, 5, text, &place, &err), TM_OK);
+    assert_ok(tm_file_write(plain, whole, strlen(whole), err));
+    assert_ok(read_all(plain, 5, text, &place, err));
     assert_string_equal(text, whole);
     assert_int_equal(place, strlen(whole));
     tm_unpack *u = NULL; /* the end is the end, whatever errno is left from something else */
-    assert_int_equal(tm_unpack_open(plain, &u, &err), TM_OK);
-    assert_int_equal(tm_unpack_read(u, text, sizeof text, &n, &err), TM_OK);
+    assert_ok(tm_unpack_open(plain, &u, err));
+    assert_ok(tm_unpack_read(u, text, sizeof text, &n, err));
     errno = EINTR;
-    assert_int_equal(tm_unpack_read(u, text, sizeof text, &n, &err), TM_OK);
+    assert_ok(tm_unpack_read(u, text, sizeof text, &n, err));
     assert_int_equal(n, 0);
     tm_unpack_close(u);
 }

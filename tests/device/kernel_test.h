@@ -5,19 +5,12 @@
 #ifndef TM_TESTS_DEVICE_KERNEL_TEST_H
 #define TM_TESTS_DEVICE_KERNEL_TEST_H
 
+#include "support/test.h"
+
 #include "base/random.h"
 #include "device/cpu/simd/kernels.h"
 #include "graph/value.h"
 #include "op/attrs.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define KT static __attribute__((unused))
 #define COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))

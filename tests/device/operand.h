@@ -3,15 +3,10 @@
 #ifndef TM_TESTS_DEVICE_OPERAND_H
 #define TM_TESTS_DEVICE_OPERAND_H
 
+#include "support/test.h"
+
 #include "graph/value.h"
 #include "op/op.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { GUARD = 64 };
 

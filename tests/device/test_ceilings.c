@@ -92,9 +92,8 @@ static void threads_share_the_arrays(void **state)
     (void)state;
     for (int threads = 1; threads <= 5; threads += 2)
         for (int64_t n = 1; n < 200; n += 37) {
-            tm_error   err = { 0 };
             tm_device *device;
-            assert_int_equal(tm_device_open("cpu", threads, &device, &err), TM_OK);
+            assert_ok(tm_device_open("cpu", threads, &device, err));
             double *a = aligned_alloc(64, 256 * sizeof(double)), *b = aligned_alloc(64, 256 * sizeof(double));
             double *c = aligned_alloc(64, 256 * sizeof(double));
             tm_device_stream_fill(device, a, 1, b, 2, c, 3, n);
@@ -214,7 +213,6 @@ static void the_best_sample_of_the_best_pattern_counts(void **state)
     if (bytes > (int64_t)1 << 30) bytes = (int64_t)1 << 30;
     bytes = bytes / 64 * 64;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        tm_error    err = { 0 };
         tm_device  *device = test_device_open("cpu", 1);
         tm_ceilings c;
         char        how[128];
@@ -225,7 +223,7 @@ static void the_best_sample_of_the_best_pattern_counts(void **state)
         told.first = 1 + fake_clock.regions;
         fake_clock_start(READ_NS, 0);
         fake_clock.takes = time_told;
-        assert_int_equal(tm_device_ceilings(device, 0, &c, &err), TM_OK);
+        assert_ok(tm_device_ceilings(device, 0, &c, err));
         assert_int_equal(fake_clock.regions, told.first + ROUNDS * PATTERNS);
         fake_clock_stop();
         double best = rows[i].passes * (double)bytes / (double)(rows[i].best + 1) * 1e3; /* and a reading */
@@ -284,11 +282,10 @@ static double product_rate(const tm_device *device, double *of_a_processor)
 static void nothing_beats_the_ceilings(void **state)
 {
     (void)state;
-    tm_error    err = { 0 };
     tm_device  *device;
     tm_ceilings ceilings, alone;
-    assert_int_equal(tm_device_open("cpu", 0, &device, &err), TM_OK);
-    assert_int_equal(tm_device_ceilings(device, 0.1, &ceilings, &err), TM_OK);
+    assert_ok(tm_device_open("cpu", 0, &device, err));
+    assert_ok(tm_device_ceilings(device, 0.1, &ceilings, err));
     double of_a_processor, rate = product_rate(device, &of_a_processor);
     tm_device_arithmetic(device, 1, 0.1, &alone);
     assert_true(alone.flops > 0 && alone.bytes == 0);

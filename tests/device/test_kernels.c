@@ -236,8 +236,7 @@ static void trial_run(trial *t, unsigned accumulate, int threads, int alias)
     memset(work.data + call.workspace_bytes, 0xa5, GUARD);
     call.workspace = work.data;
     if (t->kernel->prepare) assert_int_equal(t->kernel->prepare(t->suite->context, &call, &call.state, NULL), TM_OK);
-    tm_error err = { 0 };
-    assert_int_equal(tm_kernel_run(t->kernel, &call, &err), TM_OK);
+    assert_ok(tm_kernel_run(t->kernel, &call, err));
     if (t->kernel->release) t->kernel->release(call.state);
     for (size_t i = 0; i < GUARD; i++)
         if (work.memory[i] != 0xa5 || work.data[call.workspace_bytes + i] != 0xa5)
@@ -549,9 +548,8 @@ static void no_op_falls_back(void **state)
     suite suites[SUITES];
     for (int s = 1, n = list_suites(suites); s < n; s++) {
         tm_device *device;
-        tm_error   err = { 0 };
-        assert_int_equal(tm_device_open("cpu", 2, &device, &err), TM_OK);
-        assert_int_equal(tm_device_limit_isa(device, suites[s].name, &err), TM_OK);
+        assert_ok(tm_device_open("cpu", 2, &device, err));
+        assert_ok(tm_device_limit_isa(device, suites[s].name, err));
         for (int id = 0; id < TM_OP_COUNT; id++) {
             const tm_op *op = tm_op_get((tm_op_id)id);
             tm_example   example;

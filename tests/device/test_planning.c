@@ -34,8 +34,7 @@ static void every_set_of_kernels_can_be_planned(void **state)
     (void)state;
     for (int i = 0; i < ISAS; i++) {
         tm_device *device;
-        tm_error   err = { 0 };
-        assert_int_equal(tm_device_open_planning("cpu", 2, &device, &err), TM_OK);
+        assert_ok(tm_device_open_planning("cpu", 2, &device, err));
         if (!limit(device, isas[i])) continue;
         assert_non_null(strstr(tm_device_describe(device)->text, isas[i]));
         tm_step_options options = test_llama_options();
@@ -47,7 +46,7 @@ static void every_set_of_kernels_can_be_planned(void **state)
             own = own || strstr(step->first->instructions[x].kernel->name, isas[i]);
         assert_true(own);
         tm_step_destroy(step);
-        assert_int_equal(tm_device_limit_isa(device, "avx9", &err), TM_UNSUPPORTED);
+        assert_refused(tm_device_limit_isa(device, "avx9", err), TM_UNSUPPORTED, "");
         tm_device_close(device);
     }
 }
@@ -119,8 +118,7 @@ static void planning_needs_no_avx(void **state)
         for (int gpt = 0; gpt < 2; gpt++)
             for (int bf16 = 0; bf16 < 2; bf16++) {
                 tm_device *device;
-                tm_error   err = { 0 };
-                assert_int_equal(tm_device_open_planning("cpu", 2, &device, &err), TM_OK);
+                assert_ok(tm_device_open_planning("cpu", 2, &device, err));
                 if (!limit(device, isas[i])) continue;
                 found_for = i;
                 tm_step_options options = gpt ? test_gpt_options() : test_llama_options();

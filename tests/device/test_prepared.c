@@ -26,29 +26,28 @@ static void linear_on(const char *name)
     tm_prepared  *prepared;
     tm_stopwatch *watch;
     tm_address    memory, in[TM_MAX_IN] = { { 0 } }, out[TM_MAX_OUT] = { { 0 } };
-    tm_error      err = { 0 };
     double        seconds = -1;
     size_t        bytes = sizeof x + sizeof w + sizeof y;
     for (int i = 0; i < ROWS * DEPTH; i++) x[i] = (float)(i % 5 - 2);
     for (int i = 0; i < COLUMNS * DEPTH; i++) w[i] = (float)(i % 7 - 3);
-    assert_int_equal(tm_device_open(name, 1, &device, &err), TM_OK);
-    assert_int_equal(tm_device_alloc(device, bytes, &memory, &err), TM_OK);
+    assert_ok(tm_device_open(name, 1, &device, err));
+    assert_ok(tm_device_alloc(device, bytes, &memory, err));
     in[0] = memory, in[1] = tm_address_add(memory, sizeof x);
-    assert_int_equal(tm_device_write(device, in[0], x, sizeof x, &err), TM_OK);
-    assert_int_equal(tm_device_write(device, in[1], w, sizeof w, &err), TM_OK);
-    assert_int_equal(tm_prepared_open(device, &call, &prepared, &err), TM_OK);
+    assert_ok(tm_device_write(device, in[0], x, sizeof x, err));
+    assert_ok(tm_device_write(device, in[1], w, sizeof w, err));
+    assert_ok(tm_prepared_open(device, &call, &prepared, err));
     assert_int_equal(strncmp(tm_prepared_kernel(prepared), "linear/", 7), 0);
     assert_false(tm_prepared_by_library(prepared));
-    assert_int_equal(tm_stopwatch_open(device, &watch, &err), TM_OK);
-    assert_int_equal(tm_stopwatch_start(watch, &err), TM_OK);
+    assert_ok(tm_stopwatch_open(device, &watch, err));
+    assert_ok(tm_stopwatch_start(watch, err));
     for (size_t k = 0; k < 2; k++) {
         out[0] = tm_address_add(memory, sizeof x + sizeof w + k * sizeof y[0]);
-        assert_int_equal(tm_prepared_run(prepared, in, out, &err), TM_OK);
-        assert_int_equal(tm_stopwatch_stop(watch, &seconds, &err), TM_OK);
+        assert_ok(tm_prepared_run(prepared, in, out, err));
+        assert_ok(tm_stopwatch_stop(watch, &seconds, err));
         assert_true(seconds > 0);
-        assert_int_equal(tm_device_read(device, y[k], out[0], sizeof y[k], &err), TM_OK);
+        assert_ok(tm_device_read(device, y[k], out[0], sizeof y[k], err));
     }
-    assert_int_equal(tm_device_wait(device, &err), TM_OK);
+    assert_ok(tm_device_wait(device, err));
     for (int i = 0; i < ROWS; i++)
         for (int j = 0; j < COLUMNS; j++) {
             float sum = 0;

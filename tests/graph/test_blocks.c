@@ -62,12 +62,11 @@ TEST(stored_values_are_near)
         size_t         bytes = tm_tensor_bytes(tm_shape_1(n), TM_E4M3_BLOCKS);
         float         *values = calloc((size_t)n, sizeof *values);
         unsigned char *one = calloc(bytes, 1), *two = calloc(bytes, 1);
-        tm_error       err = { 0 };
         for (int64_t i = 0; i < n; i++)
             values[i] = i % 640 < 64 ? 0 : (float)(0.02 * tm_random_normal(1, 2, (uint64_t)i)); /* blocks of zeros */
         tm_nf4_io a = { give, take, &(memory){ values, one }, 1 }, b = { give, take, &(memory){ values, two }, 3 };
-        assert_int_equal(tm_blocked_store(TM_E4M3_BLOCKS, &a, n, &err), TM_OK);
-        assert_int_equal(tm_blocked_store(TM_E4M3_BLOCKS, &b, n, &err), TM_OK);
+        assert_ok(tm_blocked_store(TM_E4M3_BLOCKS, &a, n, err));
+        assert_ok(tm_blocked_store(TM_E4M3_BLOCKS, &b, n, err));
         assert_memory_equal(one, two, bytes);
         for (int64_t block = 0; block < n; block += TM_E4M3_BLOCK) {
             int64_t end = block + TM_E4M3_BLOCK < n ? block + TM_E4M3_BLOCK : n;
@@ -96,8 +95,7 @@ TEST(copied_blocks_keep_their_values)
     for (int k = 0; k < 2; k++) {
         unsigned char *stored = calloc(tm_blocked_bytes(from[k], N), 1), *part = calloc(tm_blocked_bytes(to[k], N), 1);
         tm_nf4_io      io = { give, take, &(memory){ values, stored }, 1 };
-        tm_error       err = { 0 };
-        assert_int_equal(tm_blocked_store(from[k], &io, N, &err), TM_OK);
+        assert_ok(tm_blocked_store(from[k], &io, N, err));
         for (int64_t i = 64, j = 0; i < N - 64; i += 2 * 192, j += 192) { /* every second run of three blocks */
             tm_blocked_copy(from[k], stored, i, to[k], part, j, 192);
             for (int64_t e = 0; e < 192 && i + e < N; e++) {
@@ -118,8 +116,7 @@ static uint8_t *quantize(float *values, int64_t n, int threads)
 {
     uint8_t  *out = malloc(tm_nf4_bytes(n));
     tm_nf4_io io = { give, take, &(memory){ values, out }, threads };
-    tm_error  err = { 0 };
-    assert_int_equal(tm_nf4_store(&io, n, &err), TM_OK);
+    assert_ok(tm_nf4_store(&io, n, err));
     return out;
 }
 

@@ -313,6 +313,8 @@ TEST(codes_are_made_where_nobody_else_looks)
             assert_int_equal(node->out[0], codes[both ? turned : (int)n]);
             assert_int_equal(made->along.row, both ? (turned ? 5 : 3) : n ? 5 : 3);
             assert_int_equal(node->out[TM_QUANTIZE_TURNED], both ? codes[!turned] : TM_NONE);
+            assert_int_equal(node->out[TM_QUANTIZE_SCALES], node->out[0] + 1); /* each declared behind its codes */
+            assert_int_equal(node->out[TM_QUANTIZE_TURNED_SCALES], both ? codes[!turned] + 1 : TM_NONE);
             if (both) assert_int_equal(made->turned_row, turned ? 3 : 5);
         }
         tm_graph_destroy(graph);

@@ -122,8 +122,7 @@ TEST(gradients_lend_what_they_can)
     for (uint64_t seed = 0; seed < GRAPHS; seed++) {
         tm_graph *g = make_graph(seed);
         tm_plan  *plan;
-        tm_error  err = { 0 };
-        assert_int_equal(tm_plan_create(g, &chooser, &plan, &err), TM_OK);
+        assert_ok(tm_plan_create(g, &chooser, &plan, err));
         check(plan, seed);
         *(plan->programs[0].written ? &lends : &refuses) += 1;
         tm_plan_destroy(plan);

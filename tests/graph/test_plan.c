@@ -124,9 +124,8 @@ static void check_apart(const configuration *c)
     size_t     kept = step->plan->persistent_bytes - step->plan->spaces[TM_SPACE_DEVICE].gradient_bytes;
     tm_address transient = tm_address_add(tm_trainer_arena(trainer), kept);
     void     **data = copy_apart(trainer);
-    tm_error   err = { 0 };
-    assert_int_equal(tm_device_fill(device, transient, 0xff, step->plan->arena_bytes - kept, &err),
-                     TM_OK); /* NaN in every format, in the gradients, too */
+    assert_ok(tm_device_fill(device, transient, 0xff, step->plan->arena_bytes - kept,
+                             err)); /* NaN in every format, in the gradients, too */
     test_begin(trainer, 1, 1e-3, 1, batch.target_tokens);
     void *scalars = test_tensor_read(trainer, step->scalars);
     memcpy(data[step->scalars], scalars, step->plan->places[step->scalars].bytes);
@@ -171,8 +170,6 @@ FULL_TEST(the_deepest_models_are_planned_at_once)
         const tm_recompute *recompute;
     } deep[] = { { "llama3.1_405B", 1, 8192, &cheap }, { "gpt-small", 8, 512, &blocks } };
     for (int i = 0; i < 2; i++) {
-        tm_device      *device = test_device_open("cpu", 2);
-        tm_chooser      chooser = tm_device_chooser(device);
         struct timespec from, to;
         tm_step_options o = test_llama_options();
         o.shape = test_shape_preset(deep[i].preset, "model.n_layers=4096");
@@ -180,11 +177,10 @@ FULL_TEST(the_deepest_models_are_planned_at_once)
         o.seq = deep[i].seq;
         o.recompute = *deep[i].recompute;
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
-        tm_step *step = test_step_plan(&o, &chooser);
+        tm_step *step = test_step_of(&o);
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
         assert_true(step->graph->n_tensors >= 200000 && to.tv_sec - from.tv_sec < 10);
         assert_true((double)step->plan->arena_bytes <= 1.001 * (double)step->plan->live_peak);
         tm_step_destroy(step);
-        tm_device_close(device);
     }
 }

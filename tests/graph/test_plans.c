@@ -72,10 +72,8 @@ static int   for_all(visitor *visit, void *context)
         assert_int_equal(sscanf(at + 5, "%63s %n", name, &used), 1);
         snprintf(rest, sizeof rest, "%.*s", (int)strcspn(at + 5 + used, "\n"), at + 5 + used);
         if (!words_of(&runs, rest, words)) continue;
-        tm_config     *config = test_full_config();
         tm_run_options options;
-        tm_error       err = { 0 };
-        if (test_read_run(config, words, &options, &err) != TM_OK) fail_msg("%s: %s", name, err.text);
+        tm_config     *config = test_run_of(words, &options);
         visit(context, name, words, &options);
         tm_config_destroy(config);
         n++;
@@ -218,10 +216,9 @@ static void digest(void *context, const char *name, const char *words, tm_run_op
 
 TEST(plans_are_printed_as_recorded)
 {
-    digests  d = { .device = device_with("avx2") };
-    tm_error err = { 0 };
+    digests d = { .device = device_with("avx2") };
     if (!d.device) skip();
-    if (tm_file_read("tests/graph/plans.txt", 1 << 24, &d.plans, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_file_read("tests/graph/plans.txt", 1 << 24, &d.plans, err));
     int n = for_all(digest, &d);
     if (getenv("TM_RECORD")) {
         *(strstr(d.plans.data, "\nplan ") + 1) = '\0';

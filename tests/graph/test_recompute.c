@@ -6,15 +6,12 @@
 
 static tm_step *step_of(tm_model_family family, tm_recompute recompute, int64_t layers)
 {
-    tm_device      *device = test_device_open("cpu", 1);
-    tm_chooser      chooser = tm_device_chooser(device);
     tm_step_options options = family == TM_FAMILY_GPT ? test_gpt_options() : test_llama_options();
     options.shape.n_layers = layers;
     options.micro_batch = 4;
     options.seq = 128;
     options.recompute = recompute;
-    tm_step *step = test_step_plan(&options, &chooser);
-    tm_device_close(device);
+    tm_step *step = test_step_of(&options);
     return step;
 }
 

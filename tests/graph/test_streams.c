@@ -262,13 +262,11 @@ static tm_step_options step_options(int number, const tm_offload *offload)
 TEST(no_order_that_the_waits_allow_reads_anything_else)
 {
     const tm_offload *const offloads[] = { &moments, &saved, &both };
-    tm_device              *device = test_device_open("cpu", 2);
-    tm_chooser              chooser = tm_device_chooser(device);
     for (int number = 0; number < 4; number++)
         for (int k = 0; k < 3; k++) {
             char            name[64];
             tm_step_options options = step_options(number, offloads[k]);
-            tm_step        *step = test_step_plan(&options, &chooser);
+            tm_step        *step = test_step_of(&options);
             snprintf(name, sizeof name, "step %d, offload %d", number, k);
             for (size_t p = 0; p < step->plan->n_programs; p++)
                 check_program(step->plan, &step->plan->programs[p], name);
@@ -277,7 +275,6 @@ TEST(no_order_that_the_waits_allow_reads_anything_else)
             assert_int_equal(count_waits(step->evaluate), 0);
             tm_step_destroy(step);
         }
-    tm_device_close(device);
 }
 
 /* Leaves out one wait after the other; returns their number. */

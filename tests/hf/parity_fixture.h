@@ -13,11 +13,6 @@
 #include "support/training.h"
 
 #include <jansson.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 
 #include "support/test.h"
 
@@ -40,7 +35,6 @@ static inline void write_adapter_weights(const char *folder, const json_t *shape
     char              path[400];
     const char       *name;
     json_t           *shape;
-    tm_error          err = { 0 };
     json_object_foreach((json_t *)(uintptr_t)shapes, name, shape)
     {
         assert_true(n < 128);
@@ -52,7 +46,7 @@ static inline void write_adapter_weights(const char *folder, const json_t *shape
     }
     tm_safetensors_writer *writer;
     snprintf(path, sizeof path, "%s/adapter_model.safetensors", folder);
-    assert_int_equal(tm_safetensors_create(path, headings, n, NULL, &writer, &err), TM_OK);
+    assert_ok(tm_safetensors_create(path, headings, n, NULL, &writer, err));
     for (size_t i = 0; i < n; i++) {
         int64_t count = headings[i].n[0] * headings[i].n[1];
         float  *values = malloc((size_t)count * sizeof *values);
@@ -64,7 +58,7 @@ static inline void write_adapter_weights(const char *folder, const json_t *shape
         tm_safetensors_write(writer, values, (size_t)count * sizeof *values);
         free(values);
     }
-    assert_int_equal(tm_safetensors_finish(writer, &err), TM_OK);
+    assert_ok(tm_safetensors_finish(writer, err));
 }
 
 static inline void write_config(const fixture *f, const json_t *config)

@@ -71,8 +71,7 @@ static void write_file(const char *path, const lora_file *f)
 {
     const char *const metadata[][2] = { { f->metadata ? "lora_adapter_metadata" : NULL, f->metadata }, { NULL, NULL } };
     tm_safetensors_writer *writer;
-    tm_error               err = { 0 };
-    assert_int_equal(tm_safetensors_create(path, f->heading, f->n, metadata, &writer, &err), TM_OK);
+    assert_ok(tm_safetensors_create(path, f->heading, f->n, metadata, &writer, err));
     for (size_t i = 0; i < f->n; i++) {
         const tm_tensor_heading *h = &f->heading[i];
         int64_t                  elements = 1;
@@ -84,7 +83,7 @@ static void write_file(const char *path, const lora_file *f)
             tm_safetensors_write(writer, h->dtype == TM_F64 ? (const void *)&value : &narrow, tm_dtype_bytes(h->dtype));
         }
     }
-    if (tm_safetensors_finish(writer, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_safetensors_finish(writer, err));
 }
 
 /* --- models with adapters ----------------------------------------------------------------------------------------- */
@@ -123,8 +122,7 @@ static void write_inputs(const char *path, const json_t *root)
         f.n++;
     }
     tm_safetensors_writer *writer;
-    tm_error               err = { 0 };
-    assert_int_equal(tm_safetensors_create(path, f.heading, f.n, NULL, &writer, &err), TM_OK);
+    assert_ok(tm_safetensors_create(path, f.heading, f.n, NULL, &writer, err));
     for (size_t i = 0; i < f.n; i++) {
         const json_t *single = f.heading[i].rank < 2 ? json_object_get(root, f.heading[i].name) : NULL;
         int64_t       elements = 1;
@@ -135,16 +133,15 @@ static void write_inputs(const char *path, const json_t *root)
             tm_safetensors_write(writer, &value, sizeof value);
         }
     }
-    assert_int_equal(tm_safetensors_finish(writer, &err), TM_OK);
+    assert_ok(tm_safetensors_finish(writer, err));
 }
 
 static void take_inputs(adapted *a)
 {
     json_t     *root = test_json("tests/hf/flux.json");
     const char *path = test_in_folder("inputs.safetensors");
-    tm_error    err = { 0 };
     write_inputs(path, root);
-    if (tm_numerics_image_read(path, &a->shape, &a->image, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_numerics_image_read(path, &a->shape, &a->image, err));
     json_decref(root);
 }
 
@@ -190,11 +187,10 @@ static adapted opened(const char *folder, const char *path, const char *device, 
 
 static double step(adapted *a, int t, double rate)
 {
-    tm_error       err = { 0 };
     tm_step_result result;
     tm_micro_batch batch = tm_numerics_image_batch(&a->image);
     test_begin(a->trainer, t, rate, 1.0, a->image.elements);
-    if (tm_trainer_step(a->trainer, &batch, &result, NULL, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_trainer_step(a->trainer, &batch, &result, NULL, err));
     return result.loss;
 }
 
@@ -203,10 +199,8 @@ static void compare(const json_t *root, const char *folder, const char *path, co
 {
     adapted       a = opened(folder, path, device, precision);
     tm_numerics   n;
-    tm_error      err = { 0 };
     const json_t *gradients = json_object_get(root, "gradients");
-    if (tm_numerics_read_image(a.trainer, a.description.form, a.weights, &a.image, &n, &err) != TM_OK)
-        fail_msg("%s", err.text);
+    assert_ok(tm_numerics_read_image(a.trainer, a.description.form, a.weights, &a.image, &n, err));
     golden_close("loss", n.loss, test_json_number(root, "loss"), 1e-5);
     if (path) golden_close("gradient_norm", n.gradient_norm, test_json_number(root, "gradient_norm"), relative);
     if (!path) assert_int_equal(n.parameters, (int64_t)test_json_number(root, "parameters"));
@@ -236,7 +230,6 @@ static void train(const json_t *root, const char *path)
 {
     char          written[300], merged[300];
     tm_hf_report  report;
-    tm_error      err = { 0 };
     const char   *folder = model_folder();
     const json_t *losses = json_object_get(root, "losses");
     adapted       a = opened(folder, path, "cpu", &tm_precision_f32);
@@ -248,9 +241,8 @@ static void train(const json_t *root, const char *path)
     tm_hf_memory memory = tm_hf_trainer_memory(a.trainer, a.description.form);
     snprintf(written, sizeof written, "%s/written", test_folder());
     snprintf(merged, sizeof merged, "%s/merged", test_folder());
-    if (tm_hf_adapter_write(&memory, &a.adapter.adapters, "", written, &report, &err) != TM_OK)
-        fail_msg("%s", err.text);
-    assert_int_equal(tm_hf_adapter_write(&memory, &a.adapter.adapters, "", written, &report, &err), TM_INVALID);
+    assert_ok(tm_hf_adapter_write(&memory, &a.adapter.adapters, "", written, &report, err));
+    assert_refused(tm_hf_adapter_write(&memory, &a.adapter.adapters, "", written, &report, err), TM_INVALID, "");
     close_adapted(&a);
     assert_true(tm_hf_is_adapter(written) && !tm_hf_is_adapter(folder));
 
@@ -269,13 +261,12 @@ TEST(diffusers_computes_the_same)
     json_t      *root = test_json("tests/hf/flux.json");
     tm_hf_source source;
     tm_hf_report report;
-    tm_error     err = { 0 };
     char         out[300];
     snprintf(out, sizeof out, "%s/out", test_folder());
     compare(root, model_folder(), NULL, "cpu", &tm_precision_f32, 1e-4);
-    if (tm_hf_source_open(model_folder(), -1, test_full_config(), &source, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_hf_source_open(model_folder(), -1, test_full_config(), &source, err));
     tm_hf_export_options options = { .folder = out, .dtype = TM_F32, .shard_bytes = 1 << 14 };
-    if (tm_hf_export(&source, &options, &report, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_hf_export(&source, &options, &report, err));
     tm_hf_source_close(&source);
     compare(root, out, NULL, "cpu", &tm_precision_f32, 1e-4);
     json_decref(root);
@@ -439,9 +430,7 @@ TEST(modules_have_many_spellings)
         const char   *path = write_tensors(rows[i][0], 0, NULL);
         tm_hf_adapter adapter;
         tm_text       names = { 0 };
-        tm_error      err = { 0 };
-        if (tm_hf_adapter_open(path, NULL, tm_hf_form_named("FluxTransformer2DModel"), &adapter, &err) != TM_OK)
-            fail_msg("%s", err.text);
+        assert_ok(tm_hf_adapter_open(path, NULL, tm_hf_form_named("FluxTransformer2DModel"), &adapter, err));
         for (size_t k = 0; k < adapter.adapters.n_modules; k++)
             tm_text_printf(&names, "%s%s", k ? " " : "", adapter.adapters.modules[k].name);
         assert_string_equal(names.data, rows[i][1]);

@@ -30,12 +30,10 @@ static double loss_of(const char *folder)
 {
     test_hf_model model;
     tm_numerics   n;
-    tm_error      err = { 0 };
     int32_t       tokens[9];
-    if (test_hf_open(folder, "reference", &tm_precision_f64, 8, &model, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(test_hf_open(folder, "reference", &tm_precision_f64, 8, &model, err));
     golden_tokens(tokens, 9, (int)model.shape.vocab_size);
-    if (tm_numerics_read(model.trainer, model.description.form, model.weights, tokens, &n, &err) != TM_OK)
-        fail_msg("%s", err.text);
+    assert_ok(tm_numerics_read(model.trainer, model.description.form, model.weights, tokens, &n, err));
     const double loss = n.loss;
     tm_numerics_fini(&n);
     test_hf_close(&model);
@@ -70,10 +68,9 @@ TEST(weights_that_do_not_fit_are_refused_by_name)
 TEST(tensors_without_use_are_passed_over)
 {
     test_hf_model model;
-    tm_error      err = { 0 };
     test_hf_write(test_folder(), gpt2,
                   &(test_hf_options){ .extra = "transformer.h.1.attn.masked_bias", .dtype = TM_BF16 });
-    assert_int_equal(test_hf_open(test_folder(), "cpu", &tm_precision_f32, 8, &model, &err), TM_OK);
+    assert_ok(test_hf_open(test_folder(), "cpu", &tm_precision_f32, 8, &model, err));
     assert_int_equal(model.report.ignored, 1);
     assert_int_equal(model.report.tensors, 28);
     assert_int_equal(model.report.elements, 7232);

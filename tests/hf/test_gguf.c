@@ -18,11 +18,6 @@
 
 #define MIXED "tests/hf/gguf/mixed.gguf"
 
-static void good(tm_status st, const tm_error *err)
-{
-    if (st != TM_OK) fail_msg("%s", err->text);
-}
-
 /* Every tensor of one set is in the other, of the same shape, with the same numbers. */
 static void same_tensors(const tm_safetensors *a, const tm_safetensors *b, bool same_format)
 {
@@ -50,9 +45,8 @@ static void same_tensors(const tm_safetensors *a, const tm_safetensors *b, bool 
 TEST(tensors_of_every_format_are_what_gguf_says)
 {
     tm_safetensors *read, *wanted;
-    tm_error        err = { 0 };
-    good(tm_hf_folder_weights(MIXED, &read, &err), &err);
-    good(tm_safetensors_open("tests/hf/gguf/mixed.safetensors", &wanted, &err), &err);
+    assert_ok(tm_hf_folder_weights(MIXED, &read, err));
+    assert_ok(tm_safetensors_open("tests/hf/gguf/mixed.safetensors", &wanted, err));
     same_tensors(read, wanted, false);
     assert_int_equal(tm_safetensors_find(read, "model.layers.0.self_attn.v_proj.weight")->dtype, TM_BF16);
     assert_int_equal(tm_safetensors_find(read, "model.layers.0.self_attn.k_proj.weight")->dtype, TM_F16);
@@ -63,8 +57,7 @@ TEST(tensors_of_every_format_are_what_gguf_says)
 TEST(blocks_of_q8_0_are_those_of_gguf_byte_for_byte)
 {
     tm_safetensors *set;
-    tm_error        err = { 0 };
-    good(tm_safetensors_open("tests/hf/gguf/blocks.safetensors", &set, &err), &err);
+    assert_ok(tm_safetensors_open("tests/hf/gguf/blocks.safetensors", &set, err));
     const tm_stored_tensor *values = tm_safetensors_find(set, "values"), *blocks = tm_safetensors_find(set, "q8_0");
     int64_t                 n = values->n[0] * values->n[1];
     float                  *wide = malloc(values->bytes);
@@ -87,21 +80,20 @@ TEST(the_tokenizer_and_the_template_are_read)
     tm_ids               ids = { 0 };
     tm_chat             *chat;
     tm_text              text = { 0 };
-    tm_error             err = { 0 };
-    good(tm_tokenizer_open(MIXED, NULL, &t, &err), &err);
+    assert_ok(tm_tokenizer_open(MIXED, NULL, &t, err));
     const tm_tokenizer_facts *f = tm_tokenizer_describe(t);
     assert_true(f->bos == 258 && f->eos == 259 && f->merges == 2 && f->vocab == 260);
     assert_string_equal(f->pattern, "qwen2");
     tm_token_encoder *e = tm_token_encoder_create(t);
-    good(tm_token_encoder_encode(e, "a he heh", 8, TM_ENCODE_SPECIAL, &ids, &err), &err);
+    assert_ok(tm_token_encoder_encode(e, "a he heh", 8, TM_ENCODE_SPECIAL, &ids, err));
     assert_int_equal(ids.count, 5);
     assert_memory_equal(ids.data, wanted, sizeof wanted);
     free(ids.data);
     tm_token_encoder_destroy(e);
     tm_tokenizer_close(t);
-    good(tm_chat_open(MIXED, NULL, &chat, &err), &err);
+    assert_ok(tm_chat_open(MIXED, NULL, &chat, err));
     json_t *messages = json_pack("[{s:s, s:s}]", "role", "user", "content", "hi");
-    good(tm_chat_render(chat, messages, NULL, false, &text, NULL, &err), &err);
+    assert_ok(tm_chat_render(chat, messages, NULL, false, &text, NULL, err));
     assert_string_equal(text.data, "user: hi<|end|>");
     json_decref(messages);
     tm_chat_close(chat);
@@ -136,11 +128,10 @@ static void config_text(const tm_hf_source *s, tm_text *out)
 static void there_and_back(const char *format, bool same_class)
 {
     tm_hf_source folder, file;
-    tm_error     err = { 0 };
     tm_text      a = { 0 }, b = { 0 };
-    good(tm_hf_source_open(test_folder(), -1, test_full_config(), &folder, &err), &err);
-    good(export_to(&folder, "x.gguf", format, &err), &err);
-    good(tm_hf_source_open(test_in_folder("x.gguf"), -1, test_full_config(), &file, &err), &err);
+    assert_ok(tm_hf_source_open(test_folder(), -1, test_full_config(), &folder, err));
+    assert_ok(export_to(&folder, "x.gguf", format, err));
+    assert_ok(tm_hf_source_open(test_in_folder("x.gguf"), -1, test_full_config(), &file, err));
     same_tensors(folder.weights, file.weights, true);
     config_text(&folder, &a);
     config_text(&file, &b);
@@ -172,9 +163,10 @@ TEST(what_was_written_has_the_same_bits)
         }
 }
 
-#define SIZES                                                                                                          \
-    "\"model_type\": \"llama\", \"vocab_size\": 64, \"hidden_size\": 32, \"intermediate_size\": 48, "                  \
+#define OF_CLASSES(n)                                                                                                  \
+    "\"model_type\": \"llama\", \"vocab_size\": " n ", \"hidden_size\": 32, \"intermediate_size\": 48, "               \
     "\"num_hidden_layers\": 1, \"num_attention_heads\": 4, \"max_position_embeddings\": 64"
+#define SIZES OF_CLASSES("64")
 
 TEST(scaled_positions_come_back)
 {
@@ -220,14 +212,13 @@ TEST(a_file_says_what_is_in_it)
         tm_hf_source    source;
         tm_hf_report    report;
         tm_gguf        *g;
-        tm_error        err = { 0 };
         tm_gguf_options options = { .path = test_in_folder("x.gguf"), .format = rows[i].format };
         const bool      own = strstr(rows[i].more, "model_type");
         snprintf(config, sizeof config, "{%s, %s}", own ? strchr(SIZES, ',') + 2 : SIZES, rows[i].more);
         test_hf_write(test_folder(), config, NULL);
-        good(tm_hf_source_open(test_folder(), -1, test_full_config(), &source, &err), &err);
-        good(tm_hf_export_gguf(&source, &options, &report, &err), &err);
-        good(tm_gguf_open(options.path, &g, &err), &err);
+        assert_ok(tm_hf_source_open(test_folder(), -1, test_full_config(), &source, err));
+        assert_ok(tm_hf_export_gguf(&source, &options, &report, err));
+        assert_ok(tm_gguf_open(options.path, &g, err));
         const struct {
             const char *key;
             double      value;
@@ -253,6 +244,34 @@ TEST(a_file_says_what_is_in_it)
         }
         assert_true(report.tensors == n && report.elements == elements && report.bytes == bytes);
         tm_gguf_close(g);
+        tm_hf_source_close(&source);
+        test_folder_remove();
+    }
+}
+
+/* Of a run on text it has the ids of bytes; one that is given has its own. */
+TEST(the_tokenizer_that_is_given_is_written)
+{
+    static const char *const given[] = { "byte", "tests/token/fixtures/gpt2.json" };
+    for (int i = 0; i < 2; i++) {
+        tm_gguf_options options = { .path = test_in_folder("x.gguf"), .format = "f32", .tokenizer = given[i] };
+        tm_hf_source    source;
+        tm_hf_report    report;
+        tm_ids          ids[2] = { { 0 }, { 0 } };
+        test_hf_write(test_folder(), "{" OF_CLASSES("1024") "}", NULL);
+        assert_ok(tm_hf_source_open(test_folder(), -1, test_full_config(), &source, err));
+        assert_ok(tm_hf_export_gguf(&source, &options, &report, err));
+        for (int k = 0; k < 2; k++) {
+            tm_tokenizer *t;
+            assert_ok(tm_tokenizer_open(k ? options.path : given[i], NULL, &t, err));
+            tm_token_encoder *e = tm_token_encoder_create(t);
+            assert_ok(tm_token_encoder_encode(e, "a he heh", 8, TM_ENCODE_SPECIAL, &ids[k], err));
+            tm_token_encoder_destroy(e);
+            tm_tokenizer_close(t);
+        }
+        assert_int_equal(ids[0].count, ids[1].count);
+        assert_memory_equal(ids[0].data, ids[1].data, ids[0].count * sizeof *ids[0].data);
+        free(ids[0].data), free(ids[1].data);
         tm_hf_source_close(&source);
         test_folder_remove();
     }
@@ -292,19 +311,19 @@ static void same_part(const tm_safetensors *peft, const char *name, const tm_ggu
 
 static tm_hf_report report; /* of the last adapter */
 
-static tm_status write_adapter(tm_adapters *adapters, tm_status *peft, tm_error *err)
+static tm_status write_adapter(tm_adapters *adapters, tm_status *peft, tm_error *why)
 {
     tm_hf_source source;
     tm_model     model;
-    good(tm_hf_source_open(test_folder(), -1, test_full_config(), &source, err), err);
+    assert_ok(tm_hf_source_open(test_folder(), -1, test_full_config(), &source, err));
     tm_graph *graph = tm_graph_create(&tm_precision_f32);
     tm_model_declare(graph, &source.shape, 1, NULL, &model);
-    good(tm_adapters_declare(graph, &model, adapters, err), err);
+    assert_ok(tm_adapters_declare(graph, &model, adapters, err));
     tm_hf_memory memory = { .graph = graph, .shape = &source.shape, .form = source.form, .read = made_up };
-    *peft = tm_hf_adapter_write(&memory, adapters, "base", test_in_folder("peft"), &report, err);
-    good(*peft, err);
+    *peft = tm_hf_adapter_write(&memory, adapters, "base", test_in_folder("peft"), &report, NULL);
+    assert_int_equal(*peft, TM_OK);
     const tm_gguf_model *theirs = tm_gguf_model_of_type(source.form->model_type);
-    tm_status            st = tm_gguf_adapter_write(&memory, adapters, theirs, test_in_folder("a.gguf"), &report, err);
+    tm_status            st = tm_gguf_adapter_write(&memory, adapters, theirs, test_in_folder("a.gguf"), &report, why);
     tm_graph_destroy(graph);
     tm_hf_source_close(&source);
     return st;
@@ -314,15 +333,14 @@ TEST(adapters_have_the_tensors_of_peft_in_their_order)
 {
     tm_adapters adapters = { .rank = 2, .alpha = 6, .rslora = true, .base = TM_DTYPE_COUNT, .place = "x" };
     tm_status   st;
-    tm_error    err = { 0 };
     strcpy(adapters.targets, "q_proj,k_proj,down_proj");
     test_hf_write(test_folder(), "{" SIZES ", \"num_key_value_heads\": 2}", NULL);
-    good(write_adapter(&adapters, &st, &err), &err);
+    assert_ok(write_adapter(&adapters, &st, err));
     tm_safetensors *peft;
     tm_gguf        *g;
     size_t          n;
-    good(tm_safetensors_open(test_in_folder("peft/adapter_model.safetensors"), &peft, &err), &err);
-    good(tm_gguf_open(test_in_folder("a.gguf"), &g, &err), &err);
+    assert_ok(tm_safetensors_open(test_in_folder("peft/adapter_model.safetensors"), &peft, err));
+    assert_ok(tm_gguf_open(test_in_folder("a.gguf"), &g, err));
 #define MODULE(name) "base_model.model.model.layers.0." name
     same_part(peft, MODULE("self_attn.q_proj.lora_A.weight"), g, "blk.0.attn_q.weight.lora_a", 0);
     same_part(peft, MODULE("self_attn.q_proj.lora_B.weight"), g, "blk.0.attn_q.weight.lora_b", 4);
@@ -375,12 +393,9 @@ TEST(adapters_that_llama_cpp_lacks_are_not_written)
 static void not_written(const char *config, const char *part)
 {
     tm_hf_source source;
-    tm_error     err = { 0 };
     test_hf_write(test_folder(), config, NULL);
-    good(tm_hf_source_open(test_folder(), -1, test_full_config(), &source, &err), &err);
-    tm_status st = export_to(&source, "x.gguf", "f32", &err);
-    refusal_is_sound(&err);
-    if (st != TM_UNSUPPORTED || !strstr(err.text, part)) fail_msg("status %d, '%s'", (int)st, err.text);
+    assert_ok(tm_hf_source_open(test_folder(), -1, test_full_config(), &source, err));
+    assert_refused(export_to(&source, "x.gguf", "f32", err), TM_UNSUPPORTED, part);
     assert_false(tm_file_exists(test_in_folder("x.gguf")));
     tm_hf_source_close(&source);
     test_folder_remove();
@@ -398,10 +413,9 @@ TEST(what_llama_cpp_lacks_is_not_written)
 /* The fixture with every occurrence of some bytes replaced by as many others. */
 static const char *changed(const char *from, const char *to, size_t n)
 {
-    tm_text  text = { 0 };
-    tm_error err = { 0 };
-    int      found = 0;
-    good(tm_file_read(MIXED, 1 << 20, &text, &err), &err);
+    tm_text text = { 0 };
+    int     found = 0;
+    assert_ok(tm_file_read(MIXED, 1 << 20, &text, err));
     for (size_t i = 0; i + n <= text.length; i++) {
         if (memcmp(text.data + i, from, n) != 0) continue;
         memcpy(text.data + i, to, n);
@@ -409,7 +423,7 @@ static const char *changed(const char *from, const char *to, size_t n)
     }
     assert_true(found > 0);
     const char *path = test_in_folder("changed.gguf");
-    good(tm_file_write(path, text.data, text.length, &err), &err);
+    assert_ok(tm_file_write(path, text.data, text.length, err));
     tm_text_fini(&text);
     return path;
 }

@@ -138,11 +138,10 @@ static void tensors_are(const char *folder, const char *wanted, const tm_hf_repo
 {
     char            path[500], words[200], *rest = words;
     tm_safetensors *set;
-    tm_error        err = { 0 };
     size_t          n, found = 0;
     int64_t         elements = 0;
     snprintf(path, sizeof path, "%s/adapter_model.safetensors", folder);
-    assert_int_equal(tm_safetensors_open(path, &set, &err), TM_OK);
+    assert_ok(tm_safetensors_open(path, &set, err));
     const tm_stored_tensor *all = tm_safetensors_list(set, &n);
     snprintf(words, sizeof words, "%s", wanted);
     for (char *word; (word = strsep(&rest, ","));)

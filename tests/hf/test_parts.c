@@ -82,18 +82,16 @@ static void load_adapters(part *p, const tm_hf_memory *memory, const beside *b)
 {
     tm_hf_report  report;
     tm_hf_adapter adapter;
-    tm_error      err = { 0 };
     if (b->write) {
         for (size_t i = 0; i < p->graph->n_tensors; i++)
             for (int64_t k = 0;
                  p->graph->tensors[i].adapts != TM_NONE && k < tm_shape_elements(p->graph->tensors[i].shape); k++)
                 tm_value_set(p->values[i], TM_F32, k, (double)(i * 4099 + (size_t)k));
-        if (tm_hf_adapter_write(memory, &b->adapters, "base", b->folder, &report, &err) != TM_OK)
-            fail_msg("%s", err.text);
+        assert_ok(tm_hf_adapter_write(memory, &b->adapters, "base", b->folder, &report, err));
         return;
     }
-    if (tm_hf_adapter_open(b->folder, NULL, NULL, &adapter, &err) != TM_OK) fail_msg("%s", err.text);
-    if (tm_hf_adapter_load(memory, &adapter, &b->adapters, 1, &report, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_hf_adapter_open(b->folder, NULL, NULL, &adapter, err));
+    assert_ok(tm_hf_adapter_load(memory, &adapter, &b->adapters, 1, &report, err));
     tm_hf_adapter_close(&adapter);
 }
 
@@ -107,13 +105,12 @@ static part load(const char *path, int rank, int ranks, bool experts, const besi
     tm_safetensors   *weights;
     tm_model          model;
     tm_hf_report      report;
-    tm_error          err = { 0 };
     tm_parallel       parallel = { .tensor = { .axes = 1, .rank = rank, .ranks = ranks }, .rows = true };
     if (experts) parallel.experts = (tm_division){ .axes = 2, .rank = rank, .ranks = ranks };
-    assert_int_equal(tm_hf_folder_shape(path, config, &description, &shape, &err), TM_OK);
-    assert_int_equal(tm_hf_folder_weights(path, &weights, &err), TM_OK);
+    assert_ok(tm_hf_folder_shape(path, config, &description, &shape, err));
+    assert_ok(tm_hf_folder_weights(path, &weights, err));
     tm_model_declare(p.graph, &shape, 8, &parallel, &model);
-    if (b && tm_adapters_declare(p.graph, &model, &b->adapters, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(b && tm_adapters_declare(p.graph, &model, &b->adapters, err));
     p.values = calloc(p.graph->n_tensors, sizeof *p.values);
     assert_non_null(p.values);
     for (size_t i = 0; i < p.graph->n_tensors; i++)
@@ -123,7 +120,7 @@ static part load(const char *path, int rank, int ranks, bool experts, const besi
     };
     memory.read = read_part;
     memory.sum = no_sum;
-    if (tm_hf_load(&memory, weights, 1, &report, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_hf_load(&memory, weights, 1, &report, err));
     if (b) load_adapters(&p, &memory, b);
     tm_safetensors_close(weights);
     tm_config_destroy(config);

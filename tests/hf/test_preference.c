@@ -34,12 +34,11 @@ static tm_status load_both(void *context, tm_trainer *trainer, tm_error *err)
 /* Of adapters A has the values of its names, B is zero. */
 static void open_weights(bool beside, first_weights *out)
 {
-    fixture  f = load("preference.json");
-    tm_error err = { 0 };
+    fixture f = load("preference.json");
     *out = (first_weights){ .adapted = beside };
     write_adapter_weights(f.adapter, json_object_get(f.root, "shapes"), true);
-    if (test_hf_open(f.base, "cpu", &tm_precision_f32, SEQ, &out->model, &err) != TM_OK) fail_msg("%s", err.text);
-    if (beside && tm_hf_adapter_open(f.adapter, NULL, NULL, &out->adapter, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(test_hf_open(f.base, "cpu", &tm_precision_f32, SEQ, &out->model, err));
+    assert_ok(beside && tm_hf_adapter_open(f.adapter, NULL, NULL, &out->adapter, err));
     json_decref(f.root);
 }
 
@@ -120,13 +119,12 @@ static void run_case(const json_t *wanted)
         (tm_hyper){ .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .decay_matrices_only = true };
     if (weights.adapted) o.step.adapters = weights.adapter.adapters;
     tm_source            *source;
-    tm_error              err = { 0 };
     volatile sig_atomic_t stop = 0;
     listener              l = { .sink = { .handle = listen }, .wanted = wanted };
     tm_event_bus          bus = { .sinks = (tm_sink *[]){ &l.sink }, .count = 1 };
-    if (tm_source_fields(&o.source, o.step.fields, &o.step.n_fields, &err) != TM_OK) fail_msg("%s", err.text);
-    if (tm_source_open(&o.source, &source, &err) != TM_OK) fail_msg("%s", err.text);
-    if (tm_run(&o, weights.model.device, source, &bus, &stop, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_source_fields(&o.source, o.step.fields, &o.step.n_fields, err));
+    assert_ok(tm_source_open(&o.source, &source, err));
+    assert_ok(tm_run(&o, weights.model.device, source, &bus, &stop, err));
     assert_int_equal(l.steps, STEPS);
     tm_source_close(source);
     close_weights(&weights);

@@ -70,7 +70,6 @@ static tm_hf_report save(const char *folder, const values *v, const tm_hf_form *
     tm_checkpoint_state   state = { .step = 3, .seed = 1, .model = "test" };
     tm_checkpoint_tensor *tensors = tm_alloc(v->graph->n_tensors * sizeof *tensors);
     tm_hf_report          report = { 0 };
-    tm_error              err = { 0 };
     for (size_t i = 0; i < v->graph->n_tensors; i++) {
         const tm_tensor *t = &v->graph->tensors[i];
         int64_t          n = tm_shape_elements(t->shape);
@@ -87,7 +86,7 @@ static tm_hf_report save(const char *folder, const values *v, const tm_hf_form *
         report.elements += n;
         report.bytes += n * (int64_t)tm_dtype_bytes(dtype);
     }
-    if (tm_checkpoint_save(folder, &state, tensors, report.tensors, 0, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_checkpoint_save(folder, &state, tensors, report.tensors, 0, err));
     free(tensors);
     return report;
 }
@@ -99,8 +98,7 @@ static void save_averages(const char *folder, const values *v)
     tm_checkpoint_state   state = { .step = 4, .seed = 1, .model = "test" };
     tm_checkpoint_tensor *tensors = tm_alloc(2 * v->graph->n_tensors * sizeof *tensors);
     char(*names)[200] = tm_alloc(v->graph->n_tensors * sizeof *names);
-    size_t   saved = 0;
-    tm_error err = { 0 };
+    size_t saved = 0;
     for (size_t i = 0; i < v->graph->n_tensors; i++) {
         const tm_tensor *t = &v->graph->tensors[i];
         if (t->role != TM_ROLE_PARAMETER) continue;
@@ -121,19 +119,18 @@ static void save_averages(const char *folder, const values *v)
         tensors[saved++].name = names[i];
         out->at.at = (uintptr_t)v->values[i] + bytes; /* behind them there are zeros */
     }
-    if (tm_checkpoint_save(folder, &state, tensors, saved, 0, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_checkpoint_save(folder, &state, tensors, saved, 0, err));
     free(names);
     free(tensors);
 }
 
 static void load_and_compare(const tm_hf_source *source, tm_hf_report *report)
 {
-    tm_error     err = { 0 };
     values       v = values_of(&source->shape);
     tm_hf_memory memory = {
         .graph = v.graph, .shape = &source->shape, .form = source->form, .context = &v, .write = write_value
     };
-    if (tm_hf_source_load(source, &memory, 2, report, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_hf_source_load(source, &memory, 2, report, err));
     for (size_t i = 0; i < v.graph->n_tensors; i++) {
         const tm_tensor *t = &v.graph->tensors[i];
         if (!tm_hf_holds(source->form, t)) continue;
@@ -148,8 +145,7 @@ static void load_and_compare(const tm_hf_source *source, tm_hf_report *report)
 static tm_hf_source open_source(const char *folder)
 {
     tm_hf_source source;
-    tm_error     err = { 0 };
-    if (tm_hf_source_open(folder, -1, test_full_config(), &source, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_hf_source_open(folder, -1, test_full_config(), &source, err));
     return source;
 }
 
@@ -162,14 +158,13 @@ static const char *make_run(const char *keys, tm_dtype stored, tm_hf_report *sav
     tm_config        *config = test_full_config();
     tm_model_shape    shape;
     const tm_hf_form *form;
-    tm_error          err = { 0 };
     snprintf(run, sizeof run, "%s/run", test_folder());
     snprintf(checkpoints, sizeof checkpoints, "%s/checkpoint", run);
-    assert_int_equal(tm_folder_make(run, &err), TM_OK);
-    if (tm_config_load_file(config, test_file_write(run, "config.yaml", keys), &err) != TM_OK) fail_msg("%s", err.text);
-    if (tm_config_finish(config, &err) != TM_OK) fail_msg("%s", err.text);
-    assert_int_equal(tm_model_shape_read(config, &shape, &err), TM_OK);
-    if (tm_hf_form_of(config, &shape, &form, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_folder_make(run, err));
+    assert_ok(tm_config_load_file(config, test_file_write(run, "config.yaml", keys), err));
+    assert_ok(tm_config_finish(config, err));
+    assert_ok(tm_model_shape_read(config, &shape, err));
+    assert_ok(tm_hf_form_of(config, &shape, &form, err));
     values v = values_of(&shape);
     *saved = save(checkpoints, &v, form, stored);
     forget(&v);
@@ -181,7 +176,6 @@ static void there_and_back(const char *keys, tm_dtype stored, tm_dtype written, 
 {
     tm_hf_source source;
     tm_hf_report report, wanted;
-    tm_error     err = { 0 };
     char         out[300];
     const char  *run = make_run(keys, stored, &wanted);
     snprintf(out, sizeof out, "%s/out", test_folder());
@@ -193,7 +187,7 @@ static void there_and_back(const char *keys, tm_dtype stored, tm_dtype written, 
     assert_string_equal(report.formats, "checkpoint");
     tm_hf_export_options o = { .folder = out, .dtype = written, .shard_bytes = shard_bytes };
     report = (tm_hf_report){ 0 };
-    if (tm_hf_export(&source, &o, &report, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_hf_export(&source, &o, &report, err));
     assert_int_equal(report.elements, wanted.elements);
     assert_true(report.bytes >= wanted.elements * (int64_t)tm_dtype_bytes(written));
     tm_hf_source_close(&source);

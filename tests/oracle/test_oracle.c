@@ -211,14 +211,13 @@ static tm_status load(void *context, tm_trainer *trainer, tm_error *err)
 static void train(const training *t, oracle *o, const char *folder, listener *heard)
 {
     tm_device     *device = test_device_open(t->in == DOUBLE ? "reference" : "cpu", 1);
-    tm_config     *config = test_full_config();
     tm_run_options options;
     tm_source     *source;
     tm_error       err = { 0 };
     char           words[2048];
     snprintf(words, sizeof words, "%s%s%s", t->words, texts[0].size ? " --data.path=" : "",
              texts[0].size ? write_texts() : "");
-    if (test_read_run(config, words, &options, &err) != TM_OK) fail_msg("%s: %s", t->name, err.text);
+    tm_config *config = test_run_of(words, &options);
     if (t->in == DOUBLE) options.step.precision = &tm_precision_f64;
     if (t->in == ROUNDED) options.step.precision = &weights_rounded;
     options.load_weights = load, options.load_context = o;

@@ -10,8 +10,7 @@
 static tm_published_rows read_rows(tm_arena *arena, const char *path)
 {
     tm_published_rows rows;
-    tm_error          err = { 0 };
-    if (tm_rows_read(arena, path, &rows, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_rows_read(arena, path, &rows, err));
     return rows;
 }
 
@@ -100,7 +99,6 @@ TEST(the_page_of_rows_is_true)
     tm_parameters     known = tm_parameters_fitted();
     double           *errors = tm_arena_take(arena, rows.n * sizeof *errors);
     tm_text           page = { 0 }, found = { 0 };
-    tm_error          err = { 0 };
     tm_fit_without_each(&rows, &known, errors);
     tm_text_add(&page, page_head);
     for (size_t i = 0; i < rows.n; i++) {
@@ -108,8 +106,8 @@ TEST(the_page_of_rows_is_true)
         for (size_t k = 0; k < i; k++) first = first && strcmp(rows.row[k].source, rows.row[i].source) != 0;
         if (first) add_rows(&page, &rows, rows.row[i].source, errors);
     }
-    if (getenv("TM_UPDATE_DOCS")) assert_int_equal(tm_file_write(page_path, page.data, page.length, &err), TM_OK);
-    if (tm_file_read(page_path, 1 << 20, &found, &err) != TM_OK) fail_msg("%s", err.text);
+    if (getenv("TM_UPDATE_DOCS")) assert_ok(tm_file_write(page_path, page.data, page.length, err));
+    assert_ok(tm_file_read(page_path, 1 << 20, &found, err));
     assert_string_equal(found.data, page.data);
     tm_text_fini(&page);
     tm_text_fini(&found);
@@ -210,10 +208,9 @@ TEST(verdicts_are_those_of_the_rows)
     tm_parameters p = tm_parameters_fitted();
     for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
         tm_arena         *arena = tm_arena_create();
-        tm_error          err = { 0 };
         bool              right[2] = { false };
         tm_published_rows rows;
-        if (read_lines(arena, of[i].row, &rows, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_ok(read_lines(arena, of[i].row, &rows, err));
         int said = tm_row_verdicts(&rows.row[0], &p, right);
         if (said != of[i].said || right[0] + right[1] != of[i].right)
             fail_msg("row %zu: %d said, %d right", i, said, right[0] + right[1]);
@@ -234,9 +231,8 @@ TEST(stages_of_a_rank_are_one_where_others_are_given)
     };
     for (int i = 0; i < 2; i++) {
         tm_arena         *arena = tm_arena_create();
-        tm_error          err = { 0 };
         tm_published_rows rows;
-        if (read_lines(arena, files[i][0], &rows, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_ok(read_lines(arena, files[i][0], &rows, err));
         for (int k = 0; k < 2; k++) assert_int_equal(rows.row[k].job.vp, files[i][1][k] - '0');
         tm_arena_destroy(arena);
     }

@@ -24,7 +24,6 @@ TEST(all_files_are_read_and_printed)
     for (; (name = tm_hardware_name(arena, n)) != NULL; n++) {
         tm_hardware          hw = read_good(arena, name);
         tm_text              text = { 0 };
-        tm_error             err = { 0 };
         const tm_hardware_op ops[] = { { "linear", 1.5, 0.1, 30, "measured" },
                                        { "gelu.bfloat16", 0, 0, 12.25, "a \"quoted\" one" } };
         assert_string_equal(hw.name, name);
@@ -34,7 +33,7 @@ TEST(all_files_are_read_and_printed)
         hw.source[TM_HARDWARE_MEMORY] = "a \"quoted\" \\ source: # no remark\n\tin two lines";
         tm_hardware_print(&hw, &text);
         const char *path = test_in_folder("again.yaml");
-        assert_int_equal(tm_file_write(path, text.data, text.length, &err), TM_OK);
+        assert_ok(tm_file_write(path, text.data, text.length, err));
         tm_hardware again = read_good(arena, path);
         assert_memory_equal(hw.number, again.number, sizeof hw.number);
         for (int i = 0; i < TM_HARDWARE_NUMBERS; i++)

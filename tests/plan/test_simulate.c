@@ -38,9 +38,8 @@ static void close_one(fixture *f)
 static tm_simulation simulate(fixture *f, bool traced)
 {
     tm_simulation s;
-    tm_error      err = { 0 };
     tm_step      *step = test_step_plan(&f->options.step, &f->chooser);
-    if (tm_simulate(step, &f->chooser, &f->machine, traced, f->arena, &s, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_simulate(step, &f->chooser, &f->machine, traced, f->arena, &s, err));
     tm_step_destroy(step);
     return s;
 }
@@ -69,10 +68,8 @@ static void check_sum(const tm_simulation *s)
 static tm_simulated_program simulate_program(fixture *f, const tm_step *step, const tm_program *program)
 {
     tm_simulated_program p;
-    tm_error             err = { 0 };
-    if (tm_simulate_program(program, step->graph->n_tensors, &step->options.layout.mesh, &f->machine, f->arena, &p,
-                            &err) != TM_OK)
-        fail_msg("%s", err.text);
+    assert_ok(tm_simulate_program(program, step->graph->n_tensors, &step->options.layout.mesh, &f->machine, f->arena,
+                                  &p, err));
     return p;
 }
 
@@ -232,12 +229,11 @@ TEST(programs_are_between_their_bounds)
 TEST(low_precision_has_its_rate)
 {
     for (int codes = 0; codes < 2; codes++) {
-        fixture  f = open_one(TINY " --quantize.recipe fp8_tensorwise", "MI300X");
-        double  *n = f.machine.device.number;
-        tm_error err = { 0 };
+        fixture f = open_one(TINY " --quantize.recipe fp8_tensorwise", "MI300X");
+        double *n = f.machine.device.number;
         if (codes) {
             tm_device_close(f.device);
-            assert_int_equal(tm_device_open_planning("cuda", 1, &f.device, &err), TM_OK);
+            assert_ok(tm_device_open_planning("cuda", 1, &f.device, err));
             f.chooser = tm_device_chooser(f.device);
         }
         n[TM_HARDWARE_MEMORY_RATE] = 1e15, n[TM_HARDWARE_LAUNCH] = 1e-12;
@@ -335,9 +331,8 @@ TEST(the_trace_keeps_the_waits)
     fixture       f = open_one(TINY " --launch.gpus_per_node 4 --parallelism.ranks 4", "8xH100");
     tm_step      *step = test_step_plan(&f.options.step, &f.chooser);
     tm_simulation s;
-    tm_error      err = { 0 };
     size_t        at = 0;
-    assert_int_equal(tm_simulate(step, &f.chooser, &f.machine, true, f.arena, &s, &err), TM_OK);
+    assert_ok(tm_simulate(step, &f.chooser, &f.machine, true, f.arena, &s, err));
     for (size_t w = 0; w < step->training.n; w++) {
         const tm_program *p = step->training.work[w].program;
         double            free_at[TM_STREAMS] = { 0 };

@@ -22,8 +22,7 @@ static tm_model_shape shape_of(const char *name)
 static tm_hardware hardware_of(tm_arena *arena, const char *name)
 {
     tm_hardware hw;
-    tm_error    err = { 0 };
-    if (tm_hardware_read(arena, name, &hw, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_hardware_read(arena, name, &hw, err));
     return hw;
 }
 
@@ -127,9 +126,8 @@ TEST(memory_as_papers_have_it)
     tm_arena         *arena = tm_arena_create();
     tm_parameters     p = tm_parameters_fitted();
     tm_published_rows rows;
-    tm_error          err = { 0 };
     int               n = 0;
-    if (tm_rows_read(arena, "configs/calibration/memory.csv", &rows, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_rows_read(arena, "configs/calibration/memory.csv", &rows, err));
     for (size_t i = 0; i < rows.n; i++) {
         const tm_published_row *row = &rows.row[i];
         if (row->refused) fail_msg("%s: %s", row->id, row->refused);
@@ -244,11 +242,10 @@ TEST(published_memory_is_predicted)
     tm_arena         *arena = tm_arena_create();
     tm_parameters     p = tm_parameters_fitted();
     tm_published_rows rows;
-    tm_error          err = { 0 };
     double            errors[64];
     size_t            n = 0;
     int               said = 0, right = 0;
-    if (tm_rows_read(arena, "configs/calibration/memory.csv", &rows, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_rows_read(arena, "configs/calibration/memory.csv", &rows, err));
     for (size_t i = 0; i < rows.n; i++) {
         const tm_published_row *row = &rows.row[i];
         bool                    good[2];

@@ -3,16 +3,9 @@
 #ifndef TM_TESTS_STATS_SERIES_TEST_H
 #define TM_TESTS_STATS_SERIES_TEST_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "support/test.h"
 
 #include "base/random.h"
-
-#include <math.h>
-#include <stdlib.h>
 
 static inline void near(double value, double wanted)
 {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "execute.h"
 
-#include "base/random.h"
+#include "support/test.h"
 
-#include <math.h>
-#include <stdlib.h>
+#include "base/random.h"
 
 bool tm_example_is_for_kernels(const tm_example *example)
 {

@@ -1,19 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fake_run.h"
 
+#include "support/test.h"
+
 #include "base/file.h"
 #include "record/record.h"
 #include "stats/sampling.h"
 #include "stats/silent.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
-
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const tm_named_f64 flops_per_token[] = { { "6 N + 12 L A hd S", 6e6 }, { "executed by the program", 5.5e6 } };
 static const tm_named_i64 memory_classes[] = { { "weights", 4000000 },   { "gradients", 4000000 },
@@ -226,14 +219,12 @@ void fake_emit(tm_sink *sink, tm_event event)
 
 void fake_close(tm_sink *sink)
 {
-    tm_error err = { 0 };
-    if (tm_sink_close(sink, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_sink_close(sink, err));
 }
 
 tm_text fake_read(const char *path)
 {
-    tm_text  text = { 0 };
-    tm_error err = { 0 };
-    if (tm_file_read(path, 1 << 26, &text, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_text text = { 0 };
+    assert_ok(tm_file_read(path, 1 << 26, &text, err));
     return text;
 }

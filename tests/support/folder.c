@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "folder.h"
 
+#include "support/test.h"
+
 #include "base/file.h"
 #include "base/program.h"
 
 #include <ftw.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-#include <string.h>
 
 char *test_tree_make(void)
 {

@@ -1,20 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/foreign.h"
 
+#include "support/test.h"
+
 #include "base/file.h"
 #include "base/log.h"
 #include "support/folder.h"
 #include "support/full_config.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 int test_foreign_set_up(void **state)
 {

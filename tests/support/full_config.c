@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "full_config.h"
 
+#include "support/test.h"
+
 #include "data/keys.h"
 #include "apps/mlperf/keys.h"
 #include "model/keys.h"
 #include "record/keys.h"
 #include "train/settings/keys.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 #include <zlib.h>
 
 tm_config *test_full_config(void)
@@ -48,6 +46,14 @@ tm_status test_read_run(tm_config *config, const char *words, tm_run_options *ou
     TM_TRY(tm_config_apply_arguments(config, argc - 1, argv + 1, err));
     TM_TRY(tm_config_finish(config, err));
     return tm_run_options_read(config, out, err);
+}
+
+tm_config *test_run_of(const char *words, tm_run_options *out)
+{
+    tm_config *config = test_full_config();
+    tm_error   err = { 0 };
+    if (test_read_run(config, words, out, &err) != TM_OK) fail_msg("%s: %s", words, err.text);
+    return config;
 }
 
 void test_apply_words(tm_config *config, const char *words)

@@ -13,6 +13,8 @@ tm_config *test_full_config(void);
 void test_apply_words(tm_config *config, const char *words);
 /* A preset and words of a command line become the options of a run, as `trainmark run` reads them, or are refused. */
 tm_status test_read_run(tm_config *config, const char *words, tm_run_options *out, tm_error *err);
+/* The same of words that must be taken; the caller destroys what the options refer to. */
+tm_config *test_run_of(const char *words, tm_run_options *out);
 /* Writes folder/name. Returns its path in a static buffer (one of eight in turn). */
 const char *test_file_write(const char *folder, const char *name, const char *text);
 /* Writes the text, packed by gzip. */

@@ -1,19 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/golden.h"
 
+#include "support/test.h"
+
 #include "graph/value.h"
 #include "support/training.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static uint32_t fnv1a(const char *s)
 {
@@ -200,8 +191,7 @@ double golden_get(const tm_trainer *trainer, tm_tensor_id id, int64_t i)
     const tm_tensor *tensor = tm_graph_at(tm_trainer_step_of(trainer)->graph, id);
     size_t           bytes = tm_dtype_bytes(tensor->dtype);
     char             value[8];
-    tm_error         err = { 0 };
-    if (tm_trainer_read(trainer, id, (size_t)i * bytes, value, bytes, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_trainer_read(trainer, id, (size_t)i * bytes, value, bytes, err));
     return tm_value_get(value, tensor->dtype, 0);
 }
 
@@ -210,9 +200,8 @@ void golden_set(tm_trainer *trainer, tm_tensor_id id, int64_t i, double to)
     const tm_tensor *tensor = tm_graph_at(tm_trainer_step_of(trainer)->graph, id);
     size_t           bytes = tm_dtype_bytes(tensor->dtype);
     char             value[8];
-    tm_error         err = { 0 };
     tm_value_set(value, tensor->dtype, 0, to);
-    if (tm_trainer_write(trainer, id, (size_t)i * bytes, value, bytes, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_trainer_write(trainer, id, (size_t)i * bytes, value, bytes, err));
 }
 
 void golden_fill(tm_trainer *trainer)

@@ -1,21 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/hf_folder.h"
 
+#include "support/test.h"
+
 #include "base/file.h"
 #include "graph/value.h"
 #include "hf/layout.h"
 #include "hf/numerics.h"
 #include "support/full_config.h"
 #include "support/golden.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 double test_hf_value(const char *name, int64_t i)
 {
@@ -83,8 +76,7 @@ static void write_file(const char *path, const tm_hf_layout *layout, const tm_hf
     if (o->extra && first == 0)
         headings[n++] = (tm_tensor_heading){ .name = o->extra, .dtype = dtype, .rank = 1, .n = { 2 } };
     tm_safetensors_writer *writer;
-    tm_error               err = { 0 };
-    assert_int_equal(tm_safetensors_create(path, headings, n, metadata, &writer, &err), TM_OK);
+    assert_ok(tm_safetensors_create(path, headings, n, metadata, &writer, err));
     for (size_t i = 0; i < n; i++) {
         if (entries[i])
             write_entry(writer, entries[i], elements_of(&headings[i]), dtype, o);
@@ -92,7 +84,7 @@ static void write_file(const char *path, const tm_hf_layout *layout, const tm_hf
             tm_safetensors_write(writer, "\0\0\0\0\0\0\0\0", 2 * tm_dtype_bytes(dtype));
         tm_text_printf(map, "%s\"%s\": \"%s\"", map->length ? ", " : "", headings[i].name, name);
     }
-    assert_int_equal(tm_safetensors_finish(writer, &err), TM_OK);
+    assert_ok(tm_safetensors_finish(writer, err));
     free(entries);
     free(headings);
     tm_arena_destroy(arena);
@@ -107,14 +99,13 @@ void test_hf_write(const char *path, const char *config_json, const test_hf_opti
     tm_model_shape               shape;
     tm_model                     model;
     tm_hf_layout                *layout;
-    tm_error                     err = { 0 };
     tm_text                      map = { 0 }, index = { 0 };
     char                         file[1024], name[64];
     test_file_write(path, "config.json", config_json);
-    if (tm_hf_folder_shape(path, config, &description, &shape, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_hf_folder_shape(path, config, &description, &shape, err));
     tm_graph *graph = tm_graph_create(&tm_precision_f32);
     tm_model_declare(graph, &shape, 1, NULL, &model);
-    if (tm_hf_layout_create(graph, &shape, description.form, &layout, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_hf_layout_create(graph, &shape, description.form, &layout, err));
     size_t shards = o->shards > 1 ? (size_t)o->shards : 1;
     for (size_t s = 0; s < shards; s++) {
         if (shards == 1)

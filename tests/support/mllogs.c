@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/mllogs.h"
 
+#include "support/test.h"
+
 #include "base/file.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { START_S = 1700000000 };
 
@@ -253,10 +248,9 @@ tm_mllog *test_mllog_make(const test_mllog *run)
 {
     tm_text     text = { 0 };
     tm_mllog   *out = NULL;
-    tm_error    err = { 0 };
     const mllog log = lines_of(run);
     mllog_print(&log, &text);
-    assert_int_equal(tm_mllog_parse("a test's log", text.data, text.length, &out, &err), TM_OK);
+    assert_ok(tm_mllog_parse("a test's log", text.data, text.length, &out, err));
     tm_text_fini(&text);
     return out;
 }
@@ -264,11 +258,10 @@ tm_mllog *test_mllog_make(const test_mllog *run)
 void test_mllog_write(const test_mllog *run, const char *folder, int number)
 {
     tm_text     text = { 0 }, path = { 0 };
-    tm_error    err = { 0 };
     const mllog log = lines_of(run);
     mllog_print(&log, &text);
     tm_text_printf(&path, "%s/result_%d.txt", folder, number);
-    assert_int_equal(tm_file_write(path.data, text.data, text.length, &err), TM_OK);
+    assert_ok(tm_file_write(path.data, text.data, text.length, err));
     tm_text_fini(&text);
     tm_text_fini(&path);
 }

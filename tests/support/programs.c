@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/programs.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "support/test.h"
 
 #define EXPERIMENT(framework, module, trainer, model)                                                                  \
     "work_group: a\nuser_name: b\nexp_name: c\nworkspace: ./o\nmodules:\n  " module ":\n    framework: " framework     \

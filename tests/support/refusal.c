@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/refusal.h"
 
-#include <ctype.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
+#include "support/test.h"
 
-#include <cmocka.h>
+#include <ctype.h>
 
 void refusal_is_sound(const tm_error *err)
 {
@@ -23,4 +18,13 @@ void refusal_is_sound(const tm_error *err)
     for (size_t i = 0; i < sizeof leftovers / sizeof leftovers[0] && !why; i++)
         if (strstr(text, leftovers[i])) why = leftovers[i];
     if (why) fail_msg("not a sound message: %s: %s", why, text);
+}
+
+void test_status(tm_status is, tm_status wanted, const char *words, const tm_error *err, const char *file, int line)
+{
+    if (is != wanted || !strstr(err->text, words)) {
+        print_error("%s (%s), wanted %s and '%s'\n", err->text, tm_status_text(is), tm_status_text(wanted), words);
+        _fail(file, line);
+    }
+    refusal_is_sound(err);
 }

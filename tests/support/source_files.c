@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/source_files.h"
 
+#include "support/test.h"
+
 #include "data/indexed.h"
 #include "data/packed.h"
 #include "data/safetensors.h"
 #include "support/folder.h"
 #include "support/full_config.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <sys/stat.h>
-
-#include <cmocka.h>
 
 const tm_flow_options test_source_flow = TEST_SOURCE_FLOW;
 
@@ -35,25 +29,22 @@ static void write_text(void)
 
 static void write_packed(void)
 {
-    int32_t  ids[TEST_SOURCE_ROWS * TEST_SOURCE_T];
-    uint8_t  masks[TEST_SOURCE_ROWS * TEST_SOURCE_T];
-    tm_error err = { 0 };
+    int32_t ids[TEST_SOURCE_ROWS * TEST_SOURCE_T];
+    uint8_t masks[TEST_SOURCE_ROWS * TEST_SOURCE_T];
     for (int i = 0; i < TEST_SOURCE_ROWS * TEST_SOURCE_T; i++) ids[i] = i % 50;
     for (int i = 0; i < TEST_SOURCE_ROWS * TEST_SOURCE_T; i++) masks[i] = i % 5 != 0;
-    assert_int_equal(tm_packed_write(test_in_folder("train.npy"), TEST_SOURCE_ROWS, TEST_SOURCE_T, ids, masks, &err),
-                     TM_OK);
+    assert_ok(tm_packed_write(test_in_folder("train.npy"), TEST_SOURCE_ROWS, TEST_SOURCE_T, ids, masks, err));
 }
 
 static void write_indexed(void)
 {
     tm_indexed_writer writer;
-    tm_error          err = { 0 };
-    assert_int_equal(tm_indexed_begin(test_in_folder("set"), false, &writer, &err), TM_OK);
+    assert_ok(tm_indexed_begin(test_in_folder("set"), false, &writer, err));
     for (int32_t d = 0, token = 0; d < 9; d++) {
         for (int32_t t = 0; t < 20 + 7 * d; t++, token++) tm_indexed_add(&writer, &(int32_t){ token % 50 }, 1);
         tm_indexed_end_document(&writer);
     }
-    assert_int_equal(tm_indexed_finish(&writer, &err), TM_OK);
+    assert_ok(tm_indexed_finish(&writer, err));
 }
 
 static void write_latents(void)
@@ -64,13 +55,11 @@ static void write_latents(void)
         { .name = "text", .dtype = TM_F32, .rank = 3, .n = { TEST_SOURCE_ROWS, 2, 6 } },
     };
     tm_safetensors_writer *writer;
-    tm_error               err = { 0 };
     assert_int_equal(mkdir(test_in_folder("images"), 0700), 0);
-    assert_int_equal(tm_safetensors_create(test_in_folder("images/a.safetensors"), headings, 3, NULL, &writer, &err),
-                     TM_OK);
+    assert_ok(tm_safetensors_create(test_in_folder("images/a.safetensors"), headings, 3, NULL, &writer, err));
     for (int i = 0; i < TEST_SOURCE_ROWS * (128 + 5 + 12); i++)
         tm_safetensors_write(writer, &(float){ (float)i / 100 }, 4);
-    assert_int_equal(tm_safetensors_finish(writer, &err), TM_OK);
+    assert_ok(tm_safetensors_finish(writer, err));
 }
 
 /* Orders of two stages, or four, and three micro-batches: a loop whose backwards are whole and parted in turn, and a V

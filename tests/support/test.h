@@ -27,6 +27,19 @@
 
 #include <cmocka.h>
 
+#include "base/status.h"
+
+/* Fail unless a call, whose last argument is `err`, comes to TM_OK, or to `wanted` with a sound message (refusal.h)
+ * that has these words. */
+#define assert_ok(call) assert_refused(call, TM_OK, "")
+#define assert_refused(call, wanted, words)                                                                            \
+    do {                                                                                                               \
+        tm_error  test_error = { 0 };                                                                                  \
+        tm_error *err = &test_error;                                                                                   \
+        test_status((call), wanted, words, err, __FILE__, __LINE__);                                                   \
+    } while (0)
+void test_status(tm_status is, tm_status wanted, const char *words, const tm_error *err, const char *file, int line);
+
 typedef struct tm_test_role {
     const char *name;
     int (*run)(int argc, char **argv);

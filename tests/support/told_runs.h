@@ -4,20 +4,12 @@
 #ifndef TM_TESTS_TOLD_RUNS_H
 #define TM_TESTS_TOLD_RUNS_H
 
+#include "support/test.h"
+
 #include "record/record.h"
 #include "stats/sampling.h"
 #include "support/fake_run.h"
 #include "support/folder.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static const char *const certificate_reason = "the loss moves otherwise", *const certificate_inexact = "too large";
 

@@ -1,23 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/training.h"
 
+#include "support/test.h"
+
 #include "base/hash.h"
 #include "base/random.h"
 #include "graph/value.h"
 #include "support/full_config.h"
 #include "support/golden.h"
-
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 tm_model_shape test_shape_preset(const char *preset, const char *more)
 {
@@ -95,25 +85,43 @@ tm_step_options test_family_options(tm_model_family family)
 tm_device *test_device_open(const char *name, int threads)
 {
     tm_device *device = NULL;
-    tm_error   err = { 0 };
-    if (tm_device_open(name, threads, &device, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_device_open(name, threads, &device, err));
     return device;
 }
 
 tm_step *test_step_plan(const tm_step_options *options, const tm_chooser *chooser)
 {
     tm_step *step = NULL;
-    tm_error err = { 0 };
-    if (tm_step_create(options, chooser, &step, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_step_create(options, chooser, &step, err));
     return step;
 }
 
 tm_trainer *test_trainer_open(tm_device *device, const tm_step_options *options, uint64_t seed)
 {
     tm_trainer *trainer = NULL;
-    tm_error    err = { 0 };
-    if (tm_trainer_open(device, options, seed, &trainer, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_trainer_open(device, options, seed, &trainer, err));
     return trainer;
+}
+
+tm_step *test_step_of(const tm_step_options *options)
+{
+    tm_device *device = test_device_open("cpu", 1);
+    tm_chooser chooser = tm_device_chooser(device);
+    tm_step   *step = test_step_plan(options, &chooser);
+    tm_device_close(device);
+    return step;
+}
+
+tm_trainer *test_trainer_on(const char *device, int threads, const tm_step_options *options, uint64_t seed)
+{
+    return test_trainer_open(test_device_open(device, threads), options, seed);
+}
+
+void test_trainer_end(tm_trainer *trainer)
+{
+    tm_device *device = tm_trainer_device(trainer);
+    tm_trainer_close(trainer);
+    tm_device_close(device);
 }
 
 test_batch test_batch_random(int64_t sequences, int64_t seq, int64_t vocab, uint64_t seed)
@@ -140,19 +148,17 @@ void test_batch_fini(test_batch *batch)
 
 void *test_tensor_read(const tm_trainer *trainer, tm_tensor_id id)
 {
-    size_t   bytes = tm_plan_place(tm_trainer_step_of(trainer)->plan, id).bytes;
-    void    *values = malloc(bytes);
-    tm_error err = { 0 };
+    size_t bytes = tm_plan_place(tm_trainer_step_of(trainer)->plan, id).bytes;
+    void  *values = malloc(bytes);
     assert_non_null(values);
-    if (tm_trainer_read(trainer, id, 0, values, bytes, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_trainer_read(trainer, id, 0, values, bytes, err));
     return values;
 }
 
 void test_tensor_write(tm_trainer *trainer, tm_tensor_id id, const void *values)
 {
-    size_t   bytes = tm_plan_place(tm_trainer_step_of(trainer)->plan, id).bytes;
-    tm_error err = { 0 };
-    if (tm_trainer_write(trainer, id, 0, values, bytes, &err) != TM_OK) fail_msg("%s", err.text);
+    size_t bytes = tm_plan_place(tm_trainer_step_of(trainer)->plan, id).bytes;
+    assert_ok(tm_trainer_write(trainer, id, 0, values, bytes, err));
 }
 
 double *test_values_read(const tm_trainer *trainer, tm_tensor_id id)
@@ -178,39 +184,34 @@ void test_values_write(tm_trainer *trainer, tm_tensor_id id, const double *value
 
 void test_begin(tm_trainer *trainer, int64_t t, double rate, double max_norm, int64_t total_targets)
 {
-    tm_error err = { 0 };
-    if (tm_trainer_begin(trainer, t, rate, max_norm, total_targets, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_trainer_begin(trainer, t, rate, max_norm, total_targets, err));
 }
 
 void test_accumulate(tm_trainer *trainer, int64_t index, const int32_t *tokens, const int32_t *targets)
 {
-    tm_error       err = { 0 };
     tm_micro_batch micro = { { tokens, targets }, 0 };
-    if (tm_trainer_accumulate(trainer, index, &micro, NULL, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_trainer_accumulate(trainer, index, &micro, NULL, err));
 }
 
 tm_step_result test_update(tm_trainer *trainer)
 {
-    tm_error       err = { 0 };
     tm_step_result result = { 0 };
-    if (tm_trainer_update(trainer, &result, NULL, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_trainer_update(trainer, &result, NULL, err));
     return result;
 }
 
 double test_evaluate(tm_trainer *trainer, const int32_t *tokens, const int32_t *targets)
 {
-    tm_error       err = { 0 };
     tm_micro_batch micro = { { tokens, targets }, 0 };
     double         loss = 0;
-    if (tm_trainer_evaluate(trainer, &micro, &loss, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_trainer_evaluate(trainer, &micro, &loss, err));
     return loss;
 }
 
 uint64_t test_weights_hash(const tm_trainer *trainer)
 {
-    tm_error err = { 0 };
     uint64_t hash = 0;
-    if (tm_trainer_weights_hash(trainer, &hash, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_trainer_weights_hash(trainer, &hash, err));
     return hash;
 }
 

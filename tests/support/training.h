@@ -19,6 +19,10 @@ tm_step_options test_family_options(tm_model_family family);
 tm_device  *test_device_open(const char *name, int threads);
 tm_step    *test_step_plan(const tm_step_options *options, const tm_chooser *chooser);
 tm_trainer *test_trainer_open(tm_device *device, const tm_step_options *options, uint64_t seed);
+/* A step planned for one thread of the CPU; a trainer with a device of its own, which ends with it. */
+tm_step    *test_step_of(const tm_step_options *options);
+tm_trainer *test_trainer_on(const char *device, int threads, const tm_step_options *options, uint64_t seed);
+void        test_trainer_end(tm_trainer *trainer);
 
 /* A whole tensor, the caller's to free; and back. */
 void *test_tensor_read(const tm_trainer *trainer, tm_tensor_id id);

@@ -1,21 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "support/whole.h"
 
+#include "support/test.h"
+
 #include "base/file.h"
 #include "base/log.h"
 #include "support/fake_run.h"
 #include "support/folder.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 static int line_bytes(const char *text)
 {

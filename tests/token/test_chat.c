@@ -17,18 +17,16 @@ static json_t *load(void)
 static tm_chat *open_chat(const char *name)
 {
     char     path[256];
-    tm_error err = { 0 };
     tm_chat *chat;
     snprintf(path, sizeof path, FOLDERS "%s", name);
-    if (tm_chat_open(path, NULL, &chat, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_chat_open(path, NULL, &chat, err));
     return chat;
 }
 
 static void check_ids(const char *name, size_t k, tm_token_encoder *encoder, const tm_text *text, const json_t *wanted)
 {
-    tm_ids   ids = { 0 };
-    tm_error err = { 0 };
-    if (tm_token_encoder_encode(encoder, text->data, text->length, 0, &ids, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_ids ids = { 0 };
+    assert_ok(tm_token_encoder_encode(encoder, text->data, text->length, 0, &ids, err));
     if (ids.count != json_array_size(wanted))
         fail_msg("%s %zu: %zu ids, wanted %zu: %s", name, k, ids.count, json_array_size(wanted), text->data);
     for (size_t i = 0; i < ids.count; i++)
@@ -136,11 +134,10 @@ static tm_chat *chat_of(const char *text)
     char     path[] = "/tmp/tm-chat-XXXXXX";
     FILE    *file = fdopen(mkstemp(path), "w");
     tm_chat *chat;
-    tm_error err = { 0 };
     assert_non_null(file);
     fputs(text, file);
     fclose(file);
-    if (tm_chat_open_file(path, NULL, &chat, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_chat_open_file(path, NULL, &chat, err));
     remove(path);
     return chat;
 }
@@ -150,12 +147,10 @@ TEST(a_damaged_file_is_refused)
     char     path[] = "/tmp/tm-chat-XXXXXX";
     FILE    *file = fdopen(mkstemp(path), "w");
     tm_chat *chat;
-    tm_error err = { 0 };
     assert_non_null(file);
     fputs("GGUF\3", file);
     fclose(file);
-    assert_int_equal(tm_chat_open(path, NULL, &chat, &err), TM_FORMAT);
-    assert_non_null(strstr(err.text, path));
+    assert_refused(tm_chat_open(path, NULL, &chat, err), TM_FORMAT, path);
     remove(path);
 }
 
@@ -171,12 +166,11 @@ TEST(answers_within_one_mark_are_told_apart)
         json_t           *messages = json_array();
         tm_text           out = { 0 }, seen = { 0 };
         tm_template_spans spans = { 0 };
-        tm_error          err = { 0 };
         json_array_append_new(messages, json_pack("{s:s,s:s}", "role", "user", "content", "q"));
         for (unsigned i = 0; i < 3; i++)
             json_array_append_new(messages, json_pack("{s:s,s:s#,s:i}", "role", "assistant", "content", &"abc"[i], 1,
                                                       "weight", (int)!(without >> i & 1)));
-        if (tm_chat_render_answers(chat, messages, NULL, &out, &spans, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_ok(tm_chat_render_answers(chat, messages, NULL, &out, &spans, err));
         for (size_t at = 0; at <= out.length; at++) {
             for (size_t i = 0; i < spans.count; i++)
                 if (spans.data[i].end == at && spans.data[i].begin < at) tm_text_add(&seen, "]");
@@ -199,12 +193,11 @@ TEST(an_answer_that_is_not_shown_is_an_error)
     static const char text[] = "{% for m in messages %}{% if m.role == 'user' %}<{{ m.content }}>{% else %}"
                                "{{ m.content|upper }}{{ messages|length }}{% endif %}{% endfor %}";
     tm_chat          *chat = chat_of(text);
-    tm_error          err = { 0 };
     tm_text           out = { 0 };
     tm_template_spans spans = { 0 };
     json_t           *messages = conversation(2, false);
-    assert_int_equal(tm_chat_render_answers(chat, messages, NULL, &out, &spans, &err), TM_INVALID);
-    assert_non_null(strstr(err.text, "turn 2: the chat template does not show this answer as it is"));
+    assert_refused(tm_chat_render_answers(chat, messages, NULL, &out, &spans, err), TM_INVALID,
+                   "turn 2: the chat template does not show this answer as it is");
     tm_chat_close(chat);
     json_decref(messages);
     tm_text_fini(&out);

@@ -19,9 +19,8 @@ static tm_tokenizer *fixture(const char *name)
 {
     char          path[120];
     tm_tokenizer *t;
-    tm_error      err = { 0 };
     snprintf(path, sizeof path, "tests/token/fixtures/%s", name);
-    if (tm_tokenizer_open(path, NULL, &t, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_tokenizer_open(path, NULL, &t, err));
     return t;
 }
 
@@ -36,9 +35,8 @@ static void write_file(tm_gguf_head *head, const char *path)
 
 static void encode(const tm_tokenizer *t, const char *text, tm_ids *ids)
 {
-    tm_error          err = { 0 };
     tm_token_encoder *e = tm_token_encoder_create(t);
-    if (tm_token_encoder_encode(e, text, strlen(text), TM_ENCODE_SPECIAL, ids, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_token_encoder_encode(e, text, strlen(text), TM_ENCODE_SPECIAL, ids, err));
     tm_token_encoder_destroy(e);
 }
 

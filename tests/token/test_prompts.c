@@ -22,13 +22,12 @@ static struct {
 static int open_one(const char *name)
 {
     for (int i = 0; i < FOLDERS; i++) {
-        char     path[128];
-        tm_error err = { 0 };
+        char path[128];
         if (strcmp(opened[i].name, name) == 0) return i;
         if (opened[i].name[0]) continue;
         snprintf(opened[i].name, sizeof opened[i].name, "%s", name);
         snprintf(path, sizeof path, FIXTURES "%s", name);
-        if (tm_tokenizer_open(path, NULL, &opened[i].tokenizer, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_ok(tm_tokenizer_open(path, NULL, &opened[i].tokenizer, err));
         opened[i].encoder = tm_token_encoder_create(opened[i].tokenizer);
         return i;
     }

@@ -14,9 +14,8 @@ static tm_regex_match *match;
 static void compare(const tm_splitter *splitter, const tm_regex *regex, const char *text, size_t n)
 {
     for (size_t at = 0; at < n;) {
-        size_t   from, to, end = tm_split_next(splitter, &classes, (const uint8_t *)text, at, n);
-        tm_error err = { 0 };
-        if (tm_regex_next(regex, match, text, n, at, &from, &to, &err) != TM_OK) fail_msg("%s", err.text);
+        size_t from, to, end = tm_split_next(splitter, &classes, (const uint8_t *)text, at, n);
+        assert_ok(tm_regex_next(regex, match, text, n, at, &from, &to, err));
         if (from != at || to != end) {
             fprintf(stderr, "%s: words of", splitter->name);
             for (size_t i = 0; i < n && i < 100; i++) fprintf(stderr, " %02x", (uint8_t)text[i]);
@@ -41,9 +40,7 @@ static size_t put(char *out, uint32_t c)
 static tm_regex *compile(const tm_splitter *s)
 {
     tm_regex *regex;
-    tm_error  err = { 0 };
-    if (tm_regex_compile(s->pattern, strlen(s->pattern), TM_REGEX_RUST, "test", &regex, &err) != TM_OK)
-        fail_msg("%s", err.text);
+    assert_ok(tm_regex_compile(s->pattern, strlen(s->pattern), TM_REGEX_RUST, "test", &regex, err));
     return regex;
 }
 
@@ -123,10 +120,9 @@ TEST(dollar_has_two_meanings)
 {
     for (int ruby = 0; ruby < 2; ruby++) {
         tm_regex *regex;
-        tm_error  err = { 0 };
         size_t    from, to;
-        assert_int_equal(tm_regex_compile("a$", 2, ruby ? TM_REGEX_RUBY : TM_REGEX_RUST, "here", &regex, &err), TM_OK);
-        assert_int_equal(tm_regex_next(regex, match, "a\nba", 4, 0, &from, &to, &err), TM_OK);
+        assert_ok(tm_regex_compile("a$", 2, ruby ? TM_REGEX_RUBY : TM_REGEX_RUST, "here", &regex, err));
+        assert_ok(tm_regex_next(regex, match, "a\nba", 4, 0, &from, &to, err));
         assert_int_equal(from, ruby ? 0 : 3);
         tm_regex_free(regex);
     }

@@ -38,8 +38,7 @@ TEST(what_transformers_renders)
         const char  *name = json_string_value(json_object_get(one, "name"));
         const char  *text = json_string_value(json_object_get(one, "template"));
         tm_template *t;
-        tm_error     err = { 0 };
-        if (tm_template_parse(name, text, strlen(text), &t, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_ok(tm_template_parse(name, text, strlen(text), &t, err));
         json_array_foreach(json_object_get(one, "cases"), k, c)
         {
             check_case(name, k, t, c);

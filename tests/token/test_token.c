@@ -25,10 +25,9 @@ static opened *open_one(const char *file, const char *pattern)
             (o->pattern == pattern || (pattern && o->pattern && strcmp(o->pattern, pattern) == 0)))
             return o;
         if (o->file) continue;
-        char     path[256];
-        tm_error err = { 0 };
+        char path[256];
         snprintf(path, sizeof path, FIXTURES "%s", file);
-        if (tm_tokenizer_open(path, pattern, &o->tokenizer, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_ok(tm_tokenizer_open(path, pattern, &o->tokenizer, err));
         o->encoder = tm_token_encoder_create(o->tokenizer);
         o->file = file;
         o->pattern = pattern;
@@ -104,10 +103,9 @@ TEST(ids_are_those_of_the_reference_libraries)
 /* In front of every text, where special tokens are wanted. */
 TEST(a_tekken_text_begins)
 {
-    opened  *o = open_one("tekken.json", NULL);
-    tm_ids   ids = { 0 };
-    tm_error err = { 0 };
-    assert_int_equal(tm_token_encoder_encode(o->encoder, "a", 1, TM_ENCODE_SPECIAL, &ids, &err), TM_OK);
+    opened *o = open_one("tekken.json", NULL);
+    tm_ids  ids = { 0 };
+    assert_ok(tm_token_encoder_encode(o->encoder, "a", 1, TM_ENCODE_SPECIAL, &ids, err));
     assert_true(ids.count == 2 && ids.data[0] == tm_tokenizer_find(o->tokenizer, "<s>", 3) && ids.data[0] >= 0);
     free(ids.data);
 }
@@ -123,17 +121,15 @@ TEST(cut_texts_have_the_same_ids)
     for (size_t f = 0; f < sizeof files / sizeof files[0]; f++) {
         opened *o = open_one(files[f], NULL);
         for (size_t limit = 1; limit < sizeof text; limit++) {
-            size_t   cut = tm_tokenizer_cut(o->tokenizer, text, limit);
-            tm_ids   whole = { 0 }, parts = { 0 };
-            tm_error err = { 0 };
+            size_t cut = tm_tokenizer_cut(o->tokenizer, text, limit);
+            tm_ids whole = { 0 }, parts = { 0 };
             assert_true(cut <= limit);
             if (cut == 0) continue;
             cuts[f]++;
-            assert_int_equal(tm_token_encoder_encode(o->encoder, text, strlen(text), 0, &whole, &err), TM_OK);
-            assert_int_equal(tm_token_encoder_encode(o->encoder, text, cut, 0, &parts, &err), TM_OK);
-            assert_int_equal(
-                tm_token_encoder_encode(o->encoder, text + cut, strlen(text) - cut, TM_ENCODE_CONTINUED, &parts, &err),
-                TM_OK);
+            assert_ok(tm_token_encoder_encode(o->encoder, text, strlen(text), 0, &whole, err));
+            assert_ok(tm_token_encoder_encode(o->encoder, text, cut, 0, &parts, err));
+            assert_ok(
+                tm_token_encoder_encode(o->encoder, text + cut, strlen(text) - cut, TM_ENCODE_CONTINUED, &parts, err));
             assert_int_equal(whole.count, parts.count);
             assert_memory_equal(whole.data, parts.data, whole.count * sizeof *whole.data);
             free(whole.data);
@@ -194,11 +190,10 @@ static void add_piece(tm_text *model, const char *text, float score, char type)
 static void expect_ids(const char *model, size_t bytes, const char *text, const int32_t *wanted, size_t n)
 {
     tm_tokenizer *tokenizer;
-    tm_error      err = { 0 };
     tm_ids        ids = { 0 };
-    if (tm_tokenizer_parse("model", model, bytes, NULL, &tokenizer, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_tokenizer_parse("model", model, bytes, NULL, &tokenizer, err));
     tm_token_encoder *encoder = tm_token_encoder_create(tokenizer);
-    if (tm_token_encoder_encode(encoder, text, strlen(text), 0, &ids, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_token_encoder_encode(encoder, text, strlen(text), 0, &ids, err));
     assert_int_equal(ids.count, n);
     assert_memory_equal(ids.data, wanted, n * sizeof *wanted);
     free(ids.data);

@@ -12,12 +12,6 @@
 #include "support/folder.h"
 #include "train/checkpoint/saving.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 enum { WHOLE = 6, WHOLE_BYTES = 1508, MAX_RANKS = 4, MAX_PARTS = 64, DEADLINE = 60 };
 
 /* The tensors as they are without ranks: bytes, and those that an index of the first axis steps over. */
@@ -205,8 +199,7 @@ static inline size_t count_entries(const char *folder, tm_checkpoint_kind kind)
     tm_arena            *arena = tm_arena_create();
     tm_checkpoint_entry *entries;
     size_t               count, found = 0;
-    tm_error             err = { 0 };
-    assert_int_equal(tm_checkpoint_list(folder, arena, &entries, &count, &err), TM_OK);
+    assert_ok(tm_checkpoint_list(folder, arena, &entries, &count, err));
     for (size_t i = 0; i < count; i++) found += entries[i].kind == kind;
     tm_arena_destroy(arena);
     return found;

@@ -5,9 +5,6 @@
 
 #include "support/test.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "../comm/world.h"
 #include "train/run/run.h"
 

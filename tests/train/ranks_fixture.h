@@ -4,14 +4,12 @@
 #ifndef TM_TESTS_RANKS_FIXTURE_H
 #define TM_TESTS_RANKS_FIXTURE_H
 
+#include "support/test.h"
+
 #include "base/random.h"
 #include "support/golden.h"
 #include "support/training.h"
 #include "train/parallel/ranks.h"
-
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include "../comm/world.h"
 

@@ -19,12 +19,11 @@ static inline tm_run_options small_run(const char *source, int64_t steps)
                          .checkpoint_interval = 1000,
                          .checkpoint_load_step = -1,
                          .step = test_llama_options() };
-    tm_error       err = { 0 };
     o.step.shape.vocab_size = 64;
     o.schedule =
         (tm_schedule){ .kind = TM_SCHEDULE_WARMUP_STABLE_DECAY, .steps = steps, .warmup_steps = 3, .decay_ratio = -1 };
     o.source = (tm_source_options){ .name = source, .vocab = 64, .seq = o.step.seq, .seed = o.seed };
-    assert_int_equal(tm_source_fields(&o.source, o.step.fields, &o.step.n_fields, &err), TM_OK);
+    assert_ok(tm_source_fields(&o.source, o.step.fields, &o.step.n_fields, err));
     return o;
 }
 

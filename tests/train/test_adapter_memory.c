@@ -16,8 +16,6 @@ static const int64_t lengths = LAYERS * (2LL * WIDTH + 2LL * KEYS + 2LL * HIDDEN
 
 static tm_step *plan_1b(tm_dtype base, bool dora)
 {
-    tm_device      *device = test_device_open("cpu", 2);
-    tm_chooser      chooser = tm_device_chooser(device);
     tm_step_options o = test_llama_options();
     o.precision = &tm_precision_bf16;
     o.micro_batch = 1;
@@ -28,8 +26,7 @@ static tm_step *plan_1b(tm_dtype base, bool dora)
     o.shape.tied = true;
     o.adapters = (tm_adapters){ .rank = RANK, .alpha = 16, .base = base, .place = "test", .dora = dora };
     strcpy(o.adapters.targets, "all-linear");
-    tm_step *step = test_step_plan(&o, &chooser);
-    tm_device_close(device);
+    tm_step *step = test_step_of(&o);
     return step;
 }
 

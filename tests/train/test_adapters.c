@@ -20,11 +20,10 @@ TEST(golden_numbers_of_lora)
     for (int way = 0; way < 3; way++) {
         golden_numbers  wanted = golden_read("llama-tiny-lora");
         tm_step_options o = golden_llama_options(way < 2 ? &tm_precision_f64 : &tm_precision_f32);
-        tm_device      *device = test_device_open(way < 2 ? "reference" : "cpu", 2);
         int32_t         tokens[64];
         o.adapters = lora(2, 4, "q_proj,v_proj", false);
         if (way == 1) o.recompute = (tm_recompute){ .every_n = 1, .save = { [TM_OP_linear] = 2 } };
-        tm_trainer *trainer = test_trainer_open(device, &o, 1);
+        tm_trainer *trainer = test_trainer_on(way < 2 ? "reference" : "cpu", 2, &o, 1);
         golden_fill(trainer);
         golden_tokens(tokens, 13, 64);
         test_begin(trainer, 1, 1e-2, 1.0, 12);
@@ -34,8 +33,7 @@ TEST(golden_numbers_of_lora)
         golden_close("norm", result.grad_norm, wanted.norm, way < 2 ? 1e-9 : 1e-4);
         golden_check_gradients(trainer, &wanted, way < 2 ? 1e-9 : 1e-4);
         assert_int_equal(tm_adapters_describe(tm_trainer_step_of(trainer)->graph).trained, wanted.parameters);
-        tm_trainer_close(trainer);
-        tm_device_close(device);
+        test_trainer_end(trainer);
     }
 }
 
@@ -45,17 +43,15 @@ TEST(adapters_begin_as_their_base)
     double loss[3];
     for (int way = 0; way < 3; way++) {
         tm_step_options o = golden_llama_options(&tm_precision_f64);
-        tm_device      *device = test_device_open("reference", 1);
         int32_t         tokens[64];
         if (way) o.adapters = lora(2, 4, "all-linear", way == 2);
-        tm_trainer *trainer = test_trainer_open(device, &o, 1);
+        tm_trainer *trainer = test_trainer_on("reference", 1, &o, 1);
         golden_tokens(tokens, 13, 64);
         test_begin(trainer, 1, 1e-2, 1.0, 12);
         test_accumulate(trainer, 0, tokens, tokens + 1);
         loss[way] = test_update(trainer).loss;
         golden_close("loss", loss[way], loss[0], 1e-12);
-        tm_trainer_close(trainer);
-        tm_device_close(device);
+        test_trainer_end(trainer);
     }
 }
 
@@ -80,8 +76,7 @@ TEST(ranks_by_pattern)
     o.adapters = lora(3, 4.5, "all-linear", false);
     o.adapters.ranks = ranks, o.adapters.n_ranks = 3;
     o.adapters.alphas = alphas, o.adapters.n_alphas = 3;
-    tm_device      *device = test_device_open("cpu", 1);
-    tm_trainer     *trainer = test_trainer_open(device, &o, 5);
+    tm_trainer     *trainer = test_trainer_on("cpu", 1, &o, 5);
     const tm_graph *graph = tm_trainer_step_of(trainer)->graph;
     for (size_t k = 0, i; k < sizeof wanted / sizeof wanted[0]; k++) {
         for (i = 0; strcmp(graph->tensors[i].name, wanted[k].matrix) != 0;) assert_true(++i < graph->n_tensors);
@@ -95,8 +90,7 @@ TEST(ranks_by_pattern)
     }
     tm_adapters_facts facts = tm_adapters_describe(graph);
     assert_true(facts.least == 2 && facts.most == 5);
-    tm_trainer_close(trainer);
-    tm_device_close(device);
+    test_trainer_end(trainer);
 }
 
 /* --- modules of a folder ------------------------------------------------------------------------------------------ */
@@ -152,14 +146,13 @@ static void is_quantized(const tm_trainer *trainer, tm_tensor_id id, const doubl
     const tm_tensor *t = tm_graph_at(tm_trainer_step_of(trainer)->graph, id);
     size_t           size = tm_tensor_bytes(t->shape, t->dtype);
     char            *found = malloc(size), *wanted = malloc(size);
-    tm_error         err = { 0 };
     for (int64_t begin = 0, end = 0; begin < tm_shape_elements(t->shape); begin = end) {
         quantized q = { values + begin, wanted + tm_blocked_bytes(t->dtype, begin) };
         tm_nf4_io io = { give, keep, &q, 1 };
         end = tm_nf4_run_end(t, begin);
-        assert_int_equal(tm_blocked_store(t->dtype, &io, end - begin, &err), TM_OK);
+        assert_ok(tm_blocked_store(t->dtype, &io, end - begin, err));
     }
-    assert_int_equal(tm_trainer_read(trainer, id, 0, found, size, &err), TM_OK);
+    assert_ok(tm_trainer_read(trainer, id, 0, found, size, err));
     if (memcmp(found, wanted, size) != 0) fail_msg("'%s' has other values", t->name);
     free(found), free(wanted);
 }

@@ -107,10 +107,8 @@ static void plant_in_gradients(tm_trainer *trainer, const row *r, int ranks)
         free(g);
     }
     const double nan = (double)NAN;
-    tm_error     err = { 0 };
     if (r->is == NO_LOSS)
-        assert_int_equal(tm_trainer_write(trainer, tm_trainer_step_of(trainer)->loss, 0, &nan, sizeof nan, &err),
-                         TM_OK);
+        assert_ok(tm_trainer_write(trainer, tm_trainer_step_of(trainer)->loss, 0, &nan, sizeof nan, err));
 }
 
 static void plant_in_step(tm_trainer *trainer, const row *r)
@@ -178,9 +176,8 @@ static int look_along(const row *r, int ranks)
 {
     const tm_step_options o = options_of(r->of);
     tm_device            *device = test_device_open("cpu", 1);
-    tm_error              err = { 0 };
     int                   right = 0;
-    assert_int_equal(tm_device_limit_isa(device, "base", &err), TM_OK);
+    assert_ok(tm_device_limit_isa(device, "base", err));
     tm_trainer    *trainer = test_trainer_open(device, &o, 7);
     test_batch     b = test_batch_random(o.micro_batch * o.accumulation, o.seq, o.shape.vocab_size, 7);
     tm_micro_batch batch = { .field = { b.tokens, b.targets }, .target_tokens = b.target_tokens };
@@ -192,11 +189,11 @@ static int look_along(const row *r, int ranks)
         test_begin(trainer, 1, 0, 0, b.target_tokens);
         if (seed == 1) plant_in_step(trainer, r);
         if (r->is == OTHERS) b.targets[5] = (target + 1) % (int32_t)o.shape.vocab_size;
-        if (tm_trainer_gradients(trainer, &batch, NULL, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_ok(tm_trainer_gradients(trainer, &batch, NULL, err));
         b.targets[5] = target;
         plant_in_gradients(trainer, r, ranks);
         uint64_t before = test_state_hash(trainer), gradients = test_gradients_hash(trainer);
-        if (tm_certify(trainer, &batch, (uint64_t)seed, &c, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_ok(tm_certify(trainer, &batch, (uint64_t)seed, &c, err));
         assert_true(before == test_state_hash(trainer) && gradients == test_gradients_hash(trainer));
         bool is = is_as_wanted(r, &c, &o);
         if (!is && r->wanted == HOLDS)

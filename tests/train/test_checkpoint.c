@@ -37,11 +37,10 @@ TEST(large_tensors_cross_chunks)
     tm_checkpoint_tensor tensor = { .name = "big", .rank = 1, .n = { (int64_t)bytes }, .bytes = bytes };
     tm_checkpoint_state  state = state_of(1, 0);
     tm_checkpoint_report report;
-    tm_error             err = { 0 };
     for (size_t i = 0; i < bytes; i++) a[i] = (unsigned char)(tm_random_u64(1, 1, i / 8) >> i % 8 * 8);
     place(&tensor, a);
     unsigned long long allocations = tm_alloc_count();
-    assert_int_equal(tm_checkpoint_save(folder, &state, &tensor, 1, 0, &err), TM_OK);
+    assert_ok(tm_checkpoint_save(folder, &state, &tensor, 1, 0, err));
     assert_true(tm_alloc_count() - allocations < 20);
     tm_checkpoint_tensor parts[] = { tensor, tensor, tensor };
     parts[1].part = (tm_checkpoint_part){ bytes, bytes, 0, 1, 0, parts[1].bytes = cut };
@@ -49,12 +48,12 @@ TEST(large_tensors_cross_chunks)
     for (int n = 1; n < 3; n++) {
         memset(b, 0, bytes);
         for (int i = 0; i < n; i++) place(&parts[n - 1 + i], b + (size_t)i * cut);
-        assert_int_equal(tm_checkpoint_load_newest(folder, 1, &state, &parts[n - 1], (size_t)n, &report, &err), TM_OK);
+        assert_ok(tm_checkpoint_load_newest(folder, 1, &state, &parts[n - 1], (size_t)n, &report, err));
         assert_memory_equal(a, b, bytes);
     }
     state.step = 2;
-    assert_int_equal(tm_checkpoint_save(folder, &state, NULL, 0, 0, &err), TM_OK);
-    assert_int_equal(tm_checkpoint_load_newest(folder, -1, &state, NULL, 0, &report, &err), TM_OK);
+    assert_ok(tm_checkpoint_save(folder, &state, NULL, 0, 0, err));
+    assert_ok(tm_checkpoint_load_newest(folder, -1, &state, NULL, 0, &report, err));
     assert_true(state.step == 2 && report.bytes == 0);
     free(a), free(b);
     test_tree_remove(folder);
@@ -111,7 +110,6 @@ TEST(leftovers_go_and_one_process_saves_at_a_time)
 {
     char            *folder = new_folder();
     tm_checkpoint_io impatient = tm_checkpoint_system_io;
-    tm_error         err = { 0 };
     impatient.lock_wait_ms = 0;
     save(folder, 1, 0, 0);
     test_put(folder, "step-00000002.tmp.12345/tensors.bin", "half");
@@ -120,8 +118,7 @@ TEST(leftovers_go_and_one_process_saves_at_a_time)
     assert_true(lock >= 0);
     assert_int_equal(tm_checkpoint_lock(folder, 30), -1);
     assert_int_equal(errno, EWOULDBLOCK);
-    assert_int_equal(save_with(&impatient, folder, 2, 0, 0, &err), TM_IO);
-    assert_says(&err, "another process saves");
+    assert_refused(save_with(&impatient, folder, 2, 0, 0, err), TM_IO, "another process saves");
     assert_int_equal(count_entries(folder, TM_CHECKPOINT_TEMPORARY), 1); /* it may be that of the other */
     tm_checkpoint_unlock(lock);
     save(folder, 2, 0, 0);
@@ -321,7 +318,6 @@ TEST(tensors_are_viewed_one_at_a_time)
     static holding      h;
     unsigned char       part[700];
     char               *folder = new_folder();
-    tm_error            err = { 0 };
     tm_checkpoint_view *view = view_of(folder, -1, TM_INVALID, "there is no checkpoint in");
     save(folder, 5, 1, 0);
     save(folder, 12, 2, 0);
@@ -334,14 +330,14 @@ TEST(tensors_are_viewed_one_at_a_time)
             finds(view, t->name, TM_OK, t->bytes, "");
             for (size_t from = 0, n = 1; from + n <= t->bytes; from += 1 + t->bytes / 7, n = 1 + n * 3 % 80) {
                 memset(part, 0xEE, sizeof part);
-                assert_int_equal(tm_checkpoint_view_read(view, t->name, from, part, n, &err), TM_OK);
+                assert_ok(tm_checkpoint_view_read(view, t->name, from, part, n, err));
                 assert_memory_equal(part, (const char *)t->at.at + from, n);
                 assert_int_equal(part[n], 0xEE);
             }
         }
         finds(view, "other", TM_INVALID, 0, "holds no tensor 'other'");
-        assert_int_equal(tm_checkpoint_view_take(view, "eight", &err), TM_INVALID);
-        assert_int_equal(tm_checkpoint_view_take(view, "weight", &err), TM_OK);
+        assert_refused(tm_checkpoint_view_take(view, "eight", err), TM_INVALID, "");
+        assert_ok(tm_checkpoint_view_take(view, "weight", err));
         finds(view, "layers.0.wo", TM_OK, 672, "");
         finds(view, "layers.0.norm", TM_OK, 76, ""); /* it has no such state */
         tm_checkpoint_view_close(view);

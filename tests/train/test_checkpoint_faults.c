@@ -140,11 +140,10 @@ TEST(what_a_power_cut_could_take_is_flushed_before)
         char            *folder = new_folder();
         disk            *d = tm_alloc(sizeof *d);
         tm_checkpoint_io io = table_of(d);
-        tm_error         err = { 0 };
         bool             written[1024] = { 0 }, made = false, named = false, seen = false;
         int              removed = 0;
         save_before(folder, &scenarios[s]);
-        assert_int_equal(save_with(&io, folder, scenarios[s].step, NEW, scenarios[s].keep, &err), TM_OK);
+        assert_ok(save_with(&io, folder, scenarios[s].step, NEW, scenarios[s].keep, err));
         assert_true(d->n_notes < MOST_NOTES);
         for (const note *n = d->notes; n < d->notes + d->n_notes; n++) {
             const bool temporary = strstr(n->path, ".tmp.") != NULL;
@@ -244,14 +243,13 @@ TEST(a_copy_is_written)
     tm_checkpoint_target              target = { .folder = folder, .keep_latest = 1, .behind = true };
     tm_checkpoint_state               state = state_of(4, 1);
     tm_checkpoint_saving             *saving;
-    tm_error                          err = { 0 };
     io.create = late_create;
     hold(&h, FIRST, 0, 1);
     visit(&h, key_of(4, 1), true);
     for (size_t i = 0; i < WHOLE_BYTES; i++) h.data[i] ^= 0x5A;
     for (size_t i = 0; i < h.n; i++)
         if (h.tensors[i].memory) h.tensors[i].memory = &device;
-    assert_int_equal(tm_checkpoint_begin_with(&io, &target, &state, h.tensors, h.n, &saving, &err), TM_OK);
+    assert_ok(tm_checkpoint_begin_with(&io, &target, &state, h.tensors, h.n, &saving, err));
     assert_false(tm_checkpoint_written(saving));
     memset(h.data, 0x11, sizeof h.data);
     while (!atomic_load(&saving_began)) usleep(500);
@@ -259,12 +257,12 @@ TEST(a_copy_is_written)
     while (!tm_checkpoint_written(saving)) usleep(500);
     for (int i = 1; i < SIGSYS; i++)
         if (i != SIGKILL && i != SIGSTOP) assert_int_equal(sigismember(&mask_behind, i), i != SIGBUS);
-    assert_int_equal(tm_checkpoint_commit(saving, &err), TM_OK);
+    assert_ok(tm_checkpoint_commit(saving, err));
     load_and_expect(folder, 4, 1);
     for (int behind = 0; behind < 2; behind++) {
         state = state_of(5, 1);
         target.behind = behind;
-        assert_int_equal(tm_checkpoint_begin_with(&io, &target, &state, h.tensors, h.n, &saving, &err), TM_OK);
+        assert_ok(tm_checkpoint_begin_with(&io, &target, &state, h.tensors, h.n, &saving, err));
         while (!tm_checkpoint_written(saving)) usleep(500);
         load_and_expect(folder, 4, 1); /* written, but not there yet */
         assert_int_equal(count_entries(folder, TM_CHECKPOINT_TEMPORARY), 1);
@@ -273,8 +271,8 @@ TEST(a_copy_is_written)
         load_and_expect(folder, 4, 1);
     }
     state = state_of(6, 1); /* of a tensor without bytes nothing is copied */
-    assert_int_equal(tm_checkpoint_begin_with(&io, &target, &state, &h.tensors[4], 1, &saving, &err), TM_OK);
-    assert_int_equal(tm_checkpoint_commit(saving, &err), TM_OK);
+    assert_ok(tm_checkpoint_begin_with(&io, &target, &state, &h.tensors[4], 1, &saving, err));
+    assert_ok(tm_checkpoint_commit(saving, err));
     assert_true(exists(folder, "step-00000006/complete") && !exists(folder, "step-00000004"));
     test_tree_remove(folder);
 }

@@ -85,10 +85,9 @@ TEST_WITH(what_a_new_directory_lies_in_is_flushed, NULL, test_folder_teardown)
     io.sync_folder = note_folder;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const char *folder = cases[i].absolute ? test_in_folder(cases[i].folder) : cases[i].folder;
-        tm_error    err = { 0 };
         snprintf(wanted, sizeof wanted, "%s%s", cases[i].absolute ? test_folder() : "", cases[i].wanted);
         flushed[0] = '\0';
-        if (save_with(&io, folder, 1, 1, 1, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_ok(save_with(&io, folder, 1, 1, 1, err));
         assert_string_equal(flushed, wanted);
         load_and_expect(folder, 1, 1);
     }

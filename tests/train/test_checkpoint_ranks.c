@@ -66,9 +66,8 @@ static void check_files(const char *folder, int64_t step)
     assert_non_null(dir);
     for (struct dirent *d; (d = readdir(dir));) {
         tm_safetensors *set;
-        tm_error        err = { 0 };
         if (!strstr(d->d_name, ".safetensors")) continue;
-        if (tm_safetensors_open(path_in(path, d->d_name), &set, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_ok(tm_safetensors_open(path_in(path, d->d_name), &set, err));
         const tm_stored_tensor *all = tm_safetensors_list(set, &n);
         assert_string_equal(tm_safetensors_metadata(set, "step"), wanted);
         for (size_t i = 0; i < n; i++) take_tensor(set, &all[i], found, bytes);

@@ -16,10 +16,9 @@ static void copy_weights(const tm_trainer *from, tm_decoder *to)
         for (size_t k = 0; b->tensors[i].role == TM_ROLE_PARAMETER && k < a->n_tensors; k++) {
             if (a->tensors[k].role != TM_ROLE_PARAMETER || strcmp(a->tensors[k].name, b->tensors[i].name) != 0)
                 continue;
-            tm_error err = { 0 };
-            void    *values = test_tensor_read(from, (tm_tensor_id)k);
-            size_t   bytes = tm_tensor_bytes(a->tensors[k].shape, a->tensors[k].dtype);
-            assert_int_equal(tm_forward_write(tm_decoder_forward(to), (tm_tensor_id)i, 0, values, bytes, &err), TM_OK);
+            void  *values = test_tensor_read(from, (tm_tensor_id)k);
+            size_t bytes = tm_tensor_bytes(a->tensors[k].shape, a->tensors[k].dtype);
+            assert_ok(tm_forward_write(tm_decoder_forward(to), (tm_tensor_id)i, 0, values, bytes, err));
             free(values);
         }
 }
@@ -40,11 +39,9 @@ static void check(const tm_model_shape *shape, const tm_precision *precision, do
     int32_t          tokens[LENGTH];
     double           wanted[LENGTH][VOCAB], logits[VOCAB];
     tm_decoder      *decoder;
-    tm_error         err = { 0 };
     golden_tokens(tokens, LENGTH, VOCAB);
-    for (int32_t t = 0; t < LENGTH; t++)
-        assert_int_equal(tm_trainer_logits(trainer, tokens, t, wanted[t], &err), TM_OK);
-    if (tm_decoder_open(device, shape, precision, LENGTH, 1, &decoder, &err) != TM_OK) fail_msg("%s", err.text);
+    for (int32_t t = 0; t < LENGTH; t++) assert_ok(tm_trainer_logits(trainer, tokens, t, wanted[t], err));
+    assert_ok(tm_decoder_open(device, shape, precision, LENGTH, 1, &decoder, err));
     /* tokens of a prompt are read many at a time, but for tables that turn */
     assert_int_equal(tm_decoder_forward(decoder)->plan->graph->n_segments,
                      shape->window > 0 && shape->window < LENGTH ? 1 : 2);
@@ -53,7 +50,7 @@ static void check(const tm_model_shape *shape, const tm_precision *precision, do
         int64_t at = 0;
         tm_decoder_restart(decoder);
         for (const int *part = parts[i]; *part; part++) {
-            assert_int_equal(tm_decoder_feed(decoder, tokens + at, *part, logits, &err), TM_OK);
+            assert_ok(tm_decoder_feed(decoder, tokens + at, *part, logits, err));
             at += *part;
             assert_int_equal(tm_decoder_position(decoder), at);
             for (int v = 0; v < VOCAB; v++)
@@ -100,9 +97,8 @@ TEST(a_format_without_kernels_is_refused)
     tm_step_options o = test_llama_options();
     tm_device      *device = test_device_open("cpu", 1);
     tm_decoder     *decoder = NULL;
-    tm_error        err = { 0 };
-    assert_int_equal(tm_decoder_open(device, &o.shape, &tm_precision_f64, LENGTH, 1, &decoder, &err), TM_UNSUPPORTED);
-    if (!strstr(err.text, "float64")) fail_msg("%s", err.text);
+    assert_refused(tm_decoder_open(device, &o.shape, &tm_precision_f64, LENGTH, 1, &decoder, err), TM_UNSUPPORTED,
+                   "float64");
     assert_null(decoder);
     tm_device_close(device);
 }

@@ -51,7 +51,6 @@ static tm_device *open_failing(bool one_by_one)
 {
     static tm_backend b;
     tm_device        *device;
-    tm_error          err = { 0 };
     b = tm_backend_late;
     b.name = "failing";
     b.alloc = count_alloc, b.queue_open = count_queue_open, b.write = count_write, b.read = count_read;
@@ -59,7 +58,7 @@ static tm_device *open_failing(bool one_by_one)
     b.record = count_record, b.time = count_time, b.wait_for = count_wait_for, b.bind = count_bind;
     b.play = count_play;
     fail_at = NEVER;
-    assert_int_equal(tm_device_open_backend(&b, 1, false, &device, &err), TM_OK);
+    assert_ok(tm_device_open_backend(&b, 1, false, &device, err));
     tm_device_one_by_one(device, one_by_one); /* each launch may fail */
     return device;
 }
@@ -127,12 +126,11 @@ FULL_TEST(runs_tell_that_the_device_failed)
     if (access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 1); /* hundreds of checkpoints: not to a disk */
     test_source_files_write();
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        tm_config *config = test_full_config();
-        tm_error   err = { 0 };
-        char       words[1500], folder[20];
+        tm_error err = { 0 };
+        char     words[1500], folder[20];
         snprintf(words, sizeof words, "%s --training.steps 2 --data.path %s", rows[i].words,
                  test_in_folder("text.txt"));
-        if (test_read_run(config, words, &options, &err) != TM_OK) fail_msg("%s: %s", words, err.text);
+        tm_config *config = test_run_of(words, &options);
         snprintf(folder, sizeof folder, "checkpoints%zu", i);
         options.checkpoint = true, options.checkpoint_folder = test_in_folder(folder);
         if (tm_source_open(&options.source, &source, &err) != TM_OK) fail_msg("%s", err.text);

@@ -18,11 +18,10 @@ TEST(the_error_of_a_mean)
 static tm_source *open_source(const char *name, const char *path, int64_t seq)
 {
     tm_source        *source;
-    tm_error          err = { 0 };
     tm_source_options o = {
         .name = name, .path = path, .vocab = path ? 257 : 64, .seq = seq, .seed = 1, .validation_fraction = 0.5
     };
-    if (tm_source_open(&o, &source, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_source_open(&o, &source, err));
     return source;
 }
 

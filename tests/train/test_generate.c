@@ -18,7 +18,6 @@ static int64_t expected_text(tm_trainer *trainer, const tm_source *source, uint6
     const tm_sampler sampler = { .temperature = 0.8, .top_p = 1, .seed = seed };
     int64_t          from = 0, n = PROMPT;
     double           logits[VOCAB];
-    tm_error         err = { 0 };
     int32_t          window[SEQ + 1];
     tm_source_sample(source, TM_SPLIT_VALIDATION, 0, window);
     memcpy(all, window, PROMPT * sizeof *all);
@@ -26,7 +25,7 @@ static int64_t expected_text(tm_trainer *trainer, const tm_source *source, uint6
         memset(window, 0, sizeof window);
         if (n - from == SEQ) from += SEQ / 2;
         memcpy(window, all + from, (size_t)(n - from) * sizeof *window);
-        assert_int_equal(tm_trainer_logits(trainer, window, (int32_t)(n - from - 1), logits, &err), TM_OK);
+        assert_ok(tm_trainer_logits(trainer, window, (int32_t)(n - from - 1), logits, err));
         all[n] = tm_sample(&sampler, logits, VOCAB, n);
     }
     return n;
@@ -38,10 +37,9 @@ TEST(text_is_drawn_from_what_the_model_says)
     tm_step_options   o = test_llama_options();
     tm_device        *device = test_device_open("cpu", 1);
     tm_source        *source;
-    tm_error          err = { 0 };
     test_source_files_write();
     of.path = test_in_folder("text.txt");
-    if (tm_source_open(&of, &source, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_source_open(&of, &source, err));
     o.seq = SEQ, o.sample = true, o.shape.vocab_size = VOCAB;
     tm_trainer *trainer = test_trainer_open(device, &o, 3);
     test_batch  batch = test_batch_random(2, SEQ, VOCAB, 5);
@@ -52,7 +50,7 @@ TEST(text_is_drawn_from_what_the_model_says)
         int32_t all[PROMPT + MORE];
         int64_t n = expected_text(trainer, source, seed, all);
         is = tm_source_decode(source, all, n, &wanted);
-        assert_int_equal(tm_generate(trainer, source, seed, MORE, 60, &written, &decoded, &err), TM_OK);
+        assert_ok(tm_generate(trainer, source, seed, MORE, 60, &written, &decoded, err));
         assert_true(is && decoded);
         assert_int_equal(written.length, wanted.length);
         assert_memory_equal(written.data, wanted.data, wanted.length);
@@ -73,12 +71,11 @@ TEST(pictures_are_drawn_along_the_velocity)
     tm_step_options      o = golden_flux_options(&tm_precision_f32);
     const tm_flux_shape *shape = &o.shape.flux;
     tm_device           *device = test_device_open("cpu", 1);
-    tm_error             err = { 0 };
     tm_euler            *euler;
     o.sample = true;
     tm_trainer *trainer = test_trainer_open(device, &o, 3);
     golden_fill(trainer);
-    assert_int_equal(tm_euler_open(device, &o.shape, o.precision, &euler, &err), TM_OK);
+    assert_ok(tm_euler_open(device, &o.shape, o.precision, &euler, err));
     const tm_forward       *forward = tm_euler_forward(euler);
     const tm_graph         *from = tm_trainer_step_of(trainer)->graph, *to = forward->plan->graph;
     const tm_euler_velocity of[2] = { tm_euler_of_trainer(trainer), tm_euler_of(euler) };
@@ -86,8 +83,8 @@ TEST(pictures_are_drawn_along_the_velocity)
         for (size_t k = 0; k < to->n_tensors && from->tensors[i].role == TM_ROLE_PARAMETER; k++) {
             if (strcmp(from->tensors[i].name, to->tensors[k].name) != 0) continue;
             void *values = test_tensor_read(trainer, (tm_tensor_id)i);
-            assert_int_equal(tm_forward_put(forward, (tm_tensor_id)k, values, &err), TM_OK);
-            assert_int_equal(tm_device_wait(device, &err), TM_OK);
+            assert_ok(tm_forward_put(forward, (tm_tensor_id)k, values, err));
+            assert_ok(tm_device_wait(device, err));
             free(values);
         }
     const int64_t n = of[0].n, texts = shape->text_len * shape->text_dim;
@@ -100,11 +97,11 @@ TEST(pictures_are_drawn_along_the_velocity)
     tm_euler_noise(5, n, x);
     memcpy(drawn, x, (size_t)n * sizeof *x);
     assert_int_equal(of[1].n, n);
-    assert_int_equal(tm_euler_draw(&of[0], &drawing, drawn, &err), TM_OK);
+    assert_ok(tm_euler_draw(&of[0], &drawing, drawn, err));
     memcpy(y, x, (size_t)n * sizeof *x);
     for (int s = 0; s < STEPS; s++) {
-        assert_int_equal(of[1].predict(of[1].context, &prompt, y, (float)times[s], v, &err), TM_OK);
-        assert_int_equal(of[1].predict(of[1].context, &none, y, (float)times[s], other, &err), TM_OK);
+        assert_ok(of[1].predict(of[1].context, &prompt, y, (float)times[s], v, err));
+        assert_ok(of[1].predict(of[1].context, &none, y, (float)times[s], other, err));
         for (int64_t i = 0; i < n; i++)
             y[i] += (float)((times[s + 1] - times[s]) * ((double)other[i] + 1.5 * (double)(v[i] - other[i])));
     }

@@ -42,14 +42,12 @@ TEST(one_trained_tensor_costs_what_it_must)
         { "layers.1.feed_forward.w2.weight", head + 2. * N * C * F, C * F }, /* dx of the head, dw of w2 */
         { "norm.weight", head, C },                                          /* dx of the head */
     };
-    tm_device *device = test_device_open("cpu", 2);
-    tm_chooser chooser = tm_device_chooser(device);
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
         char groups[256];
         snprintf(groups, sizeof groups, GROUPS "[{\"params\":\"%s\"},{\"params\":\"*\",\"trained\":\"false\"}]",
                  cases[k].trained);
         tm_step_options o = step_of(SMALL_LLAMA, groups);
-        tm_step        *step = test_step_plan(&o, &chooser);
+        tm_step        *step = test_step_of(&o);
         double          wanted = 2 * layer + head + cases[k].flops;
         if (!(fabs(step->first->cost.flops - wanted) <= 1e-9 * wanted))
             fail_msg("'%s': %.15g FLOPs, by hand %.15g", cases[k].trained, step->first->cost.flops, wanted);
@@ -58,7 +56,6 @@ TEST(one_trained_tensor_costs_what_it_must)
         assert_int_equal(bytes_of_role(step, TM_ROLE_MOMENT), cases[k].elements * 8);
         tm_step_destroy(step);
     }
-    tm_device_close(device);
 }
 
 #define HELD(format)                                                                                                   \
@@ -97,14 +94,12 @@ TEST(held_formats_compute_with_the_rounded_weights)
 /* All pieces of a fused matrix, or its own name, take it. */
 TEST(fused_matrices_go_as_a_whole)
 {
-    tm_device  *device = test_device_open("cpu", 1);
-    tm_chooser  chooser = tm_device_chooser(device);
     const char *groups[] = { GROUPS "[{\"params\":\"*.wq.weight|*.wk.weight|*.wv.weight\"}]",
                              GROUPS "[{\"params\":\"*.wqkv.weight\"}]",
                              GROUPS "[{\"params\":\"*.attention.w[qkv].weight\"}]" };
     for (int k = 0; k < 3; k++) {
         tm_step_options o = step_of(SMALL_LLAMA, groups[k]);
-        tm_step        *step = test_step_plan(&o, &chooser);
+        tm_step        *step = test_step_of(&o);
         int             taken = 0;
         for (size_t i = 0; i < step->graph->n_tensors; i++) {
             if (step->graph->tensors[i].role != TM_ROLE_PARAMETER || step->group_of[i] == 0) continue;
@@ -114,7 +109,6 @@ TEST(fused_matrices_go_as_a_whole)
         assert_int_equal(taken, 2);
         tm_step_destroy(step);
     }
-    tm_device_close(device);
 }
 
 /* As text: members between blanks, groups between commas. */

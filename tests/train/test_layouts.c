@@ -121,11 +121,9 @@ static void open_rank(tm_comm *comm, void *context)
 static int open_words(const char *model, const char *layout, opened *out)
 {
     char           words[2000];
-    tm_config     *config = test_full_config();
     tm_run_options options;
-    tm_error       err = { 0 };
     snprintf(words, sizeof words, "%s%s", model, layout);
-    if (test_read_run(config, words, &options, &err) != TM_OK) fail_msg("%s: %s", words, err.text);
+    tm_config *config = test_run_of(words, &options);
     *out = (opened){ .o = options.step };
     int ranks = tm_mesh_ranks(&options.step.layout.mesh);
     if (ranks == 1)

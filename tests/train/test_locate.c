@@ -22,8 +22,7 @@ static struct {
 static void spoil(const tm_call *call)
 {
     const tm_view *view = &call->out[planted.out];
-    tm_error       err = { 0 };
-    if (tm_kernel_run(planted.real, call, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_kernel_run(planted.real, call, err));
     int64_t columns = view->shape.rank > 0 ? view->shape.n[view->shape.rank - 1] : 1;
     int64_t at = planted.element / columns * tm_view_ld(view) + planted.element % columns;
     tm_value_set(view->data, view->dtype, at, planted.value);
@@ -52,10 +51,9 @@ static bool plant(tm_instruction *i, double value)
 static tm_nonfinite locate(tm_trainer *trainer, const tm_micro_batch *batch, const char *what)
 {
     tm_step_result result;
-    tm_error       err = { 0 };
     test_begin(trainer, 1, 1e-2, 1, batch->target_tokens);
     tm_locator *locator = tm_locator_open(trainer);
-    if (tm_trainer_step(trainer, batch, &result, NULL, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_trainer_step(trainer, batch, &result, NULL, err));
     if (!tm_locator_found(locator)) fail_msg("%s: not seen", what);
     tm_nonfinite found = *tm_locator_found(locator);
     tm_locator_close(locator);

@@ -53,10 +53,8 @@ static void run_rank(tm_comm *comm, void *context)
 /* One step of a run: what it tells. The caller ends it with forget. */
 static job run_one(const char *words)
 {
-    job        j = { .sink.handle = listen };
-    tm_error   err = { 0 };
-    tm_config *config = test_full_config();
-    if (test_read_run(config, words, &j.options, &err) != TM_OK) fail_msg("%s: %s", words, err.text);
+    job            j = { .sink.handle = listen };
+    tm_config     *config = test_run_of(words, &j.options);
     const tm_mesh *mesh = &j.options.step.layout.mesh;
     run_world(mesh->degree[0] == 0 ? 1 : tm_mesh_ranks(mesh), NULL, DEADLINE, false, run_rank, &j);
     tm_config_destroy(config);

@@ -51,8 +51,7 @@ TEST(the_machine_is_watched)
 {
     tm_run_options options = small_run("synthetic", 20);
     output         o = { .sink = { .handle = listen }, .fails_at = -1 };
-    tm_error       err;
-    assert_int_equal(run_small(&options, "cpu", 1, &o.sink, NULL, &err), TM_OK);
+    assert_ok(run_small(&options, "cpu", 1, &o.sink, NULL, err));
     assert_true(o.machine.n_facts == TM_MACHINE_GPU && o.machine.reason && o.gpus == 0 && o.devices == 1);
     assert_true(o.machine.samples >= 2 && o.machine.seconds > 0);
     assert_true(o.facts_known >= 3); /* faults and switches are known everywhere */
@@ -73,11 +72,10 @@ TEST(devices_that_are_gpus_are_counted)
     volatile sig_atomic_t stop = 0;
     tm_device            *device;
     tm_source            *source;
-    tm_error              err = { 0 };
     gpu.info = gpu_info;
-    assert_int_equal(tm_device_open_backend(&gpu, 2, false, &device, &err), TM_OK);
-    assert_int_equal(tm_source_open(&options.source, &source, &err), TM_OK);
-    assert_int_equal(tm_run(&options, device, source, &bus, &stop, &err), TM_OK);
+    assert_ok(tm_device_open_backend(&gpu, 2, false, &device, err));
+    assert_ok(tm_source_open(&options.source, &source, err));
+    assert_ok(tm_run(&options, device, source, &bus, &stop, err));
     assert_true(o.gpus == 1 && o.devices == 1);
     tm_source_close(source);
     tm_device_close(device);

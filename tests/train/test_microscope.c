@@ -17,8 +17,7 @@ typedef struct {
 /* ignored: every so many-th target, from the first on; 0: none */
 static looking look(tm_step_options o, double bound, int64_t ignored)
 {
-    looking  l = { .device = test_device_open("cpu", 1) };
-    tm_error err = { 0 };
+    looking l = { .device = test_device_open("cpu", 1) };
     o.compared = &tm_precision_f32;
     l.trainer = test_trainer_open(l.device, &o, 5);
     l.batch = test_batch_random(o.micro_batch * o.accumulation, o.seq, o.shape.vocab_size, 9);
@@ -28,7 +27,7 @@ static looking look(tm_step_options o, double bound, int64_t ignored)
         l.fed.target_tokens += l.batch.targets[i] != TM_IGNORED_TARGET;
     }
     test_begin(l.trainer, 1, 1e-2, 1, l.batch.target_tokens);
-    if (tm_looked_take(&l.seen, l.trainer, &l.fed, 1, bound, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_looked_take(&l.seen, l.trainer, &l.fed, 1, bound, err));
     return l;
 }
 
@@ -83,7 +82,6 @@ static tm_tensor_id gradient_by_name(const tm_trainer *trainer, const char *name
 /* The errors of gradients are those between two trainers, one of each format; the first beyond the bound is told. */
 TEST(errors_are_those_of_two_trainings)
 {
-    tm_device      *device = test_device_open("cpu", 1);
     tm_step_options wide = test_gpt_options(), o;
     double          largest = 0;
     wide.loss_chunk = 32; /* which else depends on the kernels of a format */
@@ -91,7 +89,7 @@ TEST(errors_are_those_of_two_trainings)
     o.precision = &tm_precision_bf16;
     looking        l = look(o, 1e-9, 0);
     const tm_look *seen = &l.seen.look;
-    tm_trainer    *other = test_trainer_open(device, &wide, 5);
+    tm_trainer    *other = test_trainer_on("cpu", 1, &wide, 5);
     test_gradients(l.trainer, &l.batch);
     double loss = test_gradients(other, &l.batch);
     assert_true(fabs(seen->reference_loss - loss) < 1e-12 * loss);
@@ -109,8 +107,7 @@ TEST(errors_are_those_of_two_trainings)
     assert_true(seen->worst->error == largest && largest < 0.1);
     assert_true(seen->first && seen->first->diverges && seen->first->error > 1e-9);
     end_looking(&l);
-    tm_trainer_close(other);
-    tm_device_close(device);
+    test_trainer_end(other);
 }
 
 TEST(factors_are_compared_with_what_they_were)
@@ -139,10 +136,9 @@ TEST(the_loss_is_that_of_the_first_micro_batch)
     tm_step_options o = test_llama_options();
     o.accumulation = 3;
     for (int64_t ignored = 0; ignored < 3; ignored++) { /* none, all of the first micro-batch, every second one */
-        looking  l = look(o, 0.1, ignored);
-        tm_error err = { 0 };
-        double   loss;
-        assert_int_equal(tm_trainer_evaluate(l.trainer, &l.fed, &loss, &err), TM_OK);
+        looking l = look(o, 0.1, ignored);
+        double  loss;
+        assert_ok(tm_trainer_evaluate(l.trainer, &l.fed, &loss, err));
         double wanted = l.fed.target_tokens > 0 ? loss / (double)l.fed.target_tokens : 0;
         assert_true((wanted > 1) == (ignored != 1));
         if (!(fabs(l.seen.look.loss - wanted) <= 1e-6 * wanted) || l.seen.look.loss != l.seen.look.reference_loss)

@@ -8,9 +8,8 @@
 
 static double *moved_to(tm_motion *motion, tm_tensor_id id, double side, uint64_t seed, double *change)
 {
-    tm_error err = { 0 };
     *change = 0;
-    if (tm_motion_move(motion, 0, motion->n_groups, side, seed, change, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_motion_move(motion, 0, motion->n_groups, side, seed, change, err));
     return test_values_read(motion->trainer, id);
 }
 
@@ -27,8 +26,7 @@ TEST(motions_are_alike_in_both_directions)
     tm_step_options o = test_llama_options();
     o.micro_batch = 4, o.seq = 64;
     o.precision = &tm_precision_bf16_pure, o.exact = &tm_precision_f32;
-    tm_device     *device = test_device_open("cpu", 1);
-    tm_trainer    *trainer = test_trainer_open(device, &o, 5);
+    tm_trainer    *trainer = test_trainer_on("cpu", 1, &o, 5);
     test_batch     rows = test_batch_random(o.micro_batch, o.seq, o.shape.vocab_size, 5);
     tm_micro_batch batch = { .field = { rows.tokens, rows.targets }, .target_tokens = rows.target_tokens };
     tm_error       err = { 0 };
@@ -64,6 +62,5 @@ TEST(motions_are_alike_in_both_directions)
     }
     tm_motion_fini(&motion);
     test_batch_fini(&rows);
-    tm_trainer_close(trainer);
-    tm_device_close(device);
+    test_trainer_end(trainer);
 }

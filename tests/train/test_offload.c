@@ -87,12 +87,11 @@ static int64_t mapped_files(void)
 TEST(the_file_is_no_memory_of_the_process)
 {
     char           *folder = test_tree_make();
-    tm_device      *device = test_device_open("cpu", 1);
     tm_step_options options = options_of(false, 3, folder);
     options.shape.dim = 256;
     options.shape.ffn_dim = 1024;
     options.shape.n_heads = 8;
-    tm_trainer *trainer = test_trainer_open(device, &options, 7);
+    tm_trainer *trainer = test_trainer_on("cpu", 1, &options, 7);
     size_t      disk = tm_trainer_step_of(trainer)->plan->spaces[TM_SPACE_DISK].arena_bytes;
     assert_true(disk > (size_t)16 << 20);
     do_steps(trainer, 1, 1);
@@ -102,8 +101,7 @@ TEST(the_file_is_no_memory_of_the_process)
     if (before > 16 << 20 || grown > 4 << 20)
         fail_msg("%lld bytes of files are in memory, %lld more after two steps; %zu are on the disk", (long long)before,
                  (long long)grown, disk);
-    tm_trainer_close(trainer);
-    tm_device_close(device);
+    test_trainer_end(trainer);
     test_tree_remove(folder);
 }
 

@@ -221,8 +221,6 @@ TEST(without_a_wait_the_numbers_are_others)
     static const layout layouts[] = { { 0, 2, 1, 1, 1, 1, false, TM_SHARE_COPIES },
                                       { 0, 1, 2, 1, 1, 1, false, TM_SHARE_OPTIMIZER },
                                       { 0, 1, 2, 1, 1, 1, false, TM_SHARE_ALL } };
-    tm_device          *device = test_device_open("cpu", 1);
-    tm_chooser          chooser = tm_device_chooser(device);
     for (int l = 0; l < 3; l++) {
         job plain = job_of(&layouts[l]), listed = plain;
         run_job(&listed);
@@ -230,7 +228,7 @@ TEST(without_a_wait_the_numbers_are_others)
         planned.layout.mesh = tm_mesh_one();
         planned.layout.mesh.degree[TM_AXIS_REPLICATE] = layouts[l].replicate;
         planned.layout.mesh.degree[TM_AXIS_SHARD] = layouts[l].shard;
-        tm_step *step = test_step_plan(&planned, &chooser);
+        tm_step *step = test_step_of(&planned);
         for (size_t p = 0; p < step->plan->n_programs; p++)
             for (size_t k = 0; k < step->plan->programs[p].count * TM_STREAMS; k++) {
                 const tm_program *program = &step->plan->programs[p];
@@ -246,7 +244,6 @@ TEST(without_a_wait_the_numbers_are_others)
             }
         tm_step_destroy(step);
     }
-    tm_device_close(device);
 }
 
 static int prepare(void **state)

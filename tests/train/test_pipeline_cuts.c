@@ -7,9 +7,8 @@
 static void check_cut(int64_t layers, int stages, int64_t first, int64_t last, const int *wanted)
 {
     tm_stage out[16];
-    tm_error err = { 0 };
     int      at = 0;
-    assert_int_equal(tm_pipeline_cut(layers, stages, first, last, out, &err), TM_OK);
+    assert_ok(tm_pipeline_cut(layers, stages, first, last, out, err));
     for (int s = 0; s < stages; s++) {
         assert_int_equal(out[s].first, at);
         assert_int_equal(out[s].end - out[s].first, wanted[s]);
@@ -23,7 +22,6 @@ static void check_cut(int64_t layers, int stages, int64_t first, int64_t last, c
 static void look_at_cut(int64_t layers, int stages, int64_t first, int64_t last)
 {
     tm_stage out[8], again[8];
-    tm_error err = { 0 };
     int64_t  own[8] = { 0 };
     int      wanted[8], begin[8];
     bool     possible = true;
@@ -37,11 +35,11 @@ static void look_at_cut(int64_t layers, int stages, int64_t first, int64_t last)
     }
     if (possible) {
         check_cut(layers, stages, first, last, wanted);
-        assert_int_equal(tm_pipeline_cut(layers, stages, first, last, out, &err), TM_OK);
+        assert_ok(tm_pipeline_cut(layers, stages, first, last, out, err));
         tm_pipeline_cut_at(layers, stages, begin, again);
         assert_memory_equal(out, again, (size_t)stages * sizeof *out);
     } else {
-        assert_int_equal(tm_pipeline_cut(layers, stages, first, last, out, &err), TM_INVALID);
+        assert_refused(tm_pipeline_cut(layers, stages, first, last, out, err), TM_INVALID, "");
     }
 }
 

@@ -10,10 +10,9 @@
 static const tm_pipeline_list *read_list(const char *name, int ranks, tm_arena *arena)
 {
     char                    path[200];
-    tm_error                err = { 0 };
     const tm_pipeline_list *list;
     snprintf(path, sizeof path, FOLDER "%s.csv", name);
-    if (pipeline_file_read(path, ranks, arena, &list, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(pipeline_file_read(path, ranks, arena, &list, err));
     return list;
 }
 
@@ -115,9 +114,7 @@ TEST(wrong_files_are_refused)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_arena               *arena = tm_arena_create();
         const tm_pipeline_list *list;
-        tm_error                err = { 0 };
-        assert_int_equal(pipeline_file_parse(cases[i][0], "x.csv", 2, arena, &list, &err), TM_INVALID);
-        if (!strstr(err.text, cases[i][1])) fail_msg("%d: '%s' does not say '%s'", (int)i, err.text, cases[i][1]);
+        assert_refused(pipeline_file_parse(cases[i][0], "x.csv", 2, arena, &list, err), TM_INVALID, cases[i][1]);
         tm_arena_destroy(arena);
     }
 }
@@ -133,8 +130,7 @@ TEST(parted_backwards_are_sent_early)
         tm_arena               *arena = tm_arena_create();
         const tm_pipeline_list *list;
         tm_pipeline_times       times;
-        tm_error                err = { 0 };
-        assert_int_equal(pipeline_file_parse(cases[i].text, "x.csv", 2, arena, &list, &err), TM_OK);
+        assert_ok(pipeline_file_parse(cases[i].text, "x.csv", 2, arena, &list, err));
         tm_pipeline p = { TM_PIPELINE_LISTED, list->ranks, list->chunks, list->micro_batches, list };
         tm_pipeline_simulate(&p, &(tm_pipeline_costs){ 1, 1, 1 }, &times);
         assert_float_equal(times.begin[0][1], cases[i].back, 1e-12);

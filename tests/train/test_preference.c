@@ -58,7 +58,6 @@ static int write_rows(void **state)
 static tm_run_options options_of(int64_t steps, bool packed)
 {
     tm_run_options o = small_run("synthetic", steps);
-    tm_error       err = { 0 };
     o.learning_rate = 1e-3;
     o.step.shape.vocab_size = 257;
     o.step.seq = SEQ;
@@ -71,7 +70,7 @@ static tm_run_options options_of(int64_t steps, bool packed)
                                     .seq = SEQ,
                                     .seed = o.seed,
                                     .sft = { .packed = packed } };
-    if (tm_source_fields(&o.source, o.step.fields, &o.step.n_fields, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_source_fields(&o.source, o.step.fields, &o.step.n_fields, err));
     return o;
 }
 
@@ -106,11 +105,10 @@ TEST(runs_begin_where_model_and_reference_are_one)
     for (size_t i = 0; i < 2 * sizeof cases / sizeof cases[0]; i++) {
         static listener l;
         tm_run_options  o = options_of(3, i % 2);
-        tm_error        err;
         double          start = cases[i / 2].start;
         o.step.preference =
             (tm_preference_attr){ .kind = cases[i / 2].kind, .beta = 0.2, .label_smoothing = cases[i / 2].smoothing };
-        if (run(&o, &l, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_ok(run(&o, &l, err));
         assert_true(is_near(l.step[0].loss, start, 1e-15 + 1e-14 * start));
         assert_true(is_near(tm_preference_start(&o.step.preference), start, 1e-14 * start));
         for (int k = 0; k < 4; k++) assert_true(is_near(l.measures[0][k], 0, 0)); /* no difference at all */
@@ -129,7 +127,6 @@ TEST(held_out_pairs_have_their_reference)
     for (int i = 0; i < 4; i++) {
         static listener l;
         tm_run_options  o = options_of(2, i % 2);
-        tm_error        err = { 0 };
         o.learning_rate = 0;
         o.validate = true, o.validation_freq = 1, o.validation_steps = -1;
         o.source.validation_fraction = 0.3;
@@ -137,9 +134,9 @@ TEST(held_out_pairs_have_their_reference)
             tm_source_options held_out = o.source;
             int               n;
             held_out.seq = o.step.validation_seq = 64, o.step.validation_batch = 3;
-            assert_int_equal(tm_source_fields(&held_out, o.step.validation_fields, &n, &err), TM_OK);
+            assert_ok(tm_source_fields(&held_out, o.step.validation_fields, &n, err));
         }
-        if (run(&o, &l, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_ok(run(&o, &l, err));
         assert_int_equal(l.evaluations, 2);
     }
 }
@@ -171,17 +168,14 @@ TEST(another_reference_is_refused)
 {
     static listener l;
     tm_run_options  o = options_of(3, true);
-    tm_error        err;
     o.checkpoint = true;
     o.checkpoint_folder = test_in_folder("full");
-    for (; o.steps <= 4; o.steps++)
-        if (run(&o, &l, &err) != TM_OK) fail_msg("%s", err.text);
+    for (; o.steps <= 4; o.steps++) assert_ok(run(&o, &l, err));
     assert_true(l.steps == 1 && l.step[0].step == 4);
     for (int free_of_it = 0; free_of_it < 2; free_of_it++) {
         o.load_weights = free_of_it ? NULL : change_one; /* to begin with: another reference */
         o.reference_free = free_of_it;
-        assert_int_equal(run(&o, &l, &err), TM_INVALID);
-        assert_non_null(strstr(err.text, "dpo.reference"));
+        assert_refused(run(&o, &l, err), TM_INVALID, "dpo.reference");
     }
 }
 
@@ -190,8 +184,7 @@ TEST(references_are_kept_with_their_samples)
 {
     tm_run_options o = options_of(1, true);
     tm_source     *source;
-    tm_error       err = { 0 };
-    if (tm_source_open(&o.source, &source, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_source_open(&o.source, &source, err));
     int64_t rows = tm_source_describe(source)->train_samples;
     for (int64_t i = 0; i < rows; i++) {
         float losses[SEQ];
@@ -203,7 +196,7 @@ TEST(references_are_kept_with_their_samples)
         float   reference[SEQ];
         int64_t weight, documents = 0, last = 0;
         void   *at[] = { ints[0], ints[1], ints[2], ints[3], reference };
-        if (tm_source_row(source, TM_SPLIT_TRAIN, i, scratch, at, &weight, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_ok(tm_source_row(source, TM_SPLIT_TRAIN, i, scratch, at, &weight, err));
         for (int64_t t = 0; t < SEQ; t++)
             if (ints[3][t] == t) documents++, last = t;
         int64_t used = documents % 2 ? last : SEQ; /* the odd one is what is left of the row */

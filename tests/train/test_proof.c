@@ -105,7 +105,6 @@ TEST_WITH(rows_must_be_different, NULL, test_folder_teardown)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         tm_run_options o = options_of(60);
         tm_text        text = { 0 };
-        tm_error       err = { 0 };
         for (int row = 0; row < cases[i].rows; row++)
             tm_text_printf(&text, "x%030d.",
                            row % (cases[i].different - 1) * 7919); /* behind the last one is the end */
@@ -116,7 +115,7 @@ TEST_WITH(rows_must_be_different, NULL, test_folder_teardown)
         o.step.shape.vocab_size = 257;
         o.step.shape.n_layers = 1;
         o.source = (tm_source_options){ .name = "text", .path = test_in_folder("rows.txt"), .vocab = 257, .seq = 32 };
-        assert_int_equal(tm_source_fields(&o.source, o.step.fields, &o.step.n_fields, &err), TM_OK);
+        assert_ok(tm_source_fields(&o.source, o.step.fields, &o.step.n_fields, err));
         assert_int_equal(go(&o), cases[i].reason[0] ? TM_NUMBERS : TM_OK);
         if (cases[i].reason[0]) assert_string_equal(reason, cases[i].reason);
     }
@@ -188,19 +187,18 @@ static void proof_says(const tm_run_options *o, run r, like l, const char *wante
     double     none[60] = { 0 };
     uint64_t   hash;
     tm_source *source;
-    tm_error   err = { 0 };
     r.options = o;
     r.device = test_device_open(l.device ? l.device : "cpu", 1);
-    if (tm_source_open(&o->source, &source, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_source_open(&o->source, &source, err));
     r.source = source;
     r.trainer = test_trainer_open(r.device, &o->step, 5);
     r.loader = tm_loader_open_part(source, TM_SPLIT_TRAIN, 2, (tm_loader_part){ .ranks = 1 }, 0, 0);
     r.progress.first_step = 1, r.progress.losses = l.losses ? (double *)(uintptr_t)l.losses : none;
-    if (run_remember(&r, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(run_remember(&r, err));
     test_batch batch = test_batch_random(o->step.micro_batch, o->step.seq, o->step.shape.vocab_size, 5);
     test_step(r.trainer, 1, 1e-2, 1, &batch);
     deaden(r.trainer, &l);
-    if (run_check_proof(&r, &hash, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(run_check_proof(&r, &hash, err));
     assert_true(hash == test_weights_hash(r.trainer));
     if (*wanted ? !strstr(r.certified.not_training, wanted) : r.certified.not_training[0])
         fail_msg("'%s', wanted '%s'", r.certified.not_training, wanted);
@@ -297,13 +295,11 @@ FULL_TEST(the_main_job_with_its_losses_is_real)
 #include "train/run/curve.def"
 #undef LOSS
     };
-    tm_config     *config = test_full_config();
     tm_run_options o;
-    tm_error       err = { 0 };
     run            r = good;
     double         losses[3];
     r.progress.done = 3;
-    if (test_read_run(config, "tiny-llama", &o, &err) != TM_OK) fail_msg("%s", err.text);
+    tm_config *config = test_run_of("tiny-llama", &o);
     memcpy(losses, stored, sizeof losses);
     proof_says(&o, r, (like){ .losses = losses }, "");
     losses[2] += 9;

@@ -13,8 +13,7 @@
 
 static uint64_t train(const tm_step_options *options, int steps)
 {
-    tm_device  *device = test_device_open("cpu", 2);
-    tm_trainer *trainer = test_trainer_open(device, options, 1);
+    tm_trainer *trainer = test_trainer_on("cpu", 2, options, 1);
     for (int t = 1; t <= steps; t++) {
         test_batch batch = test_batch_random(options->micro_batch * options->accumulation, options->seq,
                                              options->shape.vocab_size, (uint64_t)t);
@@ -22,8 +21,7 @@ static uint64_t train(const tm_step_options *options, int steps)
         test_batch_fini(&batch);
     }
     uint64_t hash = test_weights_hash(trainer);
-    tm_trainer_close(trainer);
-    tm_device_close(device);
+    test_trainer_end(trainer);
     return hash;
 }
 

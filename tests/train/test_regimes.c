@@ -55,11 +55,9 @@ TEST(chance_goes_by_the_seed)
 /* Vectors below 4096 elements keep their moments whole; scales are 4 bytes for 256. */
 TEST(a_parameter_takes_what_is_said)
 {
-    tm_device *device = test_device_open("cpu", 2);
-    tm_chooser chooser = tm_device_chooser(device);
     for (int r = 0; r < REGIMES; r++) {
         tm_step_options o = step_of(MODEL, regimes[r].words);
-        tm_step        *step = test_step_plan(&o, &chooser);
+        tm_step        *step = test_step_of(&o);
         double          bytes = 0, parameters = (double)tm_model_parameters(&o.shape);
         for (size_t i = 0; i < step->graph->n_tensors; i++) {
             const tm_tensor *t = &step->graph->tensors[i];
@@ -70,7 +68,6 @@ TEST(a_parameter_takes_what_is_said)
             fail_msg("%s: %.3f bytes per parameter, not %g", regimes[r].words, bytes / parameters, regimes[r].bytes);
         tm_step_destroy(step);
     }
-    tm_device_close(device);
 }
 
 /* Moments of 8 bits: which tensors are coded, by the definition. */

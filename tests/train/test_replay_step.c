@@ -65,8 +65,7 @@ static tm_run_options options_of(int k, const char *folder)
 static tm_source *source_of(const tm_run_options *o)
 {
     tm_source *source;
-    tm_error   err = { 0 };
-    if (tm_source_open(&o->source, &source, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_source_open(&o->source, &source, err));
     return source;
 }
 
@@ -91,8 +90,7 @@ static tm_step_replayed replay_on(const tm_run_options *o, tm_device *device, co
     tm_source            *source = what->batch ? NULL : source_of(o);
     volatile sig_atomic_t stop = 0;
     tm_step_replayed      out;
-    tm_error              err = { 0 };
-    if (tm_run_replay(o, device, source, what, &stop, &out, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_run_replay(o, device, source, what, &stop, &out, err));
     tm_source_close(source);
     return out;
 }
@@ -102,8 +100,7 @@ static tm_step_replayed replay(const tm_run_options *o, const char *device_name,
 {
     const tm_step_replay what = { .step = step, .twice = true, .batch = batches };
     tm_device           *device;
-    tm_error             err = { 0 };
-    assert_int_equal(tm_device_open(device_name, 2, &device, &err), TM_OK);
+    assert_ok(tm_device_open(device_name, 2, &device, err));
     tm_step_replayed out = replay_on(o, device, &what);
     tm_device_close(device);
     return out;
@@ -232,12 +229,11 @@ TEST(one_bit_of_the_second_time_is_seen)
     tm_run_options       o = options_of(0, folder);
     tm_backend           backend = tm_backend_cpu;
     tm_device           *device;
-    tm_error             err = { 0 };
     int                  seen = 0, tried = 0;
     int64_t              once = 0;
     o.step.shape.n_layers = 1;
     backend.launch = flipping_launch;
-    assert_int_equal(tm_device_open_backend(&backend, 1, false, &device, &err), TM_OK);
+    assert_ok(tm_device_open_backend(&backend, 1, false, &device, err));
     for (int64_t at = 0; at <= 2 * once; at += at ? ONE_IN : once + 1, tried++) {
         launches = 0, flip_at = at; /* at first none */
         tm_step_replayed out = replay_on(&o, device, &what);

@@ -43,12 +43,11 @@ static tm_checkpoint_state state_in(const char *folder, int step, tm_text *bytes
     char                name[600];
     tm_arena           *arena = tm_arena_create();
     tm_checkpoint_index index;
-    tm_error            err = { 0 };
     snprintf(name, sizeof name, "%s/step-%08d/index.bin", folder, step);
     tm_text_fini(bytes);
-    assert_int_equal(tm_file_read(name, 1 << 20, bytes, &err), TM_OK);
+    assert_ok(tm_file_read(name, 1 << 20, bytes, err));
     const unsigned char *data = (const unsigned char *)bytes->data;
-    assert_int_equal(tm_checkpoint_index_decode(data, bytes->length, arena, &index, &err), TM_OK);
+    assert_ok(tm_checkpoint_index_decode(data, bytes->length, arena, &index, err));
     tm_arena_destroy(arena);
     return index.state;
 }
@@ -58,20 +57,17 @@ static tm_checkpoint_state state_in(const char *folder, int step, tm_text *bytes
 /* Saves step 6 again with these. */
 static void save_scalars(const tm_run_options *options, const tm_checkpoint_scalar *scalars, size_t n_scalars)
 {
-    tm_device                  *device = test_device_open("cpu", 1);
-    tm_trainer                 *trainer = test_trainer_open(device, &options->step, 1);
+    tm_trainer                 *trainer = test_trainer_on("cpu", 1, &options->step, 1);
     size_t                      n;
     const tm_checkpoint_tensor *tensors = tm_trainer_tensors(trainer, &n);
     tm_checkpoint_state         state;
     tm_checkpoint_report        report;
-    tm_error                    err = { 0 };
     const char                 *folder = options->checkpoint_folder;
-    assert_int_equal(tm_checkpoint_load_newest(folder, 6, &state, tensors, n, &report, &err), TM_OK);
+    assert_ok(tm_checkpoint_load_newest(folder, 6, &state, tensors, n, &report, err));
     state.n_scalars = 0;
     for (size_t i = 0; i < n_scalars; i++) tm_checkpoint_add_scalar(&state, scalars[i].name, scalars[i].value);
-    assert_int_equal(tm_checkpoint_save(folder, &state, tensors, n, 0, &err), TM_OK);
-    tm_trainer_close(trainer);
-    tm_device_close(device);
+    assert_ok(tm_checkpoint_save(folder, &state, tensors, n, 0, err));
+    test_trainer_end(trainer);
 }
 
 /* One that is missing, one more, one out of its range; else they are the run's, in any order. */
@@ -134,12 +130,11 @@ TEST(weights_are_not_loaded_again)
 {
     char          *folder = test_tree_make();
     tm_run_options o = options_of(folder, 2);
-    tm_error       err;
     int            loads = 0;
     o.load_weights = count_loads;
     o.load_context = &loads;
     for (int i = 0; i < 3; i++, o.steps += 2) {
-        assert_int_equal(go(&o, &err), TM_OK);
+        assert_ok(go(&o, err));
         assert_int_equal(loads, 1);
     }
     test_tree_remove(folder);
@@ -156,13 +151,12 @@ TEST(a_checkpoint_says_what_it_is_of)
     for (int64_t rank = 0; rank < 3; rank += 2) {
         char          *folder = test_tree_make();
         tm_run_options o = options_of(folder, 1);
-        tm_error       err;
         tm_text        wanted = { 0 }, index = { 0 };
         o.model_name = name;
         o.step.adapters =
             (tm_adapters){ .rank = rank, .alpha = 4, .base = TM_DTYPE_COUNT, .dora = true, .dropout = 0.25 };
         strcpy(o.step.adapters.targets, "wq");
-        assert_int_equal(go(&o, &err), TM_OK);
+        assert_ok(go(&o, err));
         tm_checkpoint_state state = state_in(folder, 1, &index);
         assert_true(strlen(state.model) == 63 && strncmp(state.model, name, 63) == 0);
         tm_description_print(&o.step.shape, &wanted);

@@ -32,9 +32,8 @@ TEST(times_are_those_of_diffusers)
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         tm_euler_times rule;
-        tm_error       err = { 0 };
         double         times[5];
-        assert_int_equal(euler_of(rows[i].json, &rule, &err), TM_OK);
+        assert_ok(euler_of(rows[i].json, &rule, err));
         tm_euler_times_of(&rule, 1024, 4, times);
         for (int k = 0; k < 5; k++) assert_true(fabs(times[k] - rows[i].times[k]) < 1e-6);
     }

@@ -36,15 +36,13 @@ static double sum_of(const char *name, tm_step_options o, bool packed, int64_t *
         .name = name, .path = test_in_folder(name), .vocab = 257, .seq = SEQ, .seed = 1, .sft = { .packed = packed }
     };
     tm_source *source;
-    tm_error   err = { 0 };
     double     sum = 0;
     o.shape.vocab_size = 257;
     o.micro_batch = o.accumulation = 1;
     o.seq = SEQ;
-    if (tm_source_fields(&options, o.fields, &o.n_fields, &err) != TM_OK) fail_msg("%s", err.text);
-    if (tm_source_open(&options, &source, &err) != TM_OK) fail_msg("%s", err.text);
-    tm_device  *device = test_device_open("cpu", 2);
-    tm_trainer *trainer = test_trainer_open(device, &o, 3);
+    assert_ok(tm_source_fields(&options, o.fields, &o.n_fields, err));
+    assert_ok(tm_source_open(&options, &source, err));
+    tm_trainer *trainer = test_trainer_on("cpu", 2, &o, 3);
     int64_t     rows = tm_source_describe(source)->train_samples;
     assert_true(packed ? rows < SAMPLES / 2 : rows == SAMPLES);
     *weights = 0;
@@ -53,13 +51,12 @@ static double sum_of(const char *name, tm_step_options o, bool packed, int64_t *
         double  loss;
         int64_t weight;
         void   *at[] = { row[0], row[1], row[2], row[3], row[4] };
-        if (tm_source_row(source, TM_SPLIT_TRAIN, i, scratch, at, &weight, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_ok(tm_source_row(source, TM_SPLIT_TRAIN, i, scratch, at, &weight, err));
         tm_micro_batch micro = { .field = { row[0], row[1], row[2], row[3], row[4] } };
-        if (tm_trainer_evaluate(trainer, &micro, &loss, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_ok(tm_trainer_evaluate(trainer, &micro, &loss, err));
         sum += loss, *weights += weight;
     }
-    tm_trainer_close(trainer);
-    tm_device_close(device);
+    test_trainer_end(trainer);
     tm_source_close(source);
     return sum;
 }
@@ -110,17 +107,15 @@ TEST(packed_samples_have_their_own_loss)
 /* A step of sequences without answers has no gradient, not one that is no number. */
 TEST(a_step_without_targets_has_no_loss)
 {
-    tm_device      *device = test_device_open("cpu", 1);
     tm_step_options o = test_llama_options();
-    tm_trainer     *trainer = test_trainer_open(device, &o, 3);
+    tm_trainer     *trainer = test_trainer_on("cpu", 1, &o, 3);
     int32_t         tokens[SEQ] = { 5, 6, 7 }, targets[SEQ];
     for (int t = 0; t < SEQ; t++) targets[t] = TM_IGNORED_TARGET;
     test_begin(trainer, 1, 1e-3, 1, 0);
     test_accumulate(trainer, 0, tokens, targets);
     tm_step_result result = test_update(trainer);
     assert_true(result.loss == 0 && result.grad_norm == 0);
-    tm_trainer_close(trainer);
-    tm_device_close(device);
+    test_trainer_end(trainer);
 }
 
 TEST_FIXTURE(NULL, test_folder_teardown)

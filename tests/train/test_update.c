@@ -64,10 +64,8 @@ static void plant_in_nodes(const tm_step *step, defect d)
 
 static void write_scalar(tm_trainer *trainer, int which, double value)
 {
-    tm_error err = { 0 };
-    if (tm_trainer_write(trainer, tm_trainer_step_of(trainer)->scalars, (size_t)which * sizeof value, &value,
-                         sizeof value, &err) != TM_OK)
-        fail_msg("%s", err.text);
+    assert_ok(tm_trainer_write(trainer, tm_trainer_step_of(trainer)->scalars, (size_t)which * sizeof value, &value,
+                               sizeof value, err));
 }
 
 static void plant_in_scalars(tm_trainer *trainer, defect d, int step, double norm, double last_norm)
@@ -148,22 +146,19 @@ static test_batch batch_of(const tm_step_options *o, int step)
 
 static void look(tm_trainer *trainer, int step, double max_norm, tm_update_check **check)
 {
-    tm_error       err = { 0 };
     tm_update_rule rule = { peak, schedule_of(), max_norm };
     uint64_t       before = test_state_hash(trainer), gradients = test_gradients_hash(trainer);
-    if (tm_update_watch(trainer, &rule, step, 3, check, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_update_watch(trainer, &rule, step, 3, check, err));
     assert_true(before == test_state_hash(trainer) && gradients == test_gradients_hash(trainer));
 }
 
 /* So many steps; the update of the last one is looked at. */
 static tm_update_certificate train(const tm_step_options *o, int steps, double max_norm, defect d)
 {
-    tm_device            *device = test_device_open("cpu", 1);
-    tm_trainer           *trainer = test_trainer_open(device, o, 7);
+    tm_trainer           *trainer = test_trainer_on("cpu", 1, o, 7);
     tm_update_certificate c = { .agrees = true };
     tm_schedule           schedule = schedule_of();
     tm_step_result        result = { 0 };
-    tm_error              err = { 0 };
     for (int step = 1; step <= steps; step++) {
         test_batch       b = batch_of(o, step);
         tm_micro_batch   batch = { .field = { b.tokens, b.targets }, .target_tokens = b.target_tokens };
@@ -171,7 +166,7 @@ static tm_update_certificate train(const tm_step_options *o, int steps, double m
         values           before;
         double           last_norm = result.grad_norm;
         test_begin(trainer, step, peak * tm_schedule_factor(&schedule, step - 1), max_norm, b.target_tokens);
-        if (tm_trainer_gradients(trainer, &batch, NULL, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_ok(tm_trainer_gradients(trainer, &batch, NULL, err));
         if (step == steps) {
             look(trainer, step, max_norm, &check);
             if (d != NOTHING) {
@@ -187,12 +182,11 @@ static tm_update_certificate train(const tm_step_options *o, int steps, double m
             drop(&before);
         }
         uint64_t behind = test_state_hash(trainer);
-        if (check && tm_update_judge(check, &result, &c, &err) != TM_OK) fail_msg("%s", err.text);
+        assert_ok(check && tm_update_judge(check, &result, &c, err));
         assert_true(behind == test_state_hash(trainer));
         test_batch_fini(&b);
     }
-    tm_trainer_close(trainer);
-    tm_device_close(device);
+    test_trainer_end(trainer);
     assert_int_equal(c.n_steps, 1);
     assert_int_equal(c.steps[0], steps);
     return c;
@@ -285,22 +279,19 @@ TEST(what_is_planted_is_found)
 TEST(the_norm_that_is_reported_is_compared)
 {
     tm_step_options       o = step_of(SMALL_LLAMA, "");
-    tm_device            *device = test_device_open("cpu", 1);
-    tm_trainer           *trainer = test_trainer_open(device, &o, 7);
+    tm_trainer           *trainer = test_trainer_on("cpu", 1, &o, 7);
     tm_update_certificate c = { .agrees = true };
     test_batch            b = batch_of(&o, 1);
     tm_micro_batch        batch = { .field = { b.tokens, b.targets }, .target_tokens = b.target_tokens };
     tm_update_check      *check;
-    tm_error              err = { 0 };
     test_begin(trainer, 1, peak / 40, most, b.target_tokens);
-    if (tm_trainer_gradients(trainer, &batch, NULL, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_trainer_gradients(trainer, &batch, NULL, err));
     look(trainer, 1, most, &check);
     tm_step_result result = test_update(trainer);
     result.grad_norm *= 1.0001;
-    if (tm_update_judge(check, &result, &c, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(tm_update_judge(check, &result, &c, err));
     assert_false(c.agrees);
     assert_non_null(strstr(c.reason, "step 1 reports a gradient norm of "));
     test_batch_fini(&b);
-    tm_trainer_close(trainer);
-    tm_device_close(device);
+    test_trainer_end(trainer);
 }

@@ -15,15 +15,13 @@ static uint64_t sum_of(const tm_trainer *trainer, size_t *weights)
     uint64_t                    sum = 0;
     *weights = 0;
     for (size_t i = n; i-- > 0;) {
-        tm_error err = { 0 };
-        bool     is_weight = false;
+        bool is_weight = false;
         for (size_t k = 0; k < graph->n_tensors; k++)
             is_weight = is_weight || (strcmp(graph->tensors[k].name, tensors[i].name) == 0 &&
                                       graph->tensors[k].role == TM_ROLE_PARAMETER);
         if (!is_weight) continue;
         void *values = malloc(tensors[i].bytes);
-        assert_int_equal(tensors[i].memory->read(tensors[i].memory, tensors[i].at, values, tensors[i].bytes, &err),
-                         TM_OK);
+        assert_ok(tensors[i].memory->read(tensors[i].memory, tensors[i].at, values, tensors[i].bytes, err));
         uint64_t both[2] = { tm_hash(tensors[i].name, strlen(tensors[i].name)), tm_hash(values, tensors[i].bytes) };
         free(values);
         sum += tm_hash(both, sizeof both);
@@ -38,13 +36,11 @@ TEST(the_sum_is_the_documented_one)
     uint64_t before = 0;
     for (uint64_t seed = 1; seed <= 2; seed++) {
         tm_step_options o = test_llama_options();
-        tm_device      *device = test_device_open("cpu", 1);
-        tm_trainer     *trainer = test_trainer_open(device, &o, seed);
+        tm_trainer     *trainer = test_trainer_on("cpu", 1, &o, seed);
         size_t          weights;
         assert_true(test_weights_hash(trainer) == sum_of(trainer, &weights));
         assert_true(test_weights_hash(trainer) != before);
         before = test_weights_hash(trainer);
-        tm_trainer_close(trainer);
-        tm_device_close(device);
+        test_trainer_end(trainer);
     }
 }

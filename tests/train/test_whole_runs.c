@@ -341,7 +341,6 @@ static tm_status run(const tm_run_options *options, listener *l, double *loss, t
 static void run_row(size_t i, tm_text *log)
 {
     const char    *words = runs[i].words;
-    tm_config     *config = test_full_config();
     tm_run_options options;
     tm_error       err = { 0 };
     tm_text        out = { 0 };
@@ -349,7 +348,7 @@ static void run_row(size_t i, tm_text *log)
     l.options = &options;
     l.validation = (double)NAN;
     l.samples = runs[i].samples > 0 ? runs[i].samples : -1;
-    if (test_read_run(config, words, &options, &err) != TM_OK) fail_msg("%s: %s", words, err.text);
+    tm_config  *config = test_run_of(words, &options);
     const char *folder = runs[i].folder ? runs[i].folder : options.checkpoint ? "saved" : "";
     options.checkpoint_folder = *folder ? folder : NULL;
     if (*folder && !options.checkpoint) options.checkpoint_interval = 2; /* which is not meant */
@@ -403,9 +402,7 @@ TEST(who_gives_the_turns_hears_of_all_steps)
 {
     enum { STEPS = 3 };
     static const char given[] = "turn 1e-9\nturn 1e-9\nturn 1e-9\nturn 1e-9\n";
-    tm_config        *config = test_full_config();
     tm_run_options    options;
-    tm_error          err = { 0 };
     tm_text           out = { 0 }, wanted = { 0 };
     char              heard[1000] = "";
     int               ends[2];
@@ -413,10 +410,10 @@ TEST(who_gives_the_turns_hears_of_all_steps)
     l.validation = (double)NAN;
     look_ns = 1000000;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-    assert_int_equal(test_read_run(config, TINY "--training.steps 3 " NONE, &options, &err), TM_OK);
+    tm_config *config = test_run_of(TINY "--training.steps 3 " NONE, &options);
     options.turn_fd = ends[1];
     assert_int_equal(send(ends[0], given, sizeof given - 1, 0), sizeof given - 1);
-    if (run(&options, &l, NULL, &err) != TM_OK) fail_msg("%s", err.text);
+    assert_ok(run(&options, &l, NULL, err));
     tm_text_add(&wanted, TM_TURN_HELLO "\n");
     for (int t = 0; t < STEPS; t++)
         tm_text_printf(&wanted, "step %d %.9f %lld\npause\n", t + 1, l.seconds[t], (long long)l.tokens);
