@@ -391,7 +391,7 @@ asan:
 # Threads of our own (the loader, the committer of records, tokenizers) under ThreadSanitizer. It knows nothing of OpenMP's
 # waits: devices have one thread.
 TSAN_TESTS := $(addprefix tests/,record/test_committer data/test_loader train/test_measurement train/test_proof comm/test_groups comm/test_failures comm/test_messages)
-TSAN_SCRIPTS := tests/cli/test_tokenize.sh tests/cli/test_tokenizer.sh
+TSAN_SCRIPTS := tests/cli/test_texts.sh
 tsan:
 	@$(MAKE) --no-print-directory -j$$(nproc) VARIANT=tsan $(TSAN_TESTS:%=build/tsan/%) build/tsan/trainmark
 	@TSAN_OPTIONS=halt_on_error=1 OMP_NUM_THREADS=1 TRAINMARK=$(CURDIR)/build/tsan/trainmark TM_TEST_SECONDS=900 \
