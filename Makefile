@@ -36,11 +36,12 @@ OPT_coverage := -g -O1 --coverage
 OPT_mutants  := -g -O2 -fPIC
 OPT      := $(OPT_$(VARIANT))
 ifeq ($(VARIANT),release)
-# Nothing of these runs inside a step: compiled sooner, not faster. comm/coll/sum.c adds up gradients: with vectors.
-$(foreach room,apps cli config encoder graph hf image model plan record results stats system train,$(BUILD)/src/$(room)/%.o): \
+# Nothing of these runs inside a step, or, of a GPU's, it starts a whole one: compiled sooner, not faster. comm/coll/sum.c adds
+# up gradients, base/random.c makes initial values: with vectors.
+$(foreach room,apps cli config device/gpu encoder gpu graph hf image model plan record results stats system train,$(BUILD)/src/$(room)/%.o): \
     OPT := -Og
 $(BUILD)/tests/%.o: OPT := -Og
-$(BUILD)/src/comm/coll/sum.o: OPT := -O3
+$(BUILD)/src/comm/coll/sum.o $(BUILD)/src/base/random.o: OPT := -O3
 $(BUILD)/tests/device/%.o: OPT := -O2
 # Interpreters of GPU machine code: what they compute does not depend on these flags.
 $(BUILD)/tests/machine/%.o: OPT = -O3 $(if $(filter-out $(CPU_FLAGS),$(FLAGS_avx2)),,$(ISA_avx2))
@@ -390,7 +391,7 @@ asan:
 # Threads of our own (the loader, the committer of records, tokenizers) under ThreadSanitizer. It knows nothing of OpenMP's
 # waits: devices have one thread.
 TSAN_TESTS := $(addprefix tests/,record/test_committer data/test_loader train/test_measurement train/test_proof comm/test_groups comm/test_failures comm/test_messages)
-TSAN_SCRIPTS := tests/cli/test_tokenize.sh tests/cli/test_tokenizer.sh
+TSAN_SCRIPTS := tests/cli/test_texts.sh
 tsan:
 	@$(MAKE) --no-print-directory -j$$(nproc) VARIANT=tsan $(TSAN_TESTS:%=build/tsan/%) build/tsan/trainmark
 	@TSAN_OPTIONS=halt_on_error=1 OMP_NUM_THREADS=1 TRAINMARK=$(CURDIR)/build/tsan/trainmark TM_TEST_SECONDS=900 \

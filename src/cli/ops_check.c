@@ -12,14 +12,17 @@
 #define MOST_FLOPS 5e6
 enum { MOST_VALUES = 200000 };
 
+/* Beside the operations, and as one of them: what no program has, but every training begins with. */
+#define DRAW "initial_values"
+
 typedef struct {
     int ops, without, moves, calls, wrong;
 } sum;
 
-static void add_json(tm_json *json, const tm_op *op, const tm_tried *tried)
+static void add_json(tm_json *json, const char *name, const tm_tried *tried)
 {
     tm_json_open(json, NULL, '{');
-    tm_json_string(json, "op", op->name);
+    tm_json_string(json, "op", name);
     tm_json_i64(json, "calls", tried->calls);
     tm_json_i64(json, "wrong", tried->wrong);
     if (tried->calls) {
@@ -33,15 +36,25 @@ static void add_json(tm_json *json, const tm_op *op, const tm_tried *tried)
     tm_json_close(json, '}');
 }
 
-static void add_line(tm_text *out, const tm_op *op, const tm_tried *tried)
+static void add_line(tm_text *out, const char *name, const tm_tried *tried)
 {
     const tm_trial_worst *w = &tried->worst;
-    tm_text_printf(out, "%-26s %5d calls  ", op->name, tried->calls);
+    tm_text_printf(out, "%-26s %5d calls  ", name, tried->calls);
     if (tried->wrong)
         tm_text_printf(out, "%d WRONG: %s: %.9g at element %lld of output %d, wanted %.9g within %.3g\n", tried->wrong,
                        tried->where, w->got, (long long)w->element, w->output, w->wanted, w->bound);
     else
         tm_text_printf(out, "at most %.3f of the bound: %s\n", w->part > 0 ? w->part : 0.0, tried->where);
+}
+
+static void add(const char *name, const tm_tried *tried, tm_json *json, tm_text *out, sum *all)
+{
+    all->ops++;
+    all->without += !tried->kernel;
+    all->calls += tried->calls;
+    all->wrong += tried->wrong;
+    if (json) add_json(json, name, tried);
+    if (!json && tried->calls) add_line(out, name, tried);
 }
 
 static tm_status check_all(tm_device *device, const char *name, tm_json *json, tm_text *out, sum *all, tm_error *err)
@@ -57,13 +70,14 @@ static tm_status check_all(tm_device *device, const char *name, tm_json *json, t
         tm_error  why = { 0 };
         tm_status st = tm_try_op(device, op, MOST_FLOPS, MOST_VALUES, &tried, &why);
         if (st != TM_OK) return tm_fail(err, st, "%s: %.400s", tried.where[0] ? tried.where : op->name, why.text);
-        all->ops++;
-        all->without += !tried.kernel;
-        all->calls += tried.calls;
-        all->wrong += tried.wrong;
-        if (json) add_json(json, op, &tried);
-        if (!json && tried.calls) add_line(out, op, &tried);
+        add(op->name, &tried, json, out, all);
     }
+    if (name && strcmp(name, DRAW) != 0) return TM_OK;
+    tm_tried  tried;
+    tm_error  why = { 0 };
+    tm_status st = tm_try_draw(device, &tried, &why);
+    if (st != TM_OK) return tm_fail(err, st, "%s: %.400s", DRAW, why.text);
+    add(DRAW, &tried, json, out, all);
     return TM_OK;
 }
 

@@ -136,12 +136,11 @@ void tm_flow_mix(const tm_source_options *o, tm_split split, int64_t index, floa
 {
     uint64_t stream = stream_of("flow.noise.train", "flow.noise.validation", split, index);
     double   t = tm_flow_time(o, split, index);
-    float    normal[4] = { 0 };
     *time = (float)t;
     t = (double)*time; /* what the model is told */
+    tm_random_normals(o->seed, stream, 0, o->flow.tokens * o->flow.channels, noisy);
     for (int64_t i = 0; i < o->flow.tokens * o->flow.channels; i++) {
-        if (i % 4 == 0) tm_random_normal4(o->seed, stream, (uint64_t)i / 4, normal);
-        double x0 = (double)velocity[i], noise = (double)normal[i % 4];
+        double x0 = (double)velocity[i], noise = (double)noisy[i];
         noisy[i] = (float)((1 - t) * x0 + t * noise);
         velocity[i] = (float)(noise - x0);
     }

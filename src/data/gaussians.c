@@ -97,18 +97,16 @@ static tm_status gaussians_row(const tm_source *source, tm_split split, int64_t 
                                void *const *fields, int64_t *weight, tm_error *err)
 {
     const tm_source_options *o = &source->options;
-    float                   *noisy = fields[0], *x0 = fields[1], normal[4] = { 0 };
+    float                   *noisy = fields[0], *x0 = fields[1];
     int64_t                  elements = o->flow.tokens * o->flow.channels;
     uint64_t                 stream =
         tm_random_stream(split == TM_SPLIT_TRAIN ? "gaussians.image.train" : "gaussians.image.validation");
     (void)scratch;
     (void)err;
     tell(source, split, index, fields[3], fields[4], noisy); /* the means, for a moment */
-    for (int64_t i = elements; i-- > 0;) {                   /* backwards: the means are read last */
-        if (i % 4 == 3 || i == elements - 1)
-            tm_random_normal4(o->seed, stream + (uint64_t)index, (uint64_t)i / 4, normal);
-        x0[i] = noisy[i % o->flow.channels] + (float)(o->flow.spread * (double)normal[i % 4]);
-    }
+    tm_random_normals(o->seed, stream + (uint64_t)index, 0, elements, x0);
+    for (int64_t i = 0; i < elements; i++)
+        x0[i] = noisy[i % o->flow.channels] + (float)(o->flow.spread * (double)x0[i]);
     tm_flow_mix(o, split, index, noisy, x0, fields[2]);
     *weight = elements;
     return TM_OK;

@@ -57,6 +57,9 @@ typedef struct {
     tm_status (*copy)(tm_queue *queue, tm_address to, tm_address from, size_t bytes,
                       tm_error *err); /* do not overlap */
     tm_status (*fill)(tm_queue *queue, tm_address to, unsigned char value, size_t bytes, tm_error *err);
+    /* As tm_device_draw; *drawn false: not of this format, or not to this place. NULL: the host makes them. */
+    tm_status (*draw)(tm_queue *queue, tm_address to, tm_dtype dtype, const tm_random_rows *rows, int64_t from,
+                      int64_t n, bool *drawn, tm_error *err);
     /* `call` stays as it is until the queue was waited for. */
     tm_status (*launch)(tm_queue *queue, const tm_kernel *kernel, const tm_call *call, tm_error *err);
     tm_status (*wait)(tm_queue *queue, tm_error *err); /* until all of it is done; what failed meanwhile */

@@ -21,6 +21,7 @@
 #ifndef TM_DEVICE_DEVICE_H
 #define TM_DEVICE_DEVICE_H
 
+#include "base/random.h"
 #include "base/status.h"
 #include "comm/mesh/mesh.h"
 #include "gpu/neighbours.h"
@@ -168,6 +169,10 @@ TM_MUST_USE tm_status tm_device_read(tm_device *device, void *to, tm_address fro
 TM_MUST_USE tm_status tm_device_copy(tm_device *device, tm_address to, tm_address from, size_t bytes, tm_error *err);
 TM_MUST_USE tm_status tm_device_fill(tm_device *device, tm_address to, unsigned char value, size_t bytes,
                                      tm_error *err);
+/* Elements from .. from + n - 1 of rows of random numbers (base/random.h), rounded to whole bytes of a format, one
+ * behind the other. The same bits on every device. */
+TM_MUST_USE tm_status tm_device_draw(tm_device *device, tm_address to, tm_dtype dtype, const tm_random_rows *rows,
+                                     int64_t from, int64_t n, tm_error *err);
 /* Until all of it is done. */
 TM_MUST_USE tm_status tm_device_wait(tm_device *device, tm_error *err);
 

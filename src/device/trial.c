@@ -248,3 +248,63 @@ tm_status tm_try_op(tm_device *device, const tm_op *op, double flops, int64_t va
         }
     return TM_OK;
 }
+
+/* --- random numbers */
+
+enum { DRAWN = 1 << 16 };
+
+static tm_status draw(tm_device *device, const tm_random_rows *rows, tm_dtype dtype, char *found, tm_error *err)
+{
+    tm_address memory;
+    size_t     bytes = DRAWN * tm_dtype_bytes(dtype);
+    TM_TRY(tm_device_alloc(device, bytes, &memory, err));
+    tm_status st = tm_device_draw(device, memory, dtype, rows, 0, DRAWN, err);
+    if (st == TM_OK) st = tm_device_read(device, found, memory, bytes, err);
+    if (st == TM_OK) st = tm_device_wait(device, err);
+    tm_device_release(device, memory, bytes);
+    return st;
+}
+
+static void judge_drawn(const char *name, const tm_random_rows *rows, tm_dtype dtype, const char *found, tm_tried *out)
+{
+    float         *values = tm_alloc(DRAWN * sizeof *values);
+    tm_trial_worst worst = { .part = 0 };
+    tm_random_make(rows, 0, DRAWN, values);
+    for (int64_t i = 0; i < DRAWN && worst.part == 0; i++) {
+        char wanted[8];
+        tm_value_set(wanted, dtype, 0, (double)values[i]);
+        if (memcmp(found + (size_t)i * tm_dtype_bytes(dtype), wanted, tm_dtype_bytes(dtype)) == 0) continue;
+        worst = (tm_trial_worst){ 0, i, tm_value_get(found, dtype, i), tm_value_get(wanted, dtype, 0), 0, INFINITY };
+    }
+    free(values);
+    out->calls++;
+    if (out->wrong == 0 && (out->calls == 1 || worst.part > 0)) {
+        out->worst = worst;
+        snprintf(out->where, sizeof out->where, "%s, %s", name, tm_dtype_name(dtype));
+    }
+    out->wrong += worst.part > 0;
+}
+
+tm_status tm_try_draw(tm_device *device, tm_tried *out, tm_error *err)
+{
+    static const struct {
+        const char    *name;
+        tm_random_rows rows;
+    } all[] = {
+        { "normal", { .seed = 1, .stream = 2, .std = 0.02, .columns = DRAWN, .ld = DRAWN } },
+        { "cut", { .seed = 3, .stream = 4, .mean = 1, .std = 2, .cut = 3, .columns = DRAWN, .ld = DRAWN } },
+        { "of columns", { .seed = 5, .stream = 6, .std = 1, .first = 3, .columns = 61, .ld = 203 } },
+        { "uniform", { .seed = 7, .stream = 8, .std = 0.1, .uniform = true, .columns = DRAWN, .ld = DRAWN } },
+    };
+    static const tm_dtype formats[] = { TM_F32, TM_BF16 };
+    char                 *found = tm_alloc(DRAWN * sizeof(float));
+    tm_status             st = TM_OK;
+    *out = (tm_tried){ .kernel = true };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        for (int f = 0; f < 2 && st == TM_OK; f++) {
+            st = draw(device, &all[i].rows, formats[f], found, err);
+            if (st == TM_OK) judge_drawn(all[i].name, &all[i].rows, formats[f], found, out);
+        }
+    free(found);
+    return st;
+}

@@ -54,5 +54,7 @@ typedef struct {
  * operations and values of inputs are left out. A device that fails: TM_DEVICE, with where in *out. */
 TM_MUST_USE tm_status tm_try_op(tm_device *device, const tm_op *op, double flops, int64_t values, tm_tried *out,
                                 tm_error *err);
+/* The same of tm_device_draw: the host's numbers, bit for bit. */
+TM_MUST_USE tm_status tm_try_draw(tm_device *device, tm_tried *out, tm_error *err);
 
 #endif

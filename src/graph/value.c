@@ -161,7 +161,7 @@ static unsigned nf4_code(double value)
 /* The power of two nearest in the exponent, as MX scales are made by their users: rounding is theirs. */
 static unsigned e8m0_code(double value)
 {
-    if (!(value > 0) || isinf(value)) return 0xff;
+    if (!(value >= 0) || isinf(value)) return 0xff;
     double exponent = nearbyint(log2(value));
     return (unsigned)(exponent < -127 ? 0 : exponent > 127 ? 254 : exponent + 127);
 }

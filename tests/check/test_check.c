@@ -2,11 +2,9 @@
 /* The checks on made-up machines: every outcome of every row, and how checks are run and printed. */
 #include "support/test.h"
 
-#include "../support/folder.h"
-#include "../support/fake_run.h"
 #include "base/clock.h"
-#include "base/file.h"
 #include "check_fixtures.h"
+#include "trees.h"
 #include "apps/check/report.h"
 
 #include <fcntl.h>
@@ -14,8 +12,7 @@
 #include <sys/file.h>
 #include <time.h>
 
-static char root[512];
-static int  lock = -1;
+static int lock = -1;
 
 /* --- trees ----------------------------------------------------------------------------------- */
 
@@ -24,25 +21,8 @@ static void new_root(void)
     static int number;
     char       name[32];
     snprintf(name, sizeof name, "machine%d", number++);
-    snprintf(root, sizeof root, "%s", test_in_folder(name));
-    assert_int_equal(tm_folder_make(root, NULL), TM_OK);
-}
-
-static void put_folder_of(const char *path)
-{
-    char folder[1024];
-    snprintf(folder, sizeof folder, "%s", path);
-    *strrchr(folder, '/') = '\0';
-    assert_int_equal(tm_folder_make(folder, NULL), TM_OK);
-}
-
-static void put_bytes(const char *path, const void *content, size_t bytes)
-{
-    put_folder_of(path);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    assert_int_equal(fwrite(content, 1, bytes, f), bytes);
-    assert_int_equal(fclose(f), 0);
+    snprintf(machine_root, sizeof machine_root, "%s", test_in_folder(name));
+    assert_int_equal(tm_folder_make(machine_root, NULL), TM_OK);
 }
 
 /* PCI configuration space: a power capability 1 at 100h, which leads to ACS (000Dh) at 148h. */
@@ -61,36 +41,31 @@ static void put_config(const char *path, const char *kind)
     put_bytes(path, config, strcmp(kind, "short") == 0 ? 64 : sizeof config);
 }
 
-static void put(const char *entry)
+/* As put() takes it; a content that begins with '%' is made here. */
+static void put_entry(const char *entry)
 {
-    char        path[1024];
-    const char *equals = strchr(entry, '='), *arrow = strstr(entry, "->");
-    if (arrow && (!equals || arrow < equals)) {
-        snprintf(path, sizeof path, "%s%.*s", root, (int)(arrow - entry), entry);
-        put_folder_of(path);
-        assert_int_equal(symlink(arrow + 2, path), 0);
-    } else if (!equals) {
-        snprintf(path, sizeof path, "%s%s.", root, entry);
-        put_folder_of(path);
-    } else {
-        snprintf(path, sizeof path, "%s%.*s", root, (int)(equals - entry), entry);
-        if (equals[1] != '%') {
-            put_bytes(path, equals + 1, strlen(equals + 1));
-        } else if (strcmp(equals, "=%locked") == 0) {
-            put_bytes(path, "{}", 2);
-            lock = open(path, O_RDONLY);
-            assert_int_equal(flock(lock, LOCK_EX), 0);
-        } else {
-            put_config(path, equals + 2);
-        }
+    char        path[1024], full[1024];
+    const char *special = strstr(entry, "=%");
+    if (!special) {
+        put("%s", entry);
+        return;
     }
+    snprintf(path, sizeof path, "%.*s", (int)(special - entry), entry);
+    if (strcmp(special, "=%locked") != 0) {
+        put_config(path, special + 2);
+        return;
+    }
+    put("%s={}", path);
+    tree_path(path, full);
+    lock = open(full, O_RDONLY);
+    assert_int_equal(flock(lock, LOCK_EX), 0);
 }
 
 static void put_fixture(const fixture *f)
 {
     new_root();
     for (int i = 0; i < FIXTURE_FILES && f->files[i]; i++)
-        if (f->files[i][0] != '$') put(f->files[i]);
+        if (f->files[i][0] != '$') put_entry(f->files[i]);
 }
 
 static int clean(void **state)
@@ -102,20 +77,20 @@ static int clean(void **state)
     return 0;
 }
 
-/* Runs the rows that `only` names on the machine below `root`. */
+/* Runs the rows that `only` names on the machine below `machine_root`. */
 static void run(const char *only, const fixture *f, bool isolate, tm_checks *checks)
 {
     char            *variables[FIXTURE_FILES + 1] = { NULL };
     int              n = 0;
     tm_arena        *arena = tm_arena_create();
-    tm_check_host    host = tm_check_host_read(root, true, arena);
+    tm_check_host    host = tm_check_host_read(machine_root, true, arena);
     tm_check_options options = tm_check_options_default();
     tm_error         err = { 0 };
     for (int i = 0; f && i < FIXTURE_FILES && f->files[i]; i++)
         if (f->files[i][0] == '$') variables[n++] = tm_arena_text(arena, f->files[i] + 1);
     host.environment = variables;
     host.wall_ms = 1767225600000; /* 2026-01-01 */
-    options.sysroot = root;
+    options.sysroot = machine_root;
     options.only = only;
     options.isolate = isolate;
     options.host = &host;
@@ -138,7 +113,7 @@ TEST(hosts_have_names)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         tm_checks checks;
         new_root();
-        put(rows[i][0]);
+        put("%s", rows[i][0]);
         run("os", NULL, false, &checks);
         assert_string_equal(checks.host, rows[i][1]);
         tm_checks_fini(&checks);
@@ -162,11 +137,9 @@ TEST(errors_of_gpus_have_their_remedy)
                  { "3,1,1,-;GPU reset begin!\n" XID("31"), "Xid 31: amdgpu: see the checks ecc" },
                  { "3,1,1,-;mce: [Hardware Error]: of memory\n", "" } };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        char      file[400];
         tm_checks checks;
         new_root();
-        snprintf(file, sizeof file, "/dev/kmsg=%s", rows[i].log);
-        put(file);
+        put("/dev/kmsg=%s", rows[i].log);
         run("klog", NULL, false, &checks);
         const char *remedy = checks.results[0].remedy;
         for (size_t k = 0; k < sizeof labels / sizeof labels[0]; k++) {

@@ -121,7 +121,7 @@ static int remove_one(const char *path, const struct stat *info, int flag, struc
 static void change(const char *entry)
 {
     char path[1024];
-    snprintf(path, sizeof path, "%s%s", server_root, entry + 1);
+    snprintf(path, sizeof path, "%s%s", machine_root, entry + 1);
     if (*entry != '!') put("%s", entry);
     if (*entry == '!' && nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0) fail_msg("'%s' is not there", path);
 }
@@ -135,10 +135,10 @@ static void set_modes(kind of)
         tm_arena    *arena = tm_arena_create();
         size_t       n;
         const char **names;
-        snprintf(path, sizeof path, "%s%s", server_root, folders[i]);
+        snprintf(path, sizeof path, "%s%s", machine_root, folders[i]);
         names = tm_root_list("", path, 1000, arena, &n);
         for (size_t k = 0; k < n; k++) {
-            snprintf(path, sizeof path, "%s%s/%s", server_root, folders[i], names[k]);
+            snprintf(path, sizeof path, "%s%s/%s", machine_root, folders[i], names[k]);
             if (strcmp(names[k], "dri") != 0 && strcmp(names[k], "kmsg") != 0) chmod(path, of == H100 ? 0666 : 0660);
         }
         tm_arena_destroy(arena);
@@ -148,7 +148,7 @@ static void set_modes(kind of)
 static void build(const server *s)
 {
     bool parts = s->special == PARTS;
-    snprintf(server_root, sizeof server_root, "%s", test_in_folder("server"));
+    snprintf(machine_root, sizeof machine_root, "%s", test_in_folder("server"));
     if (s->of == H100)
         put_h100_server();
     else
@@ -164,7 +164,7 @@ static void run(const server *s, tm_checks *checks)
 {
     static char     *nothing[] = { NULL };
     tm_arena        *arena = tm_arena_create();
-    tm_check_host    host = tm_check_host_read(server_root, true, arena);
+    tm_check_host    host = tm_check_host_read(machine_root, true, arena);
     tm_check_options options = tm_check_options_default();
     tm_error         err = { 0 };
     int64_t          group = (int64_t)getegid();
@@ -176,7 +176,7 @@ static void run(const server *s, tm_checks *checks)
     host.group = group + 1;
     host.groups = &group;
     host.n_groups = s->special == NOT_IN_GROUP ? 0 : 1;
-    options.sysroot = server_root;
+    options.sysroot = machine_root;
     options.host = &host;
     if (tm_checks_run(&options, checks, &err) != TM_OK) fail_msg("%s", err.text);
     tm_arena_destroy(arena);

@@ -225,14 +225,18 @@ TEST_WITH(what_cannot_be_written_is_said, make_host, remove_host)
     tm_text         notes = { 0 };
     tm_error        err = { 0 };
     /* Root may write anything: a file that is gone between the look and the change is one that cannot be written. */
-    snprintf(path, sizeof path, "%s%s", root, CPUS "/cpu1/cpufreq/scaling_governor");
+    snprintf(path, sizeof path, "%s/proc/sys/kernel/nmi_watchdog", root);
+    assert_int_equal(unlink(path), 0);
     assert_int_equal(tm_tune_begin(&options, &tuning, &notes, &err), TM_OK);
+    assert_non_null(
+        strstr(notes.data, "\ntuned  nmi_watchdog: not on this system\ntuned  numa_balancing = 0: 1 changed"));
+    put("/proc/sys/kernel/nmi_watchdog", "1");
+    snprintf(path, sizeof path, "%s%s", root, CPUS "/cpu1/cpufreq/scaling_governor");
     assert_int_equal(unlink(path), 0);
     assert_int_equal(tm_tune_end(tuning, &notes, &err), TM_IO);
     refusal_is_sound(&err);
     assert_non_null(strstr(err.text, "cannot restore"));
-    assert_string_equal(strrchr(notes.data, '\n') - strlen("7 host settings restored, 1 could not be"),
-                        "7 host settings restored, 1 could not be\n");
+    assert_non_null(strstr(notes.data, "\n6 host settings restored, 1 could not be\n"));
     assert_int_equal(tm_tune_state_read(root), TM_TUNE_LEFT); /* the record stays */
     put(CPUS "/cpu1/cpufreq/scaling_governor", "performance");
     assert_int_equal(tm_tune_restore(root, &notes, NULL), TM_OK);

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Two programs that take turns: verdicts of large planted differences, records, whole runs, and that nothing is left behind.
+# Two programs that take turns: the script that compares two builds sees a large planted difference, its record is judged again, and
+# nothing is left behind. Sessions: tests/bench/test_ab_live.c; options: test_ab_command.c.
 # shellcheck disable=SC1091,SC2016,SC2086,SC2154
 . "$(dirname "$0")/lib.sh"
 export OMP_WAIT_POLICY=passive TMPDIR="$work/tmp"
@@ -17,60 +18,9 @@ none_left()
     done
     return 1
 }
-some_left() { [ -n "$(grep -las -e "$1" /proc/[0-9]*/cmdline)" ]; } # its exit code tells of processes that ended meanwhile, too
 
-# A command that prints a step every so many turns of an empty loop, with other lines between them.
-cat >steps.sh <<'END'
-echo begin $2
-n=0
-while :; do
-    i=0
-    while [ $i -lt "$1" ]; do i=$((i + 1)); done
-    n=$((n + 1))
-    echo "step $n"
-    echo "other words"
-done
-END
+# --- a slower build --------------------------------------------------------------------------------------------------------
 
-# --- sessions of six rounds, however long those take, two at a time, beside what is checked meanwhile: what they look for is far larger than what one
-# does to the other
-
-# at_once NAME COMMAND...: runs it in the background, again if it had no time for six rounds; its folder is NAME. When it has
-# ended, `finished NAME` sets $code, $out and $err.
-at_once()
-{
-    name=$1
-    shift
-    {
-        for _ in 1 2 3; do
-            rm -rf "${work:?}/$name"
-            "$@" >"$work/$name.stdout" 2>"$work/$name.stderr" </dev/null
-            echo $? >"$work/$name.code"
-            grep -q "inconclusive" "$work/$name.stdout" || break
-        done
-    } &
-}
-finished()
-{
-    code=$(cat "$work/$1.code")
-    cp "$work/$1.stdout" "$out"
-    cp "$work/$1.stderr" "$err"
-}
-# compare FOLDER SETTING...
-compare()
-{
-    folder=$1
-    shift
-    env WORKLOADS=tiny-llama EXTRA="$args" "$@" "$root/bench/ab_binaries.sh" ./old "$TRAINMARK" "$work/$folder"
-}
-# Sessions that run meanwhile write into these folders.
-torn_files()
-{
-    find . \( -path ./binaries -o -path ./script -o -path ./tmp \) -prune -o \
-        \( -name '*.tmp*' -o -name '*.old' \) -print | sort | tr '\n' ' '
-}
-
-cp "$TRAINMARK" old
 cat >slower <<'END'
 #!/bin/sh
 [ "$1" = run ] && exec "$TRAINMARK" "$@" --debug.slowdown_pct 900
@@ -78,34 +28,26 @@ exec "$TRAINMARK" "$@"
 END
 chmod +x slower
 export TRAINMARK
-six_rounds="--turn 0.05 --budget 30 --target 1000 --min-pairs 6"
-
-at_once binaries "$TRAINMARK" ab --a "$args" --b-binary ./slower $six_rounds --out binaries
-at_once script compare script TURN=0.05 BUDGET=30 TARGET=1000 LEAST=1000000
-
-# --- what goes wrong ------------------------------------------------------------------------------------------------------
+for _ in 1 2 3; do # again where it had no time for six rounds
+    rm -rf script
+    WORKLOADS=tiny-llama EXTRA="$args" TURN=0.05 BUDGET=30 TARGET=1000 "$root/bench/ab_binaries.sh" "$TRAINMARK" ./slower script >"$out" 2>"$err"
+    code=$?
+    grep -q inconclusive "$out" || break
+done
+commit=$("$TRAINMARK" version -v | sed -n 's/^ *"commit": "\{0,1\}\([^",]*\)"\{0,1\},$/\1/p')
+[ "$commit" != null ] || commit=unknown
+check "the script sees it, and says so in its exit code" [ "$code" -eq 5 ]
+check "in its table" has "$out" \
+    "^\| tiny-llama \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ to [0-9.]+ \| [0-9.]+ % \| [0-9]+ \| [a-z ]+ \| slower \|"
+check "names the builds" has "$out" "^new: \./slower: trainmark [0-9.]+, commit $commit$"
+sed -n '/^A  /,/^verdict/p' "$out" >live
+trainmark ab --from script/tiny-llama
+check "its record says the same" [ -s live -a "$(sed -n '/^A  /,/^verdict/p' "$out")" = "$(cat live)" ]
+says 5 "B is slower by [0-9.]+ %, the limit \(--fail-if-slower\) is 20 %" ab --from script/tiny-llama --fail-if-slower 20
 
 trainmark ab --a "$args" --b-binary /bin/true
 failed_with 4 "a binary that is no trainmark" "--b-binary: '/bin/true' is not a trainmark" "--b-command"
 says 4 "use --turn run" ab --a "llama3.1_405B" --b "llama3.1_405B" --turn 0.5
-
-# --- two binaries -----------------------------------------------------------------------------------------------------------
-
-commit=$("$TRAINMARK" version -v | sed -n 's/^ *"commit": "\{0,1\}\([^",]*\)"\{0,1\},$/\1/p')
-[ "$commit" = null ] && commit=unknown
-wait
-finished binaries
-check "a slower binary is seen" has "$out" "^verdict +B is slower: \+[0-9.]+ % time per token$"
-cp "$out" live.txt
-trainmark ab --from binaries
-check "and the record" cmp -s "$out" live.txt
-says 5 "B is slower by [0-9.]+ %, the limit \(--fail-if-slower\) is 20 %" ab --from binaries --fail-if-slower 20
-
-finished script
-check "the script that compares two builds" has "$out" \
-    "^\| tiny-llama \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ \| [0-9.]+ to [0-9.]+ \| [0-9.]+ % \| [0-9]+ \| [a-z ]+ \| (kept|slower) \|"
-check "names them" has "$out" "^old: \./old: trainmark [0-9.]+, commit $commit$"
-check "says in its exit code what it found" [ "$code" -eq "$(if has "$out" '\| slower \|$'; then echo 5; else echo 0; fi)" ]
 
 # --- signals --------------------------------------------------------------------------------------------------------------
 
@@ -123,7 +65,9 @@ begin()
     sleep 0.7
 }
 
-begin "int $$" --a-command "sh steps.sh 1000 'int $$'" --b-command "sh steps.sh 1000 'int $$'" --out stopped
+# A command that prints a step every so often.
+echo 'while :; do sleep 0.01; n=$((n + 1)); echo "step $n"; done' >steps.sh
+begin "int $$" --a-command "sh steps.sh 'int $$'" --b-command "sh steps.sh 'int $$'" --out stopped
 kill -INT $session
 wait $session
 code=$?

@@ -62,12 +62,6 @@ check "the host is as before" [ "$(cat $balancing $governor | tr '\n' ' ')" = "1
 check_not "the record is gone" [ -e m/run/trainmark-tuned.json ]
 says 5 "'sh' failed with exit code 3" check --sysroot m --tune-host -- sh -c 'exit 3'
 says 4 "cannot run './nothing': No such file" check --sysroot m --tune-host -- ./nothing
-# Killed in the middle: the command kills its parent.
-says 137 '' check --sysroot m --tune-host -- sh -c 'kill -9 $PPID'
-says 0 'WARN  tuned .*without restoring' check --sysroot m --only tuned
-check "and how to mend it" has "$out" 'remedy: +trainmark check --restore-host'
-says 0 '' check --sysroot m --restore-host
-check "as it was" [ "$(cat $balancing)" = 1 ]
 # SIGTERM goes on to the command, and the host is put back.
 wait_for_end='trap "exit 0" TERM; touch up; while :; do sleep 0.1; done'
 "$TRAINMARK" check --sysroot m --tune-host -- sh -c "$wait_for_end" >/dev/null 2>"$err" &

@@ -11,14 +11,12 @@ while [ $i -lt 40 ]; do
     i=$((i + 1))
 done
 
-# --- pack and inspect -----------------------------------------------------------------------------------------------------
+# --- packed, and verified ---------------------------------------------------------------------------------------------------
 
-says 0 '' data pack docs --out set
-check "an index of one sequence a document has 42 + 20 S bytes" [ "$(wc -c <set.idx)" -eq 842 ]
+trainmark data pack docs --out set
 mkdir gov
 says 0 "gov/train.npy: 74 rows" data pack docs --out gov/train.npy --format govreport --seq-len 32
-says 0 '' data pack docs --out gov/validation.npy --format govreport --seq-len 32 --answer-after 'Answer: '
-
+trainmark data pack docs --out gov/validation.npy --format govreport --seq-len 32 --answer-after 'Answer: '
 says 5 "'gov' differs from what was published" data verify gov
 check "the published size is told" has "$out" "train.npy +\| bytes +\| 192,151,239"
 

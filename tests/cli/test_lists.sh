@@ -1,8 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Lists and the program itself: parts of a list, what is none, help in every form. The lists: test_lists.c.
+# Lists and the program itself: parts of a list, what is none, help in every form, readers that have seen enough. The lists:
+# test_lists.c; options: test_options.c.
 # shellcheck disable=SC1091,SC2016,SC2086,SC2154
 . "$(dirname "$0")/lib.sh"
+export OMP_WAIT_POLICY=passive
 
 # --- lists that are not, and parts of them --------------------------------------------------------------------------------
 
@@ -13,6 +15,18 @@ trainmark reference gemm -o mine.md
 check "written to a file, too" grep -q '^| workload' mine.md
 check "which is what is printed" [ "$(grep -c '^| gemm' mine.md)" -eq "$("$TRAINMARK" reference gemm --json | grep -c '"row"')" ]
 says 2 "never.doc" reference -o never.doc
+
+# Lists fit a terminal of 120 columns. Words that are longer than their column stand alone. None says anything beside its JSON.
+for command in "keys" "keys --framework megatron" "keys --framework torchtitan" "ops" "models" "reference" "discover" "results"; do
+    trainmark $command
+    check "$command: 120 columns" [ "$(awk 'length > 120 && NF > 1' "$out" | wc -l)" -eq 0 ]
+    trainmark $command -q --json
+    check "$command -q: nothing on standard error" [ "$code$(wc -c <"$err")" = 00 ]
+done
+for command in "manual pages" "run --dry-run" "version"; do
+    trainmark $command -q --json
+    check "$command --json is JSON" [ "$code$(head -c 1 "$out" | tr '[' '{')$(wc -c <"$err")" = "0{0" ]
+done
 
 # --- the program ----------------------------------------------------------------------------------------------------------
 
@@ -76,5 +90,16 @@ check "docs/models.md has the table of the program" cmp -s table "$out"
 trainmark keys --combinations
 sed -n '/^| this | cannot/,$p' "$docs/parallelism.md" >table
 check "docs/parallelism.md has the table of what cannot be combined" cmp -s table "$out"
+
+# --- a reader that has seen enough -------------------------------------------------------------------------------------------
+
+yes '{"prompt": "a", "completion": "b"}' | head -n 3000 >preview.jsonl
+for command in "explain tiny-llama" "keys" "models" "reference gemm" "ops" "run tiny-llama --print-config" "run --dry-run --memory 1GiB" "data preview preview.jsonl"; do
+    { "$TRAINMARK" $command 2>err; echo $? >code; } | true
+    check "$command | true: a quiet end" [ "$(cat code)" = 0 -a ! -s err ]
+done
+{ "$TRAINMARK" run $tiny --training.steps 3 --out unread 2>err; echo $? >code; } | true
+check "a run goes on, and ends by its verdict" [ "$(cat code)" = 0 -a -s unread/result.json ]
+check "and says so once" [ "$(grep -c 'nobody reads the output any more; the run goes on' err)" -eq 1 ]
 
 finish

@@ -168,4 +168,14 @@ cp "$out" page
 trainmark report a -o same.md
 check "the same in a file" cmp -s page same.md
 
+trainmark report a --plot loss.png
+if [ "$code" -eq 4 ]; then
+    skip "a chart as PNG" "librsvg2-2 is not installed"
+else
+    size=$(sed -n 's/.*viewBox="0 0 \([0-9]*\) \([0-9]*\)".*/\1 \2/p' loss.svg | head -n 1)
+    check "a chart as PNG, two pixels to a unit" [ "$(od -An -tx1 -N 24 loss.png | tr -d ' \n')" = \
+        "89504e470d0a1a0a0000000d49484452$(printf '%08x%08x' $((2 * ${size% *})) $((2 * ${size#* })))" ]
+    check "with something on it" [ "$(wc -c <loss.png)" -gt 5000 ]
+fi
+
 finish

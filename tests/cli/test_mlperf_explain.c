@@ -112,6 +112,18 @@ static void runs_make_means(const json_t *result)
         is(path, number(result, path), sum / n);
         is("runs that count", number(result, "runs_that_count"), n);
     }
+    for (int k = 0; k < 2; k++) { /* shares of the time */
+        double  share = 0;
+        size_t  i;
+        json_t *run;
+        json_array_foreach((json_t *)member(result, "runs"), i, run)
+        {
+            if (!json_is_true(member(run, "counts"))) continue;
+            share += number(run, k ? "evaluation_s" : "training_s") / number(run, "seconds");
+        }
+        is("share", number(result, k ? "evaluation_share/mean" : "training_share/mean"),
+           share / number(result, "runs_that_count"));
+    }
 }
 
 /* Runs of llama2_70b_lora, of which one does not converge. */

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# `trainmark run --mlperf.enable true`: the log of a run, and what may not be logged.
+# `trainmark run --mlperf.enable true`: the log of a run, and what may not be logged. Runs that are stopped:
+# tests/record/test_mllog.c.
 # shellcheck disable=SC1091,SC2086,SC2154
 . "$(dirname "$0")/lib.sh"
 
@@ -25,28 +26,6 @@ check "the last loss is that of metrics.jsonl" [ "$(logged eval_accuracy $log)" 
 says 5 "occurrence of 'cache_clear' but found 0" mlperf check a
 check "target" has "$out" "Failed checks for eval_accuracy"
 check "and nothing else" [ "$(grep -c '^  .*\[' "$out")" -eq 2 ]
-
-trainmark run $small --mlperf.submission_org me --training.target_loss 100 --mlperf.log ../own.txt --out b
-check "a target loss of one's own ends the run" has own.txt '"key": "run_stop".*"samples_count": 8,'
-check "but is no success of the benchmark" has own.txt '"status": "aborted"'
-
-# Stopped within a validation that would take hours: that ends without an accuracy, then the run, aborted.
-# (Without --foreground timeout passes the signal on twice, to the program and to its group.)
-timeout --foreground "$seconds" "$TRAINMARK" run $small --mlperf.submission_org me --validation.steps 100000000 --out cut >"$out" 2>"$err" </dev/null &
-started=$!
-tries=0
-until grep -qs eval_start cut/result_0.txt || [ $tries -ge 600 ]; do
-    sleep 0.05
-    tries=$((tries + 1))
-done
-kill -INT "$started"
-wait "$started"
-code=$?
-check "a validation that is stopped: exit code 130" [ "$code" -eq 130 ]
-check "it is said where" has "$err" "stopped after step 2 of 5"
-order=$(sed -n 's/.*"key": "\(run_st[a-z]*\|block_[a-z]*\|eval_s[to][a-z]*\|eval_accuracy\)".*/\1/p' cut/result_0.txt | tr '\n' ' ')
-check "every interval of its log ends" [ "$order" = "run_start block_start block_stop eval_start eval_stop run_stop " ]
-check "and the run is aborted" has cut/result_0.txt '"key": "run_stop".*"samples_count": 8, "status": "aborted"'
 
 says 4 "the clock of such a run may not pause" run $small --mlperf.submission_org me --out c --checkpoint.enable true
 check_not "nothing is left" [ -e c ]

@@ -24,12 +24,15 @@ static void command(const char *const *words)
 
 static void read_picture(const char *path, tm_image *out)
 {
-    tm_text  bytes = { 0 };
-    tm_error err = { 0 };
-    if (tm_file_read(path, 1 << 20, &bytes, &err) != TM_OK ||
-        tm_image_decode(path, bytes.data, bytes.length, out, &err) != TM_OK)
-        fail_msg("%s", err.text);
+    tm_text   bytes = { 0 };
+    tm_error  err = { 0 };
+    tm_status st = tm_file_read(path, 1 << 20, &bytes, &err);
+    if (st == TM_OK) st = tm_image_decode(path, bytes.data, bytes.length, out, &err);
     tm_text_fini(&bytes);
+    if (st == TM_OK) return;
+    if (st != TM_UNSUPPORTED) fail_msg("%s", err.text);
+    print_message("left out: %s\n", err.text);
+    skip();
 }
 
 /* Every pixel is within 1/255 of the tensor (height, width, 3) in [0, 1]. */
@@ -38,9 +41,9 @@ static void compare(const char *path, const char *name, double bound)
     tm_safetensors *set;
     tm_image        picture;
     tm_error        err = { 0 };
+    read_picture(path, &picture);
     assert_int_equal(tm_safetensors_open(PIPELINE "drawn.safetensors", &set, &err), TM_OK);
     const tm_stored_tensor *wanted = tm_safetensors_find(set, name);
-    read_picture(path, &picture);
     assert_true(wanted && wanted->dtype == TM_F32 && wanted->n[0] == picture.height && wanted->n[1] == picture.width);
     for (size_t i = 0; i < wanted->bytes / 4; i++) {
         float value;

@@ -4,7 +4,44 @@
 # ratio are those of the row's own result; what differs from the page is named; exit codes; page files that are wrong.
 # shellcheck disable=SC1091,SC2086,SC2154
 . "$(dirname "$0")/lib.sh"
-. "$here/reproduce_page.sh"
+export OMP_WAIT_POLICY=passive
+
+# A page of four rows with its figures.
+cat >figures.csv <<'END'
+workload,row,device,devices,scope,dtype,batch,seq,column,value,unit,convention,source,date,note
+run,micro-llama,cpu,1,device,float32,2,32,tokens_per_second,5000,tokens/s,,Us,2026,
+run,micro-llama,cpu,1,device,float32,2,32,tflops_titan,0.02,TFLOP/s,titan,Us,2026,
+run,micro-llama,cpu,1,device,float32,2,32,memory_gb,0.013,GB (1e9 bytes),,Us,2026,
+run,micro-llama,cpu,1,device,float32,2,32,step_ms,10,ms,,Us,2026,
+run,micro-llama,cpu,1,device,float32,1,32,tflops_other,0.02,TFLOP/s,other,Us,2026,counted in another way
+run,llama3.1_70B,MI300X,8,all,bfloat16,4,8192,tokens_per_second,8000,tokens/s,,Us,2026,
+mlp,64-64-64,cpu,1,device,float32,8,,samples_per_second,50000,samples/s,,Us,2026,
+END
+cat >page.yaml <<'END'
+title: A page of ours
+source: Us
+figures: figures.csv
+common: --training.threads 1 --validation.enable false --training.stop_at_target false
+rows:
+  micro:
+    hardware: cpu
+    theirs: ./train.sh "two words"
+    ours: run micro-llama --training.steps 8 --training.local_batch_size 2 --training.seq_len 32
+    figure: run micro-llama float32 2 32
+  big:
+    hardware: 8xMI300X
+    theirs: bash run_llama_train.sh
+    figure: run llama3.1_70B bfloat16 4 8192
+  huge:
+    hardware: cpu
+    theirs: train everything
+    ours: run micro-llama --training.local_batch_size 1000000
+  mlp:
+    hardware: cpu
+    theirs: python mlp.py
+    ours: bench mlp --dims 64-64-64 --batch 8 --iterations 20 --threads 1
+    figure: mlp 64-64-64
+END
 
 # of FILE OBJECT MEMBER: a number of an object of a result.json.
 of() { sed -n "/\"$2\": {/,/}/s/.*\"$3\": \([^,]*\),*$/\1/p" "$1" | head -n 1; }
@@ -149,5 +186,32 @@ check "half as long again is not 0.7 as fast" [ "$code" -eq 5 ]
 says 0 '' reproduce two.yaml --out two --rows '[fs]*' --at-least 1e-6
 says 5 "negative verdict: 3 of 3 figures are below 100 of what is published$" reproduce two.yaml --out two --rows '[fs]*' --at-least 100
 says 4 "no page 'nothing'; there are amd-v25.3, amd-v25.5, bring-up-mi350x, mlperf-v5.1, primus-v25.10, or name a file.yaml" reproduce nothing
+
+# --- page files that are wrong ------------------------------------------------------------------------------------------------
+
+# wrong SED PATTERN: page.yaml changed.
+wrong()
+{
+    sed "$1" page.yaml >wrong.yaml
+    says 4 "$2" reproduce wrong.yaml --dry-run
+}
+wrong 's/^    ours: run micro/    our: run micro/' "wrong.yaml:9: unknown key 'our' of a row; known are hardware,theirs,"
+wrong 's/^common/comon/' "wrong.yaml:4: unknown key 'comon' of a page"
+wrong 's/float32 2 32/float32 3 32/' "wrong.yaml:6: row 'micro': no published figure 'run micro-llama float32 3 32' of cpu by Us"
+wrong 's/^source: Us/source: Them/' "wrong.yaml:6: row 'micro': no published figure .* of cpu by Them"
+wrong 's/figure: mlp.*/figure: mlp/' "wrong.yaml:19: figure 'mlp' of 'mlp': wanted WORKLOAD ROW"
+wrong '0,/    hardware: cpu/{//d}' "wrong.yaml:6: row 'micro' has no 'hardware'"
+wrong 's/8xMI300X/8xMI3/' "wrong.yaml:11: hardware of 'big': .*unknown GPU"
+wrong 's/^title.*//' "wrong.yaml:.*has no 'title'"
+wrong '/^rows/,$d' "wrong.yaml:1: a page has title: TEXT and rows:"
+wrong 's/^  big:/  ..\/big:/' "wrong.yaml:11: row '../big': its name is that of a folder"
+wrong 's/figures.csv/none.csv/' "none.csv"
+wrong 's/^rows:/rows: [/' "wrong.yaml:[0-9]+:[0-9]+: not valid YAML"
+
+# --- the pages that are compiled in ---------------------------------------------------------------------------------------
+
+trainmark reproduce
+check "lists the pages" [ "$(grep -cE '^\| (amd-v25.3|amd-v25.5|bring-up-mi350x|mlperf-v5.1|primus-v25.10) ' "$out")" -eq 5 ]
+check "and their rows" has "$out" "^\| amd-v25.3 .* 15 \| +15 \|$"
 
 finish

@@ -109,22 +109,6 @@ check "SIGTERM: it says how to go on" has "$err" "checkpoint.enable true"
 says 0 "resumed from step $last" run $slow --checkpoint.enable true --out stopped
 check "SIGTERM: and ends as if it had not been stopped" same_losses whole stopped
 
-# A signal while the run validates. Going on, it ends as if it had not been stopped.
-long="$tiny --training.steps 4 --training.local_batch_size 1 --metrics.log_freq 1"
-start cut $long --validation.freq 2 --validation.steps 1000000
-await "^step: +2 "
-sleep 0.2
-kill -s TERM "$pid"
-ended
-failed_with 130 "a signal ends a validation" "interrupted: stopped .*step"
-check "at step 2" [ "$(losses cut | wc -l)" -eq 2 ]
-check "with a result, without a loss of a part" has cut/result.json '"validation": null'
-check_not "and no result line" has "$out" "^performance:"
-trainmark run $long --validation.steps 2 --out never_stopped
-trainmark run $long --validation.freq 2 --validation.steps 2 --checkpoint.enable true --out cut
-check "a run stopped in a validation goes on to the same result" [ "$code$(value never_stopped/result.json validation)" = "0$(value cut/result.json validation)" ]
-check "and its losses" same_losses never_stopped cut
-
 # A step of many seconds, so that both signals arrive within it.
 start twice $tiny --training.global_batch_size 200000
 await "^Peak"

@@ -32,6 +32,21 @@ for fd in 2 3x; do
 done
 TRAINMARK_TURN_FD=1048576 says 4 "TRAINMARK_TURN_FD is 1048576" run $tiny $two --out never
 
+# --- how threads wait beside others (who does: test_settle.c) -----------------------------------------------------------------
+
+hogs=
+for _ in $(seq 0 "$(getconf _NPROCESSORS_ONLN)"); do
+    timeout 20 sh -c 'while :; do :; done' &
+    hogs="$hogs $!"
+done
+unset OMP_WAIT_POLICY GOMP_SPINCOUNT
+trainmark run $tiny $two --out busy
+kill $hogs
+wait
+wanted=passive1
+[ "$(nproc)" -gt 1 ] || wanted=0 # one thread waits for nobody
+check "threads sleep while they wait" [ "$(value busy/result.json OMP_WAIT_POLICY)$(grep -c 'idle worker threads slept' "$err")" = "$wanted" ]
+
 # --- logs -----------------------------------------------------------------------------------------------------------------------
 
 says 0 '' run $tiny $two --out logged --log.folder logs
@@ -45,6 +60,10 @@ check "is a warning in the log" has late/logs/rank-0/warning 'interrupted|stoppe
 check "it says how to go on" has "$err" "^to resume, rerun the same command with --checkpoint.enable true$"
 trainmark run $tiny --training.steps 1000000 --out later --timeout 0.7 --checkpoint.enable true
 check_not "with checkpoints it need not say that" has "$err" "continues from here"
+trainmark run $tiny $two --out told
+check_not "no table of what was counted" has "$out" "by convention"
+trainmark run $tiny $two --out told -v
+check "-v: every table" has "$out" "by convention"
 trainmark run $tiny $two --out quiet -q
 check "-q: results only" [ ! -s "$err" ]
 

@@ -27,5 +27,6 @@ if [ -e "$standins/hip.so" ]; then
 fi
 
 says 0 '"wrong": 0' ops --check add --json
+says 0 "^initial_values +8 calls  at most 0\.000 of the bound: normal, float32$" ops --check initial_values
 says 0 "^square_sum +[0-9]+ calls  at most 0\.[0-9]+ of the bound: square_sum/" ops --check square_sum
 finish

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A command that computes where others use the processors starts itself again with threads that sleep while they wait:
  * when, with which words that is told, and what is left where it cannot, on a machine that is made up. From the
- * outside: test_measurement.sh. */
+ * outside: test_run_words.sh. */
 #include "support/test.h"
 #include "cli/cli.h"
 #include "told.h"

@@ -1,13 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Stored runs and benchmarks: listed, shown, exported, compared, gated; what a result says against its raw samples.
+# Runs and benchmarks store themselves; what a result says against its raw samples. What is done with stored ones: test_made.sh.
 # shellcheck disable=SC1091,SC2086,SC2154
 . "$(dirname "$0")/lib.sh"
 
-# number FILE MEMBER: of the first line `"MEMBER": value`.
-number() { sed -n "s/^ *\"$2\": \([^,]*\),\{0,1\}\$/\1/p" "$1" | head -n 1; }
-
-says 0 "^no result; a run or a benchmark adds one$" results
 says 0 "stored as result 1$" run $tiny --training.steps 60 --out a
 trainmark run $tiny --training.steps 60 --debug.seed 2 --training.local_batch_size 4 --out b
 MY_TEST_TOKEN=open-sesame-77 trainmark bench gemm --M 32 --N 32 --K 32 --budget 30 --rep-ms 20 --precision 0 --output-file open-sesame-77.json
@@ -22,21 +18,8 @@ check "with its options, and where it was measured" [ "$(members workload) $(gre
 check "the verdict: only that its numbers are not valid" [ "$(members verdict | cut -d' ' -f1)" = "$([ $measured -eq 3 ] && echo '"invalid"' || echo null)" ]
 check "no secret is in it" [ "$(members output-file)$(grep -c sesame "$out")" = '"***.json"0' ]
 
-# --- list, show, export, import, delete ---
-
-trainmark results --json
-check "four results, none of the others" [ "$(grep -c '"id"' "$out")" -eq 4 ]
-check "the newest first" [ "$(sed -n 's/.*"id": \([0-9]*\),.*/\1/p' "$out" | tr '\n' ' ')" = "4 3 2 1 " ]
-trainmark results show 1
-check "show prints what was written" cmp -s "$out" a/result.json
-trainmark results show '#1' --document metrics
-check "and the records of the steps" cmp -s "$out" a/metrics.jsonl
 trainmark results export last~3 --out back
-check "export makes a run directory" cmp -s back/result.json a/result.json
-check "with all that was stored" cmp -s back/config.yaml a/config.yaml
-trainmark results import a/result.json b --label copy
-check "import adds results" [ "$(cut -d ' ' -f 1 "$out" | tr '\n' ' ')" = "5 6 " ]
-says 0 '' results delete 5 last
+check "what is stored is what was written" [ "$(cd a && cksum result.json config.yaml metrics.jsonl)" = "$(cd back && cksum result.json config.yaml metrics.jsonl)" ]
 
 # --- verify ---
 
@@ -53,8 +36,7 @@ for line in $(echo "$lines" | awk 'NR % 25 == 1'); do
     changed=$((changed + 1))
     if [ "$code" -eq 5 ] || [ "$code" -eq 4 ]; then caught=$((caught + 1)); else echo "# line $line passed"; fi
 done
-check "each of $changed changed digits is caught" [ "$changed" -gt 10 ] && [ "$caught" -eq "$changed" ]
-check "all of them" [ "$caught" -eq "$changed" ]
+check "each of $changed changed digits is caught" [ "$changed" -gt 10 -a "$caught" -eq "$changed" ]
 
 # --- stores that cannot be used ---
 

@@ -92,8 +92,12 @@ check "and warnings" [ "$(cat "$err")" = "trainmark: warning: 'mixed/gone' canno
 trainmark: warning: 'mixed/again' is the same as 'mixed/a': left out
 trainmark: warning: 'mixed/binary' is a binary file: left out" ]
 check "and files" cmp -s m.bin n.bin
+trainmark data tokenize mixed -o t $gpt2 --end 0 --threads 3 --batch 100
+check "and of three threads and small batches" cmp -s t.bin n.bin
+gzip -c mixed/numbers | head -c 60 >cut.gz
 table <<'END'
 4 | data tokenize docs/a -o e --end 16777216 $gpt2 | --end is 16777216, but ' | gpt2.json' has ids below 424
+4 | data tokenize cut.gz -o e $gpt2 --end 0 | 'cut.gz' | truncated
 4 | data tokenize lines.jsonl -o e $gpt2 --end 0 --field body | 'lines.jsonl', line 1: no text in field 'body'; name another field with --field
 END
 
@@ -144,6 +148,37 @@ check_not "nothing is written" [ -e never.json ]
 trainmark tokenizer info --json $gpt2
 check "256 bytes, merges and added tokens" [ "$(members vocab)" -eq $((256 + $(members merges) + $(members added))) ]
 check "what is a beginning, an end, a filler" [ "$(members bos) $(members eos) $(members pad) $(members unk)" = "420 421 422 -1" ]
+
+# --- files of tokenizers that are none -----------------------------------------------------------------------------------------
+
+says 0 '^model +Unigram$' tokenizer info --tokenizer "$fixtures/t5.json"
+"$TRAINMARK" tokenizer encode $gpt2 - >"$out" 2>"$err" <&-
+check "an input that is closed is empty" [ "$? $(cat "$out")" = "0 []" ]
+says 4 "--pattern llama3" tokenizer encode --tokenizer "$fixtures/ranks.tiktoken" hello
+says 4 "no pattern is named 'x'" tokenizer encode --pattern x --tokenizer "$fixtures/ranks.tiktoken" hello
+
+# hostile WORDS CONTENT: a tokenizer file that must be refused, with a message that has these words.
+hostile()
+{
+    printf "$2" >bad.json # shellcheck disable=SC2059
+    says 4 "bad.json.*$1|$1.*bad.json" tokenizer info --tokenizer bad.json
+}
+hostile "is empty" ''
+hostile "line 1" '{"model":'
+hostile "neither a tokenizer.json" '{"a":1}'
+hostile "not a SentencePiece model" '\n\020\n'
+hostile "merges.0. is neither" '{"model":{"type":"BPE","vocab":{"a":0},"merges":["a b c"]}}'
+hostile "both have id 0" '{"model":{"type":"BPE","vocab":{"a":0,"b":0},"merges":[]}}'
+hostile "duplicate" '{"model":{"type":"BPE","vocab":{"a":0,"a":1},"merges":[]}}'
+hostile "has id -1" '{"model":{"type":"BPE","vocab":{"a":-1},"merges":[]}}'
+hostile "has id 99999999999" '{"model":{"type":"BPE","vocab":{"a":99999999999},"merges":[]}}'
+hostile "is not an integer" '{"model":{"type":"BPE","vocab":{"a":"x"},"merges":[]}}'
+hostile "without tokens" '{"model":{"type":"BPE","vocab":{},"merges":[]}}'
+hostile "vocab.0. is not" '{"model":{"type":"Unigram","unk_id":0,"vocab":[["a"]]}}'
+hostile "config needs pattern" '{"config":{"pattern":"a"},"vocab":[]}'
+hostile "line 2: not 'base64 rank'" 'YQ== 0\nYg== x\n'
+printf 'YQ== 0\n' >bad.tiktoken
+says 4 "byte 0x00 is not a token" tokenizer info --pattern gpt2 --tokenizer bad.tiktoken
 
 # --- chats ----------------------------------------------------------------------------------------------------------------------
 

@@ -75,13 +75,13 @@ from=
 
 # --- honest runs ---
 
-# honest NAME WORD...: whatever its verdict, verify agrees.
+# honest NAME WORD...: whatever the verdict of this run, verify agrees.
 honest()
 {
     honest_name=$1
     shift
     rm -rf run
-    trainmark run $tiny "$@" --out run
+    trainmark run "$@" --out run
     if [ "$code" -ne 0 ] && [ "$code" -ne 3 ]; then
         fail "$honest_name" "exit code $code of the run"
         return
@@ -90,23 +90,19 @@ honest()
     check "$honest_name" [ "$code$(grep -c 'not followed' "$out")" = 00 ]
 }
 
-honest "bfloat16" --training.steps 55 --training.dtype bfloat16
-honest "a learning rate at which numbers overflow" --training.steps 20 --optimizer.lr 100 --optimizer.weight_decay 1 --training.max_norm 0
-honest "adapters" --training.steps 20 --lora.rank 2
+honest "bfloat16" $tiny --training.steps 55 --training.dtype bfloat16
+honest "a learning rate at which numbers overflow" $tiny --training.steps 20 --optimizer.lr 100 --optimizer.weight_decay 1 --training.max_norm 0
+honest "adapters" $tiny --training.steps 20 --lora.rank 2
 printf '{"prompt": "a b", "chosen": "c", "rejected": "d"}\n%.0s' 1 2 3 4 5 6 7 8 9 10 11 12 >pairs.jsonl
-honest "pairs" --training.steps 55 --data.source preference --data.path pairs.jsonl --data.validation_fraction 0.3 \
+honest "pairs" $tiny --training.steps 55 --data.source preference --data.path pairs.jsonl --data.validation_fraction 0.3 \
     --model.vocab_size 320
 cp -r run preferred
 from=preferred
 forge "what is told of pairs" preference/rewards/accuracies result.json '/"preference": {/,/}/s/"rewards\/accuracies": [^,]*/"rewards\/accuracies": 0.875/'
 from=
-trainmark run tiny-flux --training.steps 2 --training.local_batch_size 1 --out flux
-trainmark verify flux
-check "images" [ "$code$(grep -c 'not followed' "$out")" = 00 ]
-trainmark run tiny-llama --mlperf.enable true --mlperf.benchmark trainmark_tiny --mlperf.clear_caches false --mlperf.submission_org us --mlperf.submission_platform here \
-    --training.steps 2 --training.local_batch_size 1 --validation.steps 1 --out benchmark
-trainmark verify benchmark
-check "a benchmark of MLPerf" [ "$code$(grep -c 'not followed' "$out")" = 00 ]
+honest "images" tiny-flux --training.steps 2 --training.local_batch_size 1
+honest "a benchmark of MLPerf" tiny-llama --mlperf.enable true --mlperf.benchmark trainmark_tiny --mlperf.clear_caches false \
+    --mlperf.submission_org us --mlperf.submission_platform here --training.steps 2 --training.local_batch_size 1 --validation.steps 1
 trainmark run $tiny --training.steps 40 --checkpoint.enable true --checkpoint.interval 10 --validation.freq 15 --out parts
 trainmark run $tiny --training.steps 90 --checkpoint.enable true --checkpoint.interval 10 --validation.freq 15 --out parts
 trainmark verify parts

@@ -61,7 +61,7 @@ TEST(the_message_is_bounded)
     test_tree_remove(folder);
 }
 
-static void assert_refused(const char *path, const char *says)
+static void file_refused(const char *path, const char *says)
 {
     tm_config *config = test_full_config();
     tm_error   err = { 0 };
@@ -75,15 +75,15 @@ TEST(what_is_no_file_is_refused)
 {
     char  path[600];
     char *folder = test_tree_make();
-    assert_refused(folder, "is a directory; name a YAML file in it");
+    file_refused(folder, "is a directory; name a YAML file in it");
     snprintf(path, sizeof path, "%s/none.yaml", folder);
-    assert_refused(path, "check the path");
+    file_refused(path, "check the path");
     snprintf(path, sizeof path, "%s/fifo", folder);
     assert_int_equal(mkfifo(path, 0600), 0);
-    assert_refused(path, "not a regular file");
+    file_refused(path, "not a regular file");
     snprintf(path, sizeof path, "%s/loop", folder);
     assert_int_equal(symlink("loop", path), 0);
-    assert_refused(path, "cannot open configuration");
+    file_refused(path, "cannot open configuration");
     test_tree_remove(folder);
 }
 
@@ -134,7 +134,7 @@ TEST(large_files_are_refused)
     tm_text text = { 0 };
     char   *folder = test_tree_make();
     while (text.length <= 1 << 20) tm_text_add(&text, "# a comment that goes on and on and on and on\n");
-    assert_refused(test_file_write(folder, "x.yaml", text.data), "more than the limit");
+    file_refused(test_file_write(folder, "x.yaml", text.data), "more than the limit");
     tm_text_fini(&text);
     test_tree_remove(folder);
 }
@@ -153,9 +153,9 @@ TEST(long_circles_and_towers_of_extends_are_refused)
     }
     snprintf(name, sizeof name, "%s", "c.yaml");
     test_file_write(folder, "c2.yaml", "extends: ./c.yaml\n");
-    assert_refused(test_file_write(folder, "c.yaml", "extends: [c2.yaml]\n"), "extends is circular");
-    assert_refused(test_file_write(folder, "x.yaml", "extends: t0.yaml\n"), "nested deeper than 16 files");
-    assert_refused(test_file_write(folder, "x.yaml", "extends: d0.yaml\n"), "more than 64 files");
+    file_refused(test_file_write(folder, "c.yaml", "extends: [c2.yaml]\n"), "extends is circular");
+    file_refused(test_file_write(folder, "x.yaml", "extends: t0.yaml\n"), "nested deeper than 16 files");
+    file_refused(test_file_write(folder, "x.yaml", "extends: d0.yaml\n"), "more than 64 files");
     test_tree_remove(folder);
 }
 

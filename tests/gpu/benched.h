@@ -54,6 +54,7 @@ static inline const tm_cell *cell(const measured *m, size_t row, const char *col
 
 static inline const char *text(const measured *m, size_t row, const char *column)
 {
+    if (row >= tm_table_n_rows(m->table)) return "";
     const tm_cell *c = cell(m, row, column);
     return c->kind == TM_CELL_TEXT ? c->text : "";
 }
@@ -63,6 +64,19 @@ static inline bool has_note(const measured *m, const char *words)
     for (size_t i = 0; i < tm_table_n_notes(m->table); i++)
         if (strstr(tm_table_note_at(m->table, i), words)) return true;
     return false;
+}
+
+/* Measures, and ends so: `said` is in the error, in why the first row was skipped, or in a note. NULL: the first row is
+ * right. */
+static inline void ends(const char *workload, const char *device, const char *words, tm_status wanted, const char *said)
+{
+    measured m = measure(workload, device, words);
+    bool     is = said ? strstr(m.err.text, said) || strstr(text(&m, 0, "skipped"), said) || has_note(&m, said)
+                       : cell(&m, 0, "correct")->truth;
+    if (m.status != wanted || !is)
+        fail_msg("%s on %s, %s: status %d, '%s', '%s'", workload, device, words, (int)m.status, m.err.text,
+                 tm_table_n_rows(m.table) ? text(&m, 0, "skipped") : "no row");
+    tm_table_destroy(m.table);
 }
 
 /* Stand-ins for libraries that are loaded: a count that one of them keeps. */

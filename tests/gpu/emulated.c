@@ -79,6 +79,14 @@ bool emulated_device(const char *name)
     return false;
 }
 
+const char *word_of(const char *list, int i)
+{
+    static char word[64];
+    for (; i > 0; i--) list += strcspn(list, " "), list += *list == ' ';
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(list, " "), list);
+    return *word ? word : NULL;
+}
+
 tm_device *emulated_open(const char *name)
 {
     tm_device *device;

@@ -8,6 +8,15 @@
 
 #include <stdbool.h>
 
+/* A test (TEST or FULL_TEST) on one of the devices, `on`; on each. */
+#define TEST_ON(device, test, name, what)                                                                              \
+    test(name##_on_##device)                                                                                           \
+    {                                                                                                                  \
+        __attribute__((unused)) const char *on = #device;                                                              \
+        what;                                                                                                          \
+    }
+#define ON_BOTH(test, name, what) TEST_ON(cuda, test, name, what) TEST_ON(hip, test, name, what)
+
 /* TM_TEST_GPU=real: the tests are to use the machine's own GPU and libraries (tools/gpu_acceptance.sh). */
 bool gpu_is_real(void);
 
@@ -20,6 +29,9 @@ void emulated_uncompiled(const char *name);
 
 /* The same, but there is no compiler, and nothing is kept. */
 void emulated_without_compiler(const char *name);
+
+/* Word number `i` of a list with blanks between, until the next call; NULL: there are no more. */
+const char *word_of(const char *list, int i);
 
 /* "cuda", "hip" or "cpu", with two threads. */
 tm_device *emulated_open(const char *name);

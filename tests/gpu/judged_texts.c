@@ -51,6 +51,7 @@ const char *judged_texts_elsewhere(const char *name)
     static const char *const all[][2] = {
         { "collectives_wide", "tests/gpu/test_gpu_ranks.c" },
         { "dialect", "every text, which begins with it" },
+        { "draw", "tests/gpu/test_gpu_draw.c" },
         { "frozen", "tests/gpu/test_gpu_adapters.c" },
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)

@@ -3,20 +3,8 @@
 # Adapters with --device cuda and hip on the command line, over stand-ins that execute the kernels' machine code: two runs
 # save the same adapter, bit for bit; a CPU goes on where a GPU stopped, with the same losses; what does not run is named.
 # shellcheck disable=SC1091,SC2086,SC2154
-. "$(dirname "$0")/../cli/lib.sh"
+. "$(dirname "$0")/standins.sh"
 
-standins=$(dirname "$TRAINMARK")/tests/standins
-unset TRAINMARK_GPU_RUNTIME TRAINMARK_KERNELS TRAINMARK_NVML
-if ! [ -e "$standins/hip.so" ]; then
-    skip "adapters" "$standins/hip.so is not supported"
-    finish
-fi
-export TRAINMARK_NVRTC="$standins/nvrtc.so" TRAINMARK_HIPRTC="$standins/hiprtc.so"
-export TRAINMARK_CUBLASLT="$standins/cublaslt.so" TRAINMARK_HIPBLASLT="$standins/hipblaslt.so"
-mkdir kernels && chmod 700 kernels
-export TRAINMARK_KERNELS="$work/kernels"
-on() { TRAINMARK_GPU_RUNTIME="$standins/$1.so"; export TRAINMARK_GPU_RUNTIME; }
-loss_of() { sed -n "s/^{\"step\": $2, \"loss\": \([^,]*\),.*/\1/p" "$1/metrics.jsonl"; }
 within() { awk -v a="$1" -v b="$2" -v bound="$3" 'BEGIN { d = a - b; exit !(a != "" && b != "" && d <= bound && -d <= bound) }'; }
 
 tiny="--model.dim 32 --model.n_layers 1 --model.n_heads 2 --model.n_kv_heads 1 --model.ffn_dim 48 --model.vocab_size 64"
@@ -27,10 +15,7 @@ tiny="$tiny --checkpoint.enable true --checkpoint.interval 1 --checkpoint.keep_l
 try() {
     on "$1"
     for out in once twice; do trainmark run tiny-llama $tiny $3 --device "$1" --out "$2-$out" && cp "$err" "$2-$out.err"; done
-    if [ "$code" -eq 1 ] && grep -q "cannot compile" "$err" && [ "${TM_TEST_COMPILERS:-}" != required ]; then
-        skip "$2" "no compiler of kernels (tools/kernel_compilers.sh)"
-        return
-    fi
+    ! has_no_compiler "$2" || return
     check "$2 on $1" [ "$code" -eq 0 ]
     for out in once twice; do trainmark export "$2-$out" -o "$2-$out-adapter"; done
     check "saves the adapter" [ "$code" -eq 0 -a -s "$2-once-adapter/adapter_model.safetensors" ]

@@ -3,18 +3,8 @@
 # bench attention, mlp and startup with --device cuda and hip, over stand-ins that execute the kernels' machine code: right
 # results, by the device's clock, and what is wrong is found.
 # shellcheck disable=SC1091,SC2086,SC2154
-. "$(dirname "$0")/../cli/lib.sh"
+. "$(dirname "$0")/standins.sh"
 
-standins=$(dirname "$TRAINMARK")/tests/standins
-unset TRAINMARK_GPU_RUNTIME TRAINMARK_KERNELS TRAINMARK_NVML
-if ! [ -e "$standins/hip.so" ]; then
-    skip "benches" "$standins/hip.so is not supported"
-    finish
-fi
-export TRAINMARK_NVRTC="$standins/nvrtc.so" TRAINMARK_HIPRTC="$standins/hiprtc.so"
-export TRAINMARK_CUBLASLT="$standins/cublaslt.so" TRAINMARK_HIPBLASLT="$standins/hipblaslt.so"
-mkdir kernels && chmod 700 kernels
-export TRAINMARK_KERNELS="$work/kernels"
 value() { sed -n "s/^ *\"$1\": \"*\([^\",]*\)\"*,*$/\1/p" "$out" | head -n 1; }
 once="--rep-ms 1 --warmup-ms 0 --precision 0 --store none --json"
 
@@ -22,10 +12,7 @@ for device in cuda hip; do
     TRAINMARK_GPU_RUNTIME="$standins/$device.so"
     export TRAINMARK_GPU_RUNTIME
     trainmark bench attention --device $device --dtype bfloat16 --seq 40 --heads 4 --kv-heads 2 --cache warm $once
-    if [ "$code" -eq 1 ] && grep -q "cannot compile" "$err" && [ "${TM_TEST_COMPILERS:-}" != required ]; then
-        skip "$device" "no compiler of kernels (tools/kernel_compilers.sh)"
-        continue
-    fi
+    ! has_no_compiler "$device" || continue
     check "attention on $device" [ "$code/$(value correct)" = 0/true ]
     case $device in cuda) by=wgmma ;; *) by=matrix ;; esac
     check "by matrix units, timed both ways" [ "$(value backend)/$(value fwd_time | grep -c '[0-9]')$(value bwd_time | grep -c '[0-9]')" = attention/$by/11 ]

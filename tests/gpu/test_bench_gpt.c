@@ -55,15 +55,8 @@ static void steps_are_those_of_a_cpu(int hip)
     check_nothing_is_left(hip, "the steps");
 }
 
-FULL_TEST(cuda_takes_steps)
-{
-    steps_are_those_of_a_cpu(0);
-}
-
-FULL_TEST(hip_takes_steps)
-{
-    steps_are_those_of_a_cpu(1);
-}
+TEST_ON(cuda, FULL_TEST, takes_steps, steps_are_those_of_a_cpu(0))
+TEST_ON(hip, FULL_TEST, takes_steps, steps_are_those_of_a_cpu(1))
 
 /* Several parts are open on one device, and take turns. */
 FULL_TEST(slices_and_the_model_in_turns)

@@ -49,15 +49,8 @@ static void products_are_right(int hip)
     check_nothing_is_left(hip, "after all");
 }
 
-TEST(cuda_multiplies)
-{
-    products_are_right(0);
-}
-
-FULL_TEST(hip_multiplies)
-{
-    products_are_right(1);
-}
+TEST_ON(cuda, TEST, multiplies, products_are_right(0))
+TEST_ON(hip, FULL_TEST, multiplies, products_are_right(1))
 
 /* float16 is the library's alone; codes of 8 bits are multiplied by both, along the rows of both factors. */
 static void narrow_products_are_right(int hip)
@@ -87,22 +80,12 @@ static void narrow_products_are_right(int hip)
     tm_table_destroy(m.table);
     setenv("STANDIN_BLAS_WRONG", "4", 1);
     snprintf(words, sizeof words, "M=64 N=96 K=512 dtype=%s library=%s", codes, libraries[hip]);
-    m = measure("gemm", devices[hip], words);
-    assert_int_equal(m.status, TM_NUMBERS);
-    assert_false(cell(&m, 0, "correct")->truth);
-    tm_table_destroy(m.table);
+    ends("gemm", devices[hip], words, TM_NUMBERS, "wrong result");
     check_nothing_is_left(hip, "narrow products");
 }
 
-FULL_TEST(cuda_multiplies_narrow_ones)
-{
-    narrow_products_are_right(0);
-}
-
-TEST(hip_multiplies_narrow_ones)
-{
-    narrow_products_are_right(1);
-}
+TEST_ON(cuda, FULL_TEST, multiplies_narrow_ones, narrow_products_are_right(0))
+TEST_ON(hip, TEST, multiplies_narrow_ones, narrow_products_are_right(1))
 
 /* cuBLAS or rocBLAS, which nothing trains by: in turns with the others, or alone. */
 static void other_library_is_right(int hip)
@@ -132,43 +115,26 @@ static void other_library_is_right(int hip)
     assert_string_equal(text(&m, 2, "engine"), other);
     assert_true(has_note(&m, hip ? "nothing trains by rocBLAS 5.1.2" : "nothing trains by cuBLAS 13.1.0"));
     tm_table_destroy(m.table);
-    m = measure("gemm", devices[hip],
-                hip ? "M=16 N=16 K=16 library=rocBLAS dtype=float8_e4m3fnuz"
-                    : "M=16 N=16 K=16 library=cuBLAS dtype=float8_e4m3");
-    assert_string_equal(text(&m, 0, "skipped"), "it multiplies no codes of 8 bits");
-    tm_table_destroy(m.table);
+    const char *alone = hip ? "M=16 N=16 K=16 library=rocBLAS" : "M=16 N=16 K=16 library=cuBLAS";
+    ends("gemm", devices[hip],
+         hip ? "M=16 N=16 K=16 library=rocBLAS dtype=float8_e4m3fnuz"
+             : "M=16 N=16 K=16 library=cuBLAS dtype=float8_e4m3",
+         TM_NUMBERS, "it multiplies no codes of 8 bits");
     /* What fails is told where it is wanted, and left out where all are. */
     setenv("STANDIN_BLAS_FAIL", "cublasCreate_v2@1=1", 1);
-    m = measure("gemm", devices[hip], hip ? "M=16 N=16 K=16 library=rocBLAS" : "M=16 N=16 K=16 library=cuBLAS");
-    assert_int_equal(m.status, TM_UNSUPPORTED);
-    assert_non_null(strstr(m.err.text, hip ? "rocblas_create_handle: status 1" : "cublasCreate_v2: status 1"));
-    tm_table_destroy(m.table);
-    m = measure("gemm", devices[hip], "M=16 N=16 K=16 libraries=true");
-    if (m.status != TM_OK) fail_msg("%s", m.err.text);
-    assert_true(has_note(&m, "not measured: GPU "));
-    tm_table_destroy(m.table);
+    ends("gemm", devices[hip], alone, TM_UNSUPPORTED,
+         hip ? "rocblas_create_handle: status 1" : "cublasCreate_v2: status 1");
+    ends("gemm", devices[hip], "M=16 N=16 K=16 libraries=true", TM_OK, "not measured: GPU ");
     setenv("STANDIN_BLAS_FAIL", "cublasGemmEx@1=14", 1);
-    m = measure("gemm", devices[hip], hip ? "M=16 N=16 K=16 library=rocBLAS" : "M=16 N=16 K=16 library=cuBLAS");
-    assert_int_equal(m.status, TM_DEVICE);
-    tm_table_destroy(m.table);
+    ends("gemm", devices[hip], alone, TM_DEVICE, "");
     unsetenv("STANDIN_BLAS_FAIL");
     setenv(variable, "/nowhere/lib.so", 1);
-    m = measure("gemm", devices[hip], hip ? "M=16 N=16 K=16 library=rocBLAS" : "M=16 N=16 K=16 library=cuBLAS");
-    assert_int_equal(m.status, TM_UNSUPPORTED);
-    assert_non_null(strstr(m.err.text, hip ? "apt-get install rocblas" : "pip install nvidia-cublas"));
-    tm_table_destroy(m.table);
+    ends("gemm", devices[hip], alone, TM_UNSUPPORTED, hip ? "apt-get install rocblas" : "pip install nvidia-cublas");
     check_nothing_is_left(hip, "the other library");
 }
 
-FULL_TEST(cublas_multiplies)
-{
-    other_library_is_right(0);
-}
-
-TEST(rocblas_multiplies)
-{
-    other_library_is_right(1);
-}
+TEST_ON(cuda, FULL_TEST, the_other_library_multiplies, other_library_is_right(0))
+TEST_ON(hip, TEST, the_other_library_multiplies, other_library_is_right(1))
 
 /* float32 whose factors the library may round: within the bound of that, and not within that of float32. */
 TEST(tf32_is_named_and_bounded)
@@ -210,12 +176,8 @@ TEST(tf32_is_named_and_bounded)
     assert_false(check.correct);
     tm_operands_release(&o, &bench);
     tm_device_close(bench.device);
-    m = measure("gemm", "cpu", "M=16 N=16 K=16 dtype=tf32");
-    assert_int_equal(m.status, TM_INVALID);
-    tm_table_destroy(m.table);
-    m = measure("gemm", "cuda", "M=16 N=16 K=16 dtype=tf32 library=cublasLt");
-    assert_true(cell(&m, 0, "correct")->truth);
-    tm_table_destroy(m.table);
+    ends("gemm", "cpu", "M=16 N=16 K=16 dtype=tf32", TM_INVALID, "");
+    ends("gemm", "cuda", "M=16 N=16 K=16 dtype=tf32 library=cublasLt", TM_OK, NULL);
     check_nothing_is_left(false, "TF32");
 }
 
@@ -262,14 +224,8 @@ TEST(of_a_model_all_codes_are_summed_along_rows)
     for (size_t row = 0; row < tm_table_n_rows(m.table); row++)
         assert_true(cell(&m, row, "trans_b")->truth && cell(&m, row, "correct")->truth);
     tm_table_destroy(m.table);
-    m = measure("gemm", "hip", "M=16 N=16 K=16 dtype=fp8 trans_a=true");
-    assert_int_equal(m.status, TM_INVALID);
-    assert_non_null(strstr(m.err.text, "leave --trans_a and --trans_b out"));
-    tm_table_destroy(m.table);
-    m = measure("gemm", "cpu", "M=16 N=16 K=16 dtype=fp8");
-    assert_int_equal(m.status, TM_INVALID);
-    assert_non_null(strstr(m.err.text, "add --device cuda or --device hip"));
-    tm_table_destroy(m.table);
+    ends("gemm", "hip", "M=16 N=16 K=16 dtype=fp8 trans_a=true", TM_INVALID, "leave --trans_a and --trans_b out");
+    ends("gemm", "cpu", "M=16 N=16 K=16 dtype=fp8", TM_INVALID, "add --device cuda or --device hip");
 }
 
 /* Without a word about engines it is what training takes: the library, else our kernel. */
@@ -281,15 +237,9 @@ FULL_TEST(engines)
     assert_string_equal(text(&m, 0, "engine"), "hipBLASLt");
     assert_string_equal(text(&m, 0, "device"), "hip:2");
     tm_table_destroy(m.table);
-    m = measure("gemm", "hip", "M=16 N=16 K=16 dtype=fp32 c-dtype=bf16 library=HIPBLASLT"); /* what it does not do */
-    assert_int_equal(m.status, TM_NUMBERS);
-    assert_string_equal(text(&m, 0, "skipped"),
-                        "linear_dgrad/library: the library leaves a product of float32 in float32");
-    tm_table_destroy(m.table);
-    m = measure("gemm", "hip", "M=16 N=16 K=16 library=MKL");
-    assert_int_equal(m.status, TM_UNSUPPORTED);
-    assert_string_equal(m.err.text, "--library MKL: device hip has hipBLASLt");
-    tm_table_destroy(m.table);
+    ends("gemm", "hip", "M=16 N=16 K=16 dtype=fp32 c-dtype=bf16 library=HIPBLASLT", TM_NUMBERS,
+         "linear_dgrad/library: the library leaves a product of float32 in float32");
+    ends("gemm", "hip", "M=16 N=16 K=16 library=MKL", TM_UNSUPPORTED, "--library MKL: device hip has hipBLASLt");
     setenv("TRAINMARK_HIPBLASLT", "none", 1);
     m = measure("gemm", "hip", "M=16 N=16 K=16 libraries=true");
     assert_int_equal(m.status, TM_OK);
@@ -297,10 +247,8 @@ FULL_TEST(engines)
     assert_string_equal(text(&m, 0, "engine"), "trainmark");
     assert_true(has_note(&m, "no library of products"));
     tm_table_destroy(m.table);
-    m = measure("gemm", "hip", "M=16 N=16 K=16 library=hipBLASLt");
-    assert_int_equal(m.status, TM_UNSUPPORTED);
-    assert_non_null(strstr(m.err.text, "device hip has no library of products here"));
-    tm_table_destroy(m.table);
+    ends("gemm", "hip", "M=16 N=16 K=16 library=hipBLASLt", TM_UNSUPPORTED,
+         "device hip has no library of products here");
 }
 
 static int lines_of(const char *path)
@@ -432,50 +380,36 @@ TEST(nothing_is_faster_than_its_data_sheet)
     tm_table_destroy(m.table);
 }
 
+/* The call fails where `variable` says so, and is named. */
+static void is_told(const char *variable, const char *told, const char *call, const char *words)
+{
+    setenv(variable, told, 1);
+    ends("gemm", "cuda", words, TM_DEVICE, call);
+    unsetenv(variable);
+    check_nothing_is_left(false, told);
+}
+
 /* Of the runtime's calls and of the library's, the first or a later one. */
 TEST(a_call_that_fails_is_told)
 {
-    static const char *const calls[] = { "cuInit",
-                                         "cuDeviceGetAttribute",
-                                         "cuMemHostAlloc",
-                                         "cuMemAlloc_v2",
-                                         "cuStreamCreate",
-                                         "cuEventCreate",
-                                         "cuModuleLoadData",
-                                         "cuModuleGetFunction",
-                                         "cuMemcpyHtoDAsync_v2",
-                                         "cuMemcpyDtoHAsync_v2",
-                                         "cuMemcpyDtoDAsync_v2",
-                                         "cuLaunchKernel",
-                                         "cuEventRecord",
-                                         "cuEventElapsedTime",
-                                         "cuStreamSynchronize" };
-    static const char *const of_library[] = { "cublasLtCreate", "cublasLtMatmulDescCreate",
-                                              "cublasLtMatmulAlgoGetHeuristic", "cublasLtMatmul" };
+    static const char calls[] =
+        "cuInit cuDeviceGetAttribute cuMemHostAlloc cuMemAlloc_v2 cuStreamCreate cuEventCreate cuModuleLoadData "
+        "cuModuleGetFunction cuMemcpyHtoDAsync_v2 cuMemcpyDtoHAsync_v2 cuMemcpyDtoDAsync_v2 cuLaunchKernel "
+        "cuEventRecord "
+        "cuEventElapsedTime cuStreamSynchronize";
+    static const char of_library[] =
+        "cublasLtCreate cublasLtMatmulDescCreate cublasLtMatmulAlgoGetHeuristic cublasLtMatmul";
+    const char *call;
+    char        told[80];
     begin(0);
-    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
+    for (int i = 0; (call = word_of(calls, i)); i++)
         for (int n = 1; n <= 4; n += 3) {
-            char told[80];
-            if (n == 4 && (i == 0 || strncmp(calls[i], "cuModule", 8) == 0)) continue; /* made once or twice */
-            snprintf(told, sizeof told, "%s@%d=719", calls[i], n);
-            setenv("STANDIN_GPU_FAIL", told, 1);
-            measured m = measure("gemm", "cuda", "shapes=16x16x16,16x32x16:nt libraries=true");
-            unsetenv("STANDIN_GPU_FAIL");
-            if (m.status != TM_DEVICE || !strstr(m.err.text, calls[i]) ||
-                !strstr(m.err.text, "some other error (error 719)"))
-                fail_msg("%s: status %d, '%s'", told, (int)m.status, m.err.text);
-            tm_table_destroy(m.table);
-            check_nothing_is_left(false, told);
+            if (n == 4 && (i == 0 || strncmp(call, "cuModule", 8) == 0)) continue; /* made once or twice */
+            snprintf(told, sizeof told, "%s@%d=719", call, n);
+            is_told("STANDIN_GPU_FAIL", told, call, "shapes=16x16x16,16x32x16:nt libraries=true");
         }
-    for (size_t i = 0; i < sizeof of_library / sizeof of_library[0]; i++) {
-        char told[80];
-        snprintf(told, sizeof told, "%s@1=14", of_library[i]);
-        setenv("STANDIN_BLAS_FAIL", told, 1);
-        measured m = measure("gemm", "cuda", "M=16 N=16 K=16");
-        unsetenv("STANDIN_BLAS_FAIL");
-        if (m.status != TM_DEVICE || !strstr(m.err.text, of_library[i]))
-            fail_msg("%s: status %d, '%s'", told, (int)m.status, m.err.text);
-        tm_table_destroy(m.table);
-        check_nothing_is_left(false, told);
+    for (int i = 0; (call = word_of(of_library, i)); i++) {
+        snprintf(told, sizeof told, "%s@1=14", call);
+        is_told("STANDIN_BLAS_FAIL", told, call, "M=16 N=16 K=16");
     }
 }

@@ -3,18 +3,7 @@
 # --device cuda and hip on the command line, over stand-ins: which devices there are, what is planned for them, and what
 # is said where something is missing. Runs: test_device_runs.sh.
 # shellcheck disable=SC1091,SC2086,SC2154
-. "$(dirname "$0")/../cli/lib.sh"
-
-standins=$(dirname "$TRAINMARK")/tests/standins
-unset TRAINMARK_GPU_RUNTIME TRAINMARK_NVRTC TRAINMARK_HIPRTC TRAINMARK_CUBLASLT TRAINMARK_HIPBLASLT TRAINMARK_KERNELS TRAINMARK_NVML
-if ! [ -e "$standins/hip.so" ]; then
-    skip "devices" "$standins/hip.so is not supported"
-    finish
-fi
-export TRAINMARK_NVRTC="$standins/nvrtc.so" TRAINMARK_HIPRTC="$standins/hiprtc.so"
-export TRAINMARK_CUBLASLT="$standins/cublaslt.so" TRAINMARK_HIPBLASLT="$standins/hipblaslt.so"
-on() { TRAINMARK_GPU_RUNTIME="$standins/$1.so"; export TRAINMARK_GPU_RUNTIME; }
-value_of() { sed -n "s/^ *\"$2\": \"*\([^\",]*\).*/\1/p" "$1/result.json" | head -n 1; }
+. "$(dirname "$0")/standins.sh"
 
 # --- devices ------------------------------------------------------------------------------------------------------------------
 

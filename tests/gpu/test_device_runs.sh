@@ -3,28 +3,12 @@
 # Runs with --device cuda and hip, over stand-ins that execute the kernels' machine code: checkpoints that pass between a
 # CPU and a GPU, kept kernels, algorithms of products, sensors, benches, and calls that fail.
 # shellcheck disable=SC1091,SC2086,SC2154
-. "$(dirname "$0")/../cli/lib.sh"
+. "$(dirname "$0")/standins.sh"
 
-standins=$(dirname "$TRAINMARK")/tests/standins
-unset TRAINMARK_GPU_RUNTIME TRAINMARK_NVRTC TRAINMARK_HIPRTC TRAINMARK_CUBLASLT TRAINMARK_HIPBLASLT TRAINMARK_KERNELS TRAINMARK_NVML
-if ! [ -e "$standins/hip.so" ]; then
-    skip "devices" "$standins/hip.so is not supported"
-    finish
-fi
-export TRAINMARK_NVRTC="$standins/nvrtc.so" TRAINMARK_HIPRTC="$standins/hiprtc.so"
-export TRAINMARK_CUBLASLT="$standins/cublaslt.so" TRAINMARK_HIPBLASLT="$standins/hipblaslt.so"
-on() { TRAINMARK_GPU_RUNTIME="$standins/$1.so"; export TRAINMARK_GPU_RUNTIME; }
-value_of() { sed -n "s/^ *\"$2\": \"*\([^\",]*\).*/\1/p" "$1/result.json" | head -n 1; }
-
-mkdir kernels && chmod 700 kernels
-export TRAINMARK_KERNELS="$work/kernels"
 small="$tiny --model.vocab_size 64 --training.steps 2 --checkpoint.enable true --checkpoint.interval 1"
 on hip
 trainmark run tiny-llama $small --device hip --out gpu
-if [ "$code" -eq 1 ] && grep -q "cannot compile" "$err" && [ "${TM_TEST_COMPILERS:-}" != required ]; then
-    skip "runs" "no compiler of kernels (tools/kernel_compilers.sh)"
-    finish
-fi
+! has_no_compiler "runs" || finish
 check "a run on a GPU" [ "$code" -eq 0 ]
 check "says on which" has gpu/result.json '"device": .*hip'
 check "the vendor's variables are in the result" has gpu/result.json '"HSA_NO_SCRATCH_RECLAIM": "1"'
@@ -145,7 +129,6 @@ training: { seq_len: 8, local_batch_size: 2, steps: 60 }
 data: { source: mock }
 END
 cell_of() { sed -n "s/^ *\"$2\": \"*\([^\",]*\).*/\1/p" "$1" | head -n 1; }
-loss_of() { sed -n "$2s/^{\"step\": $2, \"loss\": \([^,]*\),.*/\1/p" "$1/metrics.jsonl"; }
 ended_well() { [ "$code" -eq 0 ] || has "$err" "the machine was disturbed"; } # by others
 trainmark bench gpt --device hip --sizes micro.yaml --layers 3 --rep-ms 150 --precision 0 --output-file gpt.json
 check "bench gpt on a GPU" ended_well

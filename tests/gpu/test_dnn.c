@@ -39,22 +39,12 @@ static int counted(const char *what)
 
 static tm_gpu_attention_shape shape_of(int64_t heads, int64_t kv_heads, int64_t length, int64_t dim)
 {
-    return (tm_gpu_attention_shape){ .sequences = 1,
-                                     .queries = length,
-                                     .keys = length,
-                                     .heads = heads,
-                                     .kv_heads = kv_heads,
-                                     .dim_qk = dim,
-                                     .dim_v = dim,
-                                     .ld_q = heads * dim,
-                                     .ld_k = kv_heads * dim,
-                                     .ld_v = kv_heads * dim,
-                                     .ld_o = heads * dim,
-                                     .ld_dq = heads * dim,
-                                     .ld_dk = kv_heads * dim,
-                                     .ld_dv = kv_heads * dim,
-                                     .heads_of_all = heads,
-                                     .causal = 1 };
+    tm_gpu_attention_shape s = { .sequences = 1, .dim_qk = dim, .dim_v = dim, .causal = 1 };
+    s.queries = s.keys = length;
+    s.heads = s.heads_of_all = heads, s.kv_heads = kv_heads;
+    s.ld_q = s.ld_o = s.ld_dq = heads * dim;
+    s.ld_k = s.ld_v = s.ld_dk = s.ld_dv = kv_heads * dim;
+    return s;
 }
 
 /* What 9.19 and 9.26 asked for on H200, A100, L40, B200 at most: sequences, heads, heads of keys, queries, elements. */
@@ -92,15 +82,8 @@ static void judge(const char *op)
     assert_true(counted("standin_dnn_executed") > 0);
 }
 
-TEST(attention_is_right)
-{
-    judge("attention");
-}
-
-TEST(gradients_are_right)
-{
-    judge("attention_grad");
-}
+TEST_ON(cuda, TEST, attention_is_right, judge("attention"))
+TEST_ON(cuda, TEST, gradients_are_right, judge("attention_grad"))
 
 /* --- pieces
  * --------------------------------------------------------------------------------------------------------- */
@@ -125,16 +108,9 @@ static const tm_kernel *backward(void)
 static tm_example *example_of(int64_t length, int64_t window, int64_t offset)
 {
     static tm_example       e;
-    const tm_attention_attr attr = { .seq_q = length,
-                                     .seq_k = length,
-                                     .heads = 4,
-                                     .kv_heads = 2,
-                                     .dim_qk = 16,
-                                     .dim_v = 8,
-                                     .scale = 0.25,
-                                     .causal = 1,
-                                     .window = window,
-                                     .q_offset = offset };
+    const tm_attention_attr shape = { .heads = 4, .kv_heads = 2, .dim_qk = 16, .dim_v = 8, .scale = 0.25, .causal = 1 };
+    tm_attention_attr       attr = shape;
+    attr.seq_q = attr.seq_k = length, attr.window = window, attr.q_offset = offset;
     tm_example_begin(&e, &attr, sizeof attr);
     tm_example_in(&e, 0, TM_ROLE_ACTIVATION, tm_shape_2(2 * length, 4 * 8), 0, 1);
     tm_example_in(&e, 1, TM_ROLE_ACTIVATION, tm_shape_2(2 * length, 4 * 16), 0, 1);

@@ -69,12 +69,4 @@ static void blocks_are_decoded_on(const char *name)
     unsetenv("STANDIN_GPU_UNITS");
 }
 
-FULL_TEST(blocks_are_decoded_on_cuda)
-{
-    blocks_are_decoded_on("cuda");
-}
-
-FULL_TEST(blocks_are_decoded_on_hip)
-{
-    blocks_are_decoded_on("hip");
-}
+ON_BOTH(FULL_TEST, blocks_are_decoded, blocks_are_decoded_on(on))

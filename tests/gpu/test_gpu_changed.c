@@ -170,15 +170,7 @@ static void judge(const char *device)
     tm_text_fini(&list), tm_text_fini(&launches), tm_text_fini(&names);
 }
 
-TEST(what_has_changed_is_right_on_cuda)
-{
-    judge("cuda");
-}
-
-TEST(what_has_changed_is_right_on_hip)
-{
-    judge("hip");
-}
+ON_BOTH(TEST, what_has_changed_is_right, judge(on))
 
 /* --- which texts have changed */
 

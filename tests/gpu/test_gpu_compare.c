@@ -65,12 +65,4 @@ static void counts_as_the_reference(const char *name)
     tm_device_close(device);
 }
 
-TEST(cuda_counts_as_the_reference)
-{
-    counts_as_the_reference("cuda");
-}
-
-TEST(hip_counts_as_the_reference)
-{
-    counts_as_the_reference("hip");
-}
+ON_BOTH(TEST, counts_as_the_reference, counts_as_the_reference(on))

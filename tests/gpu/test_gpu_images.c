@@ -133,15 +133,7 @@ static void encoders_on(const char *name)
     }
 }
 
-FULL_TEST(encoders_on_cuda)
-{
-    encoders_on("cuda");
-}
-
-FULL_TEST(encoders_on_hip)
-{
-    encoders_on("hip");
-}
+ON_BOTH(FULL_TEST, encoders, encoders_on(on))
 
 /* --- drawing ------------------------------------------------------------------------------------------------------ */
 
@@ -178,14 +170,6 @@ static void draws_on(const char *name)
     tm_text_fini(&bytes);
 }
 
-FULL_TEST(a_picture_is_drawn_on_cuda)
-{
-    draws_on("cuda");
-}
-
-FULL_TEST(a_picture_is_drawn_on_hip)
-{
-    draws_on("hip");
-}
+ON_BOTH(FULL_TEST, a_picture_is_drawn, draws_on(on))
 
 TEST_FIXTURE(NULL, test_folder_teardown)

@@ -36,9 +36,8 @@ static void judge_part(const char *name, const char *device, int part, void (*ju
         if (why) fail_msg("%s", why);                                                                                  \
         judged_texts_note(NOTES, #name, of);                                                                           \
     }                                                                                                                  \
-    static void name(void **state)                                                                                     \
+    FULL_TEST(name)                                                                                                    \
     {                                                                                                                  \
-        (void)state;                                                                                                   \
         judge_part(#name, device, part, judged_##name);                                                                \
     }
 PART(on_cuda_1, "cuda", 0)
@@ -98,39 +97,22 @@ static int left_out(const char *name, const char *arch, const char *op)
     return with.proved;
 }
 
-static void what_is_left_out_is_named_on_cuda(void **state)
+TEST(what_is_left_out_is_named_on_cuda)
 {
-    (void)state;
     if (gpu_is_real()) skip();
     assert_int_equal(left_out("cuda", "sm_90", "layernorm"), 0);
 }
 
 /* What the architecture has alone: copies, and products of warpgroups that go on by themselves. */
-static void what_is_left_out_of_wgmma_is_named(void **state)
+FULL_TEST(what_is_left_out_of_wgmma_is_named)
 {
-    (void)state;
     if (gpu_is_real()) skip();
     setenv("TM_TEST_KERNEL", "wgmma", 1);
     assert_int_equal(left_out("cuda", "sm_90", "attention_grad"), 0);
 }
 
-static void what_is_left_out_is_named_on_hip(void **state)
+TEST(what_is_left_out_is_named_on_hip)
 {
-    (void)state;
     if (gpu_is_real()) skip();
     assert_true(left_out("hip", "gfx942", "rope") > 0);
 }
-
-static const struct CMUnitTest tests[] = { full_test(on_cuda_1),
-                                           full_test(on_cuda_2),
-                                           full_test(on_cuda_3),
-                                           full_test(on_cuda_4),
-                                           full_test(on_hip_1),
-                                           full_test(on_hip_2),
-                                           full_test(on_hip_3),
-                                           full_test(on_hip_4),
-                                           cmocka_unit_test(what_is_left_out_is_named_on_cuda),
-                                           cmocka_unit_test(what_is_left_out_is_named_on_hip),
-                                           full_test(what_is_left_out_of_wgmma_is_named) };
-
-TEST_TABLE(tests)

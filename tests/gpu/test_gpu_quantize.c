@@ -97,23 +97,24 @@ static void both(tm_device *cpu, tm_device *gpu, operands *o, const char *what)
     for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) free(o->image[i]);
 }
 
-static void examples_have_the_bits_of_cpus(const char *name)
+/* Every example of an op on both devices: those whose number has this parity with wild values. */
+static void each_example(const char *name, const tm_op *op, int wild,
+                         void (*judge)(tm_device *cpu, tm_device *gpu, operands *o, const char *what))
 {
-    static const tm_op *const ops[] = { &tm_op_quantize, &tm_op_quantize_largest, &tm_op_scale_history, &tm_op_tick };
     static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16 };
+    tm_example                       example;
     if (!emulated_device(name)) skip();
     tm_device *cpu = emulated_open("cpu"), *gpu = emulated_open(name);
-    for (int op = 0; op < 4; op++) {
-        tm_example example;
-        for (int k = 0; ops[op]->example(k, &example); k++)
-            for (int p = 0; p < 2; p++) {
-                char     what[120];
-                operands o;
-                snprintf(what, sizeof what, "%s on %s, example %d, %s", ops[op]->name, name, k, precisions[p]->name);
-                fill(&o, ops[op], &example, precisions[p], k % 2);
-                both(cpu, gpu, &o, what);
-            }
-    }
+    for (int k = 0; op->example(k, &example); k++)
+        for (int p = 0; p < 2; p++) {
+            char     what[120];
+            operands o;
+            bool     large = op == &tm_op_quantize_both && tm_shape_elements(example.in[0]) > 3000; /* several tiles */
+            if (large && !test_is_full() && k % 2 != p) continue;
+            snprintf(what, sizeof what, "%s on %s, example %d, %s", op->name, name, k, precisions[p]->name);
+            fill(&o, op, &example, precisions[p], k % 2 == wild);
+            judge(cpu, gpu, &o, what);
+        }
     tm_device_close(gpu);
     tm_device_close(cpu);
 }
@@ -207,26 +208,6 @@ static void one_as_two(tm_device *cpu, tm_device *gpu, operands *o, const char *
     for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) free(o->image[i]);
 }
 
-static void codes_of_both_directions(const char *name)
-{
-    static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16 };
-    tm_example                       example;
-    if (!emulated_device(name)) skip();
-    tm_device *cpu = emulated_open("cpu"), *gpu = emulated_open(name);
-    for (int k = 0; tm_op_quantize_both.example(k, &example); k++)
-        for (int p = 0; p < 2; p++) {
-            char     what[120];
-            operands o;
-            bool     large = tm_shape_elements(example.in[0]) > 3000; /* several tiles */
-            if (large && !test_is_full() && k % 2 != p) continue;
-            snprintf(what, sizeof what, "both on %s, example %d, %s", name, k, precisions[p]->name);
-            fill(&o, &tm_op_quantize_both, &example, precisions[p], k % 2);
-            one_as_two(cpu, gpu, &o, what);
-        }
-    tm_device_close(gpu);
-    tm_device_close(cpu);
-}
-
 /* What the maker leaves on the GPU, quantized on the CPU. */
 static void one_as_three(tm_device *cpu, tm_device *gpu, operands *o, const char *what)
 {
@@ -249,48 +230,14 @@ static void one_as_three(tm_device *cpu, tm_device *gpu, operands *o, const char
     free(maker.image[TM_MAX_IN]);
 }
 
-static void codes_of_what_is_made(const char *name)
+ON_BOTH(FULL_TEST, factors_that_are_made_have_the_bits_of_three_ops,
+        each_example(on, &tm_op_quantize_made, 0, one_as_three))
+ON_BOTH(FULL_TEST, both_directions_have_the_bits_of_two_ops, each_example(on, &tm_op_quantize_both, 1, one_as_two))
+static void all_have_the_bits_of_cpus(const char *name)
 {
-    static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16 };
-    tm_example                       example;
-    if (!emulated_device(name)) skip();
-    tm_device *cpu = emulated_open("cpu"), *gpu = emulated_open(name);
-    for (int k = 0; tm_op_quantize_made.example(k, &example); k++)
-        for (int p = 0; p < 2; p++) {
-            char     what[120];
-            operands o;
-            snprintf(what, sizeof what, "made on %s, example %d, %s", name, k, precisions[p]->name);
-            fill(&o, &tm_op_quantize_made, &example, precisions[p], k % 2 == 0);
-            one_as_three(cpu, gpu, &o, what);
-        }
-    tm_device_close(gpu);
-    tm_device_close(cpu);
+    static const tm_op *const ops[] = { &tm_op_quantize, &tm_op_quantize_largest, &tm_op_scale_history, &tm_op_tick };
+    for (int i = 0; i < 4; i++) each_example(name, ops[i], 1, both);
+    recipes_have_the_bits_of_cpus(name);
 }
 
-FULL_TEST(factors_that_are_made_have_the_bits_of_three_ops_on_cuda)
-{
-    codes_of_what_is_made("cuda");
-}
-
-FULL_TEST(factors_that_are_made_have_the_bits_of_three_ops_on_hip)
-{
-    codes_of_what_is_made("hip");
-}
-
-FULL_TEST(both_directions_have_the_bits_of_two_ops)
-{
-    codes_of_both_directions("cuda");
-    codes_of_both_directions("hip");
-}
-
-FULL_TEST(cuda_has_the_bits_of_cpus)
-{
-    examples_have_the_bits_of_cpus("cuda");
-    recipes_have_the_bits_of_cpus("cuda");
-}
-
-FULL_TEST(hip_has_the_bits_of_cpus)
-{
-    examples_have_the_bits_of_cpus("hip");
-    recipes_have_the_bits_of_cpus("hip");
-}
+ON_BOTH(FULL_TEST, all_have_the_bits_of_cpus, all_have_the_bits_of_cpus(on))

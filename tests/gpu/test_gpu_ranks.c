@@ -3,6 +3,7 @@
  * step are those of processors in the same layout, and of one rank; two runs have the same bits; a checkpoint goes on
  * with another number of ranks; what fails, hangs or dies is named. */
 #include "support/test.h"
+#include "gpu/emulated.h"
 #include "gpu/rank_jobs.h"
 #include "support/folder.h"
 
@@ -75,10 +76,11 @@ TRAIN(staged, cuda)
 TRAIN(staged, hip)
 TRAIN(of_experts, cuda)
 
-/* Shards of weights and parts of matrices: every collective that layouts take. */
+/* Shards of weights, parts of matrices, stages: every collective that layouts take, and messages. */
 TEST(layouts_train_on_cuda)
 {
-    train_layouts("cuda", divided, 2, 0, 1);
+    static const char *const all[] = { SHARDS, "ranks=2 tensor=2 whole_rows=1", STAGES };
+    train_layouts("cuda", all, COUNT(all), 0, 1);
 }
 
 /* --- the same again ----------------------------------------------------------------------------------------------- */
@@ -127,9 +129,9 @@ FULL_TEST(checkpoints_go_on_with_other_ranks)
 /* --- when something goes wrong ------------------------------------------------------------------------------------ */
 
 typedef struct {
-    const char *layout, *variable, *value;
-    const char *says[2]; /* each rank; NULL: anything */
-    int         death;   /* of rank 1 */
+    const char *layout, *set; /* "VARIABLE=VALUE"; without a sign nothing */
+    const char *says[2];      /* each rank; NULL: anything */
+    int         death;        /* of rank 1 */
 } mishap;
 
 /* Two ranks with a deadline of two seconds: both end with an error. */
@@ -137,16 +139,19 @@ static void goes_wrong(const mishap *m)
 {
     plan_of p = plan_from(m->layout);
     int     codes[MOST];
+    char    variable[40];
+    size_t  sign = strcspn(m->set, "=");
     job     j = new_job("cuda", &p, &tm_precision_f32);
     j.deadline = 2;
     j.death = m->death;
-    if (m->variable) setenv(m->variable, m->value, 1);
+    snprintf(variable, sizeof variable, "%.*s", (int)sign, m->set);
+    if (m->set[sign]) setenv(variable, m->set + sign + 1, 1);
     found *all = run_all(&j, codes);
-    if (m->variable) unsetenv(m->variable);
+    unsetenv(variable);
     for (int r = 0; r < 2; r++) {
         if (r == 1 && m->death && codes[1] == 128 + SIGKILL) continue;
         if (codes[r] != 1 || (m->says[r] && !strstr(all[r].said, m->says[r])))
-            fail_msg("%s, %s: rank %d: exit code %d, status %d: %s; wanted: %s", m->layout, m->value, r, codes[r],
+            fail_msg("%s, %s: rank %d: exit code %d, status %d: %s; wanted: %s", m->layout, m->set, r, codes[r],
                      (int)all[r].status, all[r].said, m->says[r] ? m->says[r] : "a failure");
     }
     end_all(all);
@@ -156,41 +161,27 @@ static void goes_wrong(const mishap *m)
 FULL_TEST(failures_name_rank_and_call)
 {
     static const mishap all[] = {
-        { COPIES,
-          "STANDIN_HANG",
-          "1@2=",
-          { "rank 0 has waited 2 s for the end of all-reduce (sum) of ",
-            "rank 1 has waited 2 s for the end of all-reduce (sum) of " },
-          0 },
-        { COPIES,
-          "STANDIN_HANG",
-          "1@2=",
-          { "float32 'gradients of layer 1' on GPU 0 (0000:10:00.0); all ranks are there", "on GPU 1 (0000:11:00.0)" },
-          0 },
-        { COPIES, "STANDIN_RETURN", "1@2=3", { "rank 1", "rank 1: ncclAllReduce (all-reduce (sum) of " }, 0 },
-        { COPIES, NULL, "dies", { "rank 1" }, SIGKILL },
-        { COPIES, NULL, "stops", { "rank 1 of group world is late" }, SIGSTOP },
-        { STAGES,
-          "STANDIN_HANG",
-          "1@2=",
-          { "bytes 'gradients of stage 1, from rank 1' on GPU 0 (0000:10:00.0)",
-            "bytes 'activations of stage 0, from rank 0' on GPU 1 (0000:11:00.0)" },
-          0 },
-        { STAGES,
-          "STANDIN_NCCL_FAIL",
-          "1:ncclRecv@2=3",
-          { "rank 1", "'activations of stage 0, from rank 0'): internal" },
-          0 },
-        { STAGES,
-          "STANDIN_NCCL_FAIL",
-          "0:ncclSend@2=3",
-          { "'activations of stage 0, to rank 1'): internal", "rank 0" },
-          0 },
-        { STAGES, "STANDIN_ASYNC", "1@2=6", { "rank 1", "rank 1: what was under way (" }, 0 },
-        { EXPERTS, "STANDIN_NCCL_FAIL", "1:ncclAllGather@1=3", { NULL, "rank 1: ncclAllGather (all-" }, 0 },
-        { EXPERTS, "STANDIN_NCCL_FAIL", "1:ncclSend@3=3", { NULL, "rank 1: ncclSend (all-" }, 0 },
-        { EXPERTS, "STANDIN_NCCL_FAIL", "1:ncclRecv@3=3", { NULL, "rank 1: ncclRecv (all-" }, 0 },
-        { EXPERTS, "STANDIN_NCCL_FAIL", "1:ncclGroupEnd@7=6", { NULL, "rank 1: ncclGroupEnd (all-" }, 0 },
+        { COPIES, "STANDIN_HANG=1@2=",
+          .says = { "rank 0 has waited 2 s for the end of all-reduce (sum) of ",
+                    "rank 1 has waited 2 s for the end of all-reduce (sum) of " } },
+        { COPIES, "STANDIN_HANG=1@2=",
+          .says = { "float32 'gradients of layer 1' on GPU 0 (0000:10:00.0); all ranks are there",
+                    "on GPU 1 (0000:11:00.0)" } },
+        { COPIES, "STANDIN_RETURN=1@2=3", .says = { "rank 1", "rank 1: ncclAllReduce (all-reduce (sum) of " } },
+        { COPIES, "dies", { "rank 1" }, SIGKILL },
+        { COPIES, "stops", { "rank 1 of group world is late" }, SIGSTOP },
+        { STAGES, "STANDIN_HANG=1@2=",
+          .says = { "bytes 'gradients of stage 1, from rank 1' on GPU 0 (0000:10:00.0)",
+                    "bytes 'activations of stage 0, from rank 0' on GPU 1 (0000:11:00.0)" } },
+        { STAGES, "STANDIN_NCCL_FAIL=1:ncclRecv@2=3",
+          .says = { "rank 1", "'activations of stage 0, from rank 0'): internal" } },
+        { STAGES, "STANDIN_NCCL_FAIL=0:ncclSend@2=3",
+          .says = { "'activations of stage 0, to rank 1'): internal", "rank 0" } },
+        { STAGES, "STANDIN_ASYNC=1@2=6", .says = { "rank 1", "rank 1: what was under way (" } },
+        { EXPERTS, "STANDIN_NCCL_FAIL=1:ncclAllGather@1=3", .says = { NULL, "rank 1: ncclAllGather (all-" } },
+        { EXPERTS, "STANDIN_NCCL_FAIL=1:ncclSend@3=3", .says = { NULL, "rank 1: ncclSend (all-" } },
+        { EXPERTS, "STANDIN_NCCL_FAIL=1:ncclRecv@3=3", .says = { NULL, "rank 1: ncclRecv (all-" } },
+        { EXPERTS, "STANDIN_NCCL_FAIL=1:ncclGroupEnd@7=6", .says = { NULL, "rank 1: ncclGroupEnd (all-" } },
     };
     begin_on("cuda");
     for (size_t i = 0; i < COUNT(all); i++) goes_wrong(&all[i]);
@@ -202,33 +193,24 @@ FULL_TEST(every_call_fails_once)
     static const char *const library[] = { "ncclCommInitRankConfig@3", "ncclSend@1", "ncclRecv@1", "ncclAllReduce@1",
                                            "ncclCommGetAsyncError@1" };
     /* this one, and all behind it */
-    static const char *const driver[] = { "cuMemAlloc_v2@3",
-                                          "cuMemHostAlloc@3",
-                                          "cuStreamCreate@5",
-                                          "cuEventCreate@5",
-                                          "cuEventRecord@30",
-                                          "cuStreamWaitEvent@30",
-                                          "cuMemcpyDtoDAsync_v2@5",
-                                          "cuMemcpyDtoHAsync_v2@40",
-                                          "cuMemcpyHtoDAsync_v2@5",
-                                          "cuStreamQuery@40",
-                                          "cuStreamBeginCapture_v2@3",
-                                          "cuStreamEndCapture@3",
-                                          "cuGraphInstantiateWithFlags@3",
-                                          "cuGraphLaunch@2",
-                                          "cuLaunchKernel@50" };
-    char                     value[64], words[64];
+    static const char driver[] =
+        "cuMemAlloc_v2@3 cuMemHostAlloc@3 cuStreamCreate@5 cuEventCreate@5 cuEventRecord@30 "
+        "cuStreamWaitEvent@30 cuMemcpyDtoDAsync_v2@5 cuMemcpyDtoHAsync_v2@40 cuMemcpyHtoDAsync_v2@5 "
+        "cuStreamQuery@40 cuStreamBeginCapture_v2@3 cuStreamEndCapture@3 "
+        "cuGraphInstantiateWithFlags@3 cuGraphLaunch@2 cuLaunchKernel@50";
+    const char *call;
+    char        value[80], words[64];
     begin_on("cuda");
     for (size_t i = 0; i < COUNT(library); i++)
         for (int r = 0; r < 2; r++) {
-            mishap m = { STAGES, "STANDIN_NCCL_FAIL", value, { NULL }, 0 };
-            snprintf(value, sizeof value, "%d:%s=3", r, library[i]);
+            mishap m = { .layout = STAGES, .set = value };
+            snprintf(value, sizeof value, "STANDIN_NCCL_FAIL=%d:%s=3", r, library[i]);
             snprintf(words, sizeof words, "rank %d: %.*s", r, (int)strcspn(library[i], "@"), library[i]);
             m.says[r] = words;
             goes_wrong(&m);
         }
-    for (size_t i = 0; i < COUNT(driver); i++) {
-        snprintf(value, sizeof value, "%s=2", driver[i]);
-        goes_wrong(&(mishap){ STAGES, "STANDIN_GPU_FAIL", value, { NULL }, 0 });
+    for (int i = 0; (call = word_of(driver, i)); i++) {
+        snprintf(value, sizeof value, "STANDIN_GPU_FAIL=%s=2", call);
+        goes_wrong(&(mishap){ .layout = STAGES, .set = value });
     }
 }

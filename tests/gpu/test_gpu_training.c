@@ -135,7 +135,7 @@ static void train_twice(tm_device *cpu, tm_device *gpu, const model *m, const tm
 
 /* Products and NVIDIA's attention by the makers' libraries, or by own kernels: each model in one format by these, in
  * the other by those; on a real GPU in both. */
-static void trains_as_a_cpu(const char *name, group from, group to)
+static void trains_as_a_cpu(const char *name, group of)
 {
     static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16 };
     bool                             hip = strcmp(name, "hip") == 0;
@@ -152,8 +152,8 @@ static void trains_as_a_cpu(const char *name, group from, group to)
     for (int k = 0; k < TM_COUNT_OF(models); k++)
         for (int way = 0; way < 4; way++) {
             int own = way / 2, p = way % 2;
-            if (models[k].group < from || models[k].group > to) continue;
-            if (!test_is_full() && from == DENSE && k != hip) continue;
+            if (models[k].group != of) continue;
+            if (!test_is_full() && of == DENSE && k != hip) continue;
             if (!gpu_is_real() && own == (k + p + hip) % 2) continue;
             if (own || !gpu_is_real()) setenv("TRAINMARK_CUDNN", own ? "none" : test_built("standins/cudnn.so"), 1);
             train_twice(cpu, gpu[own], &models[k], precisions[p], own ? "own kernels" : "libraries");
@@ -161,61 +161,21 @@ static void trains_as_a_cpu(const char *name, group from, group to)
     for (int own = 0; own < 2; own++) {
         const char *text = tm_device_describe(gpu[own])->text;
         bool        attends = strstr(text, "; attention by cuDNN") != NULL;
-        if (!gpu_is_real() && from == DENSE && attends != (!own && !hip)) fail_msg("%d: %s", own, text);
+        if (!gpu_is_real() && of == DENSE && attends != (!own && !hip)) fail_msg("%d: %s", own, text);
         tm_device_close(gpu[own]);
     }
     tm_device_close(cpu);
 }
 
-TEST(cuda_trains_as_a_cpu)
-{
-    trains_as_a_cpu("cuda", DENSE, DENSE);
-}
+ON_BOTH(TEST, trains_as_a_cpu, trains_as_a_cpu(on, DENSE))
 
-TEST(hip_trains_as_a_cpu)
-{
-    trains_as_a_cpu("hip", DENSE, DENSE);
-}
+ON_BOTH(FULL_TEST, families_train, trains_as_a_cpu(on, FAMILY))
 
-FULL_TEST(families_train_on_cuda)
-{
-    trains_as_a_cpu("cuda", FAMILY, FAMILY);
-}
+ON_BOTH(FULL_TEST, adapters_train, trains_as_a_cpu(on, ADAPTED))
 
-FULL_TEST(families_train_on_hip)
-{
-    trains_as_a_cpu("hip", FAMILY, FAMILY);
-}
+ON_BOTH(FULL_TEST, experts_train, trains_as_a_cpu(on, MIXTURE))
 
-FULL_TEST(adapters_train_on_cuda)
-{
-    trains_as_a_cpu("cuda", ADAPTED, ADAPTED);
-}
-
-FULL_TEST(adapters_train_on_hip)
-{
-    trains_as_a_cpu("hip", ADAPTED, ADAPTED);
-}
-
-FULL_TEST(experts_train_on_cuda)
-{
-    trains_as_a_cpu("cuda", MIXTURE, MIXTURE);
-}
-
-FULL_TEST(experts_train_on_hip)
-{
-    trains_as_a_cpu("hip", MIXTURE, MIXTURE);
-}
-
-FULL_TEST(flux_trains_on_cuda)
-{
-    trains_as_a_cpu("cuda", FLUX, FLUX);
-}
-
-FULL_TEST(flux_trains_on_hip)
-{
-    trains_as_a_cpu("hip", FLUX, FLUX);
-}
+ON_BOTH(FULL_TEST, flux_trains, trains_as_a_cpu(on, FLUX))
 
 /* Weights are cast once a step, by the op of the optimizer, or for each use: the same bits. */
 FULL_TEST(copies_leave_the_bits_of_casts)
@@ -294,23 +254,11 @@ TRAINS_ON("cuda", sm_90)
 /* --- what fails --------------------------------------------------------------------------------------------------- */
 
 /* Calls of CUDA that a step makes; each fails, the first time or a later one. */
-static const char *const calls[] = { "cuInit",
-                                     "cuDeviceGetCount",
-                                     "cuMemHostAlloc",
-                                     "cuMemAlloc_v2",
-                                     "cuStreamCreate",
-                                     "cuEventCreate",
-                                     "cuModuleLoadData",
-                                     "cuModuleGetFunction",
-                                     "cuStreamBeginCapture_v2",
-                                     "cuStreamEndCapture",
-                                     "cuGraphInstantiateWithFlags",
-                                     "cuMemcpyHtoDAsync_v2",
-                                     "cuMemcpyDtoHAsync_v2",
-                                     "cuMemsetD8Async",
-                                     "cuLaunchKernel",
-                                     "cuGraphLaunch",
-                                     "cuStreamSynchronize" };
+static const char calls[] = "cuInit cuDeviceGetCount cuMemHostAlloc cuMemAlloc_v2 cuStreamCreate cuEventCreate "
+                            "cuModuleLoadData cuModuleGetFunction "
+                            "cuStreamBeginCapture_v2 cuStreamEndCapture cuGraphInstantiateWithFlags "
+                            "cuMemcpyHtoDAsync_v2 cuMemcpyDtoHAsync_v2 cuMemsetD8Async "
+                            "cuLaunchKernel cuGraphLaunch cuStreamSynchronize";
 
 /* A step; what it says if it cannot. */
 static tm_status try_step(const char *name, tm_error *err)
@@ -326,8 +274,7 @@ static tm_status try_step(const char *name, tm_error *err)
         st = tm_trainer_open(device, &o, 7, &trainer, err);
         if (st == TM_OK) st = tm_trainer_begin(trainer, 1, 1e-3, 1, batch.target_tokens, err);
         if (st == TM_OK) st = tm_trainer_step(trainer, &fields, &result, NULL, err);
-        if (st == TM_OK) tm_trainer_close(trainer);
-        if (st != TM_OK && trainer) tm_trainer_close(trainer);
+        if (trainer) tm_trainer_close(trainer);
         tm_device_close(device);
     }
     test_batch_fini(&batch);
@@ -337,17 +284,18 @@ static tm_status try_step(const char *name, tm_error *err)
 FULL_TEST(a_call_that_fails_is_told)
 {
     if (gpu_is_real() || !emulated_device("cuda")) skip();
-    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
+    const char *call;
+    for (int i = 0; (call = word_of(calls, i)); i++)
         for (int n = 1; n <= 2; n++) {
             char     told[80];
             tm_error err = { 0 };
             if (n == 2 && i < 3) continue; /* opening makes it once */
-            snprintf(told, sizeof told, "%s@%d=719", calls[i], n);
+            snprintf(told, sizeof told, "%s@%d=719", call, n);
             fflush(NULL);
             setenv("STANDIN_GPU_FAIL", told, 1);
             tm_status st = try_step("cuda", &err);
             unsetenv("STANDIN_GPU_FAIL");
-            if (st != TM_DEVICE || !strstr(err.text, calls[i]) || !strstr(err.text, "some other error (error 719)"))
+            if (st != TM_DEVICE || !strstr(err.text, call) || !strstr(err.text, "some other error (error 719)"))
                 fail_msg("%s: status %d, '%s'", told, (int)st, err.text);
         }
 }

@@ -93,25 +93,14 @@ static void judge_set(const char *device, const char *gpu, const char *arch, con
     tm_text_fini(&set);
 }
 
-FULL_TEST(on_gfx942)
-{
-    judge_set("hip", "gfx942", "gfx942", NULL);
-}
-
-FULL_TEST(on_gfx950)
-{
-    judge_set("hip", "gfx950", "gfx950", NULL);
-}
-
-FULL_TEST(on_sm_80)
-{
-    judge_set("cuda", "sm_80", "sm_80", NULL);
-}
-
-/* What is for sm_90 alone; the rest is the code for sm_80. */
-FULL_TEST(on_sm_90)
-{
-    judge_set("cuda", "sm_90", "sm_90a", "wgmma");
-}
+#define JUDGES(gpu, device, arch, kind)                                                                                \
+    FULL_TEST(on_##gpu)                                                                                                \
+    {                                                                                                                  \
+        judge_set(device, #gpu, arch, kind);                                                                           \
+    }
+JUDGES(gfx942, "hip", "gfx942", NULL)
+JUDGES(gfx950, "hip", "gfx950", NULL)
+JUDGES(sm_80, "cuda", "sm_80", NULL)
+JUDGES(sm_90, "cuda", "sm_90a", "wgmma") /* what is for it alone; the rest is the code for sm_80 */
 
 TESTS_ALONE

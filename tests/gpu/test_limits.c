@@ -115,3 +115,73 @@ TEST(kernels_count_as_far_as_they_say)
         }
     tm_device_close(device);
 }
+
+/* --- formats */
+
+/* Statistics and counts, which have one format, messages, which are bytes, and an input that is not read. */
+static const char anything_goes[] =
+    "rmsnorm_grad/gpu 3,layernorm_grad/gpu 3,layernorm_grad/gpu 4,vocabulary_loss/gpu 0,vocabulary_loss/gpu 13,"
+    "scale_history/gpu 0,quantize/gpu 1,quantize_largest/gpu 1,receive/gpu 12,balance_loss_grad/gpu 0,";
+/* Taken in bfloat16, too, although it is float32 in every precision. */
+static const char narrower_goes[] =
+    "linear_token_losses_grad/tiles 3,linear_token_losses_grad/tiles 14,linear_token_losses/tiles 13,"
+    "linear_token_losses/library 13,linear_cross_entropy_grad/tiles 15,linear_cross_entropy/tiles 13,"
+    "linear_cross_entropy/library 13,preference_loss_grad/gpu 12,preference_loss_grad/gpu 3,preference_loss/gpu 3,"
+    "square_error_grad/gpu 1,square_error/gpu 1,cross_entropy/gpu 0,route_grad/gpu 1,route_grad/gpu 3,route_grad/gpu "
+    "12,"
+    "balance_loss_grad/gpu 12,combine_weights_grad/gpu 12,time_embedding/gpu 0,route/gpu 1,";
+
+/* Is the operand in another format refused? */
+static void refuses_format(const tm_kernel *kernel, tm_call *call, int at, tm_dtype other)
+{
+    tm_view       *view = at < TM_MAX_IN ? &call->in[at] : &call->out[at - TM_MAX_IN];
+    const tm_dtype taken = view->dtype;
+    char           place[80];
+    snprintf(place, sizeof place, "%s %d,", kernel->name, at);
+    bool goes = strstr(anything_goes, place) || (other == TM_BF16 && strstr(narrower_goes, place));
+    view->dtype = other;
+    if (!kernel->refuse(call) && !goes)
+        fail_msg("%s takes %s in the place of %s as operand %d", kernel->name, tm_dtype_name(other),
+                 tm_dtype_name(taken), at);
+    view->dtype = taken;
+}
+
+/* Of a call that is taken: nothing may be float16, nothing else float64, and what is kept in float64 nothing else; nor
+ * bfloat16 what is float32 in the narrowest precision. */
+static int other_formats_are_refused(const tm_kernel *kernel, tm_call *call, bool narrowest)
+{
+    int tried = 0;
+    for (int i = 0; i < TM_MAX_IN + TM_MAX_OUT; i++) {
+        const tm_view *view = i < TM_MAX_IN ? &call->in[i] : &call->out[i - TM_MAX_IN];
+        if (!tm_view_present(view) || (view->dtype != TM_F32 && view->dtype != TM_BF16 && view->dtype != TM_F64))
+            continue;
+        refuses_format(kernel, call, i, TM_F16);
+        refuses_format(kernel, call, i, view->dtype == TM_F64 ? TM_F32 : TM_F64);
+        if (view->dtype == TM_F32 && narrowest) refuses_format(kernel, call, i, TM_BF16);
+        tried++;
+    }
+    return tried;
+}
+
+TEST(formats_that_no_kernel_computes_in_are_refused)
+{
+    static const tm_precision *const precisions[] = { &tm_precision_f32, &tm_precision_bf16, &tm_precision_bf16_pure };
+    int                              tried = 0;
+    if (!emulated_device("hip")) skip();
+    for (int hip = 0; hip < 2; hip++) {
+        tm_device *device;
+        tm_error   err = { 0 };
+        if (tm_device_open_planning(hip ? "hip" : "cuda", 1, &device, &err) != TM_OK) fail_msg("%s", err.text);
+        for (const tm_kernel *const *family = tm_gpu_kernels; *family; family++)
+            for (const tm_kernel *k = *family; k->name; k++)
+                for (int n = 0;; n++) {
+                    tm_example e;
+                    if (!tm_op_get(k->op)->example(n / 3, &e)) break;
+                    tm_call call = tm_example_call(tm_op_get(k->op), &e, precisions[n % 3]);
+                    call.attr = e.attr, call.device = device;
+                    if (!k->refuse(&call)) tried += other_formats_are_refused(k, &call, n % 3 == 2);
+                }
+        tm_device_close(device);
+    }
+    assert_true(tried > 5000);
+}

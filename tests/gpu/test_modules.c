@@ -49,10 +49,19 @@ static void add(line_list *list, const char *maker, const tm_gpu_module *m, cons
     memcpy(list->line[list->n++], line, sizeof line);
 }
 
+/* What is noted of a kernel. */
+static void add_noted(line_list *list, const tm_device *device, void *state)
+{
+    const tm_gpu_own   *own = device->own;
+    const tm_gpu_noted *noted = state;
+    for (int k = 0; k < noted->n; k++)
+        if (noted->all[k].name)
+            add(list, own->gpu ? ARCH : device->info.name, &own->modules[noted->all[k].module], noted->all[k].name);
+    tm_gpu_forget(state);
+}
+
 static void prepare_all(tm_device *device, const tm_step *step, line_list *list)
 {
-    const tm_gpu_own *own = device->own;
-    const char       *maker = own->gpu ? ARCH : device->info.name;
     for (size_t p = 0; p < step->plan->n_programs; p++) {
         const tm_program *program = &step->plan->programs[p];
         for (size_t i = 0; i < program->count; i++) {
@@ -61,10 +70,7 @@ static void prepare_all(tm_device *device, const tm_step *step, line_list *list)
             tm_error              err = { 0 };
             if (!in->kernel->prepare) continue;
             if (in->kernel->prepare(device, &in->call, &state, &err) != TM_OK) fail_msg("%s", err.text);
-            const tm_gpu_noted *noted = state;
-            for (int k = 0; k < noted->n; k++)
-                if (noted->all[k].name) add(list, maker, &own->modules[noted->all[k].module], noted->all[k].name);
-            in->kernel->release(state);
+            add_noted(list, device, state);
         }
     }
 }
@@ -107,6 +113,11 @@ static void ask_all(const char *name, bool there, int head, line_list *list)
     if (st != TM_OK) fail_msg("%s", err.text);
     for (int f = 0; f < TM_COUNT_OF(families); f++)
         for (int p = 0; p < TM_COUNT_OF(precisions); p++) ask(device, families[f], precisions[p], head, list);
+    for (int bf16 = 0; bf16 < 2; bf16++) { /* initial values */
+        void *state = NULL;
+        tm_gpu_note_draw(device, bf16 ? TM_BF16 : TM_F32, &state);
+        add_noted(list, device, state);
+    }
     tm_device_close(device);
 }
 

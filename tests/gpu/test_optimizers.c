@@ -134,15 +134,7 @@ static void updates_have_the_bits_of_a_cpu(const char *name)
     tm_device_close(cpu);
 }
 
-FULL_TEST(updates_have_the_bits_of_a_cpu_on_cuda)
-{
-    updates_have_the_bits_of_a_cpu("cuda");
-}
-
-FULL_TEST(updates_have_the_bits_of_a_cpu_on_hip)
-{
-    updates_have_the_bits_of_a_cpu("hip");
-}
+ON_BOTH(FULL_TEST, updates_have_the_bits_of_a_cpu, updates_have_the_bits_of_a_cpu(on))
 
 /* --- trainings
  * ------------------------------------------------------------------------------------------------------
@@ -221,12 +213,4 @@ static void trains_as_a_cpu(const char *name)
     tm_device_close(cpu);
 }
 
-FULL_TEST(optimizers_train_as_on_a_cpu_on_cuda)
-{
-    trains_as_a_cpu("cuda");
-}
-
-FULL_TEST(optimizers_train_as_on_a_cpu_on_hip)
-{
-    trains_as_a_cpu("hip");
-}
+ON_BOTH(FULL_TEST, optimizers_train_as_on_a_cpu, trains_as_a_cpu(on))

@@ -264,12 +264,5 @@ TEST(workspace_is_by_rule)
     }
 }
 
-TEST(on_cuda)
-{
-    products_agree("cuda");
-}
-
-FULL_TEST(on_hip)
-{
-    products_agree("hip");
-}
+TEST_ON(cuda, TEST, products_agree, products_agree(on))
+TEST_ON(hip, FULL_TEST, products_agree, products_agree(on))

@@ -39,6 +39,24 @@ static void put_metrics(const char *root, int content, size_t begin, const uint3
     put(root, "gpu_metrics", bytes, sizeof bytes);
 }
 
+static tm_gpu_sensors *opened(tm_gpu_maker maker, const char *root)
+{
+    tm_text         why = { 0 };
+    tm_gpu_sensors *s = tm_gpu_sensors_open(maker, bus, root, &why);
+    if (!s) fail_msg("%s", why.data);
+    tm_text_fini(&why);
+    return s;
+}
+
+/* There are none at this address, and the words say why. */
+static void is_without(tm_gpu_maker maker, const char *at, const char *root, const char *words)
+{
+    tm_text why = { 0 };
+    assert_null(tm_gpu_sensors_open(maker, at, root, &why));
+    if (!strstr(why.data, words)) fail_msg("'%s' lacks '%s'", why.data, words);
+    tm_text_fini(&why);
+}
+
 static void close_to(double a, double b)
 {
     if (!(fabs(a - b) < 1e-9 * (1 + fabs(b)))) fail_msg("%.17g, not %.17g", a, b);
@@ -53,7 +71,6 @@ TEST(amd)
     } formats[] = { { 6, 32 }, { 7, 40 }, { 8, 40 } };
     for (size_t i = 0; i < 3; i++) {
         char          *root = test_tree_make();
-        tm_text        why = { 0 };
         tm_gpu_reading one, two;
         put_text(root, "hwmon/hwmon7/freq1_input", "2100000000\n");
         put_text(root, "hwmon/hwmon7/power1_average", "747000000\n");
@@ -62,8 +79,7 @@ TEST(amd)
         put_text(root, "hwmon/hwmon7/temp2_label", "junction\n");
         put_text(root, "hwmon/hwmon7/temp2_input", "71500\n");
         put_metrics(root, formats[i].content, formats[i].begin, (uint32_t[]){ 4294967000u, 1, 50, 2, 3, 4 });
-        tm_gpu_sensors *s = tm_gpu_sensors_open(TM_GPU_HIP, bus, root, &why);
-        if (!s) fail_msg("%s", why.data);
+        tm_gpu_sensors *s = opened(TM_GPU_HIP, root);
         tm_gpu_sensors_read(s, &one);
         put_metrics(root, formats[i].content, formats[i].begin, (uint32_t[]){ 704, 11, 250, 22, 33, 44 });
         put_text(root, "hwmon/hwmon7/freq1_input", "132000000\n");
@@ -76,7 +92,6 @@ TEST(amd)
         close_to(two.power_held - one.power_held, 200);
         close_to(two.heat_held - one.heat_held, 10 + 20 + 30 + 40);
         tm_gpu_sensors_close(s);
-        tm_text_fini(&why);
         test_tree_remove(root);
     }
 }
@@ -126,12 +141,10 @@ TEST(amd_lists)
     /* the order of the list: cycles, processor hot, power, socket, regulator, memory */
     static const uint32_t first[6] = { 4294967000u, 1, 50, 2, 3, 4 }, second[6] = { 704, 11, 250, 22, 33, 44 };
     char                 *root = test_tree_make();
-    tm_text               why = { 0 };
     tm_gpu_reading        one, two, three;
     list                  a = list_of(first, -1), b = list_of(second, -1);
     put(root, "gpu_metrics", a.bytes, a.n);
-    tm_gpu_sensors *s = tm_gpu_sensors_open(TM_GPU_HIP, bus, root, &why);
-    if (!s) fail_msg("%s", why.data);
+    tm_gpu_sensors *s = opened(TM_GPU_HIP, root);
     for (int without = 0; without < 6; without++) {
         list less = list_of(first, without);
         read_of(s, root, &less, less.n, &one);
@@ -143,8 +156,7 @@ TEST(amd_lists)
     }
     list unfilled = list_of((const uint32_t[]){ 1, 2, UINT32_MAX, 4, 5, 6 }, -1);
     tm_gpu_sensors_close(s);
-    s = tm_gpu_sensors_open(TM_GPU_HIP, bus, root, &why);
-    assert_non_null(s);
+    s = opened(TM_GPU_HIP, root);
     read_of(s, root, &unfilled, unfilled.n, &one);
     assert_true(isnan(one.held_of));
     read_of(s, root, &a, a.n, &one);
@@ -156,7 +168,6 @@ TEST(amd_lists)
     read_of(s, root, &b, b.n, &three);
     close_to(three.held_of, two.held_of);
     tm_gpu_sensors_close(s);
-    tm_text_fini(&why);
     test_tree_remove(root);
 }
 
@@ -164,17 +175,14 @@ TEST(amd_lists)
 TEST(amd_without)
 {
     char          *root = test_tree_make();
-    tm_text        why = { 0 };
     tm_gpu_reading r;
-    assert_null(tm_gpu_sensors_open(TM_GPU_HIP, bus, root, &why));
-    assert_non_null(strstr(why.data, "sys/bus/pci/devices/0000:05:00.0 has neither hwmon nor gpu_metrics"));
+    is_without(TM_GPU_HIP, bus, root, "sys/bus/pci/devices/0000:05:00.0 has neither hwmon nor gpu_metrics");
     put_text(root, "hwmon/hwmon0/power1_input", "80000000\n");
     put_text(root, "hwmon/hwmon0/temp1_input", "30000\n");
     for (int content = 0; content < 12; content++) {
         if (content >= 6 && content <= 8) continue;
         put_metrics(root, content, 32, (uint32_t[]){ 1, 2, 3, 4, 5, 6 });
-        tm_gpu_sensors *s = tm_gpu_sensors_open(TM_GPU_HIP, bus, root, &why);
-        assert_non_null(s);
+        tm_gpu_sensors *s = opened(TM_GPU_HIP, root);
         tm_gpu_sensors_read(s, &r);
         assert_true(isnan(r.held_of) && isnan(r.power_held) && isnan(r.heat_held) && isnan(r.clock_mhz));
         close_to(r.power_w, 80);
@@ -183,24 +191,20 @@ TEST(amd_without)
     }
     put(root, "gpu_metrics", "\100\0\1\6", 4);
     put_text(root, "hwmon/hwmon0/power1_input", "?\n");
-    tm_gpu_sensors *s = tm_gpu_sensors_open(TM_GPU_HIP, bus, root, &why);
-    assert_non_null(s);
+    tm_gpu_sensors *s = opened(TM_GPU_HIP, root);
     tm_gpu_sensors_read(s, &r);
     assert_true(isnan(r.held_of) && isnan(r.power_w));
     tm_gpu_sensors_close(s);
-    tm_text_fini(&why);
     test_tree_remove(root);
 }
 
 TEST(nvidia)
 {
-    tm_text        why = { 0 };
     tm_gpu_reading one, two;
     setenv("TRAINMARK_NVML", test_built("standins/nvml.so"), 1);
     setenv("STANDIN_NVML_BUS", bus, 1);
     setenv("STANDIN_NVML_HEAT", "3", 1);
-    tm_gpu_sensors *s = tm_gpu_sensors_open(TM_GPU_CUDA, bus, "", &why);
-    if (!s) fail_msg("%s", why.data);
+    tm_gpu_sensors *s = opened(TM_GPU_CUDA, "");
     tm_gpu_sensors_read(s, &one);
     tm_gpu_sensors_read(s, &two);
     close_to(two.clock_mhz - one.clock_mhz, 10);
@@ -217,8 +221,7 @@ TEST(nvidia)
                   { "nvmlDeviceGetPowerUsage", offsetof(tm_gpu_reading, power_w) },
                   { "nvmlDeviceGetTemperature", offsetof(tm_gpu_reading, temperature_c) },
                   { "nvmlDeviceGetViolationStatus", offsetof(tm_gpu_reading, heat_held) } };
-    s = tm_gpu_sensors_open(TM_GPU_CUDA, bus, "", &why);
-    assert_non_null(s);
+    s = opened(TM_GPU_CUDA, "");
     for (size_t i = 0; i < 4; i++) {
         setenv("STANDIN_NVML_FAIL", fails[i].call, 1);
         tm_gpu_sensors_read(s, &one);
@@ -228,7 +231,6 @@ TEST(nvidia)
     tm_gpu_sensors_close(s);
     unsetenv("STANDIN_NVML_FAIL");
     unsetenv("STANDIN_NVML_HEAT");
-    tm_text_fini(&why);
 }
 
 /* nvml.h of CUDA 13: the calls that tell the temperature and what held the clock down leave with CUDA 14, or they are
@@ -236,14 +238,12 @@ TEST(nvidia)
 TEST(nvidia_later)
 {
     for (int k = 0; k < 2; k++) {
-        tm_text        why = { 0 };
         tm_gpu_reading one, two;
         setenv("TRAINMARK_NVML", test_built(k ? "standins/nvml-later.so" : "standins/nvml.so"), 1);
         setenv("STANDIN_NVML_BUS", bus, 1);
         setenv("STANDIN_NVML_HEAT", "3", 1);
         setenv("STANDIN_NVML_FAIL", "nvmlDeviceGetViolationStatus", 1);
-        tm_gpu_sensors *s = tm_gpu_sensors_open(TM_GPU_CUDA, bus, "", &why);
-        if (!s) fail_msg("%s", why.data);
+        tm_gpu_sensors *s = opened(TM_GPU_CUDA, "");
         unsetenv("STANDIN_NVML_FAIL");
         tm_gpu_sensors_read(s, &one);
         tm_gpu_sensors_read(s, &two);
@@ -261,25 +261,19 @@ TEST(nvidia_later)
         }
         unsetenv("STANDIN_NVML_FAIL");
         tm_gpu_sensors_close(s);
-        tm_text_fini(&why);
     }
     unsetenv("STANDIN_NVML_HEAT");
 }
 
 TEST(nvidia_without)
 {
-    tm_text why = { 0 };
     setenv("TRAINMARK_NVML", "/nowhere/libnvidia-ml.so.1", 1);
-    assert_null(tm_gpu_sensors_open(TM_GPU_CUDA, bus, "", &why));
-    assert_non_null(strstr(why.data, "/nowhere/libnvidia-ml.so.1"));
+    is_without(TM_GPU_CUDA, bus, "", "/nowhere/libnvidia-ml.so.1");
     setenv("TRAINMARK_NVML", test_built("standins/cublaslt.so"), 1);
-    assert_null(tm_gpu_sensors_open(TM_GPU_CUDA, bus, "", &why));
-    assert_non_null(strstr(why.data, "has no nvmlInit_v2"));
+    is_without(TM_GPU_CUDA, bus, "", "has no nvmlInit_v2");
     setenv("TRAINMARK_NVML", test_built("standins/nvml.so"), 1);
-    assert_null(tm_gpu_sensors_open(TM_GPU_CUDA, "0000:99:00.0", "", &why));
-    assert_non_null(strstr(why.data, "fails for the GPU at 0000:99:00.0 with code 6"));
+    is_without(TM_GPU_CUDA, "0000:99:00.0", "", "fails for the GPU at 0000:99:00.0 with code 6");
     setenv("STANDIN_NVML_FAIL", "nvmlInit_v2", 1);
-    assert_null(tm_gpu_sensors_open(TM_GPU_CUDA, bus, "", &why));
+    is_without(TM_GPU_CUDA, bus, "", "with code 3");
     unsetenv("STANDIN_NVML_FAIL");
-    tm_text_fini(&why);
 }

@@ -3,19 +3,8 @@
 # generate, chat and numerics with --device cuda and hip, over stand-ins that execute the kernels' machine code: the most
 # likely tokens are a CPU's, with its tables of keys and values; losses, logits and gradients of a folder are, too.
 # shellcheck disable=SC1091,SC2086,SC2154
-. "$(dirname "$0")/../cli/lib.sh"
+. "$(dirname "$0")/standins.sh"
 
-standins=$(dirname "$TRAINMARK")/tests/standins
-unset TRAINMARK_GPU_RUNTIME TRAINMARK_KERNELS TRAINMARK_NVML
-if ! [ -e "$standins/hip.so" ]; then
-    skip "texts" "$standins/hip.so is not supported"
-    finish
-fi
-export TRAINMARK_NVRTC="$standins/nvrtc.so" TRAINMARK_HIPRTC="$standins/hiprtc.so"
-export TRAINMARK_CUBLASLT="$standins/cublaslt.so" TRAINMARK_HIPBLASLT="$standins/hipblaslt.so"
-mkdir kernels && chmod 700 kernels
-export TRAINMARK_KERNELS="$work/kernels"
-on() { TRAINMARK_GPU_RUNTIME="$standins/$1.so"; export TRAINMARK_GPU_RUNTIME; }
 tokens_of() { sed -n 's/.*"tokens": \[\([0-9, ]*\)\].*/\1/p' "$out"; }
 
 few="--training.seq_len 32 --training.local_batch_size 2 --training.steps 4 --training.dtype float32 --optimizer.lr 0.01"
@@ -41,10 +30,7 @@ try()
     trainmark generate "$1" --prompt-ids ids.json --max-tokens 12 --json
     tokens_of >wanted
     trainmark generate "$1" --prompt-ids ids.json --max-tokens 12 --json --device "$2"
-    if [ "$code" -eq 1 ] && grep -q "cannot compile" "$err" && [ "${TM_TEST_COMPILERS:-}" != required ]; then
-        skip "$1" "no compiler of kernels (tools/kernel_compilers.sh)"
-        return
-    fi
+    ! has_no_compiler "$1" || return
     check "$1 goes on on $2" [ "$code" -eq 0 ]
     check "with a CPU's tokens" [ -n "$(cat wanted)" -a "$(tokens_of)" = "$(cat wanted)" ]
     [ -e "$1.hf" ] || trainmark export "$1" -o "$1.hf"

@@ -298,15 +298,7 @@ static void kernels_move_their_floor(const char *maker)
     assert_int_equal(judged, 3 * TM_COUNT_OF(cases) - 2);
 }
 
-FULL_TEST(traffic_on_cuda)
-{
-    kernels_move_their_floor("cuda");
-}
-
-FULL_TEST(traffic_on_hip)
-{
-    kernels_move_their_floor("hip");
-}
+ON_BOTH(FULL_TEST, traffic, kernels_move_their_floor(on))
 
 /* --- products by matrix units: no two lanes meet in a bank of shared memory */
 
@@ -345,15 +337,7 @@ static void no_lanes_meet(const char *maker)
     tm_device_close(c.device);
 }
 
-FULL_TEST(no_lanes_meet_on_cuda)
-{
-    no_lanes_meet("cuda");
-}
-
-FULL_TEST(no_lanes_meet_on_hip)
-{
-    no_lanes_meet("hip");
-}
+ON_BOTH(FULL_TEST, no_lanes_meet, no_lanes_meet(on))
 
 static int tell(int argc, char **argv)
 {

@@ -238,8 +238,9 @@ static bool must_take(const tm_kernel *kernel, const gpu_shape *s)
 {
     const tm_attention_attr *t = (const void *)s->example.attr;
     if (strstr(kernel->name, "/wgmma")) return t->dim_qk == t->dim_v && (t->dim_v == 64 || t->dim_v == 128);
-    int64_t most = strcmp(name_of_device, "hip") == 0 ? 192 : 128;
-    return t->dim_qk <= most && t->dim_v <= most && (s->gap | t->dim_qk | t->dim_v) % 8 == 0;
+    int64_t both = (t->dim_qk + 31) / 32 * 32 + (t->dim_v + 31) / 32 * 32;
+    if (strcmp(name_of_device, "cuda") == 0 && both > 320) return false;
+    return t->dim_qk <= 192 && t->dim_v <= 192 && (s->gap | t->dim_qk | t->dim_v) % 8 == 0;
 }
 
 /* Heads of the usual sizes, which the program has inside. */

@@ -21,9 +21,9 @@ static bool ends_in(const char *name, const char *end)
 /* Builds of decoders of JPEG and lossy WebP may round differently. */
 TEST(pixels_are_those_of_pillow)
 {
-    DIR *folder = opendir(PICTURES);
-    int  n = 0;
+    int n = 0;
     need_libraries();
+    DIR *folder = opendir(PICTURES);
     assert_non_null(folder);
     for (struct dirent *d; (d = readdir(folder));) {
         char     name[256];

@@ -54,26 +54,9 @@ typedef struct operand {
 } operand;
 
 /* Modifiers behind the operands. Lists have two bits an entry. */
-enum {
-    AT_OFFSET,
-    AT_OFFSET0,
-    AT_OFFSET1,
-    AT_OP_SEL,
-    AT_OP_SEL_HI,
-    AT_NEG_LO,
-    AT_NEG_HI,
-    AT_DST_SEL,
-    AT_DST_UNUSED,
-    AT_SRC0_SEL,
-    AT_SRC1_SEL,
-    AT_QUAD_PERM,
-    AT_ROW_ROR,
-    AT_ROW_MASK,
-    AT_BANK_MASK,
-    AT_BITOP3,
-    AT_OFFEN,
-    MODIFIERS,
-};
+enum { AT_OFFSET, AT_OFFSET0, AT_OFFSET1, AT_OP_SEL, AT_OP_SEL_HI, AT_NEG_LO, AT_NEG_HI, AT_DST_SEL, AT_DST_UNUSED };
+enum { AT_SRC0_SEL = AT_DST_UNUSED + 1, AT_SRC1_SEL, AT_QUAD_PERM, AT_ROW_ROR, AT_ROW_MASK, AT_BANK_MASK };
+enum { AT_BITOP3 = AT_BANK_MASK + 1, AT_OFFEN, MODIFIERS };
 #define BIT(modifier) (1u << (modifier))
 
 /* What a row says besides: operands may be negated (floats), VCC is read unsaid, the instruction orders others, only
@@ -92,7 +75,7 @@ typedef struct instruction instruction;
 typedef bool               step_function(wave *w, const instruction *x); /* false: the wave stops here */
 /* 64 results of a, b, c, bits of a mask, a table (gcn.def) */
 typedef void lanes_function(const u32 *a, const u32 *b, const u32 *c, u32 *d, u64 mask, int table);
-typedef void wide_function(u64 *a, const u64 *b, const u64 *c); /* in place of a */
+typedef void wide_function(u64 *a, const u64 *b, const u64 *c, u64 mask); /* in place of a */
 typedef u64  scalar_function(u64 a, u64 b, u32 *scc);
 
 /* What gcn.def says of an instruction. */
@@ -258,9 +241,10 @@ static inline u32 bits_of(float f)
 /* The same of an operand of an instruction on 64 bits: a number with a point is a double. */
 static inline u64 wide_value(const wave *w, const operand *o)
 {
-    double d = o->kind == NUMBER && o->decimal && o->count == 2 ? (double)float_of((u32)o->number) : 0;
-    u64    x = scalar_value(w, o);
-    if (d != 0) memcpy(&x, &d, 8);
+    u64 x = scalar_value(w, o);
+    if (o->kind != NUMBER || !o->decimal || o->count != 2) return x;
+    double d = (double)float_of((u32)o->number);
+    memcpy(&x, &d, 8);
     return x;
 }
 

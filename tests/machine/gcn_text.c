@@ -297,21 +297,9 @@ static void locate(const gcn_module *m, reader *r, const char *loc, const char *
 
 static bool directive_line(gcn_module *m, reader *r, const char *s, int number)
 {
-    static const char *const harmless[] = { ".p2align",
-                                            ".globl",
-                                            ".protected",
-                                            ".type",
-                                            ".size",
-                                            ".cfi_",
-                                            ".set",
-                                            ".weak",
-                                            ".hidden",
-                                            ".ident",
-                                            ".addrsig",
-                                            ".amdhsa_code_object_version",
-                                            ".amdgpu_metadata",
-                                            ".fill" };
-    char                     name[80];
+    static const char harmless[] = ".p2align .globl .protected .type .size .cfi_ .set .weak .hidden .ident .addrsig "
+                                   ".amdhsa_code_object_version .amdgpu_metadata .fill";
+    char              name[80];
     if (starts(s, ".text") || starts(s, ".section")) {
         r->in_code = starts(s, ".text") || starts(s, ".section .text") || starts(s, ".section\t.text");
         return true;
@@ -331,8 +319,8 @@ static bool directive_line(gcn_module *m, reader *r, const char *s, int number)
     }
     if (starts(s, ".file")) file_line(m, s);
     if (starts(s, ".file") || starts(s, ".loc")) return true;
-    for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
-        if (starts(s, harmless[i])) return true;
+    for (const char *at = harmless; *at; at += strcspn(at, " "), at += *at == ' ')
+        if (strncmp(s, at, strcspn(at, " ")) == 0) return true;
     return !r->in_code || gcn_refuse(m, "line %d: no such directive: %s", number, s);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Vector instructions on 32 and 64 bits: each lane that EXEC has for itself, and a few across lanes. */
+/* Vector instructions on 32 bits: each lane that EXEC has for itself, and a few across lanes. */
 #include "machine/gcn.h"
 
 #include <math.h>
@@ -238,48 +238,7 @@ static bool step_division_scaled(wave *w, const instruction *x)
     return true;
 }
 
-/* --- of 64 bits, and pairs of floats ------------------------------------------------------------- */
-
-#define WIDE(name, shape, result)                                                                                      \
-    static void do_##name(u64 *as, const u64 *bs, const u64 *cs)                                                       \
-    {                                                                                                                  \
-        for (int i = 0; i < LANES; i++) {                                                                              \
-            u64 a = as[i], b = bs[i], c = cs[i];                                                                       \
-            (void)b, (void)c;                                                                                          \
-            as[i] = (u64)(result);                                                                                     \
-        }                                                                                                              \
-    }
-#include "machine/gcn.def"
-
-/* Operand k as 64 values of 64 bits. */
-static void wide_source(const wave *w, const instruction *x, int k, u64 *to)
-{
-    const operand *o = &x->o[k];
-    const u32     *low = w->v[o->at], *high = w->v[o->at + 1];
-    u64            value = k < x->n && o->kind != VECTOR ? wide_value(w, o) : 0;
-    if (o->kind != VECTOR)
-        for (int i = 0; i < LANES; i++) to[i] = value;
-    else if (o->count == 1)
-        for (int i = 0; i < LANES; i++) to[i] = low[i];
-    else
-        for (int i = 0; i < LANES; i++) to[i] = low[i] | (u64)high[i] << 32;
-}
-
-static bool step_wide(wave *w, const instruction *x)
-{
-    u64              a[LANES], b[LANES], c[LANES];
-    _Alignas(64) u32 low[LANES], high[LANES];
-    int              first = x->n == 5 ? 2 : 1; /* of mad, behind the carry */
-    wide_source(w, x, first, a);
-    wide_source(w, x, first + 1, b);
-    wide_source(w, x, first + 2, c);
-    x->row->wide(a, b, c);
-    for (int i = 0; i < LANES; i++) low[i] = (u32)a[i], high[i] = (u32)(a[i] >> 32);
-    write_lanes(w, &x->o[0], 0, low);
-    if (x->o[0].kind == VECTOR) write_lanes(w, &x->o[0], 1, high);
-    if (first == 2) set_scalar_pair(w, x->o[1].at, ~(u64)0);
-    return true;
-}
+/* --- pairs of floats ----------------------------------------------------------------------------- */
 
 enum { PACKED_ADD, PACKED_MUL, PACKED_FMA };
 
@@ -365,7 +324,6 @@ static bool step_mov_dpp(wave *w, const instruction *x)
 const row gcn_vector_rows[] = {
 #define LANE(name, shape, of, flags, result)                                                                           \
     { #name, shape, step_lanes, .takes = flags, .flops = of, .lanes = do_##name },
-#define WIDE(name, shape, result) { #name, shape, step_wide, .wide = do_##name },
 #define VECTOR(name, shape, step, of, n, flags) { #name, shape, step, .kind = of, .flops = n, .takes = flags },
 #include "machine/gcn.def"
     { 0 },

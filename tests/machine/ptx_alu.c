@@ -129,9 +129,10 @@ static void put_predicate(ptx_warp *w, int at, u32 on, u32 value)
 /* The patterns' order of comparisons. Unordered ones are true of a NaN. */
 enum { EQ, NE, LT, LE, GT, GE, EQU, NEU, LTU, LEU, GTU, GEU };
 
-#define EACH(condition)                                                                                                \
-    for (int i = 0; i < LANES; i++) r |= (u32)(condition) << i;                                                        \
-    break
+#define CASE(of, condition)                                                                                            \
+    case of:                                                                                                           \
+        for (int i = 0; i < LANES; i++) r |= (u32)(condition) << i;                                                    \
+        break;
 
 #define COMPARE(name, T)                                                                                               \
     HANDLER(name)                                                                                                      \
@@ -139,30 +140,18 @@ enum { EQ, NE, LT, LE, GT, GE, EQU, NEU, LTU, LEU, GTU, GEU };
         const T *a = ptx_place(w, x->o[1].at), *b = ptx_place(w, x->o[2].at);                                          \
         u32      r = 0;                                                                                                \
         switch (x->picks[0]) {                                                                                         \
-        case EQ:                                                                                                       \
-            EACH(a[i] == b[i]);                                                                                        \
-        case NE:                                                                                                       \
-            EACH(a[i]<b[i] || a[i]> b[i]);                                                                             \
-        case LT:                                                                                                       \
-            EACH(a[i] < b[i]);                                                                                         \
-        case LE:                                                                                                       \
-            EACH(a[i] <= b[i]);                                                                                        \
-        case GT:                                                                                                       \
-            EACH(a[i] > b[i]);                                                                                         \
-        case GE:                                                                                                       \
-            EACH(a[i] >= b[i]);                                                                                        \
-        case EQU:                                                                                                      \
-            EACH(!(a[i] < b[i] || a[i] > b[i]));                                                                       \
-        case NEU:                                                                                                      \
-            EACH(a[i] != b[i]);                                                                                        \
-        case LTU:                                                                                                      \
-            EACH(!(a[i] >= b[i]));                                                                                     \
-        case LEU:                                                                                                      \
-            EACH(!(a[i] > b[i]));                                                                                      \
-        case GTU:                                                                                                      \
-            EACH(!(a[i] <= b[i]));                                                                                     \
-        default:                                                                                                       \
-            EACH(!(a[i] < b[i]));                                                                                      \
+            CASE(EQ, a[i] == b[i])                                                                                     \
+            CASE(NE, a[i]<b[i] || a[i]> b[i])                                                                          \
+            CASE(LT, a[i] < b[i])                                                                                      \
+            CASE(LE, a[i] <= b[i])                                                                                     \
+            CASE(GT, a[i] > b[i])                                                                                      \
+            CASE(GE, a[i] >= b[i])                                                                                     \
+            CASE(EQU, !(a[i] < b[i] || a[i] > b[i]))                                                                   \
+            CASE(NEU, a[i] != b[i])                                                                                    \
+            CASE(LTU, !(a[i] >= b[i]))                                                                                 \
+            CASE(LEU, !(a[i] > b[i]))                                                                                  \
+            CASE(GTU, !(a[i] <= b[i]))                                                                                 \
+            CASE(GEU, !(a[i] < b[i]))                                                                                  \
         }                                                                                                              \
         put_predicate(w, x->o[0].at, on, r);                                                                           \
     }

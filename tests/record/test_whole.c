@@ -95,7 +95,8 @@ static const char *const members[] = {
     "certificate/update/steps: 1=33",
     "certificate/update: elements=4096; largest=0.3125; seconds=0.0625; partly=2 of 9 tensors are too large",
     "certificate_after: groups=6; reason=the loss moves otherwise; losses=bfloat16; losses_reason=too large",
-    "microscope: looks=2; first_divergent_step=32",
+    "microscope: looks=2; first_divergent_step=32; first_divergent_tensor=layers.0.w1.weight.grad",
+    "microscope/last: step=33; worst=layers.0.w1.weight.grad",
     "flops/2: per_token=7e+15; per_second_per_device=2.8672e+19; mfu_percent=71680000",
     "memory: planned_bytes=6000; used_bytes=5034; outside_arena_bytes=300; disk_bytes=40",
     "memory: limit_bytes=8589934592; resident_bytes=7000034",
@@ -135,22 +136,13 @@ TEST(result_json_has_every_figure)
     tm_text text = told_text("rich"), poor = told_text("poor");
     json_t *json = json_loads(text.data, 0, NULL), *other = json_loads(poor.data, 0, NULL);
     for (size_t i = 0; i < sizeof members / sizeof members[0]; i++) stand_there(json, members[i]);
+    assert_non_null(strstr(text.data, "\"waited_for\": \"rank 1 on second is slow: 37.5 % (25.0 .. 50.0) behind the"));
     /* What the other run does not know is nothing; its rate is of images, too. */
-    static const char *const unknown[] = { "tokens_per_second_per_device_overall/lo",
-                                           "steady_state/shift_percent",
-                                           "steady_state/shift_step",
-                                           "machine/processors",
-                                           "loss/first",
-                                           "loss/validation",
-                                           "certificate/expected",
-                                           "certificate/update/largest",
-                                           "peak_flops_per_second",
-                                           "flops/0/mfu_percent",
-                                           "first_step_seconds",
-                                           "seconds",
-                                           "ranks/0/rank",
-                                           "microscope/looks" };
-    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) assert_true(isnan(number_at(other, unknown[i])));
+    char unknown[] =
+        "tokens_per_second_per_device_overall/lo steady_state/shift_percent steady_state/shift_step "
+        "machine/processors loss/first loss/validation certificate/expected certificate/update/largest "
+        "peak_flops_per_second flops/0/mfu_percent first_step_seconds seconds ranks/0/rank microscope/looks";
+    for (char *rest = unknown, *path; (path = strsep(&rest, " "));) assert_true(isnan(number_at(other, path)));
     for (int i = 0; i < 3; i++) {
         static const char *const of[] = { "images_per_second_per_device/lo", "images_per_second_per_device/median",
                                           "images_per_second_per_device/hi" };

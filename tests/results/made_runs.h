@@ -23,22 +23,32 @@
 
 static const char rich[] = "rich", poor[] = "poor", metrics[] = "metrics"; /* runs of support/told_runs.h */
 
-/* result.json of the run with every `from` as `to`; pairs, NULL behind the last. Each must be there. */
-static inline tm_text changed(const char *run, const char *const *pairs)
+/* result.json of the run with every FROM as TO: "FROM => TO; FROM => TO", where ' stands for a quote. Each must be
+ * there.
+ */
+static inline tm_text changed(const char *run, const char *changes)
 {
     tm_text text = told_text(run);
-    for (; pairs && *pairs; pairs += 2) {
+    char   *copy = strdup(changes ? changes : "");
+    for (char *c = copy; *c; c++)
+        if (*c == '\'') *c = '"';
+    for (char *from = copy, *next; *from; from = next) {
         tm_text     out = { 0 };
-        const char *at = text.data, *next;
-        if (!strstr(at, pairs[0])) fail_msg("%s has no '%s'", run, pairs[0]);
-        for (; (next = strstr(at, pairs[0])); at = next + strlen(pairs[0])) {
-            tm_text_add_n(&out, at, (size_t)(next - at));
-            tm_text_add(&out, pairs[1]);
+        const char *at = text.data, *found;
+        char       *to = strstr(from, " => "), *end = strstr(from, "; ");
+        next = end ? end + 2 : from + strlen(from);
+        if (end) *end = '\0';
+        *to = '\0', to += 4;
+        if (!strstr(at, from)) fail_msg("%s has no '%s'", run, from);
+        for (; (found = strstr(at, from)); at = found + strlen(from)) {
+            tm_text_add_n(&out, at, (size_t)(found - at));
+            tm_text_add(&out, to);
         }
         tm_text_add(&out, at);
         tm_text_fini(&text);
         text = out;
     }
+    free(copy);
     return text;
 }
 
@@ -52,9 +62,9 @@ static inline tm_result *parsed(const char *name, tm_text *json, tm_text *lines)
     return run;
 }
 
-static inline tm_result *run_of(const char *name, const char *path, const char *const *pairs, const char *lines)
+static inline tm_result *run_of(const char *name, const char *path, const char *changes, const char *lines)
 {
-    tm_text json = changed(path, pairs), text = { 0 };
+    tm_text json = changed(path, changes), text = { 0 };
     if (lines) tm_text_add(&text, lines);
     return parsed(name, &json, lines ? &text : NULL);
 }

@@ -8,10 +8,10 @@
 /* --- limits ------------------------------------------------------------------------------------------------------- */
 
 /* The metrics of a run by the members of its file; NAN: it has no such metric. */
-static void limits_are(const char *const *pairs, const char *lines, double mean_seconds, double decreased,
-                       const char *cell, const char *long_cell)
+static void limits_are(const char *changes, const char *lines, double mean_seconds, double decreased, const char *cell,
+                       const char *long_cell)
 {
-    tm_result   *run = run_of("r", rich, pairs, lines);
+    tm_result   *run = run_of("r", rich, changes, lines);
     const double rate = tm_result_number(run, "tokens_per_second_per_device/median");
     const double devices = tm_result_number(run, "devices"), median = tm_result_number(run, "step_time/median");
     const double loss = tm_result_number(run, "loss/last");
@@ -56,23 +56,15 @@ static void limits_are(const char *const *pairs, const char *lines, double mean_
 TEST(limits_have_their_metrics)
 {
 #define WITH_BATCH                                                                                                     \
-    "\"configuration\": null", "\"configuration\": {\"training.local_batch_size\": 6, \"training.seq_len\": \"256\"}"
-    static const char *const counted[] = { WITH_BATCH,      "\"convention\": \"all\"", "\"convention\": \"titan\"",
-                                           "\"warmup\": 3", "\"warmup\": 1",           NULL };
-    static const char *const none[] = { WITH_BATCH,
-                                        "\"precision\": \"float32\"",
-                                        "\"precision\": \"bfloat16\"",
-                                        "\"warmup\": 3",
-                                        "\"warmup\": 4",
-                                        "\"devices\": 3",
-                                        "\"devices\": 8",
-                                        NULL };
-    static const char *const all[] = {
-        WITH_BATCH, "\"precision\": \"float32\"", "\"precision\": \"float16\"", "\"warmup\": 3", "\"warmup\": -1", NULL
-    };
-    static const char *const other[] = { WITH_BATCH, "\"precision\": \"float32\"", "\"precision\": \"float64\"", NULL };
-    static const char *const unknown[] = { WITH_BATCH, "\"precision\": \"float32\"", "\"precision\": null", NULL };
-    tm_text                  lines = told_text(metrics);
+    "'configuration': null => 'configuration': {'training.local_batch_size': 6, 'training.seq_len': '256'}; "
+    static const char counted[] = WITH_BATCH "'convention': 'all' => 'convention': 'titan'; 'warmup': 3 => 'warmup': 1";
+    static const char none[] = WITH_BATCH "'precision': 'float32' => 'precision': 'bfloat16'; "
+                                          "'warmup': 3 => 'warmup': 4; 'devices': 3 => 'devices': 8";
+    static const char all[] =
+        WITH_BATCH "'precision': 'float32' => 'precision': 'float16'; 'warmup': 3 => 'warmup': -1";
+    static const char other[] = WITH_BATCH "'precision': 'float32' => 'precision': 'float64'";
+    static const char unknown[] = WITH_BATCH "'precision': 'float32' => 'precision': null";
+    tm_text           lines = told_text(metrics);
     /* Batches of 4096 tokens on each of the devices, in sequences of 256. */
     limits_are(counted, lines.data, (1 + 1.5 + 2) / 3, 1, "MBS=6,GBS=48,PRECISION=fp32",
                "NNODES=1,STEPS=40,PRECISION=fp32,BATCH=6,GBS=48,SEQLEN=256");

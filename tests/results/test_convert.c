@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Published figures and what they are by other conventions, worked out by hand from the formulas of docs/flops.md. */
+/* Published figures and what they are by other conventions, worked out by hand from the formulas of docs/flops.md.
+ * Tables: tests/cli/test_convert.c. */
 
 #include "support/test.h"
 
@@ -91,58 +92,6 @@ TEST(budgets_are_counted)
     expect(tm_token_count("20k"), 20000, 0);
     static const char *const none[] = { "", "T", "15X", "15TT", "-3B", "0", "15 T", "inf" };
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) assert_true(isnan(tm_token_count(none[i])));
-}
-
-static double number_in(const tm_table *table, size_t row, const char *column)
-{
-    int            at = tm_table_find(table, column);
-    const tm_cell *cell = at < 0 ? NULL : tm_table_cell(table, row, (size_t)at);
-    return cell && cell->kind == TM_CELL_F64 ? cell->f64 : (double)NAN;
-}
-
-/* Every figure of a table says the speed that the table was made of: of one device, and of all. */
-static void says_the_speed(const tm_speed_basis *b, double rate, double tokens)
-{
-    tm_table *table = tm_speed_table(b, rate, tokens);
-    size_t    n = tm_table_n_rows(table), convention = 0, times = tokens > 0 ? 3 : 0;
-    for (size_t row = 0; row < n - times; row++) {
-        const char *quantity = tm_table_cell(table, row, 0)->text, *unit = tm_table_cell(table, row, 1)->text;
-        const char *name = strncmp(quantity, "tflops_", 7) == 0 ? tm_convention_name(convention++) : NULL;
-        double      one = number_in(table, row, "per_device"), all = number_in(table, row, "all_devices");
-        if (strcmp(quantity, "step_seconds") == 0) unit = "s/step";
-        if (strcmp(unit, "1/s") == 0) unit = tm_model_length(&b->shape) > 0 ? "images/s" : "samples/s";
-        if (strcmp(unit, "images/s") == 0) assert_string_equal(quantity, "images_per_second");
-        if (isfinite(one)) expect(speed(b, one, unit, name, false), rate, 1e-12);
-        expect(speed(b, all, unit, name, true), rate, 1e-12);
-        if (!name) continue;
-        assert_string_equal(quantity + 7, name);
-        expect(number_in(table, row, "flops_per_token"), tm_convention_flops(b, name), 1e-12);
-        assert_int_equal(tm_table_find(table, "mfu_percent") >= 0, b->peak_flops > 0);
-        if (b->peak_flops > 0) expect(number_in(table, row, "mfu_percent"), 1e14 * one / b->peak_flops, 1e-12);
-    }
-    for (; b->lora_parameters <= 0 && tm_convention_name(convention); convention++) /* adapters have their own ones */
-        assert_int_equal(strncmp(tm_convention_name(convention), "lora", 4), 0);
-    assert_null(tm_convention_name(convention));
-    if (times) {
-        expect(number_in(table, n - 3, "all_devices"), tokens, 0);
-        expect(number_in(table, n - 2, "per_device") * 86400 * rate, tokens, 1e-12);
-        expect(number_in(table, n - 1, "all_devices") * 3600 * rate, tokens, 1e-12);
-    }
-    tm_table_destroy(table);
-}
-
-TEST(tables_say_the_speed)
-{
-    tm_speed_basis llama = basis_of("llama3.1_8B", 8192), more = llama, flux = { .devices = 2 };
-    int64_t        seq;
-    assert_int_equal(tm_bench_model("flux.1-dev", &flux.shape, &seq, NULL), TM_OK);
-    flux.seq = tm_model_length(&flux.shape);
-    more.devices = 3;
-    says_the_speed(&llama, 9375.1234, 0);
-    says_the_speed(&more, 9375.1234, 15e12);
-    more.batch = 7, more.lora_parameters = 41943040, more.peak_flops = 989.4e12;
-    says_the_speed(&more, 9375.1234, 0);
-    says_the_speed(&flux, 1234, 0);
 }
 
 TEST(what_is_not_known_is_refused)

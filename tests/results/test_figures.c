@@ -155,23 +155,15 @@ static void verify(const char *what, tm_result *run, const char *wanted)
 }
 
 /* Sixteen steps: enough for a steady state. */
-static const char *const images[] = {
-    "[0.5, 1]", "[0.5, 0.25, 0.26, 0.25, 0.24, 0.25, 0.27, 0.25, 0.26, 0.25, 0.24, 0.25, 0.25, 0.26, 0.25, 0.75]",
-    "\"median\": 2,", "\"median\": 8,", NULL
-};
-static const char *const bare[] = { ",\n  \"metrics_digest\": \"daa13e4f205dc5ba\"",
-                                    "",
-                                    ",\n  \"digest\": \"################\"",
-                                    "",
-                                    "\"n\": 1234",
-                                    "\"n\": null",
-                                    "\"median\": 4096,",
-                                    "",
-                                    NULL };
+static const char images[] =
+    "[0.5, 1] => [0.5, 0.25, 0.26, 0.25, 0.24, 0.25, 0.27, 0.25, 0.26, 0.25, 0.24, 0.25, 0.25, "
+    "0.26, 0.25, 0.75]; 'median': 2, => 'median': 8,";
+static const char bare[] = ",\n  'metrics_digest': 'daa13e4f205dc5ba' => ; ,\n  'digest': '################' => ; "
+                           "'n': 1234 => 'n': null; 'median': 4096, => ";
 
 TEST(figures_follow_from_times)
 {
-    static const char *const none[] = { "[0.5, 1, 1.5, 2]", "[]", NULL };
+    static const char none[] = "[0.5, 1, 1.5, 2] => []";
     verify("four steps", run_of("rich", rich, NULL, NULL),
            "tokens_per_second_per_device/median=2730.6666666666665; tokens_per_second_per_device/lo=null; "
            "tokens_per_second_per_device/hi=null; tokens_per_second_per_device/n=3; "
@@ -217,9 +209,7 @@ TEST(figures_follow_from_times)
 
 TEST(figures_follow_from_records)
 {
-    static const char *const one_time[] = {
-        "[0.5, 1, 1.5, 2]", "[0.5]", "\"data\": 0.125", "\"data\": 2", "\"first\": 31", "\"first\": 34", NULL
-    };
+    static const char one_time[] = "[0.5, 1, 1.5, 2] => [0.5]; 'data': 0.125 => 'data': 2; 'first': 31 => 'first': 34";
     /* A run that was resumed: its records begin before its own steps. */
     static const char from_one[] =
         "{\"step\": 1, \"loss\": 5, \"seconds\": 0.5, \"phases\": {\"data\": 9}}\n"
@@ -228,10 +218,10 @@ TEST(figures_follow_from_records)
         "{\"event\": \"evaluation\", \"step\": 3, \"loss\": 2.75, \"tokens\": 1, \"seconds\": 1}\n"
         "{\"step\": 3, \"loss\": 7, \"seconds\": 1.5, \"phases\": {\"data\": 0.5, \"forward\": 1}}\n"
         "{\"step\": 4, \"loss\": 2, \"seconds\": 2.5, \"phases\": {\"data\": 0.75, \"forward\": 2}}\n";
-    static const char *const first[] = { "\"first\": 31", "\"first\": 1", NULL };
-    static const char *const late[] = { "\"first\": 31", "\"first\": 2", "[0.5, 1, 1.5, 2]", "[1, 1.5, 2]", NULL };
-    static const char *const unevaluated[] = { "\"first\": 31", "\"first\": 4", "[0.5, 1, 1.5, 2]", "[2.5]", NULL };
-    tm_text                  lines = told_text(metrics);
+    static const char first[] = "'first': 31 => 'first': 1";
+    static const char late[] = "'first': 31 => 'first': 2; [0.5, 1, 1.5, 2] => [1, 1.5, 2]";
+    static const char unevaluated[] = "'first': 31 => 'first': 4; [0.5, 1, 1.5, 2] => [2.5]";
+    tm_text           lines = told_text(metrics);
     verify("four steps", run_of("rich", rich, NULL, lines.data),
            "step_seconds (metrics.jsonl)=4 equal; step (metrics.jsonl)=4 in a row; steps/first=31; loss/last=2; "
            "loss/validation=1.11; bits_per_byte=0.96875; memory/planned_bytes=5000000034; "
@@ -276,11 +266,11 @@ TEST(digests_are_of_the_whole_file)
                                               { "differs", "ok", "\"seed\"" },
                                               { "ok", "differs", "{" } };
     for (int i = 0; i < 3; i++) {
-        char              sums[2][24];
-        tm_text           lines = told_text(metrics);
-        const char *const inner[] = { "daa13e4f205dc5ba", sums[0], NULL };
-        snprintf(sums[0], sizeof sums[0], "%016llx", (unsigned long long)tm_hash(lines.data, lines.length));
-        tm_text json = changed(rich, inner);
+        char    sums[2][60];
+        tm_text lines = told_text(metrics);
+        snprintf(sums[0], sizeof sums[0], "daa13e4f205dc5ba => %016llx",
+                 (unsigned long long)tm_hash(lines.data, lines.length));
+        tm_text json = changed(rich, sums[0]);
         char   *mark = strstr(json.data, ",\n  \"digest\""), *value = strstr(json.data, ": \"################\"\n}");
         snprintf(sums[1], sizeof sums[1], "%016llx",
                  (unsigned long long)tm_hash(json.data, (size_t)(mark - json.data)));

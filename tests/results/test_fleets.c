@@ -57,25 +57,15 @@ static const char falling[] = "{\"step\": 1, \"loss\": 3, \"grad_norm\": 1, \"to
 static source host(const char *name, const char *host_name, const char *rate, const char *verdict,
                    const char *interrupted, const char *lines)
 {
-    tm_text     text = { 0 };
-    char        environment[96], median[64], judged[64], ended[64];
-    const char *pairs[] = { "\"environment\": null",
-                            environment,
-                            "\"median\": 4096,",
-                            median,
-                            "\"verdict\": \"noisy\"",
-                            judged,
-                            "\"interrupted\": false",
-                            ended,
-                            "\"configuration\": null",
-                            "\"configuration\": {\"training.local_batch_size\": 2, \"training.seq_len\": 2048}",
-                            NULL };
-    snprintf(environment, sizeof environment, "\"environment\": {\"os\": {\"host\": %s}}", host_name);
-    snprintf(median, sizeof median, "\"median\": %s,", rate);
-    snprintf(judged, sizeof judged, "\"verdict\": %s", verdict);
-    snprintf(ended, sizeof ended, "\"interrupted\": %s", interrupted);
+    tm_text text = { 0 };
+    char    changes[600];
+    snprintf(changes, sizeof changes,
+             "'environment': null => 'environment': {'os': {'host': %s}}; 'median': 4096, => 'median': %s,; "
+             "'verdict': 'noisy' => 'verdict': %s; 'interrupted': false => 'interrupted': %s; 'configuration': null => "
+             "'configuration': {'training.local_batch_size': 2, 'training.seq_len': 2048}",
+             host_name, rate, verdict, interrupted);
     if (lines) tm_text_add(&text, lines);
-    return open_source(name, changed(rich, pairs), text);
+    return open_source(name, changed(rich, changes), text);
 }
 
 static const tm_cell *cell_at(const tm_table *table, size_t row, const char *column)

@@ -78,25 +78,17 @@ static void rows_are_tables(tm_store *store)
 
 TEST(results_are_listed)
 {
-    static const char *const told[] = {
-        "\"finished\": \"####################\"", "\"finished\": \"2026-02-03T04:05:06Z\"", "\"environment\": null",
-        "\"environment\": {\"os\": {\"host\": \"Box\"}, \"build\": {\"commit\": \"c0ffee\"}, \"process\": "
-        "{\"command_line\": \"run it\"}}",
-        NULL
-    };
-    static const char *const others[] = { "\"finished\": \"####################\"",
-                                          "\"finished\": \"2026-02-04T00:00:00Z\"",
-                                          "\"float32\"",
-                                          "\"BFLOAT16\"",
-                                          "\"device\": \"cpu\"",
-                                          "\"device\": \"null\"",
-                                          "\"lo\": 256",
-                                          "\"lo\": 1024",
-                                          NULL };
-    tm_store                *store;
-    tm_text                  lines = told_text(metrics), bench = { 0 }, nameless = { 0 };
-    tm_error                 err = { 0 };
-    int64_t                  id;
+    static const char told[] =
+        "'finished': '####################' => 'finished': '2026-02-03T04:05:06Z'; 'environment': null => "
+        "'environment': "
+        "{'os': {'host': 'Box'}, 'build': {'commit': 'c0ffee'}, 'process': {'command_line': 'run it'}}";
+    static const char others[] =
+        "'finished': '####################' => 'finished': '2026-02-04T00:00:00Z'; "
+        "'float32' => 'BFLOAT16'; 'device': 'cpu' => 'device': 'null'; 'lo': 256 => 'lo': 1024";
+    tm_store *store;
+    tm_text   lines = told_text(metrics), bench = { 0 }, nameless = { 0 };
+    tm_error  err = { 0 };
+    int64_t   id;
     assert_int_equal(tm_store_open(test_in_folder("store.db"), true, &store, &err), TM_OK);
     tm_text_add(&bench, "{\"format\": \"trainmark.bench/1\", \"finished\": \"2026-02-04T00:00:01Z\", \"workload\": "
                         "\"gemm\", \"device\": \"cpu\", \"verdict\": null, \"table\": {\"name\": \"other\", \"rows\": "

@@ -41,8 +41,7 @@ TEST(one_run_has_cards)
 {
     static const char *const paths[] = { "tokens_per_second_per_device/median", "step_time/median", "loss/validation",
                                          "memory/used_bytes" };
-    static const char *const pairs[] = { "\"6 N\"", "\"titan\"", NULL };
-    source                   run = open_source("rich", changed(rich, pairs), told_text(metrics));
+    source                   run = open_source("rich", changed(rich, "'6 N' => 'titan'"), told_text(metrics));
     const tm_result         *one = run.run;
     tm_text                  html = { 0 };
     svg_page                 page = page_of(&one, 1, &html);
@@ -58,35 +57,16 @@ TEST(one_run_has_cards)
     close_source(&run);
 }
 
-static const char *number_or_null(tm_arena *arena, double value)
+/* A run with this verdict, speed (lo and hi null: no interval) and source of data. */
+static tm_result *run_at(const char *name, const char *verdict, const char *lo, const char *median, const char *hi,
+                         const char *data)
 {
-    return isnan(value) ? "null" : tm_arena_format(arena, "%.17g", value);
-}
-
-/* A run with this verdict and speed; lo and hi NAN: no interval. */
-static tm_result *run_at(const char *name, const char *verdict, double lo, double median, double hi, const char *data)
-{
-    tm_text   speed = { 0 }, says = { 0 }, source_is = { 0 };
-    tm_arena *arena = tm_arena_create();
-    tm_text_printf(&speed, "\"tokens_per_second_per_device\": {\"median\": %.17g, \"lo\": %s, \"hi\": %s}, \"was\": {",
-                   median, number_or_null(arena, lo), number_or_null(arena, hi));
-    tm_arena_destroy(arena);
-    tm_text_printf(&says, "\"verdict\": \"%s\", \"said\": \"", verdict);
-    tm_text_printf(&source_is, "\"data_source\": \"%s\", \"source\":", data);
-    const char *const pairs[] = { "\"tokens_per_second_per_device\": {", speed.data, "\"data_source\":", source_is.data,
-                                  NULL };
-    tm_text           json = changed(rich, pairs);
-    char             *at = strstr(json.data, "\"verdict\": \"");
-    tm_text           out = { 0 };
-    assert_non_null(at);
-    tm_text_add_n(&out, json.data, (size_t)(at - json.data));
-    tm_text_add(&out, says.data);
-    tm_text_add(&out, at + strlen("\"verdict\": \""));
-    tm_text_fini(&json);
-    tm_text_fini(&speed);
-    tm_text_fini(&says);
-    tm_text_fini(&source_is);
-    return parsed(name, &out, NULL);
+    char changes[300];
+    snprintf(changes, sizeof changes,
+             "'median': 4096,\n    'lo': 4000,\n    'hi': 4196 => 'median': %s, 'lo': %s, 'hi': %s; "
+             "'verdict': 'noisy' => 'verdict': '%s'; 'data_source': 'synthetic' => 'data_source': '%s'",
+             median, lo, hi, verdict, data);
+    return run_of(name, rich, changes, NULL);
 }
 
 /* Has the run's cell of the column a star? Column 0: speed, 2: loss. */
@@ -108,10 +88,10 @@ static bool has_star(const svg_page *page, size_t run, size_t column)
 /* The fastest that is not invalid, and all whose intervals reach it; losses of other data are not compared. */
 TEST(several_runs_have_stars)
 {
-    tm_result        *runs[] = { run_at("slow", "valid", 90, 100, 110, "synthetic"),
-                                 run_at("fast", "valid", 190, 200, 210, "synthetic"),
-                                 run_at("alike", "noisy", 150, 180, 195, "synthetic"),
-                                 run_at("wrong", "invalid", 900, 1000, 1100, "synthetic") };
+    tm_result        *runs[] = { run_at("slow", "valid", "90", "100", "110", "synthetic"),
+                                 run_at("fast", "valid", "190", "200", "210", "synthetic"),
+                                 run_at("alike", "noisy", "150", "180", "195", "synthetic"),
+                                 run_at("wrong", "invalid", "900", "1000", "1100", "synthetic") };
     static const bool best[] = { false, true, true, false };
     tm_text           html = { 0 };
     svg_page          page = page_of((const tm_result *const *)runs, MOST, &html);
@@ -121,7 +101,7 @@ TEST(several_runs_have_stars)
     }
     svg_close(&page);
     tm_result_destroy(runs[0]);
-    runs[0] = run_at("other", "valid", 90, 100, 110, "text");
+    runs[0] = run_at("other", "valid", "90", "100", "110", "text");
     page = page_of((const tm_result *const *)runs, MOST, &html);
     for (size_t i = 0; i < MOST; i++) assert_false(has_star(&page, i, 2));
     svg_close(&page);
@@ -139,12 +119,11 @@ static size_t stars(const svg_page *page, size_t runs, size_t column)
 /* A run of a few steps may seem the fastest: without an interval nobody knows. */
 TEST(no_interval_no_star)
 {
-    const double none = (double)NAN;
-    tm_result   *runs[] = { run_at("short", "valid", none, 900, none, "synthetic"),
-                            run_at("long", "valid", 90, 100, 110, "synthetic"),
-                            run_at("longer", "valid", 190, 200, 210, "synthetic") };
-    tm_text      html = { 0 };
-    svg_page     page = page_of((const tm_result *const *)runs, 2, &html);
+    tm_result *runs[] = { run_at("short", "valid", "null", "900", "null", "synthetic"),
+                          run_at("long", "valid", "90", "100", "110", "synthetic"),
+                          run_at("longer", "valid", "190", "200", "210", "synthetic") };
+    tm_text    html = { 0 };
+    svg_page   page = page_of((const tm_result *const *)runs, 2, &html);
     assert_int_equal(stars(&page, 2, 0) + stars(&page, 2, 4), 0); /* one alone is the best of nothing */
     assert_int_equal(stars(&page, 2, 2), 2);
     svg_close(&page);
@@ -159,19 +138,18 @@ TEST(no_interval_no_star)
 TEST(other_work_is_not_compared)
 {
     static const struct {
-        const char *from, *to, *differ;
+        const char *changes, *differ;
     } cases[] = {
-        { "\"llama-small\"", "\"llama-small\"", NULL },
-        { "\"llama-small\"", "\"llama-large\"", "model" },
-        { "\"batch_tokens\": 4096", "\"batch_tokens\": 512", "tokens of a step" },
-        { "\"configuration\": null", "\"configuration\": {\"training.seq_len\": 8}", "sequence length" },
-        { "\"preference\"", "\"images_per_second_per_device\": {\"median\": 2}, \"is\"", "unit of the loss" },
+        { NULL, NULL },
+        { "'llama-small' => 'llama-large'", "model" },
+        { "'batch_tokens': 4096 => 'batch_tokens': 512", "tokens of a step" },
+        { "'configuration': null => 'configuration': {'training.seq_len': 8}", "sequence length" },
+        { "'preference' => 'images_per_second_per_device': {'median': 2}, 'is'", "unit of the loss" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const char *pairs[] = { cases[i].from, cases[i].to, NULL };
-        tm_result  *runs[] = { run_of("a", rich, NULL, NULL), run_of("b", rich, pairs, NULL) };
-        tm_text     html = { 0 };
-        svg_page    page = page_of((const tm_result *const *)runs, 2, &html);
+        tm_result *runs[] = { run_of("a", rich, NULL, NULL), run_of("b", rich, cases[i].changes, NULL) };
+        tm_text    html = { 0 };
+        svg_page   page = page_of((const tm_result *const *)runs, 2, &html);
         for (size_t c = 0; c < 5; c++)
             if (cases[i].differ || c == 3) assert_int_equal(stars(&page, 2, c), cases[i].differ ? 0 : 2);
         const char *note = svg_text(&page, svg_find(&page, with_id(&page, "headline"), page.n, "p", "note"));
@@ -198,11 +176,9 @@ TEST(roofs_are_of_benchmarks)
                                "measured\", \"memory: 4e5 GB/s measured (how)\"";
     static const char higher[] = "\"peak: 7e6 GFLOP/s float32 measured (how)\", \"memory: 3e5 GB/s measured (how)\"";
     static const char tiny[] = "\"peak: 1e-9 GFLOP/s float32 measured\", \"memory: 1e-9 GB/s measured\"";
-    static const char *const near[] = { "\"environment\": null", "\"environment\": {\"os\": {\"host\": \"near\"}}",
-                                        NULL };
-    static const char *const pairs[] = { "\"float32\"", "\"bfloat16\"", NULL };
-    tm_result               *runs[] = { run_of("rich", rich, near, NULL), run_of("rich", rich, pairs, NULL) };
-    tm_result               *benches[] = { bench_of("far", high), bench_of("far", higher), bench_of("far", tiny) };
+    tm_result *runs[] = { run_of("rich", rich, "'environment': null => 'environment': {'os': {'host': 'near'}}", NULL),
+                          run_of("rich", rich, "'float32' => 'bfloat16'", NULL) };
+    tm_result *benches[] = { bench_of("far", high), bench_of("far", higher), bench_of("far", tiny) };
     static const struct {
         int         run;
         size_t      first, n;

@@ -210,6 +210,10 @@ static void report_says(const source *runs, size_t n)
     csv_says(out[0].data, &f, runs, n);
     svg_page page = svg_read(out[1].data);
     figures_are_told(&page, &f, runs, n);
+    for (size_t i = 0; i < page.n; i++) /* nothing is loaded from elsewhere, nor may it be */
+        for (int k = 0; k < page.nodes[i].n; k++)
+            assert_true(strcmp(page.nodes[i].names[k], "xmlns") == 0 || !strstr(page.nodes[i].values[k], "//"));
+    assert_true(strstr(out[1].data, "content=\"default-src 'none'; ") && !strstr(out[1].data, "url("));
     svg_close(&page);
     markdown_says(out[2].data, out[1].data, &f, n);
     json_says(out[3].data, &f, runs, n);
@@ -235,34 +239,24 @@ TEST(figures_are_those_of_the_files)
  */
 TEST(rows_of_what_was_run)
 {
-    tm_text tensors = { 0 }, html = { 0 }, told = { 0 };
-    tm_text_add(&tensors, "\"microscope\": {\"last\": {\"step\": 7, \"reference\": \"flo|at<32>\", \"tensors\": [");
+    tm_text two = { 0 }, html = { 0 }, told = { 0 };
+    tm_text_add(&two,
+                "'checks': null => 'checks': {'fail': 1, 'not_passed': [{'id': 'numa', 'status': 'WARN', "
+                "'observed': 'a<b & c'}, {'id': 'memlock', 'observed': 8}]}; 'environment': null => 'environment': "
+                "{'os': {'host': 'h', 'n': {'deep': true, 'none': {}}}, 'w': null, 'x': -2.123456789, 'y': false}; "
+                "'configuration': null => 'configuration': {'model.dim': 64, 'exp_name': '<e>'}; "
+                "'microscope': { => 'microscope': {'last': {'step': 7, 'reference': 'flo|at<32>', 'tensors': [");
     for (int i = 0; i < 12; i++)
-        tm_text_printf(&tensors,
-                       "%s{\"name\": \"t%d\", \"kind\": \"%s\", \"relative_error\": %s, \"cosine\": 0.12345678}",
+        tm_text_printf(&two, "%s{'name': 't%d', 'kind': '%s', 'relative_error': %s, 'cosine': 0.12345678}",
                        i ? ", " : "", i, i % 2 ? "backward" : "factor",
                        i == 9       ? "null"
                        : i == 11    ? "0.5"
                        : i % 5 == 2 ? "0.25"
                                     : "0.125");
-    tm_text_add(&tensors, "]}}, \"ignored\": {");
-    const char *const two[] = {
-        "\"checks\": null",
-        "\"checks\": {\"fail\": 1, \"not_passed\": [{\"id\": \"numa\", \"status\": \"WARN\", \"observed\": \"a<b & "
-        "c\"}, {\"id\": \"memlock\", \"observed\": 8}]}",
-        "\"environment\": null",
-        "\"environment\": {\"os\": {\"host\": \"h\", \"n\": {\"deep\": true, \"none\": {}}}, \"w\": null, \"x\": "
-        "-2.123456789, \"y\": false}",
-        "\"configuration\": null",
-        "\"configuration\": {\"model.dim\": 64, \"exp_name\": \"<e>\"}",
-        "\"microscope\": {",
-        tensors.data,
-        NULL
-    };
-    static const char *const one[] = { "\"environment\": null",
-                                       "\"environment\": {\"os\": {\"host\": \"k\"}, \"x\": 7}", NULL };
-    source                   a = open_source("a", changed(rich, two), told_text(metrics)),
-           b = open_source("b", changed(poor, one), (tm_text){ 0 });
+    tm_text_add(&two, "]}}, 'ignored': {");
+    source a = open_source("a", changed(rich, two.data), told_text(metrics)),
+           b = open_source("b", changed(poor, "'environment': null => 'environment': {'os': {'host': 'k'}, 'x': 7}"),
+                           (tm_text){ 0 });
     const tm_result *runs[] = { a.run, b.run };
     tm_error         err = { 0 };
     assert_int_equal(tm_results_report(runs, 2, TM_REPORT_HTML, &html, &err), TM_OK);
@@ -295,7 +289,7 @@ TEST(rows_of_what_was_run)
     close_source(&b);
     tm_text_fini(&html);
     tm_text_fini(&told);
-    tm_text_fini(&tensors);
+    tm_text_fini(&two);
 }
 
 /* --- charts ------------------------------------------------------------------------------------------------------- */
@@ -369,14 +363,9 @@ static void chart_is(const char *text, size_t k, size_t which)
 /* Each in the page, in their order, and alone, with its style inside. */
 TEST(charts_of_runs)
 {
-    static const char *const memory[] = { "[11, 12, 13]",
-                                          "[1024, 2048, 3072]",
-                                          "[21, 22, 23]",
-                                          "[2048, 4096, 1024]",
-                                          "\"planned_bytes\": 6000",
-                                          "\"planned_bytes\": 6144",
-                                          NULL };
-    source                   a = open_source("rich", changed(rich, memory), told_text(metrics)),
+    static const char memory[] = "[11, 12, 13] => [1024, 2048, 3072]; [21, 22, 23] => [2048, 4096, 1024]; "
+                                 "'planned_bytes': 6000 => 'planned_bytes': 6144";
+    source            a = open_source("rich", changed(rich, memory), told_text(metrics)),
            b = open_source("po<or", told_text(poor), (tm_text){ 0 });
     const tm_result *runs[] = { a.run, b.run };
     for (size_t which = 0; which < 3; which++) {

@@ -4,6 +4,7 @@
 #include "support/folder.h"
 #include "support/full_config.h"
 #include "support/schema.h"
+#include "support/told_runs.h"
 
 #include "support/test.h"
 
@@ -33,8 +34,8 @@ static void expect_not(const json_t *schema, const json_t *value, const char *wo
     tm_text_fini(&why);
 }
 
-/* With all that a run hands to it. */
-static json_t *written_result(bool looked, bool ranks)
+/* As a run writes it: with its environment, checks and configuration. */
+static json_t *written_result(void)
 {
     tm_sink          *sink;
     tm_error          err = { 0 };
@@ -46,38 +47,29 @@ static json_t *written_result(bool looked, bool ranks)
                                   .checks = &checks,
                                   .environment = environment,
                                   .config = config };
+    tm_event          end = fake_ended(FAKE_STEPS, TM_VERDICT_VALID, "");
     assert_int_equal(tm_config_apply_preset(config, "tiny-llama", &err), TM_OK);
     assert_int_equal(tm_config_finish(config, &err), TM_OK);
     assert_int_equal(tm_result_sink_open(&options, &sink, &err), TM_OK);
-    if (looked) fake_emit(sink, fake_look(2));
-    if (looked) fake_emit(sink, fake_look(4));
-    fake_run(sink, TM_VERDICT_VALID, "");
-    if (ranks) { /* the same run on two ranks: written once more */
-        const tm_rank_told told[2] = {
-            { .host = "a", .step_seconds = 2, .busy_seconds = 1, .wait_seconds = 1, .behind = -0.5, .used_bytes = 7 },
-            { .rank = 1, .data_rank = 1, .host = "b", .step_seconds = 2, .busy_seconds = 2, .behind = 1 }
-        };
-        tm_event event = fake_ended(FAKE_STEPS, TM_VERDICT_VALID, ""), straggler = fake_straggler(2);
-        event.run_ended.ranks = told;
-        event.run_ended.n_ranks = 2;
-        event.run_ended.stragglers = &straggler.straggler;
-        event.run_ended.n_stragglers = 1;
-        event.run_ended.replay.mismatches[0] = (tm_replay_mismatch){ .step = 3,
-                                                                     .ranks = 1,
-                                                                     .host = "a",
-                                                                     .device = "cpu",
-                                                                     .tensor = "layers.0.w1.weight.grad",
-                                                                     .op = "linear_wgrad",
-                                                                     .end = 1024,
-                                                                     .bits = 1,
-                                                                     .tensors = 1,
-                                                                     .parts = 1,
-                                                                     .sure = true,
-                                                                     .wrong = "first" };
-        event.run_ended.replay.n_mismatches = 1;
-        event.run_ended.replay.excluded_per_hour = (double)NAN;
-        fake_emit(sink, event);
-    }
+    tm_event start = fake_started();
+    start.run_started.judged_modules = 3; /* of a GPU */
+    fake_emit(sink, start);
+    end.run_ended.replay.mismatches[0] = (tm_replay_mismatch){ .step = 3,
+                                                               .ranks = 1,
+                                                               .host = "a",
+                                                               .device = "cpu",
+                                                               .tensor = "layers.0.w1.weight.grad",
+                                                               .op = "linear_wgrad",
+                                                               .end = 1024,
+                                                               .bits = 1,
+                                                               .tensors = 1,
+                                                               .parts = 1,
+                                                               .sure = true,
+                                                               .wrong = "first" };
+    end.run_ended.replay.n_mismatches = 1;
+    end.run_ended.replay.excluded_per_hour = (double)NAN;
+    end.run_ended.data = (tm_data_certificate){ .done = true, .fed = true, .apart = true, .batches = 3 };
+    fake_emit(sink, end);
     fake_close(sink);
     json_t *result = json_load_file(options.path, 0, NULL);
     assert_non_null(result);
@@ -88,8 +80,15 @@ static json_t *written_result(bool looked, bool ranks)
 
 TEST(results_follow_their_schema)
 {
-    json_t *schema = schema_of("docs/schemas/result.schema.json"), *result = written_result(false, false);
+    json_t *schema = schema_of("docs/schemas/result.schema.json"), *result = written_result();
+    json_t *replay = json_object_get(result, "replay");
     expect(schema, result);
+    assert_true(json_is_null(json_object_get(replay, "excluded_per_hour")));
+    json_t *data = json_object_get(result, "certificate_data");
+    assert_true(json_is_true(json_object_get(data, "fed")) && json_is_false(json_object_get(data, "once")));
+    assert_true(json_is_true(json_object_get(data, "apart")) && json_is_false(json_object_get(data, "stored")));
+    assert_string_equal(
+        json_string_value(json_object_get(json_array_get(json_object_get(replay, "mismatches"), 0), "wrong")), "first");
     /* and the schema holds: each of these is wrong */
     json_object_set_new(result, "verdict", json_string("good"));
     expect_not(schema, result, "/verdict: is none of the words");
@@ -105,20 +104,24 @@ TEST(results_follow_their_schema)
     json_decref(schema);
 }
 
-TEST(what_a_microscope_saw_follows_it_too)
+/* Of looks and ranks: figures are those of tests/record/test_whole.c. */
+TEST(a_told_run_follows_it_too)
 {
-    json_t *schema = schema_of("docs/schemas/result.schema.json"), *result = written_result(true, false);
-    json_t *seen = json_object_get(result, "microscope"), *last = json_object_get(seen, "last");
-    expect(schema, result);
-    assert_int_equal(json_integer_value(json_object_get(seen, "looks")), 2);
-    assert_int_equal(json_integer_value(json_object_get(seen, "first_divergent_step")), 2);
-    assert_string_equal(json_string_value(json_object_get(seen, "first_divergent_tensor")), "layers.0.w1.weight.grad");
-    assert_int_equal(json_integer_value(json_object_get(last, "step")), 4);
-    assert_int_equal(json_array_size(json_object_get(last, "tensors")), 2);
-    assert_string_equal(json_string_value(json_object_get(last, "first_divergent")), "layers.0.w1.weight.grad");
-    json_object_del(last, "worst");
-    expect_not(schema, result, "lacks worst");
-    json_decref(result);
+    static const char *const lacks[][2] = { { "microscope/last/worst", "lacks worst" },
+                                            { "ranks/1/wait_seconds", "/ranks: lacks wait_seconds" } };
+    json_t                  *schema = schema_of("docs/schemas/result.schema.json");
+    tm_text                  text = told_text("rich");
+    for (int i = 0; i < 2; i++) {
+        json_t *result = json_loads(text.data, 0, NULL), *in = result;
+        char    path[40], *rest = strcpy(path, lacks[i][0]), *name;
+        expect(schema, result);
+        while ((name = strsep(&rest, "/")) && rest)
+            in = json_is_array(in) ? json_array_get(in, 1) : json_object_get(in, name);
+        assert_int_equal(json_object_del(in, name), 0);
+        expect_not(schema, result, lacks[i][1]);
+        json_decref(result);
+    }
+    tm_text_fini(&text);
     json_decref(schema);
 }
 
@@ -129,14 +132,7 @@ TEST(records_of_steps_follow_theirs)
     json_t            *schema = schema_of("docs/schemas/metrics.schema.json");
     size_t             lines = 0;
     assert_int_equal(tm_metrics_sink_open(&options, &sink, NULL), TM_OK);
-    fake_emit(sink, fake_started());
-    fake_emit(sink, fake_step(1));
-    fake_emit(sink, fake_evaluation(1));
-    fake_emit(sink, fake_checkpoint(1));
-    fake_emit(sink, fake_look(2));
-    fake_emit(sink, fake_step(2));
-    fake_emit(sink, fake_quantized(2));
-    fake_emit(sink, fake_straggler(2));
+    told_rich(sink);
     fake_emit(sink, fake_replayed(2, NULL));
     fake_emit(sink, fake_replayed(2, "step 2 differs"));
     fake_close(sink);
@@ -144,41 +140,16 @@ TEST(records_of_steps_follow_theirs)
     for (char *line = strtok(text.data, "\n"); line; line = strtok(NULL, "\n"), lines++) {
         json_t *record = json_loads(line, 0, NULL);
         expect(schema, record);
-        json_t *tensor = json_array_get(json_object_get(record, "tensors"), 0);
-        json_t *exponents = json_object_get(tensor, "exponents"), *counts = json_object_get(exponents, "counts");
-        if (tensor) assert_int_equal(json_integer_value(json_object_get(exponents, "first")), -1);
-        if (tensor) assert_int_equal(json_integer_value(json_array_get(counts, 1)), 5);
+        json_t *exponents = json_object_get(json_array_get(json_object_get(record, "tensors"), 0), "exponents");
+        if (exponents) assert_int_equal(json_integer_value(json_object_get(exponents, "first")), -1);
+        if (exponents) assert_int_equal(json_integer_value(json_array_get(json_object_get(exponents, "counts"), 1)), 5);
         json_object_del(record, "step");
         expect_not(schema, record, "lacks step");
         json_decref(record);
     }
-    assert_int_equal(lines, 9);
+    assert_int_equal(lines, 12);
     json_decref(schema);
     tm_text_fini(&text);
-}
-
-TEST(ranks_follow_their_schema)
-{
-    json_t *schema = schema_of("docs/schemas/result.schema.json"), *result = written_result(false, true);
-    json_t *second = json_array_get(json_object_get(result, "ranks"), 1);
-    expect(schema, result);
-    assert_int_equal(json_array_size(json_object_get(result, "ranks")), 2);
-    assert_true(json_number_value(json_object_get(second, "behind_percent")) > 99);
-    assert_string_equal(json_string_value(json_object_get(second, "host")), "b");
-    json_t *straggler = json_array_get(json_object_get(result, "stragglers"), 0);
-    assert_string_equal(json_string_value(json_object_get(straggler, "cause")), "slow");
-    assert_true(json_number_value(json_object_get(straggler, "low_percent")) == 25);
-    json_t *replay = json_object_get(result, "replay"),
-           *differs = json_array_get(json_object_get(replay, "mismatches"), 0);
-    assert_true(json_is_null(json_object_get(replay, "excluded_per_hour")));
-    assert_string_equal(json_string_value(json_object_get(differs, "wrong")), "first");
-    assert_string_equal(json_string_value(json_object_get(result, "waited_for")),
-                        "rank 1 on b is slow: 50.0 % (25.0 .. 75.0) behind the others, most in forward; each waited "
-                        "2.5 s since step 1");
-    json_object_del(second, "wait_seconds");
-    expect_not(schema, result, "/ranks: lacks wait_seconds");
-    json_decref(result);
-    json_decref(schema);
 }
 
 TEST_FIXTURE(NULL, test_folder_teardown)

@@ -115,26 +115,23 @@ static void die(void)
 
 /* --- calls -------------------------------------------------------------------------------------------------------- */
 
+/* Writes all of it, or as much as the disk takes. */
+#define WRITES(call, name, n, ...)                                                                                     \
+    int its = turn_of(call, fd);                                                                                       \
+    if (its == FAILS) return -1;                                                                                       \
+    if ((its == SHORT || its == KILLED) && n > 1) n /= 2;                                                              \
+    if (n > 0 && (n = room_for(fd, n)) == 0) return -1;                                                                \
+    ssize_t done = NEXT(name)(fd, data, n __VA_ARGS__);                                                                \
+    if (its == KILLED) die();                                                                                          \
+    return done
+
 ssize_t write(int fd, const void *data, size_t n)
 {
-    int its = turn_of("write", fd);
-    if (its == FAILS) return -1;
-    if ((its == SHORT || its == KILLED) && n > 1) n /= 2;
-    if (n > 0 && (n = room_for(fd, n)) == 0) return -1;
-    ssize_t done = NEXT(write)(fd, data, n);
-    if (its == KILLED) die();
-    return done;
+    WRITES("write", write, n, );
 }
-
 ssize_t pwrite64(int fd, const void *data, size_t n, off64_t offset)
 {
-    int its = turn_of("pwrite", fd);
-    if (its == FAILS) return -1;
-    if ((its == SHORT || its == KILLED) && n > 1) n /= 2;
-    if (n > 0 && (n = room_for(fd, n)) == 0) return -1;
-    ssize_t done = NEXT(pwrite64)(fd, data, n, offset);
-    if (its == KILLED) die();
-    return done;
+    WRITES("pwrite", pwrite64, n, , offset);
 }
 ssize_t pwrite(int fd, const void *data, size_t n, off_t offset)
 {
@@ -171,12 +168,16 @@ int ftruncate(int fd, off_t length)
     return ftruncate64(fd, length);
 }
 
+/* The mode behind the flags of a file that may be made. */
+#define TAKE_MODE(mode)                                                                                                \
+    va_list more;                                                                                                      \
+    va_start(more, flags);                                                                                             \
+    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(more, mode_t) : 0;                                            \
+    va_end(more)
+
 int openat64(int folder, const char *path, int flags, ...)
 {
-    va_list more;
-    va_start(more, flags);
-    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(more, mode_t) : 0;
-    va_end(more);
+    TAKE_MODE(mode);
     bool counts = flags & (O_CREAT | O_WRONLY | O_RDWR | O_DIRECTORY);
     int  its = counts ? turn_at("open", folder, path) : GOES_WELL;
     if (its == KILLED) die();
@@ -184,26 +185,17 @@ int openat64(int folder, const char *path, int flags, ...)
 }
 int openat(int folder, const char *path, int flags, ...)
 {
-    va_list more;
-    va_start(more, flags);
-    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(more, mode_t) : 0;
-    va_end(more);
+    TAKE_MODE(mode);
     return openat64(folder, path, flags, mode);
 }
 int open64(const char *path, int flags, ...)
 {
-    va_list more;
-    va_start(more, flags);
-    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(more, mode_t) : 0;
-    va_end(more);
+    TAKE_MODE(mode);
     return openat64(AT_FDCWD, path, flags, mode);
 }
 int open(const char *path, int flags, ...)
 {
-    va_list more;
-    va_start(more, flags);
-    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(more, mode_t) : 0;
-    va_end(more);
+    TAKE_MODE(mode);
     return openat64(AT_FDCWD, path, flags, mode);
 }
 

@@ -74,6 +74,18 @@ void note_number(const char *what, long long number)
 }
 #endif
 
+/* Functions that say one thing, or note one number. */
+#define SAYS(type, name, value)                                                                                        \
+    EXPORT type name(void)                                                                                             \
+    {                                                                                                                  \
+        return value;                                                                                                  \
+    }
+#define TAKES(name, type)                                                                                              \
+    EXPORT void name(type threads)                                                                                     \
+    {                                                                                                                  \
+        note_number(#name, threads);                                                                                   \
+    }
+
 #ifndef HOLLOW
 #ifdef DNNL
 static int dnnl(const char *name, char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, const void *a,
@@ -86,16 +98,14 @@ static int dnnl(const char *name, char ta, char tb, int64_t m, int64_t n, int64_
     multiply(name, ta == 'T', tb == 'T', m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, format);
     return 0;
 }
-EXPORT int dnnl_sgemm(char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
-                      const float *b, int64_t ldb, float beta, float *c, int64_t ldc)
-{
-    return dnnl("dnnl_sgemm", ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, FLOAT32);
-}
-EXPORT int dnnl_gemm_bf16bf16f32(char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, const uint16_t *a,
-                                 int64_t lda, const uint16_t *b, int64_t ldb, float beta, float *c, int64_t ldc)
-{
-    return dnnl("dnnl_gemm_bf16bf16f32", ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, BFLOAT16);
-}
+#define GEMM(name, type, format)                                                                                       \
+    EXPORT int name(char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, const type *a, int64_t lda,        \
+                    const type *b, int64_t ldb, float beta, float *c, int64_t ldc)                                     \
+    {                                                                                                                  \
+        return dnnl(#name, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, format);                              \
+    }
+GEMM(dnnl_sgemm, float, FLOAT32)
+GEMM(dnnl_gemm_bf16bf16f32, uint16_t, BFLOAT16)
 #ifndef BARE
 typedef struct {
     int         major, minor, patch;
@@ -108,18 +118,9 @@ EXPORT const version *dnnl_version(void)
     v.cpu_runtime = (unsigned)told("TM_STANDIN_POOL", 2);
     return &v;
 }
-EXPORT int dnnl_get_effective_cpu_isa(void)
-{
-    return told("TM_STANDIN_ISA", 0xe7);
-}
-EXPORT int omp_get_max_threads(void)
-{
-    return 5;
-}
-EXPORT void omp_set_num_threads(int threads)
-{
-    note_number("omp_set_num_threads", threads);
-}
+SAYS(int, dnnl_get_effective_cpu_isa, told("TM_STANDIN_ISA", 0xe7))
+SAYS(int, omp_get_max_threads, 5)
+TAKES(omp_set_num_threads, int)
 #endif
 #else
 
@@ -132,97 +133,44 @@ static void cblas(const char *name, int order, int ta, int tb, int m, int n, int
     note(line);
     multiply(name, ta == 112, tb == 112, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, format);
 }
-EXPORT void cblas_sgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,
-                        const float *b, int ldb, float beta, float *c, int ldc)
-{
-    cblas("cblas_sgemm", order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, FLOAT32);
-}
+#define GEMM(name, type, format)                                                                                       \
+    EXPORT void name(int order, int ta, int tb, int m, int n, int k, float alpha, const type *a, int lda,              \
+                     const type *b, int ldb, float beta, float *c, int ldc)                                            \
+    {                                                                                                                  \
+        cblas(#name, order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, format);                             \
+    }
+GEMM(cblas_sgemm, float, FLOAT32)
 #ifdef OPENBLAS
-EXPORT void cblas_sbgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const uint16_t *a, int lda,
-                         const uint16_t *b, int ldb, float beta, float *c, int ldc)
-{
-    cblas("cblas_sbgemm", order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, BFLOAT16);
-}
+GEMM(cblas_sbgemm, uint16_t, BFLOAT16)
 #ifndef BARE
-EXPORT void cblas_shgemm(int order, int ta, int tb, int m, int n, int k, float alpha, const uint16_t *a, int lda,
-                         const uint16_t *b, int ldb, float beta, float *c, int ldc)
-{
-    cblas("cblas_shgemm", order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, FLOAT16);
-}
-EXPORT int openblas_get_parallel(void)
-{
-    return told("TM_STANDIN_POOL", 1);
-}
-EXPORT int openblas_get_num_threads(void)
-{
-    return told("TM_STANDIN_THREADS", 6);
-}
-EXPORT const char *openblas_get_config(void)
-{
-    return "OpenBLAS 0.3.99 NO_LAPACK";
-}
-EXPORT const char *openblas_get_corename(void)
-{
-    return "Prescott";
-}
-EXPORT void openblas_set_num_threads(int threads)
-{
-    note_number("openblas_set_num_threads", threads);
-}
+GEMM(cblas_shgemm, uint16_t, FLOAT16)
+SAYS(int, openblas_get_parallel, told("TM_STANDIN_POOL", 1))
+SAYS(int, openblas_get_num_threads, told("TM_STANDIN_THREADS", 6))
+SAYS(const char *, openblas_get_config, "OpenBLAS 0.3.99 NO_LAPACK")
+SAYS(const char *, openblas_get_corename, "Prescott")
+TAKES(openblas_set_num_threads, int)
 #ifndef PLAIN
-EXPORT int omp_get_max_threads(void)
-{
-    return 5;
-}
+SAYS(int, omp_get_max_threads, 5)
 #endif
 #endif
 #endif
 #if defined(BLIS) && !defined(BARE)
-EXPORT int bli_arch_query_id(void)
-{
-    return 7;
-}
+SAYS(int, bli_arch_query_id, 7)
 EXPORT const char *bli_arch_string(int id)
 {
     return id == 7 ? "zen3" : "generic";
 }
-EXPORT int64_t bli_info_get_enable_openmp(void)
-{
-    return told("TM_STANDIN_POOL", 2) == 2;
-}
-EXPORT int64_t bli_info_get_enable_pthreads(void)
-{
-    return told("TM_STANDIN_POOL", 2) == 1;
-}
-EXPORT int64_t bli_thread_get_num_threads(void)
-{
-    return told("TM_STANDIN_THREADS", 9);
-}
-EXPORT const char *bli_info_get_version_str(void)
-{
-    return "0.9.1";
-}
-EXPORT void bli_thread_set_num_threads(int64_t threads)
-{
-    note_number("bli_thread_set_num_threads", threads);
-}
-EXPORT int omp_get_max_threads(void)
-{
-    return 5;
-}
+SAYS(int64_t, bli_info_get_enable_openmp, told("TM_STANDIN_POOL", 2) == 2)
+SAYS(int64_t, bli_info_get_enable_pthreads, told("TM_STANDIN_POOL", 2) == 1)
+SAYS(int64_t, bli_thread_get_num_threads, told("TM_STANDIN_THREADS", 9))
+SAYS(const char *, bli_info_get_version_str, "0.9.1")
+TAKES(bli_thread_set_num_threads, int64_t)
+SAYS(int, omp_get_max_threads, 5)
 #endif
 #ifdef MKL
-EXPORT void cblas_gemm_bf16bf16f32(int order, int ta, int tb, int m, int n, int k, float alpha, const uint16_t *a,
-                                   int lda, const uint16_t *b, int ldb, float beta, float *c, int ldc)
-{
-    cblas("cblas_gemm_bf16bf16f32", order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, BFLOAT16);
-}
+GEMM(cblas_gemm_bf16bf16f32, uint16_t, BFLOAT16)
 #ifndef BARE
-EXPORT void cblas_gemm_f16f16f32(int order, int ta, int tb, int m, int n, int k, float alpha, const uint16_t *a,
-                                 int lda, const uint16_t *b, int ldb, float beta, float *c, int ldc)
-{
-    cblas("cblas_gemm_f16f16f32", order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, FLOAT16);
-}
+GEMM(cblas_gemm_f16f16f32, uint16_t, FLOAT16)
 #ifdef CAPITALS
 #define VERSION MKL_Get_Version_String
 #else
@@ -233,18 +181,9 @@ EXPORT void VERSION(char *out, int bytes)
     const char *text = getenv("TM_STANDIN_VERSION");
     snprintf(out, (size_t)bytes, "%s", text ? text : "Intel(R) Library Version 2024.1-Product Build 7 for Intel(R) 64");
 }
-EXPORT int MKL_Get_Max_Threads(void)
-{
-    return told("TM_STANDIN_THREADS", 3);
-}
-EXPORT int MKL_CBWR_Get_Auto_Branch(void)
-{
-    return 13;
-}
-EXPORT void MKL_Set_Num_Threads(int threads)
-{
-    note_number("MKL_Set_Num_Threads", threads);
-}
+SAYS(int, MKL_Get_Max_Threads, told("TM_STANDIN_THREADS", 3))
+SAYS(int, MKL_CBWR_Get_Auto_Branch, 13)
+TAKES(MKL_Set_Num_Threads, int)
 #endif
 #endif
 #endif

@@ -331,19 +331,10 @@ static bool known_formats(const problem *p)
 {
     const char *arch = getenv("STANDIN_GPU_ARCH") ? getenv("STANDIN_GPU_ARCH") : NAME("sm_90", "gfx942");
     bool        biased = p->desc->epilogue == EPILOGUE_BIAS;
-    coded       c = { p->a->type,
-                      p->b->type,
-                      p->d->type,
-                biased ? p->desc->bias_type : -1,
-                      p->desc->trans_a == TRANSPOSED,
-                      p->desc->trans_b == TRANSPOSED,
-                      p->m,
-                      p->n,
-                      p->k,
-                      p->a->ld,
-                      p->b->ld,
-                      p->d->ld,
-                      p->desc->by };
+    coded c = { .a = p->a->type, .b = p->b->type, .d = p->d->type, .m = p->m, .n = p->n, .k = p->k, .by = p->desc->by };
+    c.bias = biased ? p->desc->bias_type : -1;
+    c.turns_a = p->desc->trans_a == TRANSPOSED, c.turns_b = p->desc->trans_b == TRANSPOSED;
+    c.ld_a = p->a->ld, c.ld_b = p->b->ld, c.ld_d = p->d->ld;
     if (is_code(p->a->type) && is_code(p->b->type) && !is_code(p->d->type)) return takes_codes(arch, own_version(), &c);
     if (p->a->type != p->b->type || is_code(p->a->type) || is_code(p->d->type)) return false;
     if (p->desc->epilogue == EPILOGUE_BIAS && p->desc->bias_type != p->d->type) return false;
@@ -563,25 +554,11 @@ API LT(Matmul)(void *h, void *of, const void *alpha, const void *a, void *layout
     if (chosen.kind != (short)ALGORITHM || chosen.of != mixed(&p) || !known_formats(&p))
         return wrong("Matmul", "an algorithm that was chosen for another product");
     if (p.desc->epilogue == EPILOGUE_BIAS && !p.desc->bias) return wrong("Matmul", "no bias");
-    task        t = { .a = *p.a,
-                      .b = *p.b,
-                      .c = *p.c,
-                      .d = *p.d,
-                      .turns_a = p.desc->trans_a == TRANSPOSED,
-                      .turns_b = p.desc->trans_b == TRANSPOSED,
-                      .tf32 = p.desc->tf32,
-                      .m = p.m,
-                      .n = p.n,
-                      .k = p.k,
-                      .slow = chosen.slow,
-                      .at_a = a,
-                      .at_b = b,
-                      .at_c = c,
-                      .at_d = d,
-                      .at_bias = p.desc->epilogue == EPILOGUE_BIAS ? p.desc->bias : NULL,
-                      .by = p.desc->by,
-                      .workspace = workspace,
-                      .workspace_bytes = bytes };
+    task t = { .a = *p.a, .b = *p.b, .c = *p.c, .d = *p.d, .m = p.m, .n = p.n, .k = p.k, .by = p.desc->by };
+    t.turns_a = p.desc->trans_a == TRANSPOSED, t.turns_b = p.desc->trans_b == TRANSPOSED;
+    t.tf32 = p.desc->tf32, t.slow = chosen.slow;
+    t.at_a = a, t.at_b = b, t.at_c = c, t.at_d = d, t.workspace = workspace, t.workspace_bytes = bytes;
+    if (p.desc->epilogue == EPILOGUE_BIAS) t.at_bias = p.desc->bias;
     const char *what = operands_wrong(&t, &chosen, alpha, beta);
     if (!what) what = workspace_wrong(&t, &chosen);
     if (what) return wrong("Matmul", what);

@@ -15,17 +15,9 @@
 #include <string.h>
 
 /* cublas_api.h, cublasStatus_t; hipblas-common.h, hipblasStatus_t. */
-enum {
-    NOT_INITIALIZED = 1,
-    INVALID_VALUE = NAME(7, 3),
-    NOT_SUPPORTED = NAME(15, 7),
-    PLAIN = NAME(0, 111),
-    TRANSPOSED = NAME(1, 112),
-    COMPUTE_F32 = NAME(68, 2),
-    COMPUTE_TF32 = NAME(77, 6),
-    EPILOGUE_DEFAULT = 1,
-    EPILOGUE_BIAS = 4
-};
+enum { NOT_INITIALIZED = 1, INVALID_VALUE = NAME(7, 3), NOT_SUPPORTED = NAME(15, 7) };
+enum { PLAIN = NAME(0, 111), TRANSPOSED = NAME(1, 112), COMPUTE_F32 = NAME(68, 2), COMPUTE_TF32 = NAME(77, 6) };
+enum { EPILOGUE_DEFAULT = 1, EPILOGUE_BIAS = 4 };
 
 /* Attributes of a product, and of a wish; -1: there is none. */
 enum { TRANS_A = NAME(3, 0), TRANS_B = NAME(4, 1), EPILOGUE = NAME(7, 2), BIAS = NAME(8, 3), BIAS_TYPE = NAME(26, 4) };
@@ -39,16 +31,8 @@ enum {
 enum { MAX_WORKSPACE = 1, REDUCTION = NAME(3, -1), ALIGN_A = NAME(5, -2), ALIGN_D = NAME(8, -2) };
 
 /* library_types.h of CUDA and of HIP. */
-enum {
-    TYPE_F32 = 0,
-    TYPE_F16 = 2,
-    TYPE_BF16 = 14,
-    CODE_E4M3 = 28,
-    CODE_E5M2 = 29,
-    CODE_E4M3_FNUZ = 1000,
-    CODE_E5M2_FNUZ = 1001
-};
-enum { CODE_E2M1 = 33 };
+enum { TYPE_F32 = 0, TYPE_F16 = 2, TYPE_BF16 = 14, CODE_E2M1 = 33 };
+enum { CODE_E4M3 = 28, CODE_E5M2 = 29, CODE_E4M3_FNUZ = 1000, CODE_E5M2_FNUZ = 1001 };
 enum { SCALE_OF_MATRIX = 0, SCALES_E8M0 = 2, SCALES_OF_ROWS = 3, SCALES_OF_128 = 4, SCALES_OF_SQUARES = 5 };
 
 typedef struct {

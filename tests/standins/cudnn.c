@@ -22,17 +22,8 @@
 #include <string.h>
 
 /* cudnn_graph.h, cudnnStatus_t. */
-enum {
-    NOT_INITIALIZED = 1001,
-    BAD = 2000,
-    BAD_NULL = 2002,
-    BAD_ALIGNMENT = 2003,
-    BAD_UNFINISHED = 2004,
-    BAD_TYPE = 2010,
-    BAD_KIND = 2012,
-    UNSUPPORTED = 3000,
-    NO_ROOM = 4003
-};
+enum { NOT_INITIALIZED = 1001, UNSUPPORTED = 3000, NO_ROOM = 4003 };
+enum { BAD = 2000, BAD_NULL = 2002, BAD_ALIGNMENT = 2003, BAD_UNFINISHED = 2004, BAD_TYPE = 2010, BAD_KIND = 2012 };
 
 enum { HANDLE = 0x4a12 };
 
@@ -102,34 +93,24 @@ SHOWN size_t cudnnGetVersion(void)
 
 SHOWN const char *cudnnGetErrorString(int status)
 {
-    switch (status) {
-    case 0:
-        return "CUDNN_STATUS_SUCCESS";
-    case NOT_INITIALIZED:
-        return "CUDNN_STATUS_NOT_INITIALIZED";
-    case BAD:
-        return "CUDNN_STATUS_BAD_PARAM";
-    case BAD_NULL:
-        return "CUDNN_STATUS_BAD_PARAM_NULL_POINTER";
-    case BAD_ALIGNMENT:
-        return "CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER";
-    case BAD_UNFINISHED:
-        return "CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED";
-    case BAD_TYPE:
-        return "CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE";
-    case BAD_KIND:
-        return "CUDNN_STATUS_BAD_PARAM_DESCRIPTOR_TYPE";
-    case NO_ROOM:
-        return "CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED";
-    case 3000:
-        return "CUDNN_STATUS_NOT_SUPPORTED";
-    case 4000:
-        return "CUDNN_STATUS_INTERNAL_ERROR";
-    case 5000:
-        return "CUDNN_STATUS_EXECUTION_FAILED";
-    default:
-        return "CUDNN_STATUS of no name";
-    }
+    static const struct {
+        int         status;
+        const char *name;
+    } names[] = { { 0, "CUDNN_STATUS_SUCCESS" },
+                  { NOT_INITIALIZED, "CUDNN_STATUS_NOT_INITIALIZED" },
+                  { BAD, "CUDNN_STATUS_BAD_PARAM" },
+                  { BAD_NULL, "CUDNN_STATUS_BAD_PARAM_NULL_POINTER" },
+                  { BAD_ALIGNMENT, "CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER" },
+                  { BAD_UNFINISHED, "CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED" },
+                  { BAD_TYPE, "CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE" },
+                  { BAD_KIND, "CUDNN_STATUS_BAD_PARAM_DESCRIPTOR_TYPE" },
+                  { NO_ROOM, "CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED" },
+                  { UNSUPPORTED, "CUDNN_STATUS_NOT_SUPPORTED" },
+                  { 4000, "CUDNN_STATUS_INTERNAL_ERROR" },
+                  { 5000, "CUDNN_STATUS_EXECUTION_FAILED" } };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (names[i].status == status) return names[i].name;
+    return "CUDNN_STATUS of no name";
 }
 
 SHOWN void cudnnGetLastErrorString(char *text, size_t bytes)

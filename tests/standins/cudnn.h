@@ -14,37 +14,18 @@ enum {
     CONFIG = 3,
     HEURISTICS = 4,
     PLAN = 5,
-    OF_POINTWISE = 13,
     GRAPH = 15,
     PACK = 16,
     TENSOR = 17,
-    MATMUL = 18,
-    OF_MATMUL = 19,
-    REDUCTION = 21,
-    OF_REDUCTION = 22,
-    OF_RESHAPE = 31
+    MATMUL = 18
 };
+enum { REDUCTION = 21, OF_POINTWISE = 13, OF_MATMUL = 19, OF_REDUCTION = 22, OF_RESHAPE = 31 };
 
 /* cudnnDataType_t, cudnnPointwiseMode_t, cudnnReduceTensorOp_t: of these the ones that stand in. */
 enum { F32 = 0, I32 = 4, BF16 = 9, BOOLEAN = 11 };
 enum {
-    ADD = 0,
-    MUL = 1,
-    MIN = 2,
-    MAX = 3,
-    DIV = 6,
-    SUB = 9,
-    EXP = 13,
-    LOG = 15,
-    IDENTITY = 21,
-    GREATER = 302,
-    NOT_LESS = 303,
-    LESS = 304,
-    NOT_GREATER = 305,
-    AND = 400,
-    OR = 401,
-    INDEX = 501,
-    SELECT = 601
+#define FUNCTION(name, number, ...) name = number,
+#include "cudnn.def"
 };
 enum { SUM_OF = 0, MAX_OF = 3 };
 
@@ -52,63 +33,14 @@ enum { DESCRIPTOR = 0xd5c, GONE = 0xdead };
 enum { DIMS = 4, MOST_ATTRIBUTES = 8, MOST_TENSORS = 96, MOST_OPERATIONS = 64 };
 
 /* cudnnBackendAttributeType_t. */
-enum {
-    T_HANDLE = 0,
-    T_FORMAT = 1,
-    T_BOOL = 2,
-    T_I64 = 3,
-    T_ADDRESS = 6,
-    T_HEURISTIC = 8,
-    T_NOTE = 11,
-    T_FUNCTION = 14,
-    T_DESCRIPTOR = 15,
-    T_REDUCTION = 18,
-    T_CHAR = 24
-};
+enum { T_HANDLE = 0, T_FORMAT = 1, T_BOOL = 2, T_I64 = 3, T_ADDRESS = 6, T_HEURISTIC = 8, T_NOTE = 11 };
+enum { T_FUNCTION = 14, T_DESCRIPTOR = 15, T_REDUCTION = 18, T_CHAR = 24 };
 
 /* cudnnBackendAttributeName_t. */
 enum {
-    HOW = 0,
-    COMPUTED = 1,
-    AXIS = 9,
-    MODE = 200,
-    OF_GRAPH = 201,
-    RESULTS = 202,
-    CONFIG_ENGINE = 300,
-    PLAN_HANDLE = 400,
-    PLAN_CONFIG = 401,
-    PLAN_WORKSPACE = 402,
-    PLAN_TEXT = 405,
-    P_HOW = 750,
-    P_X = 751,
-    P_B = 752,
-    P_Y = 753,
-    P_T = 758,
-    GRAPH_HANDLE = 800,
-    OPERATIONS = 801,
-    ALIGNMENT = 900,
-    FORMAT = 901,
-    EXTENTS = 902,
-    STRIDES = 903,
-    UNIQUE = 906,
-    VIRTUAL = 907,
-    BY_VALUE = 908,
-    NUMBERS = 1000,
-    ADDRESSES = 1001,
-    WORKSPACE = 1003,
-    ENGINE_NOTES = 1303,
-    M_COMPUTED = 1500,
-    M_A = 1520,
-    M_B = 1521,
-    M_C = 1522,
-    M_HOW = 1523,
-    R_HOW = 1600,
-    R_COMPUTED = 1601,
-    R_X = 1610,
-    R_Y = 1611,
-    R_OF = 1612,
-    V_X = 2200,
-    V_Y = 2201
+#define ATTRIBUTE(name, number, ...) name = number,
+#define TOLD(name, number, ...) name = number,
+#include "cudnn.def"
 };
 
 enum { AN_OPERATION = -1, MOST_TEXT = 64 };

@@ -10,43 +10,8 @@
 #include <sys/random.h>
 
 static const attribute attributes[] = {
-    { TENSOR, ALIGNMENT, T_I64, 1, true, 0 },
-    { TENSOR, FORMAT, T_FORMAT, 1, true, 0 },
-    { TENSOR, EXTENTS, T_I64, 8, true, 0 },
-    { TENSOR, STRIDES, T_I64, 8, true, 0 },
-    { TENSOR, UNIQUE, T_I64, 1, true, 0 },
-    { TENSOR, VIRTUAL, T_BOOL, 1, false, 0 },
-    { TENSOR, BY_VALUE, T_BOOL, 1, false, 0 },
-    { POINTWISE, HOW, T_FUNCTION, 1, true, 0 },
-    { POINTWISE, COMPUTED, T_FORMAT, 1, true, 0 },
-    { POINTWISE, AXIS, T_I64, 1, false, 0 },
-    { OF_POINTWISE, P_HOW, T_DESCRIPTOR, 1, true, POINTWISE },
-    { OF_POINTWISE, P_X, T_DESCRIPTOR, 1, true, TENSOR },
-    { OF_POINTWISE, P_B, T_DESCRIPTOR, 1, false, TENSOR },
-    { OF_POINTWISE, P_Y, T_DESCRIPTOR, 1, true, TENSOR },
-    { OF_POINTWISE, P_T, T_DESCRIPTOR, 1, false, TENSOR },
-    { REDUCTION, R_HOW, T_REDUCTION, 1, true, 0 },
-    { REDUCTION, R_COMPUTED, T_FORMAT, 1, true, 0 },
-    { OF_REDUCTION, R_OF, T_DESCRIPTOR, 1, true, REDUCTION },
-    { OF_REDUCTION, R_X, T_DESCRIPTOR, 1, true, TENSOR },
-    { OF_REDUCTION, R_Y, T_DESCRIPTOR, 1, true, TENSOR },
-    { MATMUL, M_COMPUTED, T_FORMAT, 1, true, 0 },
-    { OF_MATMUL, M_HOW, T_DESCRIPTOR, 1, true, MATMUL },
-    { OF_MATMUL, M_A, T_DESCRIPTOR, 1, true, TENSOR },
-    { OF_MATMUL, M_B, T_DESCRIPTOR, 1, true, TENSOR },
-    { OF_MATMUL, M_C, T_DESCRIPTOR, 1, true, TENSOR },
-    { OF_RESHAPE, V_X, T_DESCRIPTOR, 1, true, TENSOR },
-    { OF_RESHAPE, V_Y, T_DESCRIPTOR, 1, true, TENSOR },
-    { GRAPH, GRAPH_HANDLE, T_HANDLE, 1, true, 0 },
-    { GRAPH, OPERATIONS, T_DESCRIPTOR, MOST_OPERATIONS, true, AN_OPERATION },
-    { HEURISTICS, MODE, T_HEURISTIC, 1, true, 0 },
-    { HEURISTICS, OF_GRAPH, T_DESCRIPTOR, 1, true, GRAPH },
-    { PLAN, PLAN_HANDLE, T_HANDLE, 1, true, 0 },
-    { PLAN, PLAN_CONFIG, T_DESCRIPTOR, 1, false, CONFIG },
-    { PLAN, PLAN_TEXT, T_CHAR, MOST_TEXT, false, 0 },
-    { PACK, NUMBERS, T_I64, MOST_TENSORS, true, 0 },
-    { PACK, ADDRESSES, T_ADDRESS, MOST_TENSORS, true, 0 },
-    { PACK, WORKSPACE, T_ADDRESS, 1, false, 0 },
+#define ATTRIBUTE(name, number, told, kind, ...) { kind, name, __VA_ARGS__ },
+#include "cudnn.def"
 };
 enum { N_ATTRIBUTES = sizeof attributes / sizeof attributes[0] };
 
@@ -163,30 +128,13 @@ static const char *finish_tensor(descriptor *t)
 /* Tensors of a function; 0: no such function stands in. */
 static int arguments_of(int function)
 {
-    switch (function) {
-    case EXP:
-    case LOG:
-    case IDENTITY:
-    case INDEX:
-        return 1;
-    case ADD:
-    case MUL:
-    case MIN:
-    case MAX:
-    case DIV:
-    case SUB:
-    case GREATER:
-    case NOT_LESS:
-    case LESS:
-    case NOT_GREATER:
-    case AND:
-    case OR:
-        return 2;
-    case SELECT:
-        return 3;
-    default:
-        return 0;
-    }
+    static const int all[][2] = {
+#define FUNCTION(name, number, told, tensors, ...) { number, tensors },
+#include "cudnn.def"
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i][0] == function) return all[i][1];
+    return 0;
 }
 
 static const char *finish_pointwise(descriptor *p)
@@ -381,39 +329,30 @@ static const char *finish_pack(descriptor *p)
     return NULL;
 }
 
+static const struct {
+    int kind;
+    const char *(*finish)(descriptor *);
+} finishers[] = { { TENSOR, finish_tensor },
+                  { POINTWISE, finish_pointwise },
+                  { OF_POINTWISE, finish_of_pointwise },
+                  { MATMUL, finish_matmul },
+                  { OF_MATMUL, finish_of_matmul },
+                  { REDUCTION, finish_reduction },
+                  { OF_REDUCTION, finish_of_reduction },
+                  { OF_RESHAPE, finish_of_reshape },
+                  { GRAPH, finish_graph },
+                  { HEURISTICS, finish_heuristics },
+                  { PLAN, finish_plan },
+                  { PACK, finish_pack } };
+
 const char *dnn_finish(descriptor *d)
 {
     for (int i = 0; i < N_ATTRIBUTES; i++)
         if (attributes[i].kind == d->kind && attributes[i].needed && !dnn_values(d, attributes[i].name, NULL))
             return "an attribute is missing";
-    switch (d->kind) {
-    case TENSOR:
-        return finish_tensor(d);
-    case POINTWISE:
-        return finish_pointwise(d);
-    case OF_POINTWISE:
-        return finish_of_pointwise(d);
-    case MATMUL:
-        return finish_matmul(d);
-    case OF_MATMUL:
-        return finish_of_matmul(d);
-    case REDUCTION:
-        return finish_reduction(d);
-    case OF_REDUCTION:
-        return finish_of_reduction(d);
-    case OF_RESHAPE:
-        return finish_of_reshape(d);
-    case GRAPH:
-        return finish_graph(d);
-    case HEURISTICS:
-        return finish_heuristics(d);
-    case PLAN:
-        return finish_plan(d);
-    case PACK:
-        return finish_pack(d);
-    default:
-        return "a configuration comes from the heuristics, an engine from a configuration";
-    }
+    for (size_t i = 0; i < sizeof finishers / sizeof finishers[0]; i++)
+        if (finishers[i].kind == d->kind) return finishers[i].finish(d);
+    return "a configuration comes from the heuristics, an engine from a configuration";
 }
 
 /* --- kernels

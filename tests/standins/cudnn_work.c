@@ -134,36 +134,10 @@ static float *of(const values *v, const descriptor *t)
 static double applied(int function, double x, double b, double t)
 {
     switch (function) {
-    case ADD:
-        return x + b;
-    case MUL:
-        return x * b;
-    case SUB:
-        return x - b;
-    case DIV:
-        return x / b;
-    case MIN:
-        return b < x || isnan(b) ? b : x;
-    case MAX:
-        return b > x || isnan(b) ? b : x;
-    case EXP:
-        return exp(x);
-    case LOG:
-        return log(x);
-    case GREATER:
-        return x > b;
-    case NOT_LESS:
-        return x >= b;
-    case LESS:
-        return x < b;
-    case NOT_GREATER:
-        return x <= b;
-    case AND:
-        return x != 0 && b != 0;
-    case OR:
-        return x != 0 || b != 0;
-    case SELECT:
-        return t != 0 ? x : b;
+#define FUNCTION(name, number, told, tensors, value)                                                                   \
+    case name:                                                                                                         \
+        return value;
+#include "cudnn.def"
     default:
         return x;
     }

@@ -20,17 +20,8 @@
 #define API SHOWN int
 
 /* cuda.h, enum cudaError_enum; hip_runtime_api.h has the same numbers. */
-enum {
-    OK = 0,
-    INVALID = 1,
-    NO_MEMORY = 2,
-    NO_DEVICE = 100,
-    INVALID_IMAGE = 200,
-    NOT_FOUND = 500,
-    NOT_READY = 600,
-    ILLEGAL_ADDRESS = 700,
-    CAPTURE_UNJOINED = 904
-};
+enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NO_DEVICE = 100, INVALID_IMAGE = 200, NOT_FOUND = 500, NOT_READY = 600 };
+enum { ILLEGAL_ADDRESS = 700, CAPTURE_UNJOINED = 904 };
 
 enum { LATE_NS = 100000 }; /* work of a stream begins no sooner than that */
 

@@ -134,9 +134,7 @@ enum { ROWS = 40, TERMS = 3 };
 
 static double drawn(uint64_t stream, uint64_t i)
 {
-    float four[4];
-    tm_random_normal4(7, stream, i, four);
-    return fabs((double)four[0]) + 0.01;
+    return fabs(tm_random_normal(7, stream, i)) + 0.01;
 }
 
 static double error_of(const double *rows, const double *values, const double *x)

@@ -97,7 +97,7 @@ double tm_bench_share(double left, const double *least, int n);
 
 /* Fills `n` values with standard normals, f(seed, stream, index). float32 or bfloat16. */
 void tm_bench_normal(const tm_bench *bench, const char *stream, void *data, tm_dtype dtype, int64_t n);
-/* Elements [first, first + n) of them; first: a multiple of 4. */
+/* Elements [first, first + n) of them. */
 void tm_bench_normal_part(const tm_bench *bench, const char *stream, int64_t first, void *data, tm_dtype dtype,
                           int64_t n);
 

@@ -74,17 +74,15 @@ void tm_bench_normal(const tm_bench *bench, const char *stream, void *data, tm_d
 void tm_bench_normal_part(const tm_bench *bench, const char *stream, int64_t first, void *data, tm_dtype dtype,
                           int64_t n)
 {
-    TM_ASSERT(first % 4 == 0);
     enum { BLOCK = 4096 };
     int64_t  blocks = (n + BLOCK - 1) / BLOCK;
     uint64_t number = tm_random_stream(stream);
 #pragma omp parallel for schedule(static) num_threads(bench->threads)
     for (int64_t block = 0; block < blocks; block++) {
-        float four[4] = { 0 };
-        for (int64_t i = block * BLOCK; i < n && i < (block + 1) * BLOCK; i++) {
-            if (i % 4 == 0) tm_random_normal4(bench->seed, number, (uint64_t)(first + i) / 4, four);
-            tm_value_set(data, dtype, i, (double)four[i % 4]);
-        }
+        float   values[BLOCK];
+        int64_t from = block * BLOCK, count = n - from < BLOCK ? n - from : BLOCK;
+        tm_random_normals(bench->seed, number, (uint64_t)(first + from), count, values);
+        for (int64_t k = 0; k < count; k++) tm_value_set(data, dtype, from + k, (double)values[k]);
     }
 }
 

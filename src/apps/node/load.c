@@ -49,11 +49,13 @@ int tm_node_products(bool gpu, tm_node_product out[TM_NODE_PRODUCTS])
 
 static void draw(void *to, tm_dtype dtype, int64_t n, const char *name, uint64_t seed)
 {
+    enum { SOME = 256 };
     const uint64_t stream = tm_random_stream(name);
-    for (int64_t i = 0; i < n; i += 4) {
-        float four[4];
-        tm_random_normal4(seed, stream, (uint64_t)i / 4, four);
-        for (int64_t k = i; k < n && k < i + 4; k++) tm_value_set(to, dtype, k, (double)four[k - i]);
+    for (int64_t i = 0; i < n; i += SOME) {
+        float   values[SOME];
+        int64_t count = n - i < SOME ? n - i : SOME;
+        tm_random_normals(seed, stream, (uint64_t)i, count, values);
+        for (int64_t k = 0; k < count; k++) tm_value_set(to, dtype, i + k, (double)values[k]);
     }
 }
 

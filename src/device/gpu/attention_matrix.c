@@ -10,6 +10,7 @@ enum {
     MOST = 65535,
     MOST_SIZE = 128,
     MOST_WIDE = 192,
+    MOST_SHARED = 320,
     MOST_ELEMENTS = 1 << 30,
     MOST_ROW = 1 << 22,
     TILE = 256,
@@ -26,17 +27,23 @@ static int64_t size_of(const tm_attention_attr *attr)
     return attr->dim_qk > attr->dim_v ? attr->dim_qk : attr->dim_v;
 }
 
+/* As tiles have it. */
+static int64_t wide(int64_t size)
+{
+    return (size + 31) / 32 * 32;
+}
+
 /* As many rows a wave as its registers hold. */
 static blocks_of blocks(const void *device, const tm_attention_attr *attr)
 {
     const tm_gpu_own *own = ((const tm_device *)device)->own;
-    bool              wide = size_of(attr) > 64;
-    int               two = wide ? 128 : 256; /* a wave has one or two units of 32 queries */
-    if (size_of(attr) > MOST_SIZE)
+    bool              large = size_of(attr) > 64;
+    int               two = large ? 128 : 256; /* a wave has one or two units of 32 queries */
+    if (own->maker == TM_GPU_HIP && size_of(attr) > MOST_SIZE)
         return (blocks_of){ { 128, 256, true, 0 }, { 128, 256, true, 0 }, { 128, 256, true, 0 } };
     if (own->maker == TM_GPU_HIP)
         return (blocks_of){ { two, 256, true, 0 }, { two, 256, true, 0 }, { 256, 512, true, 0 } };
-    return (blocks_of){ { wide ? 64 : 128, 128, true, 0 }, { wide ? 64 : 128, 128, true, 0 }, { 64, 128, true, 0 } };
+    return (blocks_of){ { large ? 64 : 128, 128, true, 0 }, { large ? 64 : 128, 128, true, 0 }, { 64, 128, true, 0 } };
 }
 
 static tm_gpu_defines definitions(const void *device, const tm_attention_attr *attr, const tm_view *sinks)
@@ -46,7 +53,7 @@ static tm_gpu_defines definitions(const void *device, const tm_attention_attr *a
     tm_gpu_define_format(&d, "S", tm_view_present(sinks) ? sinks->dtype : TM_F32);
     tm_gpu_define(&d, "QK", attr->dim_qk);
     tm_gpu_define(&d, "VO", attr->dim_v);
-    tm_gpu_define(&d, "DIM", (size_of(attr) + 31) / 32 * 32);
+    tm_gpu_define(&d, "DIM", wide(size_of(attr)));
     tm_gpu_define(&d, "FORWARD_THREADS", b.forward.threads);
     tm_gpu_define(&d, "FORWARD_ROWS", b.forward.rows);
     tm_gpu_define(&d, "QUERIES_THREADS", b.queries.threads);
@@ -61,8 +68,10 @@ static const char *refuse_shape(const void *device, const tm_attention_attr *att
 {
     int64_t batches = qkv[0].shape.n[0] / attr->seq_q;
     bool    hip = ((const tm_gpu_own *)((const tm_device *)device)->own)->maker == TM_GPU_HIP;
-    if (attr->dim_qk % 8 || attr->dim_v % 8 || size_of(attr) > (hip ? MOST_WIDE : MOST_SIZE))
-        return hip ? "takes heads of 8, 16, 24, ... 192 elements" : "takes heads of 8, 16, 24, ... 128 elements";
+    if (attr->dim_qk % 8 || attr->dim_v % 8 || size_of(attr) > MOST_WIDE)
+        return "takes heads of 8, 16, 24, ... 192 elements";
+    if (!hip && wide(attr->dim_qk) + wide(attr->dim_v) > MOST_SHARED)
+        return "takes heads of two sizes that together are at most 320 elements"; /* two stages in 48 KiB */
     if (!(attr->scale > 0)) return "takes a positive scale";
     if (attr->heads > MOST || batches > MOST) return "more sequences or heads than a grid takes";
     if (attr->q_offset > MOST_ELEMENTS || attr->window > MOST_ELEMENTS || attr->key0 > MOST_ELEMENTS)

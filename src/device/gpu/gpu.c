@@ -46,6 +46,11 @@ void *tm_gpu_stream_of(const tm_queue *queue)
     return queue->stream;
 }
 
+tm_device *tm_gpu_device_of(const tm_queue *queue)
+{
+    return queue->device;
+}
+
 static void *at(tm_address address)
 {
     return (void *)address.at; // NOLINT(performance-no-int-to-ptr): the device's
@@ -407,9 +412,10 @@ static void unbind(tm_bound *b)
     .choose = choose, .close = close_gpu, .probe = probe, .open = open_gpu, .alloc = alloc, .free = free_memory,       \
     .used = used, .beside = beside, .alloc_near = tm_gpu_alloc_near, .free_near = tm_gpu_free_near,                    \
     .queue_open = queue_open, .queue_close = queue_close, .write = write_to, .read = read_from, .copy = copy,          \
-    .fill = fill, .launch = launch, .wait = wait, .instant_open = instant_open, .instant_close = instant_close,        \
-    .record = record, .wait_for = wait_for, .time = time_between, .connect = tm_gpu_connect,                           \
-    .prepared = tm_gpu_prepared, .bind = bind, .bound = bound, .play = play, .unbind = unbind
+    .fill = fill, .draw = tm_gpu_draw, .launch = launch, .wait = wait, .instant_open = instant_open,                   \
+    .instant_close = instant_close, .record = record, .wait_for = wait_for, .time = time_between,                      \
+    .connect = tm_gpu_connect, .prepared = tm_gpu_prepared, .bind = bind, .bound = bound, .play = play,                \
+    .unbind = unbind
 
 static int count_cuda(void)
 {

@@ -29,6 +29,7 @@ extern const char *const tm_gpu_text_collectives_wide[];
 extern const char *const tm_gpu_text_compare[];
 extern const char *const tm_gpu_text_dispatch[];
 extern const char *const tm_gpu_text_divided[];
+extern const char *const tm_gpu_text_draw[];
 extern const char *const tm_gpu_text_embedding[];
 extern const char *const tm_gpu_text_encoders[];
 extern const char *const tm_gpu_text_exchange[];

@@ -169,12 +169,18 @@ void tm_gpu_describe(tm_device *device)
     tm_text_fini(&tuned);
 }
 
-tm_status tm_gpu_prepared(tm_device *device, tm_error *err)
+tm_status tm_gpu_modules_load(tm_device *device, tm_error *err)
 {
     tm_gpu_own *own = device->own;
     for (size_t i = 0; i < own->n_modules; i++)
         if (!own->modules[i].loaded) TM_TRY(load(own, &own->modules[i], err));
     tm_gpu_describe(device);
+    return TM_OK;
+}
+
+tm_status tm_gpu_prepared(tm_device *device, tm_error *err)
+{
+    TM_TRY(tm_gpu_modules_load(device, err));
     return tm_gpu_ranks_prepared(device, err);
 }
 

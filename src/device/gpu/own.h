@@ -92,11 +92,19 @@ typedef struct {
 } tm_gpu_noted;
 
 TM_MUST_USE tm_status tm_gpu_prepared(tm_device *device, tm_error *err);
+/* What was noted is compiled and loaded: of it nothing but kernels of this GPU alone. */
+TM_MUST_USE tm_status tm_gpu_modules_load(tm_device *device, tm_error *err);
 /* Opens the compiler of kernels, unless that was done. */
 TM_MUST_USE tm_status tm_gpu_compiler_needed(tm_gpu_own *own, tm_error *err);
 void                  tm_gpu_describe(tm_device *device); /* info.text, and how many modules were judged */
 void                  tm_gpu_modules_close(tm_gpu_own *own);
 void                 *tm_gpu_stream_of(const tm_queue *queue);
+tm_device            *tm_gpu_device_of(const tm_queue *queue);
+
+/* draw.c. The kernel that draws float32 or bfloat16, as tm_gpu_note; as tm_backend.draw. */
+void                  tm_gpu_note_draw(const void *device, tm_dtype dtype, void **state);
+TM_MUST_USE tm_status tm_gpu_draw(tm_queue *queue, tm_address to, tm_dtype dtype, const tm_random_rows *rows,
+                                  int64_t from, int64_t n, bool *drawn, tm_error *err);
 
 /* offload.c. */
 TM_MUST_USE tm_status tm_gpu_alloc_near(tm_device *device, size_t bytes, tm_address *out, tm_error *err);

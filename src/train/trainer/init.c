@@ -7,20 +7,10 @@
 #include "graph/cut.h"
 #include "graph/value.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 4096, /* elements per task; a multiple of 4 */ BUFFER = 4 << 20 };
-
-/* Beyond the cut: further draws from streams of their own, by element. */
-static double redrawn(const tm_piece *piece, uint64_t seed, uint64_t stream, int64_t i)
-{
-    for (uint64_t attempt = 1;; attempt++) {
-        double value = piece->std * tm_random_normal(seed, stream + attempt * 0x9E3779B97F4A7C15u, (uint64_t)i);
-        if (fabs(value) <= piece->cut) return value;
-    }
-}
+enum { BLOCK = 4096 /* elements of a task */, BUFFER = 4 << 20 };
 
 /* Values on their way: made in a buffer and copied from there; when the buffer is full everything is waited for. */
 typedef struct {
@@ -65,73 +55,29 @@ static tm_status send(const filler *f, int64_t first, int64_t n, const void *val
                            tm_tensor_bytes(tm_shape_1(to - from), f->dtype), err);
 }
 
-/* Elements [from, from + n) of a piece into elements [at, at + n) of `out`. */
-static void make_run(const filler *f, const tm_piece *piece, uint64_t stream, int64_t from, int64_t n, void *out,
-                     int64_t at)
+/* Numbers of a piece: of each row all, or, of a parameter that is cut, the columns that are here, as in the whole. */
+static tm_random_rows numbers_of(const filler *f, const tm_tensor *tensor, const tm_piece *piece)
 {
-    bool  random = piece->std > 0, cuts = piece->cut > 0;
-    float normal[4] = { 0 };
-    for (int64_t i = from; i < from + n; i++) {
-        if (random && !piece->uniform && (i % 4 == 0 || i == from))
-            tm_random_normal4(f->seed, stream, (uint64_t)i / 4, normal);
-        double value = piece->std * (double)normal[i % 4];
-        if (piece->uniform) value = piece->std * sqrt(3) * (2 * tm_random_uniform(f->seed, stream, (uint64_t)i) - 1);
-        if (cuts && fabs(value) > piece->cut) value = redrawn(piece, f->seed, stream, i);
-        tm_value_set(out, f->dtype, at + i - from, piece->mean + value);
-    }
+    tm_random_rows rows = { .seed = f->seed,
+                            .stream = tm_random_stream(piece->name),
+                            .mean = piece->mean,
+                            .std = piece->std,
+                            .cut = piece->cut,
+                            .uniform = piece->uniform,
+                            .columns = tm_piece_row(tensor->shape) };
+    rows.ld = tensor->cut ? tm_piece_row(tensor->cut->whole) : rows.columns;
+    if (tensor->cut) rows.first = piece->first * rows.ld + tensor->cut->column;
+    return rows;
 }
 
-/* Elements [from, from + n) of a piece. */
-static void make_values(const filler *f, const tm_piece *piece, int64_t from, int64_t n, void *out)
+static tm_status fill_piece(const filler *f, const tm_tensor *tensor, const tm_piece *piece, tm_error *err)
 {
-    uint64_t stream = tm_random_stream(piece->name);
-#pragma omp parallel for schedule(static) num_threads(f->threads)
-    for (int64_t b = from; b < from + n; b += BLOCK)
-        make_run(f, piece, stream, b, from + n - b < BLOCK ? from + n - b : BLOCK, out, b - from);
-}
-
-/* Of a parameter that is cut: of each row some columns, values as in the whole. */
-static void make_cut_rows(const filler *f, const tm_tensor *tensor, const tm_piece *piece, int64_t row, int64_t rows,
-                          void *out)
-{
-    uint64_t stream = tm_random_stream(piece->name);
-    int64_t  columns = tm_piece_row(tensor->shape), all = tm_piece_row(tensor->cut->whole);
-#pragma omp parallel for schedule(static) num_threads(f->threads)
-    for (int64_t r = row; r < row + rows; r++)
-        make_run(f, piece, stream, (piece->first + r) * all + tensor->cut->column, columns, out, (r - row) * columns);
-}
-
-static tm_status fill_cut_piece(filler *f, const tm_tensor *tensor, const tm_piece *piece, tm_error *err)
-{
-    int64_t columns = tm_piece_row(tensor->shape), most = most_elements(f) / columns;
-    TM_ASSERT(tm_dtype_bits(f->dtype) % 8 == 0);
-    if (most < 1)
-        return tm_fail(err, TM_UNSUPPORTED, "a row of '%s' has %lld elements, more than fit a buffer of %d bytes",
-                       tensor->name, (long long)columns, BUFFER);
-    for (int64_t row = 0; row < piece->rows; row += most) {
-        int64_t rows = piece->rows - row < most ? piece->rows - row : most, at = (piece->row + row) * columns;
-        void   *values;
-        if (at + rows * columns <= f->begin || at >= f->end) continue;
-        TM_TRY(take(f, rows * columns, &values, err));
-        make_cut_rows(f, tensor, piece, row, rows, values);
-        TM_TRY(send(f, at, rows * columns, values, err));
-    }
-    return TM_OK;
-}
-
-static tm_status fill_piece(filler *f, const tm_tensor *tensor, const tm_piece *piece, tm_error *err)
-{
-    int64_t row = tm_piece_row(tensor->shape), all = piece->rows * row;
-    int64_t most = most_elements(f);
-    for (int64_t from = 0; from < all; from += most) {
-        int64_t n = all - from < most ? all - from : most, at = piece->row * row + from;
-        void   *values;
-        if (at + n <= f->begin || at >= f->end) continue;
-        TM_TRY(take(f, n, &values, err));
-        make_values(f, piece, from, n, values);
-        TM_TRY(send(f, at, n, values, err));
-    }
-    return TM_OK;
+    tm_random_rows rows = numbers_of(f, tensor, piece);
+    int64_t        begin = piece->row * rows.columns, end = begin + piece->rows * rows.columns;
+    int64_t        from = begin > f->begin ? begin : f->begin, to = end < f->end ? end : f->end;
+    if (from >= to) return TM_OK;
+    size_t skipped = tm_tensor_bytes(tm_shape_1(from - f->begin), f->dtype);
+    return tm_device_draw(f->device, tm_address_add(f->to, skipped), f->dtype, &rows, from - begin, to - from, err);
 }
 
 static tm_status fill_constant(filler *f, const tm_tensor *tensor, tm_error *err)
@@ -160,14 +106,15 @@ typedef struct {
 static void blocked_values(void *context, int64_t first, int64_t n, float *out)
 {
     const blocked_run *run = context;
-    filler             floats = *run->filler;
     int64_t            row = tm_piece_row(run->tensor->shape), begin = run->begin + first, end = begin + n;
-    floats.dtype = TM_F32;
     for (int p = 0; p < run->tensor->n_pieces; p++) {
         const tm_piece *piece = &run->tensor->pieces[p];
         int64_t         from = piece->row * row, to = from + piece->rows * row;
         int64_t         a = from > begin ? from : begin, b = to < end ? to : end;
-        if (a < b) make_values(&floats, piece, a - from, b - a, out + (a - begin));
+        tm_random_rows  rows = numbers_of(run->filler, run->tensor, piece);
+#pragma omp parallel for schedule(static) num_threads(run->filler->threads)
+        for (int64_t k = a; k < b; k += BLOCK)
+            tm_random_make(&rows, k - from, b - k < BLOCK ? b - k : BLOCK, out + (k - begin));
     }
 }
 
@@ -237,8 +184,7 @@ static tm_status fill_tensor(filler *f, const tm_tensor *tensor, tm_error *err)
         return fill_cut_blocked(f, tensor, err);
     if (tm_dtype_blocked(tensor->dtype)) return fill_blocked(f, tensor, err);
     if (tensor->role == TM_ROLE_CONSTANT) return fill_constant(f, tensor, err);
-    for (int p = 0; p < tensor->n_pieces; p++)
-        TM_TRY((tensor->cut ? fill_cut_piece : fill_piece)(f, tensor, &tensor->pieces[p], err));
+    for (int p = 0; p < tensor->n_pieces; p++) TM_TRY(fill_piece(f, tensor, &tensor->pieces[p], err));
     return TM_OK;
 }
 

@@ -22,22 +22,44 @@ enum { OTHERS = DIM <= 64 ? 64 : 32 };
 
 #define LEAST (-3.0e38f)
 
-/* Own rows of a tensor as operands. */
+/* Own rows of a tensor as operands, in registers. */
 template <int M, int STEPS>
-DEVICE void load_own(operand (&own)[M][STEPS], const rows_of &x, int first)
-{
-    UNROLL for (int m = 0; m < M; m++)
-        UNROLL for (int k = 0; k < STEPS; k++) own[m][k] = load_operand(x, first + m * UNIT, 16 * k);
-}
+struct kept_rows {
+    operand of[M][STEPS];
+    METHOD void load(const rows_of &x, int first)
+    {
+        UNROLL for (int m = 0; m < M; m++)
+            UNROLL for (int k = 0; k < STEPS; k++) of[m][k] = load_operand(x, first + m * UNIT, 16 * k);
+    }
+    METHOD operand at(int m, int k) const
+    {
+        return of[m][k];
+    }
+};
+/* The same where there are no registers for them: read again for each tile. */
+template <int M, int STEPS>
+struct read_rows {
+    rows_of x;
+    int     first;
+    METHOD void load(const rows_of &rows, int from)
+    {
+        x = rows;
+        first = from;
+    }
+    METHOD operand at(int m, int k) const
+    {
+        return load_operand(x, first + m * UNIT, 16 * k);
+    }
+};
 
 /* s = own rows times 32 rows of a tile. */
-template <int M, int STEPS, class T>
-DEVICE void scores(sums (&s)[M], const operand (&own)[M][STEPS], const T &t, int tensor, int stage, int row)
+template <int STEPS, int M, class OWN, class T>
+DEVICE void scores(sums (&s)[M], const OWN &own, const T &t, int tensor, int stage, int row)
 {
     UNROLL for (int m = 0; m < M; m++) s[m] = zeros();
     UNROLL for (int k = 0; k < STEPS; k++) {
         other x = t.along(tensor, stage, row, 16 * k);
-        UNROLL for (int m = 0; m < M; m++) multiply(&s[m], own[m][k], x);
+        UNROLL for (int m = 0; m < M; m++) multiply(&s[m], own.at(m, k), x);
     }
 }
 
@@ -117,7 +139,7 @@ EACH_SIMD(2) KERNEL_OF(FORWARD_THREADS, attention_matrix)
  const int *RESTRICT first_key, const S *RESTRICT sinks, SHAPE)
 {
     enum { WAVES = FORWARD_THREADS / WAVE, M = FORWARD_ROWS / (UNIT * WAVES) };
-    typedef tiles<OTHERS, A_ALONG | B_ACROSS, FORWARD_THREADS> staged;
+    typedef tiles<OTHERS, A_ALONG | B_ACROSS, FORWARD_THREADS, QK, VO> staged;
     SHARED staged::room room;
     SHARED range        ranges[FORWARD_ROWS];
     SHARED reach        reaches[WAVES];
@@ -133,7 +155,8 @@ EACH_SIMD(2) KERNEL_OF(FORWARD_THREADS, attention_matrix)
     rows_of qs = { q + (i64)batch * seq_q * ld_q + h * QK, ld_q, 0, seq_q, QK };
     rows_of ks = { k + (i64)batch * seq_k * ld_k + j * QK, ld_k, all.from, all.end, QK };
     rows_of vs = { v + (i64)batch * seq_k * ld_v + j * VO, ld_v, all.from, all.end, VO };
-    operand fq[M][QK_STEPS], p[M][2];
+    operand p[M][2];
+    kept_rows<M, QK_STEPS> fq;
     sums    s[M], out[M][VO_PARTS];
     float   c = scale * LOG2_E, none = sinks ? get(sinks, h) * LOG2_E : LEAST;
     staged  t = { &room };
@@ -146,7 +169,7 @@ EACH_SIMD(2) KERNEL_OF(FORWARD_THREADS, attention_matrix)
     clear(out);
     int from = all.from / OTHERS * OTHERS;
     if (from < all.end) t.fetch(from / OTHERS % 2, ks, vs, from);
-    load_own(fq, qs, first);
+    fq.load(qs, first);
     reach mine = seen(reaches);
     for (int tile = from; tile < all.end; tile += OTHERS) {
         int stage = tile / OTHERS % 2;
@@ -156,7 +179,7 @@ EACH_SIMD(2) KERNEL_OF(FORWARD_THREADS, attention_matrix)
             int   key = tile + u;
             if (!SCALARS) mine = seen(reaches);
             if (key >= mine.some.end || key + 32 <= mine.some.from) continue; /* a whole wave */
-            scores(s, fq, t, A, stage, u);
+            scores<QK_STEPS>(s, fq, t, A, stage, u);
             if (key < mine.all.from || key + 32 > mine.all.end)
                 UNROLL for (int m = 0; m < M; m++)
                     UNROLL for (int e = 0; e < 16; e++) {
@@ -206,7 +229,7 @@ EACH_SIMD(GRAD_SIMD) KERNEL_OF(QUERIES_THREADS, attention_matrix_queries)
  const f32 *RESTRICT lse, const f32 *RESTRICT delta, const int *RESTRICT first_key, int ld_dq, SHAPE)
 {
     enum { WAVES = QUERIES_THREADS / WAVE, M = QUERIES_ROWS / (UNIT * WAVES) };
-    typedef tiles<OTHERS, A_ALONG | A_ACROSS | B_ALONG, QUERIES_THREADS> staged;
+    typedef tiles<OTHERS, A_ALONG | A_ACROSS | B_ALONG, QUERIES_THREADS, QK, VO> staged;
     SHARED staged::room room;
     SHARED range        ranges[QUERIES_ROWS];
     SHARED reach        reaches[WAVES];
@@ -224,15 +247,17 @@ EACH_SIMD(GRAD_SIMD) KERNEL_OF(QUERIES_THREADS, attention_matrix_queries)
     rows_of qs = { q + row0 * ld_q + h * QK, ld_q, 0, seq_q, QK }, gs = { d_o + row0 * ld_o + h * VO, ld_o, 0, seq_q, VO };
     rows_of ks = { k + (i64)batch * seq_k * ld_k + j * QK, ld_k, all.from, all.end, QK };
     rows_of vs = { v + (i64)batch * seq_k * ld_v + j * VO, ld_v, all.from, all.end, VO };
-    operand fq[M][QK_STEPS], fg[M][VO_STEPS], ds[M][2];
+    operand ds[M][2];
+    kept_rows<M, QK_STEPS> fq;
+    kept_rows<M, VO_STEPS> fg;
     sums    s[M], d[M], out[M][QK_PARTS];
     float   c = scale * LOG2_E, L[M][SLOTS], less[M][SLOTS];
     staged  t = { &room };
     clear(out);
     int from = all.from / OTHERS * OTHERS;
     if (from < all.end) t.fetch(from / OTHERS % 2, ks, vs, from);
-    load_own(fq, qs, first);
-    load_own(fg, gs, first);
+    fq.load(qs, first);
+    fg.load(gs, first);
     UNROLL for (int m = 0; m < M; m++)
         UNROLL for (int i = 0; i < SLOTS; i++) {
             int query = first + m * UNIT + row_of(i);
@@ -248,8 +273,8 @@ EACH_SIMD(GRAD_SIMD) KERNEL_OF(QUERIES_THREADS, attention_matrix_queries)
             int   key = tile + u;
             if (!SCALARS) mine = seen(reaches);
             if (key >= mine.some.end || key + 32 <= mine.some.from) continue; /* a whole wave */
-            scores(s, fq, t, A, stage, u);
-            scores(d, fg, t, B, stage, u);
+            scores<QK_STEPS>(s, fq, t, A, stage, u);
+            scores<VO_STEPS>(d, fg, t, B, stage, u);
             bool edge = key < mine.all.from || key + 32 > mine.all.end;
             UNROLL for (int m = 0; m < M; m++) {
                 UNROLL for (int e = 0; e < 16; e++) {
@@ -273,6 +298,13 @@ EACH_SIMD(GRAD_SIMD) KERNEL_OF(QUERIES_THREADS, attention_matrix_queries)
         store_rows(dq + row0 * ld_dq + h * QK, ld_dq, out[m], by, first + m * UNIT, seq_q, QK);
 }
 
+/* Sums of gradients of keys and of values take 160 of NVIDIA's 255 registers where heads are wide. */
+#if !defined(__HIP__) && QK + VO > 256
+#define own_keys read_rows
+#else
+#define own_keys kept_rows
+#endif
+
 /* Of a tile of keys, over all queries of all heads of the group, in ascending order. */
 EACH_SIMD(GRAD_SIMD) KERNEL_OF(KEYS_THREADS, attention_matrix_keys)
 (bf16 *RESTRICT dk, bf16 *RESTRICT dv, const bf16 *RESTRICT d_o, const bf16 *RESTRICT q, const bf16 *RESTRICT k,
@@ -280,7 +312,7 @@ EACH_SIMD(GRAD_SIMD) KERNEL_OF(KEYS_THREADS, attention_matrix_keys)
  int ld_dv, SHAPE)
 {
     enum { WAVES = KEYS_THREADS / WAVE, M = KEYS_ROWS / (UNIT * WAVES) };
-    typedef tiles<OTHERS, A_ALONG | A_ACROSS | B_ALONG | B_ACROSS, KEYS_THREADS> staged;
+    typedef tiles<OTHERS, A_ALONG | A_ACROSS | B_ALONG | B_ACROSS, KEYS_THREADS, QK, VO> staged;
     SHARED staged::room      room;
     alignas(16) SHARED float numbers[2][2][OTHERS]; /* of queries of a stage: L, delta */
     SHARED int               firsts[2][OTHERS];     /* and their documents' first keys */
@@ -298,7 +330,9 @@ EACH_SIMD(GRAD_SIMD) KERNEL_OF(KEYS_THREADS, attention_matrix_keys)
     int   ld_o = heads * VO;
     rows_of ks = { k + (i64)batch * seq_k * ld_k + j * QK, ld_k, 0, seq_k, QK };
     rows_of vs = { v + (i64)batch * seq_k * ld_v + j * VO, ld_v, 0, seq_k, VO };
-    operand fk[M][QK_STEPS], fv[M][VO_STEPS], p[M][2], ds[M][2];
+    operand p[M][2], ds[M][2];
+    own_keys<M, QK_STEPS> fk;
+    own_keys<M, VO_STEPS> fv;
     sums    s[M], out_k[M][QK_PARTS], out_v[M][VO_PARTS];
     float   c = scale * LOG2_E, next = 0.0f;
     int     next_first = 0;
@@ -318,8 +352,8 @@ EACH_SIMD(GRAD_SIMD) KERNEL_OF(KEYS_THREADS, attention_matrix_keys)
     clear(out_k);
     clear(out_v);
     if (all.from < all.end) fetch(0, h, all.from);
-    load_own(fk, ks, first);
-    load_own(fv, vs, first);
+    fk.load(ks, first);
+    fv.load(vs, first);
     for (int tile = all.from, stage = 0; h < (j + 1) * group && all.from < all.end; stage ^= 1) {
         if (thread < 2 * OTHERS) numbers[stage][0][thread] = thread < OTHERS ? next * LOG2_E : next;
         if (thread < OTHERS) firsts[stage][thread] = next_first;
@@ -337,7 +371,7 @@ EACH_SIMD(GRAD_SIMD) KERNEL_OF(KEYS_THREADS, attention_matrix_keys)
             if (now + u >= all.end || (causal && place + 31 < first) || (window > 0 && place - window >= last))
                 continue; /* a whole wave */
             bool edge = first_key || (causal && place < last) || (window > 0 && place + 31 - window >= first);
-            scores(s, fk, t, A, stage, u);
+            scores<QK_STEPS>(s, fk, t, A, stage, u);
             UNROLL for (int m = 0; m < M; m++) {
                 UNROLL for (int e = 0; e < 16; e++)
                     s[m].of[e] = power_of_2(multiply_add(s[m].of[e], c, -numbers[stage][0][u + column_of(e)]));
@@ -351,7 +385,7 @@ EACH_SIMD(GRAD_SIMD) KERNEL_OF(KEYS_THREADS, attention_matrix_keys)
                 round_sums(p[m], s[m]);
             }
             add_product(out_v, p, t, B, stage, u);
-            scores(s, fv, t, B, stage, u);
+            scores<VO_STEPS>(s, fv, t, B, stage, u);
             UNROLL for (int m = 0; m < M; m++) {
                 UNROLL for (int e = 0; e < 16; e++) {
                     u32   two = p[m][e / 8].of[e / 2 % 4];

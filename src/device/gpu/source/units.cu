@@ -5,7 +5,8 @@
  * transposed product. Either way a lane has 16 sums, of SLOTS of the rows, and pairs of them rounded are an operand of the
  * next product as they are: operand element (i, half) of step x is sum 8 x + 2 i + half.
  *
- * The other factor comes from tiles in shared memory, rows of DIM elements. It is read along the rows (k is a column of the
+ * The other factor comes from tiles in shared memory, rows of DIM elements; on NVIDIA of WIDE_A and WIDE_B, rounded up
+ * to 32. It is read along the rows (k is a column of the
  * tile) or across them (k is a row). Two tensors are staged together: while a tile is used the next one is on its way, on
  * NVIDIA as asynchronous copies to a second stage, on AMD in registers. There tiles are kept as they are, turned, or both.
  */
@@ -178,7 +179,7 @@ DEVICE int thread_again(void)
 }
 
 /* Rows in LDS have 4 elements more than they need: 16 lanes that read 8 bytes each hit all 32 banks. */
-template <int ROWS, int KEPT, int THREADS>
+template <int ROWS, int KEPT, int THREADS, int WIDE_A, int WIDE_B>
 struct tiles {
     enum { PITCH = DIM + 4, TURNED = ROWS + 4, UNITS = ROWS * DIM / 1024, WAVES = THREADS / 64 };
     enum { EACH = (2 * UNITS + WAVES - 1) / WAVES };
@@ -348,25 +349,28 @@ DEVICE int thread_again(void)
 }
 
 /* Rows in shared memory have 16 bytes more than they need: eight of them lie in different banks (ldmatrix). */
-template <int ROWS, int KEPT, int THREADS>
+template <int ROWS, int KEPT, int THREADS, int WIDE_A, int WIDE_B>
 struct tiles {
-    enum { PITCH = DIM + 8, TILE = ROWS * PITCH };
+    enum { COLUMNS_A = (WIDE_A + 31) / 32 * 32, COLUMNS_B = (WIDE_B + 31) / 32 * 32 };
+    enum { PITCH_A = COLUMNS_A + 8, PITCH_B = COLUMNS_B + 8, BEHIND_A = ROWS * PITCH_A, STAGE = BEHIND_A + ROWS * PITCH_B };
     struct room {
-        alignas(16) bf16 of[2][2][TILE]; /* stage, tensor */
+        alignas(16) bf16 of[2][STAGE]; /* tensor A, then B */
     };
     room *at;
 
     METHOD u32 address(int tensor, int stage, int row, int column) const
     {
-        return (u32)__cvta_generic_to_shared(at->of[0][0]) + 2 * ((2 * stage + tensor) * TILE + row * PITCH + column);
+        int place = tensor == A ? row * PITCH_A : BEHIND_A + row * PITCH_B;
+        return (u32)__cvta_generic_to_shared(at->of[0]) + 2 * (stage * STAGE + place + column);
     }
+    template <int COLUMNS>
     METHOD void copy(int tensor, int stage, const rows_of &x, int first)
     {
         int thread = thread_again();
-        UNROLL for (int c = 0; c < ROWS * (DIM / 8); c += THREADS) {
-            int  i = c + thread, r = i / (DIM / 8), d = i % (DIM / 8) * 8, row = first + r;
+        UNROLL for (int c = 0; c < ROWS * (COLUMNS / 8); c += THREADS) {
+            int  i = c + thread, r = i / (COLUMNS / 8), d = i % (COLUMNS / 8) * 8, row = first + r;
             bool some = row >= x.from && row < x.end && d < x.width;
-            if (ROWS * (DIM / 8) % THREADS != 0 && r >= ROWS) continue;
+            if (ROWS * (COLUMNS / 8) % THREADS != 0 && r >= ROWS) continue;
             asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address(tensor, stage, r, d)),
                          "l"(x.x + (some ? row * x.ld + d : 0)), "r"(some ? 16 : 0)
                          : "memory");
@@ -374,8 +378,8 @@ struct tiles {
     }
     METHOD void fetch(int stage, const rows_of &a, const rows_of &b, int first)
     {
-        copy(A, stage, a, first);
-        copy(B, stage, b, first);
+        copy<COLUMNS_A>(A, stage, a, first);
+        copy<COLUMNS_B>(B, stage, b, first);
         asm volatile("cp.async.commit_group;" ::: "memory");
     }
     METHOD void arrive()
