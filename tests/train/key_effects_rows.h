@@ -150,6 +150,7 @@ static const struct {
     { FLOAT8, "quantize.linear.float8.recipe_name=rowwise; quantize.linear.float8.filter_fqns=[w2]" },
     { MX, "quantize.linear.mx.filter_fqns=[w2]; quantize.linear.mx.fqns=[w2]" },
     { LLAMA "--training.steps 60 ", "debug.certificate_after=true" },
+    { SHORT SMALL, "training.mock_data=true" },
 };
 /* clang-format on */
 
@@ -158,7 +159,7 @@ static const struct {
     const char *file, *keys;
 } elsewhere[] = {
     { "tests/train/test_options.c", "training.epochs use_distributed_optimizer" },
-    { "tests/train/test_whole_runs.c", "metrics.target_half_width" },
+    { "tests/train/test_whole_runs.c", "metrics.target_half_width checkpoint.allow_changed_data" },
     { "tests/train/test_layout.c",
       "parallelism.ranks parallelism.data_parallel_shard_degree parallelism.data_parallel_replicate_degree "
       "parallelism.data_parallel_shard_strategy parallelism.expert_parallel_degree "
@@ -178,7 +179,6 @@ static const struct {
     { "tests/cli/test_hugging_face.sh", "model.hf_assets_path" },
     { "tests/cli/test_pictures.sh", "data.encoders data.sample_pictures data.sample_steps" },
     { "tests/cli/test_mlperf_run.sh", "mlperf.base" },
-    { "tests/cli/test_attacks.sh", "checkpoint.allow_changed_data" },
     { "tests/record/test_mllog.c", "mlperf.clear_caches" },
 };
 
