@@ -102,6 +102,7 @@ static tm_status no_kernel(const tm_node *node, const tm_call *call, const tm_ch
             tm_text_printf(&what, "%s%s %s", what.length ? ", " : "", tm_dtype_name(call->in[i].dtype),
                            tm_shape_text(shape, call->in[i].shape));
     chooser->choose(chooser->context, call, &refusals);
+    if (refusals.length) refusals.data[--refusals.length] = 0; /* the last line's end */
     tm_fail(err, TM_UNSUPPORTED, "no fast kernel for op '%s' in module '%s' (%s): %s", call->op->name, node->module,
             what.length ? what.data : "reads nothing",
             refusals.length ? refusals.data : "the device has none"); /* one line each */

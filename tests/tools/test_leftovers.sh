@@ -9,7 +9,7 @@ program()
 {
     printf '%s\n' '#include <fcntl.h>' '#include <stdlib.h>' '#include <sys/mman.h>' '#include <sys/wait.h>' '#include <unistd.h>' \
         'void test_leftovers_begin(void);' 'int main(void)' '{' '    test_leftovers_begin();' "    int fd = open(\"held\", O_RDWR);" "    $1" '    return 0;' '}' >program.c
-    ${CC:-cc} -std=c11 -D_GNU_SOURCE -I"$root/tests" -o program program.c "$root/tests/support/leftovers.c" || return 1
+    ${CC:-cc} -std=c11 -D_GNU_SOURCE -I"$root/tests" -I"$root/src" -o program program.c "$root/tests/support/leftovers.c" || return 1
     code=0
     ./program >"$out" 2>"$err" || code=$?
 }
