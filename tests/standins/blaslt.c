@@ -74,25 +74,10 @@ static int held; /* objects that were not given back */
 
 static int asked, multiplied, last_number = -1; /* calls; the algorithm of the last product */
 
-SHOWN int standin_blas_number(void)
-{
-    return last_number;
-}
-
-SHOWN int standin_blas_asked(void)
-{
-    return asked;
-}
-
-SHOWN int standin_blas_multiplied(void)
-{
-    return multiplied;
-}
-
-SHOWN int standin_blas_held(void)
-{
-    return held;
-}
+TOLD(standin_blas_number, last_number)
+TOLD(standin_blas_asked, asked)
+TOLD(standin_blas_multiplied, multiplied)
+TOLD(standin_blas_held, held)
 
 /* --- what is wrong --------------------------------------------------------------------------------------------------
  */
@@ -190,10 +175,15 @@ API LT(Create)(void **out)
     return OK;
 }
 
-API LT(Destroy)(void *h)
-{
-    return gone(h, HANDLE, "Destroy");
-}
+#define GOES(name, kind)                                                                                               \
+    API LT(name)(void *object)                                                                                         \
+    {                                                                                                                  \
+        return gone(object, kind, #name);                                                                              \
+    }
+GOES(Destroy, HANDLE)
+GOES(MatmulDescDestroy, DESC)
+GOES(MatrixLayoutDestroy, LAYOUT)
+GOES(MatmulPreferenceDestroy, WISH)
 
 /* --- descriptions ---------------------------------------------------------------------------------------------------
  */
@@ -211,11 +201,6 @@ API LT(MatmulDescCreate)(void **out, int compute, int scale)
                                        .tf32 = compute == COMPUTE_TF32,
                                        .epilogue = EPILOGUE_DEFAULT });
     return OK;
-}
-
-API LT(MatmulDescDestroy)(void *d)
-{
-    return gone(d, DESC, "MatmulDescDestroy");
 }
 
 /* "CUBLAS_STATUS_INVALID_VALUE if buf is NULL or sizeInBytes doesn't match size of internal storage". */
@@ -258,11 +243,6 @@ API LT(MatrixLayoutCreate)(void **out, int type, uint64_t rows, uint64_t columns
     return OK;
 }
 
-API LT(MatrixLayoutDestroy)(void *l)
-{
-    return gone(l, LAYOUT, "MatrixLayoutDestroy");
-}
-
 /* "Maximum allowed workspace, default: 0"; "minimum buffer alignment, default: 256"; reduction: all of them (7). */
 API LT(MatmulPreferenceCreate)(void **out)
 {
@@ -270,11 +250,6 @@ API LT(MatmulPreferenceCreate)(void **out)
     if (status) return status;
     *out = made(sizeof(wish), &(wish){ .kind = WISH, .reduction = 7, .align = { 256, 256, 256, 256 } });
     return OK;
-}
-
-API LT(MatmulPreferenceDestroy)(void *w)
-{
-    return gone(w, WISH, "MatmulPreferenceDestroy");
 }
 
 API LT(MatmulPreferenceSetAttribute)(void *of, int which, const void *value, size_t bytes)

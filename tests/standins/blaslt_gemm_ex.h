@@ -21,10 +21,7 @@ typedef struct {
 static int by_other;
 
 /* Products by the other library. */
-SHOWN int standin_other_multiplied(void)
-{
-    return by_other;
-}
+TOLD(standin_other_multiplied, by_other)
 
 API NAME(cublasCreate_v2, rocblas_create_handle)(void **out)
 {

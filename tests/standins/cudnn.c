@@ -39,27 +39,12 @@ static int held, executed, texts, differing;
 
 static _Thread_local char last_words[200];
 
-SHOWN int standin_dnn_held(void)
-{
-    return held;
-}
-
-SHOWN int standin_dnn_executed(void)
-{
-    return executed;
-}
-
+TOLD(standin_dnn_held, held)
+TOLD(standin_dnn_executed, executed)
 /* Plans that were told as texts: those that are made anew and kept. */
-SHOWN int standin_dnn_texts(void)
-{
-    return texts;
-}
-
+TOLD(standin_dnn_texts, texts)
 /* Plans whose engines say that their results differ from run to run. */
-SHOWN int standin_dnn_differing(void)
-{
-    return differing;
-}
+TOLD(standin_dnn_differing, differing)
 
 /* --- what is wrong --------------------------------------------------------------------------------------------------
  */

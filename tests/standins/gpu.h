@@ -18,6 +18,19 @@
 #endif
 #define SHOWN __attribute__((visibility("default")))
 #define API SHOWN int
+/* What tests ask for. */
+#define TOLD(name, value)                                                                                              \
+    API name(void)                                                                                                     \
+    {                                                                                                                  \
+        return value;                                                                                                  \
+    }
+/* A function that fails on command, and otherwise only sets something. */
+#define TELLS(cuda, hip, parameters, sets)                                                                             \
+    API NAME(cuda, hip) parameters                                                                                     \
+    {                                                                                                                  \
+        sets;                                                                                                          \
+        return standin_fault(#cuda);                                                                                   \
+    }
 
 /* cuda.h, enum cudaError_enum; hip_runtime_api.h has the same numbers. */
 enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NO_DEVICE = 100, INVALID_IMAGE = 200, NOT_FOUND = 500, NOT_READY = 600 };

@@ -59,10 +59,7 @@ API NAME(cuMemFree_v2, hipFree)(void *at)
 }
 
 /* For tests: blocks of memory that nobody has given back. */
-API standin_held(void)
-{
-    return held;
-}
+TOLD(standin_held, held)
 
 /* Pinned memory of the host: what copies that do not wait read and write. */
 enum { MOST_PINNED = 256 };
@@ -233,17 +230,9 @@ API NAME(cuInit, hipInit)(unsigned flags)
     return fault ? fault : gpus() > 0 ? OK : NO_DEVICE;
 }
 
-API NAME(cuDriverGetVersion, hipRuntimeGetVersion)(int *version)
-{
-    *version = getenv("STANDIN_GPU_VERSION") ? atoi(getenv("STANDIN_GPU_VERSION")) : 12040;
-    return standin_fault("cuDriverGetVersion");
-}
-
-API NAME(cuDeviceGetCount, hipGetDeviceCount)(int *count)
-{
-    *count = gpus();
-    return standin_fault("cuDeviceGetCount");
-}
+TELLS(cuDriverGetVersion, hipRuntimeGetVersion, (int *version),
+      *version = getenv("STANDIN_GPU_VERSION") ? atoi(getenv("STANDIN_GPU_VERSION")) : 12040)
+TELLS(cuDeviceGetCount, hipGetDeviceCount, (int *count), *count = gpus())
 
 API NAME(cuDeviceGet, hipDeviceGet)(int *device, int index)
 {
@@ -252,33 +241,14 @@ API NAME(cuDeviceGet, hipDeviceGet)(int *device, int index)
     return code ? code : index >= 0 && index < gpus() ? OK : NO_DEVICE;
 }
 
-API NAME(cuDeviceGetName, hipDeviceGetName)(char *name, int bytes, int device)
-{
-    (void)device;
-    snprintf(name, (size_t)bytes, "%s", getenv("STANDIN_GPU_NAME") ? getenv("STANDIN_GPU_NAME") : "a stand-in");
-    return standin_fault("cuDeviceGetName");
-}
-
-API NAME(cuDeviceGetPCIBusId, hipDeviceGetPCIBusId)(char *bus, int bytes, int device)
-{
-    snprintf(bus, (size_t)bytes, "0000:%02x:00.0", device + 16);
-    return standin_fault("cuDeviceGetPCIBusId");
-}
-
-API NAME(cuDeviceTotalMem_v2, hipDeviceTotalMem)(size_t *bytes, int device)
-{
-    (void)device;
-    *bytes = room;
-    return standin_fault("cuDeviceTotalMem_v2");
-}
-
+#define CALLED (getenv("STANDIN_GPU_NAME") ? getenv("STANDIN_GPU_NAME") : "a stand-in")
+TELLS(cuDeviceGetName, hipDeviceGetName, (char *name, int bytes, int device),
+      ((void)device, snprintf(name, (size_t)bytes, "%s", CALLED)))
+TELLS(cuDeviceGetPCIBusId, hipDeviceGetPCIBusId, (char *bus, int bytes, int device),
+      snprintf(bus, (size_t)bytes, "0000:%02x:00.0", device + 16))
+TELLS(cuDeviceTotalMem_v2, hipDeviceTotalMem, (size_t * bytes, int device), ((void)device, *bytes = room))
 /* cuda.h, cuMemGetInfo: free and total memory of the context's device. */
-API NAME(cuMemGetInfo_v2, hipMemGetInfo)(size_t *unused, size_t *total)
-{
-    *unused = room - taken;
-    *total = room;
-    return standin_fault("cuMemGetInfo_v2");
-}
+TELLS(cuMemGetInfo_v2, hipMemGetInfo, (size_t * unused, size_t *total), (*unused = room - taken, *total = room))
 
 /* STANDIN_GPU_UNITS, or those of a real one: grids are as large. */
 static int units_or(int real)
@@ -341,11 +311,7 @@ API cuDevicePrimaryCtxRetain(void **context, int device)
     return standin_fault("cuDevicePrimaryCtxRetain");
 }
 
-API cuCtxSetCurrent(void *context)
-{
-    (void)context;
-    return standin_fault("cuCtxSetCurrent");
-}
+TELLS(cuCtxSetCurrent, , (void *context), (void)context)
 
 API cuDevicePrimaryCtxRelease_v2(int device)
 {
