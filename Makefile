@@ -128,7 +128,7 @@ TEST_SCRIPTS := $(sort $(shell find tests -name 'test_*.sh' ! -path 'tests/house
 LONG_SCRIPTS := $(sort $(wildcard tests/house/test_*.sh tests/long/test_*.sh))
 # `make test` leaves out what takes long, measures, kills or tries everything: these, and tests that say so (full_test). Those
 # that measure run one at a time, after the others.
-MEASURING := $(addprefix tests/cli/test_,ab.sh bench.sh check_hosts.sh measurement.sh) \
+MEASURING := $(addprefix tests/cli/test_,ab.sh bench.sh check_hosts.sh) \
     $(addprefix $(BUILD)/tests/bench/test_,tables_runs)
 FULL_SCRIPTS := $(addprefix tests/gpu/test_,judged.sh text_commands.sh bench_commands.sh device_runs.sh adapter_commands.sh) \
     tests/tools/test_gpu_acceptance.sh $(addprefix tests/cli/test_,attacks.sh bench_jobs.sh build.sh check.sh coming_from.sh completion.sh \
