@@ -5,6 +5,7 @@
  * for the build of a release: build/kernels/judged.ARCH has the hash of the set. */
 #include "base/file.h"
 #include "device/backend.h"
+#include "device/trial.h"
 #include "gpu/embedded.h"
 #include "gpu/emulated.h"
 #include "gpu/trials.h"
@@ -74,6 +75,16 @@ static void note_judged(const char *arch)
     if (tm_file_write(path, text, (size_t)n, &err) != TM_OK) fail_msg("%s", err.text);
 }
 
+/* They are no op's. */
+static void initial_values_are_right(const char *name)
+{
+    tm_device *device = trials_open(name, CODE_INSIDE);
+    tm_tried   tried;
+    assert_ok(tm_try_draw(device, &tried, err));
+    assert_int_equal(tried.wrong, 0);
+    tm_device_close(device);
+}
+
 /* On a GPU the kernels of an architecture's code; `kind`: only those with this in their names. */
 static void judge_set(const char *device, const char *gpu, const char *arch, const char *kind)
 {
@@ -88,6 +99,7 @@ static void judge_set(const char *device, const char *gpu, const char *arch, con
     setenv("STANDIN_GPU_LAUNCHED", launched, 1);
     if (kind) setenv("TM_TEST_KERNEL", kind, 0);
     kernels_are_right(device, CODE_INSIDE);
+    if (!kind) initial_values_are_right(device);
     all_were_launched(folder, launched);
     if (all && test_is_full()) note_judged(arch);
     tm_text_fini(&set);

@@ -54,10 +54,9 @@ DEVICE float turn_of(u32 word, bool sine)
 
 DEVICE double normal(u64 key, u64 stream, u64 number)
 {
-    u32 r[4];
-    int lane = (int)number & 3;
+    u32 r[4], lane = (u32)number % 4u;
     philox(key, stream, number >> 2, r);
-    return (double)(radius_of(lane < 2 ? r[0] : r[2]) * turn_of(lane < 2 ? r[1] : r[3], (lane & 1) != 0));
+    return (double)(radius_of(lane < 2u ? r[0] : r[2]) * turn_of(lane < 2u ? r[1] : r[3], lane == 1u || lane == 3u));
 }
 
 /* In [-1, 1): a multiple of 2^-52. */
