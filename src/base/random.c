@@ -144,18 +144,26 @@ void tm_random_normals(uint64_t seed, uint64_t stream, uint64_t first, int64_t n
 /* Numbers of one row. */
 static void make_run(const tm_random_rows *rows, uint64_t first, int64_t n, float *out)
 {
-    double spread = rows->uniform ? rows->std * sqrt(3) : rows->std;
-    bool   random = rows->std > 0;
-    if (random && !rows->uniform) tm_random_normals(rows->seed, rows->stream, first, n, out);
+    if (!(rows->std > 0)) {
+        for (int64_t i = 0; i < n; i++) out[i] = (float)rows->mean;
+        return;
+    }
+    if (rows->uniform) {
+        double most = rows->std * sqrt(3);
+        for (int64_t i = 0; i < n; i++)
+            out[i] =
+                (float)(rows->mean + most * (2 * tm_random_uniform(rows->seed, rows->stream, first + (uint64_t)i) - 1));
+        return;
+    }
+    tm_random_normals(rows->seed, rows->stream, first, n, out);
     for (int64_t i = 0; i < n; i++) {
-        uint64_t number = first + (uint64_t)i, stream = rows->stream;
-        double   off = random ? spread * (double)out[i] : 0;
-        if (random && rows->uniform) off = spread * (2 * tm_random_uniform(rows->seed, stream, number) - 1);
-        while (random && !rows->uniform && rows->cut > 0 && fabs(off) > rows->cut) {
+        uint64_t stream = rows->stream;
+        double   off = rows->std * (double)out[i];
+        while (rows->cut > 0 && fabs(off) > rows->cut) {
             float again;
             stream += 0x9E3779B97F4A7C15u;
-            tm_random_normals(rows->seed, stream, number, 1, &again);
-            off = spread * (double)again;
+            tm_random_normals(rows->seed, stream, first + (uint64_t)i, 1, &again);
+            off = rows->std * (double)again;
         }
         out[i] = (float)(rows->mean + off);
     }

@@ -19,7 +19,7 @@ double tm_random_normal(uint64_t seed, uint64_t stream, uint64_t index);
 /* Standard normals in float32, first .. first + n - 1 of a stream: number i is lane i % 4 of counter i / 4. Box-Muller
  * on the upper 24 bits of each word; logarithm and sines are computed here in float64, by additions, products and one
  * division, so that every C library and the GPUs' kernel (device/gpu/source/draw.cu) leave the same bits. Not the
- * values of tm_random_normal; many times faster. */
+ * values of tm_random_normal. */
 void tm_random_normals(uint64_t seed, uint64_t stream, uint64_t first, int64_t n, float *out);
 
 /* Initial values of rows: element i of them is number first + i / columns * ld + i % columns of the stream. */
