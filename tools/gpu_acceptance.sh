@@ -73,7 +73,7 @@ stage()
     timeout -k 5 "$limit" "$@" >"$out/stage.txt" 2>&1 </dev/null || code=$?
     cat "$out/stage.txt" >>"$out/log.txt"
     result=ok
-    [ "$code" -eq 0 ] || result=failed
+    [ "$code" -eq 0 ] && ! grep -qx '1\.\.0' "$out/stage.txt" || result=failed # also of tests that none has the name of
     [ "$code" -ne 124 ] && [ "$code" -ne 137 ] || result=late
     [ "$result" != ok ] || ! grep -q 'SKIPPED' "$out/stage.txt" || result=skipped
     tell "$result" "$code" $((($(date +%s%N) - begin) / 1000000)) "$(grep -v '^ *$' "$out/stage.txt" | tail -n 1)"
@@ -117,7 +117,7 @@ correctness()
     if [ "$standins" ]; then export TM_TEST_OP=add; else export TM_TEST_FULL=1 TM_TEST_SHAPES=medium; fi
     stage kernels 90 env "$paths" "$tests/test_gpu_kernels" "on_$device"
     stage products 30 env "$paths" "$tests/test_products" "on_$device"
-    stage trainings 60 env "$paths" "$tests/test_gpu_training" "${device}_trains_as_a_cpu"
+    stage trainings 60 env "$paths" "$tests/test_gpu_training" "trains_as_a_cpu_on_$device"
     unset TM_TEST_OP TM_TEST_FULL TM_TEST_SHAPES
     if [ "$standins" ]; then
         set -- --model.n_layers 1 --model.dim 32 --model.n_heads 2 --model.n_kv_heads 1 --model.ffn_dim 64 --model.vocab_size 64 \
