@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # tests/with_less.sh [CPU] - the tests of `make test` as on a machine that has less: instructions up to CPU (base, avx2,
-# avx512; avx2) and no MPI, neither its programs nor its compiler, of a build with all instruction sets. What is built already
-# (BUILD, build/release-all) is used.
+# avx512; avx2), no MPI, neither its programs nor its compiler, and no library for pictures, of a build with all instruction
+# sets. What is built already (BUILD, build/release-all) is used.
 set -eu
 cd "$(dirname "$0")/.."
 cpu=${1:-avx2}
@@ -10,10 +10,11 @@ from=${BUILD:-build/release-all}
 export ISA=all
 to=build/less
 farm=$PWD/build/less-bin
+gone=$PWD/build/less-lib
 
 # Every program of the path but those of an MPI.
-rm -rf "$farm" "$to"
-mkdir -p "$farm"
+rm -rf "$farm" "$gone" "$to"
+mkdir -p "$farm" "$gone"
 (
     IFS=:
     for folder in $PATH; do
@@ -25,8 +26,12 @@ mkdir -p "$farm"
         done
     done
 )
+# Empty files stand before the libraries: they are found first, and none can be loaded.
+for library in libpng16.so.16 libturbojpeg.so.0 libwebp.so.7 librsvg-2.so.2 libcairo.so.2; do
+    : >"$gone/$library"
+done
 if [ -d "$from" ]; then
     cp -a "$from" "$to"
     rm -f "$to"/trainmark-*.so
 fi
-TM_TEST_CPU=$cpu PATH=$farm make --no-print-directory BUILD="$to" test
+TM_TEST_CPU=$cpu PATH=$farm LD_LIBRARY_PATH=$gone make --no-print-directory BUILD="$to" test
