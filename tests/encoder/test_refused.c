@@ -85,6 +85,8 @@ static const struct {
       "2 missing (encoder.block.0.layer.1.DenseReluDense.wi.weight, encoder.block.1" },
     { T5, "\"relative_attention_num_buckets\": 8", "\"relative_attention_num_buckets\": 6", TM_UNSUPPORTED,
       "buckets must be a multiple of 4" },
+    { T5, "\"relative_attention_max_distance\": 20", "\"relative_attention_max_distance\": 2", TM_UNSUPPORTED,
+      "and the distance more than a quarter of them" },
     { VAE, "\"act_fn\": \"silu\"", "\"act_fn\": \"relu\"", TM_UNSUPPORTED, "'act_fn' is relu" },
     { VAE, "    \"DownEncoderBlock2D\",", "    \"AttnDownEncoderBlock2D\",", TM_UNSUPPORTED,
       "'down_block_types' is AttnDown" },
