@@ -54,6 +54,14 @@ int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *most, const sigse
     return found;
 }
 
+/* What it is called where the compiler counts the elements of fds (_FORTIFY_SOURCE, Ubuntu's default). */
+int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *most, const sigset_t *mask, size_t bytes);
+int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *most, const sigset_t *mask, size_t bytes)
+{
+    assert_true(n * sizeof *fds <= bytes);
+    return ppoll(fds, n, most, mask);
+}
+
 /* --- the program that plays --------------------------------------------------------------------------------------- */
 
 /* Behind the words that were given: the folder of this process, in whose own name there is no blank. */

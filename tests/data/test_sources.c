@@ -71,7 +71,7 @@ typedef struct {
 
 static row read_row(const tm_source *source, const tm_field *fields, int n, tm_split split, int64_t index)
 {
-    int32_t scratch[512];
+    int32_t scratch[513]; /* of the longest rows and a token more */
     row     r = { .weight = -1 };
     for (int f = 0; f < n; f++) r.at[f] = tm_alloc(tm_tensor_bytes(fields[f].shape, fields[f].dtype));
     assert_ok(tm_source_row(source, split, index, scratch, r.at, &r.weight, err));
