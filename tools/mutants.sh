@@ -4,7 +4,7 @@
 # reach the line should turn red (docs/testing.md). make mutants RANDOM=N SEED=S
 #
 # SEED (1) decides which. JOBS=n at once (default: the processors). MAP=none: without a map of which tests reach which lines, a
-# room is judged by its own tests. Exit 1 when a mutant survives.
+# room is judged by its own tests, and by those that compare whole trainings. Exit 1 when a mutant survives.
 set -u
 
 # Whatever this was called from: the variants are those of the system's cc (gcov reads its counters).
@@ -31,9 +31,11 @@ records=$build/records.$$
 awk -v count="$count" -v seed="${SEED:-1}" -f tools/mutants/random.awk $(find "$@" -name '*.c' | sort) >"$records" ||
     die "there are not so many different mutants"
 folders=tests
-[ "${MAP:-}" != none ] || folders=$(for folder; do echo "$folder" | sed 's,^src/*\(apps/\)*,tests/,'; done)
+[ "${MAP:-}" != none ] || folders="tests/differential tests/oracle $(for folder; do
+    echo "$folder" | sed 's,^src/device/gpu,src/gpu,; s,^src/*\(apps/\)*\([^/]*\).*,tests/\2,'
+done)"
 # shellcheck disable=SC2086
-tests=$(find $folders -name 'test_*.c' ! -path 'tests/faults/*' | sort | sed "s,^,$build/,; s,\.c\$,,")
+tests=$(find $folders -name 'test_*.c' ! -path 'tests/faults/*' | sort -u | sed "s,^,$build/,; s,\.c\$,,")
 # shellcheck disable=SC2086
 ${MAKE:-make} --no-print-directory -j"$jobs" VARIANT=mutants "$build/trainmark" $tests >"$build/build.log" 2>&1 ||
     die "the tests do not build, see $build/build.log"

@@ -3,7 +3,8 @@
 # notice a change in line L of file F, the likeliest killers first: "test seconds", or "none" in front when the map shows that
 # no test reaches the line (the tests behind it reach the file at least).
 #
-# Outside of functions, where no line has a count, every test that reaches the file can, and every test of the room.
+# Outside of functions, where no line has a count, every test that reaches the file can, and every test of the room. Where there
+# is no map, those of the room can, and those that compare whole trainings: tests/differential and tests/oracle.
 #
 # Input: red, kills, seconds, the rows of the file (made by map.sh).
 
@@ -21,6 +22,7 @@ BEGIN {
     room = file
     if (!sub(/^src\/(apps\/)?/, "tests/", room) || !match(room, /^tests\/[^\/]*/)) room = ""
     else room = substr(room, 1, RLENGTH)
+    if (file ~ /^src\/device\/gpu\//) room = "tests/gpu"
     stem = base(file)
     sub(/\..*/, "", stem)
     # The map knows nothing about them.
@@ -56,7 +58,8 @@ END {
     }
     if (!taken && !nearest)
         for (test in seconds)
-            if (!(test in red) && (folder(test) == room || test ~ kernels)) take[test] = 1
+            if (!(test in red) && (folder(test) == room || test ~ kernels || test ~ /^tests\/(differential|oracle)\//))
+                take[test] = 1
     # A table of the file is read by tests that run nothing else of it (an option's row, by one that looks at all options).
     if (!inside)
         for (test in seconds)
