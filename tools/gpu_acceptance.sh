@@ -117,6 +117,7 @@ correctness()
     if [ "$standins" ]; then export TM_TEST_OP=add; else export TM_TEST_FULL=1 TM_TEST_SHAPES=medium; fi
     stage kernels 90 env "$paths" "$tests/test_gpu_kernels" "on_$device"
     stage products 30 env "$paths" "$tests/test_products" "on_$device"
+    stage initial-values 10 "$trainmark" ops --check initial_values --device "$device"
     stage trainings 60 env "$paths" "$tests/test_gpu_training" "trains_as_a_cpu_on_$device"
     unset TM_TEST_OP TM_TEST_FULL TM_TEST_SHAPES
     if [ "$standins" ]; then
@@ -197,8 +198,14 @@ fine_tuning()
         training float8 60 tiny-llama --device "$device" --training.dtype bfloat16 --quantize.recipe fp8_tensorwise $in_small
         # shellcheck disable=SC2086
         training lora 60 tiny-llama --device "$device" --training.dtype bfloat16 --lora.rank 4 --lora.base_format nf4 $in_small
+        # shellcheck disable=SC2086
+        training moments-8-bits 60 tiny-llama --device "$device" --optimizer.name AdamW8bit $in_small
+        # shellcheck disable=SC2086
+        training tf32 60 tiny-llama --device "$device" --training.tf32 true $in_small
         return
     fi
+    training moments-8-bits 20 tiny-llama --device "$device" --training.dtype bfloat16 --optimizer.name AdamW8bit
+    training tf32 20 tiny-llama --device "$device" --training.tf32 true
     tests_of blocks 10 test_gpu_adapters
     tests_of adapters 20 test_gpu_training "adapters_train_on_$device"
     tests_of recipes 30 test_gpu_quantize

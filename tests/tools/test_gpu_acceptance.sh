@@ -36,10 +36,10 @@ check "a training's result comes back" has speed/runs.jsonl '^."run": "step", "r
 check "products have a rate by library" has speed/products.jsonl '"format": "bfloat16", "kernel": "linear_wgrad/library", .*"tflops": '
 check "and those of bench stream" [ "$(grep -c '"correct": true' speed/memory.json)" -eq 4 ]
 accept fine-tuning low
-check "low precision and adapters" [ "$code" -eq 0 -a "$(lines low ok)" -eq 3 ]
+check "low precision and adapters" [ "$code" -eq 0 -a "$(lines low ok)" -eq 5 ]
 accept correctness right
 check "correctness" [ "$code" -eq 0 ]
-check "nine stages" [ "$(lines right ok)" -eq 9 ]
+check "ten stages" [ "$(lines right ok)" -eq 10 ]
 check "an operation, products and a training on the GPU" [ "$(zcat right/log.txt.gz | grep -c '^ok 1 - .*on_hip')" -eq 3 ]
 STANDIN_GPU_FAIL=cuGraphLaunch@1=719 accept speed broken
 check "a call that fails: exit 5" [ "$code" -eq 5 ]
