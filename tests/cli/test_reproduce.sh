@@ -62,6 +62,7 @@ says 0 '' reproduce page.yaml --out o
 result=o/micro/result.json
 rate=$(of $result tokens_per_second_per_device median)
 check "measured" [ "$(cell micro tokens_per_second tag)" = measured ]
+check "as JSON, too" [ "$(grep -o '"figure": ' o/rows.json | wc -l)" -eq "$(($(wc -l <o/rows.csv) - 1))" ]
 check "ours is the run's" near "$(cell micro tokens_per_second ours)" "$rate"
 check "beside the published one" near "$(cell micro tokens_per_second ratio)" "$(by "$rate" 5000)"
 per_token=$(sed -n '/"convention": "titan"/,/}/s/.*"per_token": \([^,]*\),*$/\1/p' $result | head -n 1)

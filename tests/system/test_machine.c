@@ -77,7 +77,8 @@ static void reasons_are_complete(json_t *machine)
         bool        file = strchr(text, '/'), known = strstr(text, "no quota") || strstr(text, "no limit") ||
                                                strstr(text, "no driver shows any") ||
                                                strstr(text, "SMBIOS memory type");
-        if (strncmp(of, "process.", 8) == 0 || strncmp(of, "build.", 6) == 0 || strncmp(of, "libraries.", 10) == 0)
+        if (strncmp(of, "process.", 8) == 0 || strncmp(of, "build.", 6) == 0 || strncmp(of, "libraries.", 10) == 0 ||
+            strncmp(of, "variables.", 10) == 0)
             continue;
         if (!file && !known) fail_msg("%s: %s", of, text);
         reasons--;

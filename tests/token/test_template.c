@@ -162,6 +162,7 @@ TEST(breadth_has_none)
         { "{% generation %}6{% endgeneration %}", "6" },
         { "{{ ([7])[0] }}{# none #}", "7" },
         { "{{ 8 if not 0 else 1 }}", "8" },
+        { "{{ 9 if none == none and lost == gone and none != lost else 1 }}", "9" },
     };
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         tm_text source = { 0 }, wanted = { 0 }, out = { 0 };
