@@ -165,7 +165,7 @@ static const struct {
     { "cpu", "layers=1,1000000000", 0, false, 0, "", "; wanted ascending whole numbers" },
 };
 
-FULL_TEST(gpt_tables_follow)
+TEST(gpt_tables_follow)
 {
     write_model();
     test_folder_enter();
@@ -260,7 +260,7 @@ static void collective_row(const tm_table *table, size_t row, const char *argume
     if (hosts) crossing_is(table, row, arguments, bytes);
 }
 
-FULL_TEST(collectives_follow)
+TEST(collectives_follow)
 {
     enum { MOST = 5 };
     static const int hosts[] = { 0, 0, 1, 1 };

@@ -154,8 +154,8 @@ static void line(tm_text *out, const char *ms, const char *key, const char *valu
                    value, metadata);
 }
 
-/* One more run of these lines, "; " between them, in short: "KEY MS" or "KEY MS - SAMPLES"; "stop MS", with success; "loss MS VALUE SAMPLES";
- * "block FROM TO SAMPLES", of which the samples may be left out. It is taken to comply. */
+/* One more run of these lines, "; " between them, in short: "KEY MS" or "KEY MS - SAMPLES"; "stop MS", with success;
+ * "loss MS VALUE SAMPLES"; "block FROM TO SAMPLES", of which the samples may be left out. It is taken to comply. */
 static void add(tm_submission *s, const char *rows)
 {
     tm_text   text = { 0 };
