@@ -144,6 +144,7 @@ static const struct {
     { "cpu", "sizes=tiny.yaml,tiny.yaml layers=1,2 validate=never budget=1", 0.1, false, 0, "model model", NULL },
     { "cpu", "sizes=tiny.yaml layers=1,2 validate=never memory_gib=0.000195 max_rounds=2 turn_ms=1 budget=1", 600,
       false, 20000000, "slice slice prediction", NULL },
+    { "cpu", "sizes=tiny.yaml,tiny.yaml layers=4 budget=1", 8, false, 20000000, "model -model", NULL },
     { "cpu", "sizes=tiny.yaml layers=4", 0.001, false, 0, "model", NULL },
     { "cpu", "sizes=tiny.yaml layers=4,5 budget=1", 0.2, false, 0, "model", NULL },
     { "cpu", "sizes=tiny.yaml layers=2 validate=always memory_gib=0.000195 budget=1", 0.2, false, 0, "-model", NULL },
