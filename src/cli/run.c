@@ -462,30 +462,12 @@ static void name_command(run_job *j, int argc, char **argv)
     tm_text_fini(&words);
 }
 
-static tm_status run_or_sweep(run_job *j, const tm_cli_line *line, tm_error *err)
-{
-    bool swept;
-    TM_TRY(run_sweep(j, line, &swept, err));
-    if (swept) return TM_OK;
-    TM_TRY(run_prepare(j, err));
-    if (j->cli->evaluate) return evaluate(j, err);
-    if (!j->cli->dry_run) return train(j, err);
-    tm_sweep_options search = run_search_of(j, line);
-    return run_print_plan(j, &search, err);
-}
-
 /* The world of several ranks: this process starts them (*started: it has, and the status is theirs), or is one. */
 static tm_status open_world(run_job *j, const tm_cli_line *line, bool *started, tm_error *err)
 {
     int64_t ranks = tm_config_i64(j->config, "parallelism.ranks");
-    size_t  n_axes;
-    (void)tm_config_axes(j->config, &n_axes);
     *started = false;
     if (j->cli->dry_run || (ranks == 1 && tm_comm_launched().ranks == 1)) return TM_OK;
-    if (n_axes > 0 && tm_comm_launched().ranks > 1)
-        return tm_fail(err, TM_INVALID, "a sweep starts the ranks of each run itself: use --ranks %lld instead of %s",
-                       (long long)ranks, tm_comm_launched().launcher);
-    if (n_axes > 0) return TM_OK; /* the runs have --ranks, too */
     if (j->cli->evaluate) return tm_fail(err, TM_UNSUPPORTED, "--evaluate takes one rank; leave --ranks out");
     tm_cli_start start = { .ranks = ranks, .mpi = j->cli->mpi, .restarts = j->cli->restarts };
     if (start.restarts > 0 && !tm_config_bool(j->config, "checkpoint.enable"))
@@ -501,6 +483,19 @@ static tm_status open_world(run_job *j, const tm_cli_line *line, bool *started, 
     return TM_OK;
 }
 
+static tm_status run_or_sweep(run_job *j, tm_cli_line *line, tm_error *err)
+{
+    bool elsewhere;
+    TM_TRY(run_sweep(j, line, &elsewhere, err));
+    if (!elsewhere) TM_TRY(open_world(j, line, &elsewhere, err));
+    if (elsewhere) return TM_OK;
+    TM_TRY(run_prepare(j, err));
+    if (j->cli->evaluate) return evaluate(j, err);
+    if (!j->cli->dry_run) return train(j, err);
+    tm_sweep_options search = run_search_of(j, line);
+    return run_print_plan(j, &search, err);
+}
+
 static tm_status train_or_plan(tm_cli_line *line, tm_error *err)
 {
     run_job j = { .cli = line->options };
@@ -512,11 +507,8 @@ static tm_status train_or_plan(tm_cli_line *line, tm_error *err)
     if (st == TM_OK && j.cli->json && j.cli->compare)
         st = tm_fail(err, TM_USAGE, "--compare prints a table and cannot be given with --json; leave one out");
     if (st == TM_OK) st = check_evaluate(&j, err);
-    bool started = false;
     if (st == TM_OK && !line->quiet && !line->verbose) set_log_level(j.config);
-    if (st == TM_OK && !j.cli->scaling) st = open_world(&j, line, &started, err);
-    if (st == TM_OK && j.cli->scaling) st = run_scale(&j, line, err);
-    if (st == TM_OK && !started && !j.cli->scaling) st = run_or_sweep(&j, line, err);
+    if (st == TM_OK) st = j.cli->scaling ? run_scale(&j, line, err) : run_or_sweep(&j, line, err);
     close_logs(st, err);
     if (tm_cli_ranks_failed(st)) tm_cli_close_ranks(j.world, st, err); /* before this rank waits for others */
     run_release(&j);

@@ -54,9 +54,9 @@ TM_MUST_USE tm_status run_print_plan(run_job *j, const tm_sweep_options *search,
 
 /* What a search for a batch size is asked; its words live as long as the line. */
 tm_sweep_options run_search_of(const run_job *j, const tm_cli_line *line);
-/* Lists where single values belong: several runs (*swept: they are done); or a batch size is found and j->config has
- * it. */
-TM_MUST_USE tm_status run_sweep(run_job *j, const tm_cli_line *line, bool *swept, tm_error *err);
+/* Lists where single values belong: several runs (*swept: they are done); or a batch size is found, and j->config
+ * and the line have it. */
+TM_MUST_USE tm_status run_sweep(run_job *j, tm_cli_line *line, bool *swept, tm_error *err);
 /* --scaling: the same experiment on several numbers of ranks. */
 TM_MUST_USE tm_status run_scale(run_job *j, const tm_cli_line *line, tm_error *err);
 

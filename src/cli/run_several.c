@@ -45,37 +45,38 @@ tm_sweep_options run_search_of(const run_job *j, const tm_cli_line *line)
     return o;
 }
 
-/* Lists where single values belong: several runs; or a batch size to be found, with which this run goes on. */
+/* Lists where single values belong: several runs; or a batch size to be found, with which this run goes on. Each has
+ * --ranks, too. */
 static tm_status sweep_or_find(run_job *j, const tm_cli_line *line, int64_t *batch, tm_error *err)
 {
     tm_sweep_options sweep = run_search_of(j, line);
+    if (!j->cli->dry_run && tm_comm_launched().ranks > 1)
+        return tm_fail(err, TM_INVALID, "a sweep starts the ranks of each run itself: use --ranks %lld instead of %s",
+                       (long long)tm_config_i64(j->config, "parallelism.ranks"), tm_comm_launched().launcher);
     TM_TRY(tm_run_options_read(j->config, &j->options, err));
     run_name_folder(j);
     sweep.folder = j->folder.data;
     return tm_cli_wants_batch(j->config) ? tm_cli_find_batch(&sweep, batch, err) : tm_cli_sweep(&sweep, err);
 }
 
-/* The same command with the batch that was found. */
-static tm_status configure_with(run_job *j, const tm_cli_line *line, int64_t batch, tm_error *err)
+/* The same command with the batch that was found, also for the ranks that it starts. */
+static tm_status configure_with(run_job *j, tm_cli_line *line, int64_t batch, tm_error *err)
 {
-    tm_cli_line again = *line;
-    char      **words = tm_arena_take(line->arena, (size_t)(line->argc + 2) * sizeof *words);
+    char **words = tm_arena_take(line->arena, (size_t)(line->argc + 1) * sizeof *words);
     memcpy(words, line->argv, (size_t)line->argc * sizeof *words);
-    words[again.argc++] = tm_arena_format(line->arena, "--training.local_batch_size=%lld", (long long)batch);
-    again.argv = words;
-    again.options = j->cli = tm_arena_take(line->arena, sizeof *j->cli);
+    words[line->argc++] = tm_arena_format(line->arena, "--training.local_batch_size=%lld", (long long)batch);
+    line->argv = words;
+    line->options = j->cli = tm_arena_take(line->arena, sizeof *j->cli);
     j->cli->axes = true;
-    again.given = 0;
-    again.n_words = 0;
     tm_text_fini(&j->folder);
     j->folder = (tm_text){ 0 };
     tm_config *searched = j->config;
-    tm_status  st = tm_cli_configure(&again, "tiny-llama", false, &j->config, err);
+    tm_status  st = tm_cli_configure(line, "tiny-llama", false, &j->config, err);
     tm_config_destroy(searched);
     return st;
 }
 
-tm_status run_sweep(run_job *j, const tm_cli_line *line, bool *swept, tm_error *err)
+tm_status run_sweep(run_job *j, tm_cli_line *line, bool *swept, tm_error *err)
 {
     size_t  n_axes;
     int64_t batch = 0;

@@ -118,7 +118,7 @@ static void check_facts(results_check *c, const tm_run_options *o)
     tm_source        *source = NULL, *own = NULL;
     tm_source_options held = o->source;
     tm_error          unread = { 0 };
-    if (tm_source_traits_of(o->source.name)->needs_path || o->source.path) return;
+    if (tm_source_traits_of(o->source.name)->needs_path) return;
     if (o->step.validation_batch > 0) held.seq = o->step.validation_seq;
     if (tm_source_open(&o->source, &source, &unread) == TM_OK && tm_source_open(&held, &own, &unread) == TM_OK) {
         results_check_number(c, "judged/floor", tm_source_describe(source)->floor);

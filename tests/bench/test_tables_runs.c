@@ -144,6 +144,7 @@ static const struct {
     { "cpu", "sizes=tiny.yaml,tiny.yaml layers=1,2 validate=never budget=1", 0.1, false, 0, "model model", NULL },
     { "cpu", "sizes=tiny.yaml layers=1,2 validate=never memory_gib=0.000195 max_rounds=2 turn_ms=1 budget=1", 600,
       false, 20000000, "slice slice prediction", NULL },
+    { "cpu", "sizes=tiny.yaml,tiny.yaml layers=4 budget=1", 8, false, 20000000, "model -model", NULL },
     { "cpu", "sizes=tiny.yaml layers=4", 0.001, false, 0, "model", NULL },
     { "cpu", "sizes=tiny.yaml layers=4,5 budget=1", 0.2, false, 0, "model", NULL },
     { "cpu", "sizes=tiny.yaml layers=2 validate=always memory_gib=0.000195 budget=1", 0.2, false, 0, "-model", NULL },
@@ -165,7 +166,7 @@ static const struct {
     { "cpu", "layers=1,1000000000", 0, false, 0, "", "; wanted ascending whole numbers" },
 };
 
-FULL_TEST(gpt_tables_follow)
+TEST(gpt_tables_follow)
 {
     write_model();
     test_folder_enter();
@@ -260,7 +261,7 @@ static void collective_row(const tm_table *table, size_t row, const char *argume
     if (hosts) crossing_is(table, row, arguments, bytes);
 }
 
-FULL_TEST(collectives_follow)
+TEST(collectives_follow)
 {
     enum { MOST = 5 };
     static const int hosts[] = { 0, 0, 1, 1 };

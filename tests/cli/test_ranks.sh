@@ -101,8 +101,8 @@ ended_ranks()
     check "$mpi: the next one removes what that left" no_folder
 }
 
-# The weights of one rank that sums two parts of each step apart.
-trainmark run $tiny --training.steps 4 --training.global_batch_size 8 --training.separate_sums 2 --out alone
+# The weights of one rank that sums two parts of each step apart. The ranks find that batch.
+trainmark run $tiny --training.steps 4 --training.local_batch_size 4 --training.global_batch_size 8 --training.separate_sums 2 --out alone
 weights=$(grep -o '"weights_hash": *"[^"]*"' alone/result.json)
 an_mpi=
 quick="--calls all-reduce,p2p --min-bytes 1024 --max-bytes 8192 --rep-ms 2 --warmup-ms 1 --precision 0"
@@ -126,8 +126,8 @@ for mpi in openmpi mpich; do
     check "$mpi: under its launcher as it is" [ "$code" -eq 0 ]
     check "$mpi: two ranks there" has "$out" "\\| +2 \\|"
 
-    says 0 '' run --mpi $mpi --ranks 2 $tiny --training.steps 4 --training.global_batch_size 8 \
-        --parallelism.data_parallel_replicate_degree 2 --parallelism.exact true --log.folder logs --out "run-$mpi"
+    says 0 '' run --mpi $mpi --ranks 2 $tiny --training.steps 4 --training.local_batch_size auto \
+        --training.global_batch_size 8 --parallelism.data_parallel_replicate_degree 2 --parallelism.exact true --log.folder logs --out "run-$mpi"
     check "$mpi: with the bits of one rank" [ "$(grep -o '"weights_hash": *"[^"]*"' "run-$mpi/result.json")" = "$weights" ]
     check "$mpi: the log of the first rank has the steps" has "run-$mpi/logs/rank-0/info" '^20.*Z \[?.*step: *4'
     trainmark run --mpi $mpi --ranks 2 $tiny --training.steps 1 --model.vocab_size 65536 --out "large-$mpi"

@@ -10,9 +10,10 @@ short="--training.steps 12"
 
 says 2 "--scaling takes up to 16 numbers of ranks, 1 to 256 each, as in 1,2,4; found '1,zero'" run $tiny --scaling 1,zero
 says 2 "--scaling has 2 twice" run $tiny --scaling 2,1,2
-says 2 "--scaling cannot be given with --ranks" run $tiny --scaling 1,2 --ranks 2
-says 2 "--scaling cannot be given with --dry-run" run $tiny --scaling 1,2 --dry-run
-RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 says 4 "without torchrun or its like" run $tiny --scaling 1,2
+for other in "--ranks 2" --dry-run --evaluate --print-config; do
+    says 2 "--scaling cannot be given with ${other% 2}; leave" run $tiny --scaling 1,2 $other
+done
+says 2 "--scaling cannot be given with several values of a key" run $tiny --scaling 1,2 '--debug.seed=[1,2]'
 
 # --- one size takes no MPI; one that cannot be is said -------------------------------------------------------------------
 
@@ -29,7 +30,7 @@ if [ "$code" -eq 4 ]; then
     finish
     exit
 fi
-says 0 '"scaling_efficiency_pct": *100[,.]' run $tiny $short --scaling 1,2 --out weak --json
+says 0 '"scaling_efficiency_pct": *100[,.]' run $tiny $short --scaling=1,2 -o weak --json
 check "every rank has the same batch" [ "$(column weak/scaling.csv global_batch)" = "2 4 " ]
 check "losses of other batches are not compared" [ -z "$(column weak/scaling.csv loss_difference | tr -d ' ')" ]
 check "the runs are there" [ -f weak/ranks-1/result.json -a -f weak/ranks-2/result.json ]

@@ -14,7 +14,7 @@ END
 trainmark run experiment.yaml --out sweep --dry-run
 check "a dry run lists the runs" [ "$code$(grep -c '| yes ' "$out")" = 06 ]
 check "and trains none" [ ! -e sweep ]
-says 0 '' run experiment.yaml --out sweep
+says 0 '' run --out=sweep experiment.yaml
 check "the last axis is the fastest" [ "$(column sweep/runs_summary.csv run_name)" = "local_batch_size=2_lr=0.001 \
 local_batch_size=2_lr=0.0001 local_batch_size=4_lr=0.001 local_batch_size=4_lr=0.0001 local_batch_size=8_lr=0.001 \
 local_batch_size=8_lr=0.0001 " ]

@@ -70,6 +70,9 @@ other=invalid
 forge "another verdict" verdict result.json "0,/\"verdict\": \"/s/\"verdict\": \"[a-z-]*/\"verdict\": \"$other/"
 forge "the loss of a step in the middle" "left loss (metrics.jsonl)" metrics.jsonl '30s/"loss": [0-9]*\.[0-9]/&1/'
 forge "a step that is missing" "metrics.jsonl" metrics.jsonl '7d'
+for fact in floor validation_floor unigram_entropy; do
+    forge "what is known of the data: $fact" judged/$fact result.json '/"judged": {/,/}/s/"'$fact'": /&1/'
+done
 forge "the hash of the weights" "left weights_hash" result.json 's/"weights_hash": "..../"weights_hash": "0000/'
 from=
 

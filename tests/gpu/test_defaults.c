@@ -2,6 +2,7 @@
 /* Variables of the vendor's pages: set before the libraries of their maker are loaded, never over a user's value, gone
  * where there is no library; which devices the *_VISIBLE_DEVICES leave; where libraries are searched. */
 #include "gpu/defaults.h"
+#include "gpu/library.h"
 #include "gpu/places.h"
 #include "gpu/visible.h"
 
@@ -174,6 +175,18 @@ TEST(places_in_their_order)
                  tm_gpu_release_same("6.0", "7.0"));
     tm_arena_destroy(arena);
     test_folder_remove();
+}
+
+/* By a name with a number; what no place has is looked for there once. */
+TEST(the_loader_is_asked_too)
+{
+    static const char *const known[] = { "libc.so", "libc.so.6", NULL }, *const unknown[] = { "libunknown.so.1", NULL };
+    tm_library library;
+    tm_text    tried = { 0 };
+    assert_true(tm_library_open_of(TM_GPU_CUDA, known, &library, &tried) && tried.length == 0);
+    assert_false(tm_library_open_of(TM_GPU_CUDA, unknown, &library, &tried));
+    assert_true(strstr(tried.data, *unknown) && !strstr(strstr(tried.data, *unknown) + 1, *unknown));
+    tm_text_fini(&tried);
 }
 
 /* The kernel's file is not there, or is, or may not be opened. */

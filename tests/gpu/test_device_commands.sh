@@ -8,16 +8,20 @@
 # --- devices ------------------------------------------------------------------------------------------------------------------
 
 on hip
-trainmark devices
+STANDIN_GPU_VERSION=60342133 trainmark devices
 check "devices lists the CPU" has "$out" "^cpu  .* kernels, "
 check "and the GPUs of a maker" has "$out" "^hip:3  .*gfx942, 4.00 GiB, 304 compute units"
+check "by its runtime" has "$out" "^ *runtime   HIP 6.3, $standins/hip.so$"
 check "with the files that were loaded" has "$out" "compiler  hiprtc .*hiprtc.so"
 check "and what is missing of the other" has "$out" "^cuda .*install NVIDIA's driver"
 check "and the library of products" has "$out" "products  hipBLASLt 1.1.0, .*hipblaslt.so"
 trainmark devices --json
-check "the same as JSON" has "$out" '"arch": "gfx942"'
+check "the same as JSON" [ "$(sed -n '/"hip:3"/,/"compilers"/p' "$out" | tr -d ' \n')" = "\"name\":\"hip:3\",\"gpu\":\"astand-in\",\"arch\":\"gfx942\",\
+\"memory_bytes\":4294967296,\"multiprocessors\":304,\"shared_bytes\":65536,\"bus\":\"0000:13:00.0\",\"runtime\":\"HIP12.4\",\
+\"library\":\"$standins/hip.so\",\"judged_modules\":0}],\"compilers\":[" ]
 check "with the compiler" has "$out" '"compiler": "hiprtc'
 check "and the library of products" has "$out" '"products": "hipBLASLt 1.1.0"'
+check "nothing of this maker is missing" [ "$(sed '1,/"missing"/d' "$out" | cut -d: -f1 | tr -d ' \n')" = '"cuda"}}' ]
 HSA_NO_SCRATCH_RECLAIM=0 HIP_VISIBLE_DEVICES=2,0,1,3 trainmark devices
 check "what hides GPUs" has "$out" "^ *visible   4 devices: HIP_VISIBLE_DEVICES=2,0,1,3$"
 check "a variable of the vendor's pages" has "$out" "^ *variable  RCCL_MSCCL_ENABLE=0, set by trainmark$"
@@ -41,14 +45,12 @@ for version in 12090 13000; do
     check "and the compiler of it" has "$out" "compiler  NVRTC .*, $work/lib/libnvrtc.so.${version%???}$"
 done
 TRAINMARK_CUBLASLT='' trainmark devices
+check_not "nothing is loaded from the current folder" has "$out" "$work/lib[^/]*cublasLt"
 check "attention is NVIDIA's library's, if there is one" has "$out" "^cuda *TRAINMARK_CUDNN is 'none': no library computes attention"
 TRAINMARK_CUDNN="$standins/cudnn.so" trainmark devices
 check "and it is listed" has "$out" "^ *attention cuDNN 9.19.0, .*/cudnn.so$"
 TRAINMARK_CUDNN="$standins/cudnn.so" trainmark devices --json
 check "also as JSON" has "$out" '"attention": "cuDNN 9.19.0"'
-check "with its memory" has "$out" '"memory_bytes": 4294967296'
-TRAINMARK_CUBLASLT='' trainmark devices
-check "nothing is loaded from the current folder" [ "$(grep -c "$work/lib[^/]*cublasLt" "$out")" -eq 0 ]
 
 # ROCm in a folder of one's own, named by ROCM_PATH: the libraries beside HIP, if they are of its release.
 mkdir -p rocm/lib

@@ -154,8 +154,8 @@ static void line(tm_text *out, const char *ms, const char *key, const char *valu
                    value, metadata);
 }
 
-/* One more run of these lines, "; " between them, in short: "KEY MS"; "stop MS", with success; "loss MS VALUE SAMPLES";
- * "block FROM TO SAMPLES", of which the samples may be left out. It is taken to comply. */
+/* One more run of these lines, "; " between them, in short: "KEY MS" or "KEY MS - SAMPLES"; "stop MS", with success;
+ * "loss MS VALUE SAMPLES"; "block FROM TO SAMPLES", of which the samples may be left out. It is taken to comply. */
 static void add(tm_submission *s, const char *rows)
 {
     tm_text   text = { 0 };
@@ -174,7 +174,7 @@ static void add(tm_submission *s, const char *rows)
             if (strcmp(w[1], "-") != 0) line(&text, w[1], "block_start", "null", "");
             line(&text, w[2], "block_stop", "null", samples);
         } else
-            line(&text, w[1], w[0], "null", "");
+            line(&text, w[1], w[0], "null", samples);
         at += strcspn(at, ";");
     }
     assert_int_equal(tm_mllog_parse("log", text.data, text.length, &log, &err), TM_OK);
@@ -229,12 +229,15 @@ TEST(a_target_is_crossed_between_two_numbers_of_samples)
 {
     tm_submission *s = empty();
     add(s, "run_start 0; block 0 500; loss 1000 1 20; loss 2000 0.9 20; stop 4000");
-    add(s, "run_start 0; block 0 500; loss 1000 1 20; loss 2000 0.925 30; stop 4000");
+    add(s, "run_start 0; block 0 500 20; eval_start 900; loss 1000 1 1; eval_start 1900 - 30; loss 2000 0.925 1; "
+           "eval_stop 2500; eval_stop 3000; stop 4000");
     add(s, "run_start 0; block 0 500; loss 1000 0.925 20; loss 2000 0.9 30; stop 4000");
     tm_breakdown b = computed(s);
     assert_int_equal(b.used, 3);
     assert_true(isnan(b.runs[0].crossing));
-    near(b.runs[1].crossing, 30, "met exactly");
+    near(b.runs[1].crossing, 30, "met exactly, where the evaluation began");
+    near(b.runs[1].eval_s, 0.6, "the evaluation that ended");
+    near(b.runs[1].step, 10, "from where the block ended");
     assert_true(isnan(b.runs[2].crossing)); /* it was met before */
     assert_int_equal(b.crossing.n, 1);
     assert_true(isnan(b.runs[0].step));

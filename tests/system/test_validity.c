@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the samples of a machine say: every row of the list on both sides of its thresholds, a GPU, what cannot be
  * read, and files that change under a running measurement. */
+#include "support/fake_clock.h"
 #include "support/test.h"
 
 #include "base/clock.h"
@@ -260,7 +261,7 @@ TEST(clocks_and_usage_are_those_of_now)
 {
     static const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_MONOTONIC_RAW, CLOCK_REALTIME };
     sampler                s;
-    sample                 first = { .raw = none }, now = { .raw = none };
+    sample                 first = { .raw = none }, now = { .raw = none }, late = now;
     double                 told = none;
     sampler_open(&s, "");
     told = s.counter_rate;
@@ -288,6 +289,13 @@ TEST(clocks_and_usage_are_those_of_now)
         }
         assert_false(isnan(now.raw));
         if (turn == 0) first = now, wait_ms(50);
+    }
+    for (int us = 4; us <= 8; us += 4) { /* three readings later: 12 us are one moment, 24 are not */
+        fake_clock_start(us * 1000, 0);
+        sampler_take(&s, false, &late);
+        fake_clock_stop();
+        assert_true(us == 4 ? !isnan(late.raw) && !isnan(late.wall)
+                            : isnan(late.raw) && isnan(late.wall) && isnan(late.cycles) && isnan(late.counter));
     }
 #if defined(__x86_64__) || defined(__aarch64__)
     assert_true(now.counter == now.cycles / 3e9 && now.cycles > first.cycles);

@@ -14,7 +14,7 @@ struct tm_carrier {
     const char *engine, *buffers;         /* as the columns have them */
     char       *send, *receive, *spare;   /* as calls take them; spare: of this rank alone, for copies */
     char       *host_send, *host_receive; /* what is filled and checked: the same, or behind tm_carrier.put, get */
-    double      least_s;                  /* a shorter sample is looped */
+    int64_t     least_ns;                 /* a shorter sample is looped */
     size_t      least_judged;             /* of smaller messages, steps count, not bytes */
     bool        on_gpu;
 

@@ -86,7 +86,7 @@ tm_status tm_carrier_open_gpu(tm_bench *bench, size_t room, tm_carrier *out, tm_
     *out = (tm_carrier){ .world = bench->world,
                          .buffers = "device",
                          .on_gpu = true,
-                         .least_s = 1e-3,          /* the events count in steps of buffer a microsecond */
+                         .least_ns = 1000000,      /* the events count in steps of buffer a microsecond */
                          .least_judged = 32 << 20, /* a copy of less takes as long as it takes to begin one */
                          .call = call_gpu,
                          .copy = copy_gpu,

@@ -4,12 +4,11 @@
 #include "base/clock.h"
 #include "apps/bench/carrier.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Of a sample, for ranks begin and end it up to a microsecond apart. */
-#define LEAST_S 2e-4
+#define LEAST_NS 200000
 
 static tm_status call_host(tm_carrier *c, const tm_collective *call, tm_error *err)
 {
@@ -63,11 +62,12 @@ tm_status tm_carrier_open_host(const tm_bench *bench, size_t room, tm_carrier *o
 {
     const char *buffers = tm_config_text(bench->options, "buffers");
     void       *memory = NULL;
+    int64_t     ticks = tm_clock_tick_ns() * TM_LEAST_TICKS;
     *out = (tm_carrier){ .world = bench->world,
                          .engine = tm_comm_engine_name(bench->world),
                          .buffers = buffers,
                          .shared = strcmp(buffers, "shared") == 0,
-                         .least_s = fmax((double)tm_clock_tick_ns() * TM_LEAST_TICKS * 1e-9, LEAST_S),
+                         .least_ns = ticks > LEAST_NS ? ticks : LEAST_NS,
                          .least_judged = 64 << 10,
                          .call = call_host,
                          .copy = copy_host,

@@ -285,7 +285,7 @@ static void take_samples(work *w, tm_measurement *m, tm_sampling *sampling, tm_s
 {
     const tm_timing *t = &w->bench->timing;
     double           spent = timed_calls(w, one_call, 1), least = spent, wanted = t->warmup_ms * 1e-3;
-    double           shortest = w->carrier.least_s;
+    double           shortest = (double)w->carrier.least_ns * 1e-9;
     m->calls = 1;
     while (decided(w, spent < wanted || m->calls < 3)) {
         double took = timed_calls(w, one_call, 1);
@@ -499,7 +499,7 @@ static tm_status run_calls(work *w, tm_error *err)
     TM_TRY(gpu ? tm_carrier_open_gpu(bench, room, &w->carrier, err)
                : tm_carrier_open_host(bench, room, &w->carrier, err));
     /* Each rank has measured its clock's steps; samples are as long for all. */
-    w->carrier.least_s = (double)decided(w, (int64_t)(w->carrier.least_s * 1e9)) * 1e-9;
+    w->carrier.least_ns = decided(w, w->carrier.least_ns);
     tm_comm_set_direct(w->world, strcmp(tm_config_text(bench->options, "algorithm"), "direct") == 0);
     w->counts = tm_alloc((size_t)w->size * sizeof *w->counts);
     tm_table_columns(bench->table, columns, sizeof columns / sizeof columns[0]);

@@ -50,7 +50,7 @@ typedef struct {
     tm_bench *bench;
     int64_t   layers[TM_LINE_POINTS];
     int       n_layers;
-    double    rate; /* executed FLOP/s of the last step of any size, before that the machine's peak; 0: unknown */
+    double    rate; /* executed FLOP/s of the last probe of any size, before that the machine's peak; 0: unknown */
     double    open_seconds_per_byte; /* of the last part that was opened */
 } suite;
 
@@ -165,13 +165,10 @@ static tm_status put_steps(size *z, const tm_live_part *live, const tm_sampling 
                            const tm_validity_report *report, tm_error *err)
 {
     tm_measurement m = { .summary = tm_sampling_summary(sampling), .calls = 1, .loops = 1 };
-    int64_t        n;
-    const double  *seconds = tm_sampling_seconds(sampling, &n);
-    if (n == 0) return skip(z, "model", "stopped before its first step");
+    if (m.summary.n == 0) return skip(z, "model", "stopped before its first step");
     m.stop = m.summary.stop;
     m.verdict = report->verdict;
     m.reason = report->reason;
-    z->of->rate = z->whole.flops / seconds[n - 1];
     double first, last;
     add_row(z, "model", "measured", &z->whole);
     tm_bench_put(z->of->bench->table, &m);

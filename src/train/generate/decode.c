@@ -67,7 +67,6 @@ static tm_tensor_id table_for(tm_decoder *d, const char *what, size_t at, tm_ten
 static void put(tm_decoder *d, const tm_node *user, tm_tensor_id table, tm_tensor_id x, tm_tensor_id row)
 {
     tm_tensor_id in[TM_MAX_IN] = { table, x, row }, out[TM_MAX_OUT] = { table };
-    d->graph->layer = user->layer;
     d->graph->module = user->module;
     tm_graph_add(d->graph, TM_OP_put_rows, NULL, 0, in, out, 0);
 }
@@ -148,7 +147,6 @@ static void build_call(tm_decoder *d, call *c, const char *name, int64_t n)
     c->logits = tm_graph_tensor(d->graph, "logits", TM_ROLE_LOGITS, tm_shape_2(1, d->shape.vocab_size));
     tm_tensor_id in[TM_MAX_IN] = { hidden, d->model.head }, out[TM_MAX_OUT] = { c->logits };
     for (int i = 2; i < TM_MAX_IN; i++) in[i] = TM_NONE;
-    d->graph->layer = -1;
     d->graph->module = "output";
     tm_graph_add(d->graph, TM_OP_linear, NULL, 0, in, out, 0);
 }
