@@ -25,6 +25,12 @@ export OMP_WAIT_POLICY="${OMP_WAIT_POLICY:-passive}"
 # What measures memory takes arrays of four times the last-level cache: on servers a gigabyte, for nothing here.
 export TM_TEST_CACHE_MIB="${TM_TEST_CACHE_MIB:-8}"
 
+# What a user has set decides nothing: words of commands are apart by blanks here, terminals have colours, and other users may
+# look into folders.
+case ${TMPDIR:-} in *[[:space:]]*) unset TMPDIR ;; esac
+unset CDPATH NO_COLOR POSIXLY_CORRECT
+umask 022
+
 # What a sanitizer says; that of leaks last.
 findings="ERROR: (Address|Thread)Sanitizer:|WARNING: ThreadSanitizer|: runtime error: |ERROR: LeakSanitizer"
 
