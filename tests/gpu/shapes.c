@@ -196,7 +196,7 @@ static bool stretching_of(const tm_op *op, int k, stretching *out)
     if (!*text) return false;
     char *at = (char *)(uintptr_t)text + (*text == '!');
     *out = (stretching){ .quick = *text == '!', .example = strtol(at, &at, 10) };
-    for (int i = 0; i < 3 && at[1] != ' ' && (*at == ':' || *at == ',') && at[1]; i++) {
+    for (int i = 0; i < 3 && (*at == ':' || *at == ',') && at[1] != ' ' && at[1]; i++) {
         out->from[i] = strtol(at + 1, &at, 10);
         out->to[i] = strtol(at + 1, &at, 10);
     }
