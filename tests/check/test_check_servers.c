@@ -21,7 +21,7 @@ typedef struct {
     const char     *observed, *remedy; /* a word of each */
     const char     *changes[CHANGES];  /* as put() takes them; "!PATH" removes */
     char           *environment[VARIABLES];
-    enum { NOTHING, NOT_IN_GROUP, SMALL_SHM, NO_NUMA_CALLS, PARTS, ACS } special;
+    enum { NOTHING, NOT_IN_GROUP, READ_ONLY, SMALL_SHM, NO_NUMA_CALLS, PARTS, ACS } special;
 } server;
 
 #define P(bus) "/sys/bus/pci/devices/0000:" bus ":00.0"
@@ -39,10 +39,16 @@ static const server servers[] = {
       NONE, NOTHING },
     { "not in group render", MI300X, "gpu_devices", TM_CHECK_FAIL, "may not open /dev/kfd", "usermod -aG render",
       NONE, NONE, NOT_IN_GROUP },
+    { "files that can only be read", MI300X, "gpu_devices", TM_CHECK_FAIL, "may not open /dev/kfd", "usermod -aG render",
+      NONE, NONE, READ_ONLY },
     { "no /dev/nvidia-uvm", H100, "gpu_devices", TM_CHECK_FAIL, "missing: /dev/nvidia-uvm", "nvidia-modprobe",
       { "!/dev/nvidia-uvm" }, NONE, NOTHING },
     { "HIP_VISIBLE_DEVICES beyond the last", MI300X, "gpu_visible", TM_CHECK_FAIL, "2 of 8", "indices of devices",
       NONE, { "HIP_VISIBLE_DEVICES=0,1,8,2" }, NOTHING },
+    { "a rank for each device", MI300X, "gpu_visible", TM_CHECK_PASS, "8 of 8 devices", "", NONE,
+      { "GPUS_PER_NODE=8" }, NOTHING },
+    { "more ranks", MI300X, "gpu_visible", TM_CHECK_FAIL, "8 of 8 devices, but LOCAL_WORLD_SIZE is 9", "", NONE,
+      { "GPUS_PER_NODE=8", "LOCAL_WORLD_SIZE=9" }, NOTHING },
     /* the GPUs */
     { "a GPU that the driver does not have", MI300X, "gpu_count", TM_CHECK_FAIL, "7 in the driver", "dmesg",
       { "!" NODES "/9" }, NONE, NOTHING },
@@ -127,7 +133,7 @@ static void change(const char *entry)
 }
 
 /* Device files belong to another user and to the test's group; 0660 of AMD's, 0666 of NVIDIA's. */
-static void set_modes(kind of)
+static void set_modes(const server *s)
 {
     static const char *const folders[] = { "/dev", "/dev/dri" };
     char                     path[1024];
@@ -139,7 +145,8 @@ static void set_modes(kind of)
         names = tm_root_list("", path, 1000, arena, &n);
         for (size_t k = 0; k < n; k++) {
             snprintf(path, sizeof path, "%s%s/%s", machine_root, folders[i], names[k]);
-            if (strcmp(names[k], "dri") != 0 && strcmp(names[k], "kmsg") != 0) chmod(path, of == H100 ? 0666 : 0660);
+            if (strcmp(names[k], "dri") != 0 && strcmp(names[k], "kmsg") != 0)
+                chmod(path, s->of == H100 ? 0666 : s->special == READ_ONLY ? 0640 : 0660);
         }
         tm_arena_destroy(arena);
     }
@@ -154,7 +161,7 @@ static void build(const server *s)
     else
         put_amd_server(s->of == MI300X ? &mi300x : &mi355x, parts ? 2 : 1, parts ? "DPX" : "SPX",
                        parts ? "NPS2" : "NPS1");
-    set_modes(s->of);
+    set_modes(s);
     for (int i = 0; i < CHANGES && s->changes[i]; i++) change(s->changes[i]);
     if (strstr(s->name, "too new")) put_rocm("/opt/rocm-6.2.4/lib", "6.2", "0.8", "60204");
     if (s->special == ACS) put_config("0000:00:01.1", true);

@@ -153,7 +153,7 @@ void check_gpu_devices(check *c)
 static int64_t wanted_by(const check *c, const char *name)
 {
     int64_t n;
-    return check_number(check_env(c, name), &n) && n > 0 ? n : -1;
+    return check_number(check_env(c, name), &n) ? n : -1;
 }
 
 void check_gpu_visible(check *c)
