@@ -56,7 +56,7 @@ typedef struct operand {
 /* Modifiers behind the operands. Lists have two bits an entry. */
 enum { AT_OFFSET, AT_OFFSET0, AT_OFFSET1, AT_OP_SEL, AT_OP_SEL_HI, AT_NEG_LO, AT_NEG_HI, AT_DST_SEL, AT_DST_UNUSED };
 enum { AT_SRC0_SEL = AT_DST_UNUSED + 1, AT_SRC1_SEL, AT_QUAD_PERM, AT_ROW_ROR, AT_ROW_MASK, AT_BANK_MASK };
-enum { AT_BITOP3 = AT_BANK_MASK + 1, AT_OFFEN, MODIFIERS };
+enum { AT_BITOP3 = AT_BANK_MASK + 1, AT_OFFEN, AT_CBSZ, AT_BLGP, MODIFIERS };
 #define BIT(modifier) (1u << (modifier))
 
 /* What a row says besides: operands may be negated (floats), VCC is read unsaid, the instruction orders others, only
@@ -64,6 +64,7 @@ enum { AT_BITOP3 = AT_BANK_MASK + 1, AT_OFFEN, MODIFIERS };
 enum {
     FLOATS = 1u << 24,
     READS_VCC = 1u << 25,
+    FORMATS = 1u << 26, /* cbsz and blgp say which formats A and B have, and so how many registers */
     ORDERS = 1u << 27,
     GFX950 = 1u << 28,
     HIGH = 1u << 29,
@@ -150,6 +151,7 @@ typedef struct gcn_module {
 __attribute__((format(printf, 2, 3))) bool gcn_refuse(gcn_module *m, const char *format, ...);
 void                                      *gcn_grow(void *old, int n, int *room, size_t size); /* room for n + 1 */
 bool                                       gcn_read_text(gcn_module *m);                       /* gcn_text.c */
+bool                                       gcn_formats_fit(const instruction *x);              /* gcn_matrix.c */
 kernel                                    *gcn_kernel_named(gcn_module *m, const char *name);  /* NULL: none */
 /* A line of a descriptor (.amdhsa_...) of kernel k, and one of the metadata. */
 bool gcn_descriptor_line(gcn_module *m, kernel *k, const char *line, int number);

@@ -32,6 +32,8 @@ static bool starts(const char *text, const char *with)
 
 /* --- operands ------------------------------------------------------------------------------------ */
 
+enum { BY_FORMAT = 99 }; /* registers, of a shape */
+
 static bool number_of(const char *s, u64 *number)
 {
     char *end;
@@ -87,6 +89,7 @@ static bool operand_of(char *s, char letter, int count, bool floats, operand *o)
         o->absolute = absolute;
         if (letter == 'p') return o->kind == VECTOR && o->count <= 2;
         if (letter == 'b') return o->kind == SCALAR && o->count == 2;
+        if (count == BY_FORMAT) return o->kind == VECTOR; /* gcn_formats_fit */
         return o->count == count && strchr(o->kind == VECTOR ? "vxm" : "sxz", letter);
     }
     *o = (operand){ .kind = NUMBER, .count = (u8)count, .decimal = strchr(s, '.') != NULL };
@@ -98,7 +101,7 @@ static bool operand_of(char *s, char letter, int count, bool floats, operand *o)
 static const char *const modifiers[MODIFIERS] = { "offset:",   "offset0:",   "offset1:", "op_sel:",     "op_sel_hi:",
                                                   "neg_lo:",   "neg_hi:",    "dst_sel:", "dst_unused:", "src0_sel:",
                                                   "src1_sel:", "quad_perm:", "row_ror:", "row_mask:",   "bank_mask:",
-                                                  "bitop3:",   "offen" };
+                                                  "bitop3:",   "offen",      "cbsz:",    "blgp:" };
 
 static bool list_of(const char *s, i32 *value)
 {
@@ -206,7 +209,10 @@ static bool operands_of(gcn_module *m, instruction *x, char *s)
     const char *shape = x->row->shape;
     for (; *shape; shape++) {
         char letter = *shape, *word = next_word(&s);
-        int  count = shape[1] == 'g' ? 16 : shape[1] > '0' && shape[1] <= '9' ? shape[1] - '0' : 1;
+        int  count = shape[1] == 'g'                     ? 16
+                     : shape[1] == 'f'                   ? BY_FORMAT
+                     : shape[1] > '0' && shape[1] <= '9' ? shape[1] - '0'
+                                                         : 1;
         if (!word || x->n == OPERANDS) return gcn_refuse(m, "line %d: an operand is missing: %s", x->line, x->text);
         if (letter == 'l')
             x->target = 0; /* labels may come later: at the end of the text */
@@ -224,6 +230,8 @@ static bool operands_of(gcn_module *m, instruction *x, char *s)
     for (char *word; (word = next_word(&s));)
         if (!modifier_of(x, word))
             return gcn_refuse(m, "line %d: modifier %s is not known: %s", x->line, word, x->text);
+    if (x->row->takes & FORMATS && !gcn_formats_fit(x))
+        return gcn_refuse(m, "line %d: registers of other formats: %s", x->line, x->text);
     if (x->row->takes & BIT(AT_OFFEN) && !x->modifier[AT_OFFEN])
         return gcn_refuse(m, "line %d: a buffer's offset is not in a register: %s", x->line, x->text);
     if (x->row->takes & BIT(AT_QUAD_PERM) && (x->modifier[AT_QUAD_PERM] < 0) == (x->modifier[AT_ROW_ROR] < 0))
