@@ -101,7 +101,7 @@ SIMD_OBJ := $(foreach isa,$(filter base avx2 avx512,$(ISAS)),$(SIMD_SRC:%.c=$(BU
 REFERENCE := $(sort $(wildcard configs/reference/*.csv))
 PAGES    := $(sort $(wildcard configs/reference/*.yaml))
 HARDWARE := $(sort $(wildcard configs/hardware/*.yaml))
-GPU_TEXTS := $(sort $(filter-out %/chance.cu %/codes.cu %/expert_tiles.cu %/fragments.cu %/made.cu %/seen.cu %/softmax.cu %/units.cu %/vectors.cu \
+GPU_TEXTS := $(sort $(filter-out %/chance.cu %/codes.cu %/expert_tiles.cu %/fragments.cu %/made.cu %/mx.cu %/runs.cu %/seen.cu %/softmax.cu %/units.cu %/vectors.cu \
     %/warpgroup.cu,$(wildcard src/device/gpu/source/*.cu)))
 OBJ      := $(SRC:%.c=$(BUILD)/%.o) $(SIMD_OBJ) $(BUILD)/published_lines.o $(BUILD)/page_lines.o $(BUILD)/hardware_lines.o \
     $(BUILD)/gpu_texts.o $(BUILD)/gpu_embedded.o

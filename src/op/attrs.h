@@ -261,12 +261,14 @@ typedef struct {
 } tm_grouped_attr; /* grouped_linear and its gradients; absent: as many as x has */
 
 /* Products of codes of experts. lines: scales of a (of b) are those of lines, else one for each part. What has parts
- * with scales of their own, each ending at `end`: rows of a, rows of b's matrices, or what is summed over, in both. */
+ * with scales of their own, each ending at `end`: rows of a, rows of b's matrices, or what is summed over, in both.
+ * scales: tm_codes_kind of a's and of b's (op/codes.h); those of blocks know no parts. */
 enum { TM_CUT_ROWS, TM_CUT_COLUMNS, TM_CUT_DEPTH, TM_GROUPED_PARTS = 8 };
 typedef struct {
     int64_t even; /* as above */
     int32_t lines[2], cut, n_parts;
     int32_t end[TM_GROUPED_PARTS];
+    uint8_t scales[2];
 } tm_grouped_scaled_attr;
 
 typedef struct {

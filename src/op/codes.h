@@ -73,6 +73,28 @@ static inline int64_t tm_codes_place(int kind, int64_t lines, int64_t length, in
     }
 }
 
+/* Lines that run along the rows of experts: those of each expert begin with a block of their own, b (r / b + e) along
+ * the line for an expert e whose rows begin with r, of blocks of b, so that rows are room enough for. What fills an
+ * expert's last block up, and a block that no expert has, are codes of 0. PLAIN: there is nothing to fill up. */
+static inline int64_t tm_codes_begin(int kind, int64_t row, int64_t expert)
+{
+    int64_t block = tm_codes_scale_of(kind).block;
+    return block > 0 ? block * (row / block + expert) : row;
+}
+
+/* Where they end: with the last block. */
+static inline int64_t tm_codes_end(int kind, int64_t row, int64_t rows, int64_t expert)
+{
+    int64_t block = tm_codes_scale_of(kind).block, begin = tm_codes_begin(kind, row, expert);
+    return begin + (block > 0 ? tm_codes_cut(rows, block) * block : rows);
+}
+
+/* Room of such a line. */
+static inline int64_t tm_codes_room(int kind, int64_t rows, int64_t experts)
+{
+    return tm_codes_begin(kind, rows, experts);
+}
+
 /* Of scaled_mm; of a call without attributes both are PLAIN. */
 typedef struct {
     uint8_t scales[2]; /* tm_codes_kind of a and of b */

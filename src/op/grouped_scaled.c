@@ -10,10 +10,13 @@
  * a (M, R), b (K, R), scale_a, scale_b, offsets (E + 1) int32 -> dw (E, M, K)
  *
  * Scales are those that `quantize` writes: one expert after the other, in an expert one part after the other, of each
- * part or of each of its lines (op/attrs.h).
+ * part or of each of its lines (op/attrs.h); or of blocks along what is summed over (op/codes.h): of a's rows as of one
+ * matrix, of each matrix of b; of dw the lines of both have the blocks of each expert (tm_codes_begin), and R is their
+ * room.
  */
 #include "base/status.h"
 #include "op/attrs.h"
+#include "op/codes.h"
 #include "op/describe.h"
 
 enum { A, B, SCALE_A, SCALE_B, OFFSETS, BIAS, RESIDUAL, OPERANDS };
@@ -31,9 +34,17 @@ static int part_at(const tm_grouped_scaled_attr *attr, int64_t i)
     return p;
 }
 
-/* lines: of all experts together. */
-static int64_t scales_of(const tm_grouped_scaled_attr *attr, int side, int64_t experts, int64_t lines)
+static bool has_blocks(const tm_grouped_scaled_attr *attr, int side)
 {
+    return attr->scales[side] > TM_CODES_PLAIN;
+}
+
+/* lines: of all experts together. */
+static int64_t scales_of(const tm_grouped_scaled_attr *attr, int side, int64_t experts, int64_t lines, tm_shape codes)
+{
+    if (has_blocks(attr, side))
+        return (codes.rank == 3 ? codes.n[0] : 1) *
+               tm_codes_scales(attr->scales[side], codes.n[codes.rank - 2], codes.n[codes.rank - 1]);
     if (!attr->lines[side]) return experts * parts_of(attr, side);
     return attr->cut == TM_CUT_DEPTH ? lines * attr->n_parts : lines;
 }
@@ -49,13 +60,29 @@ static double scale_of(const tm_call *call, int side, int64_t expert, int64_t fi
     return attr->cut == TM_CUT_DEPTH ? scales[first * attr->n_parts + p * lines + line] : scales[first + line];
 }
 
+static const char *kinds_check(const tm_grouped_scaled_attr *attr)
+{
+    for (int side = 0; side < 2; side++) {
+        if (attr->scales[side] >= TM_CODES_KINDS) return "there is no such kind of scales";
+        if (attr->scales[side] == TM_CODES_TILES) return "experts have no scales in tiles";
+        if (has_blocks(attr, side) != has_blocks(attr, 0)) return "both factors have scales of blocks, or none";
+    }
+    if (!has_blocks(attr, 0)) return NULL;
+    if (attr->n_parts > 1) return "parts of experts end with a block where blocks have scales";
+    return tm_codes_scale_of(attr->scales[0]).block != tm_codes_scale_of(attr->scales[1]).block
+               ? "blocks of both factors have one size"
+               : NULL;
+}
+
 static const char *check(const tm_shape *in, const tm_grouped_scaled_attr *attr, int64_t experts,
                          const int64_t lines[2], int64_t depth)
 {
+    const char *why = kinds_check(attr);
+    if (why) return why;
     if (in[OFFSETS].rank != 1 || in[OFFSETS].n[0] != experts + 1) return "there must be one offset more than experts";
     for (int side = 0; side < 2; side++)
-        if (!tm_shape_is_vector(in[SCALE_A + side], scales_of(attr, side, experts, lines[side])))
-            return "there must be a scale of each expert's parts, or of each of their lines";
+        if (!tm_shape_is_vector(in[SCALE_A + side], scales_of(attr, side, experts, lines[side], in[side])))
+            return "there must be a scale of each expert's parts, of each of their lines, or of each block";
     const int64_t cut[] = { lines[0] / experts, lines[1] / experts, depth };
     if (attr->n_parts < 1 || attr->n_parts > TM_GROUPED_PARTS) return "there must be from 1 to 8 parts";
     return attr->end[attr->n_parts - 1] != cut[attr->cut] ? "the parts must cover what they cut" : NULL;
@@ -96,58 +123,104 @@ static const char *wgrad_infer(const tm_shape *in, const void *attr, tm_shape *o
                               "dw must have the shape (experts, rows of a, rows of b)");
 }
 
-/* Over k from `begin` to `end` of row m of a and row n of b, in parts where the depth has them. */
-static double sum_of(const tm_call *call, int64_t expert, const double *a, const double *b, int64_t begin, int64_t end,
-                     const int64_t first[2], const int64_t lines[2], const int64_t line[2])
+/* A product of an expert's matrices over k from `begin` to `end`; first: numbers of its first lines among all that have
+ * scales. */
+typedef struct {
+    const tm_call *call;
+    const double  *a, *b; /* of the first lines */
+    int64_t        expert, begin, end, first[2], lines[2];
+} part_of_product;
+
+/* Of row m of a and row n of b, in parts where the depth has them. */
+static double sum_of(const part_of_product *p, int64_t m, int64_t n)
 {
-    const tm_grouped_scaled_attr *attr = call->attr;
+    const tm_grouped_scaled_attr *attr = p->call->attr;
+    int64_t                       depth = p->call->in[A].shape.n[1], line[] = { m, n };
+    const double                 *a = p->a + m * depth, *b = p->b + n * depth;
     bool                          through = attr->cut == TM_CUT_DEPTH;
     double                        all = 0;
-    for (int p = 0; p < (through ? attr->n_parts : 1); p++) {
-        int64_t from = through && p > 0 ? attr->end[p - 1] : begin, to = through ? attr->end[p] : end;
+    for (int i = 0; i < (through ? attr->n_parts : 1); i++) {
+        int64_t from = through && i > 0 ? attr->end[i - 1] : p->begin, to = through ? attr->end[i] : p->end;
         double  sum = 0;
         for (int64_t k = from; k < to; k++) sum += a[k] * b[k];
         for (int side = 0; side < 2 && to > from; side++)
-            sum *= scale_of(call, side, expert, first[side], lines[side], line[side], p);
+            sum *= scale_of(p->call, side, p->expert, p->first[side], p->lines[side], line[side], i);
         all += sum;
     }
     return all;
+}
+
+/* The same with scales of blocks. */
+static double sum_of_blocks(const part_of_product *p, int64_t m, int64_t n)
+{
+    const tm_grouped_scaled_attr *attr = p->call->attr;
+    int64_t                       depth = p->call->in[A].shape.n[1], line[] = { m, n };
+    const double                 *a = p->a + m * depth, *b = p->b + n * depth, *scales[2];
+    int64_t                       all[2]; /* lines of a matrix */
+    double                        sum = 0;
+    for (int side = 0; side < 2; side++) {
+        tm_shape codes = p->call->in[side].shape;
+        bool     own = codes.rank == 3;
+        all[side] = codes.n[codes.rank - 2];
+        scales[side] = (const double *)p->call->in[SCALE_A + side].data +
+                       (own ? p->expert * tm_codes_scales(attr->scales[side], all[side], depth) : 0);
+        line[side] += own ? 0 : p->first[side];
+    }
+    for (int64_t k = p->begin; k < p->end; k++)
+        sum += a[k] * b[k] * scales[0][tm_codes_place(attr->scales[0], all[0], depth, line[0], k)] *
+               scales[1][tm_codes_place(attr->scales[1], all[1], depth, line[1], k)];
+    return sum;
+}
+
+static double result_of(const part_of_product *p, int64_t m, int64_t n)
+{
+    return has_blocks(p->call->attr, 0) ? sum_of_blocks(p, m, n) : sum_of(p, m, n);
 }
 
 static void mm_reference(const tm_call *call)
 {
     int64_t        experts = call->in[B].shape.n[0], columns = call->in[B].shape.n[1], depth = call->in[B].shape.n[2];
     const int32_t *offsets = call->in[OFFSETS].data;
-    const double  *a = call->in[A].data, *b = call->in[B].data, *bias = call->in[BIAS].data;
-    const double  *residual = call->in[RESIDUAL].data;
+    const double  *bias = call->in[BIAS].data, *residual = call->in[RESIDUAL].data;
     double        *c = tm_call_sums(call, 0);
-    for (int64_t e = 0; e < experts; e++)
+    for (int64_t e = 0; e < experts; e++) {
+        const part_of_product p = { .call = call,
+                                    .a = (const double *)call->in[A].data + offsets[e] * depth,
+                                    .b = (const double *)call->in[B].data + e * columns * depth,
+                                    .expert = e,
+                                    .end = depth,
+                                    .first = { offsets[e], e * columns },
+                                    .lines = { offsets[e + 1] - offsets[e], columns } };
         for (int64_t r = offsets[e]; r < offsets[e + 1]; r++)
             for (int64_t m = 0; m < columns; m++) {
-                const int64_t first[] = { offsets[e], e * columns }, lines[] = { offsets[e + 1] - offsets[e], columns };
-                const int64_t line[] = { r - offsets[e], m };
-                double        sum =
-                    sum_of(call, e, a + r * depth, b + (e * columns + m) * depth, 0, depth, first, lines, line);
+                double sum = result_of(&p, r - offsets[e], m);
                 if (bias) sum += bias[e * columns + m];
                 if (residual) sum += residual[r * columns + m];
                 c[r * columns + m] += sum;
             }
+    }
 }
 
 static void wgrad_reference(const tm_call *call)
 {
     int64_t experts = call->out[0].shape.n[0], outputs = call->out[0].shape.n[1], inputs = call->out[0].shape.n[2];
-    int64_t rows = call->in[A].shape.n[1];
-    const int32_t *offsets = call->in[OFFSETS].data;
-    const double  *a = call->in[A].data, *b = call->in[B].data;
-    double        *dw = tm_call_sums(call, 0);
-    for (int64_t e = 0; e < experts; e++)
+    const tm_grouped_scaled_attr *attr = call->attr;
+    const int32_t                *offsets = call->in[OFFSETS].data;
+    double                       *dw = tm_call_sums(call, 0);
+    bool                          shared = has_blocks(attr, 0); /* lines of all experts are the same ones */
+    for (int64_t e = 0; e < experts; e++) {
+        int64_t               rows = offsets[e + 1] - offsets[e];
+        const part_of_product p = { .call = call,
+                                    .a = call->in[A].data,
+                                    .b = call->in[B].data,
+                                    .expert = e,
+                                    .begin = tm_codes_begin(attr->scales[0], offsets[e], e),
+                                    .end = tm_codes_end(attr->scales[0], offsets[e], rows, e),
+                                    .first = { shared ? 0 : e * outputs, shared ? 0 : e * inputs },
+                                    .lines = { outputs, inputs } };
         for (int64_t m = 0; m < outputs; m++)
-            for (int64_t k = 0; k < inputs; k++) {
-                const int64_t first[] = { e * outputs, e * inputs }, lines[] = { outputs, inputs }, line[] = { m, k };
-                dw[(e * outputs + m) * inputs + k] +=
-                    sum_of(call, e, a + m * rows, b + k * rows, offsets[e], offsets[e + 1], first, lines, line);
-            }
+            for (int64_t k = 0; k < inputs; k++) dw[(e * outputs + m) * inputs + k] += result_of(&p, m, k);
+    }
 }
 
 static tm_cost mm_cost(const tm_call *call)
@@ -181,21 +254,71 @@ static const struct {
     tm_dtype a, b;
     bool     lines_a, lines_b, extras;
     int      cut, n_parts, first_end; /* of two parts */
+    uint8_t  scales[2];               /* 0: plain ones */
 } cases[] = {
-    { 9, 7, 5, 4, 0, TM_E4M3, TM_E5M2, false, false, true, TM_CUT_COLUMNS, 1, 0 },
-    { 20, 33, 17, 3, 2, TM_E5M2FNUZ, TM_E4M3FNUZ, true, true, true, TM_CUT_COLUMNS, 1, 0 },
-    { 70, 48, 40, 8, 0, TM_E4M3FNUZ, TM_E4M3FNUZ, false, false, false, TM_CUT_COLUMNS, 2, 16 },
-    { 40, 32, 32, 3, 7, TM_E5M2, TM_E4M3, true, true, false, TM_CUT_DEPTH, 2, 16 },
-    { 40, 41, 24, 2, 0, TM_E4M3, TM_E4M3, false, false, true, TM_CUT_DEPTH, 2, 21 },
-    { 3, 16, 16, 6, 0, TM_E4M3FNUZ, TM_E5M2FNUZ, true, false, false, TM_CUT_COLUMNS, 2, 8 },
-    { 33, 160, 20, 1, 0, TM_E4M3, TM_E4M3, false, true, true, TM_CUT_DEPTH, 2, 144 },
-    { 150, 16, 48, 2, 0, TM_E5M2FNUZ, TM_E5M2FNUZ, false, true, false, TM_CUT_COLUMNS, 1, 0 },
+    { 9, 7, 5, 4, 0, TM_E4M3, TM_E5M2, false, false, true, TM_CUT_COLUMNS, 1, 0, { 0 } },
+    { 20, 33, 17, 3, 2, TM_E5M2FNUZ, TM_E4M3FNUZ, true, true, true, TM_CUT_COLUMNS, 1, 0, { 0 } },
+    { 70, 48, 40, 8, 0, TM_E4M3FNUZ, TM_E4M3FNUZ, false, false, false, TM_CUT_COLUMNS, 2, 16, { 0 } },
+    { 40, 32, 32, 3, 7, TM_E5M2, TM_E4M3, true, true, false, TM_CUT_DEPTH, 2, 16, { 0 } },
+    { 40, 41, 24, 2, 0, TM_E4M3, TM_E4M3, false, false, true, TM_CUT_DEPTH, 2, 21, { 0 } },
+    { 3, 16, 16, 6, 0, TM_E4M3FNUZ, TM_E5M2FNUZ, true, false, false, TM_CUT_COLUMNS, 2, 8, { 0 } },
+    { 33, 160, 20, 1, 0, TM_E4M3, TM_E4M3, false, true, true, TM_CUT_DEPTH, 2, 144, { 0 } },
+    { 150, 16, 48, 2, 0, TM_E5M2FNUZ, TM_E5M2FNUZ, false, true, false, TM_CUT_COLUMNS, 1, 0, { 0 } },
+    { 50, 64, 36, 3, 4, TM_E4M3, TM_E5M2, false, false, true, TM_CUT_COLUMNS, 1, 0, { TM_CODES_ROWS, TM_CODES_ROWS } },
+    { 140,
+      96,
+      40,
+      5,
+      0,
+      TM_E2M1,
+      TM_E2M1,
+      false,
+      false,
+      false,
+      TM_CUT_COLUMNS,
+      1,
+      0,
+      { TM_CODES_ROWS, TM_CODES_ROWS } },
+    { 150,
+      272,
+      132,
+      3,
+      3,
+      TM_E4M3,
+      TM_E4M3,
+      false,
+      false,
+      true,
+      TM_CUT_COLUMNS,
+      1,
+      0,
+      { TM_CODES_RUNS, TM_CODES_SQUARES } },
+    { 9,
+      130,
+      20,
+      4,
+      0,
+      TM_E5M2FNUZ,
+      TM_E4M3FNUZ,
+      false,
+      false,
+      false,
+      TM_CUT_COLUMNS,
+      1,
+      0,
+      { TM_CODES_RUNS, TM_CODES_RUNS } },
 };
 
-static void make_scales(tm_example *example, const tm_grouped_scaled_attr *attr, int64_t experts, int64_t a, int64_t b)
+/* lines: of all experts together. */
+static void make_scales(tm_example *example, int i, const tm_grouped_scaled_attr *attr, int64_t a, int64_t b)
 {
-    tm_example_in(example, SCALE_A, TM_ROLE_STATISTIC, tm_shape_1(scales_of(attr, 0, experts, a)), 0.25, 0.05);
-    tm_example_in(example, SCALE_B, TM_ROLE_STATISTIC, tm_shape_1(scales_of(attr, 1, experts, b)), 0.125, 0.02);
+    const int64_t lines[] = { a, b };
+    for (int side = 0; side < 2; side++) {
+        int64_t n = scales_of(attr, side, cases[i].experts, lines[side], example->in[side]);
+        tm_example_in(example, SCALE_A + side, TM_ROLE_STATISTIC, tm_shape_1(n), side ? 0.0875 : 0.35,
+                      side ? 0.02 : 0.05);
+        if (tm_codes_scale_of(attr->scales[side]).dtype == TM_E8M0) example->dtype[SCALE_A + side] = TM_E8M0;
+    }
 }
 
 static tm_grouped_scaled_attr attr_of(int i, int cut, int64_t end)
@@ -204,7 +327,8 @@ static tm_grouped_scaled_attr attr_of(int i, int cut, int64_t end)
                                      .lines = { cases[i].lines_a, cases[i].lines_b },
                                      .cut = cut,
                                      .n_parts = cases[i].n_parts,
-                                     .end = { cases[i].n_parts > 1 ? cases[i].first_end : (int)end, (int)end } };
+                                     .end = { cases[i].n_parts > 1 ? cases[i].first_end : (int)end, (int)end },
+                                     .scales = { cases[i].scales[0], cases[i].scales[1] } };
 }
 
 static bool mm_example(int i, tm_example *example)
@@ -215,7 +339,7 @@ static bool mm_example(int i, tm_example *example)
     tm_example_begin(example, &attr, sizeof attr);
     tm_example_in(example, A, TM_ROLE_ACTIVATION, tm_shape_2(rows, k), 0, 8);
     tm_example_in(example, B, TM_ROLE_ACTIVATION, tm_shape_3(experts, m, k), 0, 8);
-    make_scales(example, &attr, experts, rows, experts * m);
+    make_scales(example, i, &attr, rows, experts * m);
     tm_example_offsets(example, OFFSETS, experts, attr.even);
     example->dtype[A] = cases[i].a, example->dtype[B] = cases[i].b;
     if (!cases[i].extras) return true;
@@ -224,16 +348,19 @@ static bool mm_example(int i, tm_example *example)
     return true;
 }
 
+/* Of its lines no blocks are squares. */
 static bool wgrad_example(int i, tm_example *example)
 {
     if (i >= TM_COUNT_OF(cases)) return false;
     int64_t                rows = cases[i].rows, k = cases[i].inputs, m = cases[i].outputs, experts = cases[i].experts;
     bool                   of_a = cases[i].cut == TM_CUT_COLUMNS;
     tm_grouped_scaled_attr attr = attr_of(i, of_a ? TM_CUT_ROWS : TM_CUT_COLUMNS, of_a ? m : k);
+    attr.scales[1] = attr.scales[0];
+    rows = tm_codes_room(attr.scales[0], rows, experts);
     tm_example_begin(example, &attr, sizeof attr);
     tm_example_in(example, A, TM_ROLE_ACTIVATION, tm_shape_2(m, rows), 0, 8);
     tm_example_in(example, B, TM_ROLE_ACTIVATION, tm_shape_2(k, rows), 0, 8);
-    make_scales(example, &attr, experts, experts * m, experts * k);
+    make_scales(example, i, &attr, experts * m, experts * k);
     tm_example_offsets(example, OFFSETS, experts, attr.even);
     example->dtype[A] = cases[i].a, example->dtype[B] = cases[i].b;
     return true;
@@ -258,7 +385,7 @@ const tm_op tm_op_grouped_scaled_mm = {
     .in_name = { "a (R, K)", "b (E, M, K)", "scale_a (P)", "scale_b (Q)", "offsets (E + 1)", "[bias (E M)]",
                  "[residual (R, M)]" },
     .out_name = { "c (R, M)" },
-    .attributes = "even, lines, cut, n_parts, end",
+    .attributes = "even, lines, cut, n_parts, end, scales",
 };
 
 const tm_op tm_op_grouped_scaled_wgrad = {
@@ -276,5 +403,5 @@ const tm_op tm_op_grouped_scaled_wgrad = {
     .no_fast_kernel = NO_CPU_KERNEL,
     .in_name = { "a (M, R)", "b (K, R)", "scale_a (P)", "scale_b (Q)", "offsets (E + 1)" },
     .out_name = { "dw (E, M, K)" },
-    .attributes = "even, lines, cut, n_parts, end",
+    .attributes = "even, lines, cut, n_parts, end, scales",
 };

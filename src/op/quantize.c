@@ -78,18 +78,19 @@ static const char *groups_check(const tm_shape *in, const tm_quantize_attr *attr
 }
 
 /* y and scales. */
-static const char *results_fit(const tm_shape *in, const tm_quantize_attr *attr, int64_t groups, tm_shape *out)
+static const char *results_fit(const tm_shape *in, const tm_quantize_attr *attr, int64_t experts, tm_shape *out)
 {
     bool        scaled = tm_shape_present(out[TM_QUANTIZE_SCALES]);
     const char *why = scaled ? "only codes have scales beside them" : NULL;
     if (attr->codes >= TM_CODES_KINDS) return "there is no such kind of scales";
     if (attr->codes) why = tm_quantize_no_codes(attr, attr->codes);
     if (!attr->codes && !why) return tm_shape_fit(&out[0], in[0], "y must have the shape of x");
-    if (!why && attr->codes > TM_CODES_PLAIN && (in[0].rank != 2 || tm_shape_present(in[TM_QUANTIZE_OFFSETS])))
-        why = "codes with scales of blocks are those of a matrix, not of experts";
-    if (!why && scaled && !tm_shape_is_vector(out[TM_QUANTIZE_SCALES], tm_quantize_scales(attr, in[0], groups)))
+    if (!why && attr->codes > TM_CODES_PLAIN && tm_quantize_matrices(in[0], experts) > 1 && !tm_quantize_whole(attr))
+        why = "parts of experts end with a block where blocks have scales";
+    if (!why && attr->codes == TM_CODES_SQUARES && experts > 0) why = "rows of experts have no squares";
+    if (!why && scaled && !tm_shape_is_vector(out[TM_QUANTIZE_SCALES], tm_quantize_scales(attr, in[0], experts)))
         why = "there must be a scale of each part, of each line of the parts, or of each block";
-    tm_shape y = tm_quantize_codes(attr, in[0]);
+    tm_shape y = tm_quantize_codes(attr, in[0], experts);
     return why ? why : tm_shape_fit(&out[0], y, "codes must have a row for each line of x");
 }
 
@@ -103,8 +104,8 @@ static const char *quantize_infer(const tm_shape *in, const void *attr_, tm_shap
         return "the parts must cover all of x";
     if ((why = groups_check(in, attr))) return why;
     if ((why = parts_check(in, attr))) return why;
-    int64_t groups = in[0].rank == 3 ? in[0].n[0] : 1;
-    if (tm_shape_present(in[TM_QUANTIZE_OFFSETS])) groups = in[TM_QUANTIZE_OFFSETS].n[0] - 1;
+    int64_t experts = tm_shape_present(in[TM_QUANTIZE_OFFSETS]) ? in[TM_QUANTIZE_OFFSETS].n[0] - 1 : 0;
+    int64_t groups = tm_quantize_matrices(in[0], experts);
     int64_t rows = attr->row + groups * attr->n_parts;
     if (tm_shape_present(in[1]) && !tm_shape_is_vector(in[1], TM_QUANTIZE_TICKS)) return "there must be two counters";
     if (tm_shape_present(in[TM_QUANTIZE_LARGEST]) &&
@@ -115,7 +116,7 @@ static const char *quantize_infer(const tm_shape *in, const void *attr_, tm_shap
         return "there must be a scale of each factor";
     if (tm_shape_present(out[1]) && (out[1].rank != 2 || out[1].n[0] < rows || out[1].n[1] != TM_QUANTIZE_RECORD))
         return "the record must have four columns and a row of each factor";
-    return results_fit(in, attr, groups, out);
+    return results_fit(in, attr, experts, out);
 }
 
 /* A part in float32, line by line. */
@@ -157,6 +158,9 @@ static int64_t place_of(const reference *r, int64_t row, int64_t column)
     tm_shape x = r->call->in[0].shape;
     int64_t  ld = tm_view_ld(&r->call->out[0]), rows = x.n[x.rank - 2];
     if (!r->attr->codes || !r->attr->down) return row * ld + column;
+    if (tm_quantize_experts(r->call) > 0)
+        return column * ld + tm_codes_begin(r->attr->codes, r->part.row, r->cell / r->attr->n_parts) + row -
+               r->part.row;
     return (row / rows * x.n[x.rank - 1] + column) * ld + row % rows;
 }
 
@@ -196,18 +200,21 @@ static void write_scale(const reference *r, int64_t line, int64_t lines, int64_t
     if (scales && r->attr->codes == TM_CODES_PLAIN)
         scales[of_lines ? r->first_line + line : r->cell] = (double)tm_scale_multiplier(scale);
     for (int64_t l = line; scales && r->attr->codes > TM_CODES_PLAIN && l < line + lines; l++)
-        scales[tm_quantize_scale_place(r->attr, r->call->in[0].shape, r->number, l, k)] =
-            (double)tm_scale_multiplier(scale);
+        scales[tm_quantize_scale_place(r->attr, r->call->in[0].shape, tm_quantize_experts(r->call), r->part, r->cell, l,
+                                       k)] = (double)tm_scale_multiplier(scale);
 }
 
-/* What fills the layout of scales up, and scales of experts without rows: bytes of 0. */
-static void clear_scales(const tm_call *call)
+/* What fills the layout of scales up, and scales of experts without rows: bytes of 0. So are codes that are longer than
+ * the rows of experts. */
+static void clear_codes(const tm_call *call)
 {
     const tm_quantize_attr *attr = call->attr;
     const tm_view          *scales = &call->out[TM_QUANTIZE_SCALES];
     double                  zero = tm_codes_scale_of(attr->codes).dtype == TM_E8M0 ? 0x1p-127 : 0;
     for (int64_t i = 0; scales->data && attr->codes && i < tm_shape_elements(scales->shape); i++)
         ((double *)scales->data)[i] = zero;
+    for (int64_t i = 0; tm_quantize_fills(call) && i < tm_shape_elements(call->out[0].shape); i++)
+        ((double *)call->out[0].data)[i] = 0;
 }
 
 static void quantize_part(reference *r, const double *delayed)
@@ -273,7 +280,7 @@ static void quantize_reference(const tm_call *call)
     const double           *lines = largest ? largest + cells : NULL;
     bool                    switched = attr->switch_step >= 0 && ticks && ticks[0] >= (double)attr->switch_step;
     int64_t                 first_line = 0;
-    clear_scales(call);
+    clear_codes(call);
     for (int64_t cell = 0; cell < cells; cell++) {
         reference r = { .call = call,
                         .attr = attr,

@@ -16,7 +16,8 @@
  *
  * Codes: y may hold the numbers q themselves, in their format, line after line: where lines run down, y is transposed.
  * Scales are what codes are multiplied with, of each part, of each of its lines or of blocks, laid as a library of
- * products has them (op/codes.h). So they are operands of a product (op/scaled_mm.c).
+ * products has them (op/codes.h). So they are operands of a product (op/scaled_mm.c). Of lines that run along the rows
+ * of experts, blocks of each begin anew, and y is longer than x (tm_codes_begin).
  *
  * Sources: OCP 8-bit floating point (OFP8) 1.0; OCP microscaling formats (MX) 1.0, 6.3; torchao 0.18 float8 and
  * mx_formats; TransformerEngine's recipes; the published MXFP4 and NVFP4 recipes (docs/low-precision.md).
@@ -304,12 +305,21 @@ static inline tm_quantize_part tm_quantize_part_of(const tm_quantize_attr *attr,
     return part;
 }
 
-/* Experts of shapes, or of a call: of a weight (E, M, K), or of the offsets; 1 without. */
-static inline int64_t tm_quantize_groups(const tm_call *call)
+/* Experts that offsets divide the rows of a call among; 0: there are none. */
+static inline int64_t tm_quantize_experts(const tm_call *call)
 {
     const tm_view *offsets = &call->in[TM_QUANTIZE_OFFSETS];
-    if (tm_view_present(offsets)) return offsets->shape.n[0] - 1;
-    return call->in[0].shape.rank == 3 ? call->in[0].shape.n[0] : 1;
+    return tm_view_present(offsets) ? offsets->shape.n[0] - 1 : 0;
+}
+
+/* Matrices: those experts, or the weights of experts (E, M, K); 1 without. */
+static inline int64_t tm_quantize_matrices(tm_shape x, int64_t experts)
+{
+    return experts > 0 ? experts : x.rank == 3 ? x.n[0] : 1;
+}
+static inline int64_t tm_quantize_groups(const tm_call *call)
+{
+    return tm_quantize_matrices(call->in[0].shape, tm_quantize_experts(call));
 }
 
 /* Do scales go by what is largest in the whole of which x is a part, where that is given? */
@@ -345,7 +355,7 @@ static inline tm_quantize_part tm_quantize_all_parts(const tm_quantize_attr *att
     return tm_quantize_part_of(&one, x, 0);
 }
 
-/* Where the scales of blocks of part p begin in `scales`; of p = n_parts: how many there are. */
+/* Where the scales of blocks of part p of a matrix begin in `scales`; of p = n_parts: how many there are. */
 static inline int64_t tm_quantize_first_scale(const tm_quantize_attr *attr, tm_shape x, int p)
 {
     bool             whole = tm_quantize_whole(attr);
@@ -359,28 +369,51 @@ static inline int64_t tm_quantize_first_scale(const tm_quantize_attr *attr, tm_s
     return first;
 }
 
-/* Where the scale of element k of a line of part p is. */
-static inline int64_t tm_quantize_scale_place(const tm_quantize_attr *attr, tm_shape x, int p, int64_t line, int64_t k)
+/* The shape of y where it holds codes: a row for each line. experts: those that offsets divide the rows among, else 0.
+ */
+static inline tm_shape tm_quantize_codes(const tm_quantize_attr *attr, tm_shape x, int64_t experts)
 {
-    bool             whole = tm_quantize_whole(attr);
-    tm_quantize_part part = tm_quantize_part_of(attr, x, p), of = whole ? tm_quantize_all_parts(attr, x) : part;
-    if (whole) line += attr->down ? part.column : part.row, k += attr->down ? part.row : part.column;
-    return tm_quantize_first_scale(attr, x, p) + tm_codes_place(attr->codes, of.lines, of.length, line, k);
+    if (!attr->down) return x;
+    if (x.rank == 3) return tm_shape_3(x.n[0], x.n[2], x.n[1]);
+    return tm_shape_2(x.n[1], experts > 0 ? tm_codes_room(attr->codes, x.n[0], experts) : x.n[0]);
 }
 
 /* Numbers in `scales` of codes: of each part, or of each line, one part after the other, expert by expert; or of
- * blocks, which experts have not. */
-static inline int64_t tm_quantize_scales(const tm_quantize_attr *attr, tm_shape x, int64_t groups)
+ * blocks, of experts' rows as of one matrix. */
+static inline int64_t tm_quantize_scales(const tm_quantize_attr *attr, tm_shape x, int64_t experts)
 {
-    if (attr->codes > TM_CODES_PLAIN) return tm_quantize_first_scale(attr, x, attr->n_parts);
+    int64_t  groups = tm_quantize_matrices(x, experts);
+    tm_shape codes = tm_quantize_codes(attr, x, experts);
+    if (attr->codes > TM_CODES_PLAIN && experts > 0) return tm_codes_scales(attr->codes, codes.n[0], codes.n[1]);
+    if (attr->codes > TM_CODES_PLAIN) return groups * tm_quantize_first_scale(attr, x, attr->n_parts);
     return attr->recipe[0].scaled == TM_SCALED_LINE ? tm_quantize_lines(attr, x, groups) : groups * attr->n_parts;
 }
 
-/* The shape of y where it holds codes: a row for each line. */
-static inline tm_shape tm_quantize_codes(const tm_quantize_attr *attr, tm_shape x)
+/* Have lines of codes more room than the rows of experts take (tm_codes_begin)? */
+static inline bool tm_quantize_fills(const tm_call *call)
 {
-    if (!attr->down) return x;
-    return x.rank == 3 ? tm_shape_3(x.n[0], x.n[2], x.n[1]) : tm_shape_2(x.n[1], x.n[0]);
+    const tm_quantize_attr *attr = call->attr;
+    return attr->codes > TM_CODES_PLAIN && attr->down && tm_quantize_experts(call) > 0;
+}
+
+/* Where the scale of element k of a line of a cell is; part: as tm_quantize_cell gives it. */
+static inline int64_t tm_quantize_scale_place(const tm_quantize_attr *attr, tm_shape x, int64_t experts,
+                                              tm_quantize_part part, int64_t cell, int64_t line, int64_t k)
+{
+    int      p = (int)(cell % attr->n_parts);
+    int64_t  group = cell / attr->n_parts;
+    tm_shape codes = tm_quantize_codes(attr, x, experts);
+    if (experts > 0) {
+        line += attr->down ? part.column : part.row;
+        k += attr->down ? tm_codes_begin(attr->codes, part.row, group) : part.column;
+        return tm_codes_place(attr->codes, codes.n[0], codes.n[1], line, k);
+    }
+    tm_quantize_part own = tm_quantize_part_of(attr, x, p);
+    bool             whole = tm_quantize_whole(attr);
+    tm_quantize_part of = whole ? tm_quantize_all_parts(attr, x) : own;
+    if (whole) line += attr->down ? own.column : own.row, k += attr->down ? own.row : own.column;
+    return group * tm_quantize_first_scale(attr, x, attr->n_parts) + tm_quantize_first_scale(attr, x, p) +
+           tm_codes_place(attr->codes, of.lines, of.length, line, k);
 }
 
 /* What is quantized by itself: part `cell % n_parts` of expert `cell / n_parts`. Its rows in the tables follow in this

@@ -37,7 +37,7 @@ tm_call tm_quantize_half(const tm_call *call, bool turns, tm_quantize_attr *attr
         half.out[TM_QUANTIZE_SCALES] = call->out[TM_QUANTIZE_TURNED_SCALES];
     }
     if (!tm_quantize_gives(call, turns)) {
-        half.out[0].shape = tm_quantize_codes(attr, half.in[0].shape);
+        half.out[0].shape = tm_quantize_codes(attr, half.in[0].shape, tm_quantize_experts(&half));
         half.out[0].data = half.out[TM_QUANTIZE_SCALES].data = NULL;
         half.out[TM_QUANTIZE_SCALES].shape.rank = -1;
     }
@@ -53,10 +53,9 @@ static const char *attr_check(const tm_quantize_attr *along)
     return along->recipe[0].stochastic ? "rounding at random draws numbers for one product each" : NULL;
 }
 
-static int64_t groups_of(const tm_shape *in)
+static int64_t experts_of(const tm_shape *in)
 {
-    if (tm_shape_present(in[TM_QUANTIZE_OFFSETS])) return in[TM_QUANTIZE_OFFSETS].n[0] - 1;
-    return in[0].rank == 3 ? in[0].n[0] : 1;
+    return tm_shape_present(in[TM_QUANTIZE_OFFSETS]) ? in[TM_QUANTIZE_OFFSETS].n[0] - 1 : 0;
 }
 
 /* What one of the two ops says; scales that nobody gave get their shape. */
@@ -69,7 +68,7 @@ static const char *half_infer(const tm_shape *in, const tm_quantize_attr *attr, 
     const char *why = tm_op_quantize.infer(in, attr, out);
     if (why) return why;
     *codes = out[0];
-    if (!tm_shape_present(*scales)) *scales = tm_shape_1(tm_quantize_scales(attr, in[0], groups_of(in)));
+    if (!tm_shape_present(*scales)) *scales = tm_shape_1(tm_quantize_scales(attr, in[0], experts_of(in)));
     return NULL;
 }
 

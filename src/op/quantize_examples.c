@@ -287,6 +287,75 @@ static const struct {
       3,
       true,
       { .recipe = { QUANTIZER(E5M2FNUZ, DELAYED, RATIO, 0) }, .down = 1, .n_parts = 1, .end = { 32 } } },
+    /* blocks: of rows of experts as one matrix, and of lines along them, which begin anew */
+    { 50,
+      96,
+      3,
+      false,
+      { .recipe = { QUANTIZER(E4M3, BLOCK, UP, 32) },
+        .cut_columns = 1,
+        .codes = TM_CODES_ROWS,
+        .n_parts = 2,
+        .end = { 32, 96 } } },
+    { 150,
+      33,
+      4,
+      false,
+      { .recipe = { QUANTIZER(E5M2, BLOCK, CEIL, 32) },
+        .down = 1,
+        .codes = TM_CODES_ROWS,
+        .n_parts = 1,
+        .end = { 150 } } },
+    { 95,
+      40,
+      3,
+      false,
+      { .recipe = { { TM_E2M1, TM_SCALED_BLOCK, TM_RULE_EVEN, TM_ROTATE_16, .block = 32 } },
+        .down = 1,
+        .cut_columns = 1,
+        .codes = TM_CODES_ROWS,
+        .n_parts = 2,
+        .end = { 16, 40 } } },
+    { 300,
+      20,
+      3,
+      false,
+      { .recipe = { QUANTIZER(E4M3FNUZ, BLOCK, RATIO, 128) },
+        .down = 1,
+        .codes = TM_CODES_RUNS,
+        .n_parts = 1,
+        .end = { 300 } } },
+    { 20,
+      272,
+      6,
+      false,
+      { .recipe = { QUANTIZER(E4M3, BLOCK, RATIO_POW2, 128) }, .codes = TM_CODES_RUNS, .n_parts = 1, .end = { 20 } } },
+    { 132,
+      272,
+      3,
+      true,
+      { .recipe = { QUANTIZER(E4M3, SQUARE, RATIO_POW2, 128) },
+        .codes = TM_CODES_SQUARES,
+        .n_parts = 1,
+        .end = { 132 } } },
+    { 144,
+      132,
+      2,
+      true,
+      { .recipe = { QUANTIZER(E4M3, SQUARE, RATIO, 128) },
+        .down = 1,
+        .codes = TM_CODES_SQUARES,
+        .n_parts = 2,
+        .end = { 128, 144 } } },
+    { 64,
+      36,
+      3,
+      true,
+      { .recipe = { QUANTIZER(E2M1, SQUARE, EVEN, 32) },
+        .down = 1,
+        .codes = TM_CODES_ROWS,
+        .n_parts = 2,
+        .end = { 32, 64 } } },
 };
 
 static bool experts_example(int k, tm_example *example)
@@ -297,14 +366,15 @@ static bool experts_example(int k, tm_example *example)
     bool             weights = of_experts[k].weights;
     tm_shape         x = weights ? tm_shape_3(experts, rows, columns) : tm_shape_2(rows, columns);
     attr.switch_step = -1;
-    attr.codes = TM_CODES_PLAIN;
+    if (!attr.codes) attr.codes = TM_CODES_PLAIN;
     tm_example_begin(example, &attr, sizeof attr);
     tm_example_in(example, 0, TM_ROLE_ACTIVATION, x, 0, 1);
     tm_example_in(example, 2, TM_ROLE_STATE, tm_shape_1(experts * attr.n_parts), 8, 1);
     if (!weights) tm_example_offsets(example, TM_QUANTIZE_OFFSETS, experts, rows);
     example->out[1] = tm_shape_2(experts * attr.n_parts, TM_QUANTIZE_RECORD);
-    example->out[TM_QUANTIZE_SCALES] = tm_shape_1(tm_quantize_scales(&attr, x, experts));
+    example->out[TM_QUANTIZE_SCALES] = tm_shape_1(tm_quantize_scales(&attr, x, weights ? 0 : experts));
     example->out_dtype[0] = (tm_dtype)attr.recipe[0].format;
+    if (tm_codes_scale_of(attr.codes).dtype == TM_E8M0) example->out_dtype[TM_QUANTIZE_SCALES] = TM_E8M0;
     return true;
 }
 
@@ -322,7 +392,7 @@ static bool codes_example(int k, tm_example *example)
         tm_example_in(example, TM_QUANTIZE_LARGEST, TM_ROLE_STATISTIC,
                       tm_shape_1(attr.n_parts + (attr.lines ? tm_quantize_lines(&attr, x, 1) : 0)), 6, 0.5);
     example->out[1] = tm_shape_2(attr.n_parts, TM_QUANTIZE_RECORD);
-    example->out[TM_QUANTIZE_SCALES] = tm_shape_1(tm_quantize_scales(&attr, x, 1));
+    example->out[TM_QUANTIZE_SCALES] = tm_shape_1(tm_quantize_scales(&attr, x, 0));
     example->out_dtype[0] = (tm_dtype)attr.recipe[0].format;
     if (tm_codes_scale_of(attr.codes).dtype == TM_E8M0) example->out_dtype[TM_QUANTIZE_SCALES] = TM_E8M0;
     return true;

@@ -66,7 +66,7 @@ static const char *codes_infer(const tm_shape *in, const tm_quantize_attr *attr,
     const char *why = tm_op_quantize.infer(in, attr, out);
     if (why) return why;
     *codes = out[0];
-    if (!tm_shape_present(*scales)) *scales = tm_shape_1(tm_quantize_scales(attr, in[0], 1));
+    if (!tm_shape_present(*scales)) *scales = tm_shape_1(tm_quantize_scales(attr, in[0], 0));
     return NULL;
 }
 
@@ -191,8 +191,8 @@ static bool quantize_made_example(int k, tm_example *example)
     tm_example_in(example, 2, TM_ROLE_STATE, tm_shape_1(cells), 8, 1);
     if (k % 2 == 0) example->out[1] = tm_shape_2(cells, TM_QUANTIZE_RECORD);
     if (both) {
-        example->out[TM_QUANTIZE_TURNED] = tm_quantize_codes(&turned, x);
-        example->out[TM_QUANTIZE_TURNED_SCALES] = tm_shape_1(tm_quantize_scales(&turned, x, 1));
+        example->out[TM_QUANTIZE_TURNED] = tm_quantize_codes(&turned, x, 0);
+        example->out[TM_QUANTIZE_TURNED_SCALES] = tm_shape_1(tm_quantize_scales(&turned, x, 0));
     }
     example->out_dtype[0] = example->out_dtype[TM_QUANTIZE_TURNED] = (tm_dtype)attr.along.recipe[0].format;
     if (tm_codes_scale_of(cases[k].codes).dtype == TM_E8M0)

@@ -120,7 +120,9 @@ static const struct {
               { 130, 64, 20, TM_E5M2, TM_E4M3, false, true, false, { TM_CODES_TILES, TM_CODES_TILES } },
               { 128, 128, 256, TM_E5M2, TM_E4M3, false, true, false, { TM_CODES_TILES, TM_CODES_TILES } },
               { 16, 128, 48, TM_E4M3, TM_E4M3, false, false, true, { TM_CODES_ROWS, TM_CODES_ROWS } },
-              { 32, 256, 16, TM_E5M2, TM_E4M3, false, false, false, { TM_CODES_ROWS, TM_CODES_ROWS } } };
+              { 32, 256, 16, TM_E5M2, TM_E4M3, false, false, false, { TM_CODES_ROWS, TM_CODES_ROWS } },
+              { 20, 96, 36, TM_E4M3, TM_E5M2, false, true, true, { TM_CODES_ROWS, TM_CODES_ROWS } },
+              { 36, 160, 132, TM_E2M1, TM_E2M1, false, true, false, { TM_CODES_ROWS, TM_CODES_ROWS } } };
 
 static void scales_example(tm_example *example, int i, int side, double mean)
 {

@@ -32,14 +32,19 @@ static double value_of(const operand *o, int64_t i)
     return tm_value_get(o->data, o->dtype, place(o, i));
 }
 
-/* `shift` elements past an aligned address. around: 0xff is NaN in every format. */
+static size_t bytes_of(tm_dtype dtype, int64_t n)
+{
+    return ((size_t)n * tm_dtype_bits(dtype) + 7) / 8;
+}
+
+/* `shift` elements past an aligned address, whole bytes. around: 0xff is NaN in every format. */
 static operand operand_new(tm_dtype dtype, tm_shape shape, int gap, int shift, int around)
 {
     operand o = { .dtype = dtype, .shape = shape, .count = tm_shape_elements(shape), .around = around };
-    size_t  size = tm_dtype_bytes(dtype), before = GUARD + (size_t)shift * size;
+    size_t  before = GUARD + bytes_of(dtype, tm_dtype_bits(dtype) < 8 ? 2 * shift : shift);
     o.columns = shape.rank > 0 && shape.n[shape.rank - 1] > 0 ? shape.n[shape.rank - 1] : 1;
     o.pitch = o.columns + gap;
-    o.bytes = before + (size_t)(o.count / o.columns * o.pitch) * size + GUARD;
+    o.bytes = before + bytes_of(dtype, o.count / o.columns * o.pitch) + GUARD;
     o.memory = malloc(o.bytes);
     o.image = malloc(o.bytes);
     assert_true(o.memory && o.image);
@@ -56,9 +61,8 @@ static void *image_data(const operand *o)
 /* values NULL: NaN */
 static void operand_fill(operand *o, const double *values)
 {
-    size_t size = tm_dtype_bytes(o->dtype);
     for (int64_t r = 0; !values && r < o->count / o->columns; r++)
-        memset((char *)image_data(o) + (size_t)(r * o->pitch) * size, 0xff, (size_t)o->columns * size);
+        memset((char *)image_data(o) + bytes_of(o->dtype, r * o->pitch), 0xff, bytes_of(o->dtype, o->columns));
     for (int64_t r = 0, i = 0; values && i < o->count; r++)
         for (int64_t c = 0; c < o->columns; c++, i++)
             tm_value_set(image_data(o), o->dtype, r * o->pitch + c, values[i]);
@@ -73,7 +77,7 @@ static void operand_free(operand *o)
 /* Nothing but elements has changed. */
 static bool operand_guarded(const operand *o)
 {
-    size_t row = (size_t)o->columns * tm_dtype_bytes(o->dtype), pitch = (size_t)o->pitch * tm_dtype_bytes(o->dtype);
+    size_t row = bytes_of(o->dtype, o->columns), pitch = bytes_of(o->dtype, o->pitch);
     size_t begin = (size_t)(o->data - o->memory), end = o->bytes - GUARD;
     for (size_t at = 0; at < o->bytes; at++) {
         if (at >= begin && at < end && (at - begin) % pitch < row) {

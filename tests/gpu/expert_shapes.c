@@ -4,6 +4,7 @@
 #include "gpu/shapes.h"
 
 #include "op/attrs.h"
+#include "op/codes.h"
 #include "op/describe.h"
 
 /* --- products of experts' rows; their bias */
@@ -86,6 +87,46 @@ static bool make_grouped_scaled(gpu_shape *s, const tm_op *op, int k)
     if (weights || !of->extras) return true;
     tm_example_in(e, 5, TM_ROLE_PARAMETER, tm_shape_1(experts * out), 0, 1);
     tm_example_in(e, 6, TM_ROLE_ACTIVATION, tm_shape_2(rows, out), 0, 1);
+    return true;
+}
+
+/* With scales of blocks: of 32, of codes of 8 and of 4 bits, and of 128, where weights have squares. */
+static bool make_grouped_blocks(gpu_shape *s, const tm_op *op, int k)
+{
+    static const struct {
+        tm_dtype a, b;
+        uint8_t  kind, other;
+    } codes[] = { { TM_E5M2, TM_E4M3, TM_CODES_ROWS, TM_CODES_ROWS },
+                  { TM_E2M1, TM_E2M1, TM_CODES_ROWS, TM_CODES_ROWS },
+                  { TM_E4M3, TM_E4M3, TM_CODES_RUNS, TM_CODES_SQUARES } };
+    bool weights = op == &tm_op_grouped_scaled_wgrad;
+    if (k >= TM_COUNT_OF(codes) * TM_COUNT_OF(grouped)) return false;
+    const grouped_shape   *of = &grouped[k / TM_COUNT_OF(codes)];
+    int                    c = k % TM_COUNT_OF(codes), kind = codes[c].kind, other = weights ? kind : codes[c].other;
+    int64_t                in = tm_codes_cut(of->inputs, 32) * 32, out = of->outputs, experts = of->experts;
+    int64_t                room = tm_codes_room(kind, of->rows, experts);
+    tm_grouped_scaled_attr attr = { .even = of->rows - of->behind,
+                                    .cut = TM_CUT_COLUMNS,
+                                    .n_parts = 1,
+                                    .end = { (int32_t)(weights ? in : out) },
+                                    .scales = { (uint8_t)kind, (uint8_t)other } };
+    tm_shape               a = weights ? tm_shape_2(out, room) : tm_shape_2(of->rows, in);
+    tm_shape               b = weights ? tm_shape_2(in, room) : tm_shape_3(experts, out, in);
+    int64_t                of_b = tm_codes_scales(other, b.n[b.rank - 2], b.n[b.rank - 1]);
+    tm_example            *e = &s->example;
+    *s = (gpu_shape){ .quick = of->quick };
+    tm_example_begin(e, &attr, sizeof attr);
+    tm_example_in(e, 0, TM_ROLE_ACTIVATION, a, 0, 8);
+    tm_example_in(e, 1, TM_ROLE_ACTIVATION, b, 0, 8);
+    tm_example_in(e, 2, TM_ROLE_STATISTIC, tm_shape_1(tm_codes_scales(kind, a.n[0], a.n[1])), 0.35, 0.05);
+    tm_example_in(e, 3, TM_ROLE_STATISTIC, tm_shape_1(weights ? of_b : experts * of_b), 0.0875, 0.02);
+    tm_example_offsets(e, 4, experts, of->rows - of->behind);
+    e->whole[4] = of->whole;
+    e->dtype[0] = codes[c].a, e->dtype[1] = codes[c].b;
+    if (kind == TM_CODES_ROWS) e->dtype[2] = e->dtype[3] = TM_E8M0;
+    if (weights || !of->extras) return true;
+    tm_example_in(e, 5, TM_ROLE_PARAMETER, tm_shape_1(experts * out), 0, 1);
+    tm_example_in(e, 6, TM_ROLE_ACTIVATION, tm_shape_2(of->rows, out), 0, 1);
     return true;
 }
 
@@ -199,7 +240,8 @@ static void make_rows(gpu_shape *s, const tm_op *op, int k)
 
 bool gpu_expert_shape_of(const tm_op *op, int k, gpu_shape *out)
 {
-    if (op == &tm_op_grouped_scaled_mm || op == &tm_op_grouped_scaled_wgrad) return make_grouped_scaled(out, op, k);
+    if (op == &tm_op_grouped_scaled_mm || op == &tm_op_grouped_scaled_wgrad)
+        return make_grouped_scaled(out, op, k) || make_grouped_blocks(out, op, k - 2 * TM_COUNT_OF(grouped));
     bool counts = op == &tm_op_expert_counts || op == &tm_op_expert_span || op == &tm_op_expert_bias;
     bool rows = op == &tm_op_gather_rows || op == &tm_op_combine || op == &tm_op_combine_weights_grad;
     if (is_grouped(op) && k < TM_COUNT_OF(grouped))

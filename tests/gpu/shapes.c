@@ -112,7 +112,8 @@ static const struct {
     { &tm_op_cross_entropy_grad, "!4:33>2100 4:33>1300 4:33>1900" },
     { &tm_op_scaled_mm, "!7:50>131,64>330,32>140 " /* more than 128 k, which ends within a run */
                         "!11:32>150,20>277,36>131 0:3>130,5>1,7>1 9:64>300,512>1040,80>264 10:16>129,32>128 "
-                        "6:16>258,32>192 8:18>150,144>500,16>20" },
+                        "6:16>258,32>192 8:18>150,144>500,16>20 "
+                        "!22:20>150,96>352,36>140 23:36>300,160>480,132>140 20:16>140,128>640,48>130" },
     { &tm_op_linear, "5:70>200,20>136,40>72 5:20>70 5:20>70,40>45 1:3>70,7>70,9>40 2:8>70,9>70,7>40 4:8>70" },
     { &tm_op_linear_dgrad, "5:70>200,20>136,40>136 5:20>45,40>70" },
     { &tm_op_linear_wgrad, "5:70>45,20>70 5:70>72,20>200,40>136" },
@@ -242,7 +243,12 @@ static void make_stretched(gpu_shape *s, const tm_op *op, const stretching *by)
     if (op == &tm_op_quantize_largest && by->to[0] > 64) divide(e, 1);
     if ((op == &tm_op_quantize || op == &tm_op_quantize_largest) && by->more[0]) divide(e, by->more[0]);
     for (int k = 1; k < 3 && op == &tm_op_scale_history; k++) e->offset[k] = e->scale[k] = 0;
-    if (op == &tm_op_scaled_mm && e->in[5].rank < 0) s->gap = 16; /* a matrix is added to a whole one */
+    for (int side = 0; side < 2 && op == &tm_op_scaled_mm; side++) {
+        int kind = tm_scaled_kind(e->attr, side);
+        if (kind > TM_CODES_PLAIN) e->in[2 + side].n[0] = tm_codes_scales(kind, e->in[side].n[0], e->in[side].n[1]);
+    }
+    if (op == &tm_op_scaled_mm && e->in[5].rank < 0 && e->dtype[0] != TM_E2M1)
+        s->gap = 16; /* a matrix is added to a whole one; of codes of 4 bits rows would begin between bytes */
     if (op == &tm_op_embedding_grad) {
         tm_embedding_attr *attr = (void *)e->attr;
         stretch(&attr->rows, by);

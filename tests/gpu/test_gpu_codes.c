@@ -42,7 +42,8 @@ static tm_step_options options_of(const job *j)
         o.shape.dim = o.shape.ffn_dim = 128, o.shape.n_heads = 4, o.shape.n_kv_heads = 2;
         o.seq = 64;
     }
-    if (j->family == TM_FAMILY_MIXTRAL) o.shape.moe.experts = 5, o.shape.moe.top_k = 2, o.shape.moe.ffn_dim = 48;
+    if (j->family == TM_FAMILY_MIXTRAL)
+        o.shape.moe.experts = 5, o.shape.moe.top_k = 2, o.shape.moe.ffn_dim = j->how & WIDE ? 128 : 48;
     if (j->how & BF16) o.precision = &tm_precision_bf16;
     if (j->how & AGAIN) o.recompute.every_n = 1;
     o.quantize = (tm_quantize){ .on = true, .switch_step = -1, .history = 4, .seed = 1 };
@@ -275,23 +276,41 @@ static const job trainings[] = {
     { "hip", "gfx942", "fp8_rowwise", TM_FAMILY_MIXTRAL, FNUZ, 12,
       ALL ", 6 by own kernels; not by the library: no library multiplies codes of experts (6)" },
     { "hip", "gfx950", "fp8_current", TM_FAMILY_MIXTRAL, 0, .products = 12 },
+    { "cuda", "sm_90", "mxfp8", TM_FAMILY_LLAMA, OWN, 12, BY_OWN },
+    { "cuda", "sm_90", "fp8_blockwise", TM_FAMILY_MIXTRAL, WIDE, .products = 12 },
+    { "hip", "gfx950", "mxfp8", TM_FAMILY_MIXTRAL, WIDE, 12,
+      ALL ", 6 by own kernels; not by the library: no library multiplies codes of experts (6)" },
+    { "hip", "gfx950", "mxfp4_turbo", TM_FAMILY_MIXTRAL, BF16 | WIDE, .products = 12 },
+    { "hip", "gfx950", "mxfp4", TM_FAMILY_QWEN2, OWN | WIDE, 12, BY_OWN },
+    { "cuda", "sm_120", "mxfp8_turbo", TM_FAMILY_MIXTRAL, BF16 | WIDE, .products = 12 },
+    { "hip", "gfx942", "fp8_blockwise", TM_FAMILY_MIXTRAL, BF16 | FNUZ | WIDE, .products = 12 },
 };
 
-/* Every second one: a test has two minutes. */
+/* Every fourth one: a test has two minutes. */
 static void train_from(int first)
 {
-    for (int k = first; k < TM_COUNT_OF(trainings); k += 2)
+    for (int k = first; k < TM_COUNT_OF(trainings); k += 4)
         if (emulated_device(trainings[k].device)) trains_on_codes(&trainings[k]);
 }
 
-FULL_TEST(trainings_on_codes)
+FULL_TEST(trainings_on_codes_1)
 {
     train_from(0);
 }
 
-FULL_TEST(further_trainings_on_codes)
+FULL_TEST(trainings_on_codes_2)
 {
     train_from(1);
+}
+
+FULL_TEST(trainings_on_codes_3)
+{
+    train_from(2);
+}
+
+FULL_TEST(trainings_on_codes_4)
+{
+    train_from(3);
 }
 
 static void is_said(const job *j)
@@ -328,7 +347,7 @@ TEST(what_others_do_is_said)
         { "hip", "gfx942", "fp8_tensorwise", TM_FAMILY_LLAMA, BF16, 0,
           NO_CODES "gfx942 has formats of FNUZ only (quantize.fnuz) (12)" },
         { "cuda", "sm_90", "mxfp8", TM_FAMILY_LLAMA, BF16, 0,
-          NO_CODES "scales of blocks of 32 need sm_100 to sm_110 (12)" },
+          ALL ", 12 by own kernels; not by the library: scales of blocks of 32 need sm_100 to sm_110 (12)" },
         { "cuda", "sm_100", "fp8_blockwise", TM_FAMILY_LLAMA, BF16, 0,
           ALL ", 12 by own kernels; not by the library: scales of blocks of 128 need sm_90, no other GPU (12)" },
         { "cuda", "sm_100", "mxfp4", TM_FAMILY_LLAMA, BF16, 0,
@@ -339,8 +358,13 @@ TEST(what_others_do_is_said)
         { "hip", "gfx950", "fp8_blockwise", TM_FAMILY_LLAMA, BF16, 0,
           ALL ", 12 by own kernels; not by the library: hipBLASLt has no scales of blocks of 128 (12)" },
         { "hip", "gfx950", "mxfp8", TM_FAMILY_LLAMA, BF16, 0,
-          "1 of 12 products multiply codes; no codes: rows must be multiples of 16 and the depth one of 128 with "
-          "scales of blocks of 32 (11)" },
+          ALL ", 11 by own kernels; not by the library: rows must be multiples of 16 and the depth one of 128 with "
+              "scales of blocks of 32 (11)" },
+        { "hip", "gfx950", "fp8_blockwise", TM_FAMILY_MIXTRAL, BF16, 0,
+          "10 of 12 products multiply codes, 10 by own kernels; not by the library: hipBLASLt has no scales of blocks "
+          "of "
+          "128 (6), no library multiplies codes of experts (4); no codes: parts of experts that end within a block "
+          "(2)" },
         { "cuda", "sm_90", "fp8_rowwise_with_gw_hp", TM_FAMILY_LLAMA, BF16, 0,
           "8 of 8 products multiply codes, 4 by own kernels; not by the library: the scale of a matrix beside scales "
           "of lines (4)" },

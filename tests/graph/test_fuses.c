@@ -240,10 +240,10 @@ static tm_tensor_id quantized(tm_graph *graph, tm_tensor_id x, tm_quantize_attr 
     for (int k = 0; k < TM_MAX_OUT; k++) out[k] = TM_NONE;
     attr.row = row;
     out[0] = tm_graph_tensor_as(graph, "codes", TM_ROLE_ACTIVATION,
-                                attr.codes ? tm_quantize_codes(&attr, shape) : shape, attr.codes ? TM_E4M3 : TM_F64);
+                                attr.codes ? tm_quantize_codes(&attr, shape, 0) : shape, attr.codes ? TM_E4M3 : TM_F64);
     if (attr.codes)
         out[TM_QUANTIZE_SCALES] = tm_graph_tensor_as(graph, "scales", TM_ROLE_STATISTIC,
-                                                     tm_shape_1(tm_quantize_scales(&attr, shape, 1)), TM_F32);
+                                                     tm_shape_1(tm_quantize_scales(&attr, shape, 0)), TM_F32);
     tm_graph_add(graph, TM_OP_quantize, &attr, sizeof attr, in, out, 0);
     return out[0];
 }

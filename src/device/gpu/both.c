@@ -177,12 +177,12 @@ static const char *refuse_made(const tm_call *call)
     return why ? why : halves_of(attr) == 2 && !parts ? "takes the gradient of a gate in its two halves" : NULL;
 }
 
-enum { OF_TILES, OF_CELLS, CODES, RECORD, CLEAR };
+enum { OF_TILES, OF_CELLS, CODES, RECORD, CLEAR, GAPS };
 
 static tm_status prepare(const void *device, const tm_call *call, void **state, tm_error *err)
 {
-    static const char *const     kernels[] = { "largest_of_both", "largest_of_parts", "quantize_both", "both_record",
-                                               "clear_scales" };
+    static const char *const     kernels[] = { "largest_of_both", "largest_of_parts", "quantize_both",
+                                               "both_record",     "clear_scales",     "clear_gaps" };
     const tm_quantize_both_attr *attr = call->attr;
     tm_quantize_attr             of;
     tm_call                      half = tm_quantize_half(call, false, &of);
@@ -193,7 +193,7 @@ static tm_status prepare(const void *device, const tm_call *call, void **state, 
         tm_gpu_define(&d, "WAYS", tm_quantize_gives(call, false) + 2 * tm_quantize_gives(call, true));
         tm_gpu_define(&d, "AS_BF16", attr->as == TM_BF16);
     }
-    for (int k = OF_TILES; k <= CLEAR; k++) tm_gpu_note(device, "both", tm_gpu_text_both, &d, kernels[k], state);
+    for (int k = OF_TILES; k <= GAPS; k++) tm_gpu_note(device, "both", tm_gpu_text_both, &d, kernels[k], state);
     return TM_OK;
 }
 
@@ -205,14 +205,13 @@ static tm_status find_largest(const tm_call *call, const both *b, const layout *
     return tm_gpu_start(call, OF_CELLS, l->cells, b->c.keeps_lines ? 2 * b->rows_apart : 1, 1, THREADS, &a, err);
 }
 
-/* Places of the scales that nothing is written to. */
+/* Places that nothing is written to. */
 static tm_status fill_up(const tm_call *call, tm_error *err)
 {
     for (int turns = 0; turns < 2; turns++) {
         tm_quantize_attr attr;
         tm_call          half = tm_quantize_half(call, turns, &attr);
-        if (!tm_quantize_gives(call, turns) || !tm_gpu_fills_up(&half)) continue;
-        TM_TRY(tm_gpu_clear_scales(call, CLEAR, &half.out[TM_QUANTIZE_SCALES], err));
+        if (tm_quantize_gives(call, turns)) TM_TRY(tm_gpu_fill_up(call, CLEAR, &half, err));
     }
     return TM_OK;
 }

@@ -36,6 +36,7 @@ extern const char *const tm_gpu_text_exchange[];
 extern const char *const tm_gpu_text_experts[];
 extern const char *const tm_gpu_text_frozen[];
 extern const char *const tm_gpu_text_grouped[];
+extern const char *const tm_gpu_text_grouped_blocks[];
 extern const char *const tm_gpu_text_grouped_scaled[];
 extern const char *const tm_gpu_text_heads[];
 extern const char *const tm_gpu_text_images[];
@@ -167,13 +168,13 @@ typedef struct {
 
 /* NULL: matrix units compute a product of these formats; else why not. */
 const char *tm_gpu_by_matrix(const void *device, tm_dtype a, tm_dtype b);
-/* NULL: they multiply codes of these formats, of 8 bits; else why not. */
+/* NULL: they multiply codes of these formats; else why not. */
 const char *tm_gpu_codes_by_matrix(const void *device, tm_dtype a, tm_dtype b);
 bool        tm_gpu_is_code(tm_dtype dtype);
 /* Begins the refusal of what own products of codes do not know at all. */
 #define TM_GPU_OWN_LACK "own kernels have no "
-/* Definitions of a text with fragments.cu for codes: which of them are e5m2. */
-void tm_gpu_define_codes(tm_gpu_defines *defines, tm_dtype a, tm_dtype b);
+/* Definitions of a text with fragments.cu for codes: which of them are e5m2, and whether scales are in rows of e8m0. */
+void tm_gpu_define_codes(tm_gpu_defines *defines, int kind, tm_dtype a, tm_dtype b);
 /* NULL: the maker's library computes it; else why not (product_library.c). */
 const char *tm_gpu_by_library(const void *device, const tm_gpu_product_of *p);
 size_t      tm_gpu_library_bytes(const void *device, const tm_gpu_product_of *p);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device/gpu/grouped_scaled.c - products of codes of experts (op/grouped_scaled.c) by matrix units
- * (source/grouped_scaled.cu). Which rows are whose, the kernels read from the offsets: grids have room for every
- * distribution. */
+ * (source/grouped_scaled.cu; with scales of blocks source/grouped_blocks.cu). Which rows are whose, the kernels read
+ * from the offsets: grids have room for every distribution. */
 #include "device/gpu/gpu.h"
 #include "op/attrs.h"
+#include "op/codes.h"
 
 #include <string.h>
 
@@ -11,11 +12,17 @@ enum { TILE = 128, THREADS = 256, MOST_ROWS_OF_TILES = 65535 };
 enum { A, B, SCALE_A, SCALE_B, OFFSETS, BIAS, RESIDUAL };
 _Static_assert(TM_CUT_ROWS == 0 && TM_CUT_COLUMNS == 1 && TM_CUT_DEPTH == 2 && TM_GROUPED_PARTS == 8,
                "source/grouped_scaled.cu");
+_Static_assert(TM_CODES_RUNS == 2 && TM_CODES_SQUARES == 3, "source/runs.cu");
 
 /* The same struct as in the text. */
 typedef struct {
     int32_t n, end[TM_GROUPED_PARTS];
 } gpu_parts;
+
+static bool has_blocks(const tm_call *call)
+{
+    return ((const tm_grouped_scaled_attr *)call->attr)->scales[0] > TM_CODES_PLAIN;
+}
 
 static bool of_weights(const tm_call *call)
 {
@@ -38,11 +45,15 @@ static const char *refuse(const tm_call *call)
 {
     const tm_view *a = &call->in[A], *b = &call->in[B], *c = &call->out[0];
     const char    *why = tm_gpu_refuse_view(c);
-    if (!why && (!tm_gpu_is_code(a->dtype) || !tm_gpu_is_code(b->dtype))) why = "multiplies codes of 8 bits";
+    bool           rows = ((const tm_grouped_scaled_attr *)call->attr)->scales[0] == TM_CODES_ROWS;
+    tm_dtype       scale = rows ? TM_E8M0 : TM_F32;
+    for (int k = A; k <= B && !why; k++)
+        if (!tm_gpu_is_code(call->in[k].dtype) && (call->in[k].dtype != TM_E2M1 || !rows))
+            why = "multiplies codes of 8 bits, with scales of blocks of 32 those of 4";
     if (!why) why = tm_gpu_codes_by_matrix(call->device, a->dtype, b->dtype);
     if (!why) why = tm_gpu_refuse_whole(&call->in[OFFSETS]);
-    if (!why && (call->in[SCALE_A].dtype != TM_F32 || call->in[SCALE_B].dtype != TM_F32))
-        why = "takes scales in float32";
+    if (!why && (call->in[SCALE_A].dtype != scale || call->in[SCALE_B].dtype != scale))
+        why = "takes scales in float32, those of blocks of 32 in e8m0";
     for (int k = BIAS; k <= RESIDUAL && !why && !of_weights(call); k++)
         why = tm_gpu_refuse_other(&call->in[k], c->dtype);
     if (!why && (a->shape.n[0] > INT32_MAX || a->shape.n[1] > INT32_MAX)) why = "counts rows and columns in 32 bits";
@@ -55,8 +66,13 @@ static tm_status prepare(const void *device, const tm_call *call, void **state, 
     tm_gpu_defines                d = { .n = 0 };
     (void)err;
     tm_gpu_define_format(&d, "C", call->out[0].dtype);
-    tm_gpu_define_codes(&d, call->in[A].dtype, call->in[B].dtype);
+    tm_gpu_define_codes(&d, attr->scales[0], call->in[A].dtype, call->in[B].dtype);
     tm_gpu_define(&d, "WEIGHTS", of_weights(call));
+    if (has_blocks(call)) {
+        tm_gpu_note(device, "grouped_blocks", tm_gpu_text_grouped_blocks, &d,
+                    of_weights(call) ? "grouped_blocks_weights" : "grouped_blocks_rows", state);
+        return TM_OK;
+    }
     tm_gpu_define(&d, "CUT", attr->cut);
     tm_gpu_note(device, "grouped_scaled", tm_gpu_text_grouped_scaled, &d,
                 of_weights(call) ? "grouped_scaled_weights" : "grouped_scaled_rows", state);
@@ -68,8 +84,9 @@ static void pass_rest(tm_gpu_arguments *a, const tm_call *call)
 {
     const tm_grouped_scaled_attr *attr = call->attr;
     gpu_parts                     parts = { .n = attr->n_parts };
-    for (int side = 0; side < 2; side++) tm_gpu_pass_int(a, attr->lines[side]);
+    for (int side = 0; side < 2; side++) tm_gpu_pass_int(a, has_blocks(call) ? attr->scales[side] : attr->lines[side]);
     tm_gpu_pass_int(a, call->accumulate & 1U);
+    if (has_blocks(call)) return;
     memcpy(parts.end, attr->end, sizeof parts.end);
     TM_ASSERT(a->bytes % sizeof(int32_t) == 0 && a->bytes + sizeof parts <= sizeof a->data);
     memcpy(a->data + a->bytes, &parts, sizeof parts);

@@ -33,6 +33,10 @@ const char *tm_gpu_codes_by_matrix(const void *device, tm_dtype a, tm_dtype b)
     tm_error    ignored = { 0 };
     const char *arch = own->gpu ? tm_gpu_facts_of(own->gpu)->arch : NULL;
     const char *why = tm_gpu_refuse_codes(own->maker, arch, tm_gpu_format_of(a), tm_gpu_format_of(b));
+    if (!why && (a == TM_E2M1 || b == TM_E2M1)) {
+        if (a != b) why = TM_GPU_OWN_LACK "codes of 4 bits beside those of 8";
+        if (own->maker == TM_GPU_CUDA) why = TM_GPU_OWN_LACK "codes of 4 bits for NVIDIA";
+    }
     if (why || !own->gpu || own->maker == TM_GPU_HIP) return why;
     bool found = tm_gpu_compiler_needed(own, &ignored) == TM_OK;
     return found && tm_gpu_compiler_version(own->compiler) < 1204 ? "products of codes need NVRTC 12.4" : NULL;

@@ -153,6 +153,7 @@ tm_gpu_factor tm_gpu_factor_of(const tm_call *call)
                                   .rows = x->shape.n[x->shape.rank - 2],
                                   .ld = tm_view_ld(x),
                                   .lines = tm_quantize_lines(attr, x->shape, tm_quantize_groups(call)),
+                                  .room = x->shape.n[x->shape.rank - 2],
                                   .groups = (int)tm_quantize_groups(call),
                                   .parts = attr->n_parts,
                                   .columns = (int)x->shape.n[x->shape.rank - 1],
@@ -176,6 +177,10 @@ tm_gpu_factor tm_gpu_factor_of(const tm_call *call)
         c.wide = takes_wide(call);
         c.kind = attr->codes;
         c.whole = attr->codes > TM_CODES_PLAIN && tm_quantize_whole(attr);
+        if (tm_quantize_experts(call) > 0) {
+            c.begins = tm_codes_scale_of(attr->codes).block;
+            c.room = tm_codes_room(attr->codes, c.rows, tm_quantize_experts(call));
+        }
         c.adds = (call->accumulate >> 1 & 1U);
         c.keeps_lines =
             (c.of[0].scaled == TM_SCALED_LINE && c.of[0].finds) || (c.of[1].scaled == TM_SCALED_LINE && c.of[1].finds);
@@ -271,20 +276,22 @@ static void note(const void *device, const tm_gpu_defines *d, const char *kernel
     tm_gpu_note(device, "quantize", tm_gpu_text_quantize, d, kernel, state);
 }
 
-bool tm_gpu_fills_up(const tm_call *call)
+/* Has the layout of its scales places that no block has, or that an expert without rows leaves? */
+static bool fills_up(const tm_call *call)
 {
     const tm_quantize_attr *attr = call->attr;
     tm_codes_scale          of = tm_codes_scale_of(attr->codes);
     int64_t                 used = 0;
     bool                    whole = of.block > 0 && tm_quantize_whole(attr);
     if (!tm_view_present(&call->out[TM_QUANTIZE_SCALES])) return false;
-    if (of.block == 0) return attr->codes && tm_view_present(&call->in[TM_QUANTIZE_OFFSETS]);
+    if (attr->codes && tm_quantize_experts(call) > 0) return true;
+    if (of.block == 0) return false;
     for (int p = 0; p < (whole ? 1 : attr->n_parts); p++) {
         tm_shape         x = call->in[0].shape;
         tm_quantize_part part = whole ? tm_quantize_all_parts(attr, x) : tm_quantize_part_of(attr, x, p);
         used += cut(part.lines, of.lines) * cut(part.length, of.block);
     }
-    return used < tm_quantize_scales(attr, call->in[0].shape, 1);
+    return used * tm_quantize_groups(call) < tm_quantize_scales(attr, call->in[0].shape, 0);
 }
 
 static tm_status prepare(const void *device, const tm_call *call, void **state, tm_error *err)
@@ -298,7 +305,9 @@ static tm_status prepare(const void *device, const tm_call *call, void **state, 
     note(device, &d, "largest_of_cells", state);
     note(device, &d, quantizes ? "quantize" : "largest_of_lines", state);
     if (quantizes) note(device, &d, "quantize_record", state);
-    if (quantizes && tm_gpu_fills_up(call)) note(device, &d, "clear_scales", state);
+    if (!quantizes || !tm_dtype_small(call->out[0].dtype)) return TM_OK;
+    note(device, &d, "clear_scales", state);
+    note(device, &d, "clear_gaps", state);
     return TM_OK;
 }
 
@@ -312,13 +321,35 @@ static tm_status find_largest(const tm_call *call, const tm_gpu_factor *c, const
     return tm_gpu_start(call, OF_CELLS, l->cells, 1, 1, THREADS, &a, err);
 }
 
-tm_status tm_gpu_clear_scales(const tm_call *call, int kernel, const tm_view *scales, tm_error *err)
+static tm_status clear_scales(const tm_call *call, int kernel, const tm_view *scales, tm_error *err)
 {
-    int64_t          words = (int64_t)(tm_tensor_bytes(scales->shape, scales->dtype) / sizeof(uint32_t));
+    size_t           bytes = tm_tensor_bytes(scales->shape, scales->dtype);
+    int64_t          words = (int64_t)(bytes / sizeof(uint32_t));
     tm_gpu_arguments a = { .bytes = 0 };
     tm_gpu_pass(&a, scales->data);
     tm_gpu_pass_i64(&a, words);
-    return tm_gpu_start_each(call, kernel, words, &a, err);
+    tm_gpu_pass_int(&a, (int)(bytes % sizeof(uint32_t)));
+    return tm_gpu_start_each(call, kernel, words > 0 ? words : 1, &a, err);
+}
+
+static tm_status clear_gaps(const tm_call *call, int kernel, const tm_call *quantize, tm_error *err)
+{
+    enum { LINES_OF_BLOCK = 32 };
+    tm_gpu_factor    c = tm_gpu_factor_of(quantize);
+    tm_gpu_arguments a = { .bytes = 0 };
+    tm_gpu_pass(&a, c.y);
+    tm_gpu_pass(&a, c.offsets);
+    tm_gpu_pass_i64(&a, c.room);
+    tm_gpu_pass_int(&a, c.groups);
+    tm_gpu_pass_int(&a, c.columns);
+    tm_gpu_pass_int(&a, c.begins);
+    return tm_gpu_start(call, kernel, c.groups, cut(c.columns, LINES_OF_BLOCK), 1, THREADS, &a, err);
+}
+
+tm_status tm_gpu_fill_up(const tm_call *call, int kernel, const tm_call *quantize, tm_error *err)
+{
+    if (fills_up(quantize)) TM_TRY(clear_scales(call, kernel, &quantize->out[TM_QUANTIZE_SCALES], err));
+    return tm_quantize_fills(quantize) ? clear_gaps(call, kernel + 1, quantize, err) : TM_OK;
 }
 
 static tm_status launch(const tm_call *call, tm_error *err)
@@ -327,7 +358,7 @@ static tm_status launch(const tm_call *call, tm_error *err)
     tm_gpu_factor    c = describe(call, &l);
     tm_gpu_arguments a = { .bytes = 0 };
     if (c.of[0].finds || c.of[1].finds) TM_TRY(find_largest(call, &c, &l, err));
-    if (tm_gpu_fills_up(call)) TM_TRY(tm_gpu_clear_scales(call, CLEAR, &call->out[TM_QUANTIZE_SCALES], err));
+    TM_TRY(tm_gpu_fill_up(call, CLEAR, call, err));
     pass_call(&a, &c);
     tm_gpu_pass_int(&a, (int)l.splits);
     TM_TRY(tm_gpu_start(call, QUANTIZE, l.tiles, l.splits, 1, THREADS, &a, err));

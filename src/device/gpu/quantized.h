@@ -18,9 +18,10 @@ typedef struct {
     const void   *tile_record, *tile_largest, *cell_largest, *line_largest;
     uint64_t      key, first_row;
     double        switch_step;
-    int64_t       rows, ld, lines;
+    int64_t       rows, ld, lines, room;
     int32_t       groups, parts, columns, whole_columns, row;
     int32_t       switches, down, cut_columns, vectors, adds, always, keeps_lines, wide, kind, whole;
+    int32_t       begins;
     int32_t       end[TM_QUANTIZE_PARTS], shift[TM_QUANTIZE_PARTS];
     tm_gpu_recipe of[2];
 } tm_gpu_factor;
@@ -29,11 +30,10 @@ typedef struct {
 tm_gpu_factor tm_gpu_factor_of(const tm_call *call);
 /* Why a call of `quantize` is not taken, or NULL. */
 const char *tm_gpu_refuse_factor(const tm_call *call);
-/* Has the layout of its scales places that no block has, or that an expert without rows leaves? */
-bool tm_gpu_fills_up(const tm_call *call);
 /* Definitions of the texts: formats of x and y, and how many times 32 lines a tile has. */
 tm_gpu_defines tm_gpu_factor_defines(tm_dtype x, tm_dtype y, const tm_view *ticks, int rounds);
-/* Starts the kernel `clear_scales` of a call, under that number, for the scales of `quantize`. */
-TM_MUST_USE tm_status tm_gpu_clear_scales(const tm_call *call, int kernel, const tm_view *scales, tm_error *err);
+/* Fills up the places of a call of `quantize` that nothing is written to: starts `clear_scales` and `clear_gaps`, noted
+ * for `call` under that number and the next one. */
+TM_MUST_USE tm_status tm_gpu_fill_up(const tm_call *call, int kernel, const tm_call *quantize, tm_error *err);
 
 #endif

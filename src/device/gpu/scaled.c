@@ -58,8 +58,9 @@ bool tm_gpu_is_code(tm_dtype dtype)
     return dtype == TM_E4M3 || dtype == TM_E5M2 || dtype == TM_E4M3FNUZ || dtype == TM_E5M2FNUZ;
 }
 
-void tm_gpu_define_codes(tm_gpu_defines *defines, tm_dtype a, tm_dtype b)
+void tm_gpu_define_codes(tm_gpu_defines *defines, int kind, tm_dtype a, tm_dtype b)
 {
+    tm_gpu_define(defines, "MX", kind != TM_CODES_ROWS ? 0 : a == TM_E2M1 ? 2 : 1);
     tm_gpu_define(defines, "A_E5M2", a == TM_E5M2 || a == TM_E5M2FNUZ);
     tm_gpu_define(defines, "B_E5M2", b == TM_E5M2 || b == TM_E5M2FNUZ);
 }
@@ -96,15 +97,23 @@ static int64_t tiles_of(int64_t n)
     return (n + TILE - 1) / TILE;
 }
 
+static const char *refuse_kinds(const tm_call *call)
+{
+    bool rows = kind_of(call, 0) == TM_CODES_ROWS;
+    for (int side = 0; side < 2; side++) {
+        if (kind_of(call, side) == TM_CODES_TILES) return TM_GPU_OWN_LACK "scales in tiles";
+        if ((kind_of(call, side) == TM_CODES_ROWS) != rows ||
+            (has_blocks(call) && kind_of(call, side) == TM_CODES_PLAIN))
+            return TM_GPU_OWN_LACK "scales of blocks beside others";
+        if (!rows && !tm_gpu_is_code(call->in[side].dtype)) return TM_GPU_OWN_LACK "codes of 4 bits beside such scales";
+    }
+    return NULL;
+}
+
 static const char *refuse_matrix(const tm_call *call)
 {
     const char *why = refuse(call);
-    for (int side = 0; side < 2 && !why; side++) {
-        if (!tm_gpu_is_code(call->in[side].dtype)) return TM_GPU_OWN_LACK "codes of 4 bits";
-        if (kind_of(call, side) > TM_CODES_SQUARES) return TM_GPU_OWN_LACK "scales of blocks of 32";
-        if (has_blocks(call) && kind_of(call, side) == TM_CODES_PLAIN)
-            return TM_GPU_OWN_LACK "scales of blocks beside others";
-    }
+    if (!why) why = refuse_kinds(call);
     if (!why) why = tm_gpu_codes_by_matrix(call->device, call->in[0].dtype, call->in[1].dtype);
     return !why && tiles_of(call->out[0].shape.n[0]) > MOST_ROWS_OF_TILES ? "more rows than a grid takes" : why;
 }
@@ -132,8 +141,8 @@ static tm_status prepare_matrix(const void *device, const tm_call *call, void **
     tm_gpu_defines d = { .n = 0 };
     (void)err;
     tm_gpu_define_format(&d, "C", call->out[0].dtype);
-    tm_gpu_define_codes(&d, call->in[0].dtype, call->in[1].dtype);
-    tm_gpu_define(&d, "BLOCKS", has_blocks(call));
+    tm_gpu_define_codes(&d, kind_of(call, 0), call->in[0].dtype, call->in[1].dtype);
+    tm_gpu_define(&d, "BLOCKS", has_blocks(call) && kind_of(call, 0) != TM_CODES_ROWS);
     tm_gpu_note(device, "scaled", tm_gpu_text_scaled, &d, "scaled_mm", state);
     return TM_OK;
 }

@@ -187,10 +187,11 @@ static tm_call codes_call(const pass *p, const product *f, int side, tm_quantize
     tm_node_call(p->graph, f->from[side], &call);
     *attr = coded_attr(f, side);
     call.attr = attr;
-    call.out[0] = (tm_view){ .dtype = format_of(f, side), .shape = tm_quantize_codes(attr, call.in[0].shape) };
+    call.out[0] = (tm_view){ .dtype = format_of(f, side),
+                             .shape = tm_quantize_codes(attr, call.in[0].shape, tm_quantize_experts(&call)) };
     call.out[TM_QUANTIZE_SCALES] =
         (tm_view){ .dtype = (tm_dtype)tm_codes_scale_of(attr->codes).dtype,
-                   .shape = tm_shape_1(tm_quantize_scales(attr, call.in[0].shape, tm_quantize_groups(&call))) };
+                   .shape = tm_shape_1(tm_quantize_scales(attr, call.in[0].shape, tm_quantize_experts(&call))) };
     return call;
 }
 
@@ -203,7 +204,8 @@ static tm_grouped_scaled_attr grouped_attr(const product *f, const tm_call *valu
                                     .lines = { has_lines(f, 0), has_lines(f, 1) },
                                     .cut = TM_CUT_COLUMNS,
                                     .n_parts = 1,
-                                    .end = { (int32_t)out.n[out.rank - 1] } };
+                                    .end = { (int32_t)out.n[out.rank - 1] },
+                                    .scales = { (uint8_t)f->kind[0], (uint8_t)f->kind[1] } };
     if (f->split < 0) return attr;
     attr.cut = f->cut;
     attr.n_parts = f->attr[f->split]->n_parts;
@@ -284,14 +286,22 @@ static const char *find_parts(product *f)
                : NULL;
 }
 
+/* Of experts: scales of blocks lie as those of one matrix. */
+static const char *grouped_kind(const product *f, int side)
+{
+    tm_quantize_attr coded = coded_attr(f, side);
+    if (coded.codes == TM_CODES_TILES) return "codes of experts have no scales in tiles";
+    return coded.codes > TM_CODES_PLAIN && !tm_quantize_whole(&coded) ? "parts of experts that end within a block"
+                                                                      : NULL;
+}
+
 /* The kinds of scales number k; NULL: the factors can be codes with them. */
 static const char *take_kinds(product *f, int k)
 {
-    const char *why = f->grouped && k > 0 ? "codes of experts have no scales of blocks" : NULL;
-    for (int s = 0; s < 2 && !why; s++) {
-        f->kind[s] = kinds[k][f->attr[s]->recipe[0].scaled == TM_SCALED_SQUARE];
-        why = tm_quantize_no_codes(f->attr[s], f->kind[s]);
-    }
+    const char *why = NULL;
+    for (int s = 0; s < 2; s++) f->kind[s] = kinds[k][f->attr[s]->recipe[0].scaled == TM_SCALED_SQUARE];
+    for (int s = 0; s < 2 && !why; s++) why = tm_quantize_no_codes(f->attr[s], f->kind[s]);
+    for (int s = 0; s < 2 && !why && f->grouped; s++) why = grouped_kind(f, s);
     return why ? why : find_parts(f);
 }
 
@@ -346,14 +356,15 @@ static bool is_product_taken(const pass *p, const product *f, bool *own, tm_text
 }
 
 /* Finds the first kinds of scales that the recipe and the device have. *why: what the recipe is refused for with all
- * kinds, else the refusals of the device tell. */
+ * kinds, of those that are its own the last one; else the refusals of the device tell. */
 static bool can_be_codes(const pass *p, product *f, bool *own, tm_text *refusals, const char **why)
 {
     const char *unfit = NULL;
     for (int k = 0; k < (int)(sizeof kinds / sizeof kinds[0]); k++) {
         const char *no = take_kinds(f, k);
         if (!no && is_product_taken(p, f, own, refusals)) return true;
-        if (no && !unfit) unfit = no;
+        bool own_kinds = !tm_quantize_no_codes(f->attr[0], f->kind[0]) && !tm_quantize_no_codes(f->attr[1], f->kind[1]);
+        if (no && (!unfit || own_kinds)) unfit = no;
     }
     *why = refusals->length > 0 ? NULL : unfit;
     return false;

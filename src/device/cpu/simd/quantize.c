@@ -141,6 +141,7 @@ static void scatter_codes(const tm_call *call, const tile *t, int64_t k, int64_t
     int64_t                 length = tm_view_columns(out), rows = in.n[in.rank - 2], row = t->part.row;
     int64_t                 first = attr->down ? row / rows * in.n[in.rank - 1] + t->part.column : row;
     int64_t                 begin = attr->down ? row % rows : t->part.column;
+    if (attr->down && tm_quantize_experts(call) > 0) begin = tm_codes_begin(attr->codes, row, t->cell / attr->n_parts);
     for (int64_t l = 0; l < t->lines; l++)
         for (int64_t i = 0; i < n; i++)
             tm_value_set(out->data, out->dtype, (first + t->line + l) * length + begin + k + i, (double)x[l][i]);
@@ -256,7 +257,8 @@ static void keep_codes(const tm_call *call, const tm_quantizer *z, const tile *t
     const tm_view          *scales = &call->out[TM_QUANTIZE_SCALES];
     int64_t                 at = -1;
     if (attr->codes > TM_CODES_PLAIN)
-        at = tm_quantize_scale_place(attr, call->in[0].shape, (int)t->cell, t->line + line, k);
+        at = tm_quantize_scale_place(attr, call->in[0].shape, tm_quantize_experts(call), t->part, t->cell,
+                                     t->line + line, k);
     else if (z->scaled == TM_SCALED_LINE)
         at = t->records + line - records;
     else if (t->line + line == 0)
@@ -355,6 +357,7 @@ static void quantize_run_all(const tm_call *call)
     const tm_view      *scales = &call->out[TM_QUANTIZE_SCALES];
     int64_t             tiles = count_tiles(call, z), elements = tm_view_elements(&call->in[0]);
     if (scales->data) memset(scales->data, 0, tm_tensor_bytes(scales->shape, scales->dtype)); /* what fills up */
+    if (tm_quantize_fills(call)) memset(call->out[0].data, 0, tm_tensor_bytes(call->out[0].shape, call->out[0].dtype));
     if (two_passes(z) && !take_largest(call, z)) {
         tm_parallel(call, find_largest, tiles, 1, elements);
         gather_largest(call);

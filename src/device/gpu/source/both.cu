@@ -312,7 +312,7 @@ DEVICE void turn(u32 *room, const u32 (&word)[RUN], const both &b, const spot &s
         int column = i + depth_in(), line = s.column + column;
         if (line >= p.lines || k >= p.length) continue;
         words w = *(const words *)(const void *)(room + place_of_word(column, across_in() / DEEP));
-        store_codes(b.turned, p.turned + (p.column + line) * b.c.rows + k, w, p.length - k, b.turned_wide);
+        store_codes(b.turned, p.turned + (p.column + line) * b.c.room + k, w, p.length - k, b.turned_wide);
     }
 }
 

@@ -23,17 +23,17 @@ struct alignas(8) pairs {
 
 /* Where lines run down, y is transposed. wide: 16 codes can be written at once
  * where the first one is at a multiple of 16, as those of experts' rows may not be. Of codes of 4 bits two share a byte, the
- * first one in its low half; a line has a multiple of 32. */
+ * first one in its low half; a line has room for a multiple of 32. */
 DEVICE void store(const float (&v)[RUN], const call &c, const part &p, int line, int k, const recipe &q)
 {
     int   n = line < p.lines ? p.length - k : 0;
-    i64   at = c.down ? p.turned + (p.column + line) * c.rows + k : (p.row + line) * c.columns + p.column + k;
+    i64   at = c.down ? p.turned + (p.column + line) * c.room + k : (p.row + line) * c.columns + p.column + k;
     words w = {};
     u32   code[RUN];
     UNROLL for (int i = 0; i < RUN; i++) code[i] = code_of(v[i], q);
 #if CODES == 3
     UNROLL for (int i = 0; i < RUN; i++) w.of[i / 8] |= code[i] << 4 * (i % 8);
-    if (n >= RUN) *(pairs *)(void *)(c.y + (u64)at / 2) = pairs{ { w.of[0], w.of[1] } };
+    if (n > 0) *(pairs *)(void *)(c.y + (u64)at / 2) = pairs{ { w.of[0], w.of[1] } };
 #else
     UNROLL for (int i = 0; i < RUN; i++) w.of[i / 4] |= code[i] << 8 * (i % 4);
     if (c.wide && n >= RUN && at % RUN == 0) {
@@ -67,16 +67,20 @@ DEVICE u32 scales_of(int kind, u32 lines, u32 length, u32 block)
     return high * blocks_of(kind, length, block);
 }
 
-DEVICE matrix matrix_of(const call &c, const part &p, u32 block)
+/* Of experts all rows are one matrix, and each has a weight. */
+DEVICE matrix matrix_of(const call &c, const place &w, u32 block)
 {
-    matrix m = { (u32)(c.down ? c.columns : (int)c.rows), (u32)(c.down ? (int)c.rows : c.columns), 0 };
-    if (c.whole) return m;
-    for (int i = 0; i < p.number; i++) {
+    matrix m = { (u32)(c.down ? c.columns : (int)c.rows), (u32)(c.down ? (int)c.room : c.columns), 0 };
+    if (c.whole) {
+        if (!c.offsets) m.first = (u32)w.cell / (u32)c.parts * scales_of(c.kind, m.lines, m.length, block);
+        return m;
+    }
+    for (int i = 0; i < w.p.number; i++) {
         part before = part_of(c, 0, i);
         m.first += scales_of(c.kind, (u32)before.lines, (u32)before.length, block);
     }
-    m.lines = (u32)p.lines;
-    m.length = (u32)p.length;
+    m.lines = (u32)w.p.lines;
+    m.length = (u32)w.p.length;
     return m;
 }
 
@@ -102,9 +106,10 @@ DEVICE void store_scale(const call &c, const place &w, int line, int k, const re
         return;
     }
     if ((u32)k % block != 0 || (c.kind == SCALES_OF_SQUARES && (u32)line % block != 0)) return;
-    matrix m = matrix_of(c, w.p, block);
-    u32    l = (u32)line, at = (u32)k;
-    if (c.whole) l += (u32)(c.down ? w.p.column : (int)w.p.row), at += (u32)(c.down ? (int)w.p.row : w.p.column);
+    matrix m = matrix_of(c, w, block);
+    u32    l = (u32)line, at = (u32)k, row = (u32)(c.offsets && c.down ? w.p.turned : w.p.row);
+    if (!c.offsets) row -= (u32)w.cell / (u32)c.parts * (u32)c.rows;
+    if (c.whole) l += c.down ? (u32)w.p.column : row, at += c.down ? row : (u32)w.p.column;
     u32 to = place_of_scale(c.kind, m, l, at / block, block);
     if (c.kind == SCALES_IN_TILES || c.kind == SCALES_IN_ROWS)
         ((unsigned char *)(void *)c.scales)[to] = (unsigned char)(bits_of(number) >> 23);
@@ -112,8 +117,22 @@ DEVICE void store_scale(const call &c, const place &w, int line, int k, const re
         c.scales[to] = number;
 }
 
-/* What fills a layout up is 0; before scales are written. */
-KERNEL(clear_scales)(u32 *scales, i64 n)
+/* What fills a layout up is 0; before scales are written. bytes: behind n words. */
+KERNEL(clear_scales)(u32 *scales, i64 n, int bytes)
 {
     EACH(i, n) scales[i] = 0u;
+    if (block_id(0) == 0 && thread_id() < bytes) ((unsigned char *)(void *)(scales + n))[thread_id()] = 0;
+}
+
+/* Codes of lines that run down, behind the rows of expert block_id(0): 0 up to where the next one begins, before codes are
+ * written. */
+KERNEL(clear_gaps)(Y *y, const int *offsets, i64 room, int experts, int lines, int begins)
+{
+    enum { WIDE = 64, IN_BYTE = CODES == 3 ? 2 : 1 };
+    int e = block_id(0);
+    i64 from = begin_of(offsets[e], e, begins) + offsets[e + 1] - offsets[e];
+    i64 end = e + 1 < experts ? begin_of(offsets[e + 1], e + 1, begins) : room;
+    for (int line = block_id(1) * (BLOCK / WIDE) + thread_id() / WIDE; line < lines; line += blocks(1) * (BLOCK / WIDE))
+        for (u32 at = (u32)from / IN_BYTE + (u32)thread_id() % WIDE; at < (u32)end / IN_BYTE; at += WIDE)
+            y[line * (i64)((u32)room / IN_BYTE) + at] = 0;
 }

@@ -5,10 +5,14 @@
  *
  * CODES 0: of bfloat16, steps of 32 k. CODES 1: of codes of 8 bits, steps of 64 k; A_E5M2, B_E5M2: which factor is e5m2, else
  * e4m3. Their bits are what the architecture reads: FNUZ's formats on gfx942, OCP's elsewhere. What NVIDIA's units keep of
- * sums of codes has fewer bits than float32, so there they begin anew after 128 k (PROMOTED).
+ * sums of codes has fewer bits than float32, so there they begin anew after 128 k (PROMOTED). MX: scales are those of blocks
+ * of 32 k (mx.cu).
  *
  * A row of a tile has 64 bytes in runs of 16, whose order goes by the row: lanes that read or write at once meet in no bank.
  */
+#ifndef MX
+#define MX 0
+#endif
 #if CODES
 struct element {
     unsigned char bits;
@@ -62,7 +66,7 @@ DEVICE staged load(const element *x, i64 row0, i64 k0, i64 rows, i64 from, i64 d
 /* Where the bytes of a row lie, all but their row's beginning: they are combined by exclusive or. */
 DEVICE int turned(int row)
 {
-#if defined(__HIP__)
+#if defined(__HIP__) && !MX
     return (row >> 1 & 3) << 4 | (row >> 3 & 1) << 3; /* lanes read 8 bytes */
 #else
     return (row >> 1 & 3) << 4;
@@ -99,6 +103,8 @@ struct results {
     sums of[DOWN_UNITS][ACROSS_UNITS];
 };
 
+#if !MX
+
 #if !CODES
 typedef short eight_bytes __attribute__((ext_vector_type(4)));
 #define MULTIPLY __builtin_amdgcn_mfma_f32_32x32x8bf16_1k
@@ -127,6 +133,8 @@ DEVICE void multiply(results *c, const byte *as, const byte *bs)
             UNROLL for (int j = 0; j < 2; j++) c->of[i][j] = MULTIPLY(a[i], b[j], c->of[i][j], 0, 0, 0);
     }
 }
+
+#endif
 
 /* Row and column of result e of unit (i, j), within the block's. */
 DEVICE int row_of(int i, int e)
@@ -160,22 +168,37 @@ struct results {
 #define MULTIPLY "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32"
 #endif
 
+/* c += a b of a unit. */
+DEVICE void multiply_unit(float (&c)[EACH], const u32 (&a)[4], const u32 (&b)[2])
+{
+    asm volatile(MULTIPLY " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+/* What a thread has of its warp's units, of 32 bytes of each row from byte `step` on. */
+struct fragments {
+    u32 a[DOWN_UNITS][4], b[ACROSS_UNITS][2];
+};
+DEVICE fragments fragments_of(const byte *as, const byte *bs, int step)
+{
+    int       warp = thread_id() / 32, lane = thread_id() % 32, at = turned(lane / 4) ^ 4 * (lane % 4);
+    int       m = 64 * (warp / 4) + lane / 4, n = 32 * (warp % 4) + lane / 4;
+    fragments f;
+    UNROLL for (int i = 0; i < DOWN_UNITS; i++)
+        UNROLL for (int q = 0; q < 4; q++)
+            f.a[i][q] = *(const u32 *)(as + (m + 16 * i + 8 * (q % 2)) * ROW + (step + 16 * (q / 2) ^ at));
+    UNROLL for (int j = 0; j < ACROSS_UNITS; j++)
+        UNROLL for (int q = 0; q < 2; q++) f.b[j][q] = *(const u32 *)(bs + (n + 8 * j) * ROW + (step + 16 * q ^ at));
+    return f;
+}
+
 DEVICE void multiply(results *c, const byte *as, const byte *bs)
 {
-    int warp = thread_id() / 32, lane = thread_id() % 32, at = turned(lane / 4) ^ 4 * (lane % 4);
-    int m = 64 * (warp / 4) + lane / 4, n = 32 * (warp % 4) + lane / 4;
     UNROLL for (int step = 0; step < ROW; step += 32) {
-        u32 a[4][4], b[4][2];
-        UNROLL for (int i = 0; i < 4; i++)
-            UNROLL for (int q = 0; q < 4; q++)
-                a[i][q] = *(const u32 *)(as + (m + 16 * i + 8 * (q % 2)) * ROW + (step + 16 * (q / 2) ^ at));
-        UNROLL for (int j = 0; j < 4; j++)
-            UNROLL for (int q = 0; q < 2; q++) b[j][q] = *(const u32 *)(bs + (n + 8 * j) * ROW + (step + 16 * q ^ at));
-        UNROLL for (int i = 0; i < 4; i++)
-            UNROLL for (int j = 0; j < 4; j++)
-                asm volatile(MULTIPLY " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                             : "+f"(c->of[i][j][0]), "+f"(c->of[i][j][1]), "+f"(c->of[i][j][2]), "+f"(c->of[i][j][3])
-                             : "r"(a[i][0]), "r"(a[i][1]), "r"(a[i][2]), "r"(a[i][3]), "r"(b[j][0]), "r"(b[j][1]));
+        fragments f = fragments_of(as, bs, step);
+        UNROLL for (int i = 0; i < DOWN_UNITS; i++)
+            UNROLL for (int j = 0; j < ACROSS_UNITS; j++) multiply_unit(c->of[i][j], f.a[i], f.b[j]);
     }
 }
 
@@ -207,6 +230,10 @@ DEVICE void clear(results *c)
 {
     EACH_OF_RESULTS (i, j, e) c->of[i][j][e] = 0.0f;
 }
+
+#if MX
+#include "mx.cu"
+#else
 
 /* What a product is multiplied with before it is added: nothing; PARTS: it has sums of its own until then. */
 struct as_it_is {
@@ -246,3 +273,5 @@ DEVICE void product_of(results *sum, const factors &f, byte *as, byte *bs, const
         barrier();
     }
 }
+
+#endif

@@ -57,9 +57,10 @@ struct call {
     f32       *tile_largest, *cell_largest, *line_largest;
     u64        key, first_row;
     double     switch_step;
-    i64        rows, ld, lines;
+    i64        rows, ld, lines, room; /* room: codes of a line that runs down */
     int        groups, parts, columns, whole_columns, row;
     int        switches, down, cut_columns, vectors, adds, always, keeps_lines, wide, kind, whole;
+    int        begins; /* 0, or of what lengths the lines of experts begin at multiples (op/codes.h) */
     int        end[PARTS], shift[PARTS];
     recipe     of[2];
 };
@@ -81,6 +82,12 @@ DEVICE int element_of(const int (&all)[PARTS], int at)
     return found;
 }
 
+/* Where the codes of an expert whose first row is `row` begin in a line that runs down. */
+DEVICE i64 begin_of(i64 row, int expert, int begins)
+{
+    return begins > 0 ? ((u32)row / (u32)begins + (u32)expert) * (u32)begins : row;
+}
+
 DEVICE part part_of(const call &c, int group, int number)
 {
     i64  row = group * c.rows, rows = c.rows;
@@ -88,7 +95,7 @@ DEVICE part part_of(const call &c, int group, int number)
     part p = { 0, 0, 0, number, 0, 0, 0 };
     if (c.offsets) row = c.offsets[group], rows = c.offsets[group + 1] - c.offsets[group];
     p.row = row + (c.cut_columns ? 0 : begin);
-    p.turned = c.offsets ? row : row * c.columns + (c.cut_columns ? 0 : begin);
+    p.turned = c.offsets ? begin_of(row, group, c.begins) : row * c.columns + (c.cut_columns ? 0 : begin);
     p.column = c.cut_columns ? begin : 0;
     int high = c.cut_columns || c.offsets ? (int)rows : n, wide = c.cut_columns ? n : c.columns;
     p.lines = c.down ? wide : high;

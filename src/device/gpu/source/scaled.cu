@@ -1,36 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of codes of 8 bits by matrix units (fragments.cu), both along their rows. C: format of the result; A_E5M2, B_E5M2:
- * which codes are e5m2. BLOCKS: scales are those of blocks of 128 k (op/codes.h), else of matrices or of rows. */
+/* Products of codes by matrix units (fragments.cu), both along their rows. C: format of the result; A_E5M2, B_E5M2:
+ * which codes are e5m2. BLOCKS: scales are those of blocks of 128 k (op/codes.h), MX: of 32 k, of codes of 8 bits (1) or of 4
+ * (2); else of matrices or of rows. */
 #define CODES 1
 #define A_ACROSS 0
 #define B_ACROSS 0
 #include "fragments.cu"
 
 #if BLOCKS
-
-enum { SCALES_OF_RUNS = 2, SCALES_OF_SQUARES }; /* the numbers of op/codes.h */
-
-/* Of one factor, whose scales 32 bits count: of runs (blocks, lines), of squares of 128 lines (squares, blocks and what fills up). */
-struct side {
-    const f32 *scales;
-    int        kind;
-    u32        first, lines, blocks;
-    METHOD float of(int row, u32 block) const
-    {
-        u32 line = first + (u32)row;
-        if (kind == SCALES_OF_SQUARES) return scales[line / 128 * blocks + block];
-        return scales[block * lines + (line < lines ? line : lines - 1)];
-    }
-};
-struct of_block {
-    enum { PARTS = 1 };
-    side a, b;
-    METHOD float of(int row, int column, i64 k) const
-    {
-        return a.of(row, (u32)k / PROMOTED) * b.of(column, (u32)k / PROMOTED);
-    }
-};
-
+#include "runs.cu"
 #endif
 
 /* c[m, n] = scale_a[m] scale_b[n] sum over k of a[m, k] b[n, k], + bias[n] + residual[m, n], + c[m, n] where it adds. of_a,
@@ -45,8 +23,14 @@ KERNEL(scaled_mm)
     results sum;
     factors f = { a, b, rows, columns, 0, depth, ld_a, ld_b, row0, column0 };
     clear(&sum);
-#if BLOCKS
-    u32 blocks = (((u32)depth + 127) / 128 + 3) / 4 * 4;
+#if MX
+    alignas(16) SHARED step_scales scales;
+    u32 blocks = ((u32)depth + 31) / 32;
+    f.depth = (i64)((u64)depth / IN_BYTE), f.ld_a = (i64)((u64)ld_a / IN_BYTE), f.ld_b = (i64)((u64)ld_b / IN_BYTE);
+    product_of(&sum, f, as, bs, scales, { (const byte *)(const void *)scale_a, (u32)row0, (u32)rows, blocks },
+               { (const byte *)(const void *)scale_b, (u32)column0, (u32)columns, blocks });
+#elif BLOCKS
+    u32 blocks = squares_of((u32)depth);
     product_of(&sum, f, as, bs,
                of_block{ { scale_a, of_a, (u32)row0, (u32)rows, blocks }, { scale_b, of_b, (u32)column0, (u32)columns, blocks } });
 #else
@@ -55,7 +39,7 @@ KERNEL(scaled_mm)
     EACH_RESULT (sum, row, column, value) {
         i64 m = row0 + row, n = column0 + column;
         if (m >= rows || n >= columns) continue;
-        float v = BLOCKS ? value : value * (scale_a[of_a ? m : 0] * scale_b[of_b ? n : 0]);
+        float v = BLOCKS || MX ? value : value * (scale_a[of_a ? m : 0] * scale_b[of_b ? n : 0]);
         if (bias) v += get(bias, n);
         if (residual) v += get(residual, m * columns + n);
         if (adds) v += get(c, m * ld_c + n);
